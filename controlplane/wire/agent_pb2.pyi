@@ -1,0 +1,374 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class End(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    END_UNSPECIFIED: _ClassVar[End]
+    EXITED: _ClassVar[End]
+    SIGNALLED: _ClassVar[End]
+    DEADLINE: _ClassVar[End]
+    OOM_KILLED: _ClassVar[End]
+    CANCELLED: _ClassVar[End]
+
+class FileKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FILE_KIND_UNSPECIFIED: _ClassVar[FileKind]
+    FILE: _ClassVar[FileKind]
+    DIRECTORY: _ClassVar[FileKind]
+    SYMLINK: _ClassVar[FileKind]
+    OTHER: _ClassVar[FileKind]
+END_UNSPECIFIED: End
+EXITED: End
+SIGNALLED: End
+DEADLINE: End
+OOM_KILLED: End
+CANCELLED: End
+FILE_KIND_UNSPECIFIED: FileKind
+FILE: FileKind
+DIRECTORY: FileKind
+SYMLINK: FileKind
+OTHER: FileKind
+
+class Problem(_message.Message):
+    __slots__ = ("code", "detail", "details")
+    class DetailsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    detail: str
+    details: _containers.ScalarMap[str, str]
+    def __init__(self, code: _Optional[str] = ..., detail: _Optional[str] = ..., details: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class ExecRequest(_message.Message):
+    __slots__ = ("exec_id", "argv", "command", "cwd", "env", "user", "stdin", "timeout_ms", "max_output_bytes", "stdin_open", "umask", "terminal")
+    class EnvEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    EXEC_ID_FIELD_NUMBER: _ClassVar[int]
+    ARGV_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    CWD_FIELD_NUMBER: _ClassVar[int]
+    ENV_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    STDIN_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_OUTPUT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STDIN_OPEN_FIELD_NUMBER: _ClassVar[int]
+    UMASK_FIELD_NUMBER: _ClassVar[int]
+    TERMINAL_FIELD_NUMBER: _ClassVar[int]
+    exec_id: str
+    argv: _containers.RepeatedScalarFieldContainer[str]
+    command: str
+    cwd: str
+    env: _containers.ScalarMap[str, str]
+    user: str
+    stdin: bytes
+    timeout_ms: int
+    max_output_bytes: int
+    stdin_open: bool
+    umask: int
+    terminal: TerminalSize
+    def __init__(self, exec_id: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., command: _Optional[str] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., user: _Optional[str] = ..., stdin: _Optional[bytes] = ..., timeout_ms: _Optional[int] = ..., max_output_bytes: _Optional[int] = ..., stdin_open: _Optional[bool] = ..., umask: _Optional[int] = ..., terminal: _Optional[_Union[TerminalSize, _Mapping]] = ...) -> None: ...
+
+class TerminalSize(_message.Message):
+    __slots__ = ("columns", "rows")
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    columns: int
+    rows: int
+    def __init__(self, columns: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...
+
+class Output(_message.Message):
+    __slots__ = ("data", "total_bytes", "truncated")
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    total_bytes: int
+    truncated: bool
+    def __init__(self, data: _Optional[bytes] = ..., total_bytes: _Optional[int] = ..., truncated: _Optional[bool] = ...) -> None: ...
+
+class ExecResult(_message.Message):
+    __slots__ = ("exec_id", "end", "exit_code", "signal", "stdout", "stderr", "spawn_us", "run_us", "replayed")
+    EXEC_ID_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    STDOUT_FIELD_NUMBER: _ClassVar[int]
+    STDERR_FIELD_NUMBER: _ClassVar[int]
+    SPAWN_US_FIELD_NUMBER: _ClassVar[int]
+    RUN_US_FIELD_NUMBER: _ClassVar[int]
+    REPLAYED_FIELD_NUMBER: _ClassVar[int]
+    exec_id: str
+    end: End
+    exit_code: int
+    signal: int
+    stdout: Output
+    stderr: Output
+    spawn_us: int
+    run_us: int
+    replayed: bool
+    def __init__(self, exec_id: _Optional[str] = ..., end: _Optional[_Union[End, str]] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ..., stdout: _Optional[_Union[Output, _Mapping]] = ..., stderr: _Optional[_Union[Output, _Mapping]] = ..., spawn_us: _Optional[int] = ..., run_us: _Optional[int] = ..., replayed: _Optional[bool] = ...) -> None: ...
+
+class Started(_message.Message):
+    __slots__ = ("exec_id", "pid", "spawn_us", "replayed")
+    EXEC_ID_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    SPAWN_US_FIELD_NUMBER: _ClassVar[int]
+    REPLAYED_FIELD_NUMBER: _ClassVar[int]
+    exec_id: str
+    pid: int
+    spawn_us: int
+    replayed: bool
+    def __init__(self, exec_id: _Optional[str] = ..., pid: _Optional[int] = ..., spawn_us: _Optional[int] = ..., replayed: _Optional[bool] = ...) -> None: ...
+
+class AttachRequest(_message.Message):
+    __slots__ = ("exec_id", "stdout_offset", "stderr_offset")
+    EXEC_ID_FIELD_NUMBER: _ClassVar[int]
+    STDOUT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    STDERR_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    exec_id: str
+    stdout_offset: int
+    stderr_offset: int
+    def __init__(self, exec_id: _Optional[str] = ..., stdout_offset: _Optional[int] = ..., stderr_offset: _Optional[int] = ...) -> None: ...
+
+class AttachEvent(_message.Message):
+    __slots__ = ("stdout", "stderr", "result")
+    STDOUT_FIELD_NUMBER: _ClassVar[int]
+    STDERR_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    stdout: Chunk
+    stderr: Chunk
+    result: ExecResult
+    def __init__(self, stdout: _Optional[_Union[Chunk, _Mapping]] = ..., stderr: _Optional[_Union[Chunk, _Mapping]] = ..., result: _Optional[_Union[ExecResult, _Mapping]] = ...) -> None: ...
+
+class Chunk(_message.Message):
+    __slots__ = ("offset", "data")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    data: bytes
+    def __init__(self, offset: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class StdinChunk(_message.Message):
+    __slots__ = ("exec_id", "offset", "data", "eof")
+    EXEC_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    EOF_FIELD_NUMBER: _ClassVar[int]
+    exec_id: str
+    offset: int
+    data: bytes
+    eof: bool
+    def __init__(self, exec_id: _Optional[str] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., eof: _Optional[bool] = ...) -> None: ...
+
+class StdinAccepted(_message.Message):
+    __slots__ = ("offset",)
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    def __init__(self, offset: _Optional[int] = ...) -> None: ...
+
+class SignalRequest(_message.Message):
+    __slots__ = ("exec_id", "signal", "tree")
+    EXEC_ID_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    TREE_FIELD_NUMBER: _ClassVar[int]
+    exec_id: str
+    signal: int
+    tree: bool
+    def __init__(self, exec_id: _Optional[str] = ..., signal: _Optional[int] = ..., tree: _Optional[bool] = ...) -> None: ...
+
+class SignalSent(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CancelRequest(_message.Message):
+    __slots__ = ("exec_id",)
+    EXEC_ID_FIELD_NUMBER: _ClassVar[int]
+    exec_id: str
+    def __init__(self, exec_id: _Optional[str] = ...) -> None: ...
+
+class ListRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListResponse(_message.Message):
+    __slots__ = ("execs",)
+    EXECS_FIELD_NUMBER: _ClassVar[int]
+    execs: _containers.RepeatedCompositeFieldContainer[ExecSummary]
+    def __init__(self, execs: _Optional[_Iterable[_Union[ExecSummary, _Mapping]]] = ...) -> None: ...
+
+class ExecSummary(_message.Message):
+    __slots__ = ("exec_id", "argv", "pid", "started_at_ms", "running", "end", "exit_code", "stdout_bytes", "stderr_bytes")
+    EXEC_ID_FIELD_NUMBER: _ClassVar[int]
+    ARGV_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    STDOUT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STDERR_BYTES_FIELD_NUMBER: _ClassVar[int]
+    exec_id: str
+    argv: _containers.RepeatedScalarFieldContainer[str]
+    pid: int
+    started_at_ms: int
+    running: bool
+    end: End
+    exit_code: int
+    stdout_bytes: int
+    stderr_bytes: int
+    def __init__(self, exec_id: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., running: _Optional[bool] = ..., end: _Optional[_Union[End, str]] = ..., exit_code: _Optional[int] = ..., stdout_bytes: _Optional[int] = ..., stderr_bytes: _Optional[int] = ...) -> None: ...
+
+class ReadFileRequest(_message.Message):
+    __slots__ = ("path", "offset_bytes", "length_bytes", "user")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_BYTES_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    offset_bytes: int
+    length_bytes: int
+    user: str
+    def __init__(self, path: _Optional[str] = ..., offset_bytes: _Optional[int] = ..., length_bytes: _Optional[int] = ..., user: _Optional[str] = ...) -> None: ...
+
+class FileChunk(_message.Message):
+    __slots__ = ("data", "sha256")
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    sha256: bytes
+    def __init__(self, data: _Optional[bytes] = ..., sha256: _Optional[bytes] = ...) -> None: ...
+
+class WriteFileRequest(_message.Message):
+    __slots__ = ("path", "mode", "user", "size_bytes", "sha256", "data")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    mode: int
+    user: str
+    size_bytes: int
+    sha256: bytes
+    data: bytes
+    def __init__(self, path: _Optional[str] = ..., mode: _Optional[int] = ..., user: _Optional[str] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[bytes] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class PathRequest(_message.Message):
+    __slots__ = ("path", "user")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    user: str
+    def __init__(self, path: _Optional[str] = ..., user: _Optional[str] = ...) -> None: ...
+
+class ListDirectoryRequest(_message.Message):
+    __slots__ = ("path", "recursive", "limit")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    RECURSIVE_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    recursive: bool
+    limit: int
+    def __init__(self, path: _Optional[str] = ..., recursive: _Optional[bool] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class MoveFileRequest(_message.Message):
+    __slots__ = ("to", "replace")
+    FROM_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_FIELD_NUMBER: _ClassVar[int]
+    to: str
+    replace: bool
+    def __init__(self, to: _Optional[str] = ..., replace: _Optional[bool] = ..., **kwargs) -> None: ...
+
+class RemoveFileRequest(_message.Message):
+    __slots__ = ("path", "recursive")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    RECURSIVE_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    recursive: bool
+    def __init__(self, path: _Optional[str] = ..., recursive: _Optional[bool] = ...) -> None: ...
+
+class Removed(_message.Message):
+    __slots__ = ("count",)
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    def __init__(self, count: _Optional[int] = ...) -> None: ...
+
+class FileInfo(_message.Message):
+    __slots__ = ("path", "kind", "size_bytes", "mode", "uid", "gid", "modified_at_ms", "link_target", "sha256")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    GID_FIELD_NUMBER: _ClassVar[int]
+    MODIFIED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    LINK_TARGET_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    kind: FileKind
+    size_bytes: int
+    mode: int
+    uid: int
+    gid: int
+    modified_at_ms: int
+    link_target: str
+    sha256: bytes
+    def __init__(self, path: _Optional[str] = ..., kind: _Optional[_Union[FileKind, str]] = ..., size_bytes: _Optional[int] = ..., mode: _Optional[int] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., modified_at_ms: _Optional[int] = ..., link_target: _Optional[str] = ..., sha256: _Optional[bytes] = ...) -> None: ...
+
+class ConfigureRequest(_message.Message):
+    __slots__ = ("env", "cwd", "user")
+    class EnvEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ENV_FIELD_NUMBER: _ClassVar[int]
+    CWD_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    env: _containers.ScalarMap[str, str]
+    cwd: str
+    user: str
+    def __init__(self, env: _Optional[_Mapping[str, str]] = ..., cwd: _Optional[str] = ..., user: _Optional[str] = ...) -> None: ...
+
+class Configured(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class HealthRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class HealthResponse(_message.Message):
+    __slots__ = ("sandbox_id", "kernel", "uptime_ms", "running_execs")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_FIELD_NUMBER: _ClassVar[int]
+    UPTIME_MS_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_EXECS_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    kernel: str
+    uptime_ms: int
+    running_execs: int
+    def __init__(self, sandbox_id: _Optional[str] = ..., kernel: _Optional[str] = ..., uptime_ms: _Optional[int] = ..., running_execs: _Optional[int] = ...) -> None: ...

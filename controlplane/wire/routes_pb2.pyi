@@ -1,0 +1,71 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class WatchRequest(_message.Message):
+    __slots__ = ("gateway_id",)
+    GATEWAY_ID_FIELD_NUMBER: _ClassVar[int]
+    gateway_id: str
+    def __init__(self, gateway_id: _Optional[str] = ...) -> None: ...
+
+class Update(_message.Message):
+    __slots__ = ("version", "snapshot", "delta", "heartbeat")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    DELTA_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    snapshot: Snapshot
+    delta: Delta
+    heartbeat: Heartbeat
+    def __init__(self, version: _Optional[int] = ..., snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., delta: _Optional[_Union[Delta, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+
+class Snapshot(_message.Message):
+    __slots__ = ("routes", "ends")
+    ROUTES_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    routes: _containers.RepeatedCompositeFieldContainer[Route]
+    ends: _containers.RepeatedCompositeFieldContainer[EndOfSandbox]
+    def __init__(self, routes: _Optional[_Iterable[_Union[Route, _Mapping]]] = ..., ends: _Optional[_Iterable[_Union[EndOfSandbox, _Mapping]]] = ...) -> None: ...
+
+class Delta(_message.Message):
+    __slots__ = ("routes", "ends")
+    ROUTES_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    routes: _containers.RepeatedCompositeFieldContainer[Route]
+    ends: _containers.RepeatedCompositeFieldContainer[EndOfSandbox]
+    def __init__(self, routes: _Optional[_Iterable[_Union[Route, _Mapping]]] = ..., ends: _Optional[_Iterable[_Union[EndOfSandbox, _Mapping]]] = ...) -> None: ...
+
+class Route(_message.Message):
+    __slots__ = ("sandbox_id", "address", "generation", "owner")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    address: str
+    generation: int
+    owner: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., address: _Optional[str] = ..., generation: _Optional[int] = ..., owner: _Optional[str] = ...) -> None: ...
+
+class EndOfSandbox(_message.Message):
+    __slots__ = ("sandbox_id", "generation", "cause", "detail", "at_ms")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    generation: int
+    cause: str
+    detail: str
+    at_ms: int
+    def __init__(self, sandbox_id: _Optional[str] = ..., generation: _Optional[int] = ..., cause: _Optional[str] = ..., detail: _Optional[str] = ..., at_ms: _Optional[int] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -1,0 +1,24 @@
+//! The words that the parts share: error codes and protocol messages.
+//!
+//! A leaf of the workspace: it does no I/O and knows no runtime. `code` is generated from `contract/errors.toml`,
+//! `agent` and `routes` from the protocol files beside it.
+
+mod code;
+mod problem;
+
+pub use code::{Code, Fault, Retry};
+pub use problem::Problem;
+
+/// Messages and, with feature `rpc`, stubs of `contract/agent.proto`.
+pub mod agent {
+    #![allow(missing_docs, reason = "the documentation is in the protocol file")]
+    #![allow(clippy::all, reason = "generated")]
+    include!(concat!(env!("OUT_DIR"), "/rollbox.agent.v1.rs"));
+}
+
+/// Messages and, with feature `rpc`, stubs of `contract/routes.proto`.
+pub mod routes {
+    #![allow(missing_docs, reason = "the documentation is in the protocol file")]
+    #![allow(clippy::all, reason = "generated")]
+    include!(concat!(env!("OUT_DIR"), "/rollbox.routes.v1.rs"));
+}
