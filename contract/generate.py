@@ -60,7 +60,7 @@ def rust(table: Table) -> str:
 
     def enum(name: str, doc: str, members: tuple[str, ...]) -> str:
         variants = "".join(f"    /// `{m}` on the wire.\n    {pascal(m)},\n" for m in members)
-        names = "".join(f"            Self::{pascal(m)} => \"{m}\",\n" for m in members)
+        names = "".join(f'            Self::{pascal(m)} => "{m}",\n' for m in members)
         return (
             f"/// {doc}\n#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]\npub enum {name} {{\n{variants}}}\n\n"
             f"impl {name} {{\n    /// The name on the wire.\n    pub const fn name(self) -> &'static str {{\n"
@@ -68,10 +68,10 @@ def rust(table: Table) -> str:
         )
 
     def typed(method: str, kind: str, column: str, doc: str) -> str:
-        body = "".join(f"            Self::{pascal(n)} => {kind}::{pascal(str(e[column]))},\n" for n, e in table.items())
-        return (
-            f"    /// {doc}\n    pub const fn {method}(self) -> {kind} {{\n        match self {{\n{body}        }}\n    }}\n\n"
+        body = "".join(
+            f"            Self::{pascal(n)} => {kind}::{pascal(str(e[column]))},\n" for n, e in table.items()
         )
+        return f"    /// {doc}\n    pub const fn {method}(self) -> {kind} {{\n        match self {{\n{body}        }}\n    }}\n\n"
 
     def text(method: str, column: str, doc: str) -> str:
         return (
@@ -80,8 +80,8 @@ def rust(table: Table) -> str:
         )
 
     variants = "".join(f"    /// {e['title']}\n    {pascal(n)},\n" for n, e in table.items())
-    names = "".join(f"            Self::{pascal(n)} => \"{n}\",\n" for n in table)
-    from_name = "".join(f"            \"{n}\" => Self::{pascal(n)},\n" for n in table)
+    names = "".join(f'            Self::{pascal(n)} => "{n}",\n' for n in table)
+    from_name = "".join(f'            "{n}" => Self::{pascal(n)},\n' for n in table)
     every = "".join(f"        Self::{pascal(n)},\n" for n in table)
     return (
         f"//! The error table as an enum.\n//! {HEAD}\n\n"
@@ -108,11 +108,11 @@ def rust(table: Table) -> str:
 def python_table(table: Table) -> str:
     """The table as data for the control plane."""
     rows = "".join(
-        f"    \"{n}\": Entry(\n        http={e['http']},\n        grpc=\"{e['grpc']}\",\n        fault=\"{e['fault']}\",\n"
-        f"        retry=\"{e['retry']}\",\n        title={json.dumps(e['title'])},\n        hint={json.dumps(e['hint'])},\n    ),\n"
+        f'    "{n}": Entry(\n        http={e["http"]},\n        grpc="{e["grpc"]}",\n        fault="{e["fault"]}",\n'
+        f'        retry="{e["retry"]}",\n        title={json.dumps(e["title"])},\n        hint={json.dumps(e["hint"])},\n    ),\n'
         for n, e in table.items()
     )
-    codes = "".join(f"    \"{n}\",\n" for n in table)
+    codes = "".join(f'    "{n}",\n' for n in table)
     return (
         f'"""The error table as data. {HEAD}"""\n\nfrom typing import Literal, NamedTuple\n\n'
         f"Fault = Literal[{', '.join(json.dumps(f) for f in FAULTS)}]\n"
@@ -130,7 +130,7 @@ def python_exceptions(table: Table) -> str:
     classes = "".join(
         f"class {pascal(n)}(SandboxError):\n"
         f'    """{e["title"]} {e["hint"]}"""\n\n'
-        f"    code = \"{n}\"\n    fault = \"{e['fault']}\"\n    retry = \"{e['retry']}\"\n    hint = {json.dumps(e['hint'])}\n\n\n"
+        f'    code = "{n}"\n    fault = "{e["fault"]}"\n    retry = "{e["retry"]}"\n    hint = {json.dumps(e["hint"])}\n\n\n'
         for n, e in table.items()
     )
     members = "".join(f"    {pascal(n)},\n" for n in table)
@@ -181,7 +181,10 @@ def python_protocol() -> dict[Path, str]:
         # The compiler writes flat imports; the copies live in a package.
         return {
             target / path.name: re.sub(
-                r"^import (agent|routes)_pb2 as", r"from controlplane.wire import \1_pb2 as", path.read_text(), flags=re.M
+                r"^import (agent|routes)_pb2 as",
+                r"from controlplane.wire import \1_pb2 as",
+                path.read_text(),
+                flags=re.M,
             )
             for path in sorted(Path(out).iterdir())
         }
@@ -202,7 +205,11 @@ def copies() -> dict[Path, str]:
         ROOT / "sdk/src/rollbox/errors.py": python_exceptions(table),
         CONTRACT / "vectors/errors.json": error_vectors(table),
         **python_protocol(),
-        **({CONTRACT / "openapi/controlplane.yaml": openapi()} if (ROOT / "controlplane/api/openapi.py").exists() else {}),
+        **(
+            {CONTRACT / "openapi/controlplane.yaml": openapi()}
+            if (ROOT / "controlplane/api/openapi.py").exists()
+            else {}
+        ),
     }
 
 

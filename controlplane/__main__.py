@@ -1,0 +1,42 @@
+"""``python -m controlplane``: one control plane, set up by the environment (see ``settings``)."""
+
+import os
+import sys
+
+import structlog
+import uvloop
+
+from controlplane.api.serve import serving
+from controlplane.api.stop import stop_signal
+from controlplane.errors import Problem
+from controlplane.settings import EXIT_CONFIG, SettingError, Settings
+from controlplane.telemetry import configure_log
+
+
+async def _run(settings: Settings) -> None:
+    log = structlog.get_logger("controlplane")
+    with stop_signal() as stop:
+        async with serving(settings) as service:
+            log.info("serving", api=str(settings.api), ready=str(settings.ready), routes=str(settings.routes))
+            await stop.wait()
+            log.info("stopping; sandboxes run on and are adopted at the next start")
+            await service.drain(delete=False)
+
+
+def main() -> int:
+    """Runs until SIGTERM; the exit status: 0, 64 for a bad setting, 1 when the engine does not answer."""
+    configure_log()
+    try:
+        settings = Settings.from_environment(os.environ)
+        uvloop.run(_run(settings))
+    except SettingError as error:
+        sys.stderr.write(f"controlplane: {error}\n")
+        return EXIT_CONFIG
+    except Problem as problem:
+        sys.stderr.write(f"controlplane: {problem.detail}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,43 @@
+"""The HTTP API for callers: ``/v1`` behind API keys, and what operators look at."""
+
+from typing import Final
+
+from fastapi import FastAPI
+
+from controlplane.api import about, operators, problems, sandboxes
+from controlplane.api.body_limit import BodyLimit
+from controlplane.api.context import Context
+from controlplane.api.counted import Counted
+from controlplane.api.request_id import RequestId
+
+# The largest honest request is a create with a full environment (256 KiB, as JSON at most six times that).
+MAX_BODY_BYTES: Final = 2 << 20
+
+
+def create_app(context: Context) -> FastAPI:
+    """The app that answers from ``context``."""
+    app = bare_app()
+    app.state.context = context
+    # Outermost last: an id first, so that a refused body and a counted answer have one too.
+    app.add_middleware(BodyLimit, most_bytes=MAX_BODY_BYTES)
+    app.add_middleware(problems.Unforeseen)
+    app.add_middleware(Counted, metrics=context.parts.metrics)
+    app.add_middleware(RequestId)
+    return app
+
+
+def bare_app() -> FastAPI:
+    """The routes alone: enough to describe the API, not to answer."""
+    app = FastAPI(
+        title="rollbox control plane",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        strict_content_type=False,
+    )
+    problems.install(app)
+    app.include_router(sandboxes.router, prefix="/v1")
+    app.include_router(about.router, prefix="/v1")
+    app.include_router(operators.router)
+    return app

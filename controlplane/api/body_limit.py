@@ -1,0 +1,38 @@
+"""No request is read beyond what its answer can need."""
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from controlplane.api.problems import answer
+from controlplane.errors import Problem
+
+
+class BodyLimit:
+    """Middleware: refuses a body of more than ``most_bytes``, by its announcement or while it arrives."""
+
+    def __init__(self, app: ASGIApp, most_bytes: int) -> None:
+        self._app = app
+        self._most_bytes = most_bytes
+        self._detail = f"a request has at most {most_bytes} bytes here"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        announced = dict(scope["headers"]).get(b"content-length", b"0")
+        if not announced.isdigit() or int(announced) > self._most_bytes:
+            await answer(Problem("payload_too_large", self._detail))(scope, receive, send)
+            return
+        came_bytes = 0
+
+        async def counted() -> Message:
+            nonlocal came_bytes
+            message = await receive()
+            came_bytes += len(message.get("body", b""))
+            if came_bytes > self._most_bytes:
+                # The one exception that the framework lets through while it reads a body.
+                raise HTTPException(413, self._detail)
+            return message
+
+        await self._app(scope, counted, send)

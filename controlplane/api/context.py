@@ -1,0 +1,51 @@
+"""What every route has at hand: the service, and the owner behind the API key."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPBearer
+
+from controlplane.api.auth import ApiKeys
+from controlplane.lifecycle import Parts, Sandboxes
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What an app answers from.
+
+    Attributes:
+        limits: told in ``/v1/info``, by name.
+    """
+
+    service: Sandboxes
+    parts: Parts
+    keys: ApiKeys
+    limits: Mapping[str, int]
+
+
+# Coroutines all, though none waits: the framework would run plain functions on threads.
+
+
+async def context_of(request: Request) -> Context:
+    """The context of the app that answers ``request``."""
+    context: Context = request.app.state.context
+    return context
+
+
+async def _service(request: Request) -> Sandboxes:
+    return (await context_of(request)).service
+
+
+# Only tells the API's description about the scheme; the check is ours, so that a refusal is a problem like any other.
+_scheme = HTTPBearer(auto_error=False, scheme_name="api_key", description="An API key: rbx_...")
+
+
+async def _owner(request: Request, _: Annotated[object, Depends(_scheme)]) -> str:
+    return (await context_of(request)).keys.owner(request.headers.get("authorization"))
+
+
+App = Annotated[Context, Depends(context_of)]
+Service = Annotated[Sandboxes, Depends(_service)]
+Owner = Annotated[str, Depends(_owner)]

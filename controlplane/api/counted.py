@@ -1,0 +1,23 @@
+"""Counts answers by status class."""
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from controlplane.telemetry import Metrics
+
+
+class Counted:
+    """Middleware: tells the metrics how every request was answered."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._metrics.answered(message["status"])
+            await send(message)
+
+        await self._app(scope, receive, counted if scope["type"] == "http" else send)

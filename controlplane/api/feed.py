@@ -1,0 +1,41 @@
+"""The route feed: ``routes.v1.Routes`` over gRPC, one stream a gateway."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+import structlog
+from grpc import aio
+
+from controlplane.errors import Problem
+from controlplane.errors.rpc import abort
+from controlplane.lifecycle import RouteBoard
+from controlplane.wire import routes_pb2, routes_pb2_grpc
+
+# The contract promises one every 5 s at least; silence means that the feed is dead.
+HEARTBEAT_S: Final = 2.0
+
+
+class RoutesServicer(routes_pb2_grpc.RoutesServicer):
+    """Sends the snapshot, then every change, then heartbeats while nothing changes."""
+
+    def __init__(self, board: RouteBoard) -> None:
+        self._board = board
+        self._log = structlog.get_logger("feed")
+
+    async def Watch(  # noqa: N802 - the protocol's name
+        self, request: routes_pb2.WatchRequest, context: "aio.ServicerContext[object, object]"
+    ) -> AsyncIterator[routes_pb2.Update]:
+        """One gateway's stream; ends when the gateway leaves or falls too far behind."""
+        gateway = request.gateway_id[:64]
+        self._log.info("gateway connected", gateway=gateway)
+        with self._board.subscribe() as subscription:
+            while not subscription.cut:
+                try:
+                    async with asyncio.timeout(HEARTBEAT_S):
+                        update = await subscription.next()
+                except TimeoutError:
+                    update = routes_pb2.Update(version=self._board.version, heartbeat=routes_pb2.Heartbeat())
+                yield update
+        self._log.warning("gateway is too far behind and was cut off", gateway=gateway)
+        await abort(context, Problem("stream_interrupted", f"gateway {gateway} is too far behind: connect again"))

@@ -1,0 +1,86 @@
+"""Sockets and the servers on them; all of one process, all ended by whoever opened them."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final
+
+import uvicorn
+from grpc import aio
+from starlette.types import ASGIApp
+
+from controlplane.api.feed import RoutesServicer
+from controlplane.lifecycle import RouteBoard
+from controlplane.settings import Listen
+from controlplane.wire import routes_pb2_grpc
+
+BACKLOG: Final = 2048
+# How long answers under way may take once the server stops.
+GRACE_S: Final = 5
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the process: several servers share it."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def serving_http(app: ASGIApp, listen: Listen, mode: int = 0o600) -> AsyncIterator[None]:
+    """Serves ``app`` while the block runs.
+
+    Args:
+        app: what answers.
+        listen: where.
+        mode: of a unix socket; who may connect.
+    """
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=GRACE_S)
+    server = _Server(config)
+    with bound(listen, mode) as bound_socket:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(server.serve(sockets=[bound_socket]), name=f"serve {listen}")
+            try:
+                yield
+            finally:
+                server.should_exit = True
+
+
+@contextmanager
+def bound(listen: Listen, mode: int) -> Iterator[socket.socket]:
+    """A listening socket; a unix socket's file is replaced when it is stale and removed at the end."""
+    if listen.path is None:
+        with socket.create_server((listen.host, listen.port), backlog=BACKLOG, reuse_port=False) as made:
+            yield made
+        return
+    listen.path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(listen.path))
+        listen.path.chmod(mode)
+        made.listen(BACKLOG)
+        try:
+            yield made
+        finally:
+            listen.path.unlink(missing_ok=True)
+
+
+@asynccontextmanager
+async def serving_routes(board: RouteBoard, listen: Listen) -> AsyncIterator[None]:
+    """Serves the route feed while the block runs."""
+    if listen.path is not None:
+        listen.path.unlink(missing_ok=True)
+    server = aio.server(options=[("grpc.so_reuseport", 0)])
+    routes_pb2_grpc.add_RoutesServicer_to_server(RoutesServicer(board), server)  # type: ignore[no-untyped-call]
+    server.add_insecure_port(str(listen))
+    await server.start()
+    if listen.path is not None:
+        listen.path.chmod(0o600)
+    try:
+        yield
+    finally:
+        # A feed never ends by itself, so there is nothing to be graceful about.
+        await server.stop(grace=None)
+        if listen.path is not None:
+            listen.path.unlink(missing_ok=True)

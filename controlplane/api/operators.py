@@ -1,0 +1,33 @@
+"""What operators and their tools look at; on the control plane's own address, without a key."""
+
+from fastapi import APIRouter
+from starlette.responses import JSONResponse, Response
+
+from controlplane.api.context import App
+from controlplane.errors import Problem
+from controlplane.telemetry.metrics import MEDIA_TYPE
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/healthz")
+async def healthz() -> Response:
+    """The process answers."""
+    return JSONResponse({"status": "ok"})
+
+
+@router.get("/readyz")
+async def readyz(context: App) -> Response:
+    """New creates are taken."""
+    if context.service.draining:
+        raise Problem("draining", "this control plane is stopping", retry_after_ms=1000)
+    return JSONResponse({"status": "ok"})
+
+
+@router.get("/metrics")
+async def metrics(context: App) -> Response:
+    """For Prometheus."""
+    in_flight, queued = context.service.starts
+    parts = context.parts
+    text = parts.metrics.render(await parts.store.counts(), in_flight, queued, parts.board.subscribers)
+    return Response(text, media_type=MEDIA_TYPE)

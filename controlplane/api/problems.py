@@ -1,0 +1,109 @@
+"""Every failure as ``application/problem+json``, the framework's own included."""
+
+import json
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, cast
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from controlplane.api.request_id import request_id
+from controlplane.errors import Problem
+from controlplane.errors.problem import MEDIA_TYPE
+
+# As pydantic lists them: type, loc, msg, input, ctx.
+Fault = Mapping[str, Any]
+
+_log = structlog.get_logger("api")
+
+
+def install(app: FastAPI) -> None:
+    """Makes ``app`` answer every failure as a problem."""
+    app.add_exception_handler(Problem, _problem)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _framework)
+
+
+def answer(problem: Problem, status: int | None = None, headers: dict[str, str] | None = None) -> Response:
+    """The answer for ``problem``; ``status`` where HTTP has a sharper word than the code."""
+    body = problem.to_json(request_id())
+    headers = dict(headers or {})
+    if status is not None:
+        body["status"] = status
+    if problem.retry_after_ms is not None:
+        headers["Retry-After"] = str(-(-problem.retry_after_ms // 1000))
+    return Response(json.dumps(body), status or problem.entry.http, headers, MEDIA_TYPE)
+
+
+def invalid(errors: Sequence[Fault]) -> Problem:
+    """One problem for what validation found: the first fault is the detail, all of them are counted."""
+    first = errors[0]
+    where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "header"))
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return Problem("invalid_argument", f"{_sentence(first, where)}{more}", field=where, reason=first["type"])
+
+
+def _sentence(error: Fault, where: str) -> str:
+    if error["type"] == "json_invalid":
+        return f"the body is not JSON: {error['ctx']['error']} at position {error['loc'][-1]}"
+    if error["type"] == "extra_forbidden":
+        return f"{where} is not a known field"
+    if error["type"] == "missing":
+        return f"{where or 'the body'} is missing"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    # An environment may hold secrets, and a container is no help; numbers and short texts are.
+    given = error.get("input")
+    shown = f", got {given!r}" if isinstance(given, int | float | str) and not where.startswith("env") else ""
+    return f"{where or 'the body'}: {message}{shown[:200]}"
+
+
+async def _problem(_: Request, error: Exception) -> Response:
+    return answer(cast("Problem", error))
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    return answer(invalid(cast("RequestValidationError", error).errors()))
+
+
+async def _framework(request: Request, raised: Exception) -> Response:
+    error = cast("HTTPException", raised)
+    if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        return answer(Problem("payload_too_large", error.detail))
+    asked = f"{request.method} {request.url.path}"
+    detail = {404: f"there is nothing at {asked}", 405: f"{asked}: the method is not allowed here"}
+    problem = Problem("invalid_argument", detail.get(error.status_code, f"{asked}: {error.detail}"))
+    return answer(problem, error.status_code, dict(error.headers or {}))
+
+
+class Unforeseen:
+    """Middleware: an error that nobody foresaw is logged and answered as ``internal``, saying no more than its type.
+
+    The framework's own net for these hangs outside of all middleware, where the request has no id any more.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        begun = False
+
+        async def noted(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        except Exception as error:
+            _log.exception("request failed", path=scope.get("path"))
+            if begun:
+                raise
+            asked = f"{scope.get('method')} {scope.get('path')}"
+            problem = Problem("internal", f"{type(error).__name__} while answering {asked}")
+            await answer(problem)(scope, receive, send)

@@ -1,0 +1,138 @@
+"""The routes of ``/v1/sandboxes``; every one acts for the owner of the API key."""
+
+import re
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Header, Query, Request, Response
+
+from controlplane.api.context import Owner, Service
+from controlplane.api.hangup import unless_gone
+from controlplane.api.schemas import (
+    DeletedBody,
+    ExtendRequest,
+    FailedDelete,
+    SandboxBody,
+    SandboxList,
+    UsableSandboxBody,
+)
+from controlplane.errors import Problem
+from controlplane.lifecycle import Deleted, Sandboxes
+from controlplane.lifecycle.service import LIVE
+from controlplane.model import Sandbox, SandboxSpec, State
+
+_KEY: Final = re.compile(r"[\x21-\x7e]{1,128}")
+
+Labels = Annotated[list[str] | None, Query(description="KEY=VALUE; repeated: all must match")]
+
+
+router = APIRouter(tags=["sandboxes"])
+
+
+@router.post(
+    "/sandboxes",
+    status_code=201,
+    summary="Create a sandbox; answers when it is ready",
+    responses={200: {"model": UsableSandboxBody, "description": "The key was used before with the same parameters"}},
+)
+async def create(
+    spec: SandboxSpec,
+    request: Request,
+    response: Response,
+    *,
+    service: Service,
+    owner: Owner,
+    idempotency_key: Annotated[str | None, Header()] = None,
+) -> UsableSandboxBody:
+    """Holds the call until a command has run in the sandbox; safe to repeat with an idempotency key."""
+    sandbox, replayed = await service.request(owner, spec, _key(idempotency_key, "Idempotency-Key"))
+    if idempotency_key is None:
+        ready = await unless_gone(request, service.ready(sandbox), lambda: service.abandon(sandbox))
+    else:
+        ready = await service.ready(sandbox)
+    if replayed:
+        response.status_code = 200
+        response.headers["Idempotency-Replayed"] = "true"
+    return _usable(service, ready)
+
+
+@router.get("/sandboxes", summary="List sandboxes, oldest first")
+async def find(
+    service: Service,
+    owner: Owner,
+    label: Labels = None,
+    state: Annotated[list[State] | None, Query(description="repeated: any of them; default: all but ended")] = None,
+    everything: Annotated[bool, Query(alias="all", description="ended ones too")] = False,
+) -> SandboxList:
+    """The owner's sandboxes that have all the labels."""
+    states = state if state is not None else (None if everything else LIVE)
+    found = await service.find(owner, _labels(label), states)
+    return SandboxList(sandboxes=[_body(service, one) for one in found])
+
+
+@router.delete("/sandboxes", summary="Delete by labels or by idempotency key")
+async def delete_many(
+    service: Service, owner: Owner, label: Labels = None, idempotency_key: Annotated[str | None, Query()] = None
+) -> DeletedBody:
+    """Ends them all at once and waits until the cluster has confirmed; an unknown key is withdrawn."""
+    key = _key(idempotency_key, "idempotency_key")
+    if (key is None) == (not label):
+        raise Problem("invalid_argument", "give label=KEY=VALUE or idempotency_key=KEY, and not both")
+    if key is None:
+        return _deleted(await service.delete_all(owner, _labels(label)))
+    return _deleted(await service.delete_key(owner, key))
+
+
+@router.get("/sandboxes/{sandbox_id}", summary="One sandbox, also after its end")
+async def get(sandbox_id: str, service: Service, owner: Owner) -> SandboxBody:
+    """The record; a tombstone is kept for 24 hours."""
+    return _body(service, await service.get(owner, sandbox_id))
+
+
+@router.delete("/sandboxes/{sandbox_id}", summary="Delete; answers when the end is confirmed")
+async def delete(sandbox_id: str, service: Service, owner: Owner) -> SandboxBody:
+    """Legal in every state; repeating it is success."""
+    return _body(service, await service.delete(owner, sandbox_id))
+
+
+@router.post("/sandboxes/{sandbox_id}/extend", summary="Let it live longer; answers with a fresh token")
+async def extend(sandbox_id: str, wish: ExtendRequest, service: Service, owner: Owner) -> UsableSandboxBody:
+    """Never shortens a life."""
+    return _usable(service, await service.extend(owner, sandbox_id, wish.ttl_ms))
+
+
+@router.post("/sandboxes/{sandbox_id}/token", summary="A fresh token, to connect to a sandbox that runs")
+async def token(sandbox_id: str, service: Service, owner: Owner) -> UsableSandboxBody:
+    """Refused with the end's cause when it does not run any more."""
+    return _usable(service, await service.alive(owner, sandbox_id))
+
+
+def _body(service: Sandboxes, sandbox: Sandbox) -> SandboxBody:
+    return SandboxBody.of(sandbox, service.description.isolation)
+
+
+def _usable(service: Sandboxes, sandbox: Sandbox) -> UsableSandboxBody:
+    return UsableSandboxBody.with_token(sandbox, service.description.isolation, service.mint(sandbox))
+
+
+def _deleted(deleted: Deleted) -> DeletedBody:
+    failed = [FailedDelete(id=one, code=why.code, detail=why.detail) for one, why in deleted.failed.items()]
+    return DeletedBody(deleted=list(deleted.ids), failed=failed)
+
+
+def _labels(pairs: list[str] | None) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise Problem("invalid_argument", f"label {pair!r} is not KEY=VALUE", field="label")
+        if labels.setdefault(key, value) != value:
+            raise Problem(
+                "invalid_argument", f"label {key} cannot be both {labels[key]!r} and {value!r}", field="label"
+            )
+    return labels
+
+
+def _key(key: str | None, field: str) -> str | None:
+    if key is not None and not _KEY.fullmatch(key):
+        raise Problem("invalid_argument", f"{field} must be 1 to 128 visible ASCII characters", field=field)
+    return key

@@ -1,0 +1,153 @@
+"""The bodies of the HTTP API; closed, with units in the names."""
+
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from controlplane.errors import Code, Fault
+from controlplane.lifecycle.tokens import Token
+from controlplane.model import EndCause, Range, Sandbox, State
+from controlplane.model.spec import MAX_TTL_MS, Closed
+
+
+class EndBody(BaseModel):
+    """Why, when and by whom a sandbox ended."""
+
+    cause: Code
+    fault: Fault
+    detail: str
+    at_ms: int
+    by: str
+
+    @classmethod
+    def of(cls, end: EndCause) -> Self:
+        """From the record's end."""
+        return cls(cause=end.cause, fault=end.fault, detail=end.detail, at_ms=end.at_ms, by=end.by)
+
+
+class SandboxBody(BaseModel):
+    """One sandbox as callers see it."""
+
+    id: str
+    owner: str
+    image: str
+    state: State
+    labels: dict[str, str]
+    cpu_millicores: Range
+    memory_bytes: Range
+    pids_limit: int
+    created_at_ms: int
+    ready_at_ms: int | None
+    expires_at_ms: int
+    isolation: str
+    kernel: str
+    end: EndBody | None
+    timings_ms: dict[str, int]
+    generation: int
+
+    @classmethod
+    def of(cls, sandbox: Sandbox, isolation: str) -> Self:
+        """From the record."""
+        return cls(**cls._fields(sandbox, isolation))
+
+    @staticmethod
+    def _fields(sandbox: Sandbox, isolation: str) -> dict[str, Any]:
+        spec = sandbox.spec
+        return {
+            "id": sandbox.id,
+            "owner": sandbox.owner,
+            "image": spec.image,
+            "state": sandbox.state,
+            "labels": spec.labels,
+            "cpu_millicores": spec.cpu_millicores,
+            "memory_bytes": spec.memory_bytes,
+            "pids_limit": spec.pids_limit,
+            "created_at_ms": sandbox.created_at_ms,
+            "ready_at_ms": sandbox.ready_at_ms,
+            "expires_at_ms": sandbox.expires_at_ms,
+            "isolation": isolation,
+            "kernel": sandbox.kernel,
+            "end": None if sandbox.end is None else EndBody.of(sandbox.end),
+            "timings_ms": dict(sandbox.timings_ms),
+            "generation": sandbox.generation,
+        }
+
+
+class UsableSandboxBody(SandboxBody):
+    """A running sandbox with the token that it is used with."""
+
+    token: str
+    token_expires_at_ms: int
+
+    @classmethod
+    def with_token(cls, sandbox: Sandbox, isolation: str, token: Token) -> Self:
+        """From the record and a fresh token."""
+        fields = cls._fields(sandbox, isolation)
+        return cls(**fields, token=token.text, token_expires_at_ms=token.expires_at_ms)
+
+
+class SandboxList(BaseModel):
+    """Sandboxes, oldest first."""
+
+    sandboxes: list[SandboxBody]
+
+
+class FailedDelete(BaseModel):
+    """A sandbox whose end the cluster has not confirmed."""
+
+    id: str
+    code: Code
+    detail: str
+
+
+class DeletedBody(BaseModel):
+    """What a delete of many came to."""
+
+    deleted: list[str]
+    failed: list[FailedDelete]
+
+
+class ExtendRequest(Closed):
+    """How long a sandbox shall live at least, from now."""
+
+    ttl_ms: int = Field(ge=1_000, le=MAX_TTL_MS)
+
+
+class EngineBody(BaseModel):
+    """The engine behind this installation."""
+
+    name: str
+    version: str
+
+
+class InfoBody(BaseModel):
+    """What this installation is and offers."""
+
+    version: str
+    backend: str
+    engine: EngineBody
+    isolation: str
+    isolation_detail: str
+    network: str
+    limits: dict[str, int]
+
+
+class PushFailure(BaseModel):
+    """Why a sandbox will never be ready."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    code: Code
+    detail: str = Field(default="", max_length=4096)
+
+
+class PushRequest(BaseModel):
+    """A readiness push. Open for names to come: a sidecar may be newer than the control plane."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    sandbox_id: Annotated[str, Field(min_length=1, max_length=63)]
+    address: str = Field(default="", max_length=512)
+    kernel: str = Field(default="", max_length=1024)
+    boot_us: dict[str, int] = Field(default_factory=dict, max_length=32)
+    failure: PushFailure | None = None

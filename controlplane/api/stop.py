@@ -1,0 +1,29 @@
+"""The signals that end a process, as something to wait for."""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def stop_signal() -> Iterator[asyncio.Event]:
+    """An event that the first SIGTERM or SIGINT sets; the second one ends the process at once, as usual."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+
+    def first() -> None:
+        stop.set()
+        for one in SIGNALS:
+            loop.remove_signal_handler(one)
+
+    for one in SIGNALS:
+        loop.add_signal_handler(one, first)
+    try:
+        yield stop
+    finally:
+        for one in SIGNALS:
+            loop.remove_signal_handler(one)

@@ -1,0 +1,8 @@
+"""Where sandboxes run: the protocol, the engine backend, and the client of the sidecar inside each sandbox.
+
+May import model, errors, clock, settings. The only place that speaks to an engine or a sidecar.
+"""
+
+from controlplane.cluster.protocol import Boot, Cluster, Death, Description, Health, Observed, Sidecars, Started
+
+__all__ = ["Boot", "Cluster", "Death", "Description", "Health", "Observed", "Sidecars", "Started"]

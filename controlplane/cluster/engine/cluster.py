@@ -1,0 +1,206 @@
+"""``EngineCluster``: the cluster protocol on a Docker Engine API."""
+
+import asyncio
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, Self
+
+from controlplane.cluster.engine import facts as fact_files
+from controlplane.cluster.engine.client import EngineClient, Missing, finish
+from controlplane.cluster.engine.containers import (
+    LABEL_INSTALLATION,
+    LABEL_RECORD,
+    LABEL_SANDBOX,
+    SIDECAR,
+    TARGET,
+    Body,
+    Host,
+    name,
+    sidecar_body,
+    target_body,
+)
+from controlplane.cluster.engine.deaths import Inspection, death, gave_up, last_words
+from controlplane.cluster.engine.images import Images
+from controlplane.cluster.engine.watch import Watch
+from controlplane.cluster.protocol import Boot, Death, Description, Observed, Started
+from controlplane.errors import Problem
+from controlplane.model import SandboxSpec
+
+# The sidecar goes first: the target's namespaces are its own, and Podman refuses to remove what others depend on.
+_REMOVAL_ORDER: Final = (SIDECAR, TARGET)
+
+
+class EngineCluster:
+    """Two containers a sandbox on one engine; see ``containers`` for what they are."""
+
+    def __init__(self, client: EngineClient, images: Images, host: Host, description: Description, cpus: int) -> None:
+        self._client = client
+        self._images = images
+        self._host = host
+        self._description = description
+        self._cpus = cpus
+        self._alive: set[str] = set()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, *, engine_url: str, state_dir: Path, ready_socket: str, sidecar_binary: Path, target_binary: Path
+    ) -> AsyncIterator[Self]:
+        """A cluster on the engine at ``engine_url``; makes the sidecar's image if the engine lacks it.
+
+        Args:
+            engine_url: ``unix:///path``: containers mount this machine's files, so no engine elsewhere will do.
+            state_dir: absolute; names the installation, whose containers are told from others' by it.
+            ready_socket: file name of the readiness socket in ``state_dir/ready``.
+            sidecar_binary: becomes the sidecar's image.
+            target_binary: mounted into every target.
+
+        Raises:
+            Problem: internal, when the engine does not answer.
+        """
+        (state_dir / "sandboxes").mkdir(mode=0o700, parents=True, exist_ok=True)
+        async with EngineClient.connect(engine_url) as client:
+            images = Images(client)
+            info = await client.call("GET", "info")
+            version = await client.call("GET", "version")
+            host = Host(
+                state_dir=state_dir,
+                ready_socket=ready_socket,
+                target_binary=target_binary,
+                sidecar_image=await images.sidecar(sidecar_binary),
+                installation=hashlib.sha256(str(state_dir).encode()).hexdigest()[:16],
+            )
+            yield cls(client, images, host, describe(info, version), int(info.get("NCPU", 0)))
+
+    def describe(self) -> Description:
+        """See ``Cluster.describe``."""
+        return self._description
+
+    def check(self, spec: SandboxSpec) -> None:
+        """See ``Cluster.check``."""
+        limit = spec.cpu_millicores.limit
+        if self._cpus and limit > self._cpus * 1000:
+            detail = f"cpu_millicores.limit {limit} is more than the {self._cpus * 1000} of this machine"
+            raise Problem("unsupported", detail, option="cpu_millicores.limit", most=self._cpus * 1000)
+
+    async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
+        """See ``Cluster.start``."""
+        image, timings_ms = await self._image(spec.image)
+        self._host.agent_dir(sandbox_id).mkdir(mode=0o700, exist_ok=True)
+        target = target_body(sandbox_id, spec, boot, self._host, image)
+        sidecar = sidecar_body(sandbox_id, spec, boot, self._host)
+        await finish(asyncio.create_task(self._run(sandbox_id, target, sidecar)))
+        self._alive.add(sandbox_id)
+        return Started(self._host.address(sandbox_id), timings_ms)
+
+    async def stop(self, sandbox_id: str) -> None:
+        """See ``Cluster.stop``."""
+        self._alive.discard(sandbox_id)
+        await finish(asyncio.create_task(self._remove(sandbox_id)))
+
+    async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
+        """See ``Cluster.annotate``."""
+        fact_files.add(self._host.facts_file(sandbox_id), facts)
+
+    async def list(self) -> Sequence[Observed]:
+        """See ``Cluster.list``."""
+        filters = json.dumps({"label": [f"{LABEL_INSTALLATION}={self._host.installation}"]})
+        containers = await self._client.call("GET", "containers/json", {"all": True, "filters": filters}) or []
+        records = {one["Labels"][LABEL_SANDBOX]: "" for one in containers}
+        for one in containers:
+            if LABEL_RECORD in one["Labels"]:
+                records[one["Labels"][LABEL_SANDBOX]] = one["Labels"][LABEL_RECORD]
+        async with asyncio.TaskGroup() as group:
+            # As many at once as the client keeps connections.
+            looks = [group.create_task(self._observe(sandbox_id, record)) for sandbox_id, record in records.items()]
+        return [look.result() for look in looks]
+
+    def watch(self) -> AsyncIterator[Death]:
+        """See ``Cluster.watch``."""
+        return Watch(self._client, self._host.installation, self._judge, self._alive).deaths()
+
+    async def _image(self, image: str) -> tuple[str, dict[str, int]]:
+        if present := await self._images.local(image):
+            return present, {}
+        began_s = time.monotonic()
+        pulled = await self._images.pull(image)
+        return pulled, {"pull": round((time.monotonic() - began_s) * 1000)}
+
+    async def _run(self, sandbox_id: str, target: Body, sidecar: Body) -> None:
+        await self._create(name(sandbox_id, TARGET), target)
+        # The sidecar can be made while the target starts; to start it needs the target's namespaces.
+        outcomes = await asyncio.gather(
+            self._start(name(sandbox_id, TARGET)),
+            self._create(name(sandbox_id, SIDECAR), sidecar),
+            return_exceptions=True,
+        )
+        for failure in filter(None, outcomes):
+            raise failure
+        await self._start(name(sandbox_id, SIDECAR))
+
+    async def _create(self, container: str, body: Body) -> None:
+        await self._client.call("POST", "containers/create", {"name": container}, body)
+
+    async def _start(self, container: str) -> None:
+        await self._client.call("POST", f"containers/{container}/start")
+
+    async def _remove(self, sandbox_id: str) -> None:
+        for role in _REMOVAL_ORDER:
+            try:
+                await self._client.call("DELETE", f"containers/{name(sandbox_id, role)}", {"force": True, "v": True})
+            except Missing:
+                continue
+        shutil.rmtree(self._host.agent_dir(sandbox_id), ignore_errors=True)
+        self._host.facts_file(sandbox_id).unlink(missing_ok=True)
+
+    async def _judge(self, sandbox_id: str) -> Death | None:
+        seen = {role: await self._inspect(name(sandbox_id, role)) for role in (TARGET, SIDECAR)}
+        dead = death(sandbox_id, seen)
+        if dead is None or not gave_up(seen[SIDECAR]):
+            return dead
+        # Only the sidecar is heard: what the target says is the user's.
+        words = await self._last_words(name(sandbox_id, SIDECAR))
+        return replace(dead, detail=f"{dead.detail}; the sidecar's last words: {words}") if words else dead
+
+    async def _last_words(self, container: str) -> str:
+        try:
+            tail = {"stdout": True, "stderr": True, "tail": 5}
+            return last_words(await self._client.read(f"containers/{container}/logs", tail))
+        except Problem:
+            return ""
+
+    async def _inspect(self, container: str) -> Inspection | None:
+        try:
+            seen: Inspection = await self._client.call("GET", f"containers/{container}/json")
+        except Missing:
+            return None
+        return seen
+
+    async def _observe(self, sandbox_id: str, record: str) -> Observed:
+        dead = await self._judge(sandbox_id)
+        if dead is None:
+            self._alive.add(sandbox_id)
+        known = fact_files.read(self._host.facts_file(sandbox_id))
+        return Observed(sandbox_id, record, known, self._host.address(sandbox_id), dead)
+
+
+def describe(info: Mapping[str, Any], version: Mapping[str, Any]) -> Description:
+    """What the engine says about itself, in our words."""
+    components = [str(one.get("Name", "")) for one in version.get("Components", ())]
+    engine_name = "podman" if any("Podman" in one for one in components) else "docker"
+    isolation = str(info.get("DefaultRuntime") or "runc")
+    shared = "sandboxes share this machine's kernel; a kernel bug is a way out for hostile code"
+    return Description(
+        backend="engine",
+        engine_name=engine_name,
+        engine_version=str(version.get("Version") or info.get("ServerVersion", "")),
+        isolation=isolation,
+        isolation_detail=f"{isolation} (namespaces, cgroups, seccomp): {shared}",
+        network="none",
+    )

@@ -1,0 +1,66 @@
+"""Deaths as the engine reports them: its event stream, and a look at everything whenever the stream was lost."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Set
+from typing import Final
+
+import structlog
+
+from controlplane.cluster.engine.client import EngineClient
+from controlplane.cluster.engine.containers import LABEL_INSTALLATION
+from controlplane.cluster.engine.deaths import exit_of
+from controlplane.cluster.protocol import Death
+from controlplane.errors import Problem
+
+FIRST_RETRY_S: Final = 0.1
+LAST_RETRY_S: Final = 5.0
+
+Judge = Callable[[str], Awaitable[Death | None]]
+
+
+class Watch:
+    """Yields deaths without end. The order is what makes it lossless: first the stream is open, then all are looked at.
+
+    Args:
+        judge: tells whether a sandbox is dead, by asking the engine.
+        alive: the sandboxes that should be alive, as they are known at any time.
+    """
+
+    def __init__(self, client: EngineClient, installation: str, judge: Judge, alive: Set[str]) -> None:
+        self._client = client
+        filters = {"type": ["container"], "label": [f"{LABEL_INSTALLATION}={installation}"]}
+        self._query = {"filters": json.dumps(filters)}
+        self._judge = judge
+        self._alive = alive
+        self._log = structlog.get_logger("watch")
+
+    async def deaths(self) -> AsyncIterator[Death]:
+        """See ``Cluster.watch``."""
+        pause_s = FIRST_RETRY_S
+        while True:
+            try:
+                async for death in self._one_stream():
+                    pause_s = FIRST_RETRY_S
+                    yield death
+                self._log.info("the engine ended its event stream")
+            except Problem as problem:
+                self._log.warning("the engine's event stream broke", detail=problem.detail)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LAST_RETRY_S)
+
+    async def _one_stream(self) -> AsyncIterator[Death]:
+        async with self._client.lines("GET", "events", self._query) as events:
+            for sandbox_id in tuple(self._alive):
+                if (death := await self._judge(sandbox_id)) is not None:
+                    yield death
+            async for event in events:
+                seen = exit_of(event)
+                if seen is None or seen.sandbox_id not in self._alive:
+                    continue  # of no concern, or stopped by ourselves
+                death = await self._judge(seen.sandbox_id)
+                if death is None and seen.sure:
+                    # The engine tells of the end before its own records show it.
+                    death = Death(seen.sandbox_id, "sandbox_lost", seen.detail)
+                if death is not None:
+                    yield death

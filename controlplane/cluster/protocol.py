@@ -1,0 +1,156 @@
+"""What the control plane asks of the place where sandboxes run. Honest for Kubernetes as for an engine.
+
+Readiness is not here: it comes by push, from the sidecar. ``tests/contract/cluster_suite.py`` is what every backend
+passes. Every failure is a ``Problem``.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from controlplane.errors import Code
+from controlplane.model import SandboxSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """What a start brings along besides the spec.
+
+    Attributes:
+        ready_token: the credential of the readiness push; good for this sandbox only.
+        token_public_key: with it the sidecar verifies tokens; base64url, 32 raw bytes.
+        record: the control plane's own text; kept beside the sandbox and given back by ``list``.
+    """
+
+    ready_token: str
+    token_public_key: str
+    record: str
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A start has begun.
+
+    Attributes:
+        address: where the sidecar will answer, if the cluster knows before the push says so.
+        timings_ms: what the cluster has spent, by phase (``pull`` only when it pulled).
+    """
+
+    address: str | None
+    timings_ms: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A sandbox was seen dead, from outside: nobody asked for it here."""
+
+    sandbox_id: str
+    cause: Code
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What the cluster holds of one sandbox.
+
+    Attributes:
+        record: the text that its boot brought; empty when it is lost.
+        facts: what ``annotate`` has added since.
+        address: where its sidecar answers, if known.
+        death: set when it does not run (any more), or only in part.
+    """
+
+    sandbox_id: str
+    record: str
+    facts: Mapping[str, str]
+    address: str | None
+    death: Death | None
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What this cluster is, for ``/v1/info``, the records and the words at start.
+
+    Attributes:
+        isolation: the runtime that keeps sandboxes apart, for example ``runc``.
+        isolation_detail: what that means, in a plain sentence.
+        network: what a sandbox can reach: ``none``.
+    """
+
+    backend: str
+    engine_name: str
+    engine_version: str
+    isolation: str
+    isolation_detail: str
+    network: str
+
+
+class Cluster(Protocol):
+    """Starts, stops and watches sandboxes."""
+
+    def describe(self) -> Description:
+        """What this cluster is; known once it is open."""
+        ...
+
+    def check(self, spec: SandboxSpec) -> None:
+        """Refuses what this cluster cannot honour.
+
+        Raises:
+            Problem: ``unsupported``, naming the option.
+        """
+        ...
+
+    async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
+        """Begins a start and returns; the sidecar's push tells when it is ready.
+
+        Raises:
+            Problem: image_not_found, image_pull_failed, capacity_unavailable, unsupported, internal, ...
+
+        A call that fails or is cancelled leaves nothing behind, or what ``stop`` removes.
+        """
+        ...
+
+    async def stop(self, sandbox_id: str) -> None:
+        """Kills the sandbox and returns when nothing of it is left. Unknown or gone is success.
+
+        Raises:
+            Problem: the cluster has not confirmed; calling again is safe.
+        """
+        ...
+
+    async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
+        """Adds facts that ``list`` gives back, also after a restart."""
+        ...
+
+    async def list(self) -> Sequence[Observed]:
+        """All sandboxes of this installation that the cluster holds anything of."""
+        ...
+
+    def watch(self) -> AsyncIterator[Death]:
+        """Deaths as they are seen, without end; it reconnects by itself.
+
+        Every death is yielded at least once, also one that happened while the connection was lost. Deaths that
+        ``stop`` caused may be among them.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """A sidecar's proof of life: its spawner has answered."""
+
+    sandbox_id: str
+    kernel: str
+    uptime_ms: int
+
+
+class Sidecars(Protocol):
+    """Speaks to the sidecar inside a sandbox. Every failure is a ``Problem``."""
+
+    async def configure(self, address: str, token: str, spec: SandboxSpec) -> None:
+        """Binds environment, working directory and user; the sidecar keeps them for all later commands."""
+        ...
+
+    async def health(self, address: str, token: str) -> Health:
+        """Asks whether commands can run there."""
+        ...

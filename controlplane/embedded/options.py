@@ -1,0 +1,78 @@
+"""What ``rollbox up`` is told on its command line."""
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from controlplane.settings import Listen
+
+DEFAULT_LISTEN: Final = "127.0.0.1:7420"
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """See ``parser`` for what each one means."""
+
+    listen: Listen
+    state_dir: Path
+    engine: str | None
+    starts_in_flight: int
+    max_sandboxes: int
+    keep: bool
+    json: bool
+
+
+def parser(environ: Mapping[str, str] = os.environ) -> argparse.ArgumentParser:
+    """The command line of ``rollbox up``."""
+    made = argparse.ArgumentParser(prog="rollbox up", description="Run rollbox on this machine's container engine.")
+    made.add_argument("--listen", default=DEFAULT_LISTEN, type=_listen, help="host:port of the one address")
+    made.add_argument("--state-dir", default=default_state_dir(environ), type=_state_dir, help="sockets and keys")
+    made.add_argument("--engine", help="unix:///path of a Docker Engine API; default: the first one found")
+    made.add_argument("--starts-in-flight", default=4, type=_positive, help="how many sandboxes start at once")
+    made.add_argument("--max-sandboxes", default=0, type=_natural, help="0: no limit")
+    made.add_argument("--keep", action="store_true", help="leave sandboxes running at the end; the next start adopts")
+    made.add_argument("--json", action="store_true", help="one line of JSON on stdout when ready")
+    return made
+
+
+def parse(arguments: Sequence[str] | None = None) -> UpOptions:
+    """Reads a command line; ends the process with a usage message when it is wrong."""
+    return UpOptions(**vars(parser().parse_args(arguments)))
+
+
+def default_state_dir(environ: Mapping[str, str]) -> Path:
+    """Short, for the limit on socket paths, and gone after a reboot, as the sandboxes are."""
+    if os.geteuid() == 0 or "XDG_RUNTIME_DIR" not in environ:
+        return Path("/run/rollbox")
+    return Path(environ["XDG_RUNTIME_DIR"]) / "rollbox"
+
+
+def _listen(text: str) -> Listen:
+    try:
+        listen = Listen.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} {error}") from error
+    if listen.path is not None:
+        raise argparse.ArgumentTypeError(f"{text!r} must be host:port")
+    return listen
+
+
+def _state_dir(text: str) -> Path:
+    return Path(text).absolute()
+
+
+def _positive(text: str) -> int:
+    return _at_least(text, 1)
+
+
+def _natural(text: str) -> int:
+    return _at_least(text, 0)
+
+
+def _at_least(text: str, least: int) -> int:
+    if not text.isdigit() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from {least}")
+    return int(text)

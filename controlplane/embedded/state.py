@@ -1,0 +1,123 @@
+"""The state directory: sockets, keys, what clients on this machine need; one ``rollbox up`` at a time."""
+
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from controlplane.embedded.trouble import TroubleError
+from controlplane.settings import MAX_SOCKET_PATH_BYTES
+
+# What the longest socket path adds: /sandboxes/<id of 19>/agent.sock
+LONGEST_SOCKET: Final = "/sandboxes/sb-0123456789abcdef/agent.sock"
+LISTED_FILES: Final = ("api.sock", "routes.sock", "ready/ready.sock", "podman.sock", "client.json")
+
+
+@dataclass(frozen=True, slots=True)
+class StateDir:
+    """The paths in one state directory; see ``opened``."""
+
+    path: Path
+
+    @property
+    def signing_key(self) -> Path:
+        """Ed25519 private key, PEM, 0600; outlives a crash, so that tokens stay valid."""
+        return self.path / "signing.key"
+
+    @property
+    def api_key(self) -> Path:
+        """The owner's API key, 0600."""
+        return self.path / "api.key"
+
+    @property
+    def client(self) -> Path:
+        """Where the CLI and the SDK on this machine find url and key, 0600; there while ``up`` is ready."""
+        return self.path / "client.json"
+
+    def keys(self) -> str:
+        """Makes what keys are missing; the API key."""
+        if not self.signing_key.exists():
+            write_private(self.signing_key, _new_signing_key())
+        if not self.api_key.exists():
+            write_private(self.api_key, f"rbx_{secrets.token_urlsafe(24)}".encode())
+        return self.api_key.read_text().strip()
+
+    def tell_clients(self, url: str, api_key: str) -> None:
+        """Writes ``client.json``."""
+        write_private(self.client, json.dumps({"url": url, "api_key": api_key}).encode())
+
+    def sweep(self) -> None:
+        """Removes sockets and ``client.json``; keys stay."""
+        for name in LISTED_FILES:
+            (self.path / name).unlink(missing_ok=True)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[StateDir]:
+    """The state directory, made if need be and locked while the block runs.
+
+    Raises:
+        TroubleError: too long, not writable, or another ``rollbox up`` runs on it.
+    """
+    check_length(path)
+    try:
+        for folder, mode in ((path, 0o700), (path / "sandboxes", 0o700), (path / "ready", 0o711)):
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(mode)
+        lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise TroubleError(
+            f"the state directory {path} cannot be used: {error}", "Give another --state-dir."
+        ) from error
+    try:
+        _lock(lock, path)
+        yield StateDir(path)
+    finally:
+        os.close(lock)
+
+
+def check_length(path: Path) -> None:
+    """Refuses a directory whose sockets would have longer paths than the kernel takes.
+
+    Raises:
+        TroubleError: it is too long.
+    """
+    most = MAX_SOCKET_PATH_BYTES - len(LONGEST_SOCKET)
+    if len(os.fsencode(path)) > most:
+        detail = f"the state directory {path} has more than {most} bytes, too long for the sockets in it"
+        raise TroubleError(detail, "Give a shorter --state-dir.")
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Replaces a file that only its owner may read; nobody sees it half-written or open to others."""
+    fresh = path.with_name(f".{path.name}.fresh")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    fresh.replace(path)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(descriptor, 32, 0).decode().strip() or "unknown"
+        detail = f"another rollbox up runs on {path} (process {holder})"
+        raise TroubleError(detail, "Stop it, or give this one another --state-dir and --listen.") from error
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+
+
+def _new_signing_key() -> bytes:
+    return Ed25519PrivateKey.generate().private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

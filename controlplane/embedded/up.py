@@ -1,0 +1,98 @@
+"""``rollbox up``: everything in order, and back in reverse order at the end."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import structlog
+
+from controlplane.api.serve import serving
+from controlplane.api.stop import stop_signal
+from controlplane.clock import SystemClock
+from controlplane.embedded import state
+from controlplane.embedded.announce import announce
+from controlplane.embedded.binaries import required
+from controlplane.embedded.engines import Engine, engine, is_root
+from controlplane.embedded.gateway import DRAIN_MS, Gateway
+from controlplane.embedded.options import UpOptions
+from controlplane.embedded.trouble import TroubleError
+from controlplane.lifecycle import Sandboxes, SigningKey
+from controlplane.settings import Listen, Settings
+
+OWNER = "local"
+ROOTLESS = (
+    "rollbox up must be root: sandboxes' sockets belong to their containers' root, and engines without root set no "
+    "memory and process limits on many machines"
+)
+
+
+async def up(options: UpOptions) -> None:
+    """Runs until SIGINT or SIGTERM; leaves no container behind unless told to keep them.
+
+    Raises:
+        TroubleError: it cannot run here; the message says what to do.
+    """
+    if not is_root():
+        raise TroubleError(ROOTLESS, "Use sudo.")
+    log = structlog.get_logger("up")
+    with state.opened(options.state_dir) as directory, stop_signal() as stop:
+        api_key = directory.keys()
+        try:
+            async with engine(options.engine, options.state_dir, os.environ) as found:
+                settings = _settings(options, directory, found, api_key)
+                gateway = Gateway(options.listen, _gateway_settings(options, settings))
+                gateway.check_free()
+                async with serving(settings) as service, _running(gateway):
+                    directory.tell_clients(gateway.url, api_key)
+                    announce(options, gateway.url, api_key, service.description, found)
+                    await stop.wait()
+                    log.info("stopping")
+                    await _leave(service, keep=options.keep)
+        finally:
+            directory.sweep()
+
+
+@asynccontextmanager
+async def _running(gateway: Gateway) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(gateway.run(), name="gateway")
+        try:
+            await gateway.ready()
+            yield
+        finally:
+            running.cancel()
+
+
+async def _leave(service: Sandboxes, *, keep: bool) -> None:
+    left = await service.drain(delete=not keep)
+    for sandbox_id, problem in left.failed.items():
+        structlog.get_logger("up").error("not deleted", sandbox_id=sandbox_id, detail=problem.detail)
+
+
+def _settings(options: UpOptions, directory: state.StateDir, found: Engine, api_key: str) -> Settings:
+    path = directory.path
+    return Settings(
+        state_dir=path,
+        api=Listen(path=path / "api.sock"),
+        ready=Listen(path=path / "ready" / "ready.sock"),
+        routes=Listen(path=path / "routes.sock"),
+        api_keys={api_key: OWNER},
+        signing_key_file=directory.signing_key,
+        engine_url=found.url,
+        sidecar_binary=required("sidecar").resolve(),
+        target_binary=required("target").resolve(),
+        starts_in_flight=options.starts_in_flight,
+        max_sandboxes=options.max_sandboxes,
+    )
+
+
+def _gateway_settings(options: UpOptions, settings: Settings) -> dict[str, str]:
+    key = SigningKey.load(settings.signing_key_file.read_bytes(), SystemClock())
+    return {
+        "LISTEN": str(options.listen),
+        "TOKEN_PUBLIC_KEY": key.public_text,
+        "ROUTES_URL": str(settings.routes),
+        "CONTROLPLANE_URL": str(settings.api),
+        "DRAIN_MS": str(DRAIN_MS),
+    }

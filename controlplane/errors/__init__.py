@@ -1,0 +1,6 @@
+"""The one shape in which a failure travels, and the generated table of codes. No I/O here."""
+
+from controlplane.errors.problem import Problem
+from controlplane.errors.table import TABLE, Code, Entry, Fault, Retry
+
+__all__ = ["TABLE", "Code", "Entry", "Fault", "Problem", "Retry"]

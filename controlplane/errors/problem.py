@@ -1,0 +1,67 @@
+"""``Problem``: a code of the contract's table, the sentence that names the value at fault, extras for machines."""
+
+from typing import Self
+
+from google.protobuf.message import DecodeError
+
+from controlplane.errors.table import TABLE, Code, Entry
+from controlplane.wire import agent_pb2
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class Problem(Exception):
+    """A failure that callers may see. Raise it ``from`` its cause; nothing else crosses a boundary.
+
+    Args:
+        code: a key of ``contract/errors.toml``.
+        detail: one sentence that names the value at fault; for people.
+        retry_after_ms: when it makes sense to try again; only for codes that are retried later.
+        details: extras for machines, by name; values are written as text.
+    """
+
+    def __init__(self, code: Code, detail: str, *, retry_after_ms: int | None = None, **details: object) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code: Code = code
+        self.detail = detail
+        self.retry_after_ms = retry_after_ms
+        self.details = {name: str(value) for name, value in details.items()}
+
+    @property
+    def entry(self) -> Entry:
+        """The row of the table: HTTP and gRPC status, fault, retry, title, hint."""
+        return TABLE[self.code]
+
+    def to_json(self, request_id: str) -> dict[str, object]:
+        """The body of an ``application/problem+json`` answer, the same as every other part writes it."""
+        entry = self.entry
+        return {
+            "type": f"urn:rollbox:error:{self.code}",
+            "title": entry.title,
+            "status": entry.http,
+            "detail": self.detail,
+            "code": self.code,
+            "fault": entry.fault,
+            "retry": entry.retry,
+            "hint": entry.hint,
+            "request_id": request_id,
+            **({} if self.retry_after_ms is None else {"retry_after_ms": self.retry_after_ms}),
+            "details": dict(sorted(self.details.items())),
+        }
+
+    def encode(self) -> bytes:
+        """The bytes for the details of a gRPC status."""
+        return agent_pb2.Problem(code=self.code, detail=self.detail, details=self.details).SerializeToString()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self | None:
+        """Reads the details of a gRPC status; None when they are not a problem of this contract."""
+        try:
+            wire = agent_pb2.Problem.FromString(data)
+        except DecodeError:
+            return None
+        if wire.code not in TABLE:
+            return None
+        problem = cls(wire.code, wire.detail)
+        problem.details = dict(wire.details)
+        return problem

@@ -1,0 +1,60 @@
+"""When sandboxes expire: one heap, one loop that sleeps until the earliest expiry."""
+
+import asyncio
+import heapq
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+from controlplane.clock import Clock
+
+# The wall clock may be set while the loop sleeps on the monotonic one; this bounds what that can cost.
+MAX_SLEEP_MS: Final = 60_000
+# Below this many stale entries the heap is not worth rebuilding.
+SLACK_ENTRIES: Final = 1024
+
+
+class Reaper:
+    """Calls ``expire(sandbox_id)`` when the moment that was last set for a sandbox has come."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._moments: dict[str, int] = {}
+        self._heap: list[tuple[int, str]] = []
+        self._earlier = asyncio.Event()
+
+    def watch(self, sandbox_id: str, at_ms: int) -> None:
+        """Sets or moves the moment (Unix ms) of a sandbox. Cost: O(log n)."""
+        self._moments[sandbox_id] = at_ms
+        heapq.heappush(self._heap, (at_ms, sandbox_id))
+        self._compact()
+        if self._heap[0] == (at_ms, sandbox_id):
+            self._earlier.set()
+
+    def forget(self, sandbox_id: str) -> None:
+        """Takes the moment away; unknown ids are fine."""
+        self._moments.pop(sandbox_id, None)
+
+    async def run(self, expire: Callable[[str], Awaitable[None]]) -> None:
+        """Runs until cancelled."""
+        while True:
+            self._earlier.clear()
+            while self._heap and self._heap[0][0] <= self._clock.now_ms():
+                at_ms, sandbox_id = heapq.heappop(self._heap)
+                if self._moments.get(sandbox_id) == at_ms:
+                    del self._moments[sandbox_id]
+                    await expire(sandbox_id)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._sleep_s()):
+                    await self._earlier.wait()
+
+    def _sleep_s(self) -> float | None:
+        if not self._heap:
+            return None
+        return min(self._heap[0][0] - self._clock.now_ms(), MAX_SLEEP_MS) / 1000
+
+    def _compact(self) -> None:
+        # Deleted and extended sandboxes leave entries behind that would stay until a moment days ahead.
+        if len(self._heap) > 2 * len(self._moments) + SLACK_ENTRIES:
+            self._heap = [(at_ms, sandbox_id) for sandbox_id, at_ms in self._moments.items()]
+            heapq.heapify(self._heap)

@@ -1,0 +1,83 @@
+"""Taking ended sandboxes off the cluster: bounded, repeated until the cluster confirms. Nothing gates it."""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from controlplane.cluster import Cluster
+from controlplane.errors import Problem
+from controlplane.lifecycle.ledger import Ledger
+from controlplane.lifecycle.states import Event
+from controlplane.model import Sandbox
+
+# Seen: deleting hundreds at once loads a node for minutes; 8 keep one machine busy.
+AT_ONCE: Final = 8
+FIRST_RETRY_S: Final = 0.2
+LAST_RETRY_S: Final = 30.0
+# How long a delete call is held for the confirmation before it says so.
+CONFIRM_WITHIN_S: Final = 60.0
+CLOSE_WITHIN_S: Final = 10.0
+
+
+class Reclaimer:
+    """One owned activity per sandbox, however many ask for it; they all wait for the same confirmation."""
+
+    def __init__(self, cluster: Cluster, ledger: Ledger, group: asyncio.TaskGroup) -> None:
+        self._cluster = cluster
+        self._ledger = ledger
+        self._group = group
+        self._free = asyncio.Semaphore(AT_ONCE)
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._log = structlog.get_logger("reclaim")
+
+    def begin(self, sandbox_id: str, start: asyncio.Task[None] | None = None) -> None:
+        """Begins unless it is under way; ``start`` is the start that has to be cancelled first."""
+        if sandbox_id in self._under_way:
+            return
+        task = self._group.create_task(self._reclaim(sandbox_id, start), name=f"reclaim {sandbox_id}")
+        self._under_way[sandbox_id] = task
+        task.add_done_callback(lambda _: self._under_way.pop(sandbox_id, None))
+
+    async def confirmed(self, sandbox: Sandbox) -> None:
+        """Returns when the cluster has confirmed the end; at once when it has already.
+
+        Raises:
+            Problem: upstream_timeout; the reclamation goes on, and asking again is safe.
+        """
+        task = self._under_way.get(sandbox.id)
+        if task is None:
+            return
+        try:
+            async with asyncio.timeout(CONFIRM_WITHIN_S):
+                await asyncio.shield(task)
+        except TimeoutError as error:
+            detail = f"the end of {sandbox.id} is not confirmed after {CONFIRM_WITHIN_S:.0f} s; its quota is free"
+            raise Problem("upstream_timeout", detail, sandbox_id=sandbox.id) from error
+
+    async def close(self) -> None:
+        """Gives what is under way a little time, then leaves it: the next start finds and removes it."""
+        under_way = set(self._under_way.values())
+        if under_way:
+            await asyncio.wait(under_way, timeout=CLOSE_WITHIN_S)
+        for task in under_way:
+            task.cancel()
+
+    async def _reclaim(self, sandbox_id: str, start: asyncio.Task[None] | None) -> None:
+        if start is not None:
+            start.cancel()
+            await asyncio.wait([start])
+        pause_s = FIRST_RETRY_S
+        while not await self._stopped(sandbox_id):
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LAST_RETRY_S)
+        await self._ledger.take(sandbox_id, Event.CONFIRM)
+
+    async def _stopped(self, sandbox_id: str) -> bool:
+        try:
+            async with self._free:
+                await self._cluster.stop(sandbox_id)
+        except Problem as problem:
+            self._log.warning("not stopped yet", sandbox_id=sandbox_id, code=problem.code, detail=problem.detail)
+            return False
+        return True

@@ -1,0 +1,116 @@
+"""Where sandboxes are and why they ended, as the gateways are told: one snapshot, then deltas."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from controlplane.clock import Clock
+from controlplane.model import Sandbox
+from controlplane.wire import routes_pb2 as wire
+
+# A gateway that is this many updates behind is cut off and gets a fresh snapshot when it comes back.
+MAX_BEHIND: Final = 4096
+# Keeps one message below the 4 MiB that gRPC takes by default: an end is about 0.5 KiB at most.
+ENDS_PER_MESSAGE: Final = 4096
+MAX_ENDS: Final = 86_400
+ENDS_KEPT_MS: Final = 24 * 3_600_000
+MAX_DETAIL_CHARS: Final = 300
+
+
+class Subscription:
+    """What one gateway has still to be told."""
+
+    def __init__(self, first: list[wire.Update]) -> None:
+        self._queue: asyncio.Queue[wire.Update] = asyncio.Queue()
+        for update in first:
+            self._queue.put_nowait(update)
+        self._room = len(first) + MAX_BEHIND
+        self.cut = False
+
+    def push(self, update: wire.Update) -> None:
+        """Adds an update; one too many cuts the subscription instead of growing without bound."""
+        if self._queue.qsize() >= self._room:
+            self.cut = True
+        else:
+            self._queue.put_nowait(update)
+
+    async def next(self) -> wire.Update:
+        """The next update, in order; waits for it."""
+        return await self._queue.get()
+
+
+class RouteBoard:
+    """All routes and the ends on record. Changing it never waits; every subscriber hears of every change."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._routes: dict[str, wire.Route] = {}
+        self._ends: OrderedDict[str, wire.EndOfSandbox] = OrderedDict()
+        self._subscribers: set[Subscription] = set()
+        self.version = 0
+
+    @property
+    def subscribers(self) -> int:
+        """How many gateways listen."""
+        return len(self._subscribers)
+
+    def publish(self, sandbox: Sandbox) -> None:
+        """Announces where a running sandbox is."""
+        route = wire.Route(
+            sandbox_id=sandbox.id, address=sandbox.address or "", generation=sandbox.generation, owner=sandbox.owner
+        )
+        self._routes[sandbox.id] = route
+        self._tell(wire.Delta(routes=[route]))
+
+    def withdraw(self, sandbox: Sandbox) -> None:
+        """Announces the end of a sandbox, whether it ever had a route or not."""
+        if sandbox.end is None:
+            raise ValueError(f"{sandbox.id} has no end to announce")
+        end = wire.EndOfSandbox(
+            sandbox_id=sandbox.id,
+            generation=sandbox.generation,
+            cause=sandbox.end.cause,
+            detail=sandbox.end.detail[:MAX_DETAIL_CHARS],
+            at_ms=sandbox.end.at_ms,
+        )
+        self._routes.pop(sandbox.id, None)
+        self._ends[sandbox.id] = end
+        self._forget()
+        self._tell(wire.Delta(ends=[end]))
+
+    @contextmanager
+    def subscribe(self) -> Iterator[Subscription]:
+        """A subscription that begins with the snapshot of this instant."""
+        subscription = Subscription(self._first())
+        self._subscribers.add(subscription)
+        try:
+            yield subscription
+        finally:
+            self._subscribers.discard(subscription)
+
+    def _first(self) -> list[wire.Update]:
+        self._forget()
+        ends = list(self._ends.values())
+        head, rest = ends[:ENDS_PER_MESSAGE], ends[ENDS_PER_MESSAGE:]
+        snapshot = wire.Snapshot(routes=self._routes.values(), ends=head)
+        parts = [rest[at : at + ENDS_PER_MESSAGE] for at in range(0, len(rest), ENDS_PER_MESSAGE)]
+        return [
+            wire.Update(version=self.version, snapshot=snapshot),
+            *(wire.Update(version=self.version, delta=wire.Delta(ends=part)) for part in parts),
+        ]
+
+    def _tell(self, delta: wire.Delta) -> None:
+        self.version += 1
+        update = wire.Update(version=self.version, delta=delta)
+        for subscription in self._subscribers:
+            subscription.push(update)
+
+    def _forget(self) -> None:
+        oldest_ms = self._clock.now_ms() - ENDS_KEPT_MS
+        while self._ends:
+            first = next(iter(self._ends.values()))
+            if first.at_ms > oldest_ms and len(self._ends) <= MAX_ENDS:
+                break
+            self._ends.popitem(last=False)

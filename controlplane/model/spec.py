@@ -1,0 +1,107 @@
+"""``SandboxSpec``: what a caller may ask for, with every limit and its rule. Closed: unknown names are refused."""
+
+import hashlib
+import re
+from typing import Annotated, Final, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+MIB: Final = 1 << 20
+MAX_ENV_BYTES: Final = 256 * 1024  # guess: a quarter of what Linux gives to argv and environment together
+MAX_LABELS: Final = 64
+MAX_TTL_MS: Final = 7 * 24 * 3_600_000
+
+_IMAGE: Final = r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$"
+_LABEL_KEY: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?")
+_LABEL_VALUE: Final = re.compile(r"[^\x00-\x1f\x7f]{0,256}")
+_ENV_NAME: Final = re.compile(r"[^=\x00]{1,256}")
+
+
+def _env(env: dict[str, str]) -> dict[str, str]:
+    for name, value in env.items():
+        if not _ENV_NAME.fullmatch(name):
+            raise ValueError(f"the name {name[:64]!r} must have 1 to 256 characters, none of them '=' or NUL")
+        if "\0" in value:
+            raise ValueError(f"the value of {name!r} must not contain NUL")
+    size_bytes = sum(len(name.encode()) + len(value.encode()) + 2 for name, value in env.items())
+    if size_bytes > MAX_ENV_BYTES:
+        raise ValueError(f"{size_bytes} bytes of names and values are more than {MAX_ENV_BYTES}")
+    return env
+
+
+def _labels(labels: dict[str, str]) -> dict[str, str]:
+    if len(labels) > MAX_LABELS:
+        raise ValueError(f"{len(labels)} labels are more than {MAX_LABELS}")
+    for key, value in labels.items():
+        if not _LABEL_KEY.fullmatch(key):
+            raise ValueError(f"the key {key[:128]!r} must be 1 to 128 of A-Za-z0-9._/-, alphanumeric at both ends")
+        if not _LABEL_VALUE.fullmatch(value):
+            raise ValueError(f"the value of {key!r} must have at most 256 characters, no control characters")
+    return labels
+
+
+def _text(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("must not contain NUL")
+    return value
+
+
+def _absolute(path: str) -> str:
+    if path and not path.startswith("/"):
+        raise ValueError(f"{path[:128]!r} must be an absolute path")
+    return _text(path)
+
+
+class Closed(BaseModel):
+    """A value from outside: unknown names and wrong types are refused, nothing is converted silently."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Range(Closed):
+    """What is set aside (``request``) and what may be used at most (``limit``)."""
+
+    request: int = Field(gt=0)
+    limit: int = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.request > self.limit:
+            raise ValueError(f"request {self.request} must not be greater than limit {self.limit}")
+        return self
+
+
+def _within(name: str, least: int, most: int) -> AfterValidator:
+    def check(value: Range) -> Range:
+        if not least <= value.limit <= most:
+            raise ValueError(f"limit {value.limit} must be from {least} to {most} {name}")
+        return value
+
+    return AfterValidator(check)
+
+
+Millicores = Annotated[Range, _within("millicores", 10, 1_024_000)]
+# 16 MiB: below it no image of ours starts an interpreter, and engines refuse less than 6 MiB.
+MemoryBytes = Annotated[Range, _within("bytes", 16 * MIB, 1 << 42)]
+
+
+class SandboxSpec(Closed):
+    """What one sandbox is to be. Times in ms, sizes in bytes, cpu in millicores (1000 = one core)."""
+
+    image: Annotated[str, StringConstraints(min_length=1, max_length=512, pattern=_IMAGE)]
+    cpu_millicores: Millicores = Range(request=100, limit=2000)
+    memory_bytes: MemoryBytes = Range(request=128 * MIB, limit=1024 * MIB)
+    pids_limit: int = Field(default=512, ge=8, le=1 << 22)
+    env: Annotated[dict[str, str], AfterValidator(_env)] = Field(default_factory=dict)
+    cwd: Annotated[str, StringConstraints(max_length=4096), AfterValidator(_absolute)] = ""
+    user: Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\s:\x00]*(:[^\s:\x00]+)?$")] = ""
+    labels: Annotated[dict[str, str], AfterValidator(_labels)] = Field(default_factory=dict)
+    ttl_ms: int = Field(default=3_600_000, ge=1_000, le=MAX_TTL_MS)
+    start_timeout_ms: int = Field(default=120_000, ge=100, le=3_600_000)
+
+    def fingerprint(self) -> str:
+        """Tells whether two requests ask for the same: a digest over every field, in a fixed order."""
+        canonical = self.model_copy(
+            update={"env": dict(sorted(self.env.items())), "labels": dict(sorted(self.labels.items()))}
+        )
+        return hashlib.sha256(canonical.model_dump_json().encode()).hexdigest()

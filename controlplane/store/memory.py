@@ -1,0 +1,127 @@
+"""The store of one process: dictionaries. A step is atomic because it never awaits."""
+
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from controlplane.clock import Clock
+from controlplane.model import Sandbox, State
+from controlplane.store.protocol import Admission, Admitted, Full, Known, Withdrawn
+
+TOMBSTONE_MS: Final = 24 * 3_600_000
+# About 2 KiB each; guess: a day of one sandbox a second, less than 200 MiB.
+MAX_TOMBSTONES: Final = 86_400
+MAX_WITHDRAWN: Final = 100_000
+
+Key = tuple[str, str]
+
+
+class MemoryStore:
+    """Records in memory; the dead leave after ``tombstone_ms``, or earlier, oldest first, when there are too many.
+
+    A key lives exactly as long as the record that took it; a withdrawn key as long as a tombstone.
+    """
+
+    def __init__(self, clock: Clock, tombstone_ms: int = TOMBSTONE_MS, max_tombstones: int = MAX_TOMBSTONES) -> None:
+        self._clock = clock
+        self._tombstone_ms = tombstone_ms
+        self._max_tombstones = max_tombstones
+        self._records: dict[str, Sandbox] = {}
+        self._keys: dict[Key, str] = {}
+        self._counts: Counter[State] = Counter()
+        self._tombstones: OrderedDict[str, int] = OrderedDict()  # id -> when it ended, oldest first
+        self._withdrawn: OrderedDict[Key, int] = OrderedDict()  # key -> when
+
+    async def admit(self, sandbox: Sandbox, limit: int) -> Admission:
+        """See ``Store.admit``."""
+        self._forget()
+        key = _key(sandbox)
+        if key in self._keys:
+            return Known(self._records[self._keys[key]])
+        if key in self._withdrawn:
+            return Withdrawn()
+        used = sum(count for state, count in self._counts.items() if state.counted)
+        if limit and used >= limit:
+            return Full(used, limit)
+        self._put(sandbox)
+        return Admitted(sandbox)
+
+    async def get(self, sandbox_id: str) -> Sandbox | None:
+        """See ``Store.get``."""
+        self._forget()
+        return self._records.get(sandbox_id)
+
+    async def replace(self, sandbox: Sandbox, expected_version: int) -> bool:
+        """See ``Store.replace``."""
+        old = self._records.get(sandbox.id)
+        if old is None or old.version != expected_version:
+            return False
+        self._drop(old)
+        self._put(sandbox)
+        return True
+
+    async def restore(self, sandbox: Sandbox) -> None:
+        """See ``Store.restore``."""
+        if (old := self._records.get(sandbox.id)) is not None:
+            self._drop(old)
+        self._put(sandbox)
+
+    async def find(
+        self, owner: str | None, labels: Mapping[str, str], states: Collection[State] | None = None
+    ) -> Sequence[Sandbox]:
+        """See ``Store.find``. Cost: one look at every record."""
+        self._forget()
+        found = (
+            one
+            for one in self._records.values()
+            if (owner is None or one.owner == owner) and (states is None or one.state in states) and one.matches(labels)
+        )
+        return sorted(found, key=lambda one: (one.created_at_ms, one.id))
+
+    async def by_key(self, owner: str, key: str) -> Sandbox | None:
+        """See ``Store.by_key``."""
+        self._forget()
+        sandbox_id = self._keys.get((owner, key))
+        return None if sandbox_id is None else self._records[sandbox_id]
+
+    async def withdraw(self, owner: str, key: str) -> Sandbox | None:
+        """See ``Store.withdraw``."""
+        if (known := await self.by_key(owner, key)) is not None:
+            return known
+        self._withdrawn.setdefault((owner, key), self._clock.now_ms())
+        if len(self._withdrawn) > MAX_WITHDRAWN:
+            self._withdrawn.popitem(last=False)
+        return None
+
+    async def counts(self) -> Mapping[State, int]:
+        """See ``Store.counts``."""
+        self._forget()
+        return {state: self._counts[state] for state in State}
+
+    def _put(self, sandbox: Sandbox) -> None:
+        self._records[sandbox.id] = sandbox
+        self._counts[sandbox.state] += 1
+        if key := _key(sandbox):
+            self._keys[key] = sandbox.id
+        if sandbox.state is State.ENDED:
+            self._tombstones[sandbox.id] = self._clock.now_ms()
+
+    def _drop(self, sandbox: Sandbox) -> None:
+        del self._records[sandbox.id]
+        self._counts[sandbox.state] -= 1
+        self._keys.pop(_key(sandbox) or ("", ""), None)
+        self._tombstones.pop(sandbox.id, None)
+
+    def _forget(self) -> None:
+        oldest_ms = self._clock.now_ms() - self._tombstone_ms
+        while self._tombstones:
+            sandbox_id, ended_at_ms = next(iter(self._tombstones.items()))
+            if ended_at_ms > oldest_ms and len(self._tombstones) <= self._max_tombstones:
+                break
+            self._drop(self._records[sandbox_id])
+        while self._withdrawn and next(iter(self._withdrawn.values())) <= oldest_ms:
+            self._withdrawn.popitem(last=False)
+
+
+def _key(sandbox: Sandbox) -> Key | None:
+    return None if sandbox.idempotency_key is None else (sandbox.owner, sandbox.idempotency_key)

@@ -1,0 +1,6 @@
+"""What is seen from outside: metrics with closed labels (never a sandbox id) and log lines."""
+
+from controlplane.telemetry.log import configure_log
+from controlplane.telemetry.metrics import Metrics
+
+__all__ = ["Metrics", "configure_log"]

@@ -1,0 +1,25 @@
+"""Log lines: JSON to stderr, or coloured text when a person looks on."""
+
+import logging
+import sys
+
+import structlog
+from structlog.typing import Processor
+
+
+def configure_log(level: str = "info") -> None:
+    """Sets structlog up for this process. Data goes to stdout, talk to stderr."""
+    # Not the pretty traceback that is the default there: it prints local variables, and some hold secrets.
+    people: list[Processor] = [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+    machines: list[Processor] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *(people if sys.stderr.isatty() else machines),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )

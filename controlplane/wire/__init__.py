@@ -1,0 +1,1 @@
+"""Messages and stubs generated from ``contract/*.proto``. Nothing here is written by hand; any layer may import it."""

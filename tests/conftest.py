@@ -1,0 +1,17 @@
+"""What holds for every test: nothing of it outlives it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+async def no_task_is_left_behind() -> AsyncIterator[None]:
+    """Fails a test whose code has left an asyncio task running."""
+    before = asyncio.all_tasks()
+    yield
+    # One turn for tasks that are done but for their last step.
+    await asyncio.sleep(0)
+    left = [task for task in asyncio.all_tasks() - before if task is not asyncio.current_task()]
+    assert not left, f"left behind: {left}"

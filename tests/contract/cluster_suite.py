@@ -1,0 +1,66 @@
+"""What every cluster backend must do; a module of tests subclasses this and provides `cluster` and `spec`."""
+
+import asyncio
+
+import pytest
+
+from controlplane.cluster import Boot, Cluster
+from controlplane.errors import Problem
+from controlplane.model import SandboxSpec
+
+BOOT = Boot(ready_token="t", token_public_key="k", record='{"some": "record"}')
+
+
+class ClusterSuite:
+    """The conformance suite. `boot` is what starts bring along; a real sidecar wants a real key in it."""
+
+    boot = BOOT
+
+    async def test_what_is_started_is_listed_with_its_record(self, cluster: Cluster, spec: SandboxSpec) -> None:
+        started = await cluster.start("sb-suite1", spec, self.boot)
+        try:
+            (seen,) = await cluster.list()
+            assert (seen.sandbox_id, seen.record, seen.death) == ("sb-suite1", self.boot.record, None)
+            assert seen.address == started.address
+        finally:
+            await cluster.stop("sb-suite1")
+
+    async def test_what_is_stopped_is_gone_and_stopping_again_is_success(
+        self, cluster: Cluster, spec: SandboxSpec
+    ) -> None:
+        await cluster.start("sb-suite2", spec, self.boot)
+        await cluster.stop("sb-suite2")
+        assert await cluster.list() == []
+        await cluster.stop("sb-suite2")
+        await cluster.stop("sb-never")
+
+    async def test_facts_are_kept(self, cluster: Cluster, spec: SandboxSpec) -> None:
+        await cluster.start("sb-suite3", spec, self.boot)
+        try:
+            await cluster.annotate("sb-suite3", {"a": "1"})
+            await cluster.annotate("sb-suite3", {"b": "2"})
+            (seen,) = await cluster.list()
+            assert seen.facts == {"a": "1", "b": "2"}
+        finally:
+            await cluster.stop("sb-suite3")
+
+    async def test_a_cancelled_start_leaves_nothing_that_stop_does_not_remove(
+        self, cluster: Cluster, spec: SandboxSpec
+    ) -> None:
+        start = asyncio.create_task(cluster.start("sb-suite4", spec, self.boot))
+        await asyncio.sleep(0.03)
+        start.cancel()
+        await asyncio.wait([start])
+        await cluster.stop("sb-suite4")
+        assert await cluster.list() == []
+
+    async def test_what_cannot_be_honoured_is_refused(self, cluster: Cluster) -> None:
+        spec = SandboxSpec.model_validate({"image": "a", "cpu_millicores": {"request": 1, "limit": 1_000_000}})
+        with pytest.raises(Problem, match="unsupported"):
+            cluster.check(spec)
+
+    def test_a_cluster_says_what_isolates(self, cluster: Cluster) -> None:
+        what = cluster.describe()
+        assert what.isolation
+        assert what.isolation_detail
+        assert what.network == "none"

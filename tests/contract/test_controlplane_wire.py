@@ -1,0 +1,118 @@
+"""The control plane's gRPC sides over real sockets: the route feed it serves, the sidecar it calls."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+from grpc import aio
+
+from controlplane.api.feed import HEARTBEAT_S
+from controlplane.api.listeners import serving_http, serving_routes
+from controlplane.clock import SystemClock
+from controlplane.cluster.sidecar import GrpcSidecars
+from controlplane.errors import Problem
+from controlplane.errors.rpc import abort
+from controlplane.lifecycle import RouteBoard
+from controlplane.model import EndCause, Sandbox, SandboxSpec, State
+from controlplane.settings import Listen
+from controlplane.wire import agent_pb2, agent_pb2_grpc, routes_pb2, routes_pb2_grpc
+from tests.support.world import SPEC, world
+
+RUNNING = Sandbox("sb-1", "alice", SPEC, 0, 1, "f", state=State.RUNNING, address="unix:/a")
+
+
+async def test_the_feed_sends_snapshot_deltas_and_heartbeats(tmp_path: Path) -> None:
+    clock = SystemClock()
+    board = RouteBoard(clock)
+    board.publish(RUNNING)
+    listen = Listen(path=tmp_path / "r.sock")
+    async with serving_routes(board, listen), aio.insecure_channel(str(listen)) as channel:
+        stub = routes_pb2_grpc.RoutesStub(channel)  # type: ignore[no-untyped-call]
+        stream = stub.Watch(routes_pb2.WatchRequest(gateway_id="g"))
+        assert [route.sandbox_id for route in (await stream.read()).snapshot.routes] == ["sb-1"]
+        board.withdraw(replace(RUNNING, end=EndCause("oom_killed", "d", clock.now_ms(), "engine")))
+        assert [end.cause for end in (await stream.read()).delta.ends] == ["oom_killed"]
+        async with asyncio.timeout(2 * HEARTBEAT_S):
+            assert (await stream.read()).WhichOneof("body") == "heartbeat"
+        assert listen.path is not None
+        assert listen.path.stat().st_mode & 0o777 == 0o600
+        stream.cancel()
+
+
+class Sidecar(agent_pb2_grpc.AgentServicer):
+    """Takes one token and remembers what it was given."""
+
+    configured: agent_pb2.ConfigureRequest | None = None
+
+    async def Configure(  # noqa: N802
+        self, request: agent_pb2.ConfigureRequest, context: "aio.ServicerContext[object, object]"
+    ) -> agent_pb2.Configured:
+        if dict(context.invocation_metadata() or ())["authorization"] != "Bearer good":
+            await abort(context, Problem("permission_denied", "the token is for sb-2", scope="exec"))
+        self.configured = request
+        return agent_pb2.Configured()
+
+    async def Health(  # noqa: N802
+        self, request: agent_pb2.HealthRequest, context: "aio.ServicerContext[object, object]"
+    ) -> agent_pb2.HealthResponse:
+        return agent_pb2.HealthResponse(sandbox_id="sb-1", kernel="Linux", uptime_ms=7)
+
+
+@asynccontextmanager
+async def sidecar(path: Path) -> AsyncIterator[Sidecar]:
+    server, servicer = aio.server(), Sidecar()
+    agent_pb2_grpc.add_AgentServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
+    server.add_insecure_port(f"unix:{path}")
+    await server.start()
+    try:
+        yield servicer
+    finally:
+        await server.stop(None)
+
+
+async def test_a_sidecar_is_configured_and_asked_for_its_health(tmp_path: Path) -> None:
+    path = tmp_path / "a.sock"
+    async with sidecar(path) as serving:
+        spec = SandboxSpec(image="a", env={"A": "b"}, cwd="/w", user="u")
+        await GrpcSidecars().configure(f"unix:{path}", "good", spec)
+        assert serving.configured is not None
+        assert (dict(serving.configured.env), serving.configured.cwd, serving.configured.user) == (
+            {"A": "b"},
+            "/w",
+            "u",
+        )
+        assert (await GrpcSidecars().health(f"unix:{path}", "good")).uptime_ms == 7
+
+
+async def test_a_sidecars_problem_arrives_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.sock"
+    async with sidecar(path):
+        with pytest.raises(Problem) as caught:
+            await GrpcSidecars().configure(f"unix:{path}", "bad", SPEC)
+        assert (caught.value.code, caught.value.detail) == ("permission_denied", "the token is for sb-2")
+        assert caught.value.details == {"scope": "exec"}
+
+
+async def test_a_sidecar_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
+    with pytest.raises(Problem, match="sandbox_unreachable: the sidecar at unix:"):
+        await GrpcSidecars().health(f"unix:{tmp_path}/none.sock", "good")
+
+
+async def test_the_api_answers_on_a_socket_and_leaves_none_behind(tmp_path: Path) -> None:
+    path = tmp_path / "api.sock"
+    path.touch()  # stale
+    async with (
+        world(clock=SystemClock()) as plane,
+        serving_http(plane.api.app, Listen(path=path)),
+        aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path))) as session,
+    ):
+        async with session.get("http://api/healthz") as answer:
+            assert answer.status == 200
+        async with session.post("http://api/v1/sandboxes", json={"image": "a"}) as answer:
+            assert answer.status == 401
+            assert answer.content_type == "application/problem+json"
+    assert not path.exists()

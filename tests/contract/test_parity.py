@@ -1,0 +1,45 @@
+"""All copies of the contract agree: Rust (through its Python module), control plane, SDK, and the golden vectors."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rollbox_gateway
+from controlplane.errors.table import TABLE
+from rollbox.errors import BY_CODE
+
+CONTRACT = Path(__file__).parent.parent.parent / "contract"
+SOURCE: dict[str, dict[str, Any]] = tomllib.loads((CONTRACT / "errors.toml").read_text())["code"]
+VECTORS: list[dict[str, Any]] = json.loads((CONTRACT / "vectors" / "errors.json").read_text())
+
+
+def test_rust_has_the_table_of_the_contract() -> None:
+    rust = {row["code"]: {k: v for k, v in row.items() if k != "code"} for row in rollbox_gateway.error_table()}
+    assert rust == SOURCE
+
+
+def test_the_control_plane_has_the_table_of_the_contract() -> None:
+    assert {code: entry._asdict() for code, entry in TABLE.items()} == SOURCE
+
+
+def test_the_sdk_has_one_exception_for_every_code() -> None:
+    seen = {code: (cls.code, cls.fault, cls.retry, cls.hint) for code, cls in BY_CODE.items()}
+    assert seen == {code: (code, row["fault"], row["retry"], row["hint"]) for code, row in SOURCE.items()}
+
+
+def test_there_is_one_vector_for_every_code() -> None:
+    assert [vector["problem"]["code"] for vector in VECTORS] == list(SOURCE)
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v["problem"]["code"])
+def test_rust_writes_the_vector(vector: dict[str, Any]) -> None:
+    problem = vector["problem"]
+    body = rollbox_gateway.encode_problem(
+        problem["code"], problem["detail"], problem["details"], vector["request_id"], vector["retry_after_ms"]
+    )
+    assert json.loads(body) == vector["body"]

@@ -1,0 +1,146 @@
+"""A cluster and its sidecars in memory, with faults on demand; passes `tests/contract/cluster_suite.py`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from controlplane.cluster import Boot, Death, Description, Health, Observed, Started
+from controlplane.errors import Problem
+from controlplane.lifecycle import Push
+from controlplane.model import SandboxSpec
+
+Pusher = Callable[[str, Push], Awaitable[None]]
+
+
+@dataclass
+class Held:
+    """What the cluster holds of one sandbox."""
+
+    spec: SandboxSpec
+    boot: Boot
+    facts: dict[str, str] = field(default_factory=dict)
+    death: Death | None = None
+
+
+@dataclass
+class FakeCluster:
+    """Starts take `start_s`, stops `stop_s`, a push comes `ready_s` after the start (None: never by itself)."""
+
+    start_s: float = 0.1
+    stop_s: float = 0.05
+    ready_s: float | None = 0.02
+    next_error: Problem | None = None
+    next_stop_error: Problem | None = None
+    next_failure: Problem | None = None
+    held: dict[str, Held] = field(default_factory=dict)
+    started: list[str] = field(default_factory=list)
+    stopped: list[str] = field(default_factory=list)
+    most_at_once: int = 0
+    most_stops_at_once: int = 0
+    push: Pusher | None = None
+
+    def __post_init__(self) -> None:
+        self._starting = self._stopping = 0
+        self._deaths: asyncio.Queue[Death] = asyncio.Queue()
+        self._pushes: set[asyncio.Task[None]] = set()
+
+    def describe(self) -> Description:
+        return Description("engine", "fake", "1", "runc", "shares the kernel", "none")
+
+    def check(self, spec: SandboxSpec) -> None:
+        if spec.cpu_millicores.limit > 64_000:
+            raise Problem("unsupported", "cpu_millicores.limit is more than 64000", option="cpu_millicores.limit")
+
+    async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
+        self.started.append(sandbox_id)
+        self._starting += 1
+        self.most_at_once = max(self.most_at_once, self._starting)
+        try:
+            await asyncio.sleep(self.start_s)
+        finally:
+            self._starting -= 1
+        error, self.next_error = self.next_error, None
+        if error is not None:
+            raise error
+        self.held[sandbox_id] = Held(spec, boot)
+        if self.ready_s is not None:
+            task = asyncio.create_task(self._get_ready(sandbox_id, self.ready_s))
+            self._pushes.add(task)
+            task.add_done_callback(self._pushes.discard)
+        return Started(f"unix:/fake/{sandbox_id}")
+
+    async def stop(self, sandbox_id: str) -> None:
+        self._stopping += 1
+        self.most_stops_at_once = max(self.most_stops_at_once, self._stopping)
+        try:
+            await asyncio.sleep(self.stop_s)
+        finally:
+            self._stopping -= 1
+        error, self.next_stop_error = self.next_stop_error, None
+        if error is not None:
+            raise error
+        self.stopped.append(sandbox_id)
+        self.held.pop(sandbox_id, None)
+
+    async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
+        if sandbox_id in self.held:
+            self.held[sandbox_id].facts.update(facts)
+
+    async def list(self) -> Sequence[Observed]:
+        return [
+            Observed(sandbox_id, one.boot.record, dict(one.facts), f"unix:/fake/{sandbox_id}", one.death)
+            for sandbox_id, one in self.held.items()
+        ]
+
+    async def watch(self) -> AsyncIterator[Death]:
+        while True:
+            yield await self._deaths.get()
+
+    def kill(self, death: Death) -> None:
+        """Lets a sandbox die from outside."""
+        if death.sandbox_id in self.held:
+            self.held[death.sandbox_id].death = death
+        self._deaths.put_nowait(death)
+
+    async def push_now(self, sandbox_id: str, *, token: str | None = None) -> None:
+        """What the sidecar of this sandbox does when it is ready."""
+        if self.push is None:
+            raise RuntimeError("nobody takes pushes")
+        failure, self.next_failure = self.next_failure, None
+        push = Push(sandbox_id, kernel="Linux version 6.1 fake", failure=failure)
+        await self.push(token or self.held[sandbox_id].boot.ready_token, push)
+
+    async def settle(self) -> None:
+        """Waits for pushes under way."""
+        if self._pushes:
+            await asyncio.wait(self._pushes)
+
+    async def _get_ready(self, sandbox_id: str, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        if sandbox_id in self.held:
+            try:
+                await self.push_now(sandbox_id)
+            except Problem:
+                return  # too late: it was deleted meanwhile
+
+
+@dataclass
+class FakeSidecars:
+    """Remembers what was configured; dead ones answer nothing."""
+
+    configured: dict[str, SandboxSpec] = field(default_factory=dict)
+    dead: set[str] = field(default_factory=set)
+    next_error: Problem | None = None
+
+    async def configure(self, address: str, token: str, spec: SandboxSpec) -> None:
+        error, self.next_error = self.next_error, None
+        if error is not None:
+            raise error
+        assert token
+        self.configured[address] = spec
+
+    async def health(self, address: str, token: str) -> Health:
+        assert token
+        if address in self.dead:
+            raise Problem("sandbox_unreachable", f"{address} does not answer")
+        return Health(address.rpartition("/")[2], "Linux", 1)

@@ -1,0 +1,338 @@
+"""A gateway in this process that speaks the public HTTP API, for tests of the SDK and the command line.
+
+It keeps the rules that a client can see (ids, keys, tokens) and runs nothing: a command is answered from `results`, or
+echoes its stdin, or, when it is `hold`, waits until it is cancelled. `faults` make a route fail in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from rollbox.errors import BY_CODE
+
+API_KEY = "rbx_test"
+HTTP = {"unauthenticated": 401, "sandbox_not_found": 404, "exec_not_found": 404, "conflict": 409, "deleted": 410}
+HTTP |= {"invalid_argument": 400, "capacity_unavailable": 503, "draining": 503, "upstream_timeout": 504}
+HTTP |= {"stream_interrupted": 502, "internal": 500, "quota_exceeded": 429, "image_not_found": 422, "sandbox_lost": 410}
+
+
+@dataclass
+class Fault:
+    """What goes wrong with one request.
+
+    Attributes:
+        code: a problem to answer; empty breaks the connection instead.
+        after: carry the request out first, so that only the answer is lost.
+        retry_after_ms: what the problem says.
+        raw: answer these bytes with `status` (and `location`), as a proxy would.
+    """
+
+    code: str = ""
+    after: bool = False
+    retry_after_ms: int | None = None
+    raw: bytes | None = None
+    status: int = 502
+    location: str = ""
+
+
+@dataclass
+class FakeGateway:
+    """Sandboxes, execs and what was asked of them."""
+
+    sandboxes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tokens: dict[str, str] = field(default_factory=dict)
+    keys: dict[str, str] = field(default_factory=dict)
+    refused_keys: set[str] = field(default_factory=set)
+    execs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    runs: list[str] = field(default_factory=list)
+    cancelled: dict[str, asyncio.Event] = field(default_factory=dict)
+    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+    faults: defaultdict[str, deque[Fault]] = field(default_factory=lambda: defaultdict(deque))
+    requests: list[tuple[str, str, Any]] = field(default_factory=list)
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    holding: asyncio.Event = field(default_factory=asyncio.Event)
+    held: threading.Event = field(default_factory=threading.Event)
+    hold_creates: bool = False
+    hold_cancels: bool = False
+    cancel_came: asyncio.Event = field(default_factory=asyncio.Event)
+    cancel_may_go: asyncio.Event = field(default_factory=asyncio.Event)
+    url: str = ""
+
+    def fail(self, route: str, *faults: Fault) -> None:
+        """Make the next requests of a route fail: create, exec, token, delete, list, info, extend, cancel."""
+        self.faults[route].extend(faults)
+
+    def count(self, method: str, path: str = "") -> int:
+        """How many requests of a method had `path` in theirs."""
+        return sum(1 for seen, where, _ in self.requests if seen == method and path in where)
+
+    def expire_tokens(self) -> None:
+        """Make every token that was given out so far invalid."""
+        for sandbox_id in self.tokens:
+            self.tokens[sandbox_id] = f"expired-{len(self.requests)}"
+
+    def app(self) -> web.Application:
+        """Build the routes."""
+        app = web.Application(client_max_size=64 * 2**20)
+        box = "/v1/sandboxes/{id}"
+        app.add_routes(
+            [
+                web.get("/v1/info", self._route("info", self._info)),
+                web.post("/v1/sandboxes", self._route("create", self._create)),
+                web.get("/v1/sandboxes", self._route("list", self._list)),
+                web.delete("/v1/sandboxes", self._route("delete_many", self._delete_many)),
+                web.get(box, self._route("get", self._get)),
+                web.delete(box, self._route("delete", self._delete)),
+                web.post(f"{box}/extend", self._route("extend", self._extend)),
+                web.post(f"{box}/token", self._route("token", self._token)),
+                web.post(f"{box}/exec", self._route("exec", self._exec)),
+                web.delete(box + "/execs/{exec}", self._route("cancel", self._cancel)),
+            ]
+        )
+        return app
+
+    def _route(
+        self, name: str, answer: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            self.requests.append((request.method, request.path_qs, dict(request.headers)))
+            fault = self.faults[name].popleft() if self.faults[name] else None
+            if fault is not None and not fault.after:
+                return _broken(request, fault)
+            scope = request.match_info.get("id", "")
+            wanted = self.tokens.get(scope) if name in ("exec", "cancel") else API_KEY
+            if request.headers.get("Authorization") != f"Bearer {wanted}":
+                return problem("unauthenticated", "the credential is wrong or expired")
+            answered = await answer(request)
+            return answered if fault is None else _broken(request, fault)
+
+        return handle
+
+    async def _info(self, request: web.Request) -> web.Response:
+        return web.json_response({"version": "0", "backend": "engine", "isolation": "runc", "network": "none"})
+
+    async def _create(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        self.bodies.append(body)
+        key = request.headers.get("Idempotency-Key", "")
+        if self.hold_creates:
+            self.holding.set()
+            await asyncio.Event().wait()
+        if key in self.refused_keys:
+            return problem("deleted", f"a delete by key {key} came first")
+        if body["image"].startswith("missing"):
+            return problem("image_not_found", f"image {body['image']} does not exist")
+        replayed = key in self.keys
+        sandbox_id = self.keys.setdefault(key, f"sb-{len(self.sandboxes) + 1}")
+        if not replayed:
+            self.sandboxes[sandbox_id] = _record(sandbox_id, body)
+            self.tokens[sandbox_id] = f"token-{sandbox_id}"
+        return self._opened(sandbox_id, status=200 if replayed else 201)
+
+    def _opened(self, sandbox_id: str, status: int = 200) -> web.Response:
+        return web.json_response({**self.sandboxes[sandbox_id], "token": self.tokens[sandbox_id]}, status=status)
+
+    async def _list(self, request: web.Request) -> web.Response:
+        ended = request.query.get("all") == "true"
+        found = [box for box in self._labelled(request) if ended or box["state"] != "ended"]
+        return web.json_response({"sandboxes": found})
+
+    def _labelled(self, request: web.Request) -> list[dict[str, Any]]:
+        wanted = [label.split("=", 1) for label in request.query.getall("label", [])]
+        return [box for box in self.sandboxes.values() if all(box["labels"].get(k) == v for k, v in wanted)]
+
+    async def _get(self, request: web.Request) -> web.Response:
+        return self._found(request) or web.json_response(self.sandboxes[request.match_info["id"]])
+
+    def _found(self, request: web.Request) -> web.Response | None:
+        sandbox_id = request.match_info["id"]
+        if sandbox_id not in self.sandboxes:
+            return problem("sandbox_not_found", f"there is no sandbox {sandbox_id}")
+        return None
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        missing = self._found(request)
+        if missing:
+            return missing
+        self._end(request.match_info["id"])
+        return web.json_response(self.sandboxes[request.match_info["id"]])
+
+    def _end(self, sandbox_id: str) -> None:
+        box = self.sandboxes[sandbox_id]
+        end = {"cause": "deleted", "fault": "workload", "detail": "deleted by its owner", "at_ms": 2, "by": "test"}
+        box.update(state="ended", end=box["end"] or end)
+
+    async def _delete_many(self, request: web.Request) -> web.Response:
+        key = request.query.get("idempotency_key")
+        if key is not None:
+            self.refused_keys.add(key)
+            ids = [self.keys[key]] if key in self.keys else []
+        else:
+            ids = [box["id"] for box in self._labelled(request) if box["state"] != "ended"]
+        for sandbox_id in ids:
+            self._end(sandbox_id)
+        return web.json_response({"deleted": ids, "failed": []})
+
+    async def _extend(self, request: web.Request) -> web.Response:
+        box = self.sandboxes[request.match_info["id"]]
+        box["expires_at_ms"] += (await request.json())["ttl_ms"]
+        return self._opened(box["id"])
+
+    async def _token(self, request: web.Request) -> web.Response:
+        missing = self._found(request)
+        if missing:
+            return missing
+        sandbox_id = request.match_info["id"]
+        self.tokens[sandbox_id] = f"token-{sandbox_id}-{len(self.requests)}"
+        return self._opened(sandbox_id)
+
+    async def _exec(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        self.bodies.append(body)
+        box = self.sandboxes[request.match_info["id"]]
+        if box["state"] == "ended":
+            return problem(box["end"]["cause"], f"sandbox {box['id']} has ended")
+        exec_id = body["exec_id"]
+        if exec_id in self.execs:
+            return web.json_response({**self.execs[exec_id], "replayed": True})
+        command = body.get("command") or " ".join(body["argv"])
+        self.runs.append(exec_id)
+        if command == "hold":
+            await self._hold(exec_id)
+        self.execs[exec_id] = _result(exec_id, body, self.results.get(command, {}))
+        return web.json_response(self.execs[exec_id])
+
+    async def _hold(self, exec_id: str) -> None:
+        cancelled = self.cancelled[exec_id] = asyncio.Event()
+        self.holding.set()
+        self.held.set()
+        await cancelled.wait()
+        self.results["hold"] = {"end": "cancelled", "exit_code": None}
+
+    async def _cancel(self, request: web.Request) -> web.Response:
+        self.cancel_came.set()
+        if self.hold_cancels:
+            await self.cancel_may_go.wait()
+        event = self.cancelled.get(request.match_info["exec"])
+        if event is None:
+            return problem("exec_not_found", f"there is no exec {request.match_info['exec']}")
+        event.set()
+        return web.json_response(_result(request.match_info["exec"], {}, {"end": "cancelled", "exit_code": None}))
+
+
+def problem(code: str, detail: str, retry_after_ms: int | None = None, status: int | None = None) -> web.Response:
+    """Build an answer of the contract's shape."""
+    kind = BY_CODE.get(code)
+    body: dict[str, Any] = {
+        "code": code,
+        "detail": detail,
+        "request_id": "req-1",
+        "details": {},
+        "type": f"urn:rollbox:error:{code}",
+    }
+    if kind is not None:
+        body |= {"fault": kind.fault, "retry": kind.retry, "hint": kind.hint}
+    if retry_after_ms is not None:
+        body["retry_after_ms"] = retry_after_ms
+    return web.json_response(body, status=status or HTTP[code], content_type="application/problem+json")
+
+
+def _broken(request: web.Request, fault: Fault) -> web.Response:
+    if fault.raw is not None:
+        headers = {"Location": fault.location} if fault.location else {}
+        return web.Response(body=fault.raw, status=fault.status, headers=headers)
+    if fault.code:
+        return problem(fault.code, f"told to fail with {fault.code}", fault.retry_after_ms)
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
+def _record(sandbox_id: str, body: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": sandbox_id,
+        "owner": "test",
+        "image": body["image"],
+        "state": "running",
+        "labels": body.get("labels", {}),
+        "cpu_millicores": body["cpu_millicores"],
+        "memory_bytes": body["memory_bytes"],
+        "pids_limit": body["pids_limit"],
+        "created_at_ms": 1,
+        "ready_at_ms": 2,
+        "expires_at_ms": body["ttl_ms"],
+        "isolation": "runc",
+        "end": None,
+        "timings_ms": {"queue": 0.1, "start": 100.0},
+        "generation": 1,
+        "a_field_of_a_later_version": True,
+    }
+
+
+def _result(exec_id: str, body: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    echoed = body.get("stdin", "")
+    return {
+        "exec_id": exec_id,
+        "end": "exited",
+        "exit_code": 0,
+        "signal": None,
+        "stdout": echoed,
+        "stdout_encoding": body.get("stdin_encoding", "utf-8"),
+        "stdout_truncated": False,
+        "stdout_total_bytes": len(echoed),
+        "stderr": "",
+        "stderr_encoding": "utf-8",
+        "stderr_truncated": False,
+        "stderr_total_bytes": 0,
+        "queue_ms": 0.01,
+        "spawn_ms": 0.5,
+        "run_ms": 1.25,
+        "replayed": False,
+        **given,
+    }
+
+
+@asynccontextmanager
+async def serving(fake: FakeGateway | None = None) -> AsyncIterator[FakeGateway]:
+    """Serve a fake gateway on a free port of this machine on the running loop."""
+    fake = fake or FakeGateway()
+    runner = web.AppRunner(fake.app(), access_log=None, shutdown_timeout=0, handler_cancellation=True)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        fake.url = "http://{}:{}".format(*runner.addresses[0][:2])
+        yield fake
+    finally:
+        await runner.cleanup()
+
+
+@contextmanager
+def serving_apart() -> Iterator[FakeGateway]:
+    """Serve in a thread of its own, for code that runs its own event loop (the sync face, the command line)."""
+    fake, started, stop = FakeGateway(), threading.Event(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+
+    async def serve() -> None:
+        async with serving(fake):
+            started.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    try:
+        if not started.wait(10):
+            raise RuntimeError("the fake gateway did not start within 10 s")
+        yield fake
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(10)
+        loop.close()

@@ -1,0 +1,120 @@
+"""The whole product on this machine for tests, benchmarks and the demo: `rollbox up` as a child process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+IMAGE = "localhost/rollbox/python:1"
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+
+
+def why_no_engine() -> str | None:
+    """Why the engine path cannot run here, or None."""
+    if os.geteuid() != 0:
+        return "the engine path needs root"
+    sockets = (Path("/var/run/docker.sock"), Path("/run/podman/podman.sock"))
+    if not os.environ.get("DOCKER_HOST") and not any(s.exists() for s in sockets) and not shutil.which("podman"):
+        return "there is no container engine (setup/engine.sh installs one)"
+    return None
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass
+class Stack:
+    """A running `rollbox up`.
+
+    Attributes:
+        url: the one address of the product.
+        api_key: its key.
+        state_dir: the folder of its sockets and keys.
+        process: the supervisor.
+    """
+
+    url: str
+    api_key: str
+    state_dir: Path
+    process: asyncio.subprocess.Process
+
+    def pids(self) -> dict[str, int]:
+        """Name -> process id of the supervisor's parts, by the names of their programs."""
+        found = {"controlplane": self.process.pid}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            with contextlib.suppress(OSError):
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                if parent == self.process.pid:
+                    found[(entry / "comm").read_text().strip()] = int(entry.name)
+        return found
+
+
+async def start(state_dir: Path, *options: str, port: int | None = None) -> Stack:
+    """Start `rollbox up` and wait until it says that it is ready.
+
+    Raises:
+        RuntimeError: it ended first; the message carries its last words.
+    """
+    # A fixed seed for string hashes and the like is not needed; the environment is passed on as it is.
+    command = [sys.executable, "-m", "rollbox", "up", "--json", "--listen", f"127.0.0.1:{port or free_port()}"]
+    log = (state_dir / "up.log").open("ab")
+    process = await asyncio.create_subprocess_exec(
+        *command, "--state-dir", str(state_dir), *options, stdout=asyncio.subprocess.PIPE, stderr=log
+    )
+    log.close()
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(START_TIMEOUT_S):
+            line = await process.stdout.readline()
+    except TimeoutError:
+        line = b""
+    if not line.startswith(b"{"):
+        await stop_process(process)
+        raise RuntimeError(f"rollbox up did not start: {(state_dir / 'up.log').read_text()[-2000:]}")
+    credentials = json.loads((state_dir / "client.json").read_text())
+    return Stack(credentials["url"], credentials["api_key"], state_dir, process)
+
+
+async def stop_process(process: asyncio.subprocess.Process) -> int:
+    """Ctrl-C, then wait; the exit status."""
+    if process.returncode is None:
+        process.send_signal(signal.SIGINT)
+    async with asyncio.timeout(STOP_TIMEOUT_S):
+        await process.communicate()
+    assert process.returncode is not None
+    return process.returncode
+
+
+@contextlib.asynccontextmanager
+async def running(*options: str) -> AsyncIterator[Stack]:
+    """A stack with a state folder of its own; stopped and checked for a clean exit at the end."""
+    # Short on purpose: socket paths are limited to 107 bytes.
+    folder = Path(tempfile.mkdtemp(prefix="rb-", dir="/tmp"))
+    try:
+        stack = await start(folder, *options)
+        try:
+            yield stack
+        finally:
+            status = await stop_process(stack.process)
+        if status != 0:
+            raise RuntimeError(f"rollbox up ended with {status}: {(folder / 'up.log').read_text()[-2000:]}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,66 @@
+"""A control plane without network and engine: real service, store and tokens, fake cluster, virtual time."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from controlplane.api.app import create_app
+from controlplane.api.auth import ApiKeys
+from controlplane.api.context import Context
+from controlplane.api.ready import create_ready_app
+from controlplane.clock import Clock
+from controlplane.lifecycle import Options, Parts, RouteBoard, Sandboxes, SigningKey
+from controlplane.model import SandboxSpec
+from controlplane.store import MemoryStore
+from controlplane.telemetry import Metrics
+from tests.support.asgi import Caller
+from tests.support.fake_cluster import FakeCluster, FakeSidecars
+from tests.support.virtual_time import VirtualClock
+
+OWNER = "alice"
+KEY = "rbx_alice_0123456789"
+OTHER_KEY = "rbx_bob_0123456789ab"
+SPEC = SandboxSpec(image="python:3.12")
+PRIVATE = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+
+
+@dataclass
+class World:
+    """One control plane and everything around it."""
+
+    service: Sandboxes
+    parts: Parts
+    cluster: FakeCluster
+    sidecars: FakeSidecars
+    api: Caller
+    door: Caller
+
+
+@asynccontextmanager
+async def world(
+    cluster: FakeCluster | None = None,
+    sidecars: FakeSidecars | None = None,
+    options: Options | None = None,
+    clock: Clock | None = None,
+) -> AsyncIterator[World]:
+    """A running control plane; pass a cluster that another world has left to rebuild from it."""
+    cluster = cluster or FakeCluster()
+    sidecars = sidecars or FakeSidecars()
+    clock = clock or VirtualClock()
+    parts = Parts(
+        store=MemoryStore(clock),
+        cluster=cluster,
+        sidecars=sidecars,
+        key=SigningKey(PRIVATE, clock),
+        clock=clock,
+        metrics=Metrics(),
+        board=RouteBoard(clock),
+    )
+    async with Sandboxes.running(parts, options or Options()) as service:
+        cluster.push = service.accept_push
+        keys = ApiKeys({KEY: OWNER, OTHER_KEY: "bob"})
+        app = create_app(Context(service, parts, keys, {"max_sandboxes": 0}))
+        yield World(service, parts, cluster, sidecars, Caller(app, KEY), Caller(create_ready_app(service), None))
+        await cluster.settle()

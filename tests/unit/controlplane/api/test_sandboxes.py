@@ -1,0 +1,299 @@
+"""The HTTP API: what it answers, and that every bad input is a problem that names it."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from controlplane.errors import Problem
+from tests.support.fake_cluster import FakeCluster
+from tests.support.world import OTHER_KEY, World, world
+
+IMAGE = {"image": "python:3.12"}
+
+
+async def create(plane: World, **spec: Any) -> dict[str, Any]:
+    answer = await plane.api("POST", "/v1/sandboxes", body={**IMAGE, **spec})
+    assert answer.status == 201, answer
+    body: dict[str, Any] = answer.json
+    return body
+
+
+async def test_a_created_sandbox_carries_everything_that_the_contract_names(plane: World) -> None:
+    body = await create(plane, labels={"run": "r1"})
+    assert body.keys() == {
+        *("id", "owner", "image", "state", "labels", "cpu_millicores", "memory_bytes", "pids_limit", "created_at_ms"),
+        *("ready_at_ms", "expires_at_ms", "isolation", "kernel", "end", "timings_ms", "generation"),
+        *("token", "token_expires_at_ms"),
+    }
+    assert (body["state"], body["owner"], body["isolation"], body["end"]) == ("running", "alice", "runc", None)
+    assert body["cpu_millicores"] == {"request": 100, "limit": 2000}
+    assert body["memory_bytes"] == {"request": 128 << 20, "limit": 1 << 30}
+    assert (body["pids_limit"], body["generation"], body["labels"]) == (512, 1, {"run": "r1"})
+    assert body["expires_at_ms"] - body["created_at_ms"] == 3_600_000
+
+
+async def test_a_repeated_key_answers_200_and_says_so(plane: World) -> None:
+    one, two = [
+        await plane.api("POST", "/v1/sandboxes", body=IMAGE, headers={"Idempotency-Key": "k"}) for _ in range(2)
+    ]
+    assert (one.status, two.status) == (201, 200)
+    assert "idempotency-replayed" not in one.headers
+    assert two.headers["idempotency-replayed"] == "true"
+    assert one.json["id"] == two.json["id"]
+
+
+BAD_BODIES = [
+    ("the body is not JSON", b"{", "position 1"),
+    ("the body is empty", b"", "the body is missing"),
+    ("a list", b"[]", "the body"),
+    ("an unknown field", b'{"image": "a", "cpus": 2}', "cpus is not a known field"),
+    ("no image", b"{}", "image is missing"),
+    ("a number for a name", b'{"image": 3}', "image"),
+    ("a nested field", b'{"image": "a", "memory_bytes": {"request": 1, "limit": 2}}', "memory_bytes"),
+    ("request over limit", b'{"image":"a","cpu_millicores":{"request":9,"limit":2}}', "request 9 must not be greater"),
+    ("an unknown nested field", b'{"image":"a","cpu_millicores":{"request":1,"limit":20,"x":1}}', "cpu_millicores.x"),
+    ("broken UTF-8", b'{"image": "\xff"}', "the body"),
+]
+
+
+@pytest.mark.parametrize(("raw", "complaint"), [case[1:] for case in BAD_BODIES], ids=[case[0] for case in BAD_BODIES])
+async def test_a_bad_body_is_an_invalid_argument(plane: World, raw: bytes, complaint: str) -> None:
+    answer = await plane.api("POST", "/v1/sandboxes", raw=raw)
+    assert (answer.status, answer.code) == (400, "invalid_argument")
+    assert complaint in answer.json["detail"]
+
+
+async def test_secrets_in_a_bad_environment_are_not_repeated(plane: World) -> None:
+    answer = await plane.api("POST", "/v1/sandboxes", body={**IMAGE, "env": {"TOKEN": 12345}})
+    assert answer.code == "invalid_argument"
+    assert "env.TOKEN" in answer.json["detail"]
+    assert b"12345" not in answer.body
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "complaint"),
+    [
+        ("DELETE", "/v1/sandboxes", [], "give label=KEY=VALUE or idempotency_key=KEY"),
+        ("DELETE", "/v1/sandboxes", [("label", "a=b"), ("idempotency_key", "k")], "not both"),
+        ("DELETE", "/v1/sandboxes", [("label", "a")], "label 'a' is not KEY=VALUE"),
+        ("DELETE", "/v1/sandboxes", [("label", "a=1"), ("label", "a=2")], "label a cannot be both"),
+        ("DELETE", "/v1/sandboxes", [("idempotency_key", "a b")], "idempotency_key must be 1 to 128 visible ASCII"),
+        ("GET", "/v1/sandboxes", [("state", "asleep")], "state"),
+        ("GET", "/v1/sandboxes", [("all", "perhaps")], "all"),
+        ("GET", "/v1/sandboxes", [("label", "=x")], "is not KEY=VALUE"),
+    ],
+)
+async def test_a_bad_query_is_an_invalid_argument(
+    plane: World, method: str, path: str, query: list[tuple[str, str]], complaint: str
+) -> None:
+    answer = await plane.api(method, path, query=query)
+    assert answer.code == "invalid_argument"
+    assert complaint in answer.json["detail"]
+
+
+@pytest.mark.parametrize("key", ["", "a b", "x" * 129, "ü"])
+async def test_a_bad_idempotency_key_is_refused(plane: World, key: str) -> None:
+    answer = await plane.api("POST", "/v1/sandboxes", body=IMAGE, headers={"Idempotency-Key": key})
+    assert answer.code == "invalid_argument"
+
+
+@pytest.mark.parametrize("ttl", [0, 999, 10**12, "1h", None, 1.5])
+async def test_a_bad_extension_is_refused(plane: World, ttl: Any) -> None:
+    body = await create(plane)
+    answer = await plane.api("POST", f"/v1/sandboxes/{body['id']}/extend", body={"ttl_ms": ttl})
+    assert answer.code == "invalid_argument"
+    assert "ttl_ms" in answer.json["detail"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/", 404), ("GET", "/v2/sandboxes", 404), ("PUT", "/v1/sandboxes", 405), ("POST", "/v1/info", 405)],
+)
+async def test_what_is_not_there_is_a_problem_too(plane: World, method: str, path: str, status: int) -> None:
+    answer = await plane.api(method, path)
+    assert (answer.status, answer.code) == (status, "invalid_argument")
+
+
+async def test_a_body_that_is_too_large_is_refused_announced_or_not(plane: World) -> None:
+    large = json.dumps({**IMAGE, "cwd": "/" + "x" * (3 << 20)}).encode()
+    for headers in ({}, {"content-length": "10"}):
+        answer = await plane.api("POST", "/v1/sandboxes", raw=large, headers=headers)
+        assert (answer.status, answer.code) == (413, "payload_too_large")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"authorization": ""},
+        {"authorization": "Basic abc"},
+        {"authorization": "Bearer "},
+        {"authorization": "Bearer x"},
+    ],
+)
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/sandboxes"),
+        ("GET", "/v1/sandboxes"),
+        ("DELETE", "/v1/sandboxes"),
+        ("GET", "/v1/sandboxes/sb-1"),
+        ("DELETE", "/v1/sandboxes/sb-1"),
+        ("POST", "/v1/sandboxes/sb-1/extend"),
+        ("POST", "/v1/sandboxes/sb-1/token"),
+        ("GET", "/v1/info"),
+    ],
+)
+async def test_nothing_is_done_without_a_key(plane: World, method: str, path: str, headers: dict[str, str]) -> None:
+    answer = await plane.api(method, path, body=IMAGE, headers=headers)
+    assert answer.status in (400, 401)
+    if method == "GET":
+        assert answer.code == "unauthenticated"
+    assert plane.cluster.started == []
+
+
+async def test_another_owners_sandbox_does_not_exist(plane: World) -> None:
+    sandbox_id = (await create(plane, labels={"a": "b"}))["id"]
+    for method, path in (
+        ("GET", f"/v1/sandboxes/{sandbox_id}"),
+        ("DELETE", f"/v1/sandboxes/{sandbox_id}"),
+        ("POST", f"/v1/sandboxes/{sandbox_id}/token"),
+    ):
+        assert (await plane.api(method, path, key=OTHER_KEY)).code == "sandbox_not_found"
+    assert (await plane.api("GET", "/v1/sandboxes", key=OTHER_KEY)).json == {"sandboxes": []}
+    deleted = await plane.api("DELETE", "/v1/sandboxes", query={"label": "a=b"}, key=OTHER_KEY)
+    assert deleted.json == {"deleted": [], "failed": []}
+
+
+async def test_list_filters_by_label_and_state(plane: World) -> None:
+    one = await create(plane, labels={"run": "1", "x": "y"})
+    two = await create(plane, labels={"run": "2", "x": "y"})
+    await plane.api("DELETE", f"/v1/sandboxes/{two['id']}")
+
+    async def ids(*query: tuple[str, str]) -> list[str]:
+        return [found["id"] for found in (await plane.api("GET", "/v1/sandboxes", query=query)).json["sandboxes"]]
+
+    assert await ids() == [one["id"]]
+    assert await ids(("all", "true")) == [one["id"], two["id"]]
+    assert await ids(("state", "ended")) == [two["id"]]
+    assert await ids(("label", "x=y"), ("label", "run=2"), ("all", "true")) == [two["id"]]
+    assert await ids(("label", "run=3"), ("all", "true")) == []
+
+
+async def test_deleting_answers_the_end_and_repeats_it(plane: World) -> None:
+    sandbox_id = (await create(plane))["id"]
+    one, two = [await plane.api("DELETE", f"/v1/sandboxes/{sandbox_id}") for _ in range(2)]
+    assert one.json == two.json
+    assert one.json["state"] == "ended"
+    assert (one.json["end"]["cause"], one.json["end"]["by"]) == ("deleted", "alice")
+    assert "token" not in one.json
+    assert (await plane.api("POST", f"/v1/sandboxes/{sandbox_id}/token")).status == 410
+
+
+async def test_deleting_by_labels_and_by_key(plane: World) -> None:
+    one = await create(plane, labels={"run": "1"})
+    two = (await plane.api("POST", "/v1/sandboxes", body=IMAGE, headers={"Idempotency-Key": "k"})).json
+    by_label = await plane.api("DELETE", "/v1/sandboxes", query={"label": "run=1"})
+    by_key = await plane.api("DELETE", "/v1/sandboxes", query={"idempotency_key": "k"})
+    assert by_label.json == {"deleted": [one["id"]], "failed": []}
+    assert by_key.json == {"deleted": [two["id"]], "failed": []}
+
+
+async def test_a_creator_without_a_key_that_hangs_up_leaves_nothing() -> None:
+    async with world(FakeCluster(ready_s=None)) as plane:
+        gone = asyncio.Event()
+        request = asyncio.create_task(plane.api("POST", "/v1/sandboxes", body=IMAGE, hang_up=gone))
+        await asyncio.sleep(1)
+        assert len(plane.cluster.held) == 1
+        gone.set()
+        await request
+        await asyncio.sleep(1)
+        assert plane.cluster.held == {}
+
+
+async def test_a_creator_with_a_key_may_hang_up_and_come_back() -> None:
+    async with world(FakeCluster(ready_s=5)) as plane:
+        gone = asyncio.Event()
+        headers = {"Idempotency-Key": "k"}
+        first = asyncio.create_task(plane.api("POST", "/v1/sandboxes", body=IMAGE, headers=headers, hang_up=gone))
+        await asyncio.sleep(1)
+        gone.set()
+        again = await plane.api("POST", "/v1/sandboxes", body=IMAGE, headers=headers)
+        assert again.status == 200
+        assert (await first).json["id"] == again.json["id"]
+
+
+async def test_a_failed_start_is_answered_with_its_cause(plane: World) -> None:
+    plane.cluster.next_error = Problem("image_not_found", "there is no image nope:1")
+    answer = await plane.api("POST", "/v1/sandboxes", body=IMAGE)
+    assert (answer.status, answer.code) == (422, "image_not_found")
+    assert answer.json["details"]["sandbox_id"].startswith("sb-")
+
+
+async def test_a_bug_is_internal_and_says_no_more(plane: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(plane.service, "find", broken)
+    answer = await plane.api("GET", "/v1/sandboxes")
+    assert (answer.status, answer.code) == (500, "internal")
+    assert answer.json["request_id"] == answer.headers["x-request-id"]
+    assert b"secret" not in answer.body
+
+
+@pytest.mark.parametrize(("sent", "kept"), [("abc-1.2_3", True), ("a b", False), ("x" * 129, False), ("", False)])
+async def test_every_answer_has_a_request_id(plane: World, sent: str, kept: bool) -> None:
+    answer = await plane.api("GET", "/v1/nothing", headers={"x-request-id": sent})
+    assert (answer.headers["x-request-id"] == sent) == kept
+    assert answer.json["request_id"] == answer.headers["x-request-id"]
+
+
+async def test_info_says_what_isolates(plane: World) -> None:
+    body = (await plane.api("GET", "/v1/info")).json
+    assert body["isolation"] == "runc"
+    assert body["isolation_detail"] == "shares the kernel"
+    assert body["engine"] == {"name": "fake", "version": "1"}
+    assert body["network"] == "none"
+
+
+async def test_operators_see_health_and_metrics_without_a_key(plane: World) -> None:
+    await create(plane)
+    assert (await plane.api("GET", "/healthz", headers={"authorization": ""})).status == 200
+    assert (await plane.api("GET", "/readyz")).status == 200
+    text = (await plane.api("GET", "/metrics")).body.decode()
+    assert 'rollbox_sandboxes{state="running"} 1.0' in text
+    assert 'rollbox_create_phase_seconds_count{phase="total"} 1.0' in text
+    assert 'rollbox_sandbox_ends_total{cause="oom_killed"} 0.0' in text
+    assert "sb-" not in text
+    await plane.service.drain(delete=True)
+    assert (await plane.api("GET", "/readyz")).code == "draining"
+
+
+async def test_the_ready_door_takes_pushes_and_nothing_else() -> None:
+    async with world(FakeCluster(ready_s=None)) as plane:
+        waiting = asyncio.create_task(plane.api("POST", "/v1/sandboxes", body=IMAGE))
+        await asyncio.sleep(1)
+        ((sandbox_id, held),) = plane.cluster.held.items()
+        bearer = {"authorization": f"Bearer {held.boot.ready_token}"}
+        push = {"sandbox_id": sandbox_id, "kernel": "Linux", "boot_us": {"probed": 7_000}, "later": 1}
+        assert (await plane.door("POST", "/v1/ready", body=push)).code == "unauthenticated"
+        assert (await plane.door("POST", "/v1/ready", body={}, headers=bearer)).code == "invalid_argument"
+        assert (await plane.door("POST", "/v1/ready", raw=b"x" * 20_000, headers=bearer)).code == "payload_too_large"
+        for path in ("/", "/v1/sandboxes", "/metrics", "/healthz"):
+            assert (await plane.door("GET", path, headers=bearer)).status == 404
+        assert (await plane.door("POST", "/v1/ready", body=push, headers=bearer)).status == 204
+        body = (await waiting).json
+        assert (body["kernel"], body["timings_ms"]["boot"]) == ("Linux", 7)
+
+
+async def test_the_ready_door_takes_failures() -> None:
+    async with world(FakeCluster(ready_s=None)) as plane:
+        waiting = asyncio.create_task(plane.api("POST", "/v1/sandboxes", body=IMAGE))
+        await asyncio.sleep(1)
+        ((sandbox_id, held),) = plane.cluster.held.items()
+        failure = {"code": "start_timeout", "detail": "the target did not appear"}
+        headers = {"authorization": f"Bearer {held.boot.ready_token}"}
+        push = {"sandbox_id": sandbox_id, "failure": failure}
+        assert (await plane.door("POST", "/v1/ready", body=push, headers=headers)).status == 204
+        assert (await waiting).code == "start_timeout"

@@ -1,0 +1,67 @@
+"""From a spec to create bodies."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from controlplane.cluster import Boot
+from controlplane.cluster.engine.containers import Host, sidecar_body, target_body
+from controlplane.model import SandboxSpec
+
+HOST = Host(Path("/run/rb"), "ready.sock", Path("/opt/rollbox-target"), "sha256:side", "inst")
+BOOT = Boot("ready-token", "public-key", '{"id":"sb-1"}')
+SPEC = SandboxSpec.model_validate(
+    {
+        "image": "python",
+        "env": {"SECRET": "hush"},
+        "cpu_millicores": {"request": 250, "limit": 1500},
+        "memory_bytes": {"request": 64 << 20, "limit": 256 << 20},
+        "pids_limit": 100,
+    }
+)
+
+
+def bodies() -> tuple[dict[str, Any], dict[str, Any]]:
+    return target_body("sb-1", SPEC, BOOT, HOST, "sha256:img"), sidecar_body("sb-1", SPEC, BOOT, HOST)
+
+
+def test_the_limits_of_the_user_are_on_both_with_the_sidecars_own_on_top() -> None:
+    target, sidecar = (cast("dict[str, Any]", body["HostConfig"]) for body in bodies())
+    assert target["Memory"] == target["MemorySwap"] == 256 << 20
+    assert sidecar["Memory"] == sidecar["MemorySwap"] == (256 + 16) << 20
+    assert (target["PidsLimit"], sidecar["PidsLimit"]) == (100, 108)
+    for limits in (target, sidecar):
+        assert limits["NanoCpus"] == 1_500_000_000
+        assert limits["CpuShares"] == 256
+        assert limits["MemoryReservation"] == 64 << 20
+
+
+def test_the_target_is_the_users_image_made_to_wait_without_network() -> None:
+    target, _ = bodies()
+    assert (target["Image"], target["Entrypoint"], target["Cmd"]) == ("sha256:img", ["/.rollbox/target"], [])
+    assert target["HostConfig"]["NetworkMode"] == "none"
+    assert target["HostConfig"]["Binds"] == ["/opt/rollbox-target:/.rollbox/target:ro"]
+    assert "CapAdd" not in target["HostConfig"]
+
+
+def test_the_sidecar_joins_the_target_and_is_not_privileged() -> None:
+    _, sidecar = bodies()
+    host = sidecar["HostConfig"]
+    assert host["PidMode"] == host["NetworkMode"] == "container:rollbox-sb-1-target"
+    assert host["CapAdd"] == ["SYS_ADMIN", "SYS_PTRACE", "SYS_CHROOT"]
+    assert "Privileged" not in host
+    assert host["Binds"] == ["/run/rb/sandboxes/sb-1:/run/rollbox/agent", "/run/rb/ready:/run/rollbox/ready:ro"]
+    assert "ROLLBOX_SIDECAR_READY_URL=unix:/run/rollbox/ready/ready.sock" in sidecar["Env"]
+
+
+def test_nothing_tells_the_users_environment() -> None:
+    assert "hush" not in str(bodies())
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_both_carry_the_installation_and_no_restart(index: int) -> None:
+    body = bodies()[index]
+    assert body["Labels"]["rollbox.installation"] == "inst"
+    assert body["Labels"]["rollbox.sandbox"] == "sb-1"
+    assert "RestartPolicy" not in body["HostConfig"]

@@ -1,0 +1,50 @@
+"""The state directory: private, locked, bounded in length."""
+
+from pathlib import Path
+
+import pytest
+
+from controlplane.embedded import state
+from controlplane.embedded.trouble import TroubleError
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_what_is_secret_is_private(tmp_path: Path) -> None:
+    with state.opened(tmp_path / "s") as directory:
+        directory.keys()
+        directory.tell_clients("http://127.0.0.1:1", "rbx_x")
+        assert mode(directory.path) == mode(directory.path / "sandboxes") == 0o700
+        assert mode(directory.path / "ready") == 0o711
+        assert mode(directory.signing_key) == mode(directory.api_key) == mode(directory.client) == 0o600
+
+
+def test_keys_outlive_a_restart_and_what_clients_need_does_not(tmp_path: Path) -> None:
+    with state.opened(tmp_path / "s") as directory:
+        key, signing = directory.keys(), directory.signing_key.read_bytes()
+        directory.tell_clients("http://127.0.0.1:1", key)
+        directory.sweep()
+    with state.opened(tmp_path / "s") as again:
+        assert (again.keys(), again.signing_key.read_bytes()) == (key, signing)
+        assert not again.client.exists()
+
+
+def test_a_second_one_is_refused_by_process_number(tmp_path: Path) -> None:
+    with (
+        state.opened(tmp_path / "s"),
+        pytest.raises(TroubleError, match=r"another rollbox up runs on .*process \d+"),
+        state.opened(tmp_path / "s"),
+    ):
+        pass
+
+
+def test_a_path_that_is_too_long_for_sockets_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TroubleError, match="too long for the sockets"), state.opened(tmp_path / ("x" * 80)):
+        pass
+
+
+def test_a_path_that_cannot_be_used_is_refused() -> None:
+    with pytest.raises(TroubleError, match="cannot be used"), state.opened(Path("/proc/none")):
+        pass

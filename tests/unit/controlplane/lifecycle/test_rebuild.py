@@ -1,0 +1,108 @@
+"""After a restart: adopt, bury, remove."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from controlplane.cluster import Boot, Death
+from controlplane.errors import Problem
+from controlplane.model import SandboxSpec, State
+from tests.support.fake_cluster import FakeCluster, FakeSidecars, Held
+from tests.support.world import OWNER, SPEC, world
+
+
+async def test_what_runs_is_adopted_with_key_token_and_route() -> None:
+    cluster = FakeCluster()
+    async with world(cluster) as before:
+        sandbox = (await before.service.create(OWNER, SandboxSpec(image="a", labels={"l": "m"}), "k")).sandbox
+    async with world(cluster) as after:
+        adopted = await after.service.get(OWNER, sandbox.id)
+        assert adopted == replace(sandbox, version=0, timings_ms={}, spec=adopted.spec)
+        again = await after.service.create(OWNER, SandboxSpec(image="a", labels={"l": "m"}), "k")
+        assert again.replayed
+        with pytest.raises(Problem, match="conflict"):
+            await after.service.create(OWNER, SandboxSpec(image="b"), "k")
+        with after.parts.board.subscribe() as feed:
+            (route,) = (await feed.next()).snapshot.routes
+            assert (route.sandbox_id, route.address) == (sandbox.id, f"unix:/fake/{sandbox.id}")
+        assert (await after.service.delete(OWNER, sandbox.id)).state is State.ENDED
+    assert cluster.held == {}
+
+
+async def test_an_extension_outlives_a_restart() -> None:
+    cluster = FakeCluster()
+    async with world(cluster) as before:
+        sandbox = (await before.service.create(OWNER, SandboxSpec(image="a", ttl_ms=10_000))).sandbox
+        extended = await before.service.extend(OWNER, sandbox.id, 100_000)
+    async with world(cluster) as after:
+        assert (await after.service.get(OWNER, sandbox.id)).expires_at_ms == extended.expires_at_ms
+
+
+async def test_an_adopted_sandbox_still_expires() -> None:
+    cluster = FakeCluster()
+    async with world(cluster) as before:
+        sandbox = (await before.service.create(OWNER, SandboxSpec(image="a", ttl_ms=10_000))).sandbox
+    async with world(cluster) as after:
+        await asyncio.sleep(11)
+        ended = (await after.service.get(OWNER, sandbox.id)).end
+        assert ended is not None
+        assert ended.cause == "ttl_expired"
+
+
+async def test_what_expired_meanwhile_is_buried() -> None:
+    cluster = FakeCluster()
+    async with world(cluster) as before:
+        sandbox = (await before.service.create(OWNER, SandboxSpec(image="a", ttl_ms=10_000))).sandbox
+    await asyncio.sleep(60)
+    async with world(cluster) as after:
+        ended = (await after.service.get(OWNER, sandbox.id)).end
+        assert ended is not None
+        assert ended.cause == "ttl_expired"
+        await asyncio.sleep(1)
+    assert cluster.held == {}
+
+
+async def test_what_died_meanwhile_gets_its_tombstone() -> None:
+    cluster = FakeCluster()
+    async with world(cluster) as before:
+        sandbox = (await before.service.create(OWNER, SPEC)).sandbox
+    cluster.held[sandbox.id].death = Death(sandbox.id, "oom_killed", "the kernel killed the sidecar for memory")
+    async with world(cluster) as after:
+        with pytest.raises(Problem, match="oom_killed"):
+            await after.service.alive(OWNER, sandbox.id)
+        await asyncio.sleep(1)
+        assert (await after.service.get(OWNER, sandbox.id)).state is State.ENDED
+    assert cluster.held == {}
+
+
+async def test_what_gives_no_proof_of_life_is_lost() -> None:
+    cluster, sidecars = FakeCluster(), FakeSidecars()
+    async with world(cluster, sidecars) as before:
+        sandbox = (await before.service.create(OWNER, SPEC)).sandbox
+    sidecars.dead.add(f"unix:/fake/{sandbox.id}")
+    async with world(cluster, sidecars) as after:
+        with pytest.raises(Problem, match="sandbox_lost: it gave no proof of life after a restart"):
+            await after.service.alive(OWNER, sandbox.id)
+
+
+async def test_what_never_got_ready_is_removed_and_its_key_is_free() -> None:
+    cluster = FakeCluster(ready_s=None)
+    async with world(cluster) as before:
+        create = asyncio.create_task(before.service.create(OWNER, SPEC, "k"))
+        await asyncio.sleep(1)
+        create.cancel()
+    assert len(cluster.held) == 1
+    cluster.ready_s = 0.1
+    async with world(cluster) as after:
+        assert not (await after.service.create(OWNER, SPEC, "k")).replayed
+    assert len(cluster.held) == 1
+
+
+async def test_what_cannot_be_read_is_removed() -> None:
+    cluster = FakeCluster()
+    cluster.held["sb-x"] = Held(SPEC, Boot("t", "k", "damaged"), {"ready_at_ms": "1"})
+    async with world(cluster) as after:
+        await asyncio.sleep(1)
+        assert await after.service.find(OWNER, {}, None) == []
+    assert cluster.held == {}

@@ -1,0 +1,98 @@
+"""What a caller may ask for, and that every limit has a rule that names it."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from controlplane.model import Range, Sandbox, SandboxSpec, State, dump_record, load_record
+
+BAD: list[tuple[str, dict[str, Any]]] = [
+    ("image", {"image": ""}),
+    ("image", {"image": "has space"}),
+    ("image", {"image": "-flag"}),
+    ("image", {"image": "a" * 513}),
+    ("image", {"image": 7}),
+    ("cpu", {"cpu": 1}),
+    ("cpu_millicores", {"cpu_millicores": {"request": 200, "limit": 100}}),
+    ("cpu_millicores", {"cpu_millicores": {"request": 1, "limit": 9}}),
+    ("request", {"cpu_millicores": {"request": 0, "limit": 100}}),
+    ("limit", {"cpu_millicores": {"request": 1}}),
+    ("limit", {"memory_bytes": {"request": 1, "limit": "1Gi"}}),
+    ("memory_bytes", {"memory_bytes": {"request": 1, "limit": 1024}}),
+    ("pids_limit", {"pids_limit": 7}),
+    ("pids_limit", {"pids_limit": True}),
+    ("env", {"env": {"A=B": "x"}}),
+    ("env", {"env": {"": "x"}}),
+    ("env", {"env": {"A": "x\0"}}),
+    ("env", {"env": {"A": "x" * 300_000}}),
+    ("cwd", {"cwd": "relative"}),
+    ("cwd", {"cwd": "/a\0b"}),
+    ("user", {"user": "a b"}),
+    ("user", {"user": "a:b:c"}),
+    ("labels", {"labels": {"-a": "x"}}),
+    ("labels", {"labels": {"a": "x\n"}}),
+    ("labels", {"labels": {f"k{n}": "" for n in range(65)}}),
+    ("ttl_ms", {"ttl_ms": 999}),
+    ("ttl_ms", {"ttl_ms": 8 * 24 * 3_600_000}),
+    ("start_timeout_ms", {"start_timeout_ms": 0}),
+]
+
+
+@pytest.mark.parametrize(("field", "change"), BAD, ids=lambda value: str(value)[:60])
+def test_a_bad_value_is_refused_by_name(field: str, change: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        SandboxSpec.model_validate({"image": "a", **change})
+    assert field in [str(part) for part in caught.value.errors()[0]["loc"]]
+
+
+@pytest.mark.parametrize("image", ["a", "python:3.12-slim", "localhost:5000/a/b@sha256:" + "0" * 64, "ghcr.io/x/y:1"])
+def test_names_of_images_are_taken(image: str) -> None:
+    assert SandboxSpec(image=image).image == image
+
+
+@given(st.permutations(["a", "b", "c"]))
+def test_the_order_of_names_does_not_change_the_fingerprint(order: list[str]) -> None:
+    spec = SandboxSpec(image="i", env=dict.fromkeys(order, "1"), labels=dict.fromkeys(order, "2"))
+    assert (
+        spec.fingerprint()
+        == SandboxSpec(image="i", env=dict.fromkeys("abc", "1"), labels=dict.fromkeys("abc", "2")).fingerprint()
+    )
+
+
+def test_every_field_changes_the_fingerprint() -> None:
+    base = SandboxSpec(image="i")
+    changes: dict[str, Any] = {
+        "image": "j",
+        "cpu_millicores": Range(request=1, limit=10),
+        "memory_bytes": Range(request=1, limit=1 << 30),
+        "pids_limit": 9,
+        "env": {"A": "B"},
+        "cwd": "/",
+        "user": "u",
+        "labels": {"l": "m"},
+        "ttl_ms": 5_000,
+        "start_timeout_ms": 500,
+    }
+    assert changes.keys() == SandboxSpec.model_fields.keys()
+    prints = {base.model_copy(update={name: value}).fingerprint() for name, value in changes.items()}
+    assert len(prints | {base.fingerprint()}) == len(changes) + 1
+
+
+def test_a_record_comes_back_without_the_environment() -> None:
+    spec = SandboxSpec(image="i", env={"SECRET": "x"}, labels={"l": "m"})
+    sandbox = Sandbox("sb-1", "alice", spec, 1, 2, spec.fingerprint(), idempotency_key="k")
+    text = dump_record(sandbox)
+    assert "SECRET" not in text
+    read = load_record(text)
+    assert read is not None
+    assert read.state is State.STARTING
+    assert (read.id, read.owner, read.fingerprint, read.idempotency_key) == ("sb-1", "alice", spec.fingerprint(), "k")
+    assert read.spec == spec.model_copy(update={"env": {}})
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"spec": {}}', '{"spec": {"image": "a"}}', "not json"])
+def test_a_damaged_record_is_none(text: str) -> None:
+    assert load_record(text) is None

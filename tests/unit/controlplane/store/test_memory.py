@@ -1,0 +1,31 @@
+"""The store in memory passes the suite of all stores, and stays bounded."""
+
+import asyncio
+
+import pytest
+
+from controlplane.store import MemoryStore
+from tests.contract.store_suite import Advance, StoreSuite, ended, sandbox
+from tests.support.virtual_time import VirtualClock
+
+
+class TestMemoryStore(StoreSuite):
+    """See `StoreSuite`."""
+
+    @pytest.fixture
+    def store(self) -> MemoryStore:
+        return MemoryStore(VirtualClock())
+
+    @pytest.fixture
+    def advance(self) -> Advance:
+        return asyncio.sleep
+
+
+async def test_there_are_never_more_tombstones_than_allowed() -> None:
+    store = MemoryStore(VirtualClock(), max_tombstones=3)
+    for number in range(10):
+        one = sandbox(f"sb-{number}", key=f"k{number}")
+        await store.admit(one, 0)
+        await store.replace(ended(one), 0)
+    assert [one.id for one in await store.find("alice", {})] == ["sb-7", "sb-8", "sb-9"]
+    assert await store.by_key("alice", "k0") is None
