@@ -1,0 +1,117 @@
+"""Grade HumanEval: every program in a fresh sandbox of its own, several at once.
+
+    rollbox up &                                   # or set ROLLBOX_URL and ROLLBOX_API_KEY
+    python sdk/examples/humaneval.py --image python:3.12-slim
+
+The canonical solution of each problem must pass its tests, a mutant of it must fail them; an endless loop must end as
+`deadline`, a program that eats memory as `oom_killed`. Exits with 0 when all of that holds and nothing is left behind.
+"""
+
+import argparse
+import ast
+import asyncio
+import gzip
+import json
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from report import Graded, Report, Sample
+
+from rollbox import Sandbox, SandboxError
+
+DATA = Path(__file__).parent / "data" / "humaneval" / "HumanEval.jsonl.gz"
+ENDLESS = "print('still here', flush=True)\nwhile True: pass"
+HUNGRY = "eaten = []\nwhile True: eaten.append(b'x' * 2**24)"  # b'x' * n writes every page, bytearray(n) would not
+WRONG = """
+def _wrong(value):
+    if isinstance(value, bool): return not value
+    if isinstance(value, (int, float)): return value + 1
+    if isinstance(value, str): return value + "?"
+    if isinstance(value, (list, tuple)): return type(value)([*value, None])
+    return None if value is not None else 0
+"""
+
+
+class WrongReturns(ast.NodeTransformer):
+    """Make one function return wrong values: flipped, one too many, one too long. Functions inside stay as they are."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return self.generic_visit(node) if node.name == self.name else node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        return node
+
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        value = node.value or ast.Constant(None)
+        return ast.Return(ast.Call(ast.Name("_wrong", ast.Load()), [value], []))
+
+
+def samples(limit: int) -> list[Sample]:
+    """Two samples for each problem and the two that must be ended."""
+    with gzip.open(DATA, "rt") as lines:
+        problems: list[dict[str, Any]] = [json.loads(line) for line in lines][:limit]
+    found = []
+    for problem in problems:
+        name, entry = problem["task_id"], problem["entry_point"]
+        tests = f"\n{problem['test']}\ncheck({entry})\n"
+        solution = problem["prompt"] + problem["canonical_solution"]
+        mutant = WRONG + ast.unparse(ast.fix_missing_locations(WrongReturns(entry).visit(ast.parse(solution))))
+        found.append(Sample(name, "canonical", solution + tests, "passed"))
+        found.append(Sample(name, "mutant", mutant + tests, "failed"))
+    return [*found, Sample("endless", "endless", ENDLESS, "deadline"), Sample("hungry", "hungry", HUNGRY, "oom_killed")]
+
+
+async def grade(sample: Sample, image: str, run: str) -> Graded:
+    """Run one program in a sandbox of its own; a failure of the platform masks the sample, it is not the program's."""
+    started = time.perf_counter()
+    try:
+        async with await Sandbox.create(image, memory="512Mi", ttl=600, labels={"run": run}) as sandbox:
+            create_ms = (time.perf_counter() - started) * 1000
+            called = time.perf_counter()
+            timeout = 2 if sample.kind == "endless" else 60
+            result = await sandbox.exec(["python3", "-"], stdin=sample.program, timeout=timeout)
+            exec_ms = (time.perf_counter() - called) * 1000
+    except SandboxError as error:
+        if not error.is_infra:
+            raise
+        return Graded(sample, "masked", detail=f"{error.code}: {error.detail}")
+    if result.end != "exited":
+        return Graded(sample, result.end, result.end, create_ms, exec_ms)
+    # A mutant is to fail for the right reason: a test that does not hold, not a program that does not run.
+    failed = "AssertionError" in result.stderr
+    outcome = "passed" if result.ok else "failed" if failed else "crashed"
+    return Graded(sample, outcome, result.end, create_ms, exec_ms, result.stderr[-300:])
+
+
+async def main() -> int:
+    """Grade everything, report, and say whether it went as expected."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--image", default="python:3.12-slim", help="any image with python3")
+    parser.add_argument("--concurrency", type=int, default=8, help="sandboxes at a time")
+    parser.add_argument("--limit", type=int, default=164, help="grade only the first problems")
+    parser.add_argument("--out", type=Path, default=Path("build/demo"), help="folder of report.json and latency.png")
+    options = parser.parse_args()
+    run, slots = f"humaneval-{uuid.uuid4().hex[:8]}", asyncio.Semaphore(options.concurrency)
+    todo = samples(options.limit)
+
+    async def one(sample: Sample, report: Report) -> None:
+        async with slots:
+            report.add(await grade(sample, options.image, run))
+
+    with Report(len(todo)) as report:
+        async with asyncio.TaskGroup() as group:
+            for sample in todo:
+                group.create_task(one(sample, report))
+    # Asked of the control plane, not of ourselves: what still runs of this run.
+    report.left_behind = len(await Sandbox.list(labels={"run": run}))
+    report.write(options.out)
+    return 0 if report.as_expected() else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(asyncio.run(main()))

@@ -1,0 +1,19 @@
+"""The first program: create a sandbox, run a command, look at the result, leave nothing behind."""
+
+import asyncio
+
+from rollbox import Sandbox, SandboxError
+
+
+async def main() -> None:
+    """Run a command that works and one that fails."""
+    async with await Sandbox.create("localhost/rollbox/python:1", memory="512Mi", ttl=600) as sandbox:
+        result = await sandbox.exec(["python3", "-c", "print(6 * 7)"], timeout=10)
+        print(result.stdout, result.exit_code, f"{result.run_ms:.1f} ms")
+        try:
+            await sandbox.exec("exit 3", check=True)
+        except SandboxError as error:
+            print(error.code, "mask this sample" if error.is_infra else "the code's own fault")
+
+
+asyncio.run(main())

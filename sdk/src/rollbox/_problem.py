@@ -1,0 +1,66 @@
+"""The root of all errors of the SDK. The classes by code are generated beside it, in errors.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from rollbox.result import ExecResult
+
+Fault = Literal["caller", "workload", "capacity", "platform"]
+Retry = Literal["never", "later", "resume", "new_sandbox"]
+
+
+class SandboxError(Exception):
+    """A failure, told by its code: whose fault it is and what to do next.
+
+    Catch a class for one code (`OomKilled`), or this class and read its fields. A code that this version of the SDK
+    does not know arrives as a plain SandboxError with the server's own code, fault and retry.
+
+    Attributes:
+        code: the name in the table of errors, e.g. "oom_killed".
+        fault: caller, workload, capacity or platform.
+        retry: never, later, resume (same exec_id) or new_sandbox.
+        detail: one sentence that names the value at fault.
+        hint: what to do next.
+        details: extras for machines, by name.
+        retry_after_ms: how long the server asks to wait before a retry, or None.
+        sandbox_id, request_id: what it is about, for logs and reports; None when not known.
+        result: the result of the command, for the errors that `exec(check=True)` raises; else None.
+    """
+
+    code: str = "internal"
+    fault: Fault = "platform"
+    retry: Retry = "later"
+    hint: str = ""
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        hint: str | None = None,
+        details: Mapping[str, str] | None = None,
+        retry_after_ms: int | None = None,
+        sandbox_id: str | None = None,
+        request_id: str | None = None,
+        result: ExecResult | None = None,
+    ) -> None:
+        # Only the detail goes to args: an exception is pickled as class + args + __dict__, so it crosses processes.
+        super().__init__(detail)
+        self.detail = detail
+        if hint is not None:
+            self.hint = hint
+        self.details = dict(details or {})
+        self.retry_after_ms = retry_after_ms
+        self.sandbox_id = sandbox_id
+        self.request_id = request_id
+        self.result = result
+
+    @property
+    def is_infra(self) -> bool:
+        """True when neither the caller nor the code in the sandbox is at fault: mask the sample."""
+        return self.fault in ("capacity", "platform")
+
+    def __str__(self) -> str:
+        return f"{self.detail.rstrip('.')}. {self.hint}".rstrip()

@@ -1,0 +1,43 @@
+"""All commands on one screen."""
+
+import typer
+
+from rollbox._version import __version__
+from rollbox.cli.doctor import doctor
+from rollbox.cli.exec import exec_
+from rollbox.cli.sandboxes import create, delete, ps
+from rollbox.cli.up import up
+
+app = typer.Typer(
+    name="rollbox",
+    help="Isolated sandboxes for untrusted code.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("up")(up)
+app.command("create")(create)
+app.command("exec")(exec_)
+app.command("ps")(ps)
+app.command("delete")(delete)
+app.command("doctor")(doctor)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit()
+
+
+@app.callback()
+def rollbox(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and end."
+    ),
+) -> None:
+    """Isolated sandboxes for untrusted code."""
+
+
+def main() -> None:
+    """Run the command line with the arguments of the process."""
+    app()

@@ -1,0 +1,95 @@
+"""`rollbox doctor`: what works here, what does not, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rollbox import settings
+from rollbox._problem import SandboxError
+from rollbox.cli import output
+from rollbox.client import Client
+from rollbox.retry import RetryPolicy
+
+# Checks of this machine's engine belong to the server's package; an SDK without it still checks the gateway.
+_EMBEDDED = "controlplane.embedded"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at.
+
+    Attributes:
+        name: what.
+        ok: whether it is as it should be.
+        detail: what was found.
+        fix: what to do when it is not ok.
+        needed: whether rollbox cannot be used here without it.
+    """
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str = ""
+    needed: bool = True
+
+
+def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Check the connection and this machine; exits with 1 when something needed is missing."""
+    checks = asyncio.run(_all_checks())
+    healthy = all(check.ok for check in checks if check.needed)
+    if json:
+        output.data({"ok": healthy, "checks": [asdict(check) for check in checks]})
+    else:
+        output.table(("check", "", "found", "what to do"), [_row(check) for check in checks])
+    raise typer.Exit(0 if healthy else 1)
+
+
+async def _all_checks() -> list[Check]:
+    machine = await _machine_checks()
+    # Without a server's package this is a client only: then nothing but the gateway matters.
+    return [*machine, *await _gateway_checks(needed=not machine or "ROLLBOX_URL" in os.environ)]
+
+
+async def _machine_checks() -> list[Check]:
+    try:
+        probe = importlib.import_module(f"{_EMBEDDED}.probe")
+        options = importlib.import_module(f"{_EMBEDDED}.options")
+    except ImportError:
+        return []
+    given = os.environ.get("ROLLBOX_STATE_DIR")
+    found: Iterable[Any] = await probe.probe(Path(given) if given else options.default_state_dir(os.environ))
+    return [Check(item.name, item.ok, item.detail, item.fix) for item in found]
+
+
+async def _gateway_checks(*, needed: bool) -> list[Check]:
+    try:
+        found = settings.resolve()
+    except SandboxError as error:
+        return [Check("settings", ok=False, detail=error.detail, fix=error.hint, needed=needed)]
+    checks = [Check("settings", ok=True, detail=f"{found.url} (from {found.source})")]
+    try:
+        async with Client(found.url, found.api_key, retries=RetryPolicy(tries=1)) as client:
+            info = await client.info()
+    except SandboxError as error:
+        return [*checks, Check("gateway", ok=False, detail=error.detail, fix=error.hint, needed=needed)]
+    told = ", ".join(
+        f"{name} {_plain(info[name])}" for name in ("version", "backend", "isolation", "network") if name in info
+    )
+    return [*checks, Check("gateway", ok=True, detail=told)]
+
+
+def _plain(value: object) -> str:
+    return " ".join(str(part) for part in value.values()) if isinstance(value, dict) else str(value)
+
+
+def _row(check: Check) -> tuple[str, ...]:
+    mark = "ok" if check.ok else "missing" if check.needed else "absent"
+    return check.name, mark, check.detail, "" if check.ok else check.fix

@@ -1,0 +1,106 @@
+"""What the commands share: running a call, telling errors, exit codes, a spinner for calls that take long."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, NoReturn, TypeVar
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rollbox._problem import SandboxError
+from rollbox.client import Client
+from rollbox.retry import RetryPolicy
+
+_T = TypeVar("_T")
+
+EXIT_BY_FAULT = {"caller": 2, "workload": 3, "capacity": 4, "platform": 5}
+INTERRUPTED = 130
+TERMINATED = 143
+_SPINNER_AFTER_S = 2.0
+_PIPE_COLUMNS = 10_000
+# A person waits: say soon that nobody answers, instead of riding out a restart as programs do.
+_RETRIES = RetryPolicy(tries=3)
+
+
+def run(call: Callable[[Client], Awaitable[_T]], *, what: str, as_json: bool = False) -> _T:
+    """Run one call with a client of its own; an error ends the process with the exit code of its fault.
+
+    Args:
+        call: gets the client.
+        what: said beside the spinner when it takes more than 2 s.
+        as_json: tell an error as JSON.
+    """
+
+    async def called() -> _T:
+        # As Ctrl-C does by itself: `timeout 10 rollbox exec ...` kills the command on the server too.
+        calling = asyncio.current_task()
+        if calling is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, calling.cancel)
+        async with Client(retries=_RETRIES) as client, _spinner(what):
+            return await call(client)
+
+    try:
+        return asyncio.run(called())
+    except SandboxError as error:
+        fail(error, as_json=as_json)
+    except (KeyboardInterrupt, asyncio.CancelledError) as interruption:
+        talk(f"interrupted while {what}")
+        raise typer.Exit(INTERRUPTED if isinstance(interruption, KeyboardInterrupt) else TERMINATED) from None
+
+
+def fail(error: SandboxError, *, as_json: bool = False) -> NoReturn:
+    """Tell an error on stderr and end with the exit code of its fault."""
+    if as_json:
+        typer.echo(json.dumps(problem(error)), err=True)
+    else:
+        talk(f"error: {error.detail}", style="bold red")
+        if error.hint:
+            talk(f"hint: {error.hint}")
+        talk(f"code: {error.code} ({error.fault})" + (f"  request: {error.request_id}" if error.request_id else ""))
+    raise typer.Exit(EXIT_BY_FAULT[error.fault])
+
+
+def problem(error: SandboxError) -> dict[str, Any]:
+    """Give an error as JSON: the same names as on the wire."""
+    names = ("code", "fault", "retry", "detail", "hint", "details", "request_id", "sandbox_id", "retry_after_ms")
+    return {name: getattr(error, name) for name in names}
+
+
+def talk(text: str, *, style: str = "") -> None:
+    """Say something to the person: on stderr, never data."""
+    Console(stderr=True, highlight=False, soft_wrap=True).print(Text(text, style=style))
+
+
+def data(value: object) -> None:
+    """Print JSON on stdout."""
+    typer.echo(json.dumps(value, indent=2))
+
+
+def table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Print rows on stdout: as wide as the terminal, or, into a pipe, as wide as they are."""
+    shown = Table(*columns, box=None, pad_edge=False)
+    for row in rows:
+        # Text, not str: a label like "[/]" is not markup of ours.
+        shown.add_row(*(Text(cell) for cell in row))
+    console = Console()
+    (console if console.is_terminal else Console(width=_PIPE_COLUMNS)).print(shown)
+
+
+@asynccontextmanager
+async def _spinner(what: str) -> AsyncIterator[None]:
+    console = Console(stderr=True)
+    status = console.status(f"{what} …")
+    timer = asyncio.get_running_loop().call_later(_SPINNER_AFTER_S, status.start) if console.is_terminal else None
+    try:
+        yield
+    finally:
+        if timer is not None:
+            timer.cancel()
+            status.stop()

@@ -1,0 +1,122 @@
+"""`rollbox create`, `ps` and `delete`."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from rollbox import labels as label_rules
+from rollbox._problem import SandboxError
+from rollbox.cli import output
+from rollbox.client import Client
+from rollbox.errors import InvalidArgument
+from rollbox.record import DeleteReport, SandboxRecord
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Labels = Annotated[list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="May be repeated.")]
+
+
+def create(
+    image: Annotated[str, typer.Argument(help="Name of a container image.")],
+    *,
+    cpu: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Cores: 2, 0.5, 500m or 0.1:2.")] = "0.1:2",
+    memory: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Sizes: 2Gi or 256Mi:2Gi.")] = "256Mi:2Gi",
+    env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="May be repeated.")] = None,
+    label: Labels = None,
+    ttl: Annotated[float, typer.Option(help="Seconds to live.")] = 3600,
+    json: Json = False,
+) -> None:
+    """Create a sandbox, print its id when it is ready, and leave it running."""
+
+    async def call(client: Client) -> SandboxRecord:
+        sandbox = await client.create(
+            image,
+            cpu=_pair(cpu),
+            memory=_pair(memory),
+            env=label_rules.parse(env or ()),
+            labels=label_rules.parse(label or ()),
+            ttl=ttl,
+        )
+        return sandbox.record
+
+    record = output.run(call, what=f"starting a sandbox of {image}", as_json=json)
+    if json:
+        output.data(record.to_json())
+    else:
+        typer.echo(record.id)
+
+
+def ps(
+    *,
+    ended: Annotated[bool, typer.Option("--all", "-a", help="Show those that ended too.")] = False,
+    label: Labels = None,
+    json: Json = False,
+) -> None:
+    """List your sandboxes."""
+
+    async def call(client: Client) -> list[SandboxRecord]:
+        return await client.list(label_rules.parse(label or ()), all=ended)
+
+    records = output.run(call, what="listing sandboxes", as_json=json)
+    if json:
+        output.data([record.to_json() for record in records])
+    else:
+        output.table(("id", "state", "image", "age", "expires in", "labels"), _rows(records))
+
+
+def delete(
+    ids: Annotated[list[str] | None, typer.Argument(help="Ids of sandboxes.")] = None,
+    label: Labels = None,
+    json: Json = False,
+) -> None:
+    """Delete sandboxes by id, and all that have all the given labels; prints the ids that are gone."""
+
+    async def call(client: Client) -> DeleteReport:
+        return await client.delete(*(ids or ()), labels=label_rules.parse(label or ()))
+
+    report = output.run(call, what="deleting sandboxes", as_json=json)
+    if json:
+        output.data(report.to_json())
+    else:
+        for sandbox_id in report.deleted:
+            typer.echo(sandbox_id)
+    _tell_failed(report, as_json=json)
+
+
+def _tell_failed(report: DeleteReport, *, as_json: bool) -> None:
+    """All that failed, on stderr; the last one decides the exit code."""
+    errors = [error for error in report.failed.values() if isinstance(error, SandboxError)]
+    for error in errors[:-1]:
+        output.talk(f"error: {error.detail} ({error.code})", style="bold red")
+    if errors:
+        output.fail(errors[-1], as_json=as_json)
+
+
+def _pair(text: str) -> str | tuple[str, str]:
+    """`limit` or `request:limit`."""
+    parts = text.split(":")
+    if len(parts) > 2:
+        raise InvalidArgument(f"{text!r} is not of the form LIMIT or REQUEST:LIMIT")
+    return parts[0] if len(parts) == 1 else (parts[0], parts[1])
+
+
+def _rows(records: list[SandboxRecord]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    now_ms = time.time() * 1000
+    for record in sorted(records, key=lambda record: record.created_at_ms):
+        state = f"{record.state} ({record.end.cause})" if record.end else record.state
+        left = "" if record.end else _span((record.expires_at_ms - now_ms) / 1000)
+        labels = ",".join(f"{key}={value}" for key, value in record.labels.items())
+        age = _span((now_ms - record.created_at_ms) / 1000)
+        rows.append((record.id, state, record.image, age, left, labels))
+    return rows
+
+
+def _span(seconds: float) -> str:
+    """Write a duration in its largest whole unit."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{max(0.0, seconds):.0f}s"

@@ -1,0 +1,40 @@
+"""`rollbox up`: gateway and control plane on this machine, in one command."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from rollbox.cli import output
+from rollbox.errors import Unsupported
+
+_MODULE = "controlplane"
+
+
+def up(
+    *,
+    listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address of the gateway.")] = None,
+    state_dir: Annotated[
+        str | None, typer.Option(envvar="ROLLBOX_STATE_DIR", help="Folder for sockets, keys and client.json.")
+    ] = None,
+    engine: Annotated[str | None, typer.Option(metavar="URL", help="Docker Engine API, unix:///path.")] = None,
+    starts_in_flight: Annotated[int | None, typer.Option(help="Sandboxes that may start at the same time.")] = None,
+    max_sandboxes: Annotated[int | None, typer.Option(help="Sandboxes that may be there; 0 is no limit.")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave sandboxes running at the end.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Start rollbox on this machine and serve until Ctrl-C; prints the address, the key and the isolation in force."""
+    if importlib.util.find_spec(_MODULE) is None:
+        detail = f"`rollbox up` needs the Python package {_MODULE}, which is not installed beside this one"
+        hint = "Install it, or set ROLLBOX_URL and ROLLBOX_API_KEY to use a gateway that runs elsewhere."
+        output.fail(Unsupported(detail, hint=hint), as_json=json)
+    given: dict[str, str | int | None] = {"--listen": listen, "--state-dir": state_dir, "--engine": engine}
+    given |= {"--starts-in-flight": starts_in_flight, "--max-sandboxes": max_sandboxes}
+    options = [part for name, value in given.items() if value is not None for part in (name, str(value))]
+    flags = [name for name, wanted in (("--keep", keep), ("--json", json)) if wanted]
+    # Replaces this process: signals and exit status are the server's own, and no parent is left to forward them.
+    os.execv(sys.executable, [sys.executable, "-m", f"{_MODULE}.embedded", *options, *flags])  # noqa: S606

@@ -1,0 +1,235 @@
+"""The gateway as the SDK calls it: one method a route, with retries, token refresh and what a cancelled call owes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Coroutine, Mapping
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
+
+from yarl import URL
+
+from rollbox import labels as label_rules
+from rollbox._problem import SandboxError
+from rollbox.errors import ExecNotFound, InvalidArgument, Unauthenticated
+from rollbox.record import SandboxRecord
+from rollbox.retry import REPEATABLE, RetryPolicy, repeat
+from rollbox.settings import Settings
+from rollbox.transport import Answer, Transport
+
+_T = TypeVar("_T")
+_log = logging.getLogger("rollbox")
+
+_CALL_LIMIT_S = 60.0
+# On top of what the server may use by its own deadlines; past this the answer is lost, not late. A guess.
+_GRACE_S = 60.0
+# What a cancelled call may spend on telling the server; the caller waits for it.
+_FAREWELL_LIMIT_S = 2.0
+# A request that was cancelled while it travelled can arrive after the first attempt to undo it.
+_SECOND_LOOK_S = 0.05
+
+
+class Access:
+    """The credential of one sandbox, shared by all its calls, and its exec address (built once: that is 20 us)."""
+
+    __slots__ = ("exec_url", "refreshing", "sandbox_id", "token")
+
+    def __init__(self, sandbox_id: str, token: str, exec_url: URL) -> None:
+        self.sandbox_id = sandbox_id
+        self.token = token
+        self.exec_url = exec_url
+        self.refreshing = asyncio.Lock()
+
+
+class Opened(NamedTuple):
+    """A sandbox with the right to use it."""
+
+    record: SandboxRecord
+    access: Access
+
+
+class Gateway:
+    """All calls to one gateway from one event loop."""
+
+    def __init__(self, settings: Settings, retries: RetryPolicy) -> None:
+        self.settings = settings
+        self._retries = retries
+        self._transport = Transport(settings.url)
+        self._owed: set[asyncio.Task[Any]] = set()
+
+    async def create(self, body: Mapping[str, Any], key: str, *, forget: bool) -> Opened:
+        """Create a sandbox and return it ready.
+
+        Args:
+            body: from `request.create_body`.
+            key: the idempotency key; the same for every try.
+            forget: delete by the key when the call gives up without knowing what became of it.
+        Cancel safety: deletes by the key, within 2 s; the server refuses a create with this key that arrives later.
+        """
+        limit_s = body["start_timeout_ms"] / 1000 + _GRACE_S
+        headers = {"Idempotency-Key": key}
+        url, data = self._url(), json.dumps(body).encode()
+        try:
+            answer = await self._call("POST", url, data, headers=headers, limit_s=limit_s)
+        except asyncio.CancelledError:
+            await self._farewell(self._delete_by_key(key))
+            raise
+        except SandboxError as error:
+            if forget and error.code in REPEATABLE:
+                await self._farewell(self._delete_by_key(key))
+            raise
+        return self._opened(answer)
+
+    async def connect(self, sandbox_id: str) -> Opened:
+        """Get a fresh token, and with it the sandbox."""
+        return self._opened(await self._call("POST", self._url(sandbox_id, "token"), sandbox_id=sandbox_id))
+
+    async def extend(self, access: Access, ttl_ms: int) -> SandboxRecord:
+        """Move the end of life; the token is renewed with it."""
+        url = self._url(access.sandbox_id, "extend")
+        answer = await self._call("POST", url, json.dumps({"ttl_ms": ttl_ms}).encode(), sandbox_id=access.sandbox_id)
+        access.token = answer.body.get("token", access.token)
+        return SandboxRecord.from_json(answer.body)
+
+    async def get(self, sandbox_id: str) -> SandboxRecord:
+        """Get the record of one sandbox, ended or not."""
+        return SandboxRecord.from_json((await self._call("GET", self._url(sandbox_id), sandbox_id=sandbox_id)).body)
+
+    async def list(self, labels: Mapping[str, str] | None, *, ended: bool) -> list[SandboxRecord]:
+        """Get the records of all sandboxes with these labels."""
+        query = [*label_rules.query(labels), *([("all", "true")] if ended else [])]
+        answer = await self._call("GET", self._url().with_query(query))
+        return [SandboxRecord.from_json(item) for item in answer.body["sandboxes"]]
+
+    async def delete(self, sandbox_id: str) -> SandboxRecord:
+        """Delete one sandbox. Cancel safety: the delete goes on; `aclose` waits for it."""
+        deleting = self._owe(self._call("DELETE", self._url(sandbox_id), sandbox_id=sandbox_id))
+        return SandboxRecord.from_json((await asyncio.shield(deleting)).body)
+
+    async def delete_labelled(self, labels: Mapping[str, str]) -> dict[str, Any]:
+        """Delete all sandboxes with these labels. Cancel safety: the delete goes on; `aclose` waits for it."""
+        url = self._url().with_query(label_rules.query(labels))
+        deleting = self._owe(self._call("DELETE", url))
+        body: dict[str, Any] = (await asyncio.shield(deleting)).body
+        return body
+
+    async def info(self) -> dict[str, Any]:
+        """Tell what this installation is and enforces."""
+        body: dict[str, Any] = (await self._call("GET", self._address("v1/info"))).body
+        return body
+
+    async def exec(self, access: Access, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Run a command and return its result as it came.
+
+        Cancel safety: the command is killed on the server, within 2 s.
+        """
+        data = json.dumps(body).encode()
+        timeout_ms = body.get("timeout_ms")
+        limit_s = timeout_ms / 1000 + _GRACE_S if timeout_ms else None
+        try:
+            return await repeat(self._retries, lambda: self._exec_once(access, data, limit_s))
+        except asyncio.CancelledError:
+            await self._farewell(self._cancel(access, body["exec_id"]))
+            raise
+        except SandboxError as error:
+            error.sandbox_id = access.sandbox_id
+            raise
+
+    async def aclose(self) -> None:
+        """Finish what cancelled calls still owe, then close the connections. Idempotent."""
+        if self._owed:
+            await asyncio.wait(self._owed, timeout=_FAREWELL_LIMIT_S)
+        await self._transport.aclose()
+
+    async def _exec_once(self, access: Access, data: bytes, limit_s: float | None) -> dict[str, Any]:
+        token = access.token
+        try:
+            answer = await self._transport.send("POST", access.exec_url, token, data, limit_s=limit_s)
+        except Unauthenticated:
+            await self._refresh(access, token)
+            answer = await self._transport.send("POST", access.exec_url, access.token, data, limit_s=limit_s)
+        body: dict[str, Any] = answer.body
+        return body
+
+    async def _refresh(self, access: Access, stale: str) -> None:
+        """Get a fresh token, once for all calls that found the old one expired."""
+        async with access.refreshing:
+            if access.token == stale:
+                access.token = (await self.connect(access.sandbox_id)).access.token
+
+    async def _cancel(self, access: Access, exec_id: str) -> None:
+        url = self._url(access.sandbox_id, "execs", exec_id)
+        try:
+            await self._transport.send("DELETE", url, access.token)
+        except ExecNotFound:
+            await self._retries.sleep(_SECOND_LOOK_S)
+            await self._transport.send("DELETE", url, access.token)
+
+    async def _delete_by_key(self, key: str) -> None:
+        url = self._url().with_query({"idempotency_key": key})
+        await self._transport.send("DELETE", url, self.settings.api_key)
+
+    async def _call(
+        self,
+        method: str,
+        url: URL,
+        body: bytes | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        sandbox_id: str | None = None,
+        limit_s: float = _CALL_LIMIT_S,
+    ) -> Answer:
+        """Send a call with the API key, repeated while that is safe and may help."""
+
+        async def send() -> Answer:
+            return await self._transport.send(
+                method, url, self.settings.api_key, body, headers=headers, limit_s=limit_s
+            )
+
+        try:
+            return await repeat(self._retries, send)
+        except SandboxError as error:
+            error.sandbox_id = error.sandbox_id or sandbox_id
+            raise
+
+    def _opened(self, answer: Answer) -> Opened:
+        record = SandboxRecord.from_json(answer.body)
+        return Opened(record, Access(record.id, answer.body["token"], self._url(record.id, "exec")))
+
+    def _url(self, *parts: str) -> URL:
+        if not all(parts):
+            raise InvalidArgument("the id of a sandbox or exec is empty")
+        return self._address("/".join(("v1/sandboxes", *(quote(part, safe="") for part in parts))))
+
+    def _address(self, path: str) -> URL:
+        try:
+            return URL(f"{self.settings.url}/{path}", encoded=True)
+        except ValueError as error:
+            raise InvalidArgument(f"the gateway address {self.settings.url!r} is not a URL: {error}") from error
+
+    def _owe(self, call: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        """Start what must be finished even when its caller is cancelled; `aclose` waits for it."""
+        owed = asyncio.get_running_loop().create_task(call)
+        self._owed.add(owed)
+        owed.add_done_callback(self._paid)
+        return owed
+
+    def _paid(self, owed: asyncio.Task[Any]) -> None:
+        self._owed.discard(owed)
+        # Looked at here, so that a failure that nobody waits for any more is not reported as forgotten.
+        if not owed.cancelled() and owed.exception() is not None:
+            _log.debug("a call that a cancelled caller left failed: %s", owed.exception())
+
+    async def _farewell(self, call: Coroutine[Any, Any, None]) -> None:
+        """Tell the server about a cancelled call: shielded from a second cancellation, bounded, never raising."""
+
+        async def bounded() -> None:
+            async with asyncio.timeout(_FAREWELL_LIMIT_S):
+                await call
+
+        try:
+            await asyncio.shield(self._owe(bounded()))
+        except (SandboxError, TimeoutError) as error:
+            _log.debug("the server could not be told of a cancelled call: %s", error)

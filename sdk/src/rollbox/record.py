@@ -1,0 +1,91 @@
+"""Sandboxes as the control plane records them. Pure: JSON in, dataclasses out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, TypeAlias
+
+from rollbox.quantity import Range
+
+_UNKNOWN = Range(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Why a sandbox ended: the code of the cause, whose fault it was, one sentence, when and by whom."""
+
+    cause: str
+    fault: str
+    detail: str
+    at_ms: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxRecord:
+    """What the control plane knows of one sandbox; kept for at least 24 hours after its end.
+
+    Times are Unix milliseconds, sizes bytes, cpu millicores. `timings_ms` says how long each phase of the start took.
+    """
+
+    id: str
+    state: str
+    image: str
+    owner: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    cpu_millicores: Range = _UNKNOWN
+    memory_bytes: Range = _UNKNOWN
+    pids_limit: int = 0
+    created_at_ms: int = 0
+    ready_at_ms: int | None = None
+    expires_at_ms: int = 0
+    isolation: str = ""
+    kernel: str = ""
+    end: End | None = None
+    timings_ms: dict[str, float] = field(default_factory=dict)
+    generation: int = 0
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> SandboxRecord:
+        """Read the wire form. Fields that this version does not know are left out: the contract only ever adds."""
+        known = {item.name: body[item.name] for item in fields(cls) if item.name in body}
+        for name in ("cpu_millicores", "memory_bytes"):
+            if known.get(name):
+                known[name] = Range(known[name]["request"], known[name]["limit"])
+        end = known.get("end")
+        known["end"] = End(**{item.name: end.get(item.name) for item in fields(End)}) if end else None
+        return cls(**known)
+
+    def to_json(self) -> dict[str, Any]:
+        """Write the wire form again, for `--json`."""
+        body: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
+        for name in ("cpu_millicores", "memory_bytes"):
+            body[name] = body[name]._asdict()
+        body["end"] = asdict(self.end) if self.end else None
+        return body
+
+
+SandboxList: TypeAlias = list[SandboxRecord]
+"""What `Sandbox.list()` returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteReport:
+    """What a delete of several sandboxes did.
+
+    Attributes:
+        deleted: ids that are gone now (or were already).
+        failed: id -> the error that kept it.
+    """
+
+    deleted: list[str]
+    failed: dict[str, Exception]
+
+    def to_json(self) -> dict[str, Any]:
+        """Write the wire form, for `--json`."""
+        failed = [
+            {"id": name, "code": getattr(error, "code", "internal"), "detail": getattr(error, "detail", str(error))}
+            for name, error in self.failed.items()
+        ]
+        return {"deleted": self.deleted, "failed": failed}

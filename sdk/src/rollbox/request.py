@@ -1,0 +1,167 @@
+"""Request bodies: checked before anything is sent, so nonsense fails at once and names the argument. Pure."""
+
+from __future__ import annotations
+
+import math
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from rollbox import labels as label_rules
+from rollbox.errors import InvalidArgument
+from rollbox.quantity import Cpu, Memory, cpu_range, memory_range
+
+
+class CreateOptions(TypedDict, total=False):
+    """The options of `Sandbox.create`, for code that passes them on; the meaning is told there."""
+
+    cpu: Cpu
+    memory: Memory
+    pids: int
+    env: Mapping[str, str] | None
+    cwd: str | None
+    user: str | None
+    labels: Mapping[str, str] | None
+    ttl: float
+    start_timeout: float
+    idempotency_key: str | None
+
+
+class ExecOptions(TypedDict, total=False):
+    """The options of `Sandbox.exec`, for code that passes them on; the meaning is told there."""
+
+    cwd: str | None
+    env: Mapping[str, str] | None
+    user: str | None
+    stdin: bytes | str
+    timeout: float | None
+    max_output_bytes: int | None
+    check: bool
+    exec_id: str | None
+
+
+def create_body(
+    image: str,
+    *,
+    cpu: Cpu,
+    memory: Memory,
+    pids: int,
+    env: Mapping[str, str] | None,
+    cwd: str | None,
+    user: str | None,
+    labels: Mapping[str, str] | None,
+    ttl: float,
+    start_timeout: float,
+) -> dict[str, Any]:
+    """Build the body of a create, arguments as in `Sandbox.create`; InvalidArgument for one that makes no sense."""
+    if not isinstance(image, str) or not image or any(letter.isspace() for letter in image):
+        raise InvalidArgument(f"image {image!r} is not the name of an image, like 'python:3.12-slim'")
+    return {
+        "image": image,
+        "cpu_millicores": cpu_range(cpu)._asdict(),
+        "memory_bytes": memory_range(memory)._asdict(),
+        "pids_limit": count("pids", pids),
+        **_place(env, cwd, user),
+        **({"labels": label_rules.checked(labels)} if labels else {}),
+        "ttl_ms": milliseconds("ttl", ttl),
+        "start_timeout_ms": milliseconds("start_timeout", start_timeout),
+    }
+
+
+def exec_body(
+    cmd: str | Sequence[str],
+    exec_id: str,
+    *,
+    cwd: str | None,
+    env: Mapping[str, str] | None,
+    user: str | None,
+    stdin: bytes | str,
+    timeout: float | None,
+    max_output_bytes: int | None,
+) -> dict[str, Any]:
+    """Build the body of an exec, arguments as in `Sandbox.exec`; InvalidArgument for one that makes no sense."""
+    body: dict[str, Any] = {"exec_id": exec_id, **_command(cmd)}
+    if env or cwd is not None or user is not None:
+        body.update(_place(env, cwd, user))
+    if stdin:
+        body.update(_stdin(stdin))
+    if timeout is not None:
+        body["timeout_ms"] = milliseconds("timeout", timeout)
+    if max_output_bytes is not None:
+        body["max_output_bytes"] = count("max_output_bytes", max_output_bytes)
+    return body
+
+
+def milliseconds(name: str, seconds: float) -> int:
+    """Seconds as whole milliseconds, at least 1; InvalidArgument when not a positive finite number."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds <= 0:
+        raise InvalidArgument(f"{name} {seconds!r} is not a positive number of seconds")
+    return max(1, round(seconds * 1000))
+
+
+def count(name: str, value: int) -> int:
+    """Return the value; InvalidArgument when it is not a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidArgument(f"{name} {value!r} is not a whole number of at least 1")
+    return value
+
+
+def key(name: str, value: str) -> str:
+    """Return the value; InvalidArgument when it cannot be an idempotency key or exec_id (1 to 128 visible ASCII)."""
+    if not isinstance(value, str) or not 1 <= len(value) <= 128 or not all("!" <= letter <= "~" for letter in value):
+        raise InvalidArgument(f"{name} {value!r} is not 1 to 128 visible ASCII characters")
+    return value
+
+
+def _command(cmd: str | Sequence[str]) -> dict[str, Any]:
+    if isinstance(cmd, str):
+        if not cmd.strip():
+            raise InvalidArgument(f"the command {cmd!r} is empty")
+        return {"command": _text("command", cmd)}
+    if isinstance(cmd, bytes | bytearray) or not isinstance(cmd, Sequence):
+        raise InvalidArgument(f"the command {cmd!r} is neither a string (for the shell) nor a sequence of strings")
+    if not cmd:
+        raise InvalidArgument("the command is an empty sequence")
+    return {"argv": [_text("an argument of the command", part) for part in cmd]}
+
+
+def _place(env: Mapping[str, str] | None, cwd: str | None, user: str | None) -> dict[str, Any]:
+    """Who runs where with what: the part that create and exec share."""
+    body: dict[str, Any] = {}
+    if env:
+        for name, value in env.items():
+            if not _text("a name in env", name) or "=" in name:
+                raise InvalidArgument(f"the name {name!r} in env is empty or holds '='")
+            _text(f"env[{name!r}]", value)
+        body["env"] = dict(env)
+    if cwd is not None:
+        body["cwd"] = _text("cwd", cwd)
+    if user is not None:
+        body["user"] = _text("user", user)
+    return body
+
+
+def _stdin(stdin: bytes | str) -> dict[str, str]:
+    if isinstance(stdin, str):
+        return {"stdin": _encodable("stdin", stdin)}
+    if not isinstance(stdin, bytes | bytearray | memoryview):
+        raise InvalidArgument(f"stdin is {type(stdin).__name__}, not bytes or str")
+    return {"stdin": b64encode(stdin).decode("ascii"), "stdin_encoding": "base64"}
+
+
+def _text(name: str, value: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{name} is {value!r}, not a string")
+    if "\0" in value:
+        raise InvalidArgument(f"{name} {value[:100]!r} holds a NUL character")
+    return _encodable(name, value)
+
+
+def _encodable(name: str, value: str) -> str:
+    if value.isascii():
+        return value
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"{name} is no valid Unicode text at character {error.start}; pass bytes") from error
+    return value

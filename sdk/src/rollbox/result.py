@@ -1,0 +1,141 @@
+"""The result of a command. Pure: JSON in, a dataclass out; a body of megabytes is copied once and never walked."""
+
+from __future__ import annotations
+
+import signal
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rollbox.errors import BY_CODE, ExecFailed
+
+ExecEnd = Literal["exited", "signalled", "deadline", "oom_killed", "cancelled"]
+
+_ERROR_OF_END = {"deadline": "exec_deadline", "oom_killed": "oom_killed", "cancelled": "exec_cancelled"}
+_SHOWN_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ExecResult:
+    """How a command ended and what it wrote.
+
+    Attributes:
+        end: exited, signalled, deadline, oom_killed or cancelled: the cause, never hidden in an exit code.
+        exit_code: the code when it exited, else None.
+        signal: the number of the signal that killed it, else None.
+        stdout_bytes, stderr_bytes: what it wrote; the last bytes when there was more than `max_output_bytes`.
+        stdout_truncated, stderr_truncated: whether there was more.
+        stdout_total_bytes, stderr_total_bytes: how much it wrote in all.
+        queue_ms, spawn_ms, run_ms: waiting at the gateway, starting the process, running; measured on the server.
+        replayed: the answer is the record of an earlier call with the same exec_id.
+        exec_id, sandbox_id: which command, where.
+    """
+
+    end: ExecEnd = "exited"
+    exit_code: int | None = None
+    signal: int | None = None
+    stdout_bytes: bytes = b""
+    stderr_bytes: bytes = b""
+    stdout_truncated: bool = False
+    stderr_truncated: bool = False
+    stdout_total_bytes: int = 0
+    stderr_total_bytes: int = 0
+    queue_ms: float = 0.0
+    spawn_ms: float = 0.0
+    run_ms: float = 0.0
+    replayed: bool = False
+    exec_id: str = ""
+    sandbox_id: str = ""
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any], sandbox_id: str = "") -> ExecResult:
+        """Read the wire form. Cost: one copy of each stream."""
+        return cls(
+            end=body["end"],
+            exit_code=body.get("exit_code"),
+            signal=body.get("signal"),
+            stdout_bytes=_stream(body, "stdout"),
+            stderr_bytes=_stream(body, "stderr"),
+            stdout_truncated=body.get("stdout_truncated", False),
+            stderr_truncated=body.get("stderr_truncated", False),
+            stdout_total_bytes=body.get("stdout_total_bytes", 0),
+            stderr_total_bytes=body.get("stderr_total_bytes", 0),
+            queue_ms=body.get("queue_ms", 0.0),
+            spawn_ms=body.get("spawn_ms", 0.0),
+            run_ms=body.get("run_ms", 0.0),
+            replayed=body.get("replayed", False),
+            exec_id=body.get("exec_id", ""),
+            sandbox_id=sandbox_id,
+        )
+
+    @property
+    def stdout(self) -> str:
+        """stdout_bytes as UTF-8 text, invalid bytes replaced. Cost: decodes on each call."""
+        return self.stdout_bytes.decode("utf-8", "replace")
+
+    @property
+    def stderr(self) -> str:
+        """stderr_bytes as UTF-8 text, invalid bytes replaced. Cost: decodes on each call."""
+        return self.stderr_bytes.decode("utf-8", "replace")
+
+    @property
+    def ok(self) -> bool:
+        """True when the command exited with code 0."""
+        return self.end == "exited" and self.exit_code == 0
+
+    @property
+    def timed_out(self) -> bool:
+        """True when its timeout passed; what it wrote until then is in the result."""
+        return self.end == "deadline"
+
+    @property
+    def oom_killed(self) -> bool:
+        """True when the kernel killed it for passing the memory limit."""
+        return self.end == "oom_killed"
+
+    def check(self) -> ExecResult:
+        """Return the result itself when it is ok.
+
+        Raises:
+            ExecFailed: non-zero exit code or a signal.
+            ExecDeadline, OomKilled, ExecCancelled: as `end` says. All carry `.result`.
+        """
+        if self.ok:
+            return self
+        error = BY_CODE.get(_ERROR_OF_END.get(self.end, self.end), ExecFailed)
+        last_line = self.stderr_bytes.rstrip().rpartition(b"\n")[2].decode("utf-8", "replace")[:_SHOWN_CHARS]
+        said = f"; stderr ends with {last_line!r}" if last_line else ""
+        detail = f"exec {self.exec_id} in sandbox {self.sandbox_id} {self._how()}{said}"
+        raise error(detail, sandbox_id=self.sandbox_id, result=self)
+
+    def _how(self) -> str:
+        if self.end == "exited":
+            return f"exited with code {self.exit_code}"
+        if self.end == "signalled":
+            return f"was killed by {_signal_name(self.signal)}"
+        return f"ended as {self.end} after {self.run_ms:.0f} ms"
+
+    def __repr__(self) -> str:
+        return (
+            f"ExecResult(end={self.end!r}, exit_code={self.exit_code}, stdout={_short(self.stdout_bytes)}, "
+            f"stderr={_short(self.stderr_bytes)}, run_ms={self.run_ms:.3f})"
+        )
+
+
+def _stream(body: Mapping[str, Any], name: str) -> bytes:
+    value: str = body.get(name, "")
+    # JSON carries lone surrogates, UTF-8 does not; the gateway sends none, and one must not cost the result.
+    return b64decode(value) if body.get(f"{name}_encoding") == "base64" else value.encode("utf-8", "replace")
+
+
+def _signal_name(number: int | None) -> str:
+    try:
+        return signal.Signals(number or 0).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _short(data: bytes) -> str:
+    shown = data[:_SHOWN_CHARS].decode("utf-8", "replace")
+    return repr(shown) if len(data) <= _SHOWN_CHARS else f"{shown!r}… ({len(data)} bytes)"

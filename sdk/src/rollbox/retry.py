@@ -1,0 +1,69 @@
+"""When to send a request again, and how long to wait before. Requests are safe to repeat: they carry their own key."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from rollbox._problem import SandboxError
+
+_T = TypeVar("_T")
+_log = logging.getLogger("rollbox")
+
+REPEATABLE = frozenset({"stream_interrupted", "draining", "upstream_timeout", "capacity_unavailable", "rate_limited"})
+"""Codes after which the same request may work on its own. The others tell the caller something: they are raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and how patiently a request is repeated.
+
+    The waits grow threefold from `first_s` and are drawn between half and all of that; a `retry_after_ms` from the
+    server is honoured. The default rides out a gateway that restarts within about ten seconds (a guess, not measured).
+
+    Attributes:
+        tries: how often the request is sent at most.
+        first_s: the longest first wait, seconds.
+        budget_s: the sum of all waits at most, seconds; a longer wait is not begun, the error is raised instead.
+        sleep: how to wait; a test passes its own.
+    """
+
+    tries: int = 6
+    first_s: float = 0.1
+    budget_s: float = 20.0
+    sleep: Callable[[float], Awaitable[None]] = field(default=asyncio.sleep, repr=False)
+
+    def wait_s(self, failures: int, error: SandboxError, waited_s: float) -> float | None:
+        """Seconds to wait before the next try; None when this error, at this point, is to be raised.
+
+        Args:
+            failures: how many tries failed, 1 or more.
+            error: the last failure.
+            waited_s: seconds waited so far.
+        """
+        if error.code not in REPEATABLE or failures >= self.tries:
+            return None
+        wait = self.first_s * 3 ** (failures - 1) * random.uniform(0.5, 1.0)  # noqa: S311
+        wait = max(wait, (error.retry_after_ms or 0) / 1000)
+        return wait if waited_s + wait <= self.budget_s else None
+
+
+async def repeat(policy: RetryPolicy, send: Callable[[], Awaitable[_T]]) -> _T:
+    """Call `send` until it returns or its error is to be raised; the last error is chained to the one before."""
+    failures = 0
+    waited_s = 0.0
+    while True:
+        try:
+            return await send()
+        except SandboxError as error:
+            failures += 1
+            wait = policy.wait_s(failures, error, waited_s)
+            if wait is None:
+                raise
+            _log.debug("try %d failed with %s, next in %.3f s: %s", failures, error.code, wait, error.detail)
+        waited_s += wait
+        await policy.sleep(wait)

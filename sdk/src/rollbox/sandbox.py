@@ -1,0 +1,230 @@
+"""A sandbox: create it, run commands in it, delete it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from rollbox import request, shared
+from rollbox._problem import SandboxError
+from rollbox.errors import Deleted, SandboxNotFound
+from rollbox.gateway import Gateway, Opened
+from rollbox.quantity import Cpu, Memory
+from rollbox.record import SandboxList, SandboxRecord
+from rollbox.result import ExecResult
+
+if TYPE_CHECKING:
+    from rollbox.client import Client
+
+
+class Sandbox:
+    """An isolated place to run code, ready to use.
+
+    Made by `await Sandbox.create(...)` or `await Sandbox.connect(id)`. As an asynchronous context manager it deletes
+    the sandbox at the end, unless `detach()` was called. Calls may run side by side, on one event loop.
+    """
+
+    def __init__(self, gateway: Gateway, opened: Opened, *, leased: bool) -> None:
+        """Use `create` or `connect` instead."""
+        self._gateway = gateway
+        self._record, self._access = opened
+        self._leased = leased
+        self._detached = False
+        self._deleted = False
+
+    @classmethod
+    async def create(
+        cls,
+        image: str,
+        *,
+        cpu: Cpu = (0.1, 2),
+        memory: Memory = ("256Mi", "2Gi"),
+        pids: int = 512,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        user: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        ttl: float = 3600,
+        start_timeout: float = 120,
+        idempotency_key: str | None = None,
+        client: Client | None = None,
+    ) -> Sandbox:
+        """Create a sandbox and return it when a command can run in it.
+
+        Args:
+            image: name of any container image; its own environment, directory and user hold unless given here.
+            cpu: cores, a limit or (request, limit): 2, (0.1, 2), "500m".
+            memory: bytes or a size, a limit or (request, limit): "2Gi", ("256Mi", "2Gi"), 2**30.
+            pids: most processes and threads at a time.
+            env: variables for every command in it, over those of the image.
+            cwd: the directory of every command.
+            user: the name or number that every command runs as.
+            labels: names to list and delete it by.
+            ttl: seconds after which the server deletes it; `extend` moves that.
+            start_timeout: seconds until it must be ready.
+            idempotency_key: the same key with the same arguments gives the same sandbox; made up when None.
+            client: the client to use; None is the shared one of this event loop.
+
+        Raises:
+            InvalidArgument: an argument makes no sense; told before any request where possible.
+            ImageNotFound, QuotaExceeded, CapacityUnavailable, StartTimeout, ...: see `rollbox.errors`.
+        Cancel safety: a cancelled create deletes what it may have made.
+        Cost: one request, held until the sandbox is ready; nothing polls.
+        """
+        body = request.create_body(
+            image,
+            cpu=cpu,
+            memory=memory,
+            pids=pids,
+            env=env,
+            cwd=cwd,
+            user=user,
+            labels=labels,
+            ttl=ttl,
+            start_timeout=start_timeout,
+        )
+        key = uuid4().hex if idempotency_key is None else request.key("idempotency_key", idempotency_key)
+        return await cls._open(client, lambda gateway: gateway.create(body, key, forget=idempotency_key is None))
+
+    @classmethod
+    async def connect(cls, sandbox_id: str, *, client: Client | None = None) -> Sandbox:
+        """Come back to a sandbox by its id; needs the key of its owner. SandboxNotFound when there is none."""
+        return await cls._open(client, lambda gateway: gateway.connect(sandbox_id))
+
+    @staticmethod
+    async def list(
+        labels: Mapping[str, str] | None = None,
+        *,
+        all: bool = False,  # noqa: A002
+        client: Client | None = None,
+    ) -> SandboxList:
+        """List the owner's sandboxes that have all these labels; with `all`, those that ended too."""
+        if client is not None:
+            return await client.list(labels, all=all)
+        gateway = await shared.acquire()
+        try:
+            return await gateway.list(labels, ended=all)
+        finally:
+            await shared.release(gateway)
+
+    @classmethod
+    async def _open(cls, client: Client | None, call: Callable[[Gateway], Awaitable[Opened]]) -> Sandbox:
+        gateway = client.gateway if client is not None else await shared.acquire()
+        try:
+            opened = await call(gateway)
+        except BaseException:
+            if client is None:
+                await shared.release(gateway)
+            raise
+        return cls(gateway, opened, leased=client is None)
+
+    async def exec(
+        self,
+        cmd: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: bytes | str = b"",
+        timeout: float | None = None,  # noqa: ASYNC109
+        max_output_bytes: int | None = None,
+        check: bool = False,
+        exec_id: str | None = None,
+    ) -> ExecResult:
+        """Run a command to its end and return what came of it; a non-zero exit code is a result, not an error.
+
+        Args:
+            cmd: a string for the shell (bash, or sh where there is none), or the arguments themselves.
+            cwd: its directory, over that of the sandbox.
+            env: its variables, over those of the sandbox.
+            user: the name or number that it runs as, over that of the sandbox.
+            stdin: what it reads; then it sees the end of the file.
+            timeout: seconds after which the server kills it with all its processes; None: only the sandbox's ttl.
+            max_output_bytes: how much of stdout and of stderr to keep, each; the last bytes are kept.
+            check: raise unless it exits with 0.
+            exec_id: the same id with the same arguments never runs twice, it gives the same result; made up when None.
+
+        Returns:
+            the result; `end` says whether it exited or was ended.
+
+        Raises:
+            ExecFailed, ExecDeadline, OomKilled, ExecCancelled: with `check`; they carry `.result`.
+            InvalidArgument: an argument makes no sense; `details["reason"]` is command_not_found, not_executable,
+                cwd_not_found or user_not_found for what only the sandbox can tell.
+            SandboxLost, TtlExpired, Deleted, ...: the sandbox is no more.
+        Cancel safety: a cancelled exec (asyncio.timeout, a task group that aborts) kills the command on the server.
+        Cost: one request; 0.1 to 0.2 ms of the client's cpu (aiohttp 3.14, small outputs).
+        """
+        self._refuse_deleted()
+        made_id = uuid4().hex if exec_id is None else request.key("exec_id", exec_id)
+        body = request.exec_body(
+            cmd, made_id, cwd=cwd, env=env, user=user, stdin=stdin, timeout=timeout, max_output_bytes=max_output_bytes
+        )
+        result = ExecResult.from_json(await self._gateway.exec(self._access, body), self.id)
+        return result.check() if check else result
+
+    async def extend(self, ttl: float) -> SandboxRecord:
+        """Let the sandbox live for at least `ttl` seconds from now; returns its record with the new `expires_at_ms`."""
+        self._refuse_deleted()
+        self._record = await self._gateway.extend(self._access, request.milliseconds("ttl", ttl))
+        return self._record
+
+    def detach(self) -> str:
+        """Leave the sandbox running when the `async with` ends; returns its id. Its ttl still holds."""
+        self._detached = True
+        return self.id
+
+    async def delete(self) -> None:
+        """Delete the sandbox with all that runs in it. Idempotent; legal at any time; one that is gone is a success."""
+        if not self._deleted:
+            with contextlib.suppress(SandboxNotFound):
+                self._record = await self._gateway.delete(self.id)
+            self._deleted = True
+        await self._release()
+
+    async def __aenter__(self) -> Sandbox:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if not self._detached:
+                await self.delete()
+        except SandboxError as cleanup:
+            # The first failure is the one that tells; what the clean-up met is noted on it.
+            if error is None:
+                raise
+            error.add_note(f"Sandbox {self.id} could not be deleted either: {cleanup}")
+        finally:
+            await self._release()
+
+    async def _release(self) -> None:
+        if self._leased:
+            self._leased = False
+            await shared.release(self._gateway)
+
+    def _refuse_deleted(self) -> None:
+        if self._deleted:
+            raise Deleted(f"sandbox {self.id} was deleted by this program", sandbox_id=self.id)
+
+    @property
+    def id(self) -> str:
+        """Its id, never reused."""
+        return self._record.id
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels."""
+        return self._record.labels
+
+    @property
+    def record(self) -> SandboxRecord:
+        """Its record as of the last call that changed it: times, limits, isolation, phases of the start."""
+        return self._record
+
+    def __repr__(self) -> str:
+        return f"Sandbox(id={self.id!r}, image={self._record.image!r}, state={self._record.state!r})"

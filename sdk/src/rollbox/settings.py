@@ -1,0 +1,80 @@
+"""Where the gateway is and with which key to call it. Reads the process environment and one file; writes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rollbox.errors import InvalidArgument, Unauthenticated
+
+_START = "Start one on this machine with `rollbox up`, or set ROLLBOX_URL and ROLLBOX_API_KEY."
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The address of the gateway, the key, and where they were found (for `rollbox doctor`)."""
+
+    url: str
+    api_key: str = field(repr=False)
+    source: str = "arguments"
+
+
+def resolve(url: str | None = None, api_key: str | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """Find the gateway: arguments, then ROLLBOX_URL and ROLLBOX_API_KEY, then the file that `rollbox up` writes.
+
+    A key from the file is used only with the address from the file, so a local key never travels elsewhere.
+
+    Args:
+        url: address of the gateway, http or https.
+        api_key: the key of an owner.
+        environ: the process environment; a test passes its own.
+
+    Raises:
+        InvalidArgument: there is no address, or it is not an http(s) address, or the file cannot be read.
+        Unauthenticated: there is an address but no key for it.
+    Cost: reads at most three small files.
+    """
+    env = os.environ if environ is None else environ
+    given_url = url or env.get("ROLLBOX_URL")
+    given_key = api_key or env.get("ROLLBOX_API_KEY")
+    if given_url and given_key:
+        return Settings(_checked(given_url), given_key, "arguments" if url else "ROLLBOX_URL")
+    written = _written(env)
+    if written is None and not given_url:
+        places = ", ".join(str(path) for path in _places(env))
+        raise InvalidArgument(f"no gateway address: ROLLBOX_URL is not set and there is none of {places}", hint=_START)
+    if written and (not given_url or given_url.rstrip("/") == written.url):
+        return Settings(written.url, given_key or written.api_key, written.source)
+    raise Unauthenticated(f"no API key for {given_url}: ROLLBOX_API_KEY is not set")
+
+
+def _places(env: Mapping[str, str]) -> list[Path]:
+    if env.get("ROLLBOX_STATE_DIR"):
+        return [Path(env["ROLLBOX_STATE_DIR"]) / "client.json"]
+    folders = [Path("/run/rollbox")]
+    if env.get("XDG_RUNTIME_DIR"):
+        folders.append(Path(env["XDG_RUNTIME_DIR"]) / "rollbox")
+    return [folder / "client.json" for folder in folders]
+
+
+def _written(env: Mapping[str, str]) -> Settings | None:
+    """Read the first client.json that this user may read; another user's is passed over."""
+    for path in _places(env):
+        try:
+            body: Any = json.loads(path.read_text())
+            return Settings(_checked(str(body["url"])), str(body["api_key"]), str(path))
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            continue
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InvalidArgument(f"{path} is not the file that `rollbox up` writes: {error!r}", hint=_START) from error
+    return None
+
+
+def _checked(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise InvalidArgument(f"the gateway address {url!r} does not start with http:// or https://")
+    return url.rstrip("/")

@@ -1,0 +1,70 @@
+"""The client behind `Sandbox.create()` and its like: one for each event loop, open as long as somebody needs it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from rollbox import settings
+from rollbox.gateway import Gateway
+from rollbox.retry import RetryPolicy
+
+
+@dataclass(slots=True)
+class _Shared:
+    gateway: Gateway
+    lifeline: AsyncGenerator[None, None]
+    leases: int = 0
+
+
+_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Shared] = WeakKeyDictionary()
+
+
+async def acquire() -> Gateway:
+    """Lease the gateway of the running loop; the first lease finds its settings.
+
+    Every lease is given back with `release`; the last one closes the connections, and so does the end of the loop.
+
+    Raises:
+        InvalidArgument, Unauthenticated: as `settings.resolve`.
+    """
+    loop = asyncio.get_running_loop()
+    shared = _by_loop.get(loop)
+    if shared is None:
+        gateway = Gateway(settings.resolve(), RetryPolicy())
+        shared = _by_loop[loop] = _Shared(gateway, _until_loop_ends(loop, gateway))
+        await anext(shared.lifeline)
+    shared.leases += 1
+    return shared.gateway
+
+
+async def release(gateway: Gateway) -> None:
+    """Give a lease back. A gateway that is shared no more (its loop shut down) is left alone."""
+    shared = _by_loop.get(asyncio.get_running_loop())
+    if shared is None or shared.gateway is not gateway:
+        return
+    shared.leases -= 1
+    if shared.leases == 0:
+        await shared.lifeline.aclose()
+
+
+async def aclose() -> None:
+    """Close the shared client of the running loop, whoever still leases it. Idempotent."""
+    shared = _by_loop.get(asyncio.get_running_loop())
+    if shared is not None:
+        await shared.lifeline.aclose()
+
+
+async def _until_loop_ends(loop: asyncio.AbstractEventLoop, gateway: Gateway) -> AsyncGenerator[None, None]:
+    """Close the gateway when it is closed itself.
+
+    A suspended asynchronous generator is the one thing that a loop closes before it ends (`shutdown_asyncgens`, part of
+    asyncio.run), so that a program which keeps a detached sandbox ends without an unclosed session.
+    """
+    try:
+        yield
+    finally:
+        _by_loop.pop(loop, None)
+        await gateway.aclose()

@@ -1,0 +1,59 @@
+"""A fake gateway for each test, and no settings of the machine that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from rollbox import Client, RetryPolicy, sync
+from tests.support.gateway_fake import API_KEY, FakeGateway, serving, serving_apart
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("ROLLBOX_URL", "ROLLBOX_API_KEY", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ROLLBOX_STATE_DIR", str(tmp_path / "state"))
+
+
+class Clock:
+    """Waits that take no time and are written down."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def fake(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeGateway]:
+    """Serve a gateway on this test's loop, found by the settings."""
+    async with serving() as gateway:
+        monkeypatch.setenv("ROLLBOX_URL", gateway.url)
+        monkeypatch.setenv("ROLLBOX_API_KEY", API_KEY)
+        yield gateway
+
+
+@pytest.fixture
+async def client(fake: FakeGateway, clock: Clock) -> AsyncIterator[Client]:
+    """Make a client of the fake whose waits take no time."""
+    async with Client(retries=RetryPolicy(sleep=clock.sleep)) as made:
+        yield made
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGateway]:
+    """Serve a gateway on a loop of its own, for code that brings its own loop."""
+    with serving_apart() as gateway:
+        monkeypatch.setenv("ROLLBOX_URL", gateway.url)
+        monkeypatch.setenv("ROLLBOX_API_KEY", API_KEY)
+        yield gateway
+        sync.shutdown()

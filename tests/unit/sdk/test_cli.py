@@ -1,0 +1,185 @@
+"""The command line: what goes to stdout, what to stderr, and the exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import rollbox as sdk
+from rollbox.cli import app
+from rollbox.cli import up as up_module
+from tests.support.gateway_fake import FakeGateway, Fault
+
+
+def rollbox(*arguments: str, stdin: bytes = b"") -> Result:
+    return CliRunner().invoke(app, list(arguments), input=stdin)
+
+
+def made(fake: FakeGateway, *labels: str) -> str:
+    options = [part for label in labels for part in ("--label", label)]
+    return rollbox("create", "python", *options).stdout.strip()
+
+
+def test_create_prints_the_id_and_leaves_it_running(apart: FakeGateway) -> None:
+    result = rollbox("create", "python", "--cpu", "1:2", "--memory", "1Gi", "--env", "A=b=c", "--label", "run=r")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "sb-1\n", "")
+    assert apart.sandboxes["sb-1"]["state"] == "running"
+    assert apart.bodies[0]["cpu_millicores"] == {"request": 1000, "limit": 2000}
+    assert apart.bodies[0]["env"] == {"A": "b=c"}
+
+
+def test_create_prints_json(apart: FakeGateway) -> None:
+    record = json.loads(rollbox("create", "python", "--json").stdout)
+    assert (record["id"], record["state"], record["pids_limit"]) == ("sb-1", "running", 512)
+    assert "token" not in record
+
+
+def test_exec_passes_bytes_and_the_exit_code_on(apart: FakeGateway) -> None:
+    sandbox_id = made(apart)
+    apart.results["sh -c x"] = {"exit_code": 7, "stderr": "bad", "stdout": "/wA=", "stdout_encoding": "base64"}
+    result = rollbox("exec", sandbox_id, "--timeout", "5", "--env", "A=b", "--cwd", "/", "--", "sh", "-c", "x")
+    assert (result.exit_code, result.stdout_bytes, result.stderr) == (7, b"\xff\0", "bad")
+    assert apart.bodies[-1]["argv"] == ["sh", "-c", "x"]
+    assert apart.bodies[-1]["timeout_ms"] == 5000
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"end": "deadline", "exit_code": None}, 124),
+        ({"end": "oom_killed", "exit_code": None}, 137),
+        ({"end": "cancelled", "exit_code": None}, 130),
+        ({"end": "signalled", "exit_code": None, "signal": 15}, 143),
+        ({"exit_code": 0}, 0),
+    ],
+)
+def test_exec_exits_as_a_shell_would(apart: FakeGateway, given: dict[str, Any], code: int) -> None:
+    sandbox_id = made(apart)
+    apart.results["x"] = given
+    assert rollbox("exec", sandbox_id, "--", "x").exit_code == code
+    told = rollbox("exec", sandbox_id, "--json", "--", "x")
+    assert told.exit_code == code
+    assert json.loads(told.stdout)["end"] == given.get("end", "exited")
+
+
+def test_exec_passes_stdin_on(apart: FakeGateway) -> None:
+    result = rollbox("exec", made(apart), "--stdin", "-", "--", "cat", stdin=b"a\xff\nb")
+    assert result.stdout_bytes == b"a\xff\nb"
+    assert rollbox("exec", "sb-1", "--stdin", "file", "--", "cat").exit_code == 2
+
+
+def test_exec_tells_a_truncated_output_on_stderr(apart: FakeGateway) -> None:
+    sandbox_id = made(apart)
+    apart.results["x"] = {"stdout": "end", "stdout_truncated": True, "stdout_total_bytes": 100}
+    result = rollbox("exec", sandbox_id, "--", "x")
+    assert (result.stdout, result.stderr) == ("end", "stdout: the last 3 of 100 bytes\n")
+
+
+def test_ps_lists_and_filters(apart: FakeGateway) -> None:
+    first, second = made(apart, "run=a"), made(apart, "run=b")
+    assert [box["id"] for box in json.loads(rollbox("ps", "--json").stdout)] == [first, second]
+    assert [box["id"] for box in json.loads(rollbox("ps", "--label", "run=b", "--json").stdout)] == [second]
+    rollbox("delete", first)
+    shown = rollbox("ps", "--all").stdout
+    assert first in shown
+    assert "deleted" in shown
+    assert first not in rollbox("ps").stdout
+
+
+def test_a_label_that_looks_like_markup_is_shown_as_it_is(apart: FakeGateway) -> None:
+    made(apart, "run=[/x][red]")
+    assert "run=[/x][red]" in rollbox("ps").stdout
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_kills_the_command_on_the_server(apart: FakeGateway, number: signal.Signals, code: int) -> None:
+    sandbox_id = made(apart)
+    command = [sys.executable, "-m", "rollbox", "exec", sandbox_id, "--", "hold"]
+    source = str(Path(sdk.__file__).parents[1])
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": source}, stderr=subprocess.PIPE) as process:
+        apart.held.wait(20)
+        process.send_signal(number)
+        _, stderr = process.communicate(timeout=20)
+    assert process.returncode == code
+    assert b"interrupted" in stderr
+    assert all(event.is_set() for event in apart.cancelled.values())
+
+
+def test_delete_by_label_and_id(apart: FakeGateway) -> None:
+    first, second, third = made(apart, "run=a"), made(apart, "run=a"), made(apart)
+    assert rollbox("delete", "--label", "run=a").stdout.split() == [first, second]
+    told = rollbox("delete", third, "nobody", "--json")
+    assert json.loads(told.stdout) == {
+        "deleted": [third],
+        "failed": [{"id": "nobody", "code": "sandbox_not_found", "detail": "there is no sandbox nobody"}],
+    }
+    assert told.exit_code == 2
+    assert rollbox("delete").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code"), [("quota_exceeded", 2), ("deleted", 3), ("capacity_unavailable", 4), ("internal", 5)]
+)
+def test_exit_codes_tell_whose_fault_it_is(apart: FakeGateway, code: str, exit_code: int) -> None:
+    apart.fail("list", *[Fault(code)] * 3)
+    result = rollbox("ps")
+    assert (result.exit_code, result.stdout) == (exit_code, "")
+    assert f"told to fail with {code}" in result.stderr
+    assert f"code: {code}" in result.stderr
+    assert "hint: " in result.stderr
+    assert "request: req-1" in result.stderr
+
+
+def test_errors_are_json_too(apart: FakeGateway) -> None:
+    result = rollbox("create", "missing", "--json")
+    assert json.loads(result.stderr)["code"] == "image_not_found"
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("create", "python", "--cpu", "1:2:3"),
+        ("create", "python", "--memory", "lots"),
+        ("create", "python", "--label", "novalue"),
+        ("create",),
+        ("exec", "sb-1"),
+        ("nonsense",),
+    ],
+)
+def test_usage_errors_exit_with_2(apart: FakeGateway, arguments: tuple[str, ...]) -> None:
+    assert rollbox(*arguments).exit_code == 2
+    assert apart.requests == []
+
+
+def test_without_an_address_the_way_out_is_told() -> None:
+    result = rollbox("ps")
+    assert result.exit_code == 2
+    assert "rollbox up" in result.stderr
+
+
+def test_up_becomes_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda _, arguments: started.append(arguments))
+    monkeypatch.setattr(up_module, "_MODULE", "json")
+    options = ["--listen", "127.0.0.1:1", "--state-dir", "/s", "--starts-in-flight", "2", "--keep", "--json"]
+    assert rollbox("up", *options).exit_code == 0
+    assert started == [[sys.executable, "-m", "json.embedded", *options]]
+
+
+def test_up_without_the_server_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(up_module, "_MODULE", "no_such_package")
+    result = rollbox("up")
+    assert result.exit_code == 2
+    assert "no_such_package" in result.stderr
+
+
+def test_version_and_help() -> None:
+    assert rollbox("--version").stdout.strip() == "0.1.0"
+    assert "doctor" in rollbox("--help").stdout

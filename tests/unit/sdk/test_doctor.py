@@ -1,0 +1,80 @@
+"""`rollbox doctor`."""
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from rollbox.cli import app, doctor
+from tests.support.gateway_fake import FakeGateway
+
+
+@pytest.fixture(autouse=True)
+def client_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No server's package, unless a test brings one."""
+    monkeypatch.setattr(doctor, "_EMBEDDED", "no_such_package")
+
+
+def examine(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["doctor", *arguments])
+    return result.exit_code, result.stdout
+
+
+def machine(monkeypatch: pytest.MonkeyPatch, *checks: SimpleNamespace) -> None:
+    async def found(state_dir: Path) -> list[SimpleNamespace]:
+        return [SimpleNamespace(name="state", ok=True, detail=str(state_dir), fix=""), *checks]
+
+    for name, members in (("probe", {"probe": found}), ("options", {"default_state_dir": lambda _: Path("/run")})):
+        module = ModuleType(f"fake.{name}")
+        vars(module).update(members)
+        monkeypatch.setitem(sys.modules, f"fake.{name}", module)
+    monkeypatch.setitem(sys.modules, "fake", ModuleType("fake"))
+    monkeypatch.setattr(doctor, "_EMBEDDED", "fake")
+
+
+def test_a_client_with_a_gateway_is_healthy(apart: FakeGateway) -> None:
+    code, shown = examine("--json")
+    told = json.loads(shown)
+    assert (code, told["ok"]) == (0, True)
+    assert [check["name"] for check in told["checks"]] == ["settings", "gateway"]
+    assert "isolation runc" in told["checks"][1]["detail"]
+    assert "gateway" in examine()[1]
+
+
+def test_a_client_without_a_gateway_is_not() -> None:
+    code, shown = examine("--json")
+    assert code == 1
+    assert "rollbox up" in json.loads(shown)["checks"][0]["fix"]
+
+
+def test_a_gateway_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROLLBOX_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("ROLLBOX_API_KEY", "k")
+    code, shown = examine()
+    assert code == 1
+    assert "missing" in shown
+
+
+def test_a_machine_that_can_run_the_stack_needs_no_gateway_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch, SimpleNamespace(name="engine", ok=True, detail="podman 4.3", fix=""))
+    assert examine()[0] == 0
+
+
+def test_a_machine_without_an_engine_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = SimpleNamespace(name="engine", ok=False, detail="no socket answers", fix="Install podman.")
+    machine(monkeypatch, wrong)
+    code, shown = examine("--json")
+    checks = json.loads(shown)["checks"]
+    assert code == 1
+    assert checks[0]["detail"].endswith("/state")
+    assert checks[1] == {
+        "name": "engine",
+        "ok": False,
+        "detail": "no socket answers",
+        "fix": "Install podman.",
+        "needed": True,
+    }
+    assert checks[2]["needed"] is False

@@ -1,0 +1,190 @@
+"""Execs against a gateway that fails in all the ways that gateways fail."""
+
+import asyncio
+import os
+
+import pytest
+from yarl import URL
+
+from rollbox import Client, SandboxError
+from rollbox.errors import Deleted, ExecFailed, SandboxLost, StreamInterrupted, Unauthenticated, UpstreamTimeout
+from tests.support.gateway_fake import API_KEY, FakeGateway, Fault
+from tests.unit.sdk.conftest import Clock
+
+
+async def test_one_request_one_result(client: Client, fake: FakeGateway) -> None:
+    sandbox = await client.create("python")
+    result = await sandbox.exec(["cat"], stdin="hällo", env={"A": "b"}, cwd="/tmp", user="nobody", timeout=2)
+    assert (result.ok, result.stdout, result.sandbox_id) == (True, "hällo", sandbox.id)
+    assert (result.queue_ms, result.spawn_ms, result.run_ms, result.replayed) == (0.01, 0.5, 1.25, False)
+    assert fake.count("POST", "/exec") == 1
+    assert fake.bodies[-1] == {
+        "exec_id": result.exec_id,
+        "argv": ["cat"],
+        "env": {"A": "b"},
+        "cwd": "/tmp",
+        "user": "nobody",
+        "stdin": "hällo",
+        "timeout_ms": 2000,
+    }
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(),
+        Fault(after=True),
+        Fault("stream_interrupted", after=True),
+        Fault("draining"),
+        Fault("upstream_timeout"),
+        Fault("capacity_unavailable"),
+        Fault(raw=b"<html>", status=502),
+    ],
+    ids=lambda fault: f"{fault.code or fault.status}{'-after' if fault.after else ''}",
+)
+async def test_what_is_safe_is_sent_again_and_runs_once(
+    client: Client, fake: FakeGateway, clock: Clock, fault: Fault
+) -> None:
+    sandbox = await client.create("python")
+    fake.fail("exec", fault, fault)
+    result = await sandbox.exec("true")
+    assert result.ok
+    assert fake.count("POST", "/exec") == 3
+    assert fake.runs == [result.exec_id]
+    assert result.replayed == fault.after
+    assert len(clock.waits) == 2
+
+
+async def test_the_servers_wish_to_wait_is_honoured(client: Client, fake: FakeGateway, clock: Clock) -> None:
+    sandbox = await client.create("python")
+    fake.fail("exec", Fault("capacity_unavailable", retry_after_ms=7000))
+    await sandbox.exec("true")
+    assert clock.waits == [7.0]
+
+
+async def test_a_wish_beyond_the_budget_is_raised(client: Client, fake: FakeGateway, clock: Clock) -> None:
+    sandbox = await client.create("python")
+    fake.fail("exec", Fault("draining", retry_after_ms=60_000))
+    with pytest.raises(SandboxError) as caught:
+        await sandbox.exec("true")
+    assert caught.value.retry_after_ms == 60_000
+    assert clock.waits == []
+
+
+@pytest.mark.parametrize("code", ["sandbox_lost", "internal", "quota_exceeded", "conflict"])
+async def test_other_errors_are_raised_with_the_sandbox(client: Client, fake: FakeGateway, code: str) -> None:
+    sandbox = await client.create("python")
+    fake.fail("exec", Fault(code))
+    with pytest.raises(SandboxError) as caught:
+        await sandbox.exec("true")
+    assert (caught.value.code, caught.value.sandbox_id, caught.value.request_id) == (code, sandbox.id, "req-1")
+    assert fake.count("POST", "/exec") == 1
+
+
+async def test_a_connection_that_keeps_breaking_is_raised_with_its_cause(client: Client, fake: FakeGateway) -> None:
+    sandbox = await client.create("python")
+    fake.fail("exec", *[Fault()] * 9)
+    with pytest.raises(StreamInterrupted) as caught:
+        await sandbox.exec("true")
+    assert caught.value.is_infra
+    assert caught.value.__cause__ is not None
+    assert fake.count("POST", "/exec") == 6
+
+
+async def test_nobody_listening_is_told_with_the_address() -> None:
+    async with Client("http://127.0.0.1:1", "k") as client:
+        client.gateway._retries = type(client.gateway._retries)(tries=1)
+        with pytest.raises(UpstreamTimeout, match=r"http://127\.0\.0\.1:1") as caught:
+            await client.info()
+    assert "rollbox up" in str(caught.value)
+
+
+async def test_the_same_exec_id_runs_once(client: Client, fake: FakeGateway) -> None:
+    sandbox = await client.create("python")
+    first = await sandbox.exec("date", exec_id="e1")
+    second = await sandbox.exec("date", exec_id="e1")
+    assert (first.replayed, second.replayed) == (False, True)
+    assert fake.runs == ["e1"]
+
+
+async def test_an_expired_token_is_renewed_once_for_all_calls(client: Client, fake: FakeGateway) -> None:
+    sandbox = await client.create("python")
+    fake.expire_tokens()
+    results = await asyncio.gather(*(sandbox.exec("true") for _ in range(10)))
+    assert all(result.ok for result in results)
+    assert fake.count("POST", "/token") == 1
+    assert len(fake.runs) == 10
+
+
+async def test_a_token_that_stays_refused_is_raised(client: Client, fake: FakeGateway) -> None:
+    sandbox = await client.create("python")
+    fake.fail("exec", Fault("unauthenticated"), Fault("unauthenticated"))
+    with pytest.raises(Unauthenticated):
+        await sandbox.exec("true")
+    assert fake.count("POST", "/exec") == 2
+
+
+async def test_a_refused_key_is_told_when_the_token_expired(client: Client, fake: FakeGateway) -> None:
+    sandbox = await client.create("python")
+    fake.expire_tokens()
+    fake.fail("token", Fault("unauthenticated"))
+    with pytest.raises(Unauthenticated):
+        await sandbox.exec("true")
+
+
+async def test_check_raises_and_carries_the_result(client: Client, fake: FakeGateway) -> None:
+    sandbox = await client.create("python")
+    fake.results["exit 3"] = {"exit_code": 3, "stderr": "no"}
+    assert (await sandbox.exec("exit 3")).exit_code == 3
+    with pytest.raises(ExecFailed) as caught:
+        await sandbox.exec("exit 3", check=True)
+    assert caught.value.result is not None
+    assert caught.value.result.exit_code == 3
+    assert not caught.value.is_infra
+
+
+async def test_megabytes_go_both_ways(client: Client) -> None:
+    sandbox = await client.create("python")
+    data = os.urandom(3 * 2**20)
+    assert (await sandbox.exec("cat", stdin=data)).stdout_bytes == data
+    text = "é" * 2**20
+    assert (await sandbox.exec("cat", stdin=text)).stdout == text
+
+
+async def test_a_sandbox_that_ended_says_why(client: Client, fake: FakeGateway) -> None:
+    sandbox = await client.create("python")
+    fake.sandboxes[sandbox.id].update(state="ended", end={"cause": "sandbox_lost"})
+    with pytest.raises(SandboxLost):
+        await sandbox.exec("true")
+
+
+async def test_after_its_own_delete_nothing_is_sent(client: Client, fake: FakeGateway) -> None:
+    sandbox = await client.create("python")
+    await sandbox.delete()
+    sent = len(fake.requests)
+    with pytest.raises(Deleted):
+        await sandbox.exec("true")
+    assert len(fake.requests) == sent
+
+
+async def test_a_redirect_is_not_followed(client: Client, fake: FakeGateway) -> None:
+    sandbox = await client.create("python")
+    fake.fail("exec", Fault(raw=b"moved", status=302, location="/v1/info"))
+    with pytest.raises(SandboxError, match="302"):
+        await sandbox.exec("true")
+    assert fake.count("GET", "/v1/info") == 0
+
+
+async def test_a_silent_server_is_given_up(client: Client, fake: FakeGateway) -> None:
+    fake.hold_creates = True
+    url = URL(f"{fake.url}/v1/sandboxes")
+    with pytest.raises(UpstreamTimeout, match="no answer"):
+        await client.gateway._transport.send("POST", url, API_KEY, b"{}", limit_s=0.02)
+
+
+async def test_an_answer_that_is_no_json_is_the_platforms_fault(client: Client, fake: FakeGateway) -> None:
+    sandbox = await client.create("python")
+    fake.fail("exec", Fault(raw=b"hello", status=200))
+    with pytest.raises(SandboxError) as caught:
+        await sandbox.exec("true")
+    assert caught.value.code == "internal"

@@ -1,0 +1,165 @@
+"""Create, connect, extend, detach, delete: nothing is made twice and nothing is left."""
+
+import pytest
+
+from rollbox import Client, Sandbox, SandboxError
+from rollbox.errors import ImageNotFound, Internal, InvalidArgument, QuotaExceeded, SandboxNotFound, UpstreamTimeout
+from tests.support.gateway_fake import FakeGateway, Fault
+
+
+async def test_a_create_says_what_it_was_given(client: Client, fake: FakeGateway) -> None:
+    sandbox = await client.create(
+        "python", cpu=1, memory=("1Gi", "2Gi"), env={"A": "b"}, cwd="/w", user="u", labels={"run": "r=1"}, ttl=60
+    )
+    assert fake.bodies == [
+        {
+            "image": "python",
+            "cpu_millicores": {"request": 100, "limit": 1000},
+            "memory_bytes": {"request": 2**30, "limit": 2**31},
+            "pids_limit": 512,
+            "env": {"A": "b"},
+            "cwd": "/w",
+            "user": "u",
+            "labels": {"run": "r=1"},
+            "ttl_ms": 60_000,
+            "start_timeout_ms": 120_000,
+        }
+    ]
+    assert (sandbox.id, sandbox.labels, sandbox.record.state) == ("sb-1", {"run": "r=1"}, "running")
+    assert sandbox.record.cpu_millicores.limit == 1000
+    assert [box.id for box in await client.list({"run": "r=1"})] == ["sb-1"]
+    assert await client.list({"run": "other"}) == []
+
+
+@pytest.mark.parametrize(
+    "fault", [Fault(), Fault(after=True), Fault("draining"), Fault("upstream_timeout", after=True)]
+)
+async def test_a_create_that_broke_is_sent_again_and_makes_one(client: Client, fake: FakeGateway, fault: Fault) -> None:
+    fake.fail("create", fault, fault)
+    await client.create("python")
+    assert len(fake.sandboxes) == 1
+    keys = {headers["Idempotency-Key"] for method, _, headers in fake.requests if method == "POST"}
+    assert len(keys) == 1
+
+
+async def test_a_create_that_gives_up_deletes_what_it_may_have_made(client: Client, fake: FakeGateway) -> None:
+    fake.fail("create", *[Fault("upstream_timeout", after=True)] * 6)
+    with pytest.raises(UpstreamTimeout):
+        await client.create("python")
+    assert [box["state"] for box in fake.sandboxes.values()] == ["ended"]
+
+
+async def test_a_callers_own_key_is_left_to_the_caller(client: Client, fake: FakeGateway) -> None:
+    fake.fail("create", *[Fault("upstream_timeout", after=True)] * 6)
+    with pytest.raises(UpstreamTimeout):
+        await client.create("python", idempotency_key="mine")
+    again = await client.create("python", idempotency_key="mine")
+    assert list(fake.sandboxes) == [again.id]
+
+
+@pytest.mark.parametrize(
+    ("image", "fault", "kind"), [("missing", None, ImageNotFound), ("p", "quota_exceeded", QuotaExceeded)]
+)
+async def test_what_the_caller_must_know_is_raised_at_once(
+    client: Client, fake: FakeGateway, image: str, fault: str | None, kind: type[SandboxError]
+) -> None:
+    if fault:
+        fake.fail("create", Fault(fault))
+    with pytest.raises(kind):
+        await client.create(image)
+    assert len(fake.requests) == 1
+
+
+async def test_leaving_deletes_and_delete_twice_is_well(client: Client, fake: FakeGateway) -> None:
+    async with await client.create("python") as sandbox:
+        assert fake.sandboxes[sandbox.id]["state"] == "running"
+    assert fake.sandboxes[sandbox.id]["state"] == "ended"
+    assert sandbox.record.end is not None
+    assert sandbox.record.end.cause == "deleted"
+    await sandbox.delete()
+    assert fake.count("DELETE") == 1
+
+
+async def test_a_detached_sandbox_stays_and_is_found_again(client: Client, fake: FakeGateway) -> None:
+    async with await client.create("python") as sandbox:
+        sandbox_id = sandbox.detach()
+    assert fake.count("DELETE") == 0
+    async with await client.connect(sandbox_id) as again:
+        assert (await again.exec("true")).ok
+    assert await client.list() == []
+    assert [box.id for box in await client.list(all=True)] == [sandbox_id]
+
+
+async def test_one_that_is_gone_already_is_a_success(client: Client, fake: FakeGateway) -> None:
+    sandbox = await client.create("python")
+    fake.sandboxes.clear()
+    await sandbox.delete()
+
+
+async def test_the_first_failure_is_kept_when_the_delete_fails_too(client: Client, fake: FakeGateway) -> None:
+    fake.fail("delete", Fault("internal"))
+    with pytest.raises(ZeroDivisionError) as caught:
+        async with await client.create("python"):
+            raise ZeroDivisionError
+    assert "could not be deleted" in caught.value.__notes__[0]
+
+
+async def test_a_delete_that_fails_alone_is_raised(client: Client, fake: FakeGateway) -> None:
+    fake.fail("delete", Fault("internal"))
+    with pytest.raises(Internal) as caught:
+        async with await client.create("python"):
+            pass
+    assert caught.value.sandbox_id == "sb-1"
+
+
+async def test_extend_moves_the_end(client: Client, fake: FakeGateway) -> None:
+    sandbox = await client.create("python", ttl=60)
+    assert (await sandbox.extend(30)).expires_at_ms == 90_000
+    assert sandbox.record.expires_at_ms == 90_000
+    assert (await sandbox.exec("true")).ok
+
+
+@pytest.mark.parametrize("value", ["", "a b", "a+b", "a&b=c", "ä/…", "100%", "#?;,"])
+async def test_any_text_is_a_label(client: Client, value: str) -> None:
+    await client.create("python", labels={"the run": "other"})
+    sandbox = await client.create("python", labels={"the run": value})
+    assert [box.id for box in await client.list({"the run": value})] == [sandbox.id]
+    assert (await client.delete(labels={"the run": value})).deleted == [sandbox.id]
+
+
+async def test_an_address_that_is_no_url_is_told() -> None:
+    async with Client("http://[", "k") as client:
+        with pytest.raises(InvalidArgument, match="not a URL"):
+            await client.info()
+
+
+async def test_an_unknown_sandbox_is_told_by_its_id(client: Client) -> None:
+    with pytest.raises(SandboxNotFound, match="nobody") as caught:
+        await client.connect("nobody")
+    assert caught.value.sandbox_id == "nobody"
+    with pytest.raises(InvalidArgument, match="empty"):
+        await client.connect("")
+    with pytest.raises(SandboxError):
+        await client.connect("../../v1/info?x=#")
+
+
+async def test_delete_by_ids_and_labels_reports_each(client: Client, fake: FakeGateway) -> None:
+    await client.create("python", labels={"run": "r"})
+    await client.create("python", labels={"run": "r"})
+    other = await client.create("python")
+    report = await client.delete(other.id, "nobody", other.id, labels={"run": "r"})
+    assert sorted(report.deleted) == ["sb-1", "sb-2", "sb-3"]
+    assert isinstance(report.failed["nobody"], SandboxNotFound)
+    with pytest.raises(InvalidArgument):
+        await client.delete()
+
+
+async def test_info_and_get(client: Client, fake: FakeGateway) -> None:
+    sandbox = await client.create("python")
+    assert (await client.info())["isolation"] == "runc"
+    assert (await client.get(sandbox.id)).timings_ms["start"] == 100.0
+
+
+async def test_class_methods_use_the_shared_client(fake: FakeGateway) -> None:
+    async with await Sandbox.create("python") as sandbox:
+        assert (await Sandbox.list())[0].id == sandbox.id

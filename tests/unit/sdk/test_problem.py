@@ -1,0 +1,57 @@
+"""Problems of the wire become exceptions that say whose fault it is."""
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollbox import SandboxError
+from rollbox.errors import BY_CODE, Draining, Internal, OomKilled, StreamInterrupted, UpstreamTimeout
+from rollbox.transport import read_problem
+
+VECTORS: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parents[3] / "contract" / "vectors" / "errors.json").read_text()
+)
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: str(vector["body"]["code"]))
+def test_each_vector_becomes_its_class(vector: dict[str, Any]) -> None:
+    body = vector["body"]
+    error = read_problem(vector["http"], json.dumps(body).encode(), {})
+    assert type(error) is BY_CODE[body["code"]]
+    for name in ("code", "fault", "retry", "hint", "detail", "request_id", "details"):
+        assert getattr(error, name) == body[name], name
+    assert error.retry_after_ms == vector["retry_after_ms"]
+    assert error.is_infra == (body["fault"] in ("capacity", "platform"))
+    assert str(error) == f"{body['detail']}. {body['hint']}"
+
+
+def test_the_vectors_are_all_codes() -> None:
+    assert {vector["body"]["code"] for vector in VECTORS} == set(BY_CODE)
+
+
+def test_a_code_of_a_later_version_keeps_the_servers_words() -> None:
+    body = {"code": "gpu_on_fire", "detail": "gpu 3 burns", "fault": "platform", "retry": "new_sandbox", "hint": "Run."}
+    error = read_problem(502, json.dumps(body).encode(), {"X-Request-Id": "r"})
+    assert type(error) is SandboxError
+    assert (error.code, error.retry, error.is_infra, error.request_id) == ("gpu_on_fire", "new_sandbox", True, "r")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(502, StreamInterrupted), (503, Draining), (504, UpstreamTimeout), (500, Internal), (404, Internal)],
+)
+@pytest.mark.parametrize("raw", [b"<html>Bad Gateway</html>", b"", b"[]", b'{"code": 7}', b"\xff\xfe"])
+def test_a_proxys_page_becomes_what_its_status_means(status: int, kind: type[SandboxError], raw: bytes) -> None:
+    error = read_problem(status, raw, {"Retry-After": "3"})
+    assert type(error) is kind
+    assert str(status) in error.detail
+    assert error.retry_after_ms == 3000
+
+
+def test_an_error_crosses_processes() -> None:
+    error = OomKilled("sandbox sb-1 is out of memory", sandbox_id="sb-1", details={"limit": "1"})
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), copy.sandbox_id, copy.details) == (OomKilled, str(error), "sb-1", {"limit": "1"})

@@ -1,0 +1,51 @@
+"""How often, how long, and after which errors."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollbox import RetryPolicy, SandboxError
+from rollbox.errors import BY_CODE, Draining, SandboxLost
+from rollbox.retry import REPEATABLE, repeat
+from tests.unit.sdk.conftest import Clock
+
+
+async def test_it_gives_up_after_its_tries_and_raises_the_last_error(clock: Clock) -> None:
+    calls = 0
+
+    async def send() -> None:
+        nonlocal calls
+        calls += 1
+        raise Draining(f"try {calls}")
+
+    with pytest.raises(Draining, match="try 6"):
+        await repeat(RetryPolicy(sleep=clock.sleep), send)
+    assert len(clock.waits) == 5
+    assert all(0.05 * 3**n <= wait <= 0.1 * 3**n for n, wait in enumerate(clock.waits))
+
+
+async def test_other_errors_are_raised_at_once(clock: Clock) -> None:
+    async def send() -> None:
+        raise SandboxLost("gone")
+
+    with pytest.raises(SandboxLost):
+        await repeat(RetryPolicy(sleep=clock.sleep), send)
+    assert clock.waits == []
+
+
+@given(st.integers(1, 10), st.integers(0, 60_000), st.floats(0, 25))
+def test_no_wait_breaks_the_budget_or_the_servers_wish(failures: int, after_ms: int, waited_s: float) -> None:
+    policy = RetryPolicy()
+    wait = policy.wait_s(failures, Draining("x", retry_after_ms=after_ms), waited_s)
+    if wait is not None:
+        assert failures < policy.tries
+        assert wait >= after_ms / 1000
+        assert waited_s + wait <= policy.budget_s
+
+
+@pytest.mark.parametrize("code", sorted(BY_CODE))
+def test_only_what_may_help_by_itself_is_repeated(code: str) -> None:
+    error: SandboxError = BY_CODE[code]("x")
+    assert (RetryPolicy().wait_s(1, error, 0) is not None) == (code in REPEATABLE)
+    if code in REPEATABLE:
+        assert error.retry in ("later", "resume")
