@@ -1,0 +1,65 @@
+# Every verb installs and builds what it needs; `make` alone prints them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/rollbox
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUSTC := $(shell rustc --version 2>/dev/null | tr ' ()' '---')
+# Compiled dependencies outlive the checkout, by compiler version: a fresh clone builds only its own crates.
+export CARGO_TARGET_DIR ?= $(CACHE)/cargo/$(RUSTC)
+export CARGO_TERM_PROGRESS_WHEN ?= never
+CARGO := cargo --locked --config net.retry=5
+WORKSPACE := --manifest-path gateway-rs/Cargo.toml
+
+.PHONY: help setup venv build engine image demo test lint check bench contract clean
+
+help: ## print the verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: setup ## set up, then grade HumanEval in isolated sandboxes; report in build/demo
+	$(BIN)/python -m tests.support.demo
+
+test: setup ## set up, then all tests that this machine allows
+	$(BIN)/python -m tests.levels
+
+lint: venv ## ruff, mypy, import-linter, rustfmt, clippy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	cargo fmt $(WORKSPACE) --all --check
+	$(CARGO) clippy $(WORKSPACE) --workspace --all-targets -- -D warnings
+
+check: lint test ## lint, tests, and generated copies against the contract
+	$(BIN)/python contract/generate.py --check
+
+bench: setup ## measure; records in build/bench, a table on the screen
+	$(BIN)/python -m tests.bench
+
+contract: venv ## write every generated copy of the contract
+	$(BIN)/python contract/generate.py
+
+setup: build engine image ## toolchain, builds, engine and runtime image
+
+venv: $(VENV)/.installed ## the Python packages, pinned with hashes
+
+$(VENV)/.installed: requirements/dev.txt
+	@echo "== Python packages"
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.txt
+	touch $@
+
+build: venv ## gateway, sidecar and target binaries and the gateway's Python module, into .venv/bin
+	@setup/build.sh
+
+engine: ## a container engine, if there is none
+	@setup/engine.sh
+
+image: engine ## the runtime image of the demo and the tests
+	@images/runtimes/python/build.sh
+
+clean: ## remove what was built in this checkout (caches stay)
+	rm -rf build $(VENV)

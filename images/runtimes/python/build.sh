@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Makes localhost/rollbox/python:1 in the local engine: from the public base where a registry is reachable, else from
+# the distribution's packages (the tarball is cached). Does nothing when the image is there.
+set -euo pipefail
+here=$(dirname "$0")
+image=localhost/rollbox/python:1
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/rollbox/images
+suite=bookworm
+
+if [ -S /var/run/docker.sock ] || [ -n "${DOCKER_HOST:-}" ]; then
+  engine=docker
+else
+  engine=podman
+fi
+if $engine image inspect $image >/dev/null 2>&1; then
+  exit 0
+fi
+echo "== Runtime image $image"
+base=$(sed -n 's/^ARG BASE=//p' "$here/Dockerfile")
+if timeout 120 $engine pull --quiet "$base" >/dev/null 2>&1; then
+  $engine tag "$base" $image
+  exit 0
+fi
+echo "   the public base is out of reach: building from distribution packages"
+tarball=$cache/python-$suite-1.tar
+if [ ! -s "$tarball" ]; then
+  command -v mmdebstrap >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends mmdebstrap >/dev/null; }
+  mkdir -p "$cache"
+  mmdebstrap --quiet --variant=minbase --include=python3,ca-certificates,procps $suite "$tarball.part.tar"
+  mv "$tarball.part.tar" "$tarball"
+fi
+$engine import --change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' --change 'CMD ["python3"]' "$tarball" $image >/dev/null

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Builds the Rust parts and puts them into the virtual environment of this checkout.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bin=.venv/bin
+host=$(rustc -vV | sed -n 's/^host: //p')
+manifest=gateway-rs/Cargo.toml
+
+echo "== Rust: gateway, sidecar, target"
+cargo build --locked --quiet --release --manifest-path $manifest --package gateway
+# One static binary for any image. An own target folder with --target, so that the flags reach neither build
+# scripts nor the gateway's artefacts.
+CARGO_TARGET_DIR="$CARGO_TARGET_DIR/static" RUSTFLAGS="-C target-feature=+crt-static -C relocation-model=static" \
+  cargo build --locked --quiet --release --target "$host" --manifest-path $manifest --package sidecar
+install -m 755 "$CARGO_TARGET_DIR/release/rollbox-gateway" \
+  "$CARGO_TARGET_DIR/static/$host/release/rollbox-sidecar" "$CARGO_TARGET_DIR/static/$host/release/rollbox-target" $bin/
+
+echo "== Python: gateway module, SDK, control plane"
+module=gateway-rs/crates/gateway-py
+stamp=$(find gateway-rs contract/*.proto contract/errors.toml -name target -prune -o -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16)
+if [ "$(cat .venv/.gateway-module 2>/dev/null)" != "$stamp" ]; then
+  VIRTUAL_ENV=$PWD/.venv $bin/maturin develop --quiet --release --locked --manifest-path $module/Cargo.toml
+  echo "$stamp" > .venv/.gateway-module
+fi
+if [ ! -x $bin/rollbox ]; then
+  $bin/python -m pip install --quiet --no-deps --no-build-isolation --editable sdk --editable .
+fi

@@ -1,0 +1,77 @@
+"""Memory of gateway and sidecar over 10,000 execs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rollbox import Client
+from tests.bench.exec_path import closed_loop
+from tests.bench.record import Baseline, Record
+from tests.support.stack import IMAGE, Stack
+
+WARM_UP = 2000
+EXECS = 10_000
+AT_ONCE = 16
+
+
+def resident_mib(pid: int) -> float:
+    """VmRSS of one process in MiB.
+
+    Raises:
+        RuntimeError: the process has no resident memory on record (it is gone).
+    """
+    match = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    if match is None:
+        raise RuntimeError(f"process {pid} has no VmRSS")
+    return int(match[1]) / 1024
+
+
+def sidecar_pids(sandbox_id: str) -> list[int]:
+    """The sidecar of a sandbox and its spawner, lowest process id (the sidecar) first."""
+    marker = f"ROLLBOX_SIDECAR_SANDBOX_ID={sandbox_id}\0".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and marker in (entry / "environ").read_bytes() + b"\0":
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return sorted(found)
+
+
+async def measure(stack: Stack) -> list[Record]:
+    """The records of this scenario. Cost: about 20 s."""
+    async with Client(stack.url, stack.api_key) as client, await client.create(IMAGE) as sandbox:
+
+        async def call(_: int) -> None:
+            result = await sandbox.exec(["true"])
+            if result.exit_code != 0:
+                raise RuntimeError(f"exec of true ended with {result}")
+
+        sidecar, *spawners = sidecar_pids(sandbox.id)
+        watched = {"gateway": stack.pids()["rollbox-gateway"], "sidecar": sidecar}
+        idle = resident_mib(sidecar)
+        await closed_loop(AT_ONCE, WARM_UP, call)
+        before = {name: resident_mib(pid) for name, pid in watched.items()}
+        await closed_loop(AT_ONCE, EXECS, call)
+        after = {name: resident_mib(pid) for name, pid in watched.items()}
+        spawner_mib = sum(resident_mib(pid) for pid in spawners)
+    where = f"{EXECS} execs of true, {AT_ONCE} at once in one sandbox, after {WARM_UP} to warm up"
+    growth = [
+        Record(
+            f"{name} memory after {EXECS} execs",
+            after[name],
+            "MiB",
+            "value <= baseline + 0.5",
+            where,
+            Baseline(f"{name} memory before them", before[name]),
+        )
+        for name in watched
+    ]
+    return [
+        *growth,
+        Record("sidecar memory (VmRSS) after them", after["sidecar"], "MiB", "value <= 4", where),
+        Record("sidecar memory (VmRSS) idle", idle, "MiB", "value <= 4", "fresh sandbox"),
+        Record("spawner memory (VmRSS, two small processes, mostly shared pages)", spawner_mib, "MiB", "", where),
+    ]

@@ -1,0 +1,74 @@
+"""Run every level of tests that this machine allows, and say at the end which ran and why one did not.
+
+    python -m tests.levels             all levels
+    python -m tests.levels unit local  these
+
+With CI=true a level that cannot run is a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.stack import why_no_engine
+
+ROOT = Path(__file__).parent.parent
+
+
+def _why_no_cargo() -> str | None:
+    return None if shutil.which("cargo") else "cargo is not on PATH"
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level: its command, and a check that says why it cannot run here (None: it can)."""
+
+    name: str
+    command: tuple[str, ...]
+    why_not: Callable[[], str | None] = lambda: None
+
+
+def _pytest(folder: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "pytest", "-q", f"tests/{folder}")
+
+
+CARGO_TEST = ("cargo", "test", "--locked", "--quiet", "--manifest-path", "gateway-rs/Cargo.toml", "--workspace")
+LEVELS = (
+    Level("rust", CARGO_TEST, _why_no_cargo),
+    Level("unit", _pytest("unit")),
+    Level("contract", _pytest("contract")),
+    Level("local", _pytest("local"), why_no_engine),
+)
+
+
+def _run(level: Level) -> tuple[str, bool]:
+    """One line for the summary, and whether the level counts as good."""
+    reason = level.why_not()
+    if reason is not None:
+        return f"left out: {reason}", os.environ.get("CI") != "true"
+    print(f"\n== {level.name}", flush=True)
+    began = time.monotonic()
+    status = subprocess.run(level.command, cwd=ROOT, check=False).returncode
+    verdict = "passed" if status == 0 else f"FAILED (exit {status})"
+    return f"{verdict} in {time.monotonic() - began:.0f} s", status == 0
+
+
+def main(names: list[str]) -> int:
+    """Run the named levels (all when none is named); the exit status is 1 when any is not good."""
+    chosen = [level for level in LEVELS if not names or level.name in names]
+    results = [(level.name, *_run(level)) for level in chosen]
+    print("\n== levels")
+    for name, line, _ in results:
+        print(f"  {name:<9} {line}")
+    return 0 if all(good for _, _, good in results) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

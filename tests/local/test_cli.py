@@ -1,0 +1,98 @@
+"""The command line against the running product."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+import pytest
+
+from rollbox import Client
+from tests.support.stack import IMAGE, Stack
+
+
+async def rollbox(stack: Stack, *arguments: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
+    """Run the CLI; exit status, stdout, stderr."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "rollbox", *arguments),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "ROLLBOX_URL": stack.url, "ROLLBOX_API_KEY": stack.api_key, "NO_COLOR": "1"},
+    )
+    out, err = await process.communicate(stdin)
+    assert process.returncode is not None
+    return process.returncode, out, err.decode()
+
+
+async def answer(stack: Stack, *arguments: str) -> Any:
+    """The JSON that the CLI prints."""
+    status, out, err = await rollbox(stack, *arguments, "--json")
+    assert status == 0, err
+    return json.loads(out)
+
+
+async def test_a_sandbox_through_the_command_line(stack: Stack, client: Client) -> None:
+    made = await answer(stack, "create", IMAGE, "--label", "run=cli", "--memory", "256Mi", "--env", "A=1")
+    listed = await answer(stack, "ps", "--label", "run=cli")
+    assert made["id"] in json.dumps(listed)
+    status, out, err = await rollbox(stack, "exec", made["id"], "--", "sh", "-c", "cat; echo $A >&2; exit 5", stdin=b"")
+    assert (status, out, err) == (5, b"", "1\n")
+    status, out, _ = await rollbox(stack, "exec", made["id"], "--stdin", "-", "--", "cat", stdin=b"\x00\xff piped")
+    assert (status, out) == (0, b"\x00\xff piped")
+    status, _, _ = await rollbox(stack, "exec", made["id"], "--timeout", "0.5", "--", "sleep", "60")
+    assert status == 124
+    status, _, err = await rollbox(stack, "exec", made["id"], "--", "no-such-command")
+    assert status == 2
+    assert "no-such-command" in err
+    status, out, _ = await rollbox(stack, "ps")
+    assert made["id"].encode() in out
+    deleted = await answer(stack, "delete", "--label", "run=cli")
+    assert made["id"] in json.dumps(deleted)
+    status, _, err = await rollbox(stack, "exec", made["id"], "--", "true")
+    assert status == 3
+    assert "deleted" in err
+
+
+async def test_ctrl_c_kills_the_command_in_the_sandbox(stack: Stack, client: Client) -> None:
+    async with await client.create(IMAGE) as sandbox:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "rollbox", "exec", sandbox.id, "--", "sleep", "7654"),
+            env={**os.environ, "ROLLBOX_URL": stack.url, "ROLLBOX_API_KEY": stack.api_key},
+            stderr=asyncio.subprocess.PIPE,
+        )
+        while (await sandbox.exec("pgrep -f 'sleep 765[4]'")).exit_code != 0:
+            pass
+        process.send_signal(signal.SIGINT)
+        await process.communicate()
+        assert process.returncode == 130
+        assert (await sandbox.exec("pgrep -f 'sleep 765[4]'")).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["delete"], 2),
+        (["exec", "sb-0000000000000000", "--", "true"], 2),
+        (["create", "localhost/rollbox/no-such-image:1"], 2),
+        (["create", IMAGE, "--memory", "lots"], 2),
+    ],
+)
+async def test_errors_have_the_exit_code_of_their_fault(stack: Stack, arguments: list[str], status: int) -> None:
+    code, out, err = await rollbox(stack, *arguments)
+    assert (code, out) == (status, b"")
+    assert err
+
+
+async def test_doctor_explains_this_machine(stack: Stack) -> None:
+    status, out, err = await rollbox(stack, "doctor", "--json")
+    checks = json.loads(out)
+    assert status == 0, err
+    assert {"name", "ok", "detail", "fix"} <= set(checks[0])
+    status, out, _ = await rollbox(stack, "doctor")
+    assert status == 0
+    assert b"engine" in out.lower()

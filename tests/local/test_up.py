@@ -1,0 +1,194 @@
+"""`rollbox up` starts, says what it is, stops cleanly, and comes back after a crash without losing anything."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rollbox import Client
+from rollbox.errors import SandboxError, SandboxLost
+from tests.support.containers import engine, left_containers
+from tests.support.stack import IMAGE, free_port, start, stop_process
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short state folder."""
+    made = Path(tempfile.mkdtemp(prefix="rb-", dir="/tmp"))
+    yield made
+    shutil.rmtree(made)
+
+
+async def containers_of(sandbox_id: str) -> list[str]:
+    return [name for name in await left_containers() if sandbox_id in name]
+
+
+async def test_a_clean_stop_deletes_what_runs(folder: Path) -> None:
+    up = await start(folder)
+    async with Client(up.url, up.api_key) as client:
+        sandbox = await client.create(IMAGE)
+        sandbox.detach()
+        info = await client.info()
+        assert info["isolation"] == "runc"
+    assert len(await containers_of(sandbox.id)) == 2
+    assert await stop_process(up.process) == 0
+    assert await containers_of(sandbox.id) == []
+
+
+async def test_after_a_crash_the_next_start_adopts_what_runs(folder: Path) -> None:
+    port = free_port()
+    up = await start(folder, port=port)
+    async with Client(up.url, up.api_key) as client:
+        sandbox = await client.create(IMAGE, env={"KEPT": "yes"}, labels={"run": "crash"})
+        await sandbox.exec("echo kept > /tmp/file")
+        children = up.pids()
+        up.process.kill()
+        await up.process.communicate()
+        half = await half_start(sandbox.id)
+        up = await start(folder, port=port)
+        assert up.pids()["rollbox-gateway"] != children["rollbox-gateway"]
+        again = await client.connect(sandbox.id)
+        assert (await again.exec("cat /tmp/file; echo $KEPT")).stdout == "kept\nyes\n"
+        assert again.labels == {"run": "crash"}
+        # The token from before the crash is still good.
+        assert (await sandbox.exec("echo same token")).ok
+        assert half not in await left_containers()
+        await sandbox.delete()
+    assert await stop_process(up.process) == 0
+    assert await containers_of(sandbox.id) == []
+
+
+async def half_start(sandbox_id: str) -> str:
+    """A target without a sidecar, as a crash in the middle of a start leaves it; its name."""
+    whole = f"rollbox-{sandbox_id}-target"
+    labels: dict[str, str] = json.loads(await engine("inspect", whole))[0]["Config"]["Labels"]
+    half = "sb-00000000half"
+    options = [f"--label={key}={value.replace(sandbox_id, half)}" for key, value in labels.items()]
+    await engine("create", "--name", f"rollbox-{half}-target", "--network", "none", *options, IMAGE, "true")
+    return f"rollbox-{half}-target"
+
+
+async def test_the_gateway_is_restarted_when_it_dies(folder: Path) -> None:
+    up = await start(folder)
+    async with Client(up.url, up.api_key) as client, await client.create(IMAGE) as sandbox:
+        os.kill(up.pids()["rollbox-gateway"], signal.SIGKILL)
+        # The SDK repeats with the same exec_id until the new gateway has its routes.
+        assert (await sandbox.exec("echo back")).stdout == "back\n"
+    assert await stop_process(up.process) == 0
+
+
+async def test_an_exec_under_way_survives_the_gateway(folder: Path) -> None:
+    up = await start(folder)
+    async with Client(up.url, up.api_key) as client, await client.create(IMAGE) as sandbox:
+        call = asyncio.create_task(sandbox.exec("echo ran >> /tmp/runs; sleep 3; cat /tmp/runs"))
+        while (await sandbox.exec("cat /tmp/runs")).exit_code != 0:
+            pass
+        os.kill(up.pids()["rollbox-gateway"], signal.SIGKILL)
+        assert (await call).stdout == "ran\n"
+    assert await stop_process(up.process) == 0
+
+
+async def test_a_stop_during_an_exec_is_told_to_the_caller(folder: Path) -> None:
+    up = await start(folder)
+    async with Client(up.url, up.api_key) as client:
+        sandbox = await client.create(IMAGE)
+        call = asyncio.create_task(sandbox.exec("touch /tmp/began; sleep 600"))
+        while (await sandbox.exec("cat /tmp/began")).exit_code != 0:
+            pass
+        assert await stop_process(up.process) == 0
+        with pytest.raises(SandboxError) as told:
+            await call
+        assert told.value.code in {"deleted", "draining", "stream_interrupted", "sandbox_lost"}
+    assert await containers_of(sandbox.id) == []
+
+
+async def test_a_sandbox_that_dies_from_outside_is_told_at_once(folder: Path) -> None:
+    up = await start(folder)
+    async with Client(up.url, up.api_key) as client:
+        sandbox = await client.create(IMAGE)
+        call = asyncio.create_task(sandbox.exec("touch /tmp/began; sleep 600"))
+        while (await sandbox.exec("cat /tmp/began")).exit_code != 0:
+            pass
+        await engine("kill", f"rollbox-{sandbox.id}-target")
+        with pytest.raises(SandboxLost) as lost:
+            async with asyncio.timeout(30):
+                await call
+        assert lost.value.is_infra
+        with pytest.raises(SandboxLost):
+            await sandbox.exec("true")
+    assert await stop_process(up.process) == 0
+    assert await containers_of(sandbox.id) == []
+
+
+async def test_the_ttl_ends_a_sandbox(folder: Path) -> None:
+    up = await start(folder)
+    async with Client(up.url, up.api_key) as client:
+        sandbox = await client.create(IMAGE, ttl=3)
+        with pytest.raises(SandboxError) as ended:
+            async with asyncio.timeout(60):
+                await sandbox.exec("sleep 600")
+        assert ended.value.code == "ttl_expired"
+        longer = await client.create(IMAGE, ttl=3)
+        await longer.extend(600)
+        assert (await longer.exec("sleep 4; echo alive")).stdout == "alive\n"
+        await longer.delete()
+    assert await stop_process(up.process) == 0
+
+
+async def refused(*options: str, **environment: str) -> tuple[int, str]:
+    """Exit status and stderr of an `up` that must not start."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "rollbox", "up", "--json", *options),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **environment},
+    )
+    async with asyncio.timeout(60):
+        _, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, err.decode()
+
+
+async def test_a_second_up_on_the_same_state_is_refused(folder: Path) -> None:
+    up = await start(folder)
+    status, said = await refused("--state-dir", str(folder), "--listen", f"127.0.0.1:{free_port()}")
+    assert status != 0
+    assert str(folder) in said
+    assert await stop_process(up.process) == 0
+
+
+async def test_an_address_in_use_is_named(folder: Path) -> None:
+    up = await start(folder)
+    with tempfile.TemporaryDirectory(prefix="rb-", dir="/tmp") as other:
+        status, said = await refused("--state-dir", other, "--listen", up.url.removeprefix("http://"))
+    assert status != 0
+    assert up.url.removeprefix("http://") in said
+    assert await stop_process(up.process) == 0
+
+
+async def test_no_engine_says_what_to_install(folder: Path) -> None:
+    status, said = await refused("--state-dir", str(folder), "--engine", "unix:///nonexistent/engine.sock")
+    assert status != 0
+    assert "/nonexistent/engine.sock" in said
+    # Nothing on PATH but what Python needs: neither Docker nor Podman.
+    status, said = await refused("--state-dir", str(folder), PATH="/nonexistent", DOCKER_HOST="")
+    assert status != 0
+    assert "podman" in said.lower()
+
+
+async def test_bad_settings_stop_the_start_with_64(folder: Path) -> None:
+    status, said = await refused("--state-dir", str(folder), "--listen", "nonsense")
+    assert status == 64
+    assert "nonsense" in said
+    status, said = await refused("--state-dir", "/tmp/" + "x" * 120)
+    assert status == 64
+    assert "107" in said or "108" in said
