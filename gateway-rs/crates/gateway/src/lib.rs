@@ -1,1 +1,34 @@
-//! To be written.
+//! The gateway: the one address that users know.
+//!
+//! It runs commands in sandboxes (HTTP in, one multiplexed gRPC connection a sandbox out) and forwards the rest of the
+//! API to the control plane. It holds nothing that matters: the route table is pushed, tokens are verified offline.
+//! The path of an exec touches no Kubernetes API, no store and no Python.
+//!
+//! # Layout, from the outside in
+//! - `settings`: the environment, checked before anything is bound. `run`: the whole life of the process.
+//! - `server`: connections: accepted, bounded, timed. `router`: all routes on one screen.
+//! - `exec`: the request, its call and its answer. `forward`: everything else under `/v1`.
+//! - `auth`, `admission`, `drain`: who may, who is next, and when nobody may any more.
+//! - `upstream`: connections to sidecars. `feed`: the route table kept true. `transport`: sockets for both.
+//! - `telemetry`: metrics and logs. `error`: the one place where a problem becomes an answer.
+
+mod admission;
+mod auth;
+mod body;
+mod drain;
+mod error;
+pub mod exec;
+mod feed;
+mod forward;
+mod gateway;
+mod request_id;
+mod router;
+mod run;
+mod server;
+mod settings;
+mod telemetry;
+mod transport;
+mod upstream;
+
+pub use run::{EXIT_FAILED, EXIT_SETTINGS, Running, StartFailed, run_from_environment, start};
+pub use settings::{InvalidSetting, Settings};

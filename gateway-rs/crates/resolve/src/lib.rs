@@ -1,1 +1,31 @@
-//! To be written.
+//! Where a sandbox is: sandbox id -> address.
+//!
+//! The pushed route table answers first; for an id that it does not know the push is waited for briefly, then
+//! headless DNS is asked when there is a zone. Every [`Route`] says which of the two it came from ([`Source`]).
+//!
+//! # Layout
+//! - `address`: `unix:/PATH` and `http://HOST:PORT`.
+//! - `route`: a route, its end ([`Tombstone`]) and what becomes of it ([`Fate`]).
+//! - `table`: pure; snapshots and deltas in, routes out, fenced by generation.
+//! - `update`: the feed's messages as values of this crate.
+//! - `directory`: the table shared between calls, with calls waiting for an id.
+//! - `dns`: the fallback, behind a trait.
+//! - `resolver`: the order of the fallbacks.
+//!
+//! No module opens a connection to a sandbox or reads a clock of its own; the runtime's timer is the only time here.
+
+mod address;
+mod directory;
+mod dns;
+mod resolver;
+mod route;
+mod table;
+mod update;
+
+pub use address::{Address, InvalidAddress};
+pub use directory::{Directory, Found};
+pub use dns::{Dns, Lookup, LookupFailed, SystemLookup};
+pub use resolver::Resolver;
+pub use route::{Fate, Route, Source, Tombstone};
+pub use table::{Applied, Table};
+pub use update::{End, Entry, Update};

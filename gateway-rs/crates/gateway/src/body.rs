@@ -1,0 +1,140 @@
+//! Request bodies of execs: read whole, bounded in size, in time and, over all calls, in memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, header::CONTENT_LENGTH};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wire::{Code, Problem};
+
+/// A client that sends nothing for this long is taken for gone (a guess: a TCP retransmission takes seconds at most).
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// A body must be there after this long, whatever its size: 32 MiB at 2.2 Mbit/s.
+const WHOLE: Duration = Duration::from_secs(120);
+
+/// Larger bodies take from the shared budget; smaller ones are bounded by the number of connections.
+const FREE_BYTES: usize = 64 << 10;
+
+/// Memory for the larger bodies of all calls: 1 MiB each for 1024 calls in flight. In KiB, as the semaphore counts.
+const BUDGET_KIB: usize = 1 << 20;
+
+/// Reads bodies within the limits.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    max_bytes: usize,
+    /// How long a body may wait for memory.
+    wait: Duration,
+    budget_kib: Arc<Semaphore>,
+}
+
+/// A body that was read; its memory counts against the budget until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(crate) bytes: Bytes,
+    pub(crate) budget: Budget,
+}
+
+/// A share of the budget; none for a small body.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    _share: Option<OwnedSemaphorePermit>,
+}
+
+impl Reader {
+    pub(crate) fn new(max_bytes: usize, wait: Duration) -> Self {
+        Self { max_bytes, wait, budget_kib: Arc::new(Semaphore::new(BUDGET_KIB)) }
+    }
+
+    /// Reads a whole body.
+    ///
+    /// # Errors
+    /// `payload_too_large` naming the limit, `invalid_argument` when it breaks off or does not arrive in time,
+    /// `capacity_unavailable` when there is no memory for it within the queue time-out.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was read is dropped.
+    pub(crate) async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Read, Problem> {
+        let announced =
+            headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+        if announced.is_some_and(|length| length > self.max_bytes) {
+            return Err(self.too_large());
+        }
+        // A chunked body may come to anything; all or nothing, so that no two bodies wait for each other's rest.
+        let budget = self.budget(announced.unwrap_or(self.max_bytes)).await?;
+        let late = || broken(&format!("it did not arrive within {} s", WHOLE.as_secs()));
+        let bytes = tokio::time::timeout(WHOLE, self.collect(body)).await.map_err(|_| late())??;
+        Ok(Read { bytes, budget })
+    }
+
+    async fn budget(&self, bytes: usize) -> Result<Budget, Problem> {
+        if bytes <= FREE_BYTES {
+            return Ok(Budget { _share: None });
+        }
+        let kib = u32::try_from(bytes.div_ceil(1024).min(BUDGET_KIB)).unwrap_or(u32::MAX);
+        let share = Arc::clone(&self.budget_kib).acquire_many_owned(kib);
+        match tokio::time::timeout(self.wait, share).await {
+            Ok(Ok(share)) => Ok(Budget { _share: Some(share) }),
+            Ok(Err(_)) | Err(_) => Err(Problem::new(
+                Code::CapacityUnavailable,
+                format!("no memory for a body of {bytes} bytes: others hold all {BUDGET_KIB} KiB for bodies"),
+            )),
+        }
+    }
+
+    async fn collect(&self, mut body: Body) -> Result<Bytes, Problem> {
+        let first = match self.chunk(&mut body).await? {
+            Some(chunk) => chunk,
+            None => return Ok(Bytes::new()),
+        };
+        // The common case: the body came with the headers, in one piece, and is not copied.
+        if body.is_end_stream() {
+            return self.fits(first.len()).map(|()| first);
+        }
+        let mut whole = BytesMut::from(first);
+        while let Some(chunk) = self.chunk(&mut body).await? {
+            self.fits(whole.len() + chunk.len())?;
+            whole.extend_from_slice(&chunk);
+        }
+        self.fits(whole.len())?;
+        Ok(whole.freeze())
+    }
+
+    /// The next piece of data; trailers are skipped.
+    async fn chunk(&self, body: &mut Body) -> Result<Option<Bytes>, Problem> {
+        loop {
+            let silent = |_| broken(&format!("nothing came for {} s", SILENCE.as_secs()));
+            let frame = tokio::time::timeout(SILENCE, body.frame()).await.map_err(silent)?;
+            match frame {
+                None => return Ok(None),
+                Some(Err(e)) => return Err(broken(&e.to_string())),
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+            }
+        }
+    }
+
+    fn fits(&self, bytes: usize) -> Result<(), Problem> {
+        if bytes > self.max_bytes { Err(self.too_large()) } else { Ok(()) }
+    }
+
+    fn too_large(&self) -> Problem {
+        Problem::new(Code::PayloadTooLarge, format!("the body is larger than {} bytes", self.max_bytes))
+            .with("limit_bytes", self.max_bytes)
+            .with("knob", "ROLLBOX_GATEWAY_MAX_BODY_BYTES")
+    }
+}
+
+fn broken(why: &str) -> Problem {
+    Problem::new(Code::InvalidArgument, format!("the body could not be read: {why}"))
+}
+
+#[cfg(test)]
+mod tests;

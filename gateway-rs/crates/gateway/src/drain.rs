@@ -1,0 +1,90 @@
+//! Leaving in good order.
+//!
+//! serving -> draining (new calls are refused, running ones go on) -> expired (running ones are cut off) -> gone.
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
+use wire::{Code, Problem};
+
+/// How far the process is on its way out, and the calls that it waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Drain {
+    started: CancellationToken,
+    expired: CancellationToken,
+    calls: TaskTracker,
+}
+
+/// A call under way; the drain waits until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Call {
+    _counted: TaskTrackerToken,
+}
+
+impl Drain {
+    /// Counts a new call in.
+    ///
+    /// # Errors
+    /// `draining` once the drain has started.
+    pub(crate) fn enter(&self) -> Result<Call, Problem> {
+        // Counted first: a drain that starts in between either sees this call or is seen by it.
+        let call = Call { _counted: self.calls.token() };
+        if self.is_draining() { Err(refused()) } else { Ok(call) }
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.started.is_cancelled()
+    }
+
+    /// serving -> draining
+    pub(crate) fn start(&self) {
+        self.started.cancel();
+        self.calls.close();
+    }
+
+    /// draining -> expired
+    pub(crate) fn expire(&self) {
+        self.expired.cancel();
+    }
+
+    /// Calls under way.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Completes when the drain has started.
+    pub(crate) async fn started(&self) {
+        self.started.cancelled().await;
+    }
+
+    /// Completes when running calls must end now.
+    pub(crate) async fn expired(&self) {
+        self.expired.cancelled().await;
+    }
+
+    /// Completes when the drain has started and the last call is over.
+    pub(crate) async fn idle(&self) {
+        self.calls.wait().await;
+    }
+}
+
+/// What a call gets that has not started.
+pub(crate) fn refused() -> Problem {
+    Problem::new(Code::Draining, "this gateway is shutting down and takes no new calls")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_drain_refuses_new_calls_and_waits_for_the_running_ones() {
+        let drain = Drain::default();
+        let running = drain.enter().unwrap();
+        drain.start();
+        assert_eq!(drain.enter().unwrap_err().code, Code::Draining);
+        let mut idle = std::pin::pin!(drain.idle());
+        assert!(futures_util::future::poll_immediate(&mut idle).await.is_none());
+        drop(running);
+        idle.await;
+    }
+}

@@ -1,0 +1,84 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue};
+use resolve::Found;
+use wire::Problem;
+
+use super::{answer, call, request, rules};
+use crate::auth::{self, Bearer};
+use crate::body::Read;
+use crate::error::Failure;
+use crate::gateway::Gateway;
+use crate::request_id;
+
+/// `POST /v1/sandboxes/{id}/exec`: runs a command and answers with its result.
+///
+/// In this order, so that each step costs nobody but the caller: token, end of the sandbox, body, fields, turn.
+pub(crate) async fn exec(
+    State(gateway): State<Arc<Gateway>>,
+    id: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, Failure> {
+    let _call = gateway.drain.enter()?;
+    let bearer = authorize(&gateway, id, request.headers())?;
+    if let Found::Ended(tombstone) = gateway.resolver.directory().find(&bearer.claims.sandbox_id) {
+        return Err(tombstone.problem().into());
+    }
+    let (head, body) = request.into_parts();
+    // The memory stays counted until the answer: what was decoded from the body lives on in the call.
+    let Read { bytes, budget: _counted } = gateway.bodies.read(&head.headers, body).await?;
+    let decoded = request::decode(&bytes, request_id::unique)?;
+    drop(bytes);
+    let outcome = call::exec(&gateway, bearer, decoded).await?;
+    Ok(json(answer::encode(&outcome.result, outcome.queue)))
+}
+
+/// `GET /v1/sandboxes/{id}/execs`: running and recorded execs, newest first.
+pub(crate) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    id: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let _call = gateway.drain.enter()?;
+    let bearer = authorize(&gateway, id, &headers)?;
+    Ok(json(answer::encode_list(&call::list(&gateway, &bearer).await?)))
+}
+
+/// `DELETE /v1/sandboxes/{id}/execs/{exec_id}`: kills an exec with all its processes; idempotent.
+pub(crate) async fn cancel(
+    State(gateway): State<Arc<Gateway>>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let _call = gateway.drain.enter()?;
+    let Path((id, exec_id)) = path.map_err(unreadable)?;
+    let bearer = auth::check(&gateway.settings.verifier, &headers, &id)?;
+    rules::check_exec_id(&exec_id)?;
+    let result = call::cancel(&gateway, &bearer, exec_id).await?;
+    Ok(json(answer::encode(&result, Duration::ZERO)))
+}
+
+fn authorize(
+    gateway: &Gateway,
+    id: Result<Path<String>, PathRejection>,
+    headers: &HeaderMap,
+) -> Result<Bearer, Problem> {
+    let Path(id) = id.map_err(unreadable)?;
+    auth::check(&gateway.settings.verifier, headers, &id)
+}
+
+fn unreadable(rejection: PathRejection) -> Problem {
+    rules::invalid("path", format!("the path cannot be read: {rejection}"))
+}
+
+fn json(body: Vec<u8>) -> Response {
+    let mut response = Response::new(Body::from(body));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,157 @@
+use std::collections::HashMap;
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use wire::agent::ExecRequest;
+use wire::{Code, Problem};
+
+use super::rules;
+
+/// The body of `POST .../exec` as it stands. `null` means absent.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    #[serde(default)]
+    exec_id: Option<String>,
+    #[serde(default)]
+    argv: Option<Vec<String>>,
+    #[serde(default)]
+    command: Option<String>,
+    #[serde(default)]
+    cwd: Option<String>,
+    #[serde(default)]
+    env: Option<Env>,
+    #[serde(default)]
+    user: Option<String>,
+    #[serde(default)]
+    stdin: Option<String>,
+    #[serde(default)]
+    stdin_encoding: Option<String>,
+    #[serde(default)]
+    timeout_ms: Option<u64>,
+    #[serde(default)]
+    max_output_bytes: Option<u64>,
+}
+
+/// Reads and checks the body of `POST .../exec`; `make_id` names an exec that has no name.
+///
+/// # Errors
+/// `invalid_argument` or `payload_too_large`. The detail names field, value and rule; `details.field` the field, and
+/// for a body that is no such JSON `details.line` and `details.column` the position.
+pub fn decode(body: &[u8], make_id: impl FnOnce() -> String) -> Result<ExecRequest, Problem> {
+    check_object(body)?;
+    // Without the path first: keeping track of it costs, and nearly every body is good.
+    let body: Body = serde_json::from_slice(body).map_err(|_| locate(body))?;
+    let request = ExecRequest {
+        exec_id: body.exec_id.unwrap_or_else(make_id),
+        argv: rules::given("argv", body.argv, body.command.is_some())?,
+        command: rules::filled("command", body.command)?,
+        cwd: rules::filled("cwd", body.cwd)?,
+        env: body.env.unwrap_or_default().0,
+        user: rules::filled("user", body.user)?,
+        stdin: stdin(body.stdin, body.stdin_encoding)?,
+        timeout_ms: rules::in_range("timeout_ms", body.timeout_ms, rules::TIMEOUT_MS)?,
+        max_output_bytes: rules::in_range("max_output_bytes", body.max_output_bytes, rules::OUTPUT_BYTES)?,
+        ..ExecRequest::default()
+    };
+    rules::check(&request)?;
+    Ok(request)
+}
+
+/// Serde reads a struct from an array too, field by field; here that is a mistake.
+fn check_object(body: &[u8]) -> Result<(), Problem> {
+    let start = body.iter().position(|b| !b.is_ascii_whitespace());
+    match start {
+        Some(at) if body[at] == b'[' => {
+            let line = 1 + body[..at].iter().filter(|b| **b == b'\n').count();
+            let column = 1 + body[..at].iter().rev().take_while(|b| **b != b'\n').count();
+            let problem =
+                Problem::new(Code::InvalidArgument, "the body is wrong: it is an array, not an object");
+            Err(problem.with("line", line).with("column", column))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Names the place in a body that is not what it should be.
+fn locate(body: &[u8]) -> Problem {
+    let reader = &mut serde_json::Deserializer::from_slice(body);
+    let (path, error) = match serde_path_to_error::deserialize::<_, Body>(reader) {
+        Ok(_) => match serde_json::from_slice::<Body>(body) {
+            // One value and then something else: only reading to the end finds that.
+            Err(error) => (String::new(), error),
+            Ok(_) => return rules::invalid("body", "the body is wrong"),
+        },
+        Err(error) => (error.path().to_string(), error.into_inner()),
+    };
+    let field = if path.is_empty() || path == "." || path == "?" { unknown_field(&error) } else { path };
+    let place = if field.is_empty() { String::new() } else { format!(" at {field}") };
+    let problem = Problem::new(Code::InvalidArgument, format!("the body is wrong{place}: {error}"))
+        .with("line", error.line())
+        .with("column", error.column());
+    if field.is_empty() { problem } else { problem.with("field", field) }
+}
+
+/// The field of an error that has no path: the deserializer knows it only in words.
+fn unknown_field(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    ["unknown field `", "duplicate field `"]
+        .iter()
+        .find_map(|start| text.strip_prefix(start)?.split('`').next().map(str::to_owned))
+        .unwrap_or_default()
+}
+
+fn stdin(text: Option<String>, encoding: Option<String>) -> Result<Bytes, Problem> {
+    let Some(text) = text else {
+        return match encoding {
+            Some(_) => Err(rules::invalid("stdin_encoding", "stdin_encoding is given but stdin is not")),
+            None => Ok(Bytes::new()),
+        };
+    };
+    match encoding.as_deref() {
+        None | Some("utf-8") => Ok(Bytes::from(text)),
+        Some("base64") => STANDARD
+            .decode(text.as_bytes())
+            .map(Bytes::from)
+            .map_err(|e| rules::invalid("stdin", format!("stdin is not base64: {e}"))),
+        Some(other) => {
+            let detail = format!("stdin_encoding is {other:?}, it must be utf-8 or base64");
+            Err(rules::invalid("stdin_encoding", detail))
+        }
+    }
+}
+
+/// Names and values; a name that comes twice is refused, because one of its values would be ignored.
+#[derive(Default)]
+struct Env(HashMap<String, String>);
+
+impl<'de> Deserialize<'de> for Env {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Names;
+        impl<'de> Visitor<'de> for Names {
+            type Value = Env;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of strings")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Env, A::Error> {
+                let mut env = HashMap::with_capacity(map.size_hint().unwrap_or(0));
+                while let Some((name, value)) = map.next_entry::<String, String>()? {
+                    if env.contains_key(&name) {
+                        return Err(de::Error::custom(format!("{name} is given twice")));
+                    }
+                    env.insert(name, value);
+                }
+                Ok(Env(env))
+            }
+        }
+        deserializer.deserialize_map(Names)
+    }
+}
+
+#[cfg(test)]
+mod tests;

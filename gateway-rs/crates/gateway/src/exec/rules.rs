@@ -1,0 +1,129 @@
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use wire::agent::ExecRequest;
+use wire::{Code, Problem};
+
+/// Upper end a week: longer than any sandbox lives (a guess). 0 is refused rather than read as "none": absent is none.
+pub(super) const TIMEOUT_MS: RangeInclusive<u64> = 1..=7 * 24 * 60 * 60 * 1000;
+
+/// Kept output of each stream, at most (contract: exec semantics).
+pub(super) const OUTPUT_BYTES: RangeInclusive<u64> = 1..=16 << 20;
+
+/// contract: exec semantics.
+const MAX_STDIN_BYTES: usize = 16 << 20;
+
+/// contract: agent.proto, ExecRequest.exec_id.
+const MAX_EXEC_ID_BYTES: usize = 64;
+
+/// One string that execve takes, less its NUL: MAX_ARG_STRLEN, 32 pages (execve(2)). More can never work; less may
+/// still be too much for a small target, which the sidecar finds out.
+const MAX_ARGUMENT_BYTES: usize = 131_071;
+
+/// All strings together: a quarter of the usual stack limit of 8 MiB (execve(2)).
+const MAX_ARGUMENTS_BYTES: usize = 2 << 20;
+
+/// PATH_MAX less its NUL (path_resolution(7)).
+const MAX_CWD_BYTES: usize = 4095;
+
+/// Two names of 255 characters and a colon.
+const MAX_USER_BYTES: usize = 511;
+
+/// `invalid_argument` for one field.
+pub(crate) fn invalid(field: &str, detail: impl Into<String>) -> Problem {
+    Problem::new(Code::InvalidArgument, detail).with("field", field)
+}
+
+fn too_large(field: &str, bytes: usize, limit: usize) -> Problem {
+    Problem::new(Code::PayloadTooLarge, format!("{field} has {bytes} bytes, at most {limit} are allowed"))
+        .with("field", field)
+        .with("limit_bytes", limit)
+}
+
+/// Exactly one of argv and command; an empty argv is none.
+pub(super) fn given(field: &str, argv: Option<Vec<String>>, command: bool) -> Result<Vec<String>, Problem> {
+    match (argv, command) {
+        (Some(_), true) => Err(invalid("command", "argv and command are both given, exactly one is needed")),
+        (None, false) => Err(invalid(field, "neither argv nor command is given, exactly one is needed")),
+        (Some(argv), false) if argv.first().is_none_or(String::is_empty) => {
+            Err(invalid(field, "argv names no program: it or its first element is empty"))
+        }
+        (argv, _) => Ok(argv.unwrap_or_default()),
+    }
+}
+
+/// A text that is absent or says something: on the wire to the sidecar empty means absent.
+pub(super) fn filled(field: &str, text: Option<String>) -> Result<String, Problem> {
+    match text {
+        Some(text) if text.is_empty() => Err(invalid(field, format!("{field} is empty"))),
+        text => Ok(text.unwrap_or_default()),
+    }
+}
+
+/// A number that is absent (0 on the wire to the sidecar) or within its range.
+pub(super) fn in_range(field: &str, number: Option<u64>, range: RangeInclusive<u64>) -> Result<u64, Problem> {
+    match number {
+        Some(number) if !range.contains(&number) => {
+            let (least, most) = range.into_inner();
+            Err(invalid(field, format!("{field} is {number}, it must be {least} to {most}")))
+        }
+        number => Ok(number.unwrap_or(0)),
+    }
+}
+
+/// What an exec_id must be; also that of a path.
+pub(crate) fn check_exec_id(exec_id: &str) -> Result<(), Problem> {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    if (1..=MAX_EXEC_ID_BYTES).contains(&exec_id.len()) && exec_id.bytes().all(allowed) {
+        return Ok(());
+    }
+    let rule = format!("it must be 1 to {MAX_EXEC_ID_BYTES} of A-Z a-z 0-9 _ -");
+    Err(invalid("exec_id", format!("exec_id is {exec_id:?}: {rule}")))
+}
+
+/// Everything that can be said of the fields without the sandbox.
+pub(super) fn check(request: &ExecRequest) -> Result<(), Problem> {
+    check_exec_id(&request.exec_id)?;
+    check_text("cwd", &request.cwd, MAX_CWD_BYTES)?;
+    check_text("user", &request.user, MAX_USER_BYTES)?;
+    check_text("command", &request.command, MAX_ARGUMENT_BYTES)?;
+    let mut sum = request.command.len();
+    for (n, argument) in request.argv.iter().enumerate() {
+        check_text(format_args!("argv[{n}]"), argument, MAX_ARGUMENT_BYTES)?;
+        sum += argument.len() + 1;
+    }
+    for (name, value) in &request.env {
+        check_variable(name, value)?;
+        sum += name.len() + value.len() + 2;
+    }
+    if sum > MAX_ARGUMENTS_BYTES {
+        return Err(too_large("argv, command and env together", sum, MAX_ARGUMENTS_BYTES));
+    }
+    if request.stdin.len() > MAX_STDIN_BYTES {
+        return Err(too_large("stdin", request.stdin.len(), MAX_STDIN_BYTES));
+    }
+    Ok(())
+}
+
+fn check_variable(name: &str, value: &str) -> Result<(), Problem> {
+    if name.is_empty() || name.contains(['=', '\0']) {
+        let rule = "a name has at least one character and neither = nor NUL";
+        return Err(invalid("env", format!("env has a variable named {name:?}: {rule}")));
+    }
+    check_text(
+        format_args!("env.{name}"),
+        value,
+        MAX_ARGUMENT_BYTES - name.len().min(MAX_ARGUMENT_BYTES - 1) - 1,
+    )
+}
+
+/// `field` is only written out when something is wrong.
+fn check_text(field: impl Display, text: &str, most: usize) -> Result<(), Problem> {
+    if text.len() > most {
+        return Err(too_large(&field.to_string(), text.len(), most));
+    }
+    match text.bytes().position(|b| b == 0) {
+        Some(at) => Err(invalid(&field.to_string(), format!("{field} has a NUL at byte {at}"))),
+        None => Ok(()),
+    }
+}

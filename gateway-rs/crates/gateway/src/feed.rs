@@ -1,0 +1,185 @@
+//! The route table kept true: snapshot, deltas, and again from the start when the feed is lost.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::{Stream as Messages, StreamExt as _};
+use http::Uri;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use resolve::{Address, Directory, Update};
+use tokio::time::Instant;
+use tonic::Status;
+use wire::routes::{self, WatchRequest, routes_client::RoutesClient};
+
+use crate::request_id;
+use crate::telemetry::Metrics;
+use crate::transport::Stream;
+
+/// Three heartbeats (routes.proto): a feed that is silent for longer is dead, whatever the socket says.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// To connect and to get the first message.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Reconnects: at least the one, at most the other, doubled in between, with full jitter so that the gateways of an
+/// installation do not come back as one.
+const BACKOFF: Duration = Duration::from_millis(50);
+const MAX_BACKOFF: Duration = Duration::from_secs(2);
+
+/// A snapshot of 100,000 sandboxes and as many tombstones, 300 bytes each.
+const MAX_MESSAGE_BYTES: usize = 64 << 20;
+
+/// What is known of the feed itself.
+#[derive(Debug, Default)]
+pub(crate) struct FeedState {
+    inner: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    has_snapshot: bool,
+    /// `None` while not connected.
+    last_message: Option<Instant>,
+}
+
+/// Why a feed ended; it is always opened again.
+#[derive(Debug, thiserror::Error)]
+enum Lost {
+    #[error("cannot connect: {0}")]
+    Connect(String),
+    #[error("{}: {}", .0.code(), .0.message())]
+    Refused(#[from] Box<Status>),
+    #[error("silent for {} s", SILENCE.as_secs())]
+    Silent,
+    #[error("the control plane closed it")]
+    Closed,
+}
+
+impl FeedState {
+    /// Whether a snapshot has ever arrived: without one an unknown id may just not have been heard of.
+    pub(crate) fn has_snapshot(&self) -> bool {
+        self.lock().has_snapshot
+    }
+
+    /// Since the last message; `None` while not connected.
+    pub(crate) fn silence(&self) -> Option<Duration> {
+        self.lock().last_message.map(|at| at.elapsed())
+    }
+
+    fn heard(&self, snapshot: bool) {
+        let mut state = self.lock();
+        state.last_message = Some(Instant::now());
+        state.has_snapshot |= snapshot;
+    }
+
+    fn lost(&self) {
+        self.lock().last_message = None;
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where messages go.
+pub(crate) struct Sink<'a> {
+    pub(crate) directory: &'a Directory,
+    pub(crate) metrics: &'a Metrics,
+    pub(crate) state: &'a FeedState,
+}
+
+/// Follows the feed for ever; the owner drops it. While it is lost the table stays as it is.
+pub(crate) async fn follow(address: &Address, sink: &Sink<'_>) {
+    let gateway_id = request_id::unique();
+    let mut backoff = BACKOFF;
+    loop {
+        let opened = Instant::now();
+        let lost = watch(address, &gateway_id, sink).await;
+        sink.state.lost();
+        sink.metrics.feed_reconnects.inc();
+        tracing::warn!(address = %address, reason = %lost, "route feed lost");
+        // A feed that lived for a while was not refused: start again from the shortest pause.
+        backoff = if opened.elapsed() > MAX_BACKOFF { BACKOFF } else { (backoff * 2).min(MAX_BACKOFF) };
+        tokio::time::sleep(backoff.mul_f64(jitter())).await;
+    }
+}
+
+/// A fraction of 0 to 1, different in every gateway.
+fn jitter() -> f64 {
+    f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX)
+}
+
+async fn watch(address: &Address, gateway_id: &str, sink: &Sink<'_>) -> Lost {
+    let opened = tokio::time::timeout(CONNECT_DEADLINE, open(address, gateway_id)).await;
+    let (messages, connection) = match opened {
+        Ok(Ok(opened)) => opened,
+        Ok(Err(lost)) => return lost,
+        Err(_) => return Lost::Connect(format!("no answer within {} s", CONNECT_DEADLINE.as_secs())),
+    };
+    tracing::info!(address = %address, "route feed connected");
+    let lost = consume(messages, sink).await;
+    connection.abort();
+    lost
+}
+
+/// Takes messages in until the feed ends or falls silent.
+async fn consume(messages: impl Messages<Item = Result<routes::Update, Status>>, sink: &Sink<'_>) -> Lost {
+    let mut messages = std::pin::pin!(messages);
+    loop {
+        match tokio::time::timeout(SILENCE, messages.next()).await {
+            Err(_) => return Lost::Silent,
+            Ok(None) => return Lost::Closed,
+            Ok(Some(Err(status))) => return Box::new(status).into(),
+            Ok(Some(Ok(message))) => take_in(message, sink),
+        }
+    }
+}
+
+fn take_in(message: routes::Update, sink: &Sink<'_>) {
+    let Some((update, unreadable)) = Update::from_wire(message) else { return sink.state.heard(false) };
+    for sandbox_id in unreadable {
+        tracing::error!(sandbox_id, "route left out: its address cannot be read");
+    }
+    let snapshot = matches!(update, Update::Snapshot { .. });
+    let applied = sink.directory.apply(update);
+    sink.metrics.feed_fenced.inc_by(u64::try_from(applied.fenced).unwrap_or(u64::MAX));
+    sink.metrics.dns_disagreements.inc_by(u64::try_from(applied.dns_disagreements).unwrap_or(u64::MAX));
+    sink.state.heard(snapshot);
+}
+
+/// The connection's task; aborted when dropped, so that it never outlives the feed.
+struct Connection(tokio::task::JoinHandle<()>);
+
+impl Connection {
+    fn abort(&self) {
+        self.0.abort();
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}
+
+async fn open(
+    address: &Address,
+    gateway_id: &str,
+) -> Result<(tonic::Streaming<routes::Update>, Connection), Lost> {
+    let connect = |e: &dyn std::fmt::Display| Lost::Connect(e.to_string());
+    let stream = Stream::connect(address).await.map_err(|e| connect(&e))?;
+    let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+    let (sender, connection) = handshake.map_err(|e| connect(&e))?;
+    // How it ends is told by the messages.
+    let connection = Connection(tokio::spawn(async move { drop(connection.await) }));
+    let sender = tower::service_fn(move |request| sender.clone().send_request(request));
+    let mut client = RoutesClient::with_origin(sender, Uri::from_static("http://controlplane"))
+        .max_decoding_message_size(MAX_MESSAGE_BYTES);
+    let request = WatchRequest { gateway_id: gateway_id.to_owned() };
+    let messages = client.watch(request).await.map_err(Box::new)?.into_inner();
+    Ok((messages, connection))
+}
+
+#[cfg(test)]
+mod tests;

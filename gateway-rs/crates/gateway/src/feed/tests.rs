@@ -1,0 +1,80 @@
+use std::sync::Arc;
+
+use futures_util::stream;
+use resolve::Found;
+use wire::routes::update::Body;
+
+use super::*;
+
+struct Rig {
+    directory: Arc<Directory>,
+    metrics: Metrics,
+    state: FeedState,
+}
+
+impl Rig {
+    fn new() -> Self {
+        Self { directory: Arc::new(Directory::new()), metrics: Metrics::new(), state: FeedState::default() }
+    }
+
+    fn sink(&self) -> Sink<'_> {
+        Sink { directory: &self.directory, metrics: &self.metrics, state: &self.state }
+    }
+}
+
+fn message(body: Body) -> Result<routes::Update, Status> {
+    Ok(routes::Update { version: 1, body: Some(body) })
+}
+
+fn snapshot(ids: &[&str]) -> Result<routes::Update, Status> {
+    let route = |id: &&str| routes::Route {
+        sandbox_id: (*id).to_owned(),
+        address: "unix:/a".to_owned(),
+        generation: 1,
+        owner: "alice".to_owned(),
+    };
+    message(Body::Snapshot(routes::Snapshot { routes: ids.iter().map(route).collect(), ends: Vec::new() }))
+}
+
+fn heartbeat() -> Result<routes::Update, Status> {
+    message(Body::Heartbeat(routes::Heartbeat {}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_feed_is_lost_after_three_heartbeats_and_one_that_beats_is_not() {
+    let rig = Rig::new();
+    let beats = stream::unfold(0, |n| async move {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        (n < 10).then_some((heartbeat(), n + 1))
+    });
+    let start = Instant::now();
+    let lost = consume(beats.chain(stream::pending()), &rig.sink()).await;
+    assert!(matches!(lost, Lost::Silent));
+    // Ten beats, the pause in which the eleventh was due, then the silence: counted from the last beat.
+    assert_eq!(start.elapsed(), Duration::from_secs(50) + SILENCE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_snapshot_makes_ready_and_the_table_outlives_the_feed() {
+    let rig = Rig::new();
+    consume(stream::iter([heartbeat()]), &rig.sink()).await;
+    assert!(!rig.state.has_snapshot());
+    let lost = consume(stream::iter([snapshot(&["sb-1"])]), &rig.sink()).await;
+    assert!(matches!(lost, Lost::Closed) && rig.state.has_snapshot());
+    assert!(matches!(rig.directory.find("sb-1"), Found::Live(_)));
+    assert!(rig.state.silence().is_some());
+    rig.state.lost();
+    assert!(rig.state.silence().is_none() && rig.state.has_snapshot());
+}
+
+#[tokio::test]
+async fn a_refused_feed_says_why() {
+    let rig = Rig::new();
+    let lost = consume(stream::iter([Err(Status::unavailable("starting"))]), &rig.sink()).await;
+    assert!(lost.to_string().ends_with("starting"), "{lost}");
+}
+
+#[test]
+fn jitter_is_a_fraction() {
+    assert!((0..1000).all(|_| (0.0..=1.0).contains(&jitter())));
+}

@@ -1,0 +1,91 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use resolve::{Directory, Dns, LookupFailed, Resolver, SystemLookup};
+
+use crate::admission::{Admission, Limits};
+use crate::body;
+use crate::drain::Drain;
+use crate::feed::FeedState;
+use crate::forward::Forwarder;
+use crate::settings::Settings;
+use crate::telemetry::{Gauges, Metrics};
+use crate::upstream::Pool;
+
+/// How long a call with a valid token waits for its sandbox to be pushed (contract: route feed).
+const PUSH_WAIT: Duration = Duration::from_secs(1);
+
+/// Calls of one owner that may wait: with 1024 places and commands of a second a wait of 4 s; more would wait in vain
+/// (guess).
+const MAX_QUEUED_PER_OWNER: usize = 4_096;
+
+/// Calls that may wait in all. Each may hold a body of 64 KiB: 1 GiB at most.
+const MAX_QUEUED: usize = 16_384;
+
+/// What all calls share.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    pub(crate) settings: Settings,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) bodies: body::Reader,
+    pub(crate) drain: Drain,
+    pub(crate) feed: FeedState,
+    pub(crate) forwarder: Forwarder,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) resolver: Resolver,
+    pub(crate) upstream: Arc<Pool>,
+}
+
+impl Gateway {
+    /// A gateway that knows no route yet. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// When there is a DNS zone but the system's resolver configuration cannot be read.
+    pub(crate) fn new(settings: Settings) -> Result<Self, LookupFailed> {
+        let dns = match &settings.dns_zone {
+            Some(zone) => Some(Dns::new(Box::new(SystemLookup::new()?), zone.clone())),
+            None => None,
+        };
+        let limits = Limits {
+            inflight: settings.max_inflight,
+            per_sandbox: settings.max_inflight_per_sandbox,
+            queued_per_owner: MAX_QUEUED_PER_OWNER,
+            queued: MAX_QUEUED,
+        };
+        let metrics = Arc::new(Metrics::new());
+        Ok(Self {
+            admission: Admission::new(limits, settings.queue_timeout),
+            bodies: body::Reader::new(settings.max_body_bytes, settings.queue_timeout),
+            drain: Drain::default(),
+            feed: FeedState::default(),
+            forwarder: Forwarder::new(settings.controlplane.clone()),
+            resolver: Resolver::new(Arc::new(Directory::new()), dns, PUSH_WAIT),
+            upstream: Pool::new(Arc::clone(&metrics)),
+            metrics,
+            settings,
+        })
+    }
+
+    /// Why no new call should come here; `None` when they may.
+    pub(crate) fn not_ready(&self) -> Option<&'static str> {
+        if self.drain.is_draining() {
+            return Some("draining");
+        }
+        (!self.feed.has_snapshot()).then_some("waiting for the first snapshot of the route feed")
+    }
+
+    pub(crate) fn gauges(&self) -> Gauges {
+        let (inflight, queued) = self.admission.counts();
+        let (routes, tombstones) = self.resolver.directory().len();
+        Gauges {
+            inflight,
+            queued,
+            calls: self.drain.calls(),
+            routes,
+            tombstones,
+            upstream_connections: self.upstream.connections(),
+            feed_silence: self.feed.silence(),
+            draining: self.drain.is_draining(),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The whole life of the process: bind, serve, drain, leave.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use resolve::LookupFailed;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+
+use crate::feed;
+use crate::gateway::Gateway;
+use crate::server::Server;
+use crate::settings::Settings;
+use crate::telemetry;
+
+/// Exit status for settings that cannot be used (EX_USAGE of sysexits.h).
+pub const EXIT_SETTINGS: u8 = 64;
+
+/// Exit status for everything else that keeps the gateway from running.
+pub const EXIT_FAILED: u8 = 1;
+
+/// After the drain: to write answers that are ready and to close connections.
+const CLOSE_GRACE: Duration = Duration::from_secs(1);
+
+/// Why the gateway cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum StartFailed {
+    /// The address is taken, or not ours.
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, #[source] io::Error),
+    /// There is a DNS zone but no usable resolver configuration.
+    #[error("cannot set up DNS: {0}")]
+    Dns(#[from] LookupFailed),
+    /// The runtime or its signals cannot be set up.
+    #[error("cannot set up the runtime: {0}")]
+    Runtime(#[from] io::Error),
+}
+
+/// Runs by the environment's settings until SIGTERM or SIGINT; gives the process's exit status. Blocks.
+pub fn run_from_environment() -> u8 {
+    let settings = match Settings::read(|name| std::env::var(name).ok()) {
+        Ok(settings) => settings,
+        Err(invalid) => {
+            eprintln!("rollbox-gateway: {invalid}");
+            return EXIT_SETTINGS;
+        }
+    };
+    telemetry::install_log(settings.log.clone());
+    match run(settings) {
+        Ok(()) => 0,
+        Err(failed) => {
+            eprintln!("rollbox-gateway: {failed}");
+            EXIT_FAILED
+        }
+    }
+}
+
+/// As many descriptors as the system allows: two connections a sandbox soon pass the usual 1024.
+fn raise_descriptor_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(e) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(error = %e, "cannot raise the limit of open files");
+    }
+}
+
+fn run(settings: Settings) -> Result<(), StartFailed> {
+    raise_descriptor_limit();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let running = start(settings).await?;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        running.stop().await;
+        Ok(())
+    });
+    // A name look-up by the operating system may still block a thread; nothing of ours waits for it.
+    runtime.shutdown_timeout(CLOSE_GRACE);
+    outcome
+}
+
+/// A gateway that serves; dropping it cuts everything off, [`Running::stop`] drains first.
+#[derive(Debug)]
+pub struct Running {
+    address: SocketAddr,
+    gateway: Arc<Gateway>,
+    server: Arc<Server>,
+    tasks: JoinSet<()>,
+}
+
+/// Binds and serves. Must be called inside a tokio runtime.
+///
+/// # Errors
+/// [`StartFailed`]; nothing runs then.
+pub async fn start(settings: Settings) -> Result<Running, StartFailed> {
+    let listen = settings.listen;
+    let listener = TcpListener::bind(listen).await.map_err(|e| StartFailed::Listen(listen, e))?;
+    let address = listener.local_addr()?;
+    let gateway = Arc::new(Gateway::new(settings)?);
+    let server = Server::new(Arc::clone(&gateway));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(Arc::clone(&server).accept(listener));
+    tasks.spawn(follow_feed(Arc::clone(&gateway)));
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        %address,
+        routes = %gateway.settings.routes,
+        controlplane = %gateway.settings.controlplane,
+        "started"
+    );
+    Ok(Running { address, gateway, server, tasks })
+}
+
+async fn follow_feed(gateway: Arc<Gateway>) {
+    let sink = feed::Sink {
+        directory: gateway.resolver.directory(),
+        metrics: &gateway.metrics,
+        state: &gateway.feed,
+    };
+    feed::follow(&gateway.settings.routes, &sink).await;
+}
+
+impl Running {
+    /// Where it listens; the port is the one that was taken when the settings said 0.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// serving -> draining -> expired -> gone. New calls are refused, running ones have the drain time to end; what
+    /// is left then is cut off.
+    pub async fn stop(mut self) {
+        let drain = &self.gateway.drain;
+        tracing::info!(calls = drain.calls(), "draining");
+        drain.start();
+        if tokio::time::timeout(self.gateway.settings.drain, drain.idle()).await.is_err() {
+            tracing::warn!(calls = drain.calls(), "drain time is over, calls are cut off");
+            drain.expire();
+        }
+        self.server.close(CLOSE_GRACE).await;
+        self.gateway.upstream.close().await;
+        self.tasks.shutdown().await;
+        tracing::info!("stopped");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.server.cut();
+    }
+}

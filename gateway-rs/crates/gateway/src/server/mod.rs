@@ -1,0 +1,195 @@
+//! Connections of clients: accepted, bounded, timed, HTTP/1.1 and HTTP/2 (prior knowledge) on one port.
+
+mod preface;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::gateway::Gateway;
+use crate::router;
+use preface::{Protocol, Replayed};
+
+/// Connections at one time; more are closed at once. About 20 KiB each while idle: 320 MiB at most (guess: eight pooled
+/// clients of 2,000 sandboxes each).
+const MAX_CONNECTIONS: usize = 16_384;
+
+/// Calls at one time on one HTTP/2 connection.
+const MAX_STREAMS: u32 = 1024;
+
+/// To send a request's head. hyper counts it from the end of the request before, so it is also how long an idle
+/// connection is kept: longer than the 15 s (aiohttp) to 60 s after which clients drop theirs.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
+
+/// To send the first bytes of a new connection, from which the protocol is known.
+const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// After an accept failed for want of descriptors: time for some to be given back.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// HTTP/2 peers that vanished are noticed by pings.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The public port.
+#[derive(Debug)]
+pub(crate) struct Server {
+    gateway: Arc<Gateway>,
+    router: Router,
+    places: Arc<Semaphore>,
+    connections: TaskTracker,
+    /// Cancelled: every connection ends after the answer that it is giving.
+    closing: CancellationToken,
+    /// Cancelled: every connection ends now.
+    cut: CancellationToken,
+}
+
+impl Server {
+    pub(crate) fn new(gateway: Arc<Gateway>) -> Arc<Self> {
+        Self::with_places(gateway, MAX_CONNECTIONS)
+    }
+
+    fn with_places(gateway: Arc<Gateway>, places: usize) -> Arc<Self> {
+        Arc::new(Self {
+            router: router::router(Arc::clone(&gateway)),
+            gateway,
+            places: Arc::new(Semaphore::new(places)),
+            connections: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            cut: CancellationToken::new(),
+        })
+    }
+
+    /// Accepts connections until it is dropped or [`Server::close`] is called.
+    pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = self.closing.cancelled() => return,
+            };
+            match accepted {
+                Ok((stream, _)) => self.place(stream),
+                Err(e) => {
+                    tracing::warn!(error = %e, "cannot accept");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Ends all connections and waits for them, at most for `grace`.
+    pub(crate) async fn close(&self, grace: Duration) {
+        self.closing.cancel();
+        self.connections.close();
+        if tokio::time::timeout(grace, self.connections.wait()).await.is_err() {
+            tracing::warn!(connections = self.connections.len(), "connections cut off");
+        }
+        self.cut();
+        self.connections.wait().await;
+    }
+
+    /// Ends all connections at once.
+    pub(crate) fn cut(&self) {
+        self.closing.cancel();
+        self.cut.cancel();
+    }
+
+    fn place(self: &Arc<Self>, stream: TcpStream) {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            self.gateway.metrics.refused_connections.inc();
+            return;
+        };
+        let (server, cut) = (Arc::clone(self), self.cut.clone());
+        self.connections.spawn(async move { cut.run_until_cancelled(server.serve(stream, place)).await });
+    }
+
+    async fn serve(self: Arc<Self>, mut stream: TcpStream, _place: OwnedSemaphorePermit) {
+        let _counted = Counted::new(&self.gateway.metrics.client_connections);
+        let preface = async {
+            stream.set_nodelay(true)?;
+            tokio::time::timeout(PREFACE_TIMEOUT, preface::read(&mut stream)).await?
+        };
+        let read = tokio::select! {
+            read = preface => read,
+            () = self.closing.cancelled() => Err(std::io::ErrorKind::Interrupted.into()),
+        };
+        // A client that goes away, or speaks something else, is not worth a line.
+        if let Ok((protocol, first_bytes)) = read {
+            let io = TokioIo::new(Replayed::new(first_bytes, stream));
+            match protocol {
+                Protocol::Http1 => self.serve_http1(io).await,
+                Protocol::Http2 => self.serve_http2(io).await,
+            }
+        }
+    }
+
+    async fn serve_http1(&self, io: TokioIo<Replayed>) {
+        let service = service_fn(|request| self.answer(request));
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(64 << 10);
+        let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+        tokio::select! {
+            biased;
+            _ = &mut connection => return,
+            () = self.closing.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        drop(connection.await);
+    }
+
+    async fn serve_http2(self: &Arc<Self>, io: TokioIo<Replayed>) {
+        let server = Arc::clone(self);
+        let service = service_fn(move |request| {
+            let server = Arc::clone(&server);
+            async move { server.answer(request).await }
+        });
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_STREAMS)
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT);
+        let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+        tokio::select! {
+            biased;
+            _ = &mut connection => return,
+            () = self.closing.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        drop(connection.await);
+    }
+
+    async fn answer(
+        &self,
+        request: http::Request<Incoming>,
+    ) -> Result<http::Response<Body>, std::convert::Infallible> {
+        Ok(router::answer(&self.gateway, self.router.clone(), request.map(Body::new)).await)
+    }
+}
+
+/// Counts a connection for as long as it lives.
+struct Counted<'a>(&'a Gauge);
+
+impl<'a> Counted<'a> {
+    fn new(gauge: &'a Gauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

@@ -1,0 +1,64 @@
+use std::collections::HashMap;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::Instant;
+
+use super::*;
+use crate::settings::Settings;
+
+/// A server with this many places, on a port of its own; its accept loop ends with the runtime of the test.
+async fn server(places: usize) -> (Arc<Server>, std::net::SocketAddr) {
+    let variables: HashMap<&str, String> = [
+        ("ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY", token::Signer::from_seed([1; 32]).public_key()),
+        ("ROLLBOX_GATEWAY_ROUTES_URL", "unix:/nowhere/routes".to_owned()),
+        ("ROLLBOX_GATEWAY_CONTROLPLANE_URL", "unix:/nowhere/api".to_owned()),
+    ]
+    .into();
+    let settings = Settings::read(|name| variables.get(name).cloned()).unwrap();
+    let server = Server::with_places(Arc::new(Gateway::new(settings).unwrap()), places);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(Arc::clone(&server).accept(listener));
+    (server, address)
+}
+
+/// Sends `bytes` and waits until the server closes; gives what it said and how long that took.
+async fn closed(address: std::net::SocketAddr, bytes: &[u8]) -> (String, Duration) {
+    let start = Instant::now();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    let mut said = Vec::new();
+    stream.read_to_end(&mut said).await.unwrap();
+    (String::from_utf8(said).unwrap(), start.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_says_nothing_is_given_up() {
+    let (_server, address) = server(8).await;
+    for bytes in [&b""[..], b"PRI * HTTP/2.0\r\n"] {
+        let (said, took) = closed(address, bytes).await;
+        assert_eq!(said, "");
+        assert!((PREFACE_TIMEOUT..PREFACE_TIMEOUT * 2).contains(&took), "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_never_ends_its_head_is_given_up() {
+    let (_server, address) = server(8).await;
+    let (_, took) = closed(address, b"POST /v1/sandboxes HTTP/1.1\r\nhost: x\r\n").await;
+    assert!((HEAD_TIMEOUT..HEAD_TIMEOUT * 2).contains(&took), "{took:?}");
+}
+
+#[tokio::test]
+async fn connections_over_the_limit_are_closed_at_once_and_counted() {
+    let (server, address) = server(1).await;
+    let mut first = TcpStream::connect(address).await.unwrap();
+    first.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    assert!(first.read(&mut [0; 1024]).await.unwrap() > 0);
+    let mut second = TcpStream::connect(address).await.unwrap();
+    assert_eq!(second.read(&mut [0; 1]).await.unwrap_or(0), 0);
+    assert_eq!(server.gateway.metrics.refused_connections.get(), 1);
+    drop(first);
+    server.close(Duration::from_secs(1)).await;
+    assert_eq!(server.places.available_permits(), 1);
+}

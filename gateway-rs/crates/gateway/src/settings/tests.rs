@@ -1,0 +1,72 @@
+use std::collections::HashMap;
+
+use super::*;
+
+fn complete() -> HashMap<String, String> {
+    let key = token::Signer::from_seed([1; 32]).public_key();
+    [
+        ("ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY", key.as_str()),
+        ("ROLLBOX_GATEWAY_ROUTES_URL", "unix:/run/routes.sock"),
+        ("ROLLBOX_GATEWAY_CONTROLPLANE_URL", "http://127.0.0.1:7421"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into()
+}
+
+fn read(variables: &HashMap<String, String>) -> Result<Settings, InvalidSetting> {
+    Settings::read(|name| variables.get(name).cloned())
+}
+
+#[test]
+fn what_is_not_set_has_its_default() {
+    let settings = read(&complete()).unwrap();
+    assert_eq!(settings.listen.to_string(), "127.0.0.1:7420");
+    assert_eq!((settings.max_inflight, settings.max_inflight_per_sandbox), (1024, 64));
+    assert_eq!((settings.queue_timeout, settings.drain), (Duration::from_secs(30), Duration::from_secs(30)));
+    assert_eq!((settings.max_body_bytes, settings.dns_zone), (33_554_432, None));
+}
+
+#[test]
+fn a_small_global_limit_lowers_the_default_of_the_smaller_one() {
+    let mut variables = complete();
+    variables.insert("ROLLBOX_GATEWAY_MAX_INFLIGHT".to_owned(), "8".to_owned());
+    assert_eq!(read(&variables).unwrap().max_inflight_per_sandbox, 8);
+}
+
+#[test]
+fn each_required_variable_is_named_when_missing_or_empty() {
+    for name in complete().into_keys() {
+        let mut variables = complete();
+        variables.remove(&name);
+        let missing = read(&variables).unwrap_err();
+        assert_eq!((missing.variable, missing.value.as_str()), (name.as_str(), "not set"));
+        variables.insert(name, String::new());
+        assert_eq!(read(&variables).unwrap_err(), missing);
+    }
+}
+
+#[test]
+fn each_bad_value_is_named_with_variable_value_and_rule() {
+    let cases = [
+        ("ROLLBOX_GATEWAY_LISTEN", "localhost", "must be IP:PORT"),
+        ("ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY", "short", "must be a key"),
+        ("ROLLBOX_GATEWAY_ROUTES_URL", "unix:relative", "must be `unix:/PATH`"),
+        ("ROLLBOX_GATEWAY_CONTROLPLANE_URL", "https://x:1", "must be `unix:/PATH`"),
+        ("ROLLBOX_GATEWAY_MAX_INFLIGHT", "0", "must be an integer of 1 to"),
+        ("ROLLBOX_GATEWAY_MAX_INFLIGHT_PER_SANDBOX", "2000", "must be an integer of 1 to 1024"),
+        ("ROLLBOX_GATEWAY_QUEUE_TIMEOUT_MS", "30s", "must be an integer"),
+        ("ROLLBOX_GATEWAY_MAX_BODY_BYTES", "-1", "must be an integer"),
+        ("ROLLBOX_GATEWAY_DRAIN_MS", "99999999999", "must be an integer"),
+        ("ROLLBOX_GATEWAY_DNS_ZONE", "a..b", "must be a DNS name"),
+        ("ROLLBOX_GATEWAY_LOG", "gateway=loud", "must be LEVEL"),
+    ];
+    for (name, value, rule) in cases {
+        let mut variables = complete();
+        variables.insert(name.to_owned(), value.to_owned());
+        let message = read(&variables).unwrap_err().to_string();
+        assert!(
+            message.starts_with(&format!("{name} is \"{value}\"")) && message.contains(rule),
+            "{message}"
+        );
+    }
+}

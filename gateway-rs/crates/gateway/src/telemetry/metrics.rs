@@ -1,0 +1,292 @@
+use std::time::Duration;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use resolve::Source;
+use wire::{Code, agent};
+
+/// One label from a closed set of names; never an id.
+type Label = [(&'static str, &'static str); 1];
+type CounterBy = Family<Label, Counter>;
+
+/// Upper bounds in seconds: 100 us (below what a spawn costs) to 100 s, then an hour; factors of about 2 where execs
+/// of healthy sandboxes are, coarser above.
+const BOUNDS_S: [f64; 20] = [
+    0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
+    100.0, 600.0, 3600.0,
+];
+
+/// How one exec went.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ended {
+    pub(crate) end: agent::End,
+    pub(crate) queue: Duration,
+    pub(crate) spawn: Duration,
+    pub(crate) run: Duration,
+    /// Body read to answer ready.
+    pub(crate) total: Duration,
+}
+
+/// What an attempt to connect to a sidecar came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Connects {
+    Connected,
+    Failed,
+}
+
+/// Values that are read when somebody asks, not kept.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Gauges {
+    pub(crate) inflight: usize,
+    pub(crate) queued: usize,
+    pub(crate) calls: usize,
+    pub(crate) routes: usize,
+    pub(crate) tombstones: usize,
+    pub(crate) upstream_connections: usize,
+    /// Since the last message of the feed; `None` while it is not connected.
+    pub(crate) feed_silence: Option<Duration>,
+    pub(crate) draining: bool,
+}
+
+/// Every metric of the gateway, in a registry of its own.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    queue: Histogram,
+    spawn: Histogram,
+    run: Histogram,
+    total: Histogram,
+    ends: CounterBy,
+    errors: CounterBy,
+    resolved: CounterBy,
+    connects: CounterBy,
+    forwarded: CounterBy,
+    pub(crate) dns_disagreements: Counter,
+    pub(crate) feed_reconnects: Counter,
+    pub(crate) feed_fenced: Counter,
+    pub(crate) client_connections: Gauge,
+    pub(crate) refused_connections: Counter,
+    live: Live,
+}
+
+/// The kept side of [`Gauges`].
+#[derive(Debug, Default)]
+struct Live {
+    inflight: Gauge,
+    queued: Gauge,
+    calls: Gauge,
+    routes: Gauge,
+    tombstones: Gauge,
+    upstream_connections: Gauge,
+    feed_connected: Gauge,
+    feed_silence_ms: Gauge,
+    draining: Gauge,
+}
+
+impl Metrics {
+    /// All metrics at zero; every value of every closed label is there from the start.
+    pub(crate) fn new() -> Self {
+        let histogram = || Histogram::new(BOUNDS_S);
+        let mut metrics = Self {
+            registry: Registry::with_prefix("rollbox_gateway"),
+            queue: histogram(),
+            spawn: histogram(),
+            run: histogram(),
+            total: histogram(),
+            ends: counters("end", ENDS.map(end_name)),
+            errors: counters("code", Code::ALL.map(Code::name)),
+            resolved: counters("source", ["table", "dns"]),
+            connects: counters("outcome", ["connected", "failed"]),
+            forwarded: counters("status", STATUS_CLASSES),
+            dns_disagreements: Counter::default(),
+            feed_reconnects: Counter::default(),
+            feed_fenced: Counter::default(),
+            client_connections: Gauge::default(),
+            refused_connections: Counter::default(),
+            live: Live::default(),
+        };
+        metrics.register_kept();
+        metrics.register_gauges();
+        metrics
+    }
+
+    fn register_kept(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("exec_queue_seconds", "Request decoded to admitted", self.queue.clone());
+        registry.register(
+            "exec_spawn_seconds",
+            "Request read by the sidecar to process runs",
+            self.spawn.clone(),
+        );
+        registry.register("exec_run_seconds", "Process runs to end collected", self.run.clone());
+        registry.register("exec_total_seconds", "Request decoded to answer ready", self.total.clone());
+        registry.register("exec_ends", "Execs that gave a result, by end", self.ends.clone());
+        registry.register("errors", "Answers that are problems, by code", self.errors.clone());
+        registry.register("routes_resolved", "Routes found, by who answered", self.resolved.clone());
+        registry.register("upstream_connects", "Attempts to connect to a sidecar", self.connects.clone());
+        registry.register("forwarded", "Requests forwarded to the control plane", self.forwarded.clone());
+        registry.register(
+            "dns_disagreements",
+            "Routes of DNS that the table contradicted",
+            self.dns_disagreements.clone(),
+        );
+        registry.register(
+            "route_feed_reconnects",
+            "Times that the feed was lost",
+            self.feed_reconnects.clone(),
+        );
+        registry.register("route_feed_fenced", "Updates that were too old", self.feed_fenced.clone());
+        registry.register(
+            "client_connections",
+            "Open connections of clients",
+            self.client_connections.clone(),
+        );
+        registry.register(
+            "refused_connections",
+            "Connections closed at the limit",
+            self.refused_connections.clone(),
+        );
+    }
+
+    fn register_gauges(&mut self) {
+        let (registry, live) = (&mut self.registry, &self.live);
+        registry.register("exec_inflight", "Execs under way", live.inflight.clone());
+        registry.register("exec_queued", "Execs that wait for their turn", live.queued.clone());
+        registry.register("calls", "Calls under way, forwarded ones too", live.calls.clone());
+        registry.register("routes", "Sandboxes in the route table", live.routes.clone());
+        registry.register("tombstones", "Ended sandboxes on record", live.tombstones.clone());
+        registry.register(
+            "upstream_connections",
+            "Open connections to sidecars",
+            live.upstream_connections.clone(),
+        );
+        registry.register(
+            "route_feed_connected",
+            "1 while the feed is connected",
+            live.feed_connected.clone(),
+        );
+        registry.register(
+            "route_feed_silence_ms",
+            "Since the feed's last message",
+            live.feed_silence_ms.clone(),
+        );
+        registry.register("draining", "1 while shutting down", live.draining.clone());
+    }
+
+    pub(crate) fn exec_ended(&self, ended: &Ended) {
+        self.queue.observe(ended.queue.as_secs_f64());
+        self.spawn.observe(ended.spawn.as_secs_f64());
+        self.run.observe(ended.run.as_secs_f64());
+        self.total.observe(ended.total.as_secs_f64());
+        self.ends.get_or_create(&[("end", end_name(ended.end))]).inc();
+    }
+
+    pub(crate) fn problem(&self, code: Code) {
+        self.errors.get_or_create(&[("code", code.name())]).inc();
+    }
+
+    pub(crate) fn resolved(&self, source: Source) {
+        let source = match source {
+            Source::Table => "table",
+            Source::Dns => "dns",
+        };
+        self.resolved.get_or_create(&[("source", source)]).inc();
+    }
+
+    pub(crate) fn connect(&self, outcome: Connects) {
+        let outcome = match outcome {
+            Connects::Connected => "connected",
+            Connects::Failed => "failed",
+        };
+        self.connects.get_or_create(&[("outcome", outcome)]).inc();
+    }
+
+    pub(crate) fn forwarded(&self, status: u16) {
+        let class = STATUS_CLASSES.get(usize::from(status / 100).saturating_sub(1)).unwrap_or(&"5xx");
+        self.forwarded.get_or_create(&[("status", *class)]).inc();
+    }
+
+    /// The OpenMetrics text, with the gauges as they are now.
+    pub(crate) fn render(&self, now: &Gauges) -> String {
+        self.live.set(now);
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _never = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+impl Live {
+    fn set(&self, now: &Gauges) {
+        let set = |gauge: &Gauge, value: usize| gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        set(&self.inflight, now.inflight);
+        set(&self.queued, now.queued);
+        set(&self.calls, now.calls);
+        set(&self.routes, now.routes);
+        set(&self.tombstones, now.tombstones);
+        set(&self.upstream_connections, now.upstream_connections);
+        set(&self.feed_connected, usize::from(now.feed_silence.is_some()));
+        let silence_ms = now.feed_silence.unwrap_or_default().as_millis();
+        self.feed_silence_ms.set(i64::try_from(silence_ms).unwrap_or(i64::MAX));
+        set(&self.draining, usize::from(now.draining));
+    }
+}
+
+const STATUS_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+const ENDS: [agent::End; 6] = [
+    agent::End::Unspecified,
+    agent::End::Exited,
+    agent::End::Signalled,
+    agent::End::Deadline,
+    agent::End::OomKilled,
+    agent::End::Cancelled,
+];
+
+fn end_name(end: agent::End) -> &'static str {
+    crate::exec::end_name(end).unwrap_or("unspecified")
+}
+
+fn counters<const N: usize>(label: &'static str, values: [&'static str; N]) -> CounterBy {
+    let family = CounterBy::default();
+    for value in values {
+        drop(family.get_or_create(&[(label, value)]));
+    }
+    family
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_of_every_label_is_there_from_the_start_and_no_other() {
+        let metrics = Metrics::new();
+        metrics.problem(Code::Deleted);
+        let text = metrics.render(&Gauges { routes: 3, ..Gauges::default() });
+        for code in Code::ALL {
+            assert!(text.contains(&format!("rollbox_gateway_errors_total{{code=\"{}\"}}", code.name())));
+        }
+        assert!(text.contains("rollbox_gateway_errors_total{code=\"deleted\"} 1"));
+        assert!(text.contains("rollbox_gateway_routes 3"));
+        assert!(text.contains("rollbox_gateway_exec_ends_total{end=\"oom_killed\"} 0"));
+        assert!(text.contains("rollbox_gateway_exec_queue_seconds_bucket{le=\"0.0001\"} 0"));
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn a_status_counts_in_its_class() {
+        let metrics = Metrics::new();
+        for status in [200, 201, 404, 503, 999] {
+            metrics.forwarded(status);
+        }
+        let text = metrics.render(&Gauges::default());
+        for line in ["{status=\"2xx\"} 2", "{status=\"4xx\"} 1", "{status=\"5xx\"} 2"] {
+            assert!(text.contains(&format!("rollbox_gateway_forwarded_total{line}")), "{line}");
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! What operators see: metrics for Prometheus, logs on stderr.
+
+mod log;
+mod metrics;
+
+pub(crate) use log::install as install_log;
+pub(crate) use metrics::{Connects, Ended, Gauges, Metrics};

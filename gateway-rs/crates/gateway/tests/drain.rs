@@ -1,0 +1,133 @@
+//! SIGTERM: new calls are refused, running ones end, what is left is cut off; and the process's exit statuses.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test ends where its set-up fails"
+)]
+
+mod support;
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use serde_json::json;
+use support::{Rig, Started};
+use tokio::process::{Child, Command};
+
+/// Stops the gateway in the background; completes when it drains.
+async fn stop(rig: &mut Started) -> tokio::task::JoinHandle<()> {
+    let running = rig.running.take().unwrap();
+    let stopping = tokio::spawn(running.stop());
+    rig.client.until_metric("draining", 1.0).await;
+    stopping
+}
+
+fn spawn_run(rig: &Started, command: &'static str) -> tokio::task::JoinHandle<support::Answer> {
+    let (client, token) = (rig.client.clone(), support::token_of("sb-1", "alice", &["exec"]));
+    tokio::spawn(async move { client.exec("sb-1", &token, json!({"command": command}).to_string()).await })
+}
+
+#[tokio::test]
+async fn a_drain_refuses_new_calls_and_lets_running_ones_end() {
+    let mut rig = Rig::new().sandbox("sb-1").start().await;
+    let running = spawn_run(&rig, "hold");
+    rig.sidecar("sb-1").seen(1).await;
+    let stopping = stop(&mut rig).await;
+    let ready = rig.client.get("/readyz").await;
+    assert_eq!((ready.status, ready.text().as_str()), (StatusCode::SERVICE_UNAVAILABLE, "draining\n"));
+    assert_eq!(rig.client.get("/healthz").await.status, StatusCode::OK);
+    let refused = rig.run("sb-1", "echo hi").await;
+    assert_eq!(
+        (refused.code().as_str(), refused.headers["connection"].to_str().unwrap()),
+        ("draining", "close")
+    );
+    assert_eq!(rig.client.get("/v1/echo").await.code(), "draining");
+    rig.sidecar("sb-1").release(1);
+    assert_eq!(running.await.unwrap().json()["stdout"], "released");
+    stopping.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_left_after_the_drain_time_is_cut_off_with_a_code() {
+    let mut rig = Rig::new().sandbox("sb-1").set("DRAIN_MS", 100).start().await;
+    let running = spawn_run(&rig, "hang");
+    rig.sidecar("sb-1").seen(1).await;
+    let create = tokio::spawn({
+        let (client, request) = (rig.client.clone(), rig.client.request(Method::POST, "/v1/sandboxes"));
+        async move { client.send(request.body("{}".into()).unwrap()).await }
+    });
+    rig.controlplane().arrived(1).await;
+    stop(&mut rig).await.await.unwrap();
+    assert_eq!(running.await.unwrap().code(), "stream_interrupted");
+    assert_eq!(create.await.unwrap().code(), "draining");
+    rig.sidecar("sb-1").dropped(1).await;
+}
+
+#[tokio::test]
+async fn calls_that_wait_for_their_turn_are_sent_elsewhere_at_once() {
+    let mut rig = Rig::new().sandbox("sb-1").set("MAX_INFLIGHT", 1).start().await;
+    let running = spawn_run(&rig, "hold");
+    rig.sidecar("sb-1").seen(1).await;
+    let waiting = spawn_run(&rig, "hold");
+    rig.client.until_metric("exec_queued", 1.0).await;
+    let stopping = stop(&mut rig).await;
+    assert_eq!(waiting.await.unwrap().code(), "draining");
+    rig.sidecar("sb-1").release(1);
+    assert_eq!(running.await.unwrap().status, StatusCode::OK);
+    stopping.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_idle_gateway_stops_at_once_although_clients_keep_connections() {
+    let mut rig = Rig::new().sandbox("sb-1").start().await;
+    rig.run("sb-1", "echo hi").await;
+    let running = rig.running.take().unwrap();
+    tokio::time::timeout(Duration::from_millis(900), running.stop()).await.unwrap();
+}
+
+fn process(rig: Rig) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rollbox-gateway"));
+    command.env_clear().envs(rig.environment()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap()
+}
+
+async fn ended(child: Child) -> (Option<i32>, String) {
+    let output =
+        tokio::time::timeout(Duration::from_secs(20), child.wait_with_output()).await.unwrap().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[tokio::test]
+async fn a_bad_setting_ends_the_process_with_64_and_its_name() {
+    let (status, text) = ended(process(Rig::new().set("MAX_INFLIGHT", "many"))).await;
+    assert_eq!(status, Some(64));
+    assert!(
+        text.contains("ROLLBOX_GATEWAY_MAX_INFLIGHT is \"many\": it must be an integer of 1 to 1000000"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_ends_the_process_with_1() {
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (status, text) = ended(process(Rig::new().set("LISTEN", taken.local_addr().unwrap()))).await;
+    assert_eq!(status, Some(1));
+    assert!(text.contains("cannot listen on 127.0.0.1:"), "{text}");
+}
+
+#[tokio::test]
+async fn sigterm_ends_the_process_with_0() {
+    use tokio::io::{AsyncBufReadExt as _, BufReader};
+    let mut child = process(Rig::new());
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    while let Some(line) = lines.next_line().await.unwrap() {
+        if line.contains("started") {
+            break;
+        }
+    }
+    let pid = child.id().unwrap().to_string();
+    Command::new("kill").args(["-TERM", &pid]).status().await.unwrap();
+    let status = tokio::time::timeout(Duration::from_secs(20), child.wait()).await.unwrap().unwrap();
+    assert_eq!(status.code(), Some(0));
+}

@@ -1,0 +1,148 @@
+//! Everything else under /v1: there and back as it is.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test ends where its set-up fails"
+)]
+
+mod support;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use http::{Method, StatusCode};
+use http_body_util::BodyExt as _;
+use serde_json::json;
+use support::{ControlPlane, Rig, Started};
+
+fn post(rig: &Started, path: &str) -> http::request::Builder {
+    rig.client.request(Method::POST, path)
+}
+
+#[tokio::test]
+async fn method_path_query_headers_and_body_arrive_as_they_were_sent() {
+    let rig = Rig::new().start().await;
+    let request = post(&rig, "/v1/echo?label=a%3Db&all=true")
+        .header("authorization", "Bearer rbx_key")
+        .header("idempotency-key", "k-1")
+        .header("x-request-id", "run-7")
+        .header("connection", "x-private")
+        .header("x-private", "secret")
+        .header("te", "trailers");
+    let answer = rig.client.send(request.body("{\"image\": \"a\"}".into()).unwrap()).await;
+    let seen = answer.json();
+    assert_eq!((&seen["method"], &seen["uri"]), (&json!("POST"), &json!("/v1/echo?label=a%3Db&all=true")));
+    assert_eq!(seen["body"], "{\"image\": \"a\"}");
+    let headers = &seen["headers"];
+    for (name, value) in
+        [("authorization", "Bearer rbx_key"), ("idempotency-key", "k-1"), ("x-request-id", "run-7")]
+    {
+        assert_eq!(headers[name], value);
+    }
+    assert!(headers["x-private"].is_null() && headers["te"].is_null(), "{headers}");
+    assert_eq!(
+        (answer.status, answer.headers["idempotency-replayed"].to_str().unwrap()),
+        (StatusCode::CREATED, "true")
+    );
+    assert!(!answer.headers.contains_key("x-hop"));
+    assert_eq!(answer.headers["x-request-id"], "run-7");
+}
+
+#[tokio::test]
+async fn a_made_request_id_reaches_the_control_plane_too() {
+    let rig = Rig::new().start().await;
+    let answer = rig.client.get("/v1/echo").await;
+    assert_eq!(answer.json()["headers"]["x-request-id"], answer.headers["x-request-id"].to_str().unwrap());
+}
+
+#[tokio::test]
+async fn a_problem_of_the_control_plane_comes_through_unchanged() {
+    let rig = Rig::new().start().await;
+    let answer = rig.client.get("/v1/refused").await;
+    let body = answer.json();
+    assert_eq!(
+        (answer.status.as_u16(), &body["code"], &body["retry_after_ms"]),
+        (429, &json!("quota_exceeded"), &json!(250))
+    );
+    assert_eq!(body["request_id"], "req-cp");
+}
+
+#[tokio::test]
+async fn an_answer_streams_through() {
+    let rig = Rig::new().start().await;
+    let mut answer =
+        rig.client.open(rig.client.request(Method::GET, "/v1/stream").body(Body::empty()).unwrap()).await;
+    let first = answer.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
+    assert_eq!(first, "first ", "before the second exists");
+    rig.controlplane().release(1);
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "second");
+}
+
+#[tokio::test]
+async fn a_request_streams_through() {
+    let rig = Rig::new().start().await;
+    let chunks =
+        stream::iter((0..64).map(|n| Ok::<_, std::io::Error>(Bytes::from(vec![b'a' + n % 26; 10_000]))));
+    let request = post(&rig, "/v1/echo").body(Body::from_stream(chunks.boxed())).unwrap();
+    assert_eq!(rig.client.send(request).await.json()["body"].as_str().unwrap().len(), 640_000);
+}
+
+#[tokio::test]
+async fn a_held_create_is_waited_for() {
+    let rig = Rig::new().start().await;
+    let release = async {
+        rig.controlplane().arrived(1).await;
+        rig.controlplane().release(1);
+    };
+    let create = rig.client.send(post(&rig, "/v1/sandboxes").body("{}".into()).unwrap());
+    assert_eq!(tokio::join!(create, release).0.text(), "created");
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_takes_the_forwarded_request_along() {
+    let rig = Rig::new().start().await;
+    let mut create = Box::pin(rig.client.send(post(&rig, "/v1/sandboxes").body("{}".into()).unwrap()));
+    tokio::select! {
+        _ = &mut create => panic!("it is held"),
+        () = rig.controlplane().arrived(1) => {}
+    }
+    drop(create);
+    rig.controlplane().dropped(1).await;
+    let answer =
+        rig.client.open(rig.client.request(Method::GET, "/v1/stream").body(Body::empty()).unwrap()).await;
+    drop(answer);
+    rig.controlplane().dropped(2).await;
+    rig.client.until_metric("calls", 0.0).await;
+}
+
+#[tokio::test]
+async fn a_control_plane_that_is_down_is_a_problem_to_retry_and_one_that_is_back_serves() {
+    let rig = Rig::new().without_controlplane().start().await;
+    let answer = rig.client.get("/v1/echo").await;
+    assert_eq!((answer.code().as_str(), &answer.json()["retry"]), ("upstream_timeout", &json!("later")));
+    assert!(answer.json()["detail"].as_str().unwrap().contains("cannot be reached"), "{}", answer.text());
+    let _controlplane = ControlPlane::listen(&rig.folder.socket("api"));
+    assert_eq!(rig.client.get("/v1/echo").await.status, StatusCode::CREATED);
+}
+
+#[tokio::test]
+async fn a_control_plane_that_dies_under_a_create_is_a_problem_to_retry() {
+    let mut rig = Rig::new().start().await;
+    let controlplane = rig.controlplane.take().unwrap();
+    let dies = async {
+        controlplane.arrived(1).await;
+        controlplane.cut();
+    };
+    let create = rig.client.send(post(&rig, "/v1/sandboxes").body("{}".into()).unwrap());
+    let (answer, ()) = tokio::join!(create, dies);
+    assert_eq!(answer.code(), "upstream_timeout");
+}
+
+#[tokio::test]
+async fn no_path_leads_around_the_api() {
+    let rig = Rig::new().start().await;
+    for path in ["/v1/%2e%2e/metrics", "/v1/a/..%2fmetrics", "/v1/x/%2E/y"] {
+        assert_eq!(rig.client.get(path).await.code(), "invalid_argument", "{path}");
+    }
+}

@@ -1,0 +1,209 @@
+//! The route table as calls see it: unknown ids, ends, moves, lost connections, a lost feed.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test ends where its set-up fails"
+)]
+
+mod support;
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::json;
+use support::{Rig, Sidecar, Started, token_of};
+
+/// Starts `command` in sb-1, does `then` once it runs, gives the answer.
+async fn during(rig: &Started, command: &str, then: impl Future<Output = ()>) -> support::Answer {
+    let then = async {
+        rig.sidecar("sb-1").seen(1).await;
+        then.await;
+    };
+    tokio::join!(rig.run("sb-1", command), then).0
+}
+
+#[tokio::test]
+async fn a_sandbox_nobody_knows_is_not_found() {
+    let rig = Rig::new().start().await;
+    let answer = rig.run("sb-9", "echo hi").await;
+    assert_eq!(
+        (answer.code().as_str(), &answer.json()["details"]["sandbox_id"]),
+        ("sandbox_not_found", &json!("sb-9"))
+    );
+}
+
+#[tokio::test]
+async fn a_call_that_comes_before_the_push_waits_for_it() {
+    let rig = Rig::new().start().await;
+    let socket = rig.folder.socket("late");
+    let sidecar = Sidecar::listen(&socket);
+    let push = async {
+        rig.client.until_metric("calls", 1.0).await;
+        rig.feed().push("sb-1", &socket, 1);
+    };
+    let (answer, ()) = tokio::join!(rig.run("sb-1", "echo hi"), push);
+    assert_eq!(answer.json()["stdout"], "hi");
+    assert_eq!(sidecar.seen_now(), 1);
+}
+
+#[tokio::test]
+async fn the_end_of_a_sandbox_ends_its_calls_at_once_and_answers_later_ones() {
+    for (cause, status) in
+        [("deleted", 410), ("oom_killed", 410), ("node_lost", 410), ("image_pull_failed", 502)]
+    {
+        let rig = Rig::new().sandbox("sb-1").start().await;
+        let answer = during(&rig, "hang", async { rig.feed().end("sb-1", 1, cause) }).await;
+        assert_eq!((answer.code().as_str(), answer.status.as_u16()), (cause, status));
+        assert_eq!(answer.json()["details"]["ended_at_ms"], "1234");
+        let later = rig.run("sb-1", "echo hi").await;
+        assert_eq!(later.code(), cause);
+        assert_eq!(later.json()["detail"], format!("sandbox sb-1 ended: fake {cause}"));
+        rig.client.until_metric("upstream_connections", 0.0).await;
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_sandbox_ends_calls_that_wait_for_their_turn() {
+    let rig = Rig::new().sandbox("sb-1").set("MAX_INFLIGHT_PER_SANDBOX", 1).start().await;
+    let end = async {
+        rig.client.until_metric("exec_queued", 3.0).await;
+        rig.feed().end("sb-1", 1, "ttl_expired");
+    };
+    let calls = futures_util::future::join_all((0..4).map(|_| rig.run("sb-1", "hang")));
+    let (answers, ()) = tokio::join!(calls, end);
+    assert!(answers.iter().all(|answer| answer.code() == "ttl_expired"));
+    assert_eq!(rig.sidecar("sb-1").seen_now(), 1);
+    assert_eq!(rig.client.metric("exec_inflight").await, 0.0);
+}
+
+#[tokio::test]
+async fn a_lost_connection_is_stream_interrupted_and_the_same_exec_can_be_sent_again() {
+    let mut rig = Rig::new().sandbox("sb-1").start().await;
+    let sidecar = rig.sidecars.remove("sb-1").unwrap();
+    let body = json!({"command": "hang", "exec_id": "e-1"});
+    let broken = rig.exec("sb-1", &body);
+    let breaking = async {
+        sidecar.seen(1).await;
+        drop(sidecar);
+        Sidecar::listen(&rig.folder.socket("sb-1"))
+    };
+    let (answer, sidecar) = tokio::join!(broken, breaking);
+    assert_eq!((answer.code().as_str(), answer.status), ("stream_interrupted", StatusCode::BAD_GATEWAY));
+    assert_eq!(answer.json()["retry"], "resume");
+    let again = rig.exec("sb-1", &json!({"command": "echo again", "exec_id": "e-1"})).await;
+    assert_eq!((&again.json()["stdout"], sidecar.seen_now()), (&json!("again"), 1));
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_because_the_sandbox_died_gives_the_cause() {
+    let mut rig = Rig::new().sandbox("sb-1").start().await;
+    let sidecar = rig.sidecars.remove("sb-1").unwrap();
+    let dying = async {
+        sidecar.seen(1).await;
+        drop(sidecar);
+        // The push comes after the connection has gone.
+        rig.client.until_metric("upstream_connections", 0.0).await;
+        rig.feed().end("sb-1", 1, "sandbox_lost");
+    };
+    let (answer, ()) = tokio::join!(rig.run("sb-1", "hang"), dying);
+    assert_eq!(answer.code(), "sandbox_lost");
+}
+
+#[tokio::test]
+async fn a_sidecar_that_does_not_listen_is_unreachable_and_one_that_is_about_to_is_waited_for() {
+    let mut rig = Rig::new().sandbox("sb-1").start().await;
+    rig.sidecars.clear();
+    let answer = rig.run("sb-1", "echo hi").await;
+    assert_eq!((answer.code().as_str(), answer.status), ("sandbox_unreachable", StatusCode::BAD_GATEWAY));
+    let late = async {
+        rig.client.until_metric("exec_inflight", 1.0).await;
+        Sidecar::listen(&rig.folder.socket("sb-1"))
+    };
+    let (answer, _sidecar) = tokio::join!(rig.run("sb-1", "echo hi"), late);
+    assert_eq!(answer.json()["stdout"], "hi");
+}
+
+#[tokio::test]
+async fn a_connection_that_broke_while_idle_is_replaced_without_a_word() {
+    let mut rig = Rig::new().sandbox("sb-1").start().await;
+    assert_eq!(rig.run("sb-1", "echo one").await.json()["stdout"], "one");
+    rig.sidecars.clear();
+    rig.client.until_metric("upstream_connections", 0.0).await;
+    let _sidecar = Sidecar::listen(&rig.folder.socket("sb-1"));
+    assert_eq!(rig.run("sb-1", "echo two").await.json()["stdout"], "two");
+}
+
+#[tokio::test]
+async fn a_larger_generation_moves_the_sandbox_and_a_smaller_one_does_not() {
+    let rig = Rig::new().sandbox("sb-1").start().await;
+    let socket = rig.folder.socket("second");
+    let second = Sidecar::listen(&socket);
+    let interrupted = during(&rig, "hang", async { rig.feed().push("sb-1", &socket, 2) }).await;
+    assert_eq!(interrupted.code(), "stream_interrupted");
+    assert_eq!(rig.run("sb-1", "echo hi").await.json()["stdout"], "hi");
+    assert_eq!(second.seen_now(), 1);
+    rig.feed().push("sb-1", &rig.folder.socket("sb-1"), 1);
+    rig.client.until_metric("route_feed_fenced_total", 1.0).await;
+    rig.run("sb-1", "echo hi").await;
+    rig.feed().end("sb-1", 1, "deleted");
+    rig.client.until_metric("route_feed_fenced_total", 2.0).await;
+    assert_eq!(rig.run("sb-1", "echo hi").await.status, StatusCode::OK);
+    assert_eq!((second.seen_now(), rig.sidecar("sb-1").seen_now()), (3, 1));
+}
+
+#[tokio::test]
+async fn the_table_outlives_the_feed_and_a_new_snapshot_replaces_it() {
+    let mut rig = Rig::new().sandbox("sb-1").sandbox("sb-2").start().await;
+    rig.feed = None;
+    rig.client.until_metric("route_feed_connected", 0.0).await;
+    assert_eq!(rig.run("sb-1", "echo hi").await.status, StatusCode::OK);
+    assert_eq!(rig.client.get("/readyz").await.status, StatusCode::OK, "a table is enough");
+    let feed = support::Feed::listen(&rig.folder.socket("routes"));
+    feed.know("sb-2", &rig.folder.socket("sb-2"), 1);
+    rig.client.until_metric("route_feed_connected", 1.0).await;
+    assert_eq!(rig.run("sb-2", "echo hi").await.status, StatusCode::OK);
+    assert_eq!(rig.run("sb-1", "echo hi").await.code(), "sandbox_not_found");
+    assert!(rig.client.metric("route_feed_reconnects_total").await >= 1.0);
+}
+
+#[tokio::test]
+async fn a_snapshot_without_a_sandbox_ends_its_calls() {
+    let mut rig = Rig::new().sandbox("sb-1").start().await;
+    let call = rig.client.clone();
+    let token = token_of("sb-1", "alice", &["exec"]);
+    let running =
+        tokio::spawn(async move { call.exec("sb-1", &token, json!({"command": "hang"}).to_string()).await });
+    rig.sidecar("sb-1").seen(1).await;
+    rig.feed = None;
+    let _feed = support::Feed::listen(&rig.folder.socket("routes"));
+    assert_eq!(running.await.unwrap().code(), "sandbox_lost");
+}
+
+#[tokio::test]
+async fn a_gateway_without_a_snapshot_is_not_ready() {
+    let rig = Rig::new().without_feed().start().await;
+    let answer = rig.client.get("/readyz").await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(answer.text().contains("snapshot"));
+    assert_eq!(rig.client.get("/healthz").await.status, StatusCode::OK);
+    let _feed = support::Feed::listen(&rig.folder.socket("routes"));
+    rig.client.until_ready().await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_and_the_next_call_opens_one() {
+    let rig = Rig::new().sandbox("sb-1").start().await;
+    rig.run("sb-1", "echo one").await;
+    rig.client.until_metric("upstream_connections", 1.0).await;
+    tokio::time::pause();
+    // Once to be seen idle, once more to be closed for it.
+    for _ in 0..2 {
+        tokio::time::advance(Duration::from_secs(61)).await;
+        tokio::task::yield_now().await;
+    }
+    tokio::time::resume();
+    rig.client.until_metric("upstream_connections", 0.0).await;
+    assert_eq!(rig.run("sb-1", "echo two").await.json()["stdout"], "two");
+    assert_eq!(rig.sidecar("sb-1").served.connections(), 2);
+}

@@ -1,0 +1,83 @@
+//! A route feed: whoever watches gets a snapshot of what is known, then every delta.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use futures_util::{Stream, StreamExt as _, stream};
+use tokio::sync::broadcast;
+use tonic::{Request, Response, Status};
+use wire::routes::routes_server::{Routes, RoutesServer};
+use wire::routes::{Delta, EndOfSandbox, Route, Snapshot, Update, WatchRequest, update::Body};
+
+use super::serve::Served;
+
+/// The handle of a fake feed.
+#[derive(Debug)]
+pub struct Feed {
+    pub served: Served,
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    routes: Mutex<BTreeMap<String, Route>>,
+    deltas: broadcast::Sender<Delta>,
+}
+
+impl Feed {
+    pub fn listen(path: &Path) -> Self {
+        let state = Arc::new(State { routes: Mutex::default(), deltas: broadcast::Sender::new(1024) });
+        Self { served: Served::grpc(path, RoutesServer::new(Fake(Arc::clone(&state)))), state }
+    }
+
+    /// Into the next snapshot, without a delta.
+    pub fn know(&self, id: &str, socket: &Path, generation: u64) -> Route {
+        let route = Route {
+            sandbox_id: id.to_owned(),
+            address: format!("unix:{}", socket.display()),
+            generation,
+            owner: "alice".to_owned(),
+        };
+        self.state.routes.lock().unwrap().insert(id.to_owned(), route.clone());
+        route
+    }
+
+    pub fn push(&self, id: &str, socket: &Path, generation: u64) {
+        let routes = vec![self.know(id, socket, generation)];
+        self.state.deltas.send(Delta { routes, ends: Vec::new() }).unwrap();
+    }
+
+    pub fn end(&self, id: &str, generation: u64, cause: &str) {
+        self.state.routes.lock().unwrap().remove(id);
+        let end = EndOfSandbox {
+            sandbox_id: id.to_owned(),
+            generation,
+            cause: cause.to_owned(),
+            detail: format!("fake {cause}"),
+            at_ms: 1234,
+        };
+        self.state.deltas.send(Delta { routes: Vec::new(), ends: vec![end] }).unwrap();
+    }
+}
+
+#[derive(Debug)]
+struct Fake(Arc<State>);
+
+#[tonic::async_trait]
+impl Routes for Fake {
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<Update, Status>> + Send>>;
+
+    async fn watch(&self, _: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let deltas = self.0.deltas.subscribe();
+        let routes = self.0.routes.lock().unwrap().values().cloned().collect();
+        let snapshot =
+            Update { version: 1, body: Some(Body::Snapshot(Snapshot { routes, ends: Vec::new() })) };
+        let deltas = stream::unfold(deltas, |mut deltas| async {
+            let delta = deltas.recv().await.ok()?;
+            Some((Ok(Update { version: 2, body: Some(Body::Delta(delta)) }), deltas))
+        });
+        Ok(Response::new(Box::pin(stream::iter([Ok(snapshot)]).chain(deltas))))
+    }
+}

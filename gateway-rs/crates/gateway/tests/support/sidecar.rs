@@ -1,0 +1,250 @@
+//! A sidecar with a language of its own: `echo TEXT`, `exit N`, `bytes`, `hang`, `hold`, `problem CODE`, `status`,
+//! `killed END`, `cat` (standard input).
+
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use futures_util::Stream;
+use tokio::sync::{Semaphore, watch};
+use tonic::{Code as GrpcCode, Request, Response, Status};
+use wire::agent::agent_server::{Agent, AgentServer};
+use wire::agent::{self, End, ExecRequest, ExecResult, Output};
+use wire::{Code, Problem};
+
+use super::serve::Served;
+
+/// The handle of a fake sidecar.
+#[derive(Debug)]
+pub struct Sidecar {
+    pub served: Served,
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    seen: watch::Sender<Vec<ExecRequest>>,
+    tokens: Mutex<Vec<String>>,
+    /// Execs whose caller went away before the end.
+    dropped: watch::Sender<usize>,
+    hold: Semaphore,
+}
+
+impl Sidecar {
+    pub fn listen(path: &Path) -> Self {
+        let state = Arc::new(State {
+            seen: watch::Sender::default(),
+            tokens: Mutex::default(),
+            dropped: watch::Sender::default(),
+            hold: Semaphore::new(0),
+        });
+        let service = AgentServer::new(Fake(Arc::clone(&state)))
+            .max_decoding_message_size(64 << 20)
+            .max_encoding_message_size(64 << 20);
+        Self { served: Served::grpc(path, service), state }
+    }
+
+    /// Completes when this many execs have arrived; gives all of them.
+    pub async fn seen(&self, count: usize) -> Vec<ExecRequest> {
+        self.state.seen.subscribe().wait_for(|seen| seen.len() >= count).await.unwrap().clone()
+    }
+
+    pub fn seen_now(&self) -> usize {
+        self.state.seen.borrow().len()
+    }
+
+    /// Completes when this many execs have lost their caller.
+    pub async fn dropped(&self, count: usize) {
+        self.state.dropped.subscribe().wait_for(|dropped| *dropped >= count).await.unwrap();
+    }
+
+    /// Lets this many `hold` commands end.
+    pub fn release(&self, count: usize) {
+        self.state.hold.add_permits(count);
+    }
+
+    pub fn last_token(&self) -> String {
+        self.state.tokens.lock().unwrap().last().cloned().unwrap_or_default()
+    }
+}
+
+#[derive(Debug)]
+struct Fake(Arc<State>);
+
+/// Counts an exec as dropped unless it ended.
+struct Watched<'a>(&'a State, bool);
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        if !self.1 {
+            self.0.dropped.send_modify(|dropped| *dropped += 1);
+        }
+    }
+}
+
+fn output(data: &[u8]) -> Option<Output> {
+    Some(Output { data: data.to_vec(), total_bytes: data.len() as u64, truncated: false })
+}
+
+fn exited(request: &ExecRequest, exit_code: i32, stdout: &[u8]) -> ExecResult {
+    let mut result = ExecResult {
+        exec_id: request.exec_id.clone(),
+        exit_code,
+        stdout: output(stdout),
+        stderr: output(b""),
+        spawn_us: 900,
+        run_us: 1500,
+        ..ExecResult::default()
+    };
+    result.set_end(End::Exited);
+    result
+}
+
+fn killed(request: &ExecRequest, end: &str) -> ExecResult {
+    let mut result = exited(request, 0, b"partial");
+    result.signal = 9;
+    result.set_end(End::from_str_name(end).unwrap());
+    result
+}
+
+pub fn status(code: &str) -> Status {
+    let problem = Problem::new(Code::from_name(code).unwrap(), format!("fake {code}")).with("reason", "fake");
+    Status::with_details(GrpcCode::Unknown, "", problem.encode().into())
+}
+
+impl State {
+    async fn run(&self, request: ExecRequest) -> Result<ExecResult, Status> {
+        let (verb, rest) = request.command.split_once(' ').unwrap_or((&request.command, ""));
+        match verb {
+            "echo" => Ok(exited(&request, 0, rest.as_bytes())),
+            "exit" => Ok(exited(&request, rest.parse().unwrap(), b"")),
+            "bytes" => Ok(exited(&request, 0, b"\xff\xfe")),
+            "cat" => Ok(exited(&request, 0, &request.stdin)),
+            "hang" => std::future::pending().await,
+            "hold" => {
+                self.hold.acquire().await.unwrap().forget();
+                Ok(exited(&request, 0, b"released"))
+            }
+            "killed" => Ok(killed(&request, rest)),
+            "problem" => Err(status(rest)),
+            _ => Err(Status::internal("no such fake command")),
+        }
+    }
+}
+
+fn not_called<T>() -> Result<Response<T>, Status> {
+    Err(Status::unimplemented("not called by the gateway"))
+}
+
+type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl Agent for Fake {
+    type AttachStream = Events<agent::AttachEvent>;
+    type ReadFileStream = Events<agent::FileChunk>;
+    type ListDirectoryStream = Events<agent::FileInfo>;
+
+    async fn exec(&self, request: Request<ExecRequest>) -> Result<Response<ExecResult>, Status> {
+        let token = request.metadata().get("authorization").unwrap().to_str().unwrap().to_owned();
+        self.0.tokens.lock().unwrap().push(token);
+        let request = request.into_inner();
+        let mut watched = Watched(&self.0, false);
+        self.0.seen.send_modify(|seen| seen.push(request.clone()));
+        let result = self.0.run(request).await;
+        watched.1 = true;
+        result.map(Response::new)
+    }
+
+    async fn list(&self, _: Request<agent::ListRequest>) -> Result<Response<agent::ListResponse>, Status> {
+        let exec = agent::ExecSummary { exec_id: "e-1".into(), running: true, pid: 7, ..Default::default() };
+        Ok(Response::new(agent::ListResponse { execs: vec![exec] }))
+    }
+
+    async fn cancel(&self, request: Request<agent::CancelRequest>) -> Result<Response<ExecResult>, Status> {
+        let exec_id = request.into_inner().exec_id;
+        if exec_id == "unknown" {
+            return Err(status("exec_not_found"));
+        }
+        let request = ExecRequest { exec_id, ..Default::default() };
+        Ok(Response::new(killed(&request, "CANCELLED")))
+    }
+
+    async fn start(&self, _: Request<ExecRequest>) -> Result<Response<agent::Started>, Status> {
+        not_called()
+    }
+
+    async fn attach(&self, _: Request<agent::AttachRequest>) -> Result<Response<Self::AttachStream>, Status> {
+        not_called()
+    }
+
+    async fn read_file(
+        &self,
+        _: Request<agent::ReadFileRequest>,
+    ) -> Result<Response<Self::ReadFileStream>, Status> {
+        not_called()
+    }
+
+    async fn list_directory(
+        &self,
+        _: Request<agent::ListDirectoryRequest>,
+    ) -> Result<Response<Self::ListDirectoryStream>, Status> {
+        not_called()
+    }
+
+    async fn write_file(
+        &self,
+        _: Request<tonic::Streaming<agent::WriteFileRequest>>,
+    ) -> Result<Response<agent::FileInfo>, Status> {
+        not_called()
+    }
+
+    async fn write_stdin(
+        &self,
+        _: Request<agent::StdinChunk>,
+    ) -> Result<Response<agent::StdinAccepted>, Status> {
+        not_called()
+    }
+
+    async fn signal(&self, _: Request<agent::SignalRequest>) -> Result<Response<agent::SignalSent>, Status> {
+        not_called()
+    }
+
+    async fn stat_file(&self, _: Request<agent::PathRequest>) -> Result<Response<agent::FileInfo>, Status> {
+        not_called()
+    }
+
+    async fn make_directory(
+        &self,
+        _: Request<agent::PathRequest>,
+    ) -> Result<Response<agent::FileInfo>, Status> {
+        not_called()
+    }
+
+    async fn move_file(
+        &self,
+        _: Request<agent::MoveFileRequest>,
+    ) -> Result<Response<agent::FileInfo>, Status> {
+        not_called()
+    }
+
+    async fn remove_file(
+        &self,
+        _: Request<agent::RemoveFileRequest>,
+    ) -> Result<Response<agent::Removed>, Status> {
+        not_called()
+    }
+
+    async fn configure(
+        &self,
+        _: Request<agent::ConfigureRequest>,
+    ) -> Result<Response<agent::Configured>, Status> {
+        not_called()
+    }
+
+    async fn health(
+        &self,
+        _: Request<agent::HealthRequest>,
+    ) -> Result<Response<agent::HealthResponse>, Status> {
+        not_called()
+    }
+}

@@ -1,0 +1,165 @@
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use tokio::sync::Notify;
+
+use crate::{Address, Applied, Route, Table, Tombstone, Update};
+
+/// Ids that calls may wait for at one time. Tokens are signed, so nobody can make ids up; a guess that leaves room for
+/// a burst of sandboxes that are ready before their push. Beyond it an unknown id is answered at once.
+const MAX_AWAITED_IDS: usize = 4_096;
+
+/// The table as all calls share it: readers never wait for each other, and a call can wait for an id to appear.
+#[derive(Debug, Default)]
+pub struct Directory {
+    state: RwLock<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    table: Table,
+    /// One bell an id that somebody waits for; rung and dropped when the id appears.
+    awaited: HashMap<Arc<str>, Arc<Notify>>,
+}
+
+/// What the table says of an id.
+#[derive(Debug, Clone)]
+pub enum Found {
+    /// It runs here.
+    Live(Arc<Route>),
+    /// It ended.
+    Ended(Arc<Tombstone>),
+    /// Not a word.
+    Unknown,
+}
+
+impl Directory {
+    /// An empty directory.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What is known of a sandbox now. Cost: one shared lock and one or two look-ups.
+    pub fn find(&self, sandbox_id: &str) -> Found {
+        self.read().find(sandbox_id)
+    }
+
+    /// Completes as soon as something is known of the sandbox; [`Found::Unknown`] only when too many ids are awaited.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped call leaves nothing behind.
+    pub async fn appears(&self, sandbox_id: &str) -> Found {
+        loop {
+            let bell = {
+                let mut state = self.write();
+                match state.find(sandbox_id) {
+                    Found::Unknown => {}
+                    found => return found,
+                }
+                match state.bell(sandbox_id) {
+                    Some(bell) => Awaited { directory: self, sandbox_id, bell },
+                    None => return Found::Unknown,
+                }
+            };
+            // Rung bells are dropped from the map under the lock, so a bell that was rung between the look above and
+            // this await has no other owner; `notify_waiters` alone would be lost.
+            let rung = bell.bell.notified();
+            if self.read().holds(sandbox_id, &bell.bell) {
+                rung.await;
+            }
+        }
+    }
+
+    /// Takes an update of the feed in and wakes whoever waits for one of its ids.
+    pub fn apply(&self, update: Update) -> Applied {
+        let mut state = self.write();
+        let applied = state.table.apply(update);
+        for id in &applied.changed {
+            if let Some(bell) = state.awaited.remove(id) {
+                bell.notify_waiters();
+            }
+        }
+        applied
+    }
+
+    /// Takes in what DNS says of a sandbox that the table does not know.
+    pub fn place_from_dns(&self, sandbox_id: &str, address: Address) -> Found {
+        let mut state = self.write();
+        match state.find(sandbox_id) {
+            Found::Unknown => Found::Live(state.table.place_from_dns(sandbox_id, address)),
+            found => found,
+        }
+    }
+
+    /// Drops a route that came from DNS and led nowhere. Pushed routes stay.
+    pub fn forget_dns(&self, route: &Route) {
+        self.write().table.forget_dns(route);
+    }
+
+    /// Number of live routes and of ends on record.
+    pub fn len(&self) -> (usize, usize) {
+        self.read().table.len()
+    }
+
+    /// Whether nothing at all is known.
+    pub fn is_empty(&self) -> bool {
+        self.read().table.is_empty()
+    }
+
+    // No code panics while it holds the lock, and none leaves the table half-changed: poison is of no interest.
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn find(&self, sandbox_id: &str) -> Found {
+        if let Some(route) = self.table.route(sandbox_id) {
+            return Found::Live(Arc::clone(route));
+        }
+        match self.table.tombstone(sandbox_id) {
+            Some(tombstone) => Found::Ended(Arc::clone(tombstone)),
+            None => Found::Unknown,
+        }
+    }
+
+    fn bell(&mut self, sandbox_id: &str) -> Option<Arc<Notify>> {
+        if let Some(bell) = self.awaited.get(sandbox_id) {
+            return Some(Arc::clone(bell));
+        }
+        if self.awaited.len() >= MAX_AWAITED_IDS {
+            return None;
+        }
+        let bell = Arc::new(Notify::new());
+        self.awaited.insert(sandbox_id.into(), Arc::clone(&bell));
+        Some(bell)
+    }
+
+    fn holds(&self, sandbox_id: &str, bell: &Arc<Notify>) -> bool {
+        self.awaited.get(sandbox_id).is_some_and(|held| Arc::ptr_eq(held, bell))
+    }
+}
+
+/// One call's share of a bell; the last one takes the bell out of the map.
+struct Awaited<'a> {
+    directory: &'a Directory,
+    sandbox_id: &'a str,
+    bell: Arc<Notify>,
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        let mut state = self.directory.write();
+        // Two owners: the map and this one.
+        if state.holds(self.sandbox_id, &self.bell) && Arc::strong_count(&self.bell) == 2 {
+            state.awaited.remove(self.sandbox_id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

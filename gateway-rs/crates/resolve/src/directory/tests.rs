@@ -1,0 +1,85 @@
+use tokio::task::yield_now;
+
+use super::*;
+use crate::{Entry, Tombstone};
+
+fn delta(id: &str, generation: u64) -> Update {
+    let address = Address::Unix(format!("/{id}").into());
+    let entry = Entry { sandbox_id: id.into(), address, generation, owner: "alice".into() };
+    Update::Delta { routes: vec![entry], ends: Vec::new() }
+}
+
+fn end(id: &str, generation: u64) -> Update {
+    let end = Tombstone {
+        sandbox_id: id.into(),
+        generation,
+        cause: wire::Code::Deleted,
+        detail: String::new(),
+        at_ms: 0,
+    };
+    Update::Delta { routes: Vec::new(), ends: vec![end] }
+}
+
+fn awaited(directory: &Directory) -> usize {
+    directory.read().awaited.len()
+}
+
+#[tokio::test]
+async fn everybody_who_waits_for_an_id_gets_its_route_and_leaves_nothing_behind() {
+    let directory = Arc::new(Directory::new());
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..10 {
+        let directory = Arc::clone(&directory);
+        waiting.spawn(async move { directory.appears("sb-1").await });
+    }
+    while Arc::strong_count(&directory) < 11 || awaited(&directory) == 0 {
+        yield_now().await;
+    }
+    directory.apply(delta("sb-1", 1));
+    for found in waiting.join_all().await {
+        assert!(matches!(found, Found::Live(route) if route.generation == 1));
+    }
+    assert_eq!(awaited(&directory), 0);
+}
+
+#[tokio::test]
+async fn an_end_wakes_too() {
+    let directory = Directory::new();
+    let push = async {
+        yield_now().await;
+        directory.apply(end("sb-1", 1));
+    };
+    let (found, ()) = tokio::join!(directory.appears("sb-1"), push);
+    assert!(matches!(found, Found::Ended(_)));
+}
+
+#[tokio::test]
+async fn a_call_that_gives_up_leaves_nothing_behind_and_wakes_nobody() {
+    let directory = Directory::new();
+    for _ in 0..3 {
+        let (mut first, mut second) =
+            (Box::pin(directory.appears("sb-1")), Box::pin(directory.appears("sb-1")));
+        assert!(futures_poll(&mut first).await && futures_poll(&mut second).await);
+        drop(first);
+        assert_eq!(awaited(&directory), 1, "the second still waits");
+        drop(second);
+        assert_eq!(awaited(&directory), 0);
+    }
+}
+
+#[tokio::test]
+async fn awaited_ids_are_bounded() {
+    let directory = Directory::new();
+    let ids: Vec<String> = (0..MAX_AWAITED_IDS).map(|n| format!("sb-{n}")).collect();
+    let mut waiting: Vec<_> = ids.iter().map(|id| Box::pin(directory.appears(id))).collect();
+    for call in &mut waiting {
+        assert!(futures_poll(call).await);
+    }
+    assert!(matches!(directory.appears("one-more").await, Found::Unknown));
+}
+
+/// Polls once; whether the call still waits.
+async fn futures_poll<F: Future + Unpin>(call: &mut F) -> bool {
+    std::future::poll_fn(|cx| std::task::Poll::Ready(std::pin::Pin::new(&mut *call).poll(cx).is_pending()))
+        .await
+}

@@ -1,0 +1,131 @@
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use wire::{Code, Problem};
+
+use crate::Address;
+
+/// Which of the two answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// The pushed route table.
+    Table,
+    /// Headless DNS; holds until the table says something about the sandbox.
+    Dns,
+}
+
+/// One sandbox's address, true until its [`Fate`] is decided.
+#[derive(Debug)]
+pub struct Route {
+    /// The sandbox.
+    pub sandbox_id: Arc<str>,
+    /// Where its sidecar listens.
+    pub address: Address,
+    /// Fences connections: a route with a larger one replaces this.
+    pub generation: u64,
+    /// Who holds the quota; empty when DNS answered.
+    pub owner: Arc<str>,
+    /// Who says so.
+    pub source: Source,
+    fate: watch::Sender<Option<Fate>>,
+}
+
+/// Why a route is no longer true.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// The sandbox ended.
+    Ended(Arc<Tombstone>),
+    /// The sandbox has another address now: look it up again.
+    Replaced,
+    /// A snapshot does not name the sandbox any more, or DNS led nowhere.
+    Forgotten,
+}
+
+/// The end of a sandbox: what every later call is answered with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tombstone {
+    /// The sandbox.
+    pub sandbox_id: Arc<str>,
+    /// The generation that ended.
+    pub generation: u64,
+    /// The end cause.
+    pub cause: Code,
+    /// Names what ended it; for people.
+    pub detail: String,
+    /// Unix time.
+    pub at_ms: i64,
+}
+
+impl Route {
+    pub(crate) fn new(
+        sandbox_id: Arc<str>,
+        address: Address,
+        generation: u64,
+        owner: Arc<str>,
+        source: Source,
+    ) -> Arc<Self> {
+        Arc::new(Self { sandbox_id, address, generation, owner, source, fate: watch::Sender::new(None) })
+    }
+
+    /// What became of the route; `None` while it is true.
+    pub fn fate(&self) -> Option<Fate> {
+        self.fate.borrow().clone()
+    }
+
+    /// Whether the route is still true. Cost: one uncontended lock.
+    pub fn is_current(&self) -> bool {
+        self.fate.borrow().is_none()
+    }
+
+    /// Completes when the route is no longer true.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost, the fate stays.
+    pub async fn over(&self) -> Fate {
+        let mut fate = self.fate.subscribe();
+        let decided = fate.wait_for(Option::is_some).await.map(|fate| fate.clone());
+        // The sender lives as long as `self`, so the channel cannot be closed here.
+        decided.ok().flatten().unwrap_or(Fate::Forgotten)
+    }
+
+    /// Decides the fate; the first one stays.
+    pub(crate) fn decide(&self, fate: Fate) {
+        self.fate.send_if_modified(|decided| {
+            let first = decided.is_none();
+            if first {
+                *decided = Some(fate);
+            }
+            first
+        });
+    }
+}
+
+impl Fate {
+    /// What a call that was already under way is answered with.
+    pub fn problem(&self, sandbox_id: &str) -> Problem {
+        match self {
+            Self::Ended(tombstone) => tombstone.problem(),
+            Self::Replaced => {
+                let detail =
+                    format!("sandbox {sandbox_id} moved to another address while the command was under way");
+                Problem::new(Code::StreamInterrupted, detail)
+            }
+            Self::Forgotten => {
+                let detail = format!("sandbox {sandbox_id} is no longer on record");
+                Problem::new(Code::SandboxLost, detail)
+            }
+        }
+    }
+}
+
+impl Tombstone {
+    /// What calls to the ended sandbox are answered with.
+    pub fn problem(&self) -> Problem {
+        let detail = if self.detail.is_empty() {
+            format!("sandbox {} ended: {}", self.sandbox_id, self.cause.name())
+        } else {
+            format!("sandbox {} ended: {}", self.sandbox_id, self.detail)
+        };
+        Problem::new(self.cause, detail).with("sandbox_id", &self.sandbox_id).with("ended_at_ms", self.at_ms)
+    }
+}

@@ -1,0 +1,179 @@
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use crate::{Address, End, Entry, Fate, Route, Source, Tombstone, Update};
+
+/// Tombstones kept, oldest dropped first: a day of 100,000 sandboxes, about 25 MB (a guess at a large installation).
+/// After that an ended sandbox answers `sandbox_not_found` instead of its cause.
+const MAX_TOMBSTONES: usize = 100_000;
+
+/// Routes from DNS that are remembered; beyond it they are used but asked for again. A guess: DNS answers only in the
+/// moments between a sandbox's start and its push.
+const MAX_DNS_ROUTES: usize = 4_096;
+
+/// What is known of every sandbox. Pure: no clock, no I/O.
+///
+/// Per sandbox the larger generation wins; within one generation an end wins over a route. So the order in which
+/// deltas arrive does not matter, and nothing old ever replaces something new. A snapshot also removes the routes that
+/// it does not name; tombstones stay, because an id is never used again.
+#[derive(Debug)]
+pub struct Table {
+    routes: HashMap<Arc<str>, Arc<Route>>,
+    tombstones: HashMap<Arc<str>, Arc<Tombstone>>,
+    /// Ids of `tombstones`, oldest first; may name one that a newer route has replaced since.
+    burial_order: VecDeque<Arc<str>>,
+    max_tombstones: usize,
+    dns_routes: usize,
+}
+
+/// What an update changed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Sandboxes that have a route or an end now and had neither, or another, before.
+    pub changed: Vec<Arc<str>>,
+    /// Routes and ends that were too old.
+    pub fenced: usize,
+    /// Routes from DNS whose address the table contradicts.
+    pub dns_disagreements: usize,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::with_max_tombstones(MAX_TOMBSTONES)
+    }
+}
+
+impl Table {
+    /// An empty table that keeps at most this many ends.
+    pub fn with_max_tombstones(max_tombstones: usize) -> Self {
+        Self {
+            routes: HashMap::new(),
+            tombstones: HashMap::new(),
+            burial_order: VecDeque::new(),
+            max_tombstones,
+            dns_routes: 0,
+        }
+    }
+
+    /// The live route of a sandbox.
+    pub fn route(&self, sandbox_id: &str) -> Option<&Arc<Route>> {
+        self.routes.get(sandbox_id)
+    }
+
+    /// The end of a sandbox.
+    pub fn tombstone(&self, sandbox_id: &str) -> Option<&Arc<Tombstone>> {
+        self.tombstones.get(sandbox_id)
+    }
+
+    /// Number of live routes and of ends on record.
+    pub fn len(&self) -> (usize, usize) {
+        (self.routes.len(), self.tombstones.len())
+    }
+
+    /// Whether nothing at all is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == (0, 0)
+    }
+
+    /// Takes an update in; decides the fate of every route that it makes untrue.
+    pub fn apply(&mut self, update: Update) -> Applied {
+        let mut applied = Applied::default();
+        let (routes, ends) = match update {
+            Update::Snapshot { routes, ends } => {
+                self.forget_unnamed(&routes, &ends);
+                (routes, ends)
+            }
+            Update::Delta { routes, ends } => (routes, ends),
+        };
+        for entry in routes {
+            self.place(entry, &mut applied);
+        }
+        for end in ends {
+            self.bury(end, &mut applied);
+        }
+        applied
+    }
+
+    /// Takes in what DNS says; the table's own word, when there is one, stands.
+    pub fn place_from_dns(&mut self, sandbox_id: &str, address: Address) -> Arc<Route> {
+        if let Some(route) = self.routes.get(sandbox_id) {
+            return Arc::clone(route);
+        }
+        let id: Arc<str> = sandbox_id.into();
+        // Generation 0: whatever is pushed later wins.
+        let route = Route::new(Arc::clone(&id), address, 0, "".into(), Source::Dns);
+        if self.dns_routes < MAX_DNS_ROUTES {
+            self.insert(id, Arc::clone(&route));
+        }
+        route
+    }
+
+    /// Drops a route that came from DNS and led nowhere, so that the next call asks again. Pushed routes stay.
+    pub fn forget_dns(&mut self, route: &Route) {
+        let ours = self.routes.get(&route.sandbox_id).is_some_and(|held| std::ptr::eq(&**held, route));
+        if ours && route.source == Source::Dns {
+            self.remove(&route.sandbox_id, Fate::Forgotten);
+        }
+    }
+
+    fn forget_unnamed(&mut self, routes: &[Entry], ends: &[End]) {
+        let named: HashSet<&str> =
+            routes.iter().map(|e| &*e.sandbox_id).chain(ends.iter().map(|e| &*e.sandbox_id)).collect();
+        let gone: Vec<Arc<str>> = self.routes.keys().filter(|id| !named.contains(&***id)).cloned().collect();
+        for id in gone {
+            self.remove(&id, Fate::Forgotten);
+        }
+    }
+
+    fn place(&mut self, entry: Entry, applied: &mut Applied) {
+        let id = Arc::clone(&entry.sandbox_id);
+        let ended = self.tombstones.get(&id).is_some_and(|end| end.generation >= entry.generation);
+        let current = self.routes.get(&id);
+        let newer = current
+            .is_some_and(|route| route.source == Source::Table && route.generation >= entry.generation);
+        if ended || newer {
+            applied.fenced += 1;
+            return;
+        }
+        applied.dns_disagreements +=
+            usize::from(current.is_some_and(|r| r.source == Source::Dns && r.address != entry.address));
+        self.remove(&id, Fate::Replaced);
+        self.tombstones.remove(&id);
+        let route = Route::new(Arc::clone(&id), entry.address, entry.generation, entry.owner, Source::Table);
+        self.insert(Arc::clone(&id), route);
+        applied.changed.push(id);
+    }
+
+    fn bury(&mut self, end: End, applied: &mut Applied) {
+        let id = Arc::clone(&end.sandbox_id);
+        let known = self.tombstones.get(&id).is_some_and(|held| held.generation >= end.generation);
+        let newer = self.routes.get(&id).is_some_and(|route| route.generation > end.generation);
+        if known || newer {
+            applied.fenced += 1;
+            return;
+        }
+        let tombstone = Arc::new(end);
+        self.remove(&id, Fate::Ended(Arc::clone(&tombstone)));
+        if self.tombstones.insert(Arc::clone(&id), tombstone).is_none() {
+            self.burial_order.push_back(Arc::clone(&id));
+        }
+        if self.burial_order.len() > self.max_tombstones
+            && let Some(oldest) = self.burial_order.pop_front()
+        {
+            self.tombstones.remove(&oldest);
+        }
+        applied.changed.push(id);
+    }
+
+    fn insert(&mut self, id: Arc<str>, route: Arc<Route>) {
+        self.dns_routes += usize::from(route.source == Source::Dns);
+        self.routes.insert(id, route);
+    }
+
+    fn remove(&mut self, id: &str, fate: Fate) {
+        if let Some(route) = self.routes.remove(id) {
+            self.dns_routes -= usize::from(route.source == Source::Dns);
+            route.decide(fate);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The order of the fallbacks, on a paused clock: table, push, DNS.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test ends where its set-up fails"
+)]
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use resolve::{Address, Directory, Dns, Entry, Lookup, LookupFailed, Resolver, Source, Tombstone, Update};
+use tokio::time::Instant;
+use wire::Code;
+
+const PUSH_WAIT: Duration = Duration::from_secs(1);
+
+/// A name server with these names; one that never answers when it has none.
+struct Names(HashMap<String, IpAddr>);
+
+impl Lookup for Names {
+    fn lookup<'a>(
+        &'a self,
+        host: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, LookupFailed>> + Send + 'a>> {
+        Box::pin(async move {
+            if self.0.is_empty() {
+                std::future::pending::<()>().await;
+            }
+            let unknown = || LookupFailed { host: host.to_owned(), reason: "no such name".to_owned() };
+            self.0.get(host).map(|address| vec![*address]).ok_or_else(unknown)
+        })
+    }
+}
+
+fn resolver(names: Option<&[(&str, &str)]>) -> Resolver {
+    let dns = names.map(|names| {
+        let names = names.iter().map(|(name, ip)| ((*name).to_owned(), ip.parse().unwrap())).collect();
+        Dns::new(Box::new(Names(names)), "zone")
+    });
+    Resolver::new(Arc::new(Directory::new()), dns, PUSH_WAIT)
+}
+
+fn push(id: &str) -> Update {
+    let entry = Entry {
+        sandbox_id: id.into(),
+        address: Address::Unix("/a".into()),
+        generation: 1,
+        owner: "alice".into(),
+    };
+    Update::Delta { routes: vec![entry], ends: Vec::new() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pushed_route_answers_without_waiting() {
+    let resolver = resolver(None);
+    resolver.directory().apply(push("sb-1"));
+    let start = Instant::now();
+    assert_eq!(resolver.resolve("sb-1").await.unwrap().source, Source::Table);
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ended_sandbox_answers_with_its_cause() {
+    let resolver = resolver(None);
+    let end = Tombstone {
+        sandbox_id: "sb-1".into(),
+        generation: 1,
+        cause: Code::NodeLost,
+        detail: "".into(),
+        at_ms: 9,
+    };
+    resolver.directory().apply(Update::Delta { routes: Vec::new(), ends: vec![end] });
+    let problem = resolver.resolve("sb-1").await.unwrap_err();
+    assert_eq!((problem.code, problem.details["ended_at_ms"].as_str()), (Code::NodeLost, "9"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_that_comes_in_time_is_waited_for_and_no_longer() {
+    let resolver = resolver(Some(&[("sb-1.zone", "10.0.0.1")]));
+    let start = Instant::now();
+    let late = async {
+        tokio::time::sleep(PUSH_WAIT / 2).await;
+        resolver.directory().apply(push("sb-1"));
+    };
+    let (route, ()) = tokio::join!(resolver.resolve("sb-1"), late);
+    assert_eq!(route.unwrap().source, Source::Table);
+    assert_eq!(start.elapsed(), PUSH_WAIT / 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dns_answers_when_no_push_came_and_is_remembered() {
+    let resolver = resolver(Some(&[("sb-1.zone", "10.0.0.1")]));
+    let first = resolver.resolve("sb-1").await.unwrap();
+    assert_eq!((first.source, first.address.to_string().as_str()), (Source::Dns, "http://10.0.0.1:7070"));
+    let start = Instant::now();
+    assert!(Arc::ptr_eq(&first, &resolver.resolve("sb-1").await.unwrap()));
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_knows_it_is_sandbox_not_found_within_the_waits() {
+    for names in [None, Some(&[("other.zone", "10.0.0.1")][..]), Some(&[][..])] {
+        let start = Instant::now();
+        assert_eq!(resolver(names).resolve("sb-1").await.unwrap_err().code, Code::SandboxNotFound);
+        assert!(start.elapsed() <= 2 * PUSH_WAIT);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_that_is_no_label_never_reaches_the_name_server() {
+    let resolver =
+        resolver(Some(&[("a.b.zone", "10.0.0.1"), ("-a.zone", "10.0.0.1"), ("A.zone", "10.0.0.1")]));
+    for id in ["a.b", "-a", "A", ""] {
+        let problem = resolver.resolve(id).await.unwrap_err();
+        assert!(problem.detail.contains("no DNS label"), "{}", problem.detail);
+    }
+}

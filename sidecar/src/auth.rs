@@ -1,0 +1,74 @@
+//! Who may call: the bearer of a token of this very sandbox.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use token::{Verifier, bearer};
+use tonic::service::Interceptor;
+use tonic::{Request, Status};
+use wire::Problem;
+
+use crate::server::answer::status;
+
+/// The one scope that opens the agent.
+const SCOPE: &str = "exec";
+
+/// Checks the token of every call. Verified tokens are remembered by the verifier, so a repeated one costs about
+/// a microsecond.
+#[derive(Clone)]
+pub struct Auth {
+    sandbox_id: Arc<str>,
+    verifier: Arc<Verifier>,
+}
+
+impl Auth {
+    /// Lets in the tokens of `sandbox_id`.
+    pub fn new(sandbox_id: &str, verifier: Arc<Verifier>) -> Self {
+        Self { sandbox_id: sandbox_id.into(), verifier }
+    }
+
+    fn check(&self, header: Option<&[u8]>, now_unix_s: u64) -> Result<(), Problem> {
+        self.verifier.verify(bearer(header)?, now_unix_s)?.allow(&self.sandbox_id, SCOPE)
+    }
+}
+
+impl Interceptor for Auth {
+    fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
+        let header = request.metadata().get("authorization").map(|value| value.as_bytes());
+        // A clock before 1970 can verify nothing: then every token counts as expired.
+        let now_unix_s =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |since| since.as_secs());
+        self.check(header, now_unix_s).map_err(|problem| status(&problem))?;
+        Ok(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use token::{Claims, Signer};
+    use wire::Code;
+
+    use super::*;
+
+    fn check(sandbox_id: &str, scope: &str, expires_at_s: u64, seed: u8) -> Result<(), Code> {
+        let auth =
+            Auth::new("sb-1", Arc::new(Verifier::new(&Signer::from_seed([1; 32]).public_key()).unwrap()));
+        let claims = Claims {
+            sandbox_id: sandbox_id.into(),
+            owner: "o".into(),
+            scopes: vec![scope.to_owned()].into(),
+            expires_at_s,
+        };
+        let header = format!("Bearer {}", Signer::from_seed([seed; 32]).sign(&claims));
+        auth.check(Some(header.as_bytes()), 1000).map_err(|problem| problem.code)
+    }
+
+    #[test]
+    fn only_a_valid_token_of_this_sandbox_with_the_scope_is_let_in() {
+        assert_eq!(check("sb-1", "exec", 1001, 1), Ok(()));
+        assert_eq!(check("sb-1", "exec", 1000, 1), Err(Code::Unauthenticated));
+        assert_eq!(check("sb-1", "exec", 1001, 2), Err(Code::Unauthenticated));
+        assert_eq!(check("sb-2", "exec", 1001, 1), Err(Code::PermissionDenied));
+        assert_eq!(check("sb-1", "ready", 1001, 1), Err(Code::PermissionDenied));
+    }
+}

@@ -1,0 +1,55 @@
+//! `rollbox-sidecar`: settings, fork of the spawner, then the runtime.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use sidecar::settings::Settings;
+use sidecar::spawner::{self, Mission};
+use sidecar::sys::SingleThread;
+use sidecar::{log, run, sys};
+use wire::Problem;
+
+/// The caller's mistake: a setting.
+const EXIT_USAGE: u8 = 64;
+/// Ours, or the sandbox's end.
+const EXIT_SOFTWARE: u8 = 70;
+
+fn main() -> ExitCode {
+    let started = Instant::now();
+    let settings = match Settings::read(|name| std::env::var(name).ok()) {
+        Ok(settings) => settings,
+        Err(bad) => {
+            log::event("bad_setting", &[("detail", &bad)]);
+            return ExitCode::from(EXIT_USAGE);
+        }
+    };
+    match start(settings, started) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            log::event("failed", &[("code", &problem.code.name()), ("detail", &problem.detail)]);
+            ExitCode::from(EXIT_SOFTWARE)
+        }
+    }
+}
+
+/// The order matters: the environment is wiped before there is anyone to read it, the fork comes before the runtime
+/// and its threads, and the powers are given up once the process that needs them is another one.
+fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
+    let internal =
+        |err: std::io::Error| Problem::new(wire::Code::Internal, format!("the sidecar cannot start: {err}"));
+    sys::return_memory_early();
+    let mission = Mission {
+        target_command: settings.target_command.clone(),
+        start_timeout: settings.start_timeout,
+        started,
+    };
+    let (socket, child) = {
+        let alone = SingleThread::check().map_err(internal)?;
+        alone.close_inherited().map_err(internal)?;
+        alone.scrub_environment();
+        spawner::begin(&mission, &alone).map_err(internal)?
+    };
+    spawner::shed_powers().map_err(internal)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(internal)?;
+    runtime.block_on(run::run(settings, socket, child, started))
+}

@@ -1,0 +1,235 @@
+//! One command, from its start to its record.
+//!
+//! A `Process` is shared by the task that supervises it (`supervise`) and by everyone who waits, attaches, writes or
+//! cancels. It stays as the record when the command has ended.
+
+mod pipes;
+mod stdin;
+pub mod supervise;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Mutex as AsyncMutex, watch};
+use wire::Problem;
+use wire::agent::End;
+
+use crate::request::{Call, Command};
+use crate::ring::Ring;
+use crate::spawner::frame::Program;
+use stdin::Stdin;
+
+/// Of a long command line this much is kept for lists.
+const MAX_SHOWN_BYTES: usize = 512;
+
+/// Why a command was killed by us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// Its timeout passed.
+    Deadline,
+    /// Somebody said so, or nobody waits any more.
+    Cancelled,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Why.
+    pub end: End,
+    /// Its exit code; 0 unless it exited.
+    pub exit_code: i32,
+    /// The signal; 0 when it exited.
+    pub signal: u32,
+    /// Request read until the process ran.
+    pub spawn_us: u64,
+    /// Process ran until its end was collected.
+    pub run_us: u64,
+}
+
+/// Where a command is in its life.
+#[derive(Debug, Clone)]
+pub enum Phase {
+    /// Ordered, not yet there.
+    Starting,
+    /// It runs.
+    Running {
+        /// Request read until the process ran.
+        spawn_us: u64,
+    },
+    /// It ended.
+    Ended(Ended),
+    /// It never ran, or its end cannot be known any more.
+    Failed(Arc<Problem>),
+}
+
+/// A command and its output.
+#[derive(Debug)]
+pub struct Process {
+    /// The caller's name for it.
+    pub exec_id: String,
+    /// Of its parameters.
+    pub fingerprint: u64,
+    /// Its command line, cut to a bounded length.
+    pub shown: Vec<String>,
+    /// Unix time.
+    pub started_at_ms: u64,
+    /// The spawner's number for it.
+    pub id: u64,
+    /// What it reads.
+    pub stdin: AsyncMutex<Stdin>,
+    /// Whether it ends when nobody waits for it.
+    needs_waiters: bool,
+    pid: AtomicU64,
+    outputs: [Mutex<Ring>; 2],
+    activity: watch::Sender<()>,
+    phase: watch::Sender<Phase>,
+    waiters: watch::Sender<usize>,
+    stop: watch::Sender<Option<Cause>>,
+}
+
+/// One of the two output streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// Somebody waits for a process; dropped when he does so no more.
+#[derive(Debug)]
+pub struct Waiter {
+    process: Arc<Process>,
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.process.waiters.send_modify(|count| *count -= 1);
+    }
+}
+
+impl Process {
+    /// A process that has not started. `id` is the spawner's number, `started_at_ms` Unix time.
+    pub fn new(command: &Command, call: Call, id: u64, started_at_ms: u64) -> Self {
+        let ring = || Mutex::new(Ring::new(command.max_output_bytes));
+        Self {
+            exec_id: command.exec_id.clone(),
+            fingerprint: command.fingerprint(),
+            shown: shown(&command.program),
+            started_at_ms,
+            id,
+            stdin: AsyncMutex::new(Stdin::new(command.stdin_open)),
+            needs_waiters: call == Call::Exec,
+            pid: AtomicU64::new(0),
+            outputs: [ring(), ring()],
+            activity: watch::Sender::new(()),
+            phase: watch::Sender::new(Phase::Starting),
+            waiters: watch::Sender::new(0),
+            stop: watch::Sender::new(None),
+        }
+    }
+
+    /// Its process id in the sandbox; 0 before it runs.
+    pub fn pid(&self) -> u32 {
+        u32::try_from(self.pid.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Where it is in its life.
+    pub fn phase(&self) -> Phase {
+        self.phase.borrow().clone()
+    }
+
+    /// Whether it is not over yet.
+    pub fn is_running(&self) -> bool {
+        matches!(*self.phase.borrow(), Phase::Starting | Phase::Running { .. })
+    }
+
+    /// What it has written.
+    pub fn output(&self, stream: Stream) -> MutexGuard<'_, Ring> {
+        // Nothing panics while the lock is held, so poison is of no interest.
+        self.outputs[stream as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Memory that its output holds.
+    pub fn kept_bytes(&self) -> usize {
+        self.output(Stream::Stdout).kept_bytes() + self.output(Stream::Stderr).kept_bytes()
+    }
+
+    /// Changes whenever there is more output, or the phase is another one.
+    pub fn activity(&self) -> watch::Receiver<()> {
+        self.activity.subscribe()
+    }
+
+    /// Counts the caller as one who waits.
+    pub fn waiter(self: &Arc<Self>) -> Waiter {
+        self.waiters.send_modify(|count| *count += 1);
+        Waiter { process: Arc::clone(self) }
+    }
+
+    /// Asks for its end. The first cause stays.
+    pub fn stop(&self, cause: Cause) {
+        self.stop.send_if_modified(|stop| stop.is_none() && stop.replace(cause).is_none());
+    }
+
+    /// Waits until it runs; the time that took.
+    ///
+    /// # Errors
+    /// Why it does not run.
+    pub async fn started(&self) -> Result<u64, Problem> {
+        match self.reached(|phase| !matches!(phase, Phase::Starting)).await {
+            Phase::Running { spawn_us } | Phase::Ended(Ended { spawn_us, .. }) => Ok(spawn_us),
+            Phase::Failed(problem) => Err((*problem).clone()),
+            Phase::Starting => Err(crate::spawner::link::lost()),
+        }
+    }
+
+    /// Waits until it is over.
+    ///
+    /// # Errors
+    /// Why it never ran, or why its end is not known.
+    pub async fn ended(&self) -> Result<Ended, Problem> {
+        match self.reached(|phase| matches!(phase, Phase::Ended(_) | Phase::Failed(_))).await {
+            Phase::Ended(ended) => Ok(ended),
+            Phase::Failed(problem) => Err((*problem).clone()),
+            Phase::Starting | Phase::Running { .. } => Err(crate::spawner::link::lost()),
+        }
+    }
+
+    /// The phase once `wanted` holds. The sender lives in `self`, so the wait ends no other way.
+    async fn reached(&self, wanted: impl Fn(&Phase) -> bool) -> Phase {
+        let mut phases = self.phase.subscribe();
+        phases.wait_for(wanted).await.map_or_else(|_| self.phase(), |phase| phase.clone())
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.phase.send_replace(phase);
+        self.activity.send_replace(());
+    }
+}
+
+fn shown(program: &Program) -> Vec<String> {
+    let arguments = match program {
+        Program::Argv(argv) => argv.clone(),
+        Program::Shell(text) => vec![b"sh".to_vec(), b"-c".to_vec(), text.clone()],
+    };
+    let mut left = MAX_SHOWN_BYTES;
+    let mut cut = |argument: Vec<u8>| {
+        let taken = argument.len().min(left);
+        left -= taken;
+        String::from_utf8_lossy(&argument[..taken]).into_owned()
+    };
+    let enough = arguments.len().min(MAX_SHOWN_BYTES);
+    arguments.into_iter().take(enough).map(&mut cut).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_command_line_is_cut() {
+        let argv = vec![vec![b'x'; 400], vec![b'y'; 400], b"z".to_vec()];
+        let lengths: Vec<usize> = shown(&Program::Argv(argv)).iter().map(String::len).collect();
+        assert_eq!(lengths, [400, 112, 0]);
+    }
+}

@@ -1,0 +1,286 @@
+//! A command's life: start, pump, end; and the ways in which we end it.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use wire::agent::End;
+use wire::{Code, Problem};
+
+use super::pipes::{self, Pipes};
+use super::{Cause, Ended, Phase, Process, Stream};
+use crate::log;
+use crate::oom::{self, OomCounter};
+use crate::request::{Command, Defaults};
+use crate::spawner::frame::{Ending, Order, Refusal, Report, Spawn};
+use crate::spawner::link::{Link, Subscription, lost};
+
+const SIGKILL: u32 = libc::SIGKILL.cast_unsigned();
+/// Longer than the spawner ever works on a kill; after it, what is left is beyond anybody's reach.
+const KILL_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What supervising needs of its surroundings.
+#[derive(Debug)]
+pub struct Context {
+    /// To the spawner.
+    pub link: Link,
+    /// Of the control group that commands run in.
+    pub oom: OomCounter,
+    /// How long an exec outlives its last waiter.
+    pub orphan_grace: Duration,
+}
+
+/// A command that is to be run now.
+#[derive(Debug)]
+pub struct Start {
+    /// What to run.
+    pub command: Command,
+    /// What the claim bound.
+    pub defaults: Defaults,
+    /// When its request was read.
+    pub received: Instant,
+    /// What the spawner will report.
+    pub subscription: Subscription,
+}
+
+/// Runs a command to its end and leaves the outcome in `process`. Whether anybody waits does not matter to it.
+pub async fn supervise(process: Arc<Process>, start: Start, context: Arc<Context>) {
+    let phase = match run(&process, start, &context).await {
+        Ok(ended) => Phase::Ended(ended),
+        Err(problem) => Phase::Failed(Arc::new(problem)),
+    };
+    process.output(Stream::Stdout).shrink();
+    process.output(Stream::Stderr).shrink();
+    process.enter(phase);
+    // Only now: somebody may hold the lock while he writes to a daemon that does not read, until he sees the end.
+    process.stdin.lock().await.close();
+}
+
+async fn run(process: &Process, start: Start, context: &Context) -> Result<Ended, Problem> {
+    let Start { command, defaults, received, mut subscription } = start;
+    let ooms_before = context.oom.read();
+    let with_stdin = command.stdin_open || !command.stdin.is_empty();
+    let (mut pipes, theirs) = pipes::open(with_stdin).map_err(|err| out_of_descriptors(&err))?;
+    context.link.send(&order(&command, &defaults, subscription.id), theirs).await?;
+    let pid = spawned(&mut subscription).await?;
+    let runs_since = Instant::now();
+    let spawn_us = micros(runs_since - received);
+    process.pid.store(pid.into(), Ordering::Relaxed);
+    process.enter(Phase::Running { spawn_us });
+
+    let traffic = traffic(process, &mut pipes, &command.stdin);
+    let stopped = stopped(process, command.timeout, context.orphan_grace);
+    let (ending, cause) = match until_end(traffic, stopped, &mut subscription).await? {
+        Outcome::Ended(ending) => (ending, None),
+        Outcome::Stopped(cause) => (kill(process, context, &mut subscription).await?, Some(cause)),
+    };
+    let run_us = micros(runs_since.elapsed());
+    pipes::drain(&pipes.stdout, process, Stream::Stdout);
+    pipes::drain(&pipes.stderr, process, Stream::Stderr);
+    let oom_killed = oom::looks_killed(ending) && context.oom.read() > ooms_before;
+    let (end, exit_code, signal) = classify(ending, cause, oom_killed);
+    Ok(Ended { end, exit_code, signal, spawn_us, run_us })
+}
+
+/// Moves data in all three directions until all streams are at their end.
+async fn traffic(process: &Process, pipes: &mut Pipes, input: &[u8]) {
+    let stdin = pipes.stdin.take();
+    tokio::join!(
+        pipes::pump(&pipes.stdout, process, Stream::Stdout),
+        pipes::pump(&pipes.stderr, process, Stream::Stderr),
+        async { process.stdin.lock().await.begin(stdin, input).await },
+    );
+}
+
+fn order(command: &Command, defaults: &Defaults, id: u64) -> Order {
+    let (env, cwd, user) = command.bound(defaults);
+    let (exec_id, program) = (command.exec_id.clone(), command.program.clone());
+    Order::Spawn(Spawn { id, exec_id, program, cwd, user, umask: command.umask, env })
+}
+
+async fn spawned(subscription: &mut Subscription) -> Result<u32, Problem> {
+    match subscription.reports.recv().await {
+        Some(Report::Spawned { pid, .. }) => Ok(pid),
+        Some(Report::Refused { refusal, detail, .. }) => Err(refused(refusal, &detail)),
+        Some(other) => {
+            Err(Problem::new(Code::Internal, format!("the spawner answered a start with {other:?}")))
+        }
+        None => Err(lost()),
+    }
+}
+
+/// The caller's view of a refusal.
+fn refused(refusal: Refusal, detail: &str) -> Problem {
+    let invalid = |reason| Problem::new(Code::InvalidArgument, detail).with("reason", reason);
+    match refusal {
+        Refusal::CommandNotFound => invalid("command_not_found"),
+        Refusal::NotExecutable => invalid("not_executable"),
+        Refusal::CwdNotFound => invalid("cwd_not_found"),
+        Refusal::UserNotFound => invalid("user_not_found"),
+        Refusal::TooLarge => Problem::new(Code::PayloadTooLarge, detail),
+        Refusal::PidsExhausted => Problem::new(Code::PidsExhausted, detail),
+        Refusal::Internal => Problem::new(Code::Internal, detail),
+    }
+}
+
+fn out_of_descriptors(err: &std::io::Error) -> Problem {
+    Problem::new(Code::RateLimited, format!("no descriptors are left for another command's streams: {err}"))
+}
+
+enum Outcome {
+    Ended(Ending),
+    Stopped(Cause),
+}
+
+/// Moves data until the command's process ends (whoever else still holds its pipes) or is to be stopped.
+async fn until_end(
+    traffic: impl Future<Output = ()>,
+    stopped: impl Future<Output = Cause>,
+    subscription: &mut Subscription,
+) -> Result<Outcome, Problem> {
+    let mut traffic = pin!(traffic);
+    let mut stopped = pin!(stopped);
+    let mut flows = true;
+    loop {
+        tokio::select! {
+            biased;
+            report = subscription.reports.recv() => match report {
+                Some(Report::Ended { ending, .. }) => return Ok(Outcome::Ended(ending)),
+                Some(_) => {}
+                None => return Err(lost()),
+            },
+            cause = &mut stopped => return Ok(Outcome::Stopped(cause)),
+            () = &mut traffic, if flows => flows = false,
+        }
+    }
+}
+
+/// Completes when the command is to be killed.
+async fn stopped(process: &Process, limit: Option<Duration>, orphan_grace: Duration) -> Cause {
+    let mut stop = process.stop.subscribe();
+    let deadline = async {
+        match limit {
+            Some(limit) => sleep(limit).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        Ok(cause) = stop.wait_for(Option::is_some) => cause.unwrap_or(Cause::Cancelled),
+        () = deadline => Cause::Deadline,
+        () = orphaned(process.waiters.subscribe(), orphan_grace), if process.needs_waiters => Cause::Cancelled,
+    }
+}
+
+/// Completes when nobody has waited for `grace` without a break.
+async fn orphaned(mut waiters: watch::Receiver<usize>, grace: Duration) {
+    loop {
+        if waiters.wait_for(|count| *count == 0).await.is_err() {
+            return;
+        }
+        if timeout(grace, waiters.wait_for(|count| *count > 0)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Kills the whole tree and waits until it is gone. What cannot be killed within the time (a process stuck in the
+/// kernel) is left to the sandbox's end.
+async fn kill(
+    process: &Process,
+    context: &Context,
+    subscription: &mut Subscription,
+) -> Result<Ending, Problem> {
+    context.link.send(&Order::Kill { id: subscription.id }, Vec::new()).await?;
+    let mut ending = None;
+    let gone = async {
+        let mut swept = false;
+        while ending.is_none() || !swept {
+            match subscription.reports.recv().await {
+                Some(Report::Ended { ending: found, .. }) => ending = Some(found),
+                Some(Report::Swept { left, .. }) => {
+                    swept = true;
+                    if left > 0 {
+                        log::event("kill_incomplete", &[("exec_id", &process.exec_id), ("left", &left)]);
+                    }
+                }
+                Some(_) => {}
+                None => return Err(lost()),
+            }
+        }
+        Ok(())
+    };
+    match timeout(KILL_PATIENCE, gone).await {
+        Ok(done) => done?,
+        Err(_) => log::event("kill_timeout", &[("exec_id", &process.exec_id)]),
+    }
+    Ok(ending.unwrap_or(Ending::Signalled(SIGKILL)))
+}
+
+/// End, exit code and signal. A kill of ours that was under way is the reason even if the process happened to exit
+/// at the same moment (a shell does, when its child is killed first).
+fn classify(ending: Ending, cause: Option<Cause>, oom_killed: bool) -> (End, i32, u32) {
+    let signal = match ending {
+        Ending::Signalled(signal) => signal,
+        Ending::Exited(_) => SIGKILL,
+    };
+    match (cause, ending) {
+        (Some(Cause::Deadline), _) => (End::Deadline, 0, signal),
+        (Some(Cause::Cancelled), _) => (End::Cancelled, 0, signal),
+        (None, _) if oom_killed => (End::OomKilled, 0, SIGKILL),
+        (None, Ending::Signalled(signal)) => (End::Signalled, 0, signal),
+        (None, Ending::Exited(code)) => (End::Exited, code, 0),
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_an_end_is_ours_before_the_kernels_before_the_commands() {
+        let (exited, killed) = (Ending::Exited(3), Ending::Signalled(9));
+        assert_eq!(classify(exited, None, false), (End::Exited, 3, 0));
+        assert_eq!(classify(Ending::Signalled(15), None, false), (End::Signalled, 0, 15));
+        assert_eq!(classify(Ending::Exited(137), None, true), (End::OomKilled, 0, 9));
+        assert_eq!(classify(killed, Some(Cause::Deadline), true), (End::Deadline, 0, 9));
+        assert_eq!(classify(exited, Some(Cause::Cancelled), false), (End::Cancelled, 0, 9));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_is_orphaned_only_after_an_unbroken_grace() {
+        let waiters = watch::Sender::new(1);
+        let grace = Duration::from_secs(30);
+        let mut orphaned = pin!(orphaned(waiters.subscribe(), grace));
+        assert!(timeout(grace * 10, &mut orphaned).await.is_err());
+        waiters.send_replace(0);
+        assert!(timeout(grace - Duration::from_secs(1), &mut orphaned).await.is_err());
+        waiters.send_replace(1);
+        assert!(timeout(grace * 10, &mut orphaned).await.is_err());
+        waiters.send_replace(0);
+        let lost = tokio::time::Instant::now();
+        orphaned.await;
+        assert_eq!(lost.elapsed(), grace);
+    }
+
+    #[test]
+    fn every_refusal_of_the_caller_has_its_reason() {
+        for (refusal, reason) in [
+            (Refusal::CommandNotFound, "command_not_found"),
+            (Refusal::NotExecutable, "not_executable"),
+            (Refusal::CwdNotFound, "cwd_not_found"),
+            (Refusal::UserNotFound, "user_not_found"),
+        ] {
+            let problem = refused(refusal, "d");
+            assert_eq!((problem.code, &*problem.details["reason"]), (Code::InvalidArgument, reason));
+        }
+        assert_eq!(refused(Refusal::PidsExhausted, "d").code, Code::PidsExhausted);
+    }
+}

@@ -1,0 +1,213 @@
+//! Which execs are known: running ones, finished ones for a while, and of older ones just that they were.
+//!
+//! All bounded. What is certain: an `exec_id` that was run is never run again as long as it is known in any of the
+//! three ways, and the third one remembers thousands.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use wire::{Code, Problem};
+
+use crate::process::Process;
+
+/// Commands at a time.
+pub const MAX_RUNNING: usize = 256;
+/// Finished ones whose answer is kept.
+pub const MAX_FINISHED: usize = 256;
+/// Output that finished ones keep together; the newest is kept whatever its size.
+pub const MAX_FINISHED_BYTES: usize = 8 << 20;
+/// Older ones of which 8 bytes are kept.
+pub const MAX_FORGOTTEN: usize = 8192;
+
+/// What a request's `exec_id` stands for.
+#[derive(Debug)]
+pub enum Claim {
+    /// Nobody used it: the process is now on record and wants to be started.
+    New(Arc<Process>),
+    /// The same request was made before.
+    Known(Arc<Process>),
+}
+
+/// The memory of execs.
+#[derive(Debug, Default)]
+pub struct Records {
+    processes: HashMap<String, Arc<Process>>,
+    finished: VecDeque<Arc<Process>>,
+    finished_bytes: usize,
+    forgotten: VecDeque<u64>,
+}
+
+impl Records {
+    /// Takes `exec_id` for a process that `make` provides, or finds the earlier one.
+    ///
+    /// # Errors
+    /// `conflict`: it was used with other parameters, or so long ago that the answer is gone. `rate_limited`: too
+    /// many run.
+    pub fn claim(
+        &mut self,
+        exec_id: &str,
+        fingerprint: u64,
+        make: impl FnOnce() -> Arc<Process>,
+    ) -> Result<Claim, Problem> {
+        if let Some(process) = self.processes.get(exec_id) {
+            return if process.fingerprint == fingerprint {
+                Ok(Claim::Known(Arc::clone(process)))
+            } else {
+                Err(conflict(exec_id, "was used before with other parameters"))
+            };
+        }
+        if self.forgotten.contains(&digest(exec_id)) {
+            return Err(conflict(exec_id, "was used before and its answer is no longer on record"));
+        }
+        if self.running() >= MAX_RUNNING {
+            let detail = format!("{MAX_RUNNING} commands run in this sandbox already");
+            return Err(Problem::new(Code::RateLimited, detail).with("limit", MAX_RUNNING));
+        }
+        let process = make();
+        self.processes.insert(exec_id.to_owned(), Arc::clone(&process));
+        Ok(Claim::New(process))
+    }
+
+    /// Notes that `process` is over. Its output must not grow from here on.
+    pub fn finish(&mut self, process: Arc<Process>) {
+        self.finished_bytes += process.kept_bytes();
+        self.finished.push_back(process);
+        while self.finished.len() > MAX_FINISHED
+            || (self.finished_bytes > MAX_FINISHED_BYTES && self.finished.len() > 1)
+        {
+            let Some(oldest) = self.finished.pop_front() else {
+                break;
+            };
+            self.finished_bytes -= oldest.kept_bytes();
+            self.processes.remove(&oldest.exec_id);
+            self.remember(digest(&oldest.exec_id));
+        }
+    }
+
+    fn remember(&mut self, digest: u64) {
+        if self.forgotten.len() == MAX_FORGOTTEN {
+            self.forgotten.pop_front();
+        }
+        self.forgotten.push_back(digest);
+    }
+
+    /// Takes back a claim whose process never ran: the same id may be tried again.
+    pub fn withdraw(&mut self, exec_id: &str) {
+        self.processes.remove(exec_id);
+    }
+
+    /// The process of an id.
+    ///
+    /// # Errors
+    /// `exec_not_found`.
+    pub fn get(&self, exec_id: &str) -> Result<Arc<Process>, Problem> {
+        let absent =
+            || Problem::new(Code::ExecNotFound, format!("exec {exec_id:?} is not on record in this sandbox"));
+        self.processes.get(exec_id).cloned().ok_or_else(absent)
+    }
+
+    /// How many run.
+    pub fn running(&self) -> usize {
+        self.processes.len() - self.finished.len()
+    }
+
+    /// All on record, newest first.
+    pub fn list(&self) -> Vec<Arc<Process>> {
+        let mut all: Vec<_> = self.processes.values().cloned().collect();
+        all.sort_by_key(|process| std::cmp::Reverse(process.id));
+        all
+    }
+}
+
+fn conflict(exec_id: &str, what: &str) -> Problem {
+    Problem::new(Code::Conflict, format!("exec_id {exec_id} {what}")).with("exec_id", exec_id)
+}
+
+/// 64 bits: among a few thousand, a chance of 1 in 10^15 that a fresh id is taken for an old one.
+fn digest(exec_id: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    exec_id.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::agent::ExecRequest;
+
+    use super::*;
+    use crate::process::Stream;
+    use crate::request::{Call, Command};
+
+    fn process(exec_id: &str) -> Arc<Process> {
+        let argv = vec!["true".to_owned()];
+        let request = ExecRequest { exec_id: exec_id.to_owned(), argv, ..ExecRequest::default() };
+        Arc::new(Process::new(&Command::new(request, Call::Exec).unwrap(), Call::Exec, 0, 0))
+    }
+
+    fn run(records: &mut Records, exec_id: &str, output_bytes: usize) {
+        let Ok(Claim::New(made)) = records.claim(exec_id, process(exec_id).fingerprint, || process(exec_id))
+        else {
+            panic!("{exec_id} is not new");
+        };
+        made.output(Stream::Stdout).push(&vec![0; output_bytes]);
+        records.finish(made);
+    }
+
+    fn code(records: &mut Records, exec_id: &str) -> Code {
+        records.claim(exec_id, process("x").fingerprint, || process(exec_id)).unwrap_err().code
+    }
+
+    #[test]
+    fn the_same_request_finds_its_process_and_another_is_a_conflict() {
+        let mut records = Records::default();
+        run(&mut records, "x", 0);
+        assert!(matches!(records.claim("x", process("x").fingerprint, || process("x")), Ok(Claim::Known(_))));
+        assert_eq!(records.claim("x", 0, || process("x")).unwrap_err().code, Code::Conflict);
+    }
+
+    #[test]
+    fn what_is_evicted_is_not_run_again_and_all_is_bounded() {
+        let mut records = Records::default();
+        for n in 0..MAX_FINISHED * 3 {
+            run(&mut records, &format!("e{n}"), 0);
+        }
+        assert_eq!((records.list().len(), records.running()), (MAX_FINISHED, 0));
+        assert_eq!(code(&mut records, "e0"), Code::Conflict);
+        assert_eq!(records.get("e0").unwrap_err().code, Code::ExecNotFound);
+        for n in 0..MAX_FORGOTTEN + 1 {
+            records.remember(n as u64);
+        }
+        assert_eq!(records.forgotten.len(), MAX_FORGOTTEN);
+    }
+
+    #[test]
+    fn output_is_bounded_too_but_the_newest_answer_stays() {
+        let mut records = Records::default();
+        run(&mut records, "first", 4 << 20);
+        run(&mut records, "second", 4 << 20);
+        assert!(records.get("first").is_ok());
+        run(&mut records, "third", 1);
+        assert!(records.get("first").is_err() && records.get("second").is_ok());
+        assert!(records.finished_bytes <= MAX_FINISHED_BYTES);
+    }
+
+    #[test]
+    fn a_claim_taken_back_can_be_made_again() {
+        let mut records = Records::default();
+        assert!(records.claim("x", process("x").fingerprint, || process("x")).is_ok());
+        assert_eq!(records.running(), 1);
+        records.withdraw("x");
+        run(&mut records, "x", 0);
+    }
+
+    #[test]
+    fn there_is_a_limit_to_what_runs_at_once() {
+        let mut records = Records::default();
+        for n in 0..MAX_RUNNING {
+            let id = format!("e{n}");
+            assert!(records.claim(&id, process(&id).fingerprint, || process(&id)).is_ok());
+        }
+        assert_eq!(code(&mut records, "x"), Code::RateLimited);
+    }
+}

@@ -1,0 +1,330 @@
+//! What a caller asks, checked before anything is done. Pure.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use bytes::Bytes;
+use wire::agent::{ConfigureRequest, ExecRequest};
+use wire::{Code, Problem};
+
+use crate::spawner::frame::{OsBytes, Program};
+
+/// Output kept per stream when the caller does not say.
+pub const DEFAULT_OUTPUT_BYTES: usize = 4 << 20;
+/// Output kept per stream at most.
+pub const MAX_OUTPUT_BYTES: usize = 16 << 20;
+/// Standard input at most.
+pub const MAX_STDIN_BYTES: usize = 16 << 20;
+/// Arguments and environment together; below what the kernel takes with its usual stack limit.
+pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
+const MAX_EXEC_ID_BYTES: usize = 64;
+const MAX_UMASK: u32 = 0o777;
+
+/// What a claim binds: over the image's, under the call's.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Defaults {
+    /// Variables.
+    pub env: BTreeMap<String, String>,
+    /// Working directory; empty: the image's.
+    pub cwd: String,
+    /// User; empty: the image's.
+    pub user: String,
+}
+
+/// A command as it is to be run.
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// The caller's name for it.
+    pub exec_id: String,
+    /// What to execute.
+    pub program: Program,
+    /// Working directory; empty: configured, else the image's.
+    pub cwd: String,
+    /// Variables over the configured ones.
+    pub env: BTreeMap<String, String>,
+    /// User; empty: configured, else the image's.
+    pub user: String,
+    /// Mask; 0: the target's.
+    pub umask: u32,
+    /// Input, then its end unless `stdin_open`.
+    pub stdin: Bytes,
+    /// Whether more input may come.
+    pub stdin_open: bool,
+    /// How long it may run.
+    pub timeout: Option<Duration>,
+    /// Output kept per stream.
+    pub max_output_bytes: usize,
+}
+
+/// Who asks, because some options are only for one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// Runs and waits.
+    Exec,
+    /// Starts only.
+    Start,
+}
+
+impl Command {
+    /// Checks a request.
+    ///
+    /// # Errors
+    /// `invalid_argument`, `payload_too_large` or `unsupported`, naming the field at fault.
+    pub fn new(request: ExecRequest, call: Call) -> Result<Self, Problem> {
+        let stdin_bytes = request.stdin.len();
+        check_exec_id(&request.exec_id)?;
+        check_options(&request, call)?;
+        check_env(&request.env)?;
+        check_text("cwd", &request.cwd)?;
+        check_text("user", &request.user)?;
+        check_size("stdin", stdin_bytes, MAX_STDIN_BYTES)?;
+        check_size("argv, command and env together", argument_bytes(&request), MAX_ARGUMENT_BYTES)?;
+        Ok(Self {
+            program: program(request.argv, request.command)?,
+            max_output_bytes: output_bytes(request.max_output_bytes)?,
+            timeout: (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms)),
+            env: request.env.into_iter().collect(),
+            exec_id: request.exec_id,
+            cwd: request.cwd,
+            user: request.user,
+            umask: request.umask,
+            stdin: request.stdin,
+            stdin_open: request.stdin_open,
+        })
+    }
+
+    /// Equal for equal parameters; the same `exec_id` with another fingerprint is a conflict. Not for keeping: it
+    /// may change with the sidecar's version.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        match &self.program {
+            Program::Argv(argv) => (0, argv).hash(&mut hasher),
+            Program::Shell(text) => (1, text).hash(&mut hasher),
+        }
+        (&self.cwd, &self.env, &self.user, self.umask, &self.stdin).hash(&mut hasher);
+        (self.stdin_open, self.timeout, self.max_output_bytes).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Fills in what the claim bound, and gives environment, directory and user.
+    pub fn bound(&self, defaults: &Defaults) -> (Vec<(OsBytes, OsBytes)>, OsBytes, String) {
+        let either = |own: &String, bound: &String| {
+            if own.is_empty() { bound.clone() } else { own.clone() }
+        };
+        let mut env = defaults.env.clone();
+        env.extend(self.env.clone());
+        let env = env.into_iter().map(|(name, value)| (name.into_bytes(), value.into_bytes())).collect();
+        (env, either(&self.cwd, &defaults.cwd).into_bytes(), either(&self.user, &defaults.user))
+    }
+}
+
+impl Defaults {
+    /// Checks what a claim brings.
+    ///
+    /// # Errors
+    /// `invalid_argument` or `payload_too_large`, naming the field at fault.
+    pub fn new(request: ConfigureRequest) -> Result<Self, Problem> {
+        check_env(&request.env)?;
+        check_text("cwd", &request.cwd)?;
+        check_text("user", &request.user)?;
+        let size = request.env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+        check_size("env", size, MAX_ARGUMENT_BYTES)?;
+        Ok(Self { env: request.env.into_iter().collect(), cwd: request.cwd, user: request.user })
+    }
+}
+
+/// `exec_id` is 1 to 64 of `A-Z a-z 0-9 _ -`.
+///
+/// # Errors
+/// `invalid_argument`.
+pub fn check_exec_id(exec_id: &str) -> Result<(), Problem> {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if (1..=MAX_EXEC_ID_BYTES).contains(&exec_id.len()) && exec_id.bytes().all(legal) {
+        return Ok(());
+    }
+    Err(invalid("exec_id", &format!("exec_id {exec_id:?} is not 1 to 64 of A-Z, a-z, 0-9, _ and -")))
+}
+
+/// An `invalid_argument` that names its field.
+pub fn invalid(field: &str, detail: &str) -> Problem {
+    Problem::new(Code::InvalidArgument, detail).with("field", field)
+}
+
+fn check_options(request: &ExecRequest, call: Call) -> Result<(), Problem> {
+    if request.terminal.is_some() {
+        return Err(Problem::new(
+            Code::Unsupported,
+            "terminal is not offered by this version of the sidecar",
+        ));
+    }
+    if request.stdin_open && call == Call::Exec {
+        return Err(invalid("stdin_open", "stdin_open is only for Start: Exec has its whole input in stdin"));
+    }
+    if request.umask > MAX_UMASK {
+        return Err(invalid("umask", &format!("umask {:#o} is not within 0 and 0o777", request.umask)));
+    }
+    Ok(())
+}
+
+fn program(argv: Vec<String>, command: String) -> Result<Program, Problem> {
+    match (argv.first(), command.is_empty()) {
+        (Some(_), false) => {
+            Err(invalid("command", "both argv and command are given; it must be one of them"))
+        }
+        (None, true) => Err(invalid("argv", "neither argv nor command is given, or both are empty")),
+        (None, false) => {
+            check_text("command", &command)?;
+            Ok(Program::Shell(command.into_bytes()))
+        }
+        (Some(program), true) => {
+            if program.is_empty() {
+                return Err(invalid("argv", "argv[0], the program, is empty"));
+            }
+            argv.iter().try_for_each(|argument| check_text("argv", argument))?;
+            Ok(Program::Argv(argv.into_iter().map(String::into_bytes).collect()))
+        }
+    }
+}
+
+fn output_bytes(wanted: u64) -> Result<usize, Problem> {
+    match usize::try_from(wanted) {
+        Ok(0) => Ok(DEFAULT_OUTPUT_BYTES),
+        Ok(bytes) if bytes <= MAX_OUTPUT_BYTES => Ok(bytes),
+        _ => {
+            let detail = format!("max_output_bytes {wanted} is more than {MAX_OUTPUT_BYTES}");
+            Err(invalid("max_output_bytes", &detail))
+        }
+    }
+}
+
+fn check_env<'a>(env: impl IntoIterator<Item = (&'a String, &'a String)>) -> Result<(), Problem> {
+    for (name, value) in env {
+        if name.is_empty() || name.contains('=') {
+            return Err(invalid("env", &format!("the variable name {name:?} is empty or contains =")));
+        }
+        check_text("env", name)?;
+        check_text("env", value)?;
+    }
+    Ok(())
+}
+
+fn check_text(field: &str, text: &str) -> Result<(), Problem> {
+    match text.find('\0') {
+        Some(at) => Err(invalid(field, &format!("{field} has a NUL at byte {at}"))),
+        None => Ok(()),
+    }
+}
+
+fn check_size(what: &str, bytes: usize, limit: usize) -> Result<(), Problem> {
+    if bytes <= limit {
+        return Ok(());
+    }
+    let detail = format!("{what} has {bytes} bytes; the limit is {limit}");
+    Err(Problem::new(Code::PayloadTooLarge, detail).with("limit_bytes", limit).with("actual_bytes", bytes))
+}
+
+/// As the kernel counts: every string with its NUL.
+fn argument_bytes(request: &ExecRequest) -> usize {
+    let argv: usize = request.argv.iter().map(|argument| argument.len() + 1).sum();
+    let env: usize = request.env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+    argv + env + request.command.len() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use wire::agent::TerminalSize;
+
+    use super::*;
+
+    fn request() -> ExecRequest {
+        ExecRequest { exec_id: "e-1".into(), argv: vec!["true".into()], ..ExecRequest::default() }
+    }
+
+    fn refusal(change: impl FnOnce(&mut ExecRequest)) -> Problem {
+        let mut request = request();
+        change(&mut request);
+        Command::new(request, Call::Exec).unwrap_err()
+    }
+
+    fn field(change: impl FnOnce(&mut ExecRequest)) -> String {
+        let problem = refusal(change);
+        assert_eq!(problem.code, Code::InvalidArgument);
+        problem.details["field"].clone()
+    }
+
+    #[test]
+    fn defaults_fill_what_the_caller_leaves_out() {
+        let command = Command::new(request(), Call::Exec).unwrap();
+        assert_eq!((command.max_output_bytes, command.timeout), (DEFAULT_OUTPUT_BYTES, None));
+        assert_eq!(command.program, Program::Argv(vec![b"true".to_vec()]));
+    }
+
+    #[test]
+    fn a_bad_argument_is_refused_with_its_field() {
+        assert_eq!(field(|r| r.exec_id = "a b".into()), "exec_id");
+        assert_eq!(field(|r| r.exec_id = "x".repeat(65)), "exec_id");
+        assert_eq!(field(|r| r.exec_id = String::new()), "exec_id");
+        assert_eq!(field(|r| r.argv.clear()), "argv");
+        assert_eq!(field(|r| r.argv = vec![String::new()]), "argv");
+        assert_eq!(field(|r| r.argv.push("a\0b".into())), "argv");
+        assert_eq!(field(|r| r.command = "true".into()), "command");
+        assert_eq!(field(|r| r.cwd = "/a\0".into()), "cwd");
+        assert_eq!(field(|r| r.env = HashMap::from([("A=".into(), "1".into())])), "env");
+        assert_eq!(field(|r| r.env = HashMap::from([("A".into(), "\0".into())])), "env");
+        assert_eq!(field(|r| r.umask = 0o1000), "umask");
+        assert_eq!(field(|r| r.stdin_open = true), "stdin_open");
+        assert_eq!(field(|r| r.max_output_bytes = u64::MAX), "max_output_bytes");
+    }
+
+    #[test]
+    fn what_is_too_large_or_not_offered_has_its_own_code() {
+        let large = refusal(|r| r.argv.push("x".repeat(MAX_ARGUMENT_BYTES)));
+        assert_eq!(large.code, Code::PayloadTooLarge);
+        assert_eq!(refusal(|r| r.stdin = vec![0; MAX_STDIN_BYTES + 1].into()).code, Code::PayloadTooLarge);
+        assert_eq!(refusal(|r| r.terminal = Some(TerminalSize::default())).code, Code::Unsupported);
+    }
+
+    #[test]
+    fn the_fingerprint_tells_parameters_apart_but_not_the_order_of_variables() {
+        let fingerprint = |change: &dyn Fn(&mut ExecRequest)| {
+            let mut request = request();
+            change(&mut request);
+            Command::new(request, Call::Start).unwrap().fingerprint()
+        };
+        let base = fingerprint(&|_| {});
+        let changes: [&dyn Fn(&mut ExecRequest); 7] = [
+            &|r| r.argv.push("x".into()),
+            &|r| r.cwd = "/".into(),
+            &|r| r.stdin = Bytes::from_static(b"x"),
+            &|r| r.timeout_ms = 1,
+            &|r| r.max_output_bytes = 1,
+            &|r| r.stdin_open = true,
+            &|r| r.env = HashMap::from([("A".into(), "1".into())]),
+        ];
+        assert!(changes.iter().all(|change| fingerprint(change) != base));
+        let many = |r: &mut ExecRequest| r.env = (0..50).map(|n| (format!("V{n}"), "1".into())).collect();
+        assert_eq!(fingerprint(&many), fingerprint(&many));
+    }
+
+    #[test]
+    fn the_call_wins_over_what_the_claim_bound() {
+        let request = ExecRequest {
+            env: HashMap::from([("A".into(), "call".into())]),
+            user: "bob".into(),
+            ..request()
+        };
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let defaults = Defaults {
+            env: [pair("A", "bound"), pair("B", "bound")].into(),
+            cwd: "/work".into(),
+            user: "root".into(),
+        };
+        let (env, cwd, user) = Command::new(request, Call::Exec).unwrap().bound(&defaults);
+        let pair = |name: &str, value: &str| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
+        assert_eq!(env, [pair("A", "call"), pair("B", "bound")]);
+        assert_eq!((cwd.as_slice(), user.as_str()), (&b"/work"[..], "bob"));
+    }
+}

@@ -1,0 +1,118 @@
+//! The sidecar from its fork to its end: wait for the spawner, probe, tell, serve.
+
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use wire::{Code, Problem};
+
+use crate::auth::Auth;
+use crate::log;
+use crate::oom::OomCounter;
+use crate::process::supervise::Context;
+use crate::readiness::{self, BootTimes};
+use crate::request::Defaults;
+use crate::server::agent::{Identity, Service};
+use crate::server::listen::{Listener, serve};
+use crate::settings::Settings;
+use crate::spawner::frame::Report;
+use crate::spawner::link::{self, Connection, lost};
+
+/// What is under way on SIGTERM may take so long to end; then it ends with the process. Engines wait 10 s.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+/// How long a sidecar that cannot start tries to say so.
+const FAILURE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs a sidecar whose spawner has been forked; returns when it was told to end.
+///
+/// # Errors
+/// The sandbox cannot be entered, or its init is gone.
+pub async fn run(
+    settings: Settings,
+    socket: UnixStream,
+    first_fork: Pid,
+    started: Instant,
+) -> Result<(), Problem> {
+    let prepared = prepare(&settings, socket, first_fork, started).await;
+    if let Err(problem) = &prepared {
+        let body = readiness::failure(&settings, problem);
+        // The exit code says it too, for whoever watches the container.
+        let _ = timeout(FAILURE_PATIENCE, readiness::push(&settings, &body)).await;
+    }
+    serve_until_told(settings, prepared?).await
+}
+
+struct Prepared {
+    listener: Listener,
+    service: Service,
+    draining: watch::Sender<bool>,
+    spawner: tokio::task::JoinHandle<()>,
+    kernel: String,
+    boot: BootTimes,
+}
+
+async fn prepare(
+    settings: &Settings,
+    socket: UnixStream,
+    first_fork: Pid,
+    started: Instant,
+) -> Result<Prepared, Problem> {
+    let connected = link::connect(socket).await;
+    // It has said its word and ends, so this does not wait; the sandbox's init is not our child.
+    let _ = waitpid(first_fork, None);
+    let Connection { link, driver: spawner, ready } = connected?;
+    let Report::Ready { kernel, target_found_us, entered_us } = ready else {
+        return Err(lost());
+    };
+    let context = Context { link, oom: OomCounter::open(), orphan_grace: settings.orphan_grace };
+    let identity = Identity {
+        sandbox_id: settings.sandbox_id.clone(),
+        kernel: kernel.clone(),
+        target_command: settings.target_command.clone(),
+        started,
+    };
+    let draining = watch::Sender::new(false);
+    let service = Service::new(identity, context, draining.subscribe());
+    service.probe(Defaults::default()).await?;
+    let probed_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+    let boot = BootTimes { target_found_us, entered_us, probed_us };
+    // Bound before readiness is told: whoever hears of it connects at once.
+    let unbound =
+        |err| Problem::new(Code::Internal, format!("cannot listen on {:?}: {err}", settings.listen));
+    let listener = Listener::bind(&settings.listen).await.map_err(unbound)?;
+    Ok(Prepared { listener, service, draining, spawner, kernel, boot })
+}
+
+async fn serve_until_told(settings: Settings, prepared: Prepared) -> Result<(), Problem> {
+    let Prepared { listener, service, draining, spawner, kernel, boot } = prepared;
+    log::event(
+        "ready",
+        &[("sandbox_id", &settings.sandbox_id), ("boot_us", &boot.probed_us), ("kernel", &kernel)],
+    );
+    let unwatched = |err| Problem::new(Code::Internal, format!("cannot watch for signals: {err}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(unwatched)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(unwatched)?;
+    let body = readiness::ready(&settings, &kernel, boot);
+    let Settings { sandbox_id, verifier, .. } = &settings;
+    let auth = Auth::new(sandbox_id, verifier.clone());
+    let serve = serve(listener, service, auth, draining.subscribe(), SHUTDOWN_GRACE);
+    let told = async {
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        draining.send_replace(true);
+        std::future::pending::<()>().await;
+    };
+    let push = async {
+        readiness::push(&settings, &body).await;
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = serve => Ok(()),
+        _ = spawner => Err(lost()),
+        () = push => Ok(()),
+        () = told => Ok(()),
+    }
+}

@@ -1,0 +1,315 @@
+//! The calls of `contract/agent.proto`.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::watch;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+use wire::agent::agent_server::Agent;
+use wire::agent::*;
+use wire::{Code, Problem};
+
+use super::answer;
+use super::attach::{Events, Position, attach};
+use crate::process::supervise::{Context, Start, supervise};
+use crate::process::{Cause, Process};
+use crate::records::{Claim, Records};
+use crate::request::{Call, Command, Defaults, check_exec_id, invalid};
+use crate::spawner::frame::Order;
+
+const MAX_SIGNAL: u32 = 64;
+/// A spawner that does not answer for so long is stuck.
+const PING_PATIENCE: Duration = Duration::from_secs(5);
+const PROBE_TIMEOUT_MS: u64 = 30_000;
+
+type Answer<T> = Result<Response<T>, Status>;
+
+/// The agent of one sandbox. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Service {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    sandbox_id: String,
+    kernel: String,
+    target_command: String,
+    started: Instant,
+    context: Arc<Context>,
+    records: Mutex<Records>,
+    defaults: Mutex<Defaults>,
+    draining: watch::Receiver<bool>,
+}
+
+/// Who the agent is and where it stands.
+#[derive(Debug)]
+pub struct Identity {
+    /// The sandbox it serves.
+    pub sandbox_id: String,
+    /// `/proc/version` there.
+    pub kernel: String,
+    /// The target's binary, which is also the probe.
+    pub target_command: String,
+    /// When the sidecar started.
+    pub started: Instant,
+}
+
+impl Service {
+    /// An agent that takes new work until `draining` is true.
+    pub fn new(identity: Identity, context: Context, draining: watch::Receiver<bool>) -> Self {
+        let Identity { sandbox_id, kernel, target_command, started } = identity;
+        let shared = Shared {
+            sandbox_id,
+            kernel,
+            target_command,
+            started,
+            context: context.into(),
+            records: Mutex::default(),
+            defaults: Mutex::default(),
+            draining,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Runs the target's binary in the sandbox as a command like any other, with `defaults`.
+    ///
+    /// # Errors
+    /// Why no command can run there.
+    pub async fn probe(&self, defaults: Defaults) -> Result<(), Problem> {
+        let argv = vec![self.shared.target_command.clone(), "--probe".to_owned()];
+        let request = ExecRequest {
+            exec_id: "probe".to_owned(),
+            argv,
+            timeout_ms: PROBE_TIMEOUT_MS,
+            ..ExecRequest::default()
+        };
+        let command = Command::new(request, Call::Start)?;
+        let (process, start) = self.prepare(command, Call::Start, defaults, Instant::now());
+        supervise(Arc::clone(&process), start, Arc::clone(&self.shared.context)).await;
+        match process.ended().await? {
+            ended if ended.end == End::Exited && ended.exit_code == 0 => Ok(()),
+            ended => Err(Problem::new(Code::Internal, format!("the probe did not exit with 0: {ended:?}"))),
+        }
+    }
+
+    fn prepare(
+        &self,
+        command: Command,
+        call: Call,
+        defaults: Defaults,
+        received: Instant,
+    ) -> (Arc<Process>, Start) {
+        let subscription = self.shared.context.link.subscribe();
+        let process = Arc::new(Process::new(&command, call, subscription.id, unix_ms()));
+        (process, Start { command, defaults, received, subscription })
+    }
+
+    /// Finds the process of a request, or starts it. Says whether it was known.
+    fn claim(&self, request: ExecRequest, call: Call) -> Result<(Arc<Process>, bool), Problem> {
+        let received = Instant::now();
+        let command = Command::new(request, call)?;
+        let (exec_id, fingerprint) = (command.exec_id.clone(), command.fingerprint());
+        let defaults = lock(&self.shared.defaults).clone();
+        let mut start = None;
+        let claim = self.records().claim(&exec_id, fingerprint, || {
+            let (process, prepared) = self.prepare(command, call, defaults, received);
+            start = Some(prepared);
+            process
+        })?;
+        match (claim, start) {
+            (Claim::New(process), Some(start)) => {
+                if *self.shared.draining.borrow() {
+                    self.records().withdraw(&exec_id);
+                    return Err(Problem::new(Code::Draining, "the sandbox is shutting down"));
+                }
+                tokio::spawn(self.clone().own(Arc::clone(&process), start));
+                Ok((process, false))
+            }
+            (Claim::New(process) | Claim::Known(process), _) => Ok((process, true)),
+        }
+    }
+
+    /// Owns a process to its end, also when nobody waits for it any more.
+    async fn own(self, process: Arc<Process>, start: Start) {
+        supervise(Arc::clone(&process), start, Arc::clone(&self.shared.context)).await;
+        match process.ended().await {
+            Ok(_) => self.records().finish(process),
+            Err(_) => self.records().withdraw(&process.exec_id),
+        }
+    }
+
+    fn records(&self) -> MutexGuard<'_, Records> {
+        lock(&self.shared.records)
+    }
+
+    fn find(&self, exec_id: &str) -> Result<Arc<Process>, Problem> {
+        check_exec_id(exec_id)?;
+        self.records().get(exec_id)
+    }
+
+    async fn run(&self, request: ExecRequest) -> Result<ExecResult, Problem> {
+        let (process, known) = self.claim(request, Call::Exec)?;
+        let replayed = known && !process.is_running();
+        let _waiter = process.waiter();
+        let ended = process.ended().await?;
+        Ok(answer::result(&process, &ended, replayed))
+    }
+
+    async fn begin(&self, request: ExecRequest) -> Result<Started, Problem> {
+        let (process, replayed) = self.claim(request, Call::Start)?;
+        let spawn_us = process.started().await?;
+        Ok(Started { exec_id: process.exec_id.clone(), pid: process.pid(), spawn_us, replayed })
+    }
+
+    /// A command that is over by the time counts as closed input: there is nobody to read it.
+    async fn feed(&self, chunk: StdinChunk) -> Result<StdinAccepted, Problem> {
+        let process = self.find(&chunk.exec_id)?;
+        process.started().await?;
+        let write = async { process.stdin.lock().await.write(chunk.offset, &chunk.data, chunk.eof).await };
+        let closed = || Problem::new(Code::Conflict, format!("exec {} has ended", chunk.exec_id));
+        let offset = tokio::select! {
+            biased;
+            written = write => written?,
+            _ = process.ended() => return Err(closed()),
+        };
+        Ok(StdinAccepted { offset })
+    }
+
+    async fn signal_process(&self, request: SignalRequest) -> Result<SignalSent, Problem> {
+        let SignalRequest { exec_id, signal, tree } = request;
+        if !(1..=MAX_SIGNAL).contains(&signal) {
+            return Err(invalid("signal", &format!("signal {signal} is not within 1 and {MAX_SIGNAL}")));
+        }
+        let process = self.find(&exec_id)?;
+        process.started().await?;
+        if !process.is_running() {
+            return Err(Problem::new(Code::Conflict, format!("exec {exec_id} has ended")));
+        }
+        self.shared.context.link.send(&Order::Signal { id: process.id, signal, tree }, Vec::new()).await?;
+        Ok(SignalSent {})
+    }
+
+    async fn end(&self, exec_id: &str) -> Result<ExecResult, Problem> {
+        let process = self.find(exec_id)?;
+        let replayed = !process.is_running();
+        process.stop(Cause::Cancelled);
+        let ended = process.ended().await?;
+        Ok(answer::result(&process, &ended, replayed))
+    }
+
+    /// Bound only when a command can run with it, so that a wrong user or directory is refused here and not by
+    /// every command after.
+    async fn bind(&self, request: ConfigureRequest) -> Result<Configured, Problem> {
+        let defaults = Defaults::new(request)?;
+        self.probe(defaults.clone()).await?;
+        *lock(&self.shared.defaults) = defaults;
+        Ok(Configured {})
+    }
+
+    async fn report(&self) -> Result<HealthResponse, Problem> {
+        let silent = |_| Problem::new(Code::SandboxUnreachable, "the sandbox's init does not answer");
+        tokio::time::timeout(PING_PATIENCE, self.shared.context.link.ping()).await.map_err(silent)??;
+        Ok(HealthResponse {
+            sandbox_id: self.shared.sandbox_id.clone(),
+            kernel: self.shared.kernel.clone(),
+            uptime_ms: u64::try_from(self.shared.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            running_execs: u32::try_from(self.records().running()).unwrap_or(u32::MAX),
+        })
+    }
+}
+
+#[tonic::async_trait]
+impl Agent for Service {
+    type AttachStream = Events;
+    type ReadFileStream = ReceiverStream<Result<FileChunk, Status>>;
+    type ListDirectoryStream = ReceiverStream<Result<FileInfo, Status>>;
+
+    async fn exec(&self, request: Request<ExecRequest>) -> Answer<ExecResult> {
+        answered(self.run(request.into_inner()).await)
+    }
+
+    async fn start(&self, request: Request<ExecRequest>) -> Answer<Started> {
+        answered(self.begin(request.into_inner()).await)
+    }
+
+    async fn attach(&self, request: Request<AttachRequest>) -> Answer<Self::AttachStream> {
+        let AttachRequest { exec_id, stdout_offset: stdout, stderr_offset: stderr } = request.into_inner();
+        answered(self.find(&exec_id).map(|process| attach(process, Position { stdout, stderr })))
+    }
+
+    async fn write_stdin(&self, request: Request<StdinChunk>) -> Answer<StdinAccepted> {
+        answered(self.feed(request.into_inner()).await)
+    }
+
+    async fn signal(&self, request: Request<SignalRequest>) -> Answer<SignalSent> {
+        answered(self.signal_process(request.into_inner()).await)
+    }
+
+    async fn cancel(&self, request: Request<CancelRequest>) -> Answer<ExecResult> {
+        answered(self.end(&request.into_inner().exec_id).await)
+    }
+
+    async fn list(&self, _: Request<ListRequest>) -> Answer<ListResponse> {
+        let processes = self.records().list();
+        Ok(Response::new(ListResponse {
+            execs: processes.iter().map(|process| answer::summary(process)).collect(),
+        }))
+    }
+
+    async fn read_file(&self, _: Request<ReadFileRequest>) -> Answer<Self::ReadFileStream> {
+        answered(Err(not_offered("ReadFile")))
+    }
+
+    async fn write_file(&self, _: Request<Streaming<WriteFileRequest>>) -> Answer<FileInfo> {
+        answered(Err(not_offered("WriteFile")))
+    }
+
+    async fn stat_file(&self, _: Request<PathRequest>) -> Answer<FileInfo> {
+        answered(Err(not_offered("StatFile")))
+    }
+
+    async fn list_directory(&self, _: Request<ListDirectoryRequest>) -> Answer<Self::ListDirectoryStream> {
+        answered(Err(not_offered("ListDirectory")))
+    }
+
+    async fn make_directory(&self, _: Request<PathRequest>) -> Answer<FileInfo> {
+        answered(Err(not_offered("MakeDirectory")))
+    }
+
+    async fn move_file(&self, _: Request<MoveFileRequest>) -> Answer<FileInfo> {
+        answered(Err(not_offered("MoveFile")))
+    }
+
+    async fn remove_file(&self, _: Request<RemoveFileRequest>) -> Answer<Removed> {
+        answered(Err(not_offered("RemoveFile")))
+    }
+
+    async fn configure(&self, request: Request<ConfigureRequest>) -> Answer<Configured> {
+        answered(self.bind(request.into_inner()).await)
+    }
+
+    async fn health(&self, _: Request<HealthRequest>) -> Answer<HealthResponse> {
+        answered(self.report().await)
+    }
+}
+
+fn answered<T>(outcome: Result<T, Problem>) -> Answer<T> {
+    outcome.map(Response::new).map_err(|problem| answer::status(&problem))
+}
+
+fn not_offered(call: &str) -> Problem {
+    Problem::new(Code::Unsupported, format!("{call} is not offered by this version of the sidecar"))
+        .with("call", call)
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Nothing panics while a lock is held, so poison is of no interest.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

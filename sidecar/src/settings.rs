@@ -1,0 +1,239 @@
+//! Settings from the process environment, read once before anything is bound.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use token::Verifier;
+
+const PREFIX: &str = "ROLLBOX_SIDECAR_";
+/// `sun_path` of a unix address, less its final NUL.
+const MAX_SOCKET_PATH_BYTES: usize = 107;
+const MAX_WAIT_MS: u64 = 3_600_000;
+
+/// Where to listen, or where to push to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A unix socket by path.
+    Unix(PathBuf),
+    /// A TCP address. No host names: a static binary cannot resolve them, and addresses are what is known.
+    Tcp(SocketAddr),
+}
+
+/// Everything that the sidecar is told from outside.
+#[derive(Debug)]
+pub struct Settings {
+    /// The one sandbox that this sidecar serves.
+    pub sandbox_id: String,
+    /// Where the agent listens.
+    pub listen: Endpoint,
+    /// The address to push with the readiness; none when the control plane knows it.
+    pub advertise: Option<String>,
+    /// Where readiness is pushed.
+    pub ready_url: Endpoint,
+    /// The credential of the readiness push.
+    pub ready_token: String,
+    /// Verifies the tokens of callers.
+    pub verifier: Arc<Verifier>,
+    /// `argv[0]` of the target's main process.
+    pub target_command: String,
+    /// How long an exec outlives its last waiter.
+    pub orphan_grace: Duration,
+    /// How long the target may take to appear.
+    pub start_timeout: Duration,
+}
+
+/// A setting that breaks its rule.
+#[derive(Debug, PartialEq, Eq)]
+pub struct BadSetting {
+    variable: String,
+    value: Option<String>,
+    rule: &'static str,
+}
+
+impl fmt::Display for BadSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            None => write!(f, "{} is not set; it must be {}", self.variable, self.rule),
+            Some(value) => write!(f, "{} is {value:?}; it must be {}", self.variable, self.rule),
+        }
+    }
+}
+
+impl std::error::Error for BadSetting {}
+
+impl Settings {
+    /// Reads all settings through `lookup`, which maps a variable's full name to its value.
+    ///
+    /// # Errors
+    /// The first setting that is missing or breaks its rule; a credential's value is not repeated.
+    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, BadSetting> {
+        let source = Source { lookup: &lookup };
+        Ok(Self {
+            sandbox_id: source.required("SANDBOX_ID", "1 to 63 of a-z, 0-9 and -", sandbox_id)?,
+            listen: source.required(
+                "LISTEN",
+                "unix:/PATH (at most 107 bytes) or tcp:ADDRESS:PORT",
+                |text| endpoint(text, "tcp:"),
+            )?,
+            advertise: source.optional("ADVERTISE", "a non-empty address", non_empty)?,
+            ready_url: source.required(
+                "READY_URL",
+                "unix:/PATH (at most 107 bytes) or http://ADDRESS:PORT",
+                |text| endpoint(text, "http://"),
+            )?,
+            ready_token: source.secret("READY_TOKEN", "a token of visible ASCII characters", visible)?,
+            verifier: source.required("TOKEN_PUBLIC_KEY", "an Ed25519 public key in base64url", |text| {
+                Verifier::new(text).ok().map(Arc::new)
+            })?,
+            target_command: source
+                .optional("TARGET_COMMAND", "a non-empty path", non_empty)?
+                .unwrap_or_else(|| "/.rollbox/target".to_owned()),
+            orphan_grace: source.duration_ms("ORPHAN_GRACE_MS", 30_000)?,
+            start_timeout: source.duration_ms("START_TIMEOUT_MS", 60_000)?,
+        })
+    }
+}
+
+struct Source<'a> {
+    lookup: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl Source<'_> {
+    fn optional<T>(
+        &self,
+        name: &str,
+        rule: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, BadSetting> {
+        let variable = format!("{PREFIX}{name}");
+        let Some(value) = (self.lookup)(&variable) else {
+            return Ok(None);
+        };
+        match parse(&value) {
+            Some(parsed) => Ok(Some(parsed)),
+            None => Err(BadSetting { variable, value: Some(value), rule }),
+        }
+    }
+
+    fn required<T>(
+        &self,
+        name: &str,
+        rule: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, BadSetting> {
+        let missing = || BadSetting { variable: format!("{PREFIX}{name}"), value: None, rule };
+        self.optional(name, rule, parse)?.ok_or_else(missing)
+    }
+
+    fn secret<T>(
+        &self,
+        name: &str,
+        rule: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, BadSetting> {
+        self.required(name, rule, parse)
+            .map_err(|bad| BadSetting { value: bad.value.map(|_| "(hidden)".to_owned()), ..bad })
+    }
+
+    fn duration_ms(&self, name: &str, default_ms: u64) -> Result<Duration, BadSetting> {
+        let parse = |text: &str| text.parse().ok().filter(|ms| (1..=MAX_WAIT_MS).contains(ms));
+        let ms = self.optional(name, "a number of milliseconds from 1 to 3600000", parse)?;
+        Ok(Duration::from_millis(ms.unwrap_or(default_ms)))
+    }
+}
+
+fn sandbox_id(text: &str) -> Option<String> {
+    let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    ((1..=63).contains(&text.len()) && text.bytes().all(legal)).then(|| text.to_owned())
+}
+
+fn endpoint(text: &str, tcp_prefix: &str) -> Option<Endpoint> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        let legal = path.starts_with('/') && path.len() <= MAX_SOCKET_PATH_BYTES && !path.contains('\0');
+        return legal.then(|| Endpoint::Unix(path.into()));
+    }
+    text.strip_prefix(tcp_prefix)?.parse().ok().map(Endpoint::Tcp)
+}
+
+fn non_empty(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+fn visible(text: &str) -> Option<String> {
+    (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
+
+    fn read_with(name: &str, value: Option<&str>) -> Result<Settings, BadSetting> {
+        Settings::read(|variable| {
+            let asked = variable.strip_prefix(PREFIX)?;
+            if asked == name {
+                return value.map(str::to_owned);
+            }
+            let text = match asked {
+                "SANDBOX_ID" => "sb-1",
+                "LISTEN" => "unix:/run/a.sock",
+                "READY_URL" => "http://10.0.0.1:80",
+                "READY_TOKEN" => "t.t.t",
+                "TOKEN_PUBLIC_KEY" => KEY,
+                _ => return None,
+            };
+            Some(text.to_owned())
+        })
+    }
+
+    #[test]
+    fn defaults_stand_where_nothing_is_said() {
+        let settings = read_with("", None).unwrap();
+        assert_eq!(settings.listen, Endpoint::Unix("/run/a.sock".into()));
+        assert_eq!(settings.ready_url, Endpoint::Tcp("10.0.0.1:80".parse().unwrap()));
+        assert_eq!(settings.target_command, "/.rollbox/target");
+        assert_eq!(settings.orphan_grace, Duration::from_secs(30));
+        assert_eq!(settings.advertise, None);
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_its_variable_and_rule() {
+        let bad = read_with("START_TIMEOUT_MS", Some("1s")).unwrap_err();
+        assert_eq!(
+            bad.to_string(),
+            "ROLLBOX_SIDECAR_START_TIMEOUT_MS is \"1s\"; it must be a number of milliseconds from 1 to 3600000"
+        );
+    }
+
+    #[test]
+    fn every_rule_bites() {
+        let long = format!("unix:/{}", "x".repeat(MAX_SOCKET_PATH_BYTES));
+        for (name, value) in [
+            ("SANDBOX_ID", "Sb_1"),
+            ("SANDBOX_ID", ""),
+            ("LISTEN", "0.0.0.0:7070"),
+            ("LISTEN", "tcp:localhost:7070"),
+            ("LISTEN", "unix:relative"),
+            ("LISTEN", long.as_str()),
+            ("READY_URL", "https://10.0.0.1:80"),
+            ("READY_TOKEN", "with space"),
+            ("TOKEN_PUBLIC_KEY", "short"),
+            ("TARGET_COMMAND", ""),
+            ("ORPHAN_GRACE_MS", "0"),
+            ("ORPHAN_GRACE_MS", "3600001"),
+        ] {
+            let bad = read_with(name, Some(value)).unwrap_err();
+            assert!(bad.variable.ends_with(name), "{name}={value}: {bad}");
+        }
+    }
+
+    #[test]
+    fn a_missing_setting_is_named_and_a_credential_is_not_repeated() {
+        assert!(read_with("SANDBOX_ID", None).unwrap_err().to_string().contains("is not set"));
+        assert!(!read_with("READY_TOKEN", Some("s3 cret")).unwrap_err().to_string().contains("cret"));
+    }
+}

@@ -1,0 +1,129 @@
+//! The spawner's end of the socket.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use super::frame::{HEADER_BYTES, Order, Report, frame_length};
+use crate::sys;
+
+/// How many descriptors an order to spawn brings.
+const STDIO_COUNT: usize = 3;
+const CHUNK_BYTES: usize = 16 << 10;
+/// More than this is not held on to when the buffer is empty.
+const KEPT_BYTES: usize = 64 << 10;
+
+/// Standard input, output and error of a command.
+pub(super) type Stdio = [OwnedFd; STDIO_COUNT];
+
+/// Frames in, frames out. Bounded: a frame that is too long ends the connection.
+#[derive(Debug)]
+pub(super) struct Channel {
+    socket: UnixStream,
+    bytes: Vec<u8>,
+    descriptors: VecDeque<OwnedFd>,
+}
+
+impl Channel {
+    pub(super) fn new(socket: UnixStream) -> Self {
+        Self { socket, bytes: Vec::new(), descriptors: VecDeque::new() }
+    }
+
+    /// Sends a report; waits while the sidecar is behind, which reads all the time.
+    pub(super) fn send(&mut self, report: &Report) -> io::Result<()> {
+        self.socket.write_all(&report.encode())
+    }
+
+    /// Reads what is there, without waiting.
+    ///
+    /// # Errors
+    /// The sidecar is gone (`UnexpectedEof`), or the connection broke.
+    pub(super) fn fill(&mut self) -> io::Result<()> {
+        let mut chunk = [0; CHUNK_BYTES];
+        match sys::receive(self.socket.as_fd(), &mut chunk, &mut self.descriptors) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                self.bytes.extend_from_slice(&chunk[..count]);
+                Ok(())
+            }
+            Err(err) if matches!(err.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(())
+            }
+            Err(err) => Err(err),
+        }
+    }
+
+    /// The next whole order.
+    ///
+    /// # Errors
+    /// The bytes are no order: there is no way to find the next one.
+    pub(super) fn next(&mut self) -> io::Result<Option<Order>> {
+        let malformed = |_| io::Error::from(io::ErrorKind::InvalidData);
+        let Some(length) = frame_length(&self.bytes).map_err(malformed)? else {
+            return Ok(None);
+        };
+        let Some(body) = self.bytes.get(HEADER_BYTES..length) else {
+            return Ok(None);
+        };
+        let order = Order::decode(body).map_err(malformed)?;
+        self.bytes.drain(..length);
+        if self.bytes.is_empty() && self.bytes.capacity() > KEPT_BYTES {
+            self.bytes = Vec::new();
+        }
+        Ok(Some(order))
+    }
+
+    /// The descriptors of the order to spawn that `next` gave last. They came with its first bytes, and orders come
+    /// in order, so they are the oldest three.
+    ///
+    /// # Errors
+    /// They did not come: this process is out of descriptors.
+    pub(super) fn stdio(&mut self) -> io::Result<Stdio> {
+        let oldest: Vec<OwnedFd> =
+            self.descriptors.drain(..STDIO_COUNT.min(self.descriptors.len())).collect();
+        oldest.try_into().map_err(|_| io::Error::other("the descriptors of an order are missing"))
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_come_out_whole_however_they_arrive() {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let mut channel = Channel::new(theirs);
+        let bytes = [Order::Ping { nonce: 1 }.encode(), Order::Kill { id: 2 }.encode()].concat();
+        let mut seen = Vec::new();
+        for byte in bytes {
+            ours.write_all(&[byte]).unwrap();
+            channel.fill().unwrap();
+            seen.extend(channel.next().unwrap());
+        }
+        assert_eq!(seen, [Order::Ping { nonce: 1 }, Order::Kill { id: 2 }]);
+    }
+
+    #[test]
+    fn a_closed_peer_and_a_malformed_frame_are_errors() {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let mut channel = Channel::new(theirs);
+        ours.write_all(&[1, 0, 0, 0, 99]).unwrap();
+        channel.fill().unwrap();
+        assert_eq!(channel.next().unwrap_err().kind(), io::ErrorKind::InvalidData);
+        drop(ours);
+        assert_eq!(channel.fill().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn missing_descriptors_are_an_error() {
+        let (_ours, theirs) = UnixStream::pair().unwrap();
+        assert!(Channel::new(theirs).stdio().is_err());
+    }
+}

@@ -1,0 +1,322 @@
+//! Starting a process the cheap way: clone(CLONE_VM | CLONE_VFORK), set up the child, execve.
+//!
+//! The child borrows the spawner's memory until execve, and the spawner sleeps meanwhile, so no page table is copied
+//! and the child may read what was prepared for it. In return it must leave that memory as it was: it allocates
+//! nothing, takes no lock, and reports through one pair of numbers. What is the same for all commands (bounding
+//! set, inheritable capabilities, signal dispositions, the filter) the spawner has set on itself once: children
+//! inherit it.
+
+#![allow(
+    unsafe_code,
+    reason = "between clone and execve there is only the kernel; no library has a safe face for it"
+)]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+use nix::errno::Errno;
+use nix::unistd::Pid;
+
+use crate::target::limits::Limit;
+
+/// Enough for `child`, whose frames are small and which calls only system-call wrappers.
+const STACK_BYTES: usize = 64 << 10;
+const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
+const EXIT_BEFORE_EXEC: c_int = 127;
+
+/// A NULL-terminated list of C strings.
+#[derive(Debug)]
+pub struct CStrings {
+    #[cfg_attr(not(test), expect(dead_code, reason = "what the pointers point to"))]
+    owned: Vec<CString>,
+    pointers: Vec<*const c_char>,
+}
+
+impl CStrings {
+    /// Takes the strings; moving the list later moves no text, so the pointers stay good.
+    pub fn new(strings: Vec<CString>) -> Self {
+        let pointers = strings.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect();
+        Self { owned: strings, pointers }
+    }
+
+    /// The strings in order.
+    #[cfg(test)]
+    pub fn iter(&self) -> impl Iterator<Item = &CStr> {
+        self.owned.iter().map(CString::as_c_str)
+    }
+}
+
+/// One execve to try.
+#[derive(Debug)]
+pub struct Attempt {
+    /// The file.
+    pub path: CString,
+    /// Index of the argument list to give it.
+    pub list: usize,
+}
+
+/// What the child makes of itself.
+#[derive(Debug)]
+pub struct Child<'a> {
+    /// Standard input, output and error; none of them may be one of the numbers 0 to 2.
+    pub stdio: [BorrowedFd<'a>; 3],
+    /// Working directory.
+    pub cwd: &'a CStr,
+    /// File mode creation mask.
+    pub umask: u32,
+    /// Limits, none above what the spawner may set.
+    pub limits: &'a [Limit],
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: &'a [u32],
+    /// Capabilities of root; another user has none.
+    pub permitted: u64,
+    /// Inheritable capabilities of root.
+    pub inheritable: u64,
+    /// Whether exec may no longer grant privileges.
+    pub no_new_privs: bool,
+    /// Environment.
+    pub environ: &'a CStrings,
+    /// Argument lists.
+    pub arguments: &'a [CStrings],
+    /// What to execute, first success wins.
+    pub attempts: &'a [Attempt],
+}
+
+/// How far a child came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// No process could be made.
+    Clone,
+    /// Session and descriptors.
+    Stdio,
+    /// The mark that makes the kernel choose it when memory runs out.
+    OomScore,
+    /// Resource limits.
+    Limits,
+    /// Working directory.
+    Cwd,
+    /// User and groups.
+    User,
+    /// Capabilities.
+    Capabilities,
+    /// Executing the program.
+    Exec,
+}
+
+const STAGES: [Stage; 8] = [
+    Stage::Clone,
+    Stage::Stdio,
+    Stage::OomScore,
+    Stage::Limits,
+    Stage::Cwd,
+    Stage::User,
+    Stage::Capabilities,
+    Stage::Exec,
+];
+
+/// Where a start failed, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failure {
+    /// How far it came.
+    pub stage: Stage,
+    /// What the kernel said.
+    pub errno: Errno,
+}
+
+/// The memory that children stand on, used for one at a time.
+pub struct Stack(Box<[u8]>);
+
+impl Stack {
+    /// Allocates it.
+    pub fn new() -> Self {
+        Self(vec![0; STACK_BYTES].into_boxed_slice())
+    }
+
+    /// The stack grows down from a 16-byte boundary, as the ABI wants it.
+    fn top(&mut self) -> *mut c_void {
+        let end = self.0.as_mut_ptr_range().end;
+        end.wrapping_sub(end.addr() % 16).cast()
+    }
+}
+
+impl Default for Stack {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+struct Shared<'a> {
+    plan: &'a Child<'a>,
+    errno: AtomicI32,
+    stage: AtomicU32,
+}
+
+/// Starts a process; returns when it runs its program or has failed to. The caller must have all signals blocked,
+/// or a handler would run in the child, on the caller's memory.
+///
+/// # Errors
+/// The stage that failed; the child, if there was one, is reaped.
+pub fn start(stack: &mut Stack, plan: &Child<'_>) -> Result<Pid, Failure> {
+    let shared = Shared { plan, errno: AtomicI32::new(0), stage: AtomicU32::new(Stage::Clone as u32) };
+    let argument = ptr::from_ref(&shared).cast_mut().cast();
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the stack is ours alone and larger than `child` needs. CLONE_VFORK keeps this thread asleep until the
+    // child has called execve or _exit, so `shared`, `plan` and the stack outlive the child's use of them. This
+    // process has one thread, so no lock can be held by another one.
+    let pid = unsafe { libc::clone(child, stack.top(), flags, argument) };
+    if pid < 0 {
+        return Err(Failure { stage: Stage::Clone, errno: Errno::last() });
+    }
+    let pid = Pid::from_raw(pid);
+    let errno = shared.errno.load(Ordering::Relaxed);
+    if errno == 0 {
+        return Ok(pid);
+    }
+    // The failed child is of no interest to anybody else; its end must not look like a command's.
+    let _ = nix::sys::wait::waitpid(pid, None);
+    let stage = STAGES.get(shared.stage.load(Ordering::Relaxed) as usize).copied().unwrap_or(Stage::Exec);
+    Err(Failure { stage, errno: Errno::from_raw(errno) })
+}
+
+extern "C" fn child(argument: *mut c_void) -> c_int {
+    // SAFETY: `start` passes a pointer to a `Shared` that lives until this function has ended or exec'd.
+    let shared = unsafe { &*argument.cast_const().cast::<Shared<'_>>() };
+    // On success execve does not return, so what comes back is the errno.
+    let Err(errno) = become_command(shared.plan, &shared.stage) else {
+        return EXIT_BEFORE_EXEC;
+    };
+    shared.errno.store(errno, Ordering::Relaxed);
+    EXIT_BEFORE_EXEC
+}
+
+fn become_command(plan: &Child<'_>, stage: &AtomicU32) -> Result<(), i32> {
+    let enter = |next: Stage| stage.store(next as u32, Ordering::Relaxed);
+    enter(Stage::Stdio);
+    call(libc::SYS_setsid, [0, 0, 0])?;
+    for (number, from) in (0..).zip(plan.stdio) {
+        // A dup is not close-on-exec; the original, like all else that the spawner holds, is.
+        call(libc::SYS_dup3, [from.as_raw_fd().into(), number, 0])?;
+    }
+    enter(Stage::OomScore);
+    prefer_for_oom()?;
+    enter(Stage::Limits);
+    plan.limits.iter().try_for_each(set_limit)?;
+    call(libc::SYS_umask, [plan.umask.into(), 0, 0])?;
+    enter(Stage::Cwd);
+    call(libc::SYS_chdir, [plan.cwd.as_ptr() as c_long, 0, 0])?;
+    enter(Stage::User);
+    call(libc::SYS_setgroups, [plan.groups.len() as c_long, plan.groups.as_ptr() as c_long, 0])?;
+    call(libc::SYS_setresgid, [plan.gid.into(); 3])?;
+    call(libc::SYS_setresuid, [plan.uid.into(); 3])?;
+    enter(Stage::Capabilities);
+    if plan.uid == 0 {
+        set_capabilities(plan.permitted, plan.inheritable)?;
+    }
+    if plan.no_new_privs {
+        prctl(libc::PR_SET_NO_NEW_PRIVS, [1, 0])?;
+    }
+    unblock_signals()?;
+    enter(Stage::Exec);
+    exec(plan)
+}
+
+/// Tries all paths as execvp does: goes on where the file is missing or forbidden, and in the end would rather say
+/// "forbidden" than "missing".
+fn exec(plan: &Child<'_>) -> Result<(), i32> {
+    let mut outcome = libc::ENOENT;
+    for attempt in plan.attempts {
+        let Some(arguments) = plan.arguments.get(attempt.list) else {
+            continue;
+        };
+        let [path, argv, envp] = [
+            attempt.path.as_ptr() as c_long,
+            arguments.pointers.as_ptr() as c_long,
+            plan.environ.pointers.as_ptr() as c_long,
+        ];
+        match call(libc::SYS_execve, [path, argv, envp]) {
+            Err(libc::ENOENT | libc::ENOTDIR) => {}
+            Err(libc::EACCES) => outcome = libc::EACCES,
+            Err(other) => return Err(other),
+            Ok(_) => return Ok(()),
+        }
+    }
+    Err(outcome)
+}
+
+/// Raising the own score needs no privilege. A kernel without the file (gVisor may be configured so) has no OOM
+/// killer to advise.
+fn prefer_for_oom() -> Result<(), i32> {
+    let path = c"/proc/self/oom_score_adj".as_ptr() as c_long;
+    let fd = match call(
+        libc::SYS_openat,
+        [libc::AT_FDCWD.into(), path, (libc::O_WRONLY | libc::O_CLOEXEC).into()],
+    ) {
+        Err(libc::ENOENT) => return Ok(()),
+        opened => opened?,
+    };
+    let score = c"1000";
+    let written = call(libc::SYS_write, [fd, score.as_ptr() as c_long, 4]);
+    call(libc::SYS_close, [fd, 0, 0])?;
+    written.map(drop)
+}
+
+fn set_limit(limit: &Limit) -> Result<(), i32> {
+    let value = libc::rlimit64 { rlim_cur: limit.soft, rlim_max: limit.hard };
+    // SAFETY: prlimit64 reads `value`, which lives through the call; the old value is not asked for.
+    let done = unsafe {
+        libc::syscall(libc::SYS_prlimit64, 0, limit.resource, ptr::from_ref(&value), ptr::null::<c_void>())
+    };
+    check(done).map(drop)
+}
+
+/// Permitted and effective become `permitted`. Not `capset(3)`: the C library has none.
+///
+/// # Errors
+/// The errno.
+pub fn set_capabilities(permitted: u64, inheritable: u64) -> Result<(), i32> {
+    let header = [CAPABILITY_VERSION_3, 0];
+    // Effective, permitted, inheritable: first the lower 32 of each, then the upper.
+    let half = |shift: u32| [permitted, permitted, inheritable].map(|bits| (bits >> shift) as u32);
+    let data = [half(0), half(32)];
+    call(libc::SYS_capset, [header.as_ptr() as c_long, data.as_ptr() as c_long, 0]).map(drop)
+}
+
+/// One `prctl` with integer arguments.
+///
+/// # Errors
+/// The errno.
+pub fn prctl(option: c_int, arguments: [c_long; 2]) -> Result<(), i32> {
+    let [first, second] = arguments;
+    // SAFETY: the options used here take integers only and change nothing but the process's own state.
+    check(unsafe { libc::syscall(libc::SYS_prctl, c_long::from(option), first, second, 0, 0) }).map(drop)
+}
+
+fn unblock_signals() -> Result<(), i32> {
+    let none = [0_u64; 1];
+    // SAFETY: the kernel reads the 8 bytes of `none`; the old mask is not asked for.
+    let done = unsafe {
+        let how = c_long::from(libc::SIG_SETMASK);
+        libc::syscall(libc::SYS_rt_sigprocmask, how, none.as_ptr(), ptr::null::<c_void>(), size_of_val(&none))
+    };
+    check(done).map(drop)
+}
+
+/// A system call with up to three arguments. The C library's wrappers are avoided: those for user ids would signal
+/// other threads, some take locks.
+fn call(number: c_long, arguments: [c_long; 3]) -> Result<c_long, i32> {
+    let [first, second, third] = arguments;
+    // SAFETY: every caller in this file passes what the call's manual page asks for; pointers are to memory that
+    // the callers' borrows keep alive. Spare arguments are ignored by the kernel.
+    check(unsafe { libc::syscall(number, first, second, third) })
+}
+
+/// `errno` belongs to the spawner's thread, whose memory this is; it reads it only right after a failed call.
+fn check(result: c_long) -> Result<c_long, i32> {
+    if result < 0 { Err(Errno::last_raw()) } else { Ok(result) }
+}

@@ -1,0 +1,319 @@
+//! The words between sidecar and spawner: pure encoding and bounded decoding.
+//!
+//! A frame is a little-endian `u32` length and that many bytes: a tag, then fields. Strings and lists carry a `u32`
+//! length. The socket is a byte stream rather than SEQPACKET, because a datagram must fit into the socket's send
+//! buffer (about 200 KiB by default) while arguments and environment may come to a megabyte; the three descriptors
+//! of a spawn travel with the first bytes of its frame, which the kernel keeps in order.
+
+mod codec;
+
+use codec::{Reader, Writer};
+
+/// Upper bound of a frame's length; a longer one is an error of the peer.
+pub const MAX_FRAME_BYTES: usize = 2 << 20;
+/// Length of the length.
+pub const HEADER_BYTES: usize = 4;
+
+/// A name or value of the operating system: bytes without NUL.
+pub type OsBytes = Vec<u8>;
+
+/// What to execute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Program {
+    /// A program and its arguments.
+    Argv(Vec<OsBytes>),
+    /// A string for `bash -c`, or `sh -c` where there is no bash.
+    Shell(OsBytes),
+}
+
+/// A command to start. Comes with three descriptors: its standard input, output and error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spawn {
+    /// The sidecar's number for the process; reports repeat it.
+    pub id: u64,
+    /// Marks every process of the command (`ROLLBOX_EXEC_ID`).
+    pub exec_id: String,
+    /// What to execute.
+    pub program: Program,
+    /// Working directory; empty: the target's.
+    pub cwd: OsBytes,
+    /// User; empty: the target's.
+    pub user: String,
+    /// File mode creation mask; 0: the target's.
+    pub umask: u32,
+    /// Variables over those of the image.
+    pub env: Vec<(OsBytes, OsBytes)>,
+}
+
+/// Sidecar to spawner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    /// Start a command.
+    Spawn(Spawn),
+    /// Send a signal to a command's process, or to its whole tree.
+    Signal {
+        /// Which command.
+        id: u64,
+        /// Signal number.
+        signal: u32,
+        /// Whether all its processes are meant.
+        tree: bool,
+    },
+    /// Kill a command's whole tree until nothing of it is left.
+    Kill {
+        /// Which command.
+        id: u64,
+    },
+    /// Answer with [`Report::Pong`].
+    Ping {
+        /// Comes back.
+        nonce: u64,
+    },
+}
+
+/// What a process's parent learns of its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It called exit with this code.
+    Exited(i32),
+    /// This signal ended it.
+    Signalled(u32),
+}
+
+/// Why a command did not start, by what the caller can do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no such program.
+    CommandNotFound,
+    /// The program is there but cannot be executed.
+    NotExecutable,
+    /// The working directory cannot be entered.
+    CwdNotFound,
+    /// The user or group is unknown.
+    UserNotFound,
+    /// Arguments and environment are more than the kernel takes.
+    TooLarge,
+    /// The process limit is used up.
+    PidsExhausted,
+    /// Anything else: the platform's fault.
+    Internal,
+}
+
+const REFUSALS: [Refusal; 7] = [
+    Refusal::CommandNotFound,
+    Refusal::NotExecutable,
+    Refusal::CwdNotFound,
+    Refusal::UserNotFound,
+    Refusal::TooLarge,
+    Refusal::PidsExhausted,
+    Refusal::Internal,
+];
+
+/// Spawner to sidecar.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Report {
+    /// The spawner is in the sandbox and takes orders.
+    Ready {
+        /// `/proc/version` as commands see it.
+        kernel: String,
+        /// Microseconds from the sidecar's start until the target was found.
+        target_found_us: u64,
+        /// Microseconds from the sidecar's start until the namespaces were entered.
+        entered_us: u64,
+    },
+    /// The spawner could not enter the sandbox and has ended.
+    Failed {
+        /// A code of the contract.
+        code: String,
+        /// What went wrong, for people.
+        detail: String,
+    },
+    /// The command runs.
+    Spawned {
+        /// Which command.
+        id: u64,
+        /// Its process in the sandbox's PID namespace.
+        pid: u32,
+    },
+    /// The command did not start; nothing of it ran.
+    Refused {
+        /// Which command.
+        id: u64,
+        /// Why.
+        refusal: Refusal,
+        /// What exactly, for people.
+        detail: String,
+    },
+    /// The command's process ended.
+    Ended {
+        /// Which command.
+        id: u64,
+        /// How.
+        ending: Ending,
+    },
+    /// A kill is complete: `left` processes could not be got rid of.
+    Swept {
+        /// Which command.
+        id: u64,
+        /// Processes that are still there.
+        left: u32,
+    },
+    /// Answers a ping.
+    Pong {
+        /// The ping's.
+        nonce: u64,
+    },
+}
+
+/// The bytes are no frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed;
+
+/// How many bytes the frame at the start of `bytes` has, header included; `None` when the header is not there yet.
+///
+/// # Errors
+/// The length is over [`MAX_FRAME_BYTES`].
+pub fn frame_length(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
+        return Ok(None);
+    };
+    let length = usize::try_from(u32::from_le_bytes(*header)).map_err(|_| Malformed)?;
+    if length > MAX_FRAME_BYTES { Err(Malformed) } else { Ok(Some(HEADER_BYTES + length)) }
+}
+
+impl Order {
+    /// The whole frame, header included.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut to = Writer::frame();
+        match self {
+            Self::Spawn(spawn) => spawn.write(to.tag(0)),
+            Self::Signal { id, signal, tree } => to.tag(1).u64(*id).u32(*signal).u8(u8::from(*tree)).done(),
+            Self::Kill { id } => to.tag(2).u64(*id).done(),
+            Self::Ping { nonce } => to.tag(3).u64(*nonce).done(),
+        }
+        to.finish()
+    }
+
+    /// Reads a frame's body (without the header).
+    ///
+    /// # Errors
+    /// The bytes are not exactly one order.
+    pub fn decode(body: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(body);
+        let order = match from.u8()? {
+            0 => Self::Spawn(Spawn::read(&mut from)?),
+            1 => Self::Signal { id: from.u64()?, signal: from.u32()?, tree: from.flag()? },
+            2 => Self::Kill { id: from.u64()? },
+            3 => Self::Ping { nonce: from.u64()? },
+            _ => return Err(Malformed),
+        };
+        from.end().map(|()| order)
+    }
+}
+
+impl Spawn {
+    fn write(&self, to: &mut Writer) {
+        to.u64(self.id)
+            .bytes(self.exec_id.as_bytes())
+            .u32(self.umask)
+            .bytes(&self.cwd)
+            .bytes(self.user.as_bytes());
+        match &self.program {
+            Program::Argv(argv) => to.u8(0).list(argv, |to, argument| to.bytes(argument).done()),
+            Program::Shell(text) => to.u8(1).bytes(text),
+        };
+        to.list(&self.env, |to, (name, value)| to.bytes(name).bytes(value).done());
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            id: from.u64()?,
+            exec_id: from.text()?,
+            umask: from.u32()?,
+            cwd: from.os_bytes()?,
+            user: from.text()?,
+            program: match from.u8()? {
+                0 => Program::Argv(from.list(Reader::os_bytes)?),
+                1 => Program::Shell(from.os_bytes()?),
+                _ => return Err(Malformed),
+            },
+            env: from.list(|from| Ok((from.os_bytes()?, from.os_bytes()?)))?,
+        })
+    }
+}
+
+impl Report {
+    /// The whole frame, header included.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut to = Writer::frame();
+        match self {
+            Self::Ready { kernel, target_found_us, entered_us } => {
+                to.tag(0).bytes(kernel.as_bytes()).u64(*target_found_us).u64(*entered_us).done();
+            }
+            Self::Failed { code, detail } => to.tag(1).bytes(code.as_bytes()).bytes(detail.as_bytes()).done(),
+            Self::Spawned { id, pid } => to.tag(2).u64(*id).u32(*pid).done(),
+            Self::Refused { id, refusal, detail } => {
+                to.tag(3).u64(*id).u8(*refusal as u8).bytes(detail.as_bytes()).done();
+            }
+            Self::Ended { id, ending: Ending::Exited(code) } => {
+                to.tag(4).u64(*id).u8(0).u32(code.cast_unsigned()).done();
+            }
+            Self::Ended { id, ending: Ending::Signalled(signal) } => {
+                to.tag(4).u64(*id).u8(1).u32(*signal).done()
+            }
+            Self::Swept { id, left } => to.tag(5).u64(*id).u32(*left).done(),
+            Self::Pong { nonce } => to.tag(6).u64(*nonce).done(),
+        }
+        to.finish()
+    }
+
+    /// Reads a frame's body (without the header).
+    ///
+    /// # Errors
+    /// The bytes are not exactly one report.
+    pub fn decode(body: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(body);
+        let report = match from.u8()? {
+            0 => Self::Ready { kernel: from.text()?, target_found_us: from.u64()?, entered_us: from.u64()? },
+            1 => Self::Failed { code: from.text()?, detail: from.text()? },
+            2 => Self::Spawned { id: from.u64()?, pid: from.u32()? },
+            3 => Self::Refused { id: from.u64()?, refusal: refusal(from.u8()?)?, detail: from.text()? },
+            4 => Self::Ended { id: from.u64()?, ending: ending(&mut from)? },
+            5 => Self::Swept { id: from.u64()?, left: from.u32()? },
+            6 => Self::Pong { nonce: from.u64()? },
+            _ => return Err(Malformed),
+        };
+        from.end().map(|()| report)
+    }
+}
+
+fn refusal(byte: u8) -> Result<Refusal, Malformed> {
+    REFUSALS.get(usize::from(byte)).copied().ok_or(Malformed)
+}
+
+fn ending(from: &mut Reader<'_>) -> Result<Ending, Malformed> {
+    match from.u8()? {
+        0 => Ok(Ending::Exited(from.u32()?.cast_signed())),
+        1 => Ok(Ending::Signalled(from.u32()?)),
+        _ => Err(Malformed),
+    }
+}
+
+/// The fuzz target's entry: any bytes are either refused, or decode to something that encodes to the same bytes.
+///
+/// # Panics
+/// When that does not hold.
+pub fn check_decoding(bytes: &[u8]) {
+    if let Ok(order) = Order::decode(bytes) {
+        assert_eq!(&order.encode()[HEADER_BYTES..], bytes);
+    }
+    if let Ok(report) = Report::decode(bytes) {
+        assert_eq!(&report.encode()[HEADER_BYTES..], bytes);
+    }
+    if let Ok(Some(length)) = frame_length(bytes) {
+        assert!(length <= MAX_FRAME_BYTES + HEADER_BYTES);
+    }
+}
+
+#[cfg(test)]
+mod tests;

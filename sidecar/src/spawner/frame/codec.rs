@@ -1,0 +1,132 @@
+//! Fields of a frame, written and read.
+
+use super::{HEADER_BYTES, Malformed, OsBytes};
+
+pub(super) struct Writer {
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    /// Leaves room for the length, which `finish` fills in.
+    pub(super) fn frame() -> Self {
+        Self { bytes: vec![0; HEADER_BYTES] }
+    }
+
+    pub(super) fn tag(&mut self, tag: u8) -> &mut Self {
+        self.u8(tag)
+    }
+
+    pub(super) fn u8(&mut self, value: u8) -> &mut Self {
+        self.bytes.push(value);
+        self
+    }
+
+    pub(super) fn u32(&mut self, value: u32) -> &mut Self {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    pub(super) fn u64(&mut self, value: u64) -> &mut Self {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    pub(super) fn bytes(&mut self, value: &[u8]) -> &mut Self {
+        self.length(value.len()).bytes.extend_from_slice(value);
+        self
+    }
+
+    pub(super) fn list<T>(&mut self, items: &[T], write: impl Fn(&mut Self, &T)) -> &mut Self {
+        self.length(items.len());
+        items.iter().for_each(|item| write(self, item));
+        self
+    }
+
+    /// Saturates: a frame of such a length is refused by the reader's bound, never misread.
+    fn length(&mut self, length: usize) -> &mut Self {
+        self.u32(u32::try_from(length).unwrap_or(u32::MAX))
+    }
+
+    /// Ends a chain of writes where a unit value is wanted.
+    pub(super) fn done(&mut self) {}
+
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        let length = u32::try_from(self.bytes.len() - HEADER_BYTES).unwrap_or(u32::MAX);
+        self.bytes[..HEADER_BYTES].copy_from_slice(&length.to_le_bytes());
+        self.bytes
+    }
+}
+
+pub(super) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(body: &'a [u8]) -> Self {
+        Self { rest: body }
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(Malformed)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        self.take(N)?.try_into().map_err(|_| Malformed)
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, Malformed> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    /// Only 0 and 1, so that every order has one encoding.
+    pub(super) fn flag(&mut self) -> Result<bool, Malformed> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Malformed),
+        }
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, Malformed> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, Malformed> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
+        let length = usize::try_from(self.u32()?).map_err(|_| Malformed)?;
+        self.take(length)
+    }
+
+    /// Bytes that the operating system can take: a NUL would cut them short.
+    pub(super) fn os_bytes(&mut self) -> Result<OsBytes, Malformed> {
+        let bytes = self.bytes()?;
+        if bytes.contains(&0) { Err(Malformed) } else { Ok(bytes.to_vec()) }
+    }
+
+    pub(super) fn text(&mut self) -> Result<String, Malformed> {
+        std::str::from_utf8(self.bytes()?).map(str::to_owned).map_err(|_| Malformed)
+    }
+
+    /// The count is not trusted with an allocation: every item takes at least one length from the bytes that are
+    /// really there.
+    pub(super) fn list<T>(
+        &mut self,
+        read: impl Fn(&mut Self) -> Result<T, Malformed>,
+    ) -> Result<Vec<T>, Malformed> {
+        let count = self.u32()?;
+        let mut items = Vec::new();
+        for _ in 0..count {
+            items.push(read(self)?);
+        }
+        Ok(items)
+    }
+
+    pub(super) fn end(self) -> Result<(), Malformed> {
+        if self.rest.is_empty() { Ok(()) } else { Err(Malformed) }
+    }
+}

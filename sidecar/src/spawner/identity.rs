@@ -1,0 +1,176 @@
+//! Users and groups by the target's own `/etc/passwd` and `/etc/group`. Pure: takes the files' text.
+
+/// Largest uid and gid that container runtimes take.
+const MAX_ID: u32 = i32::MAX.cast_unsigned();
+
+/// The target's user and group files; empty where the image has none.
+#[derive(Debug, Default)]
+pub struct Databases {
+    /// `/etc/passwd`
+    pub passwd: String,
+    /// `/etc/group`
+    pub group: String,
+}
+
+/// Whom a command runs as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// User id.
+    pub uid: u32,
+    /// Primary group id.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+    /// What the environment should say about the user.
+    pub account: Account,
+}
+
+/// What `HOME`, `USER` and `LOGNAME` should say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// Login name; none for a uid without an entry.
+    pub name: Option<String>,
+    /// Home directory.
+    pub home: String,
+}
+
+struct User<'a> {
+    name: &'a str,
+    uid: u32,
+    gid: u32,
+    home: &'a str,
+}
+
+impl Databases {
+    /// Resolves `user` or `user:group`, each a name or a number. A number needs no entry; without one its primary
+    /// group is 0, as container engines have it. A group that is given replaces all others of the user.
+    ///
+    /// # Errors
+    /// A sentence that names what is unknown.
+    pub fn resolve(&self, spec: &str) -> Result<Identity, String> {
+        let (user, group) = spec.split_once(':').map_or((spec, None), |(user, group)| (user, Some(group)));
+        let entry = self.user_named(user);
+        let uid = match &entry {
+            Some(entry) => entry.uid,
+            None => {
+                number(user).ok_or_else(|| format!("user {user:?} is not in the target's /etc/passwd"))?
+            }
+        };
+        let entry = entry.or_else(|| self.user_numbered(uid));
+        let (gid, groups) = match group {
+            Some(group) => (self.group_id(group)?, Vec::new()),
+            None => entry.as_ref().map_or((0, Vec::new()), |entry| (entry.gid, self.groups_of(entry.name))),
+        };
+        Ok(Identity { uid, gid, groups, account: account(uid, entry) })
+    }
+
+    /// What the environment should say about `uid`.
+    pub fn account(&self, uid: u32) -> Account {
+        account(uid, self.user_numbered(uid))
+    }
+
+    fn users(&self) -> impl Iterator<Item = User<'_>> {
+        self.passwd.lines().filter_map(|line| {
+            let mut fields = line.split(':');
+            let (name, uid, gid) =
+                (fields.next()?, fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?);
+            Some(User { name, uid, gid, home: fields.nth(1).unwrap_or_default() })
+        })
+    }
+
+    fn user_named(&self, name: &str) -> Option<User<'_>> {
+        self.users().find(|user| user.name == name)
+    }
+
+    fn user_numbered(&self, uid: u32) -> Option<User<'_>> {
+        self.users().find(|user| user.uid == uid)
+    }
+
+    /// Name, id and members of every group.
+    fn groups(&self) -> impl Iterator<Item = (&str, u32, &str)> {
+        self.group.lines().filter_map(|line| {
+            let mut fields = line.split(':');
+            Some((fields.next()?, fields.nth(1)?.parse().ok()?, fields.next().unwrap_or_default()))
+        })
+    }
+
+    fn group_id(&self, group: &str) -> Result<u32, String> {
+        let entry = self.groups().find(|(name, ..)| *name == group).map(|(_, gid, _)| gid);
+        entry
+            .or_else(|| number(group))
+            .ok_or_else(|| format!("group {group:?} is not in the target's /etc/group"))
+    }
+
+    fn groups_of(&self, user: &str) -> Vec<u32> {
+        let member = |members: &str| members.split(',').any(|member| member == user);
+        self.groups().filter(|(_, _, members)| member(members)).map(|(_, gid, _)| gid).collect()
+    }
+}
+
+fn account(uid: u32, entry: Option<User<'_>>) -> Account {
+    let unknown = if uid == 0 { "/root" } else { "/" };
+    let home = entry.as_ref().map(|entry| entry.home).filter(|home| !home.is_empty()).unwrap_or(unknown);
+    Account { home: home.to_owned(), name: entry.as_ref().map(|entry| entry.name.to_owned()) }
+}
+
+fn number(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|id| *id <= MAX_ID)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn databases() -> Databases {
+        Databases {
+            passwd:
+                "root:x:0:0:root:/root:/bin/bash\nbroken\nbob:x:1000:100::/home/bob:/bin/sh\n7up:x:1007:7::\n"
+                    .to_owned(),
+            group: "root:x:0:\nusers:x:100:\nvideo:x:44:alice,bob\nbad:x:y:bob\naudio:x:29:bob".to_owned(),
+        }
+    }
+
+    fn resolve(spec: &str) -> Result<(u32, u32, Vec<u32>, String), String> {
+        databases().resolve(spec).map(|found| (found.uid, found.gid, found.groups, found.account.home))
+    }
+
+    #[test]
+    fn a_name_brings_its_groups_and_home() {
+        assert_eq!(resolve("bob"), Ok((1000, 100, vec![44, 29], "/home/bob".into())));
+        assert_eq!(resolve("1000"), resolve("bob"));
+    }
+
+    #[test]
+    fn a_given_group_replaces_all_others() {
+        assert_eq!(resolve("bob:video"), Ok((1000, 44, vec![], "/home/bob".into())));
+        assert_eq!(resolve("0:7"), Ok((0, 7, vec![], "/root".into())));
+    }
+
+    #[test]
+    fn a_number_needs_no_entry_and_a_name_may_start_with_a_digit() {
+        assert_eq!(resolve("4711"), Ok((4711, 0, vec![], "/".into())));
+        assert_eq!(resolve("7up"), Ok((1007, 7, vec![], "/".into())));
+    }
+
+    #[test]
+    fn what_is_unknown_is_named() {
+        assert_eq!(resolve("eve"), Err("user \"eve\" is not in the target's /etc/passwd".into()));
+        assert_eq!(resolve("bob:nope"), Err("group \"nope\" is not in the target's /etc/group".into()));
+        assert!(resolve("-1").is_err() && resolve("4294967295").is_err() && resolve("").is_err());
+    }
+
+    #[test]
+    fn an_image_without_files_still_has_root() {
+        let found = Databases::default().resolve("0").unwrap();
+        assert_eq!((found.uid, found.gid, &*found.account.home), (0, 0, "/root"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_file_and_no_spec_breaks_it(passwd in "[a-z0-9:,\n]{0,80}", group in "[a-z0-9:,\n]{0,80}", spec in "\\PC{0,12}") {
+            let _ = Databases { passwd, group }.resolve(&spec);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The sidecar's end of the socket: orders out, reports to whoever waits for them.
+
+use std::collections::HashMap;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream as StdStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+use wire::{Code, Problem};
+
+use super::frame::{HEADER_BYTES, Order, Report, frame_length};
+
+/// Orders that may wait for the spawner; more wait in their callers.
+const QUEUE: usize = 64;
+/// One process reports at most its start, its end and the end of a kill, a ping its answer.
+const REPORTS: usize = 4;
+const CHUNK_BYTES: usize = 4 << 10;
+
+/// What comes back for one number. `None` from it means that the spawner is gone.
+pub type Reports = mpsc::Receiver<Report>;
+
+type Listeners = Arc<Mutex<HashMap<u64, mpsc::Sender<Report>>>>;
+
+struct Parcel {
+    frame: Vec<u8>,
+    descriptors: Vec<OwnedFd>,
+}
+
+/// Sends orders to the spawner. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Link {
+    orders: mpsc::Sender<Parcel>,
+    listeners: Listeners,
+    next_id: Arc<AtomicU64>,
+}
+
+/// Ends a subscription when dropped.
+#[derive(Debug)]
+pub struct Subscription {
+    /// The number that orders carry.
+    pub id: u64,
+    /// What comes back for it.
+    pub reports: Reports,
+    listeners: Listeners,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        lock(&self.listeners).remove(&self.id);
+    }
+}
+
+/// The first report, and the way to send orders from then on.
+#[derive(Debug)]
+pub struct Connection {
+    /// Sends orders.
+    pub link: Link,
+    /// Completes when the spawner is gone; whoever has it drives the connection.
+    pub driver: tokio::task::JoinHandle<()>,
+    /// What `Report::Ready` said.
+    pub ready: Report,
+}
+
+/// Waits for the spawner's first report and starts the connection. Must run in a runtime.
+///
+/// # Errors
+/// The spawner's own problem when it could not enter the sandbox; `internal` when it ended without a word.
+pub async fn connect(socket: StdStream) -> Result<Connection, Problem> {
+    let silent =
+        |err: io::Error| Problem::new(Code::Internal, format!("the spawner ended without a report: {err}"));
+    socket.set_nonblocking(true).map_err(silent)?;
+    let stream = UnixStream::from_std(socket).map_err(silent)?;
+    let mut inbox = Inbox::default();
+    let ready = match inbox.next(&stream).await.map_err(silent)? {
+        ready @ Report::Ready { .. } => ready,
+        Report::Failed { code, detail } => {
+            return Err(Problem::new(Code::from_name(&code).unwrap_or(Code::Internal), detail));
+        }
+        other => return Err(silent(io::Error::other(format!("first report {other:?}")))),
+    };
+    let (orders, queue) = mpsc::channel(QUEUE);
+    let listeners = Listeners::default();
+    let driver = tokio::spawn(drive(stream, inbox, queue, Arc::clone(&listeners)));
+    Ok(Connection { link: Link { orders, listeners, next_id: Arc::default() }, driver, ready })
+}
+
+impl Link {
+    /// A fresh number and what will come back for it.
+    pub fn subscribe(&self) -> Subscription {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (sender, reports) = mpsc::channel(REPORTS);
+        lock(&self.listeners).insert(id, sender);
+        Subscription { id, reports, listeners: Arc::clone(&self.listeners) }
+    }
+
+    /// Sends an order with the descriptors that belong to it. Waits while too many orders are queued.
+    ///
+    /// # Errors
+    /// `sandbox_lost`: the spawner is gone.
+    pub async fn send(&self, order: &Order, descriptors: Vec<OwnedFd>) -> Result<(), Problem> {
+        let parcel = Parcel { frame: order.encode(), descriptors };
+        self.orders.send(parcel).await.map_err(|_| lost())
+    }
+
+    /// Proves that the spawner answers.
+    ///
+    /// # Errors
+    /// `sandbox_lost`: the spawner is gone.
+    pub async fn ping(&self) -> Result<(), Problem> {
+        let mut subscription = self.subscribe();
+        self.send(&Order::Ping { nonce: subscription.id }, Vec::new()).await?;
+        subscription.reports.recv().await.map(drop).ok_or_else(lost)
+    }
+}
+
+/// The spawner is gone, and with it everything that ran.
+pub fn lost() -> Problem {
+    Problem::new(Code::SandboxLost, "the sandbox's init is gone, and with it every process of the sandbox")
+}
+
+async fn drive(
+    stream: UnixStream,
+    mut inbox: Inbox,
+    mut queue: mpsc::Receiver<Parcel>,
+    listeners: Listeners,
+) {
+    let receive = async {
+        while let Ok(report) = inbox.next(&stream).await {
+            deliver(&listeners, report);
+        }
+    };
+    let send = async {
+        while let Some(parcel) = queue.recv().await {
+            if send_all(&stream, parcel).await.is_err() {
+                break;
+            }
+        }
+    };
+    tokio::select! { () = receive => {}, () = send => {} }
+    // Everyone who still waits learns of the loss from the closed channel.
+    lock(&listeners).clear();
+}
+
+fn deliver(listeners: &Listeners, report: Report) {
+    let id = match &report {
+        Report::Spawned { id, .. }
+        | Report::Refused { id, .. }
+        | Report::Ended { id, .. }
+        | Report::Swept { id, .. }
+        | Report::Pong { nonce: id } => *id,
+        Report::Ready { .. } | Report::Failed { .. } => return,
+    };
+    if let Some(listener) = lock(listeners).get(&id) {
+        // Never full: the spawner sends no more reports for a number than fit.
+        let _ = listener.try_send(report);
+    }
+}
+
+/// The descriptors go with the first bytes and are closed here as soon as those are sent: else a command's pipes
+/// would never end.
+async fn send_all(stream: &UnixStream, parcel: Parcel) -> io::Result<()> {
+    let Parcel { frame, mut descriptors } = parcel;
+    let mut sent = 0;
+    while sent < frame.len() {
+        let rights: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+        let control = [ControlMessage::ScmRights(&rights)];
+        let control = if rights.is_empty() { &[] } else { &control[..] };
+        let rest = [IoSlice::new(&frame[sent..])];
+        sent += stream
+            .async_io(Interest::WRITABLE, || {
+                let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+                Ok(sendmsg::<()>(stream.as_raw_fd(), &rest, control, flags, None)?)
+            })
+            .await?;
+        descriptors.clear();
+    }
+    Ok(())
+}
+
+/// Bytes that have arrived but are not a whole report yet.
+#[derive(Debug, Default)]
+struct Inbox {
+    bytes: Vec<u8>,
+}
+
+impl Inbox {
+    async fn next(&mut self, stream: &UnixStream) -> io::Result<Report> {
+        loop {
+            if let Some(report) = self.take()? {
+                return Ok(report);
+            }
+            stream.readable().await?;
+            let mut chunk = [0; CHUNK_BYTES];
+            match stream.try_read(&mut chunk) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.bytes.extend_from_slice(&chunk[..count]),
+                Err(err) if err.kind() == io::ErrorKind::WouldBlock => {}
+                Err(err) => return Err(err),
+            }
+        }
+    }
+
+    fn take(&mut self) -> io::Result<Option<Report>> {
+        let malformed = |_| io::Error::from(io::ErrorKind::InvalidData);
+        let Some(length) = frame_length(&self.bytes).map_err(malformed)? else {
+            return Ok(None);
+        };
+        let Some(body) = self.bytes.get(HEADER_BYTES..length) else {
+            return Ok(None);
+        };
+        let report = Report::decode(body).map_err(malformed)?;
+        self.bytes.drain(..length);
+        Ok(Some(report))
+    }
+}
+
+/// Nothing panics while the lock is held, so poison is of no interest.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn reports_reach_the_one_who_asked_and_a_lost_spawner_reaches_all() {
+        let (ours, mut theirs) = StdStream::pair().unwrap();
+        let ready = Report::Ready { kernel: "k".into(), target_found_us: 1, entered_us: 2 };
+        theirs.write_all(&ready.encode()).unwrap();
+        let connection = connect(ours).await.unwrap();
+        assert_eq!(connection.ready, ready);
+
+        let (mut first, mut second) = (connection.link.subscribe(), connection.link.subscribe());
+        theirs.write_all(&Report::Swept { id: second.id, left: 3 }.encode()).unwrap();
+        assert_eq!(second.reports.recv().await, Some(Report::Swept { id: second.id, left: 3 }));
+        drop(theirs);
+        connection.driver.await.unwrap();
+        assert_eq!(first.reports.recv().await, None);
+        assert_eq!(connection.link.ping().await.unwrap_err().code, Code::SandboxLost);
+    }
+
+    #[tokio::test]
+    async fn a_long_order_arrives_whole_with_its_descriptors() {
+        let (ours, theirs) = StdStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let stream = UnixStream::from_std(ours).unwrap();
+        let frame = vec![7; 1 << 20];
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let parcel = Parcel { frame: frame.clone(), descriptors: vec![null.into()] };
+        let reader = tokio::task::spawn_blocking(move || {
+            let (mut seen, mut descriptors) = (Vec::new(), std::collections::VecDeque::new());
+            let mut chunk = vec![0; 1 << 16];
+            while seen.len() < 1 << 20 {
+                if let Ok(count) = crate::sys::receive(theirs.as_fd(), &mut chunk, &mut descriptors) {
+                    seen.extend_from_slice(&chunk[..count]);
+                }
+            }
+            (seen, descriptors.len())
+        });
+        send_all(&stream, parcel).await.unwrap();
+        assert_eq!(reader.await.unwrap(), (frame, 1));
+    }
+
+    #[tokio::test]
+    async fn a_failed_start_is_reported_with_its_code() {
+        let (ours, mut theirs) = StdStream::pair().unwrap();
+        let failed = Report::Failed { code: "start_timeout".into(), detail: "no target".into() };
+        theirs.write_all(&failed.encode()).unwrap();
+        assert_eq!(connect(ours).await.unwrap_err(), Problem::new(Code::StartTimeout, "no target"));
+    }
+}

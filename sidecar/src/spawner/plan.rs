@@ -1,0 +1,218 @@
+//! From an order to what execve takes: environment, user, working directory, programs to try. Pure.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+
+use super::clone::{Attempt, CStrings};
+use super::frame::{OsBytes, Program, Refusal, Spawn};
+use super::identity::{Account, Databases, Identity};
+use crate::target::Target;
+
+/// Every process of a command carries this variable, unless it clears its environment.
+pub const MARKER: &str = "ROLLBOX_EXEC_ID";
+
+const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// A command, ready to be executed.
+#[derive(Debug)]
+pub struct Plan {
+    /// Whom it runs as.
+    pub identity: Identity,
+    /// Where it starts.
+    pub cwd: CString,
+    /// Its environment.
+    pub environ: CStrings,
+    /// Argument lists that `attempts` refer to.
+    pub arguments: Vec<CStrings>,
+    /// What to execute, first success wins.
+    pub attempts: Vec<Attempt>,
+    /// What the caller called the program, for messages.
+    pub program: String,
+}
+
+/// Why there is no plan, and the sentence for the caller.
+pub type Refused = (Refusal, String);
+
+impl Plan {
+    /// Works out a command for `target`.
+    ///
+    /// # Errors
+    /// The user is unknown, or a value holds a NUL.
+    pub fn new(spawn: &Spawn, target: &Target, databases: &Databases) -> Result<Self, Refused> {
+        let identity = identity(&spawn.user, target, databases)?;
+        let environ = environment(spawn, target, &identity.account);
+        let path = environ.get(&b"PATH"[..]).map_or(DEFAULT_PATH, Vec::as_slice);
+        let lists = argument_lists(&spawn.program);
+        let attempts = lists.iter().enumerate().flat_map(|(list, argv)| {
+            let name = argv.first().map(Vec::as_slice).unwrap_or_default();
+            candidates(name, path).into_iter().map(move |path| (path, list))
+        });
+        Ok(Self {
+            cwd: c_string(directory(&spawn.cwd, &target.cwd))?,
+            attempts: attempts
+                .map(|(path, list)| Ok(Attempt { path: c_string(path)?, list }))
+                .collect::<Result<_, _>>()?,
+            arguments: lists.iter().map(|argv| c_strings(argv.iter().cloned())).collect::<Result<_, _>>()?,
+            environ: c_strings(environ.iter().map(|(name, value)| [name, &b"="[..], value].concat()))?,
+            program: lists
+                .first()
+                .and_then(|argv| argv.first())
+                .map(|name| String::from_utf8_lossy(name).into_owned())
+                .unwrap_or_default(),
+            identity,
+        })
+    }
+}
+
+fn identity(user: &str, target: &Target, databases: &Databases) -> Result<Identity, Refused> {
+    if !user.is_empty() {
+        return databases.resolve(user).map_err(|detail| (Refusal::UserNotFound, detail));
+    }
+    let status = &target.status;
+    let account = databases.account(status.uid);
+    Ok(Identity { uid: status.uid, gid: status.gid, groups: status.groups.clone(), account })
+}
+
+/// The image's variables, then the caller's. What names the user is filled in where nobody says it; when the
+/// command runs as another user than the image's, the image's word on that does not count.
+fn environment(spawn: &Spawn, target: &Target, account: &Account) -> BTreeMap<OsBytes, OsBytes> {
+    let mut environ: BTreeMap<OsBytes, OsBytes> = target.environ.iter().cloned().collect();
+    let name = account.name.as_deref();
+    for (variable, value) in [("HOME", Some(&*account.home)), ("USER", name), ("LOGNAME", name)] {
+        if !spawn.user.is_empty() {
+            environ.remove(variable.as_bytes());
+        }
+        if let Some(value) = value {
+            environ.entry(variable.into()).or_insert_with(|| value.into());
+        }
+    }
+    environ.extend(spawn.env.iter().cloned());
+    environ.insert(MARKER.into(), spawn.exec_id.clone().into());
+    environ
+}
+
+fn argument_lists(program: &Program) -> Vec<Vec<OsBytes>> {
+    match program {
+        Program::Argv(argv) => vec![argv.clone()],
+        Program::Shell(text) => {
+            ["bash", "sh"].map(|shell| vec![shell.into(), b"-c".to_vec(), text.clone()]).into()
+        }
+    }
+}
+
+/// The paths that execvp would try. An empty element of PATH means the working directory.
+fn candidates(name: &[u8], path: &[u8]) -> Vec<OsBytes> {
+    if name.contains(&b'/') {
+        return vec![name.to_vec()];
+    }
+    path.split(|byte| *byte == b':')
+        .map(|directory| if directory.is_empty() { &b"."[..] } else { directory })
+        .map(|directory| [directory, b"/", name].concat())
+        .collect()
+}
+
+/// A relative directory starts at the image's.
+fn directory(wanted: &[u8], image: &[u8]) -> OsBytes {
+    match wanted {
+        b"" => image.to_vec(),
+        [b'/', ..] => wanted.to_vec(),
+        relative => [image, b"/", relative].concat(),
+    }
+}
+
+fn c_string(bytes: OsBytes) -> Result<CString, Refused> {
+    CString::new(bytes).map_err(|err| (Refusal::Internal, format!("an argument holds a NUL: {err}")))
+}
+
+fn c_strings(values: impl Iterator<Item = OsBytes>) -> Result<CStrings, Refused> {
+    values.map(c_string).collect::<Result<Vec<_>, _>>().map(CStrings::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::status::Status;
+
+    fn target() -> Target {
+        let pair = |name: &str, value: &str| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
+        Target {
+            pid: 1,
+            environ: vec![pair("PATH", "/a:/b"), pair("HOME", "/root"), pair("X", "image")],
+            cwd: b"/srv".to_vec(),
+            status: Status { uid: 0, gid: 0, ..Status::default() },
+            limits: Vec::new(),
+        }
+    }
+
+    fn spawn(program: Program) -> Spawn {
+        Spawn {
+            id: 1,
+            exec_id: "e1".into(),
+            program,
+            cwd: vec![],
+            user: String::new(),
+            umask: 0,
+            env: vec![],
+        }
+    }
+
+    fn plan(spawn: &Spawn) -> Plan {
+        let databases = Databases { passwd: "bob:x:5:5::/home/bob:".into(), ..Databases::default() };
+        Plan::new(spawn, &target(), &databases).unwrap()
+    }
+
+    fn variable(plan: &Plan, name: &str) -> Option<String> {
+        let prefix = format!("{name}=");
+        plan.environ.iter().find_map(|entry| entry.to_str().ok()?.strip_prefix(&prefix).map(str::to_owned))
+    }
+
+    fn paths(plan: &Plan) -> Vec<&str> {
+        plan.attempts.iter().map(|attempt| attempt.path.to_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn the_callers_variables_win_over_the_images_and_the_marker_over_both() {
+        let mut order = spawn(Program::Shell(b"true".to_vec()));
+        order.env = vec![(b"X".to_vec(), b"call".to_vec()), (MARKER.into(), b"forged".to_vec())];
+        let plan = plan(&order);
+        assert_eq!(variable(&plan, "X").as_deref(), Some("call"));
+        assert_eq!(variable(&plan, MARKER).as_deref(), Some("e1"));
+        assert_eq!(variable(&plan, "HOME").as_deref(), Some("/root"));
+    }
+
+    #[test]
+    fn another_user_brings_another_home_unless_the_caller_says() {
+        let mut order = spawn(Program::Shell(b"true".to_vec()));
+        order.user = "bob".into();
+        let first = plan(&order);
+        assert_eq!(variable(&first, "HOME").as_deref(), Some("/home/bob"));
+        assert_eq!(variable(&first, "USER").as_deref(), Some("bob"));
+        order.env = vec![(b"HOME".to_vec(), b"/mine".to_vec())];
+        assert_eq!(variable(&plan(&order), "HOME").as_deref(), Some("/mine"));
+    }
+
+    #[test]
+    fn a_bare_name_is_searched_in_the_commands_own_path_and_a_path_is_taken_as_it_is() {
+        let mut order = spawn(Program::Argv(vec![b"prog".to_vec()]));
+        assert_eq!(paths(&plan(&order)), ["/a/prog", "/b/prog"]);
+        order.env = vec![(b"PATH".to_vec(), b"/c::".to_vec())];
+        assert_eq!(paths(&plan(&order)), ["/c/prog", "./prog", "./prog"]);
+        order.program = Program::Argv(vec![b"./prog".to_vec()]);
+        assert_eq!(paths(&plan(&order)), ["./prog"]);
+    }
+
+    #[test]
+    fn a_string_goes_to_bash_and_where_there_is_none_to_sh() {
+        let plan = plan(&spawn(Program::Shell(b"echo".to_vec())));
+        assert_eq!(paths(&plan), ["/a/bash", "/b/bash", "/a/sh", "/b/sh"]);
+        assert_eq!(plan.attempts.iter().map(|attempt| attempt.list).collect::<Vec<_>>(), [0, 0, 1, 1]);
+        assert!(plan.arguments[1].iter().map(|text| text.to_bytes()).eq([&b"sh"[..], b"-c", b"echo"]));
+    }
+
+    #[test]
+    fn a_relative_directory_starts_at_the_images() {
+        for (wanted, expected) in [("", "/srv"), ("/x", "/x"), ("a/b", "/srv/a/b")] {
+            assert_eq!(directory(wanted.as_bytes(), b"/srv"), expected.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A `/proc` of the nested PID namespace, protected as container engines protect theirs.
+//!
+//! The engine's own protections lie on the `/proc` that is covered here. A fresh one without them would let a root
+//! command write `/proc/sys/kernel/core_pattern`, which the host's kernel then runs as host root. So on a real kernel
+//! every step must succeed; only what does not exist is passed over.
+
+use std::ffi::CStr;
+use std::io;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
+use nix::sys::stat::{SFlag, major, minor, stat};
+use nix::sys::utsname::uname;
+
+/// What the OCI runtimes' default lists name below `/proc`.
+const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+const MASKED: [&str; 12] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+];
+const NULL: &str = "/dev/null";
+
+/// Mounts it. The caller must be in a mount namespace of its own.
+///
+/// # Errors
+/// A mount failed; the message names its path. Also when the image's `/dev/null` is not the null device: it is what
+/// masked files are covered with.
+pub(super) fn replace() -> io::Result<()> {
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    step("/", mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>))?;
+    step("/proc", mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>))?;
+    let lenient = has_own_protection();
+    for path in READ_ONLY {
+        tolerate(lenient, path, make_read_only(path, flags))?;
+    }
+    for path in MASKED {
+        tolerate(lenient, path, mask(path))?;
+    }
+    Ok(())
+}
+
+/// gVisor's kernel is a process: its `/proc` holds nothing of the host and not all of these mounts work there.
+fn has_own_protection() -> bool {
+    uname().is_ok_and(|kernel| {
+        [kernel.release(), kernel.version()]
+            .iter()
+            .any(|text| text.to_string_lossy().to_lowercase().contains("gvisor"))
+    })
+}
+
+fn make_read_only(path: &str, flags: MsFlags) -> nix::Result<()> {
+    mount(Some(path), path, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)?;
+    let remount = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | flags;
+    mount(None::<&str>, path, None::<&str>, remount, None::<&str>)
+}
+
+fn mask(path: &str) -> nix::Result<()> {
+    if Path::new(path).is_dir() {
+        let options: Option<&CStr> = Some(c"size=0k,nr_inodes=2");
+        return mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::MS_RDONLY, options);
+    }
+    if !is_null_device()? {
+        return Err(Errno::ENODEV);
+    }
+    mount(Some(NULL), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+}
+
+fn is_null_device() -> nix::Result<bool> {
+    let found = stat(NULL)?;
+    let character = SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT == SFlag::S_IFCHR;
+    Ok(character && major(found.st_rdev) == 1 && minor(found.st_rdev) == 3)
+}
+
+/// A path that is not there needs no protection; but a missing `/dev/null` is no reason to leave one open.
+fn tolerate(lenient: bool, path: &str, done: nix::Result<()>) -> io::Result<()> {
+    let absent = done == Err(Errno::ENOENT) && !Path::new(path).exists();
+    if absent || lenient { Ok(()) } else { step(path, done) }
+}
+
+fn step(path: &str, done: nix::Result<()>) -> io::Result<()> {
+    done.map_err(|errno| io::Error::other(format!("mount at {path}: {}", errno.desc())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_absent_is_passed_over() {
+        assert!(tolerate(false, "/proc/no-such", Err(Errno::ENOENT)).is_ok());
+        assert!(tolerate(false, "/proc/sys", Err(Errno::ENOENT)).is_err());
+        assert!(tolerate(false, "/proc/no-such", Err(Errno::EPERM)).is_err());
+        assert!(tolerate(true, "/proc/sys", Err(Errno::EINVAL)).is_ok());
+    }
+
+    #[test]
+    fn the_null_device_is_known() {
+        assert_eq!(is_null_device(), Ok(true));
+    }
+}

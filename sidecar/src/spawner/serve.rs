@@ -1,0 +1,267 @@
+//! The spawner's loop: takes orders, starts commands, reaps everything, reports ends.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, OsStr};
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Instant;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::stat::{SFlag, fstat};
+use nix::unistd::{Pid, Uid, fchown};
+
+use super::channel::{Channel, Stdio};
+use super::clone::{self, Child, Failure, Stack, Stage};
+use super::frame::{Ending, Order, Refusal, Report, Spawn};
+use super::identity::Databases;
+use super::plan::{Plan, Refused};
+use super::settle::Settled;
+use super::sweep::{self, Marks, Sweep};
+use crate::sys::{self, Ended};
+
+/// User files beyond this are cut: no image has such, and a command may have put them there.
+const MAX_DATABASE_BYTES: u64 = 1 << 20;
+
+/// A command whose process has not been reaped yet.
+#[derive(Debug)]
+struct Command {
+    leader: Pid,
+    exec_id: String,
+}
+
+/// The init of a sandbox.
+pub(super) struct Spawner {
+    settled: Settled,
+    ended: SignalFd,
+    stack: Stack,
+    commands: BTreeMap<u64, Command>,
+    sweeps: Vec<Sweep>,
+}
+
+impl Spawner {
+    pub(super) fn new(settled: Settled) -> nix::Result<Self> {
+        let awaited: SigSet = [Signal::SIGCHLD].into_iter().collect();
+        let ended = SignalFd::with_flags(&awaited, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        Ok(Self { settled, ended, stack: Stack::new(), commands: BTreeMap::new(), sweeps: Vec::new() })
+    }
+
+    /// Serves until the sidecar closes the socket.
+    ///
+    /// # Errors
+    /// The sidecar is gone, which is how it always ends.
+    pub(super) fn serve(&mut self, channel: &mut Channel) -> io::Result<()> {
+        loop {
+            let (orders, ends) = self.wait(channel)?;
+            if ends {
+                self.reap(channel)?;
+            }
+            if orders {
+                channel.fill()?;
+                while let Some(order) = channel.next()? {
+                    self.obey(order, channel)?;
+                }
+            }
+            self.sweep(channel)?;
+        }
+    }
+
+    /// Whether there are orders, and whether processes have ended.
+    fn wait(&self, channel: &Channel) -> io::Result<(bool, bool)> {
+        let mut watched = [
+            PollFd::new(channel.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.ended.as_fd(), PollFlags::POLLIN),
+        ];
+        match poll(&mut watched, self.patience()) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let [orders, ends] = watched.map(|fd| fd.any().unwrap_or(false));
+        Ok((orders, ends))
+    }
+
+    /// Until the next round of a kill.
+    fn patience(&self) -> PollTimeout {
+        let Some(due) = self.sweeps.iter().map(Sweep::due).min() else {
+            return PollTimeout::NONE;
+        };
+        let left = due.saturating_duration_since(Instant::now());
+        // Rounded up, or the last part of a millisecond would be spent turning in circles.
+        PollTimeout::try_from(left.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX)
+    }
+
+    fn reap(&mut self, channel: &mut Channel) -> io::Result<()> {
+        // One signal may stand for several ends, so its count says nothing.
+        while self.ended.read_signal()?.is_some() {}
+        while let Some((pid, ended)) = sys::reap() {
+            let ending = match ended {
+                Ended::Exited(code) => Ending::Exited(code),
+                Ended::Signalled(signal) => Ending::Signalled(signal.cast_unsigned()),
+            };
+            // All others are orphans of commands, of whom nobody wants to hear.
+            if let Some(id) =
+                self.commands.iter().find(|(_, command)| command.leader.as_raw() == pid).map(|(id, _)| *id)
+            {
+                self.commands.remove(&id);
+                channel.send(&Report::Ended { id, ending })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, order: Order, channel: &mut Channel) -> io::Result<()> {
+        match order {
+            Order::Spawn(spawn) => {
+                let report = match channel
+                    .stdio()
+                    .map_err(lost_descriptors)
+                    .and_then(|stdio| self.spawn(&spawn, &stdio))
+                {
+                    Ok(pid) => Report::Spawned { id: spawn.id, pid: pid.as_raw().cast_unsigned() },
+                    Err((refusal, detail)) => Report::Refused { id: spawn.id, refusal, detail },
+                };
+                channel.send(&report)
+            }
+            Order::Signal { id, signal, tree } => {
+                self.signal(id, signal, tree);
+                Ok(())
+            }
+            Order::Kill { id } => match self.commands.get(&id) {
+                Some(command) => {
+                    let marks = Marks::new(command.leader, &command.exec_id);
+                    self.sweeps.push(Sweep::new(id, marks, Instant::now()));
+                    Ok(())
+                }
+                None => channel.send(&Report::Swept { id, left: 0 }),
+            },
+            Order::Ping { nonce } => channel.send(&Report::Pong { nonce }),
+        }
+    }
+
+    fn spawn(&mut self, spawn: &Spawn, stdio: &Stdio) -> Result<Pid, Refused> {
+        let settled = &self.settled;
+        let fresh = (!spawn.user.is_empty()).then(read_databases);
+        let plan = Plan::new(spawn, &settled.target, fresh.as_ref().unwrap_or(&settled.databases))?;
+        give_to(stdio, plan.identity.uid);
+        let child = Child {
+            stdio: [stdio[0].as_fd(), stdio[1].as_fd(), stdio[2].as_fd()],
+            cwd: &plan.cwd,
+            umask: if spawn.umask == 0 { settled.target.status.umask } else { spawn.umask },
+            limits: &settled.limits,
+            uid: plan.identity.uid,
+            gid: plan.identity.gid,
+            groups: &plan.identity.groups,
+            permitted: settled.permitted,
+            inheritable: settled.inheritable,
+            no_new_privs: settled.target.status.no_new_privs,
+            environ: &plan.environ,
+            arguments: &plan.arguments,
+            attempts: &plan.attempts,
+        };
+        let leader = clone::start(&mut self.stack, &child).map_err(|failure| refused(failure, &plan))?;
+        self.commands.insert(spawn.id, Command { leader, exec_id: spawn.exec_id.clone() });
+        Ok(leader)
+    }
+
+    /// Only processes that have not been reaped are signalled, so the number cannot be somebody else's by now.
+    fn signal(&self, id: u64, signal: u32, tree: bool) {
+        let Some(command) = self.commands.get(&id) else {
+            return;
+        };
+        let members = if tree {
+            Marks::new(command.leader, &command.exec_id).members()
+        } else {
+            [command.leader.as_raw()].into()
+        };
+        sweep::signal(&members, signal.cast_signed());
+    }
+
+    fn sweep(&mut self, channel: &mut Channel) -> io::Result<()> {
+        let now = Instant::now();
+        let mut complete = Vec::new();
+        self.sweeps.retain_mut(|sweep| {
+            let left = if sweep.due() <= now { sweep.round(now) } else { None };
+            complete.extend(left.map(|left| Report::Swept { id: sweep.id, left }));
+            left.is_none()
+        });
+        complete.iter().try_for_each(|report| channel.send(report))
+    }
+}
+
+fn lost_descriptors(err: io::Error) -> Refused {
+    (Refusal::Internal, err.to_string())
+}
+
+/// A pipe belongs to whoever made it, here root; without this `/dev/stdout` could not be opened by another user.
+fn give_to(stdio: &Stdio, uid: u32) {
+    let pipes = stdio.iter().filter(|fd| {
+        uid != 0
+            && fstat(fd)
+                .is_ok_and(|found| SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT == SFlag::S_IFIFO)
+    });
+    // Where it cannot be done the streams themselves work all the same.
+    pipes.for_each(|fd| {
+        let _ = fchown(fd, Some(Uid::from_raw(uid)), None);
+    });
+}
+
+fn refused(failure: Failure, plan: &Plan) -> Refused {
+    let Failure { stage, errno } = failure;
+    let program = &plan.program;
+    let reason = errno.desc();
+    match (stage, errno) {
+        (Stage::Exec, Errno::ENOENT | Errno::ENOTDIR)
+            if plan.attempts.iter().any(|attempt| exists(plan, attempt)) =>
+        {
+            (Refusal::NotExecutable, format!("{program:?} is there, but its interpreter or loader is not"))
+        }
+        (Stage::Exec, Errno::ENOENT | Errno::ENOTDIR) => {
+            (Refusal::CommandNotFound, format!("{program:?} was not found in the target"))
+        }
+        (Stage::Exec, Errno::E2BIG) => (
+            Refusal::TooLarge,
+            "arguments and environment are more than the kernel takes (128 KiB each)".to_owned(),
+        ),
+        (Stage::Clone | Stage::Exec, Errno::EAGAIN) => {
+            (Refusal::PidsExhausted, "the sandbox's limit of processes is used up".to_owned())
+        }
+        (
+            Stage::Exec,
+            Errno::EACCES | Errno::ENOEXEC | Errno::EPERM | Errno::EISDIR | Errno::ELOOP | Errno::ETXTBSY,
+        ) => (Refusal::NotExecutable, format!("{program:?} cannot be executed: {reason}")),
+        (Stage::Cwd, _) => (
+            Refusal::CwdNotFound,
+            format!("the working directory {:?} cannot be entered: {reason}", plan.cwd),
+        ),
+        _ => (Refusal::Internal, format!("{program:?} could not be started ({stage:?}): {reason}")),
+    }
+}
+
+fn exists(plan: &Plan, attempt: &clone::Attempt) -> bool {
+    let path = |text: &CStr| Path::new(OsStr::from_bytes(text.to_bytes())).to_owned();
+    path(&plan.cwd).join(path(&attempt.path)).exists()
+}
+
+/// Reads the target's user files; called in its mount namespace.
+pub(super) fn read_databases() -> Databases {
+    Databases { passwd: read_bounded("/etc/passwd"), group: read_bounded("/etc/group") }
+}
+
+/// A missing file reads as an empty one. Not waiting on open, in case a command has put a pipe there.
+fn read_bounded(path: &str) -> String {
+    let mut bytes = Vec::new();
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    if let Ok(file) =
+        opened.and_then(|file| if file.metadata()?.is_file() { Ok(file) } else { Err(Errno::EINVAL.into()) })
+    {
+        // Half a file is better than none: its whole lines are good.
+        let _ = file.take(MAX_DATABASE_BYTES).read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,102 @@
+//! The first acts of the sandbox's init: its own mounts, and all that commands are to inherit from it.
+
+use std::fs;
+use std::io;
+
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::prctl;
+use nix::sys::signal::SigSet;
+
+use super::identity::Databases;
+use super::serve::read_databases;
+use super::{clone, proc_mount, seccomp};
+use crate::sys;
+use crate::target::Target;
+use crate::target::limits::{self, Limit};
+use crate::target::status::{self, Status};
+
+/// `PR_CAP_AMBIENT_CLEAR_ALL`
+const AMBIENT_CLEAR_ALL: libc::c_long = 4;
+const CAPABILITIES: u32 = 64;
+
+/// What is known of the sandbox once the init has settled.
+#[derive(Debug)]
+pub(super) struct Settled {
+    pub(super) target: Target,
+    /// The target's limits, none above what this process may set.
+    pub(super) limits: Vec<Limit>,
+    /// What root commands may do: the target's powers, as far as this process has them to give.
+    pub(super) permitted: u64,
+    pub(super) inheritable: u64,
+    /// The user files as the image brings them.
+    pub(super) databases: Databases,
+    /// `/proc/version`
+    pub(super) kernel: String,
+}
+
+/// Settles in. In this order: mounts while they are possible, then the powers that commands inherit, last the
+/// filter that takes mounts away from this process too.
+pub(super) fn settle(target: Target) -> io::Result<Settled> {
+    prctl::set_name(c"rollbox-spawner")?;
+    // Commands see this process as PID 1. Neither ptrace nor its files in /proc are for them, whatever their
+    // capabilities are.
+    prctl::set_dumpable(false)?;
+    SigSet::all().thread_block()?;
+    sys::default_signals();
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    proc_mount::replace()?;
+    let own = own_status()?;
+    let permitted = target.status.bounding & own.permitted;
+    let inheritable = target.status.inheritable & own.permitted;
+    hand_down(&own, target.status.bounding, inheritable)?;
+    sys::install_filter(&seccomp::program())?;
+    Ok(Settled {
+        limits: within_reach(&target.limits, &limits::parse(&fs::read_to_string("/proc/self/limits")?)),
+        kernel: fs::read_to_string("/proc/version")?.trim_end().to_owned(),
+        databases: read_databases(),
+        permitted,
+        inheritable,
+        target,
+    })
+}
+
+pub(super) fn own_status() -> io::Result<Status> {
+    let text = fs::read_to_string("/proc/self/status")?;
+    status::parse(&text).ok_or_else(|| io::Error::other("/proc/self/status is not of the known form"))
+}
+
+/// The bounding and inheritable sets pass to every child, so they are set here once and not by each of them. This
+/// process keeps its permitted set: it starts no other program.
+fn hand_down(own: &Status, bounding: u64, inheritable: u64) -> io::Result<()> {
+    let excess = own.bounding & !bounding;
+    for capability in (0..CAPABILITIES).filter(|bit| excess >> bit & 1 == 1) {
+        clone::prctl(libc::PR_CAPBSET_DROP, [capability.into(), 0]).map_err(io::Error::from_raw_os_error)?;
+    }
+    clone::set_capabilities(own.permitted, inheritable).map_err(io::Error::from_raw_os_error)?;
+    clone::prctl(libc::PR_CAP_AMBIENT, [AMBIENT_CLEAR_ALL, 0]).map_err(io::Error::from_raw_os_error)
+}
+
+/// A hard limit above the own one cannot be set; the engine gives both containers the same, so this bites only
+/// when it does not.
+fn within_reach(wanted: &[Limit], own: &[Limit]) -> Vec<Limit> {
+    let ceiling =
+        |resource| own.iter().find(|limit| limit.resource == resource).map_or(0, |limit| limit.hard);
+    let clamp = |limit: &Limit| {
+        let hard = limit.hard.min(ceiling(limit.resource));
+        Limit { hard, soft: limit.soft.min(hard), ..*limit }
+    };
+    wanted.iter().map(clamp).filter(|limit| !own.contains(limit)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_brought_within_reach_and_those_that_hold_already_left_out() {
+        let limit = |resource, soft, hard| Limit { resource, soft, hard };
+        let own = [limit(1, 10, 20), limit(2, 5, 5), limit(3, 1, 9)];
+        let wanted = [limit(1, 30, limits::UNLIMITED), limit(2, 5, 5), limit(3, 2, 8)];
+        assert_eq!(within_reach(&wanted, &own), [limit(1, 20, 20), limit(3, 2, 8)]);
+    }
+}

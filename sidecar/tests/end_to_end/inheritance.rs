@@ -1,0 +1,109 @@
+//! What commands get from the target, the claim and the call.
+
+use wire::Code;
+use wire::agent::{ConfigureRequest, ExecRequest};
+
+use crate::sandbox::{Sandbox, argv, env, shell, signed, text};
+
+#[tokio::test]
+async fn environment_directory_and_user_are_the_images_then_the_claims_then_the_calls() {
+    let sandbox = Sandbox::start().await;
+    let directory = sandbox.directory.path().display().to_string();
+    assert_eq!(
+        sandbox.sh("echo $FROM; pwd; id -u; echo $HOME $USER; umask").await,
+        format!("image\n{directory}\n0\n/root root\n0022\n")
+    );
+
+    let bound = ConfigureRequest {
+        env: env(&[("FROM", "claim"), ("ALSO", "claim")]),
+        cwd: "/tmp".into(),
+        user: "nobody".into(),
+    };
+    sandbox.client.clone().configure(signed(bound)).await.unwrap();
+    assert_eq!(sandbox.sh("echo $FROM $ALSO; pwd; id -un").await, "claim claim\n/tmp\nnobody\n");
+
+    let call = ExecRequest {
+        env: env(&[("FROM", "call")]),
+        cwd: "/".into(),
+        user: "0:4711".into(),
+        umask: 0o077,
+        ..shell("echo $FROM $ALSO; pwd; id -u; id -g; id -G; umask; echo $HOME")
+    };
+    let result = sandbox.exec(call).await.unwrap();
+    assert_eq!(text(&result), "call claim\n/\n0\n4711\n4711\n0077\n/root\n");
+}
+
+#[tokio::test]
+async fn a_claim_that_cannot_hold_is_refused_and_changes_nothing() {
+    let sandbox = Sandbox::start().await;
+    for (bound, reason) in [
+        (ConfigureRequest { user: "no-such-user".into(), ..Default::default() }, "user_not_found"),
+        (ConfigureRequest { cwd: "/no/such/directory".into(), ..Default::default() }, "cwd_not_found"),
+    ] {
+        let status = sandbox.client.clone().configure(signed(bound)).await.unwrap_err();
+        assert_eq!(crate::sandbox::problem(&status).details["reason"], reason);
+    }
+    assert_eq!(sandbox.sh("id -u").await, "0\n");
+}
+
+#[tokio::test]
+async fn a_plain_user_has_no_powers_and_may_open_its_own_streams() {
+    let sandbox = Sandbox::start().await;
+    let request = ExecRequest {
+        user: "nobody".into(),
+        ..shell(
+            "grep -E 'Cap(Eff|Prm|Amb)' /proc/self/status | cut -f2 | sort -u; echo direct > /dev/stdout; echo $USER",
+        )
+    };
+    assert_eq!(text(&sandbox.exec(request).await.unwrap()), "0000000000000000\ndirect\nnobody\n");
+}
+
+#[tokio::test]
+async fn what_cannot_start_says_why_and_may_be_tried_again() {
+    let sandbox = Sandbox::start().await;
+    sandbox.sh("printf '#!/no/such/interpreter\\n' > script; chmod 755 script; touch plain").await;
+    let with = |change: fn(&mut ExecRequest)| {
+        let mut request = argv(&["true"]);
+        change(&mut request);
+        request
+    };
+    for (request, reason) in [
+        (with(|r| r.argv = vec!["no-such-program".into()]), "command_not_found"),
+        (with(|r| r.argv = vec!["/etc/passwd/x".into()]), "command_not_found"),
+        (with(|r| r.argv = vec!["./plain".into()]), "not_executable"),
+        (with(|r| r.argv = vec!["./script".into()]), "not_executable"),
+        (with(|r| r.argv = vec!["/tmp".into()]), "not_executable"),
+        (with(|r| r.cwd = "/no/such/directory".into()), "cwd_not_found"),
+        (with(|r| r.user = "no-such-user".into()), "user_not_found"),
+        (with(|r| r.user = "root:no-such-group".into()), "user_not_found"),
+    ] {
+        let exec_id = request.exec_id.clone();
+        let problem = sandbox.exec(request).await.unwrap_err();
+        assert_eq!(
+            (problem.code, problem.details["reason"].as_str()),
+            (Code::InvalidArgument, reason),
+            "{problem}"
+        );
+        let again = sandbox.exec(ExecRequest { exec_id, ..argv(&["true"]) }).await.unwrap();
+        assert!(!again.replayed);
+    }
+}
+
+#[tokio::test]
+async fn a_relative_directory_and_a_relative_program_start_where_the_image_does() {
+    let sandbox = Sandbox::start().await;
+    sandbox.sh("mkdir sub; printf '#!/bin/sh\\npwd' > sub/prog; chmod 755 sub/prog").await;
+    let request = ExecRequest { cwd: "sub".into(), ..argv(&["./prog"]) };
+    let expected = format!("{}/sub\n", sandbox.directory.path().display());
+    assert_eq!(text(&sandbox.exec(request).await.unwrap()), expected);
+}
+
+#[tokio::test]
+async fn without_bash_a_string_goes_to_sh() {
+    let sandbox = Sandbox::start().await;
+    sandbox.sh("mkdir only; ln -s /bin/sh only/sh; ln -s /bin/readlink only/readlink").await;
+    let path = format!("{}/only", sandbox.directory.path().display());
+    let request = ExecRequest { env: env(&[("PATH", &path)]), ..shell("echo \"$0 ${BASH:-none}\"") };
+    assert_eq!(text(&sandbox.exec(request).await.unwrap()), "sh none\n");
+    assert!(sandbox.sh("echo $BASH").await.ends_with("bash\n"));
+}

@@ -1,0 +1,11 @@
+//! The real sidecar beside a real target, driven over its real socket. Needs root.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod confinement;
+mod endings;
+mod inheritance;
+mod records;
+mod sandbox;
+mod start;
+mod streams;

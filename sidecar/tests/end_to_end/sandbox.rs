@@ -1,0 +1,228 @@
+//! A sandbox without an engine: the real target in namespaces of its own, the real sidecar beside it, a client.
+
+use std::collections::HashMap;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use hyper_util::rt::TokioIo;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+use token::{Claims, Signer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tonic::metadata::MetadataValue;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+use wire::Problem;
+use wire::agent::agent_client::AgentClient;
+use wire::agent::{CancelRequest, ExecRequest, ExecResult};
+
+pub const SANDBOX_ID: &str = "sb-test";
+pub const PATIENCE: Duration = Duration::from_secs(20);
+const SEED: [u8; 32] = [7; 32];
+const MAX_MESSAGE_BYTES: usize = 64 << 20;
+/// What engines leave a container by default.
+const CAPABILITIES: &str = "-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,+net_bind_service,+net_raw,+sys_chroot,+mknod,+audit_write,+setfcap";
+
+pub struct Sandbox {
+    pub client: AgentClient<Channel>,
+    pub readiness: Value,
+    pub credential: String,
+    pub sidecar: Owned,
+    pub directory: TempDir,
+    _target: Owned,
+}
+
+impl Sandbox {
+    pub async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// With further settings of the sidecar, by the last part of their names.
+    pub async fn start_with(settings: &[(&str, &str)]) -> Self {
+        assert!(nix::unistd::geteuid().is_root(), "these tests make namespaces and therefore need root");
+        let directory = TempDir::new().unwrap();
+        open_to_all(directory.path());
+        let binary = directory.path().join("target");
+        std::fs::copy(env!("CARGO_BIN_EXE_rollbox-target"), &binary).unwrap();
+        let ready = UnixListener::bind(directory.path().join("ready.sock")).unwrap();
+        let target = target(&binary, directory.path());
+        let sidecar = Owned(sidecar(&binary, directory.path(), settings).spawn().unwrap());
+        let (credential, readiness) = tokio::time::timeout(PATIENCE, readiness(&ready)).await.unwrap();
+        let client = AgentClient::new(connect(directory.path().join("agent.sock")).await)
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES);
+        Self { client, readiness, credential, sidecar, directory, _target: target }
+    }
+
+    pub async fn exec(&self, request: ExecRequest) -> Result<ExecResult, Problem> {
+        let answer = self.client.clone().exec(signed(request)).await;
+        answer.map(tonic::Response::into_inner).map_err(|status| problem(&status))
+    }
+
+    /// Runs a string that must not fail; its output.
+    pub async fn sh(&self, command: &str) -> String {
+        let result = self.exec(shell(command)).await.unwrap();
+        let stderr = String::from_utf8_lossy(&result.stderr.as_ref().unwrap().data).into_owned();
+        assert_eq!((result.end, result.exit_code), (1, 0), "{command}: {stderr}");
+        text(&result)
+    }
+
+    pub async fn cancel(&self, exec_id: &str) -> Result<ExecResult, Problem> {
+        let answer = self.client.clone().cancel(signed(CancelRequest { exec_id: exec_id.to_owned() })).await;
+        answer.map(tonic::Response::into_inner).map_err(|status| problem(&status))
+    }
+
+    /// Waits until `command` prints `expected`.
+    pub async fn until(&self, command: &str, expected: &str) {
+        let reached = async {
+            while self.sh(command).await != expected {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        assert!(
+            tokio::time::timeout(PATIENCE, reached).await.is_ok(),
+            "{command} did not become {expected:?}"
+        );
+    }
+}
+
+/// A child that ends with its owner, also when a test fails half-way through its start.
+pub struct Owned(pub Child);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // The whole group: `unshare` is only the parent of what is meant.
+        let _ = killpg(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGKILL);
+        let _ = self.0.wait();
+    }
+}
+
+fn target(binary: &Path, directory: &Path) -> Owned {
+    let child = Command::new("unshare")
+        .args(["--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--mount-proc", "setpriv"])
+        .args(["--bounding-set", CAPABILITIES, "--inh-caps=-all"])
+        .arg(binary)
+        .env_clear()
+        .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+        .env("FROM", "image")
+        .env("HOME", "/root")
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .process_group(0)
+        .spawn();
+    Owned(child.unwrap())
+}
+
+pub fn sidecar(binary: &Path, directory: &Path, settings: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rollbox-sidecar"));
+    let unix = |name: &str| format!("unix:{}", directory.join(name).display());
+    let defaults = [
+        ("SANDBOX_ID", SANDBOX_ID.to_owned()),
+        ("LISTEN", unix("agent.sock")),
+        ("READY_URL", unix("ready.sock")),
+        ("READY_TOKEN", "ready-credential".to_owned()),
+        ("TOKEN_PUBLIC_KEY", Signer::from_seed(SEED).public_key()),
+        ("TARGET_COMMAND", binary.display().to_string()),
+    ];
+    for (name, value) in
+        defaults.iter().map(|(name, value)| (*name, value.as_str())).chain(settings.iter().copied())
+    {
+        command.env(format!("ROLLBOX_SIDECAR_{name}"), value);
+    }
+    command.stdin(Stdio::null()).process_group(0);
+    command
+}
+
+fn open_to_all(directory: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Takes one push, says no to it once (the sidecar must come again), then yes.
+pub async fn readiness(listener: &UnixListener) -> (String, Value) {
+    push(listener, "503 Service Unavailable").await;
+    push(listener, "204 No Content").await
+}
+
+pub async fn push(listener: &UnixListener, answer: &str) -> (String, Value) {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut text = String::new();
+    let mut chunk = [0; 4096];
+    loop {
+        let count = stream.read(&mut chunk).await.unwrap();
+        text.push_str(std::str::from_utf8(&chunk[..count]).unwrap());
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let Ok(body) = serde_json::from_str(body) else { continue };
+        let credential =
+            head.lines().find_map(|line| line.strip_prefix("Authorization: ")).unwrap().to_owned();
+        stream.write_all(format!("HTTP/1.1 {answer}\r\n\r\n").as_bytes()).await.unwrap();
+        return (credential, body);
+    }
+}
+
+async fn connect(path: PathBuf) -> Channel {
+    let connector = tower::service_fn(move |_| {
+        let path = path.clone();
+        async move { UnixStream::connect(path).await.map(TokioIo::new) }
+    });
+    Endpoint::from_static("http://sidecar").connect_with_connector(connector).await.unwrap()
+}
+
+pub fn token(sandbox_id: &str, lifetime_s: i64) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    Signer::from_seed(SEED).sign(&Claims {
+        sandbox_id: sandbox_id.into(),
+        owner: "tester".into(),
+        scopes: vec!["exec".to_owned()].into(),
+        expires_at_s: now.saturating_add_signed(lifetime_s),
+    })
+}
+
+pub fn signed<T>(message: T) -> Request<T> {
+    with_token(message, &token(SANDBOX_ID, 600))
+}
+
+pub fn with_token<T>(message: T, token: &str) -> Request<T> {
+    let mut request = Request::new(message);
+    request
+        .metadata_mut()
+        .insert("authorization", MetadataValue::try_from(format!("Bearer {token}")).unwrap());
+    request
+}
+
+pub fn problem(status: &Status) -> Problem {
+    Problem::decode(status.details()).unwrap_or_else(|| panic!("no problem in {status:?}"))
+}
+
+/// A request with a fresh id.
+pub fn argv(argv: &[&str]) -> ExecRequest {
+    ExecRequest {
+        exec_id: fresh_id(),
+        argv: argv.iter().map(|text| (*text).to_owned()).collect(),
+        ..Default::default()
+    }
+}
+
+/// A request with a fresh id.
+pub fn shell(command: &str) -> ExecRequest {
+    ExecRequest { exec_id: fresh_id(), command: command.to_owned(), ..Default::default() }
+}
+
+pub fn env(pairs: &[(&str, &str)]) -> HashMap<String, String> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn fresh_id() -> String {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("e-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+pub fn text(result: &ExecResult) -> String {
+    String::from_utf8_lossy(&result.stdout.as_ref().unwrap().data).into_owned()
+}

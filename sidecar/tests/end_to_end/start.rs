@@ -1,0 +1,71 @@
+//! The sidecar's own start and end.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::net::UnixListener;
+use wire::Code;
+
+use crate::sandbox::{PATIENCE, SANDBOX_ID, Sandbox, argv, problem, push, shell, sidecar, signed};
+
+#[tokio::test]
+async fn readiness_comes_after_a_command_has_run_and_until_it_is_acknowledged() {
+    let sandbox = Sandbox::start_with(&[("ADVERTISE", "unix:/somewhere")]).await;
+    let body = &sandbox.readiness;
+    assert_eq!(sandbox.credential, "Bearer ready-credential");
+    assert_eq!(
+        (body["sandbox_id"].as_str(), body["address"].as_str()),
+        (Some(SANDBOX_ID), Some("unix:/somewhere"))
+    );
+    assert!(body["kernel"].as_str().unwrap().starts_with("Linux version"));
+    let time = |name: &str| body["boot_us"][name].as_u64().unwrap();
+    assert!(time("target_found") <= time("entered") && time("entered") < time("probed"), "{body}");
+}
+
+#[tokio::test]
+async fn a_target_that_does_not_come_is_told_and_ends_the_sidecar() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let ready = UnixListener::bind(directory.path().join("ready.sock")).unwrap();
+    let absent = directory.path().join("absent");
+    let mut child = sidecar(&absent, directory.path(), &[("START_TIMEOUT_MS", "50")]).spawn().unwrap();
+    let (_, body) = tokio::time::timeout(PATIENCE, push(&ready, "200 OK")).await.unwrap();
+    assert_eq!(body["failure"]["code"], "start_timeout");
+    assert!(body["failure"]["detail"].as_str().unwrap().contains("absent"), "{body}");
+    assert_eq!(child.wait().unwrap().code(), Some(70));
+}
+
+#[tokio::test]
+async fn a_bad_setting_ends_it_with_64_and_a_sentence() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let output = sidecar(directory.path(), directory.path(), &[("LISTEN", "nowhere")])
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(64));
+    let sentence = String::from_utf8(output.stderr).unwrap();
+    assert!(sentence.contains("ROLLBOX_SIDECAR_LISTEN") && sentence.contains("nowhere"), "{sentence}");
+    assert!(!directory.path().join("agent.sock").exists());
+}
+
+#[tokio::test]
+async fn on_sigterm_running_calls_are_answered_and_new_ones_are_not_taken() {
+    let mut sandbox = Sandbox::start().await;
+    let mut client = sandbox.client.clone();
+    let running = tokio::spawn(async move { client.exec(signed(shell("sleep 1; echo answered"))).await });
+    sandbox.until("pgrep -cx sleep; true", "1\n").await;
+    kill(Pid::from_raw(sandbox.sidecar.0.id().cast_signed()), Signal::SIGTERM).unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(sandbox.client.clone().exec(signed(argv(&["true"]))).await.is_err());
+    assert_eq!(crate::sandbox::text(&running.await.unwrap().unwrap().into_inner()), "answered\n");
+    assert_eq!(sandbox.sidecar.0.wait().unwrap().code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_request_is_checked_before_anything_is_done() {
+    let sandbox = Sandbox::start().await;
+    let request = wire::agent::ExecRequest { command: "true".into(), ..argv(&["true"]) };
+    let status = sandbox.client.clone().exec(signed(request)).await.unwrap_err();
+    assert_eq!(problem(&status).code, Code::InvalidArgument);
+}
