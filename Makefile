@@ -28,7 +28,7 @@ test: setup ## set up, then all tests that this machine allows
 lint: venv ## ruff, mypy, import-linter, rustfmt, clippy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy .
 	$(BIN)/lint-imports
 	cargo fmt $(WORKSPACE) --all --check
 	$(CARGO) clippy $(WORKSPACE) --workspace --all-targets -- -D warnings

@@ -105,6 +105,12 @@ def rust(table: Table) -> str:
     )
 
 
+def rustfmt(source: str) -> str:
+    """The source as the workspace's own formatter writes it."""
+    command = ["rustfmt", "--edition", "2024", "--config-path", str(ROOT / "gateway-rs")]
+    return subprocess.run(command, check=True, input=source, stdout=subprocess.PIPE, text=True).stdout
+
+
 def python_table(table: Table) -> str:
     """The table as data for the control plane."""
     rows = "".join(
@@ -200,7 +206,7 @@ def copies() -> dict[Path, str]:
     """Path -> text of every generated file."""
     table = read_table()
     return {
-        ROOT / "gateway-rs/crates/wire/src/code.rs": rust(table),
+        ROOT / "gateway-rs/crates/wire/src/code.rs": rustfmt(rust(table)),
         ROOT / "controlplane/errors/table.py": python_table(table),
         ROOT / "sdk/src/rollbox/errors.py": python_exceptions(table),
         CONTRACT / "vectors/errors.json": error_vectors(table),

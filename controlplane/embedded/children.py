@@ -26,8 +26,14 @@ async def child(
     When this process is killed the kernel ends the child too, so that the next start finds the address free.
     """
     # A session of its own: Ctrl-C at the terminal reaches only the supervisor, which ends its children in order.
+    # Our own standard output is for whoever started us: what a child leaves behind (an engine's monitors outlive
+    # a crash) must not keep that pipe open.
     process = await asyncio.create_subprocess_exec(
-        *bound_to_us(command), env=dict(environ), stdin=asyncio.subprocess.DEVNULL, start_new_session=True
+        *bound_to_us(command),
+        env=dict(environ),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
     )
     try:
         yield process

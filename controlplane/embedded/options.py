@@ -2,12 +2,13 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
-from controlplane.settings import Listen
+from controlplane.settings import EXIT_CONFIG, Listen
 
 DEFAULT_LISTEN: Final = "127.0.0.1:7420"
 
@@ -25,9 +26,17 @@ class UpOptions:
     json: bool
 
 
+class _Parser(argparse.ArgumentParser):
+    """A bad option is a bad setting: it stops the start with the same exit status as a bad variable."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(EXIT_CONFIG, f"{self.prog}: {message}\n")
+
+
 def parser(environ: Mapping[str, str] = os.environ) -> argparse.ArgumentParser:
     """The command line of ``rollbox up``."""
-    made = argparse.ArgumentParser(prog="rollbox up", description="Run rollbox on this machine's container engine.")
+    made = _Parser(prog="rollbox up", description="Run rollbox on this machine's container engine.")
     made.add_argument("--listen", default=DEFAULT_LISTEN, type=_listen, help="host:port of the one address")
     made.add_argument("--state-dir", default=default_state_dir(environ), type=_state_dir, help="sockets and keys")
     made.add_argument("--engine", help="unix:///path of a Docker Engine API; default: the first one found")

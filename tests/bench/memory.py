@@ -8,6 +8,7 @@ from pathlib import Path
 from rollbox import Client
 from tests.bench.exec_path import closed_loop
 from tests.bench.record import Baseline, Record
+from tests.support.containers import engine
 from tests.support.stack import IMAGE, Stack
 
 WARM_UP = 2000
@@ -27,17 +28,15 @@ def resident_mib(pid: int) -> float:
     return int(match[1]) / 1024
 
 
-def sidecar_pids(sandbox_id: str) -> list[int]:
-    """The sidecar of a sandbox and its spawner, lowest process id (the sidecar) first."""
-    marker = f"ROLLBOX_SIDECAR_SANDBOX_ID={sandbox_id}\0".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and marker in (entry / "environ").read_bytes() + b"\0":
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return sorted(found)
+async def sidecar_pids(sandbox_id: str) -> list[int]:
+    """The sidecar of a sandbox, then the processes of its spawner."""
+    sidecar = int(await engine("inspect", "--format", "{{.State.Pid}}", f"rollbox-{sandbox_id}-sidecar"))
+    return [sidecar, *_descendants(sidecar)]
+
+
+def _descendants(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [found for child in children for found in (int(child), *_descendants(int(child)))]
 
 
 async def measure(stack: Stack) -> list[Record]:
@@ -49,7 +48,7 @@ async def measure(stack: Stack) -> list[Record]:
             if result.exit_code != 0:
                 raise RuntimeError(f"exec of true ended with {result}")
 
-        sidecar, *spawners = sidecar_pids(sandbox.id)
+        sidecar, *spawners = await sidecar_pids(sandbox.id)
         watched = {"gateway": stack.pids()["rollbox-gateway"], "sidecar": sidecar}
         idle = resident_mib(sidecar)
         await closed_loop(AT_ONCE, WARM_UP, call)

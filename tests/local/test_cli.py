@@ -90,9 +90,10 @@ async def test_errors_have_the_exit_code_of_their_fault(stack: Stack, arguments:
 
 async def test_doctor_explains_this_machine(stack: Stack) -> None:
     status, out, err = await rollbox(stack, "doctor", "--json")
-    checks = json.loads(out)
     assert status == 0, err
+    checks = json.loads(out)["checks"]
     assert {"name", "ok", "detail", "fix"} <= set(checks[0])
+    assert {"engine", "runtime", "cgroups", "gVisor"} <= {check["name"] for check in checks}
     status, out, _ = await rollbox(stack, "doctor")
     assert status == 0
     assert b"engine" in out.lower()

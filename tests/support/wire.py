@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
 
 import aiohttp
@@ -14,7 +15,7 @@ async def raw(stack: Stack, method: str, path: str, token: str, body: bytes = b"
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     async with (
         aiohttp.ClientSession() as http,
-        http.request(method, stack.url + path, data=body, headers=headers) as answer,
+        http.request(method, stack.url + path, data=BytesIO(body), headers=headers) as answer,
     ):
         return answer.status, await answer.json(content_type=None)
 

@@ -21,6 +21,8 @@ _ABSENT: Final = re.compile(
 )
 # "no such host" and the like: the registry was not reached, so it has said nothing about the image.
 _UNREACHED: Final = re.compile(r"no such host|dial tcp|timeout|connection refused|i/o|TLS|x509", re.I)
+# Engines give this host to images that were built or loaded on the machine; a registry there would have a port.
+_LOCAL_ONLY: Final = "localhost/"
 
 
 class Images:
@@ -92,6 +94,10 @@ class Images:
 
 
 def _refused(name: str, why: str, last: str) -> Problem:
+    if name.startswith(_LOCAL_ONLY):
+        return Problem(
+            "image_not_found", f"{name}: the engine has no such image, and its name names no registry", image=name
+        )
     if _ABSENT.search(why) and not _UNREACHED.search(why):
         return Problem("image_not_found", f"{name}: {why}", image=name)
     return Problem("image_pull_failed", f"{name}: {why}", image=name, last_progress=last)

@@ -58,6 +58,9 @@ def verify_token(public_key: str, token: str, now_unix_s: int) -> ClaimsDict | s
 
     Args:
         public_key: raw Ed25519 key, 32 bytes in base64url without padding.
+        token: the compact form, header.claims.signature.
+        now_unix_s: what the expiry is held against.
+
     Raises:
         ValueError: `public_key` is no such key.
     """

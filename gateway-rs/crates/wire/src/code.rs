@@ -427,7 +427,9 @@ impl Code {
             Self::SandboxLost => "The sandbox died and nobody asked for it.",
             Self::SandboxEvicted => "The node evicted the sandbox.",
             Self::NodeLost => "The node of the sandbox was lost.",
-            Self::StreamInterrupted => "The connection broke while a command was under way; the command may still run.",
+            Self::StreamInterrupted => {
+                "The connection broke while a command was under way; the command may still run."
+            }
             Self::Draining => "This server is shutting down and takes no new work.",
             Self::UpstreamTimeout => "A part of the platform did not answer in time.",
             Self::Internal => "The platform made an error.",
@@ -438,36 +440,62 @@ impl Code {
     pub const fn hint(self) -> &'static str {
         match self {
             Self::InvalidArgument => "Correct the argument that the detail names and send the request again.",
-            Self::Unauthenticated => "Set ROLLBOX_API_KEY to a valid key; for an expired sandbox token call Sandbox.connect(id) again.",
+            Self::Unauthenticated => {
+                "Set ROLLBOX_API_KEY to a valid key; for an expired sandbox token call Sandbox.connect(id) again."
+            }
             Self::PermissionDenied => "Use the token of this sandbox, or the key of its owner.",
-            Self::SandboxNotFound => "Check the id with `rollbox ps`; the record of an ended sandbox is kept for 24 hours.",
-            Self::ExecNotFound => "Check the exec_id; records of finished execs are kept in a bounded number.",
-            Self::FileNotFound => "Check the path; relative paths start at the working directory of the image.",
-            Self::Conflict => "Use a fresh key for other parameters, or the same parameters for the same key.",
+            Self::SandboxNotFound => {
+                "Check the id with `rollbox ps`; the record of an ended sandbox is kept for 24 hours."
+            }
+            Self::ExecNotFound => {
+                "Check the exec_id; records of finished execs are kept in a bounded number."
+            }
+            Self::FileNotFound => {
+                "Check the path; relative paths start at the working directory of the image."
+            }
+            Self::Conflict => {
+                "Use a fresh key for other parameters, or the same parameters for the same key."
+            }
             Self::PayloadTooLarge => "Send less in one request; put large inputs into files.",
             Self::ImageNotFound => "Check the spelling, tag and registry credentials of the image.",
-            Self::Unsupported => "Leave the option out, or run where it is offered; `rollbox doctor` lists what is offered here.",
+            Self::Unsupported => {
+                "Leave the option out, or run where it is offered; `rollbox doctor` lists what is offered here."
+            }
             Self::QuotaExceeded => "Delete sandboxes, or have the named limit raised with the named knob.",
             Self::RateLimited => "Wait for retry_after_ms and send the request again.",
             Self::OomKilled => "Give the sandbox more memory, or treat it as the result of the code.",
             Self::DiskFull => "Give the sandbox more disk, or treat it as the result of the code.",
-            Self::PidsExhausted => "Kill processes of the sandbox or delete it; treat it as the result of the code.",
-            Self::ExecDeadline => "Raise timeout, or treat it as the result of the code; the partial output is in the result.",
-            Self::ExecFailed => "Read stderr of the result; leave check off to get the result instead of this error.",
-            Self::ExecCancelled => "Nothing is to be done if the cancellation was meant; otherwise send the command again with a fresh exec_id.",
+            Self::PidsExhausted => {
+                "Kill processes of the sandbox or delete it; treat it as the result of the code."
+            }
+            Self::ExecDeadline => {
+                "Raise timeout, or treat it as the result of the code; the partial output is in the result."
+            }
+            Self::ExecFailed => {
+                "Read stderr of the result; leave check off to get the result instead of this error."
+            }
+            Self::ExecCancelled => {
+                "Nothing is to be done if the cancellation was meant; otherwise send the command again with a fresh exec_id."
+            }
             Self::TtlExpired => "Create it with a larger ttl, or call extend() in time.",
             Self::IdleExpired => "Create it with a larger idle timeout, or use it in time.",
             Self::Deleted => "Create a new sandbox; the record says who deleted it and when.",
             Self::CapacityUnavailable => "Wait for retry_after_ms and try again, or add nodes.",
             Self::StartQueueTimeout => "Start fewer at once, raise start_timeout, or add nodes.",
-            Self::ImagePullFailed => "Create a new sandbox; if it persists, check the registry and the mirror.",
+            Self::ImagePullFailed => {
+                "Create a new sandbox; if it persists, check the registry and the mirror."
+            }
             Self::StartTimeout => "Create a new sandbox; `rollbox doctor` checks the installation.",
             Self::SandboxUnreachable => "Create a new sandbox and mask this sample.",
             Self::SandboxLost => "Create a new sandbox and mask this sample.",
             Self::SandboxEvicted => "Create a new sandbox and mask this sample.",
             Self::NodeLost => "Create a new sandbox and mask this sample.",
-            Self::StreamInterrupted => "Send the same request with the same exec_id: it joins the command or gets its recorded result, and never runs it twice.",
-            Self::Draining => "Send the request again; another server answers, or this one after its restart.",
+            Self::StreamInterrupted => {
+                "Send the same request with the same exec_id: it joins the command or gets its recorded result, and never runs it twice."
+            }
+            Self::Draining => {
+                "Send the request again; another server answers, or this one after its restart."
+            }
             Self::UpstreamTimeout => "Send the request again with the same idempotency key or exec_id.",
             Self::Internal => "Send the request again; if it persists, report it with the request_id.",
         }
