@@ -13,6 +13,7 @@ from controlplane.embedded import binaries, state
 from controlplane.embedded.engines import INSTALL, engine, is_root
 from controlplane.embedded.trouble import TroubleError
 from controlplane.errors import Problem
+from controlplane.settings import SettingError
 
 # The engine's own words for the limits that a sandbox relies on, and ours.
 LIMITS: Final = {"MemoryLimit": "memory", "PidsLimit": "processes", "CpuCfsQuota": "cpu"}
@@ -58,8 +59,8 @@ def _state(state_dir: Path) -> Iterator[Check]:
     try:
         state.check_length(state_dir)
         yield Check("socket paths", True, f"{state_dir} is short enough")
-    except TroubleError as trouble:
-        yield Check("socket paths", False, trouble.detail, trouble.fix)
+    except SettingError as error:
+        yield Check("socket paths", False, str(error), "Give a shorter --state-dir.")
     holder = next(folder for folder in (state_dir, *state_dir.parents) if folder.exists())
     writable = os.access(holder, os.W_OK | os.X_OK)
     detail = f"{state_dir} can {'' if writable else 'not '}be used"

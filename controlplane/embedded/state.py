@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from controlplane.embedded.trouble import TroubleError
-from controlplane.settings import MAX_SOCKET_PATH_BYTES
+from controlplane.settings import MAX_SOCKET_PATH_BYTES, SettingError
 
 # What the longest socket path adds: /sandboxes/<id of 19>/agent.sock
 LONGEST_SOCKET: Final = "/sandboxes/sb-0123456789abcdef/agent.sock"
@@ -65,7 +65,8 @@ def opened(path: Path) -> Iterator[StateDir]:
     """The state directory, made if need be and locked while the block runs.
 
     Raises:
-        TroubleError: too long, not writable, or another ``rollbox up`` runs on it.
+        SettingError: too long.
+        TroubleError: not writable, or another ``rollbox up`` runs on it.
     """
     check_length(path)
     try:
@@ -88,12 +89,13 @@ def check_length(path: Path) -> None:
     """Refuses a directory whose sockets would have longer paths than the kernel takes.
 
     Raises:
-        TroubleError: it is too long.
+        SettingError: it is too long.
     """
     most = MAX_SOCKET_PATH_BYTES - len(LONGEST_SOCKET)
     if len(os.fsencode(path)) > most:
-        detail = f"the state directory {path} has more than {most} bytes, too long for the sockets in it"
-        raise TroubleError(detail, "Give a shorter --state-dir.")
+        raise SettingError(
+            "--state-dir", str(path), f"must have at most {most} bytes, for the paths of the sockets in it"
+        )
 
 
 def write_private(path: Path, content: bytes) -> None:

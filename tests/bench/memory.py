@@ -29,14 +29,17 @@ def resident_mib(pid: int) -> float:
 
 
 async def sidecar_pids(sandbox_id: str) -> list[int]:
-    """The sidecar of a sandbox, then the processes of its spawner."""
+    """The sidecar of a sandbox, then the processes of its spawner: those of its control group with its name."""
     sidecar = int(await engine("inspect", "--format", "{{.State.Pid}}", f"rollbox-{sandbox_id}-sidecar"))
-    return [sidecar, *_descendants(sidecar)]
+    seen = {int(entry.name): _identity(entry) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
+    return [sidecar, *(pid for pid, identity in seen.items() if pid != sidecar and identity == seen[sidecar])]
 
 
-def _descendants(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [found for child in children for found in (int(child), *_descendants(int(child)))]
+def _identity(process: Path) -> tuple[str, str] | None:
+    try:
+        return (process / "comm").read_text(), (process / "cgroup").read_text()
+    except OSError:
+        return None
 
 
 async def measure(stack: Stack) -> list[Record]:
@@ -72,5 +75,5 @@ async def measure(stack: Stack) -> list[Record]:
         *growth,
         Record("sidecar memory (VmRSS) after them", after["sidecar"], "MiB", "value <= 4", where),
         Record("sidecar memory (VmRSS) idle", idle, "MiB", "value <= 4", "fresh sandbox"),
-        Record("spawner memory (VmRSS, two small processes, mostly shared pages)", spawner_mib, "MiB", "", where),
+        Record("spawner memory (VmRSS; its pages are mostly shared with the sidecar)", spawner_mib, "MiB", "", where),
     ]

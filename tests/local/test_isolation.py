@@ -33,9 +33,8 @@ async def test_the_sidecar_cannot_be_seen(sandbox: Sandbox) -> None:
         await sandbox.exec(["python3", "-c", "import os; print(sorted(filter(str.isdigit, os.listdir('/proc'))))"])
     ).stdout
     assert len(ast.literal_eval(seen)) == 2
-    for secret in ("environ", "mem", "maps", "fd", "root", "cwd"):
-        looked = await sandbox.exec(f"cat /proc/1/{secret} || ls /proc/1/{secret}/")
-        assert looked.exit_code != 0, secret
+    for look in ("cat environ", "head -c 1 mem", "cat maps", "readlink fd/3", "ls root/", "ls cwd/"):
+        assert (await sandbox.exec(look, cwd="/proc/1")).exit_code != 0, look
     environment = (await sandbox.exec("cat /proc/[0-9]*/environ | tr '\\0' '\\n'")).stdout
     assert "TOKEN" not in environment
     assert "ROLLBOX_SIDECAR" not in environment
