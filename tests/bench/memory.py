@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -29,17 +30,20 @@ def resident_mib(pid: int) -> float:
 
 
 async def sidecar_pids(sandbox_id: str) -> list[int]:
-    """The sidecar of a sandbox, then the processes of its spawner: those of its control group with its name."""
+    """The sidecar of a sandbox, then its spawner: what else is in its control group while no command runs."""
     sidecar = int(await engine("inspect", "--format", "{{.State.Pid}}", f"rollbox-{sandbox_id}-sidecar"))
-    seen = {int(entry.name): _identity(entry) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
-    return [sidecar, *(pid for pid, identity in seen.items() if pid != sidecar and identity == seen[sidecar])]
+    groups = _control_groups()
+    return [sidecar, *(pid for pid, group in groups.items() if pid != sidecar and group == groups[sidecar])]
 
 
-def _identity(process: Path) -> tuple[str, str] | None:
-    try:
-        return (process / "comm").read_text(), (process / "cgroup").read_text()
-    except OSError:
-        return None
+def _control_groups() -> dict[int, str]:
+    groups = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            # A process may end between the listing and the look.
+            with contextlib.suppress(OSError):
+                groups[int(entry.name)] = (entry / "cgroup").read_text()
+    return groups
 
 
 async def measure(stack: Stack) -> list[Record]:
