@@ -29,7 +29,7 @@ lint: venv ## ruff, mypy, import-linter, rustfmt, clippy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy .
-	$(BIN)/lint-imports
+	PYTHONPATH=.:sdk/src $(BIN)/lint-imports --no-cache
 	cargo fmt $(WORKSPACE) --all --check
 	$(CARGO) clippy $(WORKSPACE) --workspace --all-targets -- -D warnings
 
