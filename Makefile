@@ -14,7 +14,7 @@ export CARGO_TERM_PROGRESS_WHEN ?= never
 CARGO := cargo --locked --config net.retry=5
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup venv build engine image demo test lint check bench contract clean
+.PHONY: help setup venv build engine image demo test lint check bench fuzz contract clean
 
 help: ## print the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,11 @@ check: lint test ## lint, tests, and generated copies against the contract
 
 bench: setup ## measure; records in build/bench, a table on the screen
 	$(BIN)/python -m tests.bench
+
+# The fuzzer needs the compiler's unstable flags; the variable grants them to the installed one.
+fuzz: ## fuzz the decoder of the spawner's frames for two minutes
+	command -v cargo-fuzz >/dev/null || cargo install --quiet --locked cargo-fuzz
+	cd sidecar && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz RUSTC_BOOTSTRAP=1 cargo fuzz run frame -- -max_total_time=120 -max_len=4096
 
 contract: venv ## write every generated copy of the contract
 	$(BIN)/python contract/generate.py

@@ -24,18 +24,28 @@ async def _run(settings: Settings) -> None:
 
 
 def main() -> int:
-    """Runs until SIGTERM; the exit status: 0, 64 for a bad setting, 1 when the engine does not answer."""
+    """Runs until SIGTERM; the exit status: 0, 64 for a bad setting, 1 when the engine or an address cannot be had."""
     configure_log()
+    status = 0
     try:
         settings = Settings.from_environment(os.environ)
         uvloop.run(_run(settings))
-    except SettingError as error:
-        sys.stderr.write(f"controlplane: {error}\n")
-        return EXIT_CONFIG
-    except Problem as problem:
-        sys.stderr.write(f"controlplane: {problem.detail}\n")
-        return 1
-    return 0
+    # What runs in task groups fails in groups.
+    except* SettingError as group:
+        _complain(group)
+        status = EXIT_CONFIG
+    except* (Problem, OSError) as group:
+        _complain(group)
+        status = 1
+    return status
+
+
+def _complain(error: BaseException) -> None:
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            _complain(one)
+    else:
+        sys.stderr.write(f"controlplane: {error.detail if isinstance(error, Problem) else error}\n")
 
 
 if __name__ == "__main__":

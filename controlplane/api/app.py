@@ -2,12 +2,13 @@
 
 from typing import Final
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from controlplane.api import about, operators, problems, sandboxes
 from controlplane.api.body_limit import BodyLimit
 from controlplane.api.context import Context
 from controlplane.api.counted import Counted
+from controlplane.api.query import closed_query
 from controlplane.api.request_id import RequestId
 
 # The largest honest request is a create with a full environment (256 KiB, as JSON at most six times that).
@@ -35,9 +36,11 @@ def bare_app() -> FastAPI:
         redoc_url=None,
         openapi_url=None,
         strict_content_type=False,
+        redirect_slashes=False,
     )
     problems.install(app)
-    app.include_router(sandboxes.router, prefix="/v1")
-    app.include_router(about.router, prefix="/v1")
+    closed = [Depends(closed_query)]
+    app.include_router(sandboxes.router, prefix="/v1", dependencies=closed)
+    app.include_router(about.router, prefix="/v1", dependencies=closed)
     app.include_router(operators.router)
     return app

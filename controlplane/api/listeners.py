@@ -29,15 +29,25 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving_http(app: ASGIApp, listen: Listen, mode: int = 0o600) -> AsyncIterator[None]:
+async def serving_http(
+    app: ASGIApp, listen: Listen, mode: int = 0o600, most_at_once: int | None = None
+) -> AsyncIterator[None]:
     """Serves ``app`` while the block runs.
 
     Args:
         app: what answers.
         listen: where.
         mode: of a unix socket; who may connect.
+        most_at_once: connections beyond it are refused (503); None: no limit.
     """
-    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=GRACE_S)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=GRACE_S,
+        limit_concurrency=most_at_once,
+    )
     server = _Server(config)
     with bound(listen, mode) as bound_socket:
         async with asyncio.TaskGroup() as group:

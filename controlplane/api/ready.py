@@ -18,7 +18,14 @@ MAX_PUSH_BYTES: Final = 16 * 1024
 
 def create_ready_app(service: Sandboxes) -> FastAPI:
     """The app for the readiness socket."""
-    app = FastAPI(title="rollbox readiness", docs_url=None, redoc_url=None, openapi_url=None, strict_content_type=False)
+    app = FastAPI(
+        title="rollbox readiness",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        strict_content_type=False,
+        redirect_slashes=False,
+    )
     problems.install(app)
 
     @app.post("/v1/ready", status_code=204)

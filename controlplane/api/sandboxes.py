@@ -64,6 +64,8 @@ async def find(
     everything: Annotated[bool, Query(alias="all", description="ended ones too")] = False,
 ) -> SandboxList:
     """The owner's sandboxes that have all the labels."""
+    if state is not None and everything:
+        raise Problem("invalid_argument", "give state=STATE or all=true, and not both", field="all")
     states = state if state is not None else (None if everything else LIVE)
     found = await service.find(owner, _labels(label), states)
     return SandboxList(sandboxes=[_body(service, one) for one in found])

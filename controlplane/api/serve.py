@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
 
 from controlplane.api.app import create_app
 from controlplane.api.auth import ApiKeys
@@ -13,8 +14,13 @@ from controlplane.cluster.engine import EngineCluster
 from controlplane.cluster.sidecar import GrpcSidecars
 from controlplane.lifecycle import Options, Parts, RouteBoard, Sandboxes, SigningKey
 from controlplane.settings import PREFIX, SettingError, Settings
-from controlplane.store import MemoryStore
+from controlplane.store import Journal, JournaledStore
 from controlplane.telemetry import Metrics
+
+# In the state directory: why sandboxes ended, for 24 h, also across a restart.
+JOURNAL: Final = "ends.jsonl"
+# Sidecars push once each; more connections than this are not theirs and must not use up the process's files.
+MAX_PUSHES: Final = 2048
 
 
 @asynccontextmanager
@@ -39,7 +45,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             )
         )
         parts = Parts(
-            store=MemoryStore(clock),
+            store=_store(settings, clock),
             cluster=cluster,
             sidecars=GrpcSidecars(),
             key=key,
@@ -53,10 +59,19 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
         limits = {"max_sandboxes": settings.max_sandboxes, "starts_in_flight": settings.starts_in_flight}
         app = create_app(Context(service, parts, ApiKeys(settings.api_keys), limits))
         # The socket is open to all, its directory is not: only sidecars have it mounted, and each brings a credential.
-        await stack.enter_async_context(serving_http(create_ready_app(service), settings.ready, mode=0o666))
+        door = serving_http(create_ready_app(service), settings.ready, mode=0o666, most_at_once=MAX_PUSHES)
+        await stack.enter_async_context(door)
         await stack.enter_async_context(serving_routes(parts.board, settings.routes))
         await stack.enter_async_context(serving_http(app, settings.api))
         yield service
+
+
+def _store(settings: Settings, clock: SystemClock) -> JournaledStore:
+    path = settings.state_dir / JOURNAL
+    try:
+        return JournaledStore(clock, Journal(path))
+    except OSError as error:
+        raise SettingError(f"{PREFIX}STATE_DIR", str(settings.state_dir), f"must be writable: {error}") from error
 
 
 def _signing_key(settings: Settings, clock: SystemClock) -> SigningKey:

@@ -5,18 +5,15 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from controlplane.cluster.engine.client import EngineClient
-from controlplane.cluster.engine.cluster import describe
+from controlplane.cluster.engine.machine import LIMITS, describe
 from controlplane.embedded import binaries, state
 from controlplane.embedded.engines import INSTALL, engine, is_root
 from controlplane.embedded.trouble import TroubleError
 from controlplane.errors import Problem
 from controlplane.settings import SettingError
-
-# The engine's own words for the limits that a sandbox relies on, and ours.
-LIMITS: Final = {"MemoryLimit": "memory", "PidsLimit": "processes", "CpuCfsQuota": "cpu"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,14 @@
 """The life of sandboxes: admission, start, readiness, end, reclamation. Knows no HTTP and no engine.
 
-``service.Sandboxes`` is the door; ``states`` is the pure core; ``ledger`` is the only place where a record changes.
+``service.Sandboxes`` is the door; ``lives`` owns what runs;
+``states`` is the pure core; ``ledger`` is the only place where a record changes.
 """
 
+from controlplane.lifecycle.lives import Deleted
+from controlplane.lifecycle.parts import Options, Parts
 from controlplane.lifecycle.readiness import Push
 from controlplane.lifecycle.routes import RouteBoard, Subscription
-from controlplane.lifecycle.service import Created, Deleted, Options, Parts, Sandboxes
+from controlplane.lifecycle.service import Created, Sandboxes
 from controlplane.lifecycle.tokens import SigningKey
 
 __all__ = ["Created", "Deleted", "Options", "Parts", "Push", "RouteBoard", "Sandboxes", "SigningKey", "Subscription"]

@@ -32,8 +32,10 @@ class Ledger:
 
         A cancelled call leaves the start and the other waiters alone.
         """
-        future = self._unsettled.get(sandbox.id)
-        return sandbox if future is None else await asyncio.shield(future)
+        if (future := self._unsettled.get(sandbox.id)) is not None:
+            return await asyncio.shield(future)
+        # It may have settled since the caller got its record.
+        return await self._store.get(sandbox.id) or sandbox
 
     async def take(self, sandbox_id: str, event: Event, change: Change = NO_CHANGE) -> Sandbox | None:
         """Applies an event; the new record, or None when the event changes nothing (any more)."""
@@ -47,9 +49,19 @@ class Ledger:
                 return after
         return None
 
-    async def end(self, sandbox_id: str, cause: EndCause) -> Sandbox | None:
-        """Begins the end; None when it has begun already: the first cause stays."""
-        return await self.take(sandbox_id, Event.END, Change(end=cause))
+    async def end(self, sandbox_id: str, cause: EndCause, event: Event) -> Sandbox | None:
+        """Begins the end by ``END`` or ``FAIL``; None when it has begun already: the first cause stays."""
+        return await self.take(sandbox_id, event, Change(end=cause))
+
+    async def has_ended(self, sandbox_id: str) -> bool:
+        """Whether its end is on record."""
+        sandbox = await self._store.get(sandbox_id)
+        return sandbox is not None and sandbox.end is not None
+
+    async def announce_ends(self) -> None:
+        """Tells the gateways of the ends that the store has kept from before."""
+        for sandbox in await self._store.find(None, {}, {State.ENDED}):
+            self._board.withdraw(sandbox)
 
     async def extend(self, sandbox_id: str, expires_at_ms: int) -> Sandbox | None:
         """Moves the expiry later, never earlier; the record, or None when there is none."""

@@ -24,7 +24,7 @@ class Found:
     Attributes:
         adopted: run on, with their old tokens.
         dead: have a tombstone now and wait to be taken off the cluster.
-        removed: ids of which only parts were found, or that cannot be read.
+        removed: ids of which only parts were found, that cannot be read, or whose end is known.
     """
 
     adopted: tuple[Sandbox, ...]
@@ -64,15 +64,17 @@ class Rebuilder:
         )
 
     async def _look(self, seen: Observed) -> Sandbox | None:
+        if await self._ledger.has_ended(seen.sandbox_id):
+            return None  # its end was on its way when the control plane stopped
         record = load_record(seen.record)
         ready_at_ms = seen.facts.get("ready_at_ms", "")
-        if record is None or record.id != seen.sandbox_id or not ready_at_ms.isdigit():
+        if record is None or record.id != seen.sandbox_id or not _whole(ready_at_ms):
             return None  # never answered to its creator, who repeats the create
         sandbox = replace(
             record,
             state=State.RUNNING,
-            ready_at_ms=int(ready_at_ms),
-            expires_at_ms=max(record.expires_at_ms, int(seen.facts.get("expires_at_ms", "0"))),
+            ready_at_ms=_whole(ready_at_ms),
+            expires_at_ms=max(record.expires_at_ms, _whole(seen.facts.get("expires_at_ms", ""))),
             address=seen.facts.get("address") or seen.address,
             kernel=seen.facts.get("kernel", ""),
         )
@@ -94,3 +96,8 @@ class Rebuilder:
     def _dead(self, sandbox: Sandbox, cause: Code, detail: str) -> Sandbox:
         end = EndCause(cause, detail, self._clock.now_ms(), "control plane")
         return replace(sandbox, state=State.ENDING, end=end)
+
+
+def _whole(text: str) -> int:
+    """A positive number as it was annotated; 0 for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0

@@ -17,7 +17,6 @@ FIRST_RETRY_S: Final = 0.2
 LAST_RETRY_S: Final = 30.0
 # How long a delete call is held for the confirmation before it says so.
 CONFIRM_WITHIN_S: Final = 60.0
-CLOSE_WITHIN_S: Final = 10.0
 
 
 class Reclaimer:
@@ -55,13 +54,10 @@ class Reclaimer:
             detail = f"the end of {sandbox.id} is not confirmed after {CONFIRM_WITHIN_S:.0f} s; its quota is free"
             raise Problem("upstream_timeout", detail, sandbox_id=sandbox.id) from error
 
-    async def close(self) -> None:
-        """Gives what is under way a little time, then leaves it: the next start finds and removes it."""
-        under_way = set(self._under_way.values())
-        if under_way:
-            await asyncio.wait(under_way, timeout=CLOSE_WITHIN_S)
-        for task in under_way:
-            task.cancel()
+    @property
+    def under_way(self) -> set[asyncio.Task[None]]:
+        """The reclamations that the cluster has not confirmed."""
+        return set(self._under_way.values())
 
     async def _reclaim(self, sandbox_id: str, start: asyncio.Task[None] | None) -> None:
         if start is not None:
@@ -79,5 +75,9 @@ class Reclaimer:
                 await self._cluster.stop(sandbox_id)
         except Problem as problem:
             self._log.warning("not stopped yet", sandbox_id=sandbox_id, code=problem.code, detail=problem.detail)
+            return False
+        except Exception:
+            # One sandbox that cannot be taken off must not take the others down with it.
+            self._log.exception("not stopped yet", sandbox_id=sandbox_id)
             return False
         return True

@@ -5,14 +5,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from controlplane.clock import Clock
-from controlplane.cluster import Boot, Cluster, Sidecars
+from controlplane.cluster import Boot
 from controlplane.errors import Problem
 from controlplane.lifecycle.ledger import Ledger
+from controlplane.lifecycle.parts import Parts
 from controlplane.lifecycle.readiness import Push, Readiness
 from controlplane.lifecycle.states import Change, Event
-from controlplane.lifecycle.tokens import SigningKey
-from controlplane.model import Sandbox, dump_record
-from controlplane.telemetry import Metrics
+from controlplane.model import Sandbox, State, dump_record
 
 
 class Turns:
@@ -59,45 +58,36 @@ class _Phases:
 class Starter:
     """Runs starts. Owns no task: whoever calls ``bring_up`` does."""
 
-    def __init__(
-        self,
-        *,
-        cluster: Cluster,
-        sidecars: Sidecars,
-        ledger: Ledger,
-        readiness: Readiness,
-        key: SigningKey,
-        clock: Clock,
-        metrics: Metrics,
-        at_once: int,
-    ) -> None:
-        self._cluster = cluster
-        self._sidecars = sidecars
+    def __init__(self, parts: Parts, ledger: Ledger, readiness: Readiness, at_once: int) -> None:
+        self._cluster = parts.cluster
+        self._sidecars = parts.sidecars
         self._ledger = ledger
         self._readiness = readiness
-        self._key = key
-        self._clock = clock
-        self._metrics = metrics
+        self._key = parts.key
+        self._clock = parts.clock
+        self._metrics = parts.metrics
         self.turns = Turns(at_once)
 
     async def bring_up(self, sandbox: Sandbox) -> None:
         """Takes an admitted sandbox to ``running``.
 
         Raises:
-            Problem: start_queue_timeout, start_timeout, or what the cluster, the push or the sidecar said. The caller
-                ends the sandbox with it and stops what was begun. So it does when this call is cancelled.
+            Problem: what the cluster, the push or the sidecar said. The caller ends the sandbox with it and stops
+                what was begun. So it does when this call is cancelled; it has no deadline of its own.
         """
-        waits = True
-        try:
-            async with asyncio.timeout(sandbox.spec.start_timeout_ms / 1000):
-                phases = _Phases(self._clock)
-                await self._ledger.take(sandbox.id, Event.QUEUE)
-                async with self.turns.turn():
-                    waits = False
-                    phases.lap("queue")
-                    await self._start(sandbox, phases)
-        except TimeoutError as error:
-            raise self._too_late(sandbox, waits) from error
+        phases = _Phases(self._clock)
+        await self._ledger.take(sandbox.id, Event.QUEUE)
+        async with self.turns.turn():
+            phases.lap("queue")
+            await self._start(sandbox, phases)
+
+    def overdue(self, sandbox: Sandbox) -> Problem:
+        """What a start ends with whose deadline has come: start_queue_timeout or start_timeout."""
+        within = f"within its start timeout of {sandbox.spec.start_timeout_ms} ms"
+        if sandbox.state in (State.REQUESTED, State.QUEUED):
+            ahead = f"{self.turns.taken} starts were in flight, {self.turns.waiting} waited"
+            return Problem("start_queue_timeout", f"{sandbox.id} got no turn {within}; {ahead}")
+        return Problem("start_timeout", f"{sandbox.id} was not ready {within}")
 
     async def _start(self, sandbox: Sandbox, phases: _Phases) -> None:
         if await self._ledger.take(sandbox.id, Event.START) is None:
@@ -112,7 +102,8 @@ class Starter:
             phases.timings_ms["boot"] = push.boot_ms
         if push.failure is not None:
             raise push.failure
-        address = push.address or started.address
+        # The cluster's word first: a push comes from inside the sandbox.
+        address = started.address or push.address
         if not address:
             raise Problem("internal", f"neither the cluster nor the push of {sandbox.id} says where it is")
         await self._sidecars.configure(address, self._key.token(sandbox).text, sandbox.spec)
@@ -130,10 +121,3 @@ class Starter:
         if await self._ledger.take(sandbox.id, Event.READY, change) is not None:
             for phase, duration_ms in phases.timings_ms.items():
                 self._metrics.phase(phase, duration_ms)
-
-    def _too_late(self, sandbox: Sandbox, waits: bool) -> Problem:
-        within = f"within its start timeout of {sandbox.spec.start_timeout_ms} ms"
-        if waits:
-            ahead = f"{self.turns.taken} starts were in flight, {self.turns.waiting} waited"
-            return Problem("start_queue_timeout", f"{sandbox.id} got no turn {within}; {ahead}")
-        return Problem("start_timeout", f"{sandbox.id} was not ready {within}")

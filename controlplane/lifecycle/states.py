@@ -19,7 +19,8 @@ class Event(StrEnum):
     QUEUE = "queue"  # its turn in the start queue is awaited
     START = "start"  # the cluster is asked for it
     READY = "ready"  # a command has run in it and it is configured
-    END = "end"  # deleted, expired, died or failed: the cause says which
+    END = "end"  # deleted, expired or died: the cause says which
+    FAIL = "fail"  # its start failed or took too long; nothing to one that runs
     CONFIRM = "confirm"  # the cluster has nothing of it any more
 
 
@@ -47,10 +48,13 @@ TRANSITIONS: Final[dict[tuple[State, Event], Step]] = {
     (State.REQUESTED, Event.QUEUE): Step(State.QUEUED),
     # Nothing of it is on the cluster yet, so there is nothing to wait for.
     (State.REQUESTED, Event.END): _GONE,
+    (State.REQUESTED, Event.FAIL): _GONE,
     (State.QUEUED, Event.START): Step(State.STARTING),
     (State.QUEUED, Event.END): _GONE,
+    (State.QUEUED, Event.FAIL): _GONE,
     (State.STARTING, Event.READY): Step(State.RUNNING, frozenset({Effect.ROUTE})),
     (State.STARTING, Event.END): _ENDS,
+    (State.STARTING, Event.FAIL): _ENDS,
     (State.RUNNING, Event.END): _ENDS,
     (State.ENDING, Event.CONFIRM): Step(State.ENDED),
 }
@@ -66,7 +70,7 @@ class Change:
     """What an event does to a record, besides the state.
 
     Attributes:
-        end: the cause; needed for ``Event.END``.
+        end: the cause; needed for ``Event.END`` and ``Event.FAIL``.
         ready_at_ms, address, kernel, timings_ms: what the start found out; for ``Event.READY``.
     """
 

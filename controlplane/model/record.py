@@ -1,14 +1,17 @@
-"""A sandbox's record as text, for a cluster to carry beside it, so that a restart can adopt what still runs.
+"""A sandbox's record as text: for a cluster to carry beside it, so that a restart can adopt what still runs, and for
+a journal to keep once it has ended.
 
 The environment stays out of it: it may hold secrets, and whoever may list containers could read them.
 """
 
 import json
-from typing import Final
+from dataclasses import asdict, replace
+from typing import Any, Final
 
 from pydantic import ValidationError
 
-from controlplane.model.sandbox import Sandbox, State
+from controlplane.errors import TABLE
+from controlplane.model.sandbox import EndCause, Sandbox, State
 from controlplane.model.spec import SandboxSpec
 
 _FIELDS: Final = ("id", "owner", "created_at_ms", "expires_at_ms", "fingerprint", "idempotency_key", "generation")
@@ -27,4 +30,35 @@ def load_record(text: str) -> Sandbox | None:
         spec = SandboxSpec.model_validate(fields.pop("spec"))
         return Sandbox(spec=spec, state=State.STARTING, **{name: fields[name] for name in _FIELDS})
     except (ValueError, KeyError, TypeError, AttributeError, ValidationError):
+        return None
+
+
+def dump_tombstone(sandbox: Sandbox) -> dict[str, Any]:
+    """What stays of an ended sandbox, ready for JSON; without the environment."""
+    if sandbox.end is None:
+        raise ValueError(f"{sandbox.id} has not ended")
+    return {
+        "record": dump_record(sandbox),
+        "end": asdict(sandbox.end),
+        "ready_at_ms": sandbox.ready_at_ms,
+        "kernel": sandbox.kernel,
+        "timings_ms": dict(sandbox.timings_ms),
+    }
+
+
+def load_tombstone(fields: Any) -> Sandbox | None:  # noqa: ANN401 - JSON
+    """Reads what ``dump_tombstone`` made; None when it is not that (another version, or damaged)."""
+    try:
+        sandbox, end = load_record(fields["record"]), EndCause(**fields["end"])
+        if sandbox is None or end.cause not in TABLE:
+            return None
+        return replace(
+            sandbox,
+            state=State.ENDED,
+            end=replace(end, at_ms=int(end.at_ms)),
+            ready_at_ms=fields["ready_at_ms"],
+            kernel=fields["kernel"],
+            timings_ms=fields["timings_ms"],
+        )
+    except (ValueError, KeyError, TypeError):
         return None

@@ -11,9 +11,12 @@ MAX_ENV_BYTES: Final = 256 * 1024  # guess: a quarter of what Linux gives to arg
 MAX_LABELS: Final = 64
 MAX_TTL_MS: Final = 7 * 24 * 3_600_000
 
-_IMAGE: Final = r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$"
+# Every part between slashes begins with a letter or digit: the name becomes part of a path of the engine's API.
+_IMAGE: Final = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]*(/[A-Za-z0-9][A-Za-z0-9._:@+-]*)*$"
 _LABEL_KEY: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?")
-_LABEL_VALUE: Final = re.compile(r"[^\x00-\x1f\x7f]{0,256}")
+# JSON can carry half a character (a lone surrogate), which no text can be encoded from.
+_HALF: Final = re.compile(r"[\ud800-\udfff]")
+_LABEL_VALUE: Final = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{0,256}")
 _ENV_NAME: Final = re.compile(r"[^=\x00]{1,256}")
 
 
@@ -36,13 +39,17 @@ def _labels(labels: dict[str, str]) -> dict[str, str]:
         if not _LABEL_KEY.fullmatch(key):
             raise ValueError(f"the key {key[:128]!r} must be 1 to 128 of A-Za-z0-9._/-, alphanumeric at both ends")
         if not _LABEL_VALUE.fullmatch(value):
-            raise ValueError(f"the value of {key!r} must have at most 256 characters, no control characters")
+            raise ValueError(
+                f"the value of {key!r} must have at most 256 characters, no control characters, no lone surrogates"
+            )
     return labels
 
 
 def _text(value: str) -> str:
     if "\0" in value:
         raise ValueError("must not contain NUL")
+    if _HALF.search(value):
+        raise ValueError("must be Unicode text, without lone surrogates")
     return value
 
 

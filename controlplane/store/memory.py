@@ -98,6 +98,16 @@ class MemoryStore:
         self._forget()
         return {state: self._counts[state] for state in State}
 
+    def bury(self, sandbox: Sandbox, ended_at_ms: int) -> None:
+        """Puts an ended sandbox from before on record, with its key, for what is left of its time; oldest first."""
+        if sandbox.id not in self._records:
+            self._put(sandbox)
+            self._tombstones[sandbox.id] = ended_at_ms
+
+    def withdrawn_before(self, owner: str, key: str, at_ms: int) -> None:
+        """Takes in a withdrawal from before; oldest first."""
+        self._withdrawn.setdefault((owner, key), at_ms)
+
     def _put(self, sandbox: Sandbox) -> None:
         self._records[sandbox.id] = sandbox
         self._counts[sandbox.state] += 1

@@ -10,7 +10,9 @@ from structlog.typing import Processor
 def configure_log(level: str = "info") -> None:
     """Sets structlog up for this process. Data goes to stdout, talk to stderr."""
     # Not the pretty traceback that is the default there: it prints local variables, and some hold secrets.
-    people: list[Processor] = [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+    people: list[Processor] = [
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback, repr_native_str=True)
+    ]
     machines: list[Processor] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     structlog.configure(
         processors=[

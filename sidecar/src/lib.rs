@@ -2,7 +2,7 @@
 //!
 //! Two processes. The **sidecar** (tokio, one thread) speaks gRPC, keeps output and records, enforces deadlines. The
 //! **spawner** is forked from it before the runtime exists: it moves into the target's namespaces, becomes PID 1 of
-//! a nested PID namespace and starts commands with vfork + exec, on orders that it reads from a socket. User code
+//! a nested PID namespace and starts commands with clone + exec, on orders that it reads from a socket. User code
 //! sees neither: it lives in the nested namespace, with the target's powers and file system.
 //!
 //! # Layout

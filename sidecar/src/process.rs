@@ -15,7 +15,7 @@ use wire::Problem;
 use wire::agent::End;
 
 use crate::request::{Call, Command};
-use crate::ring::Ring;
+use crate::ring::{Budget, Ring};
 use crate::spawner::frame::Program;
 use stdin::Stdin;
 
@@ -109,9 +109,10 @@ impl Drop for Waiter {
 }
 
 impl Process {
-    /// A process that has not started. `id` is the spawner's number, `started_at_ms` Unix time.
-    pub fn new(command: &Command, call: Call, id: u64, started_at_ms: u64) -> Self {
-        let ring = || Mutex::new(Ring::new(command.max_output_bytes));
+    /// A process that has not started, with output from `budget`. `id` is the spawner's number, `started_at_ms` Unix
+    /// time.
+    pub fn new(command: &Command, call: Call, budget: &Arc<Budget>, id: u64, started_at_ms: u64) -> Self {
+        let ring = || Mutex::new(Ring::new(command.max_output_bytes, Arc::clone(budget)));
         Self {
             exec_id: command.exec_id.clone(),
             fingerprint: command.fingerprint(),

@@ -138,11 +138,13 @@ mod tests {
     use super::*;
     use crate::process::Stream;
     use crate::request::{Call, Command};
+    use crate::ring::Budget;
 
     fn process(exec_id: &str) -> Arc<Process> {
         let argv = vec!["true".to_owned()];
         let request = ExecRequest { exec_id: exec_id.to_owned(), argv, ..ExecRequest::default() };
-        Arc::new(Process::new(&Command::new(request, Call::Exec).unwrap(), Call::Exec, 0, 0))
+        let budget = Arc::new(Budget::new(usize::MAX >> 1));
+        Arc::new(Process::new(&Command::new(request, Call::Exec).unwrap(), Call::Exec, &budget, 0, 0))
     }
 
     fn run(records: &mut Records, exec_id: &str, output_bytes: usize) {

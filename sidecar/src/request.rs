@@ -128,8 +128,9 @@ impl Defaults {
         check_env(&request.env)?;
         check_text("cwd", &request.cwd)?;
         check_text("user", &request.user)?;
-        let size = request.env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
-        check_size("env", size, MAX_ARGUMENT_BYTES)?;
+        let env: usize = request.env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+        let size = env + request.cwd.len() + request.user.len();
+        check_size("env, cwd and user", size, MAX_ARGUMENT_BYTES)?;
         Ok(Self { env: request.env.into_iter().collect(), cwd: request.cwd, user: request.user })
     }
 }
@@ -224,11 +225,11 @@ fn check_size(what: &str, bytes: usize, limit: usize) -> Result<(), Problem> {
     Err(Problem::new(Code::PayloadTooLarge, detail).with("limit_bytes", limit).with("actual_bytes", bytes))
 }
 
-/// As the kernel counts: every string with its NUL.
+/// As the kernel counts: every string with its NUL. Directory and user are no arguments, but bounded with them.
 fn argument_bytes(request: &ExecRequest) -> usize {
     let argv: usize = request.argv.iter().map(|argument| argument.len() + 1).sum();
     let env: usize = request.env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
-    argv + env + request.command.len() + 1
+    argv + env + request.command.len() + request.cwd.len() + request.user.len() + 1
 }
 
 #[cfg(test)]

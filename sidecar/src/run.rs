@@ -1,6 +1,7 @@
 //! The sidecar from its fork to its end: wait for the spawner, probe, tell, serve.
 
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::wait::waitpid;
@@ -16,6 +17,7 @@ use crate::oom::OomCounter;
 use crate::process::supervise::Context;
 use crate::readiness::{self, BootTimes};
 use crate::request::Defaults;
+use crate::ring::Budget;
 use crate::server::agent::{Identity, Service};
 use crate::server::listen::{Listener, serve};
 use crate::settings::Settings;
@@ -24,6 +26,8 @@ use crate::spawner::link::{self, Connection, lost};
 
 /// What is under way on SIGTERM may take so long to end; then it ends with the process. Engines wait 10 s.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+/// Output of all commands together: twice the most that one may ask for, eight times what one may write by default.
+const OUTPUT_BYTES: usize = 64 << 20;
 /// How long a sidecar that cannot start tries to say so.
 const FAILURE_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -68,7 +72,12 @@ async fn prepare(
     let Report::Ready { kernel, target_found_us, entered_us } = ready else {
         return Err(lost());
     };
-    let context = Context { link, oom: OomCounter::open(), orphan_grace: settings.orphan_grace };
+    let context = Context {
+        link,
+        oom: OomCounter::open(),
+        output: Arc::new(Budget::new(OUTPUT_BYTES)),
+        orphan_grace: settings.orphan_grace,
+    };
     let identity = Identity {
         sandbox_id: settings.sandbox_id.clone(),
         kernel: kernel.clone(),

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from controlplane.cluster.engine.client import EngineClient, Missing
+from controlplane.cluster.engine.containers import Image
 from controlplane.cluster.engine.images import Images
 from controlplane.errors import Problem
 
@@ -48,6 +49,7 @@ def refusal(status: int, message: str) -> web.Response:
         (500, "write /var: no space left on device", "capacity_unavailable"),
         (500, "OCI runtime error", "internal"),
         (409, "the name is in use", "internal"),
+        (500, "unable to find user x: no matching entries in passwd file", "unsupported"),
     ],
 )
 async def test_a_refusal_is_typed_and_keeps_the_engines_words(
@@ -90,6 +92,34 @@ def puller(lines: Sequence[dict[str, Any]], present: Sequence[str] = ()) -> Serv
 
 
 @pytest.mark.parametrize(
+    ("name", "why", "code"),
+    [
+        ("r/not-found:1", "initializing r/not-found:1: 503 Service Unavailable", "image_pull_failed"),
+        ("api/ollama-tls:1", "docker.io/api/ollama-tls:1: requested access is denied", "image_not_found"),
+        ("r:5000/timeout", "r:5000/timeout: manifest unknown", "image_not_found"),
+    ],
+)
+async def test_the_words_of_a_name_are_not_the_engines(tmp_path: Path, name: str, why: str, code: str) -> None:
+    async with engine(tmp_path, puller([{"error": why}])) as client:
+        with pytest.raises(Problem, match=code):
+            await Images(client).pull(name)
+
+
+@pytest.mark.parametrize(("architecture", "refused"), [("arm64", True), ("amd64", False), ("386", False), ("", False)])
+async def test_an_image_for_another_machine_is_refused(tmp_path: Path, architecture: str, refused: bool) -> None:
+    def serve(_: web.Request) -> web.Response:
+        return web.json_response({"Id": "sha256:x", "Architecture": architecture})
+
+    async with engine(tmp_path, serve) as client:
+        images = Images(client, "amd64")
+        if refused:
+            with pytest.raises(Problem, match="unsupported: image a:1 is for arm64, this machine is amd64"):
+                await images.local("a:1")
+        else:
+            assert await images.local("a:1") == Image("sha256:x")
+
+
+@pytest.mark.parametrize(
     ("why", "code"),
     [
         ("manifest unknown: manifest unknown", "image_not_found"),
@@ -109,12 +139,12 @@ async def test_a_failed_pull_says_whose_fault_it_is(tmp_path: Path, why: str, co
 async def test_a_local_image_asks_no_registry_also_by_its_short_name(tmp_path: Path) -> None:
     async with engine(tmp_path, puller([{"error": "asked"}], ["a:1", "localhost/b:1"])) as client:
         images = Images(client)
-        assert await images.local("a:1") == "sha256:a:1"
-        assert await images.local("b:1") == "sha256:localhost/b:1"
+        assert await images.local("a:1") == Image("sha256:a:1")
+        assert await images.local("b:1") == Image("sha256:localhost/b:1")
         assert await images.local("c:1") is None
-        assert await images.pull("a:1") == "sha256:a:1"
+        assert await images.pull("a:1") == Image("sha256:a:1")
 
 
 async def test_a_pull_brings_the_image(tmp_path: Path) -> None:
     async with engine(tmp_path, puller([{"status": "Pulling"}, {"status": "Done"}])) as client:
-        assert await Images(client).pull("r/x:1") == "sha256:r/x:1"
+        assert await Images(client).pull("r/x:1") == Image("sha256:r/x:1")

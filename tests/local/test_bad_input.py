@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import socket
 from typing import Any
 from uuid import uuid4
 
 import aiohttp
+import jwt
 import pytest
 
 from rollbox import Client, Sandbox
@@ -23,6 +25,7 @@ from rollbox.errors import (
     SandboxNotFound,
     Unauthenticated,
 )
+from tests.local.waiting import until
 from tests.support.stack import IMAGE, Stack
 from tests.support.wire import raw, token_of
 
@@ -118,6 +121,38 @@ async def test_a_body_above_the_limit(stack: Stack, sandbox: Sandbox) -> None:
         await sandbox.exec(["true"], stdin=b"x" * 40_000_000)
 
 
+async def test_large_and_deep_bodies_for_the_control_plane(stack: Stack) -> None:
+    large = json.dumps({"image": "x" * 40_000_000}).encode()
+    status, problem = await raw(stack, "POST", "/v1/sandboxes", stack.api_key, large)
+    assert (status, problem["code"]) == (413, "payload_too_large")
+    deep = b'{"image": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+    status, problem = await raw(stack, "POST", "/v1/sandboxes", stack.api_key, deep)
+    assert (status, problem["code"]) == (400, "invalid_argument")
+    assert "body" in problem["detail"]
+
+
+async def test_a_deep_body_of_an_exec(stack: Stack, sandbox: Sandbox) -> None:
+    token = await token_of(stack, sandbox.id)
+    deep = b'{"argv": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+    status, problem = await raw(stack, "POST", f"/v1/sandboxes/{sandbox.id}/exec", token, deep)
+    assert (status, problem["code"]) == (400, "invalid_argument")
+    assert (await sandbox.exec("echo alive")).stdout == "alive\n"
+
+
+async def test_a_client_that_does_not_read_its_answer_holds_nobody(stack: Stack, sandbox: Sandbox) -> None:
+    token = await token_of(stack, sandbox.id)
+    host, port = stack.url.removeprefix("http://").split(":")
+    body = b'{"command": "head -c 4000000 /dev/zero"}'
+    head = f"POST /v1/sandboxes/{sandbox.id}/exec HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+    with contextlib.ExitStack() as slow:
+        for _ in range(8):
+            connection = slow.enter_context(socket.create_connection((host, int(port))))
+            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        async with asyncio.timeout(30):
+            results = await asyncio.gather(*(sandbox.exec(["echo", str(n)]) for n in range(50)))
+    assert [result.stdout for result in results] == [f"{n}\n" for n in range(50)]
+
+
 async def test_a_body_that_never_ends_does_not_hold_the_sandbox(stack: Stack, sandbox: Sandbox) -> None:
     token = await token_of(stack, sandbox.id)
     host, port = stack.url.removeprefix("http://").split(":")
@@ -146,6 +181,21 @@ async def test_tokens_that_are_wrong_or_of_another(stack: Stack, client: Client,
     async with await client.create(IMAGE) as other:
         status, problem = await raw(stack, "POST", path, await token_of(stack, other.id), body)
         assert (status, problem["code"]) == (403, "permission_denied")
+
+
+async def test_a_token_that_has_expired(stack: Stack, sandbox: Sandbox) -> None:
+    """Signed with the right key, for this sandbox, an hour ago: refused by the gateway, renewed by the SDK."""
+    _, claims, _ = (await token_of(stack, sandbox.id)).split(".")
+    held = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+    private = (stack.state_dir / "signing.key").read_bytes()
+    expired = jwt.encode({**held, "iat": held["iat"] - 7200, "exp": held["iat"] - 3600}, private, "EdDSA")
+    path = f"/v1/sandboxes/{sandbox.id}/exec"
+    status, problem = await raw(stack, "POST", path, expired, b'{"argv": ["true"]}')
+    assert (status, problem["code"]) == (401, "unauthenticated")
+    assert "expired" in problem["detail"]
+    sandbox._access.token = expired
+    assert (await sandbox.exec("echo renewed")).stdout == "renewed\n"
+    assert sandbox._access.token != expired
 
 
 async def test_a_wrong_api_key(stack: Stack) -> None:
@@ -185,8 +235,7 @@ async def test_delete_twice_and_use_after_delete(client: Client) -> None:
 async def test_delete_while_starting(client: Client) -> None:
     key = uuid4().hex
     creating = asyncio.create_task(client.create(IMAGE, idempotency_key=key, labels={"race": key}))
-    while not (seen := await client.list({"race": key})):
-        pass
+    seen = await until(lambda: client.list({"race": key}))
     await client.delete(*(record.id for record in seen))
     with pytest.raises(Deleted):
         await creating
@@ -195,8 +244,7 @@ async def test_delete_while_starting(client: Client) -> None:
 async def test_a_cancelled_create_leaves_nothing(client: Client) -> None:
     run = uuid4().hex
     creating = asyncio.create_task(client.create(IMAGE, labels={"run": run}))
-    while not await client.list({"run": run}):
-        pass
+    await until(lambda: client.list({"run": run}))
     creating.cancel()
     with pytest.raises(asyncio.CancelledError):
         await creating

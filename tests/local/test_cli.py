@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rollbox import Client
+from tests.local.waiting import succeeds, until
 from tests.support.stack import IMAGE, Stack
 
 
@@ -65,8 +66,7 @@ async def test_ctrl_c_kills_the_command_in_the_sandbox(stack: Stack, client: Cli
             env={**os.environ, "ROLLBOX_URL": stack.url, "ROLLBOX_API_KEY": stack.api_key},
             stderr=asyncio.subprocess.PIPE,
         )
-        while (await sandbox.exec("pgrep -f 'sleep 765[4]'")).exit_code != 0:
-            pass
+        await until(lambda: succeeds(sandbox, "pgrep -f 'sleep 765[4]'"))
         process.send_signal(signal.SIGINT)
         await process.communicate()
         assert process.returncode == 130

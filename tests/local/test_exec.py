@@ -10,6 +10,7 @@ import pytest
 
 from rollbox import Client, Sandbox
 from rollbox.errors import Conflict, ExecDeadline, ExecFailed
+from tests.local.waiting import succeeds, until
 from tests.support.stack import IMAGE
 
 
@@ -47,6 +48,16 @@ async def test_binary_output_is_kept_byte_for_byte(sandbox: Sandbox) -> None:
     program = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 10)"
     result = await sandbox.exec(["python3", "-c", program])
     assert result.stdout_bytes == bytes(range(256)) * 10
+
+
+async def test_text_that_is_no_utf8_loses_nothing(sandbox: Sandbox) -> None:
+    result = await sandbox.exec(["printf", "%b", "caf\\0351 \\0303"])
+    assert result.stdout_bytes == b"caf\xe9 \xc3"
+    assert result.stdout == "caf\ufffd \ufffd"
+    # A character that the limit cuts in two.
+    cut = await sandbox.exec(["printf", "%b", "\\0342\\0202\\0254" * 4], max_output_bytes=7)
+    assert cut.stdout_bytes == "€€€".encode()[-7:]
+    assert cut.stdout_total_bytes == 12
 
 
 async def test_a_hundred_megabytes_are_drained_and_the_last_bytes_kept(sandbox: Sandbox) -> None:
@@ -109,8 +120,7 @@ async def test_the_same_exec_id_runs_once(sandbox: Sandbox) -> None:
 
 async def test_cancelling_the_call_kills_the_command(sandbox: Sandbox) -> None:
     call = asyncio.create_task(sandbox.exec("sleep 8765"))
-    while (await sandbox.exec("pgrep -f 'sleep 876[5]'")).exit_code != 0:
-        pass
+    await until(lambda: succeeds(sandbox, "pgrep -f 'sleep 876[5]'"))
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call

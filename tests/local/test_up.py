@@ -11,11 +11,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from rollbox import Client
 from rollbox.errors import SandboxError, SandboxLost
+from tests.local.waiting import succeeds, until
 from tests.support.containers import engine, left_containers
 from tests.support.stack import IMAGE, free_port, start, stop_process
 
@@ -71,7 +73,7 @@ async def half_start(sandbox_id: str) -> str:
     """A target without a sidecar, as a crash in the middle of a start leaves it; its name."""
     whole = f"rollbox-{sandbox_id}-target"
     labels: dict[str, str] = json.loads(await engine("inspect", whole))[0]["Config"]["Labels"]
-    half = "sb-00000000half"
+    half = f"sb-{uuid4().hex[:12]}half"
     options = [f"--label={key}={value.replace(sandbox_id, half)}" for key, value in labels.items()]
     await engine("create", "--name", f"rollbox-{half}-target", "--network", "none", *options, IMAGE, "true")
     return f"rollbox-{half}-target"
@@ -90,10 +92,10 @@ async def test_an_exec_under_way_survives_the_gateway(folder: Path) -> None:
     up = await start(folder)
     async with Client(up.url, up.api_key) as client, await client.create(IMAGE) as sandbox:
         call = asyncio.create_task(sandbox.exec("echo ran >> /tmp/runs; sleep 3; cat /tmp/runs"))
-        while (await sandbox.exec("cat /tmp/runs")).exit_code != 0:
-            pass
+        await until(lambda: succeeds(sandbox, "cat /tmp/runs"))
         os.kill(up.pids()["rollbox-gateway"], signal.SIGKILL)
-        assert (await call).stdout == "ran\n"
+        async with asyncio.timeout(60):
+            assert (await call).stdout == "ran\n"
     assert await stop_process(up.process) == 0
 
 
@@ -102,11 +104,11 @@ async def test_a_stop_during_an_exec_is_told_to_the_caller(folder: Path) -> None
     async with Client(up.url, up.api_key) as client:
         sandbox = await client.create(IMAGE)
         call = asyncio.create_task(sandbox.exec("touch /tmp/began; sleep 600"))
-        while (await sandbox.exec("cat /tmp/began")).exit_code != 0:
-            pass
+        await until(lambda: succeeds(sandbox, "cat /tmp/began"))
         assert await stop_process(up.process) == 0
         with pytest.raises(SandboxError) as told:
-            await call
+            async with asyncio.timeout(60):
+                await call
         assert told.value.code in {"deleted", "draining", "stream_interrupted", "sandbox_lost"}
     assert await containers_of(sandbox.id) == []
 
@@ -116,8 +118,7 @@ async def test_a_sandbox_that_dies_from_outside_is_told_at_once(folder: Path) ->
     async with Client(up.url, up.api_key) as client:
         sandbox = await client.create(IMAGE)
         call = asyncio.create_task(sandbox.exec("touch /tmp/began; sleep 600"))
-        while (await sandbox.exec("cat /tmp/began")).exit_code != 0:
-            pass
+        await until(lambda: succeeds(sandbox, "cat /tmp/began"))
         await engine("kill", f"rollbox-{sandbox.id}-target")
         with pytest.raises(SandboxLost) as lost:
             async with asyncio.timeout(30):

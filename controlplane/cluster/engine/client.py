@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, Self, TypeVar
@@ -15,6 +16,8 @@ from controlplane.errors import Code, Problem
 CALL_TIMEOUT_S: Final = 120.0
 CONNECT_TIMEOUT_S: Final = 5.0
 MAX_EVENT_BYTES: Final = 1 << 20
+# Podman and Docker, of an image whose USER is not in its own /etc/passwd: no fault of the platform.
+_NO_USER: Final = re.compile(r"unable to find (user|group) |no matching entries in (passwd|group) file")
 
 T = TypeVar("T")
 Query = Mapping[str, str | int | bool]
@@ -114,6 +117,8 @@ class EngineClient:
         code: Code = "unsupported" if error.status == 400 else "internal"
         if "no space left" in error.message:
             code = "capacity_unavailable"
+        elif _NO_USER.search(error.message):
+            code = "unsupported"
         detail = f"the engine refused {path}: {error.message}"
         return Problem(code, detail, engine=self._url, engine_status=error.status)
 
@@ -121,10 +126,15 @@ class EngineClient:
 async def finish(work: "asyncio.Task[T]") -> T:
     """Waits for ``work`` to its end, even when the caller is cancelled meanwhile (it is cancelled afterwards).
 
-    An engine goes on with a call whose client has gone: what it makes then, nobody would know to remove.
+    An engine goes on with a call whose client has gone: what it makes then, nobody would know to remove. A second
+    cancellation gives the work up.
     """
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        await asyncio.wait([work])
+        try:
+            await asyncio.wait([work])
+        finally:
+            if not work.cancel() and not work.cancelled():
+                work.exception()  # seen; the caller has gone
         raise

@@ -9,24 +9,26 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from controlplane.cluster.engine import facts as fact_files
 from controlplane.cluster.engine.client import EngineClient, Missing, finish
 from controlplane.cluster.engine.containers import (
     LABEL_INSTALLATION,
-    LABEL_RECORD,
-    LABEL_SANDBOX,
     SIDECAR,
     TARGET,
     Body,
     Host,
+    Image,
     name,
+    records_of,
     sidecar_body,
     target_body,
 )
 from controlplane.cluster.engine.deaths import Inspection, death, gave_up, last_words
 from controlplane.cluster.engine.images import Images
+from controlplane.cluster.engine.machine import Machine
+from controlplane.cluster.engine.roll import Roll
 from controlplane.cluster.engine.watch import Watch
 from controlplane.cluster.protocol import Boot, Death, Description, Observed, Started
 from controlplane.errors import Problem
@@ -39,13 +41,12 @@ _REMOVAL_ORDER: Final = (SIDECAR, TARGET)
 class EngineCluster:
     """Two containers a sandbox on one engine; see ``containers`` for what they are."""
 
-    def __init__(self, client: EngineClient, images: Images, host: Host, description: Description, cpus: int) -> None:
+    def __init__(self, client: EngineClient, images: Images, host: Host, machine: Machine) -> None:
         self._client = client
         self._images = images
         self._host = host
-        self._description = description
-        self._cpus = cpus
-        self._alive: set[str] = set()
+        self._machine = machine
+        self._roll = Roll()
 
     @classmethod
     @asynccontextmanager
@@ -62,13 +63,12 @@ class EngineCluster:
             target_binary: mounted into every target.
 
         Raises:
-            Problem: internal, when the engine does not answer.
+            Problem: internal, when the engine does not answer; unsupported, when it cannot limit what sandboxes use.
         """
         (state_dir / "sandboxes").mkdir(mode=0o700, parents=True, exist_ok=True)
         async with EngineClient.connect(engine_url) as client:
-            images = Images(client)
-            info = await client.call("GET", "info")
-            version = await client.call("GET", "version")
+            machine = Machine.of(await client.call("GET", "info"), await client.call("GET", "version"))
+            images = Images(client, machine.architecture)
             host = Host(
                 state_dir=state_dir,
                 ready_socket=ready_socket,
@@ -76,18 +76,15 @@ class EngineCluster:
                 sidecar_image=await images.sidecar(sidecar_binary),
                 installation=hashlib.sha256(str(state_dir).encode()).hexdigest()[:16],
             )
-            yield cls(client, images, host, describe(info, version), int(info.get("NCPU", 0)))
+            yield cls(client, images, host, machine)
 
     def describe(self) -> Description:
         """See ``Cluster.describe``."""
-        return self._description
+        return self._machine.description
 
     def check(self, spec: SandboxSpec) -> None:
         """See ``Cluster.check``."""
-        limit = spec.cpu_millicores.limit
-        if self._cpus and limit > self._cpus * 1000:
-            detail = f"cpu_millicores.limit {limit} is more than the {self._cpus * 1000} of this machine"
-            raise Problem("unsupported", detail, option="cpu_millicores.limit", most=self._cpus * 1000)
+        self._machine.check(spec)
 
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
         """See ``Cluster.start``."""
@@ -95,13 +92,15 @@ class EngineCluster:
         self._host.agent_dir(sandbox_id).mkdir(mode=0o700, exist_ok=True)
         target = target_body(sandbox_id, spec, boot, self._host, image)
         sidecar = sidecar_body(sandbox_id, spec, boot, self._host)
-        await finish(asyncio.create_task(self._run(sandbox_id, target, sidecar)))
-        self._alive.add(sandbox_id)
+        with self._roll.starting(sandbox_id):
+            await finish(asyncio.create_task(self._run(sandbox_id, target, sidecar)))
+        if self._roll.take_doubt(sandbox_id) and (dead := await self._judge(sandbox_id)) is not None:
+            raise Problem(dead.cause, dead.detail)
         return Started(self._host.address(sandbox_id), timings_ms)
 
     async def stop(self, sandbox_id: str) -> None:
         """See ``Cluster.stop``."""
-        self._alive.discard(sandbox_id)
+        self._roll.discard(sandbox_id)
         await finish(asyncio.create_task(self._remove(sandbox_id)))
 
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
@@ -112,10 +111,7 @@ class EngineCluster:
         """See ``Cluster.list``."""
         filters = json.dumps({"label": [f"{LABEL_INSTALLATION}={self._host.installation}"]})
         containers = await self._client.call("GET", "containers/json", {"all": True, "filters": filters}) or []
-        records = {one["Labels"][LABEL_SANDBOX]: "" for one in containers}
-        for one in containers:
-            if LABEL_RECORD in one["Labels"]:
-                records[one["Labels"][LABEL_SANDBOX]] = one["Labels"][LABEL_RECORD]
+        records = records_of([one.get("Labels") or {} for one in containers])
         async with asyncio.TaskGroup() as group:
             # As many at once as the client keeps connections.
             looks = [group.create_task(self._observe(sandbox_id, record)) for sandbox_id, record in records.items()]
@@ -123,9 +119,9 @@ class EngineCluster:
 
     def watch(self) -> AsyncIterator[Death]:
         """See ``Cluster.watch``."""
-        return Watch(self._client, self._host.installation, self._judge, self._alive).deaths()
+        return Watch(self._client, self._host.installation, self._judge, self._roll).deaths()
 
-    async def _image(self, image: str) -> tuple[str, dict[str, int]]:
+    async def _image(self, image: str) -> tuple[Image, dict[str, int]]:
         if present := await self._images.local(image):
             return present, {}
         began_s = time.monotonic()
@@ -185,22 +181,6 @@ class EngineCluster:
     async def _observe(self, sandbox_id: str, record: str) -> Observed:
         dead = await self._judge(sandbox_id)
         if dead is None:
-            self._alive.add(sandbox_id)
+            self._roll.add(sandbox_id)
         known = fact_files.read(self._host.facts_file(sandbox_id))
         return Observed(sandbox_id, record, known, self._host.address(sandbox_id), dead)
-
-
-def describe(info: Mapping[str, Any], version: Mapping[str, Any]) -> Description:
-    """What the engine says about itself, in our words."""
-    components = [str(one.get("Name", "")) for one in version.get("Components", ())]
-    engine_name = "podman" if any("Podman" in one for one in components) else "docker"
-    isolation = str(info.get("DefaultRuntime") or "runc")
-    shared = "sandboxes share this machine's kernel; a kernel bug is a way out for hostile code"
-    return Description(
-        backend="engine",
-        engine_name=engine_name,
-        engine_version=str(version.get("Version") or info.get("ServerVersion", "")),
-        isolation=isolation,
-        isolation_detail=f"{isolation} (namespaces, cgroups, seccomp): {shared}",
-        network="none",
-    )

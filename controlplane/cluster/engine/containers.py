@@ -5,6 +5,8 @@ joins its PID and network namespaces. Commands run in the target's mount namespa
 so the limits that bite are the sidecar's; the target carries the same ones for programs that read their cgroup files.
 """
 
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -30,8 +32,21 @@ CAPABILITIES: Final = ("SYS_ADMIN", "SYS_PTRACE", "SYS_CHROOT")
 # What the sidecar itself needs on top of what the user was promised: a guess of three times what it uses idle.
 SIDECAR_MEMORY_BYTES: Final = 16 * MIB
 SIDECAR_PIDS: Final = 8
+# The sidecar says why it gave up; more than that nobody reads, and nothing of a sandbox may fill the disk.
+SIDECAR_LOG: Final = {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}}
 
 Body = dict[str, object]
+
+# Ids become names of folders: nothing else that a stranger's container may carry in our labels is taken for one.
+_ID: Final = re.compile(r"sb-[a-z0-9]{1,60}")
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image that the engine has: its id there, and whether it brings a health check."""
+
+    id: str
+    health_check: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +85,31 @@ def name(sandbox_id: str, role: str) -> str:
     return f"rollbox-{sandbox_id}-{role}"
 
 
-def target_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host, image: str) -> Body:
+def records_of(containers: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Sandbox id -> record (empty when only the sidecar is there), from the labels of an installation's containers."""
+    records: dict[str, str] = {}
+    for labels in containers:
+        sandbox_id = labels.get(LABEL_SANDBOX, "")
+        if _ID.fullmatch(sandbox_id):
+            records[sandbox_id] = labels.get(LABEL_RECORD) or records.get(sandbox_id, "")
+    return records
+
+
+def target_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host, image: Image) -> Body:
     """The create body of the target: the user's image, made to wait."""
     return {
-        "Image": image,
+        "Image": image.id,
         "Entrypoint": [TARGET_COMMAND],
         "Cmd": [],
+        # It would run outside of every exec, in the target's control group. Said only where there is one: Podman
+        # otherwise takes the word for a health check of its own and looks for its timer.
+        **({"Healthcheck": {"Test": ["NONE"]}} if image.health_check else {}),
         "Labels": {**_labels(sandbox_id, TARGET, host), LABEL_RECORD: boot.record},
         "StopTimeout": 0,
         "HostConfig": {
             **_limits(spec, memory_bytes=0, pids=0),
             "NetworkMode": "none",
+            "LogConfig": {"Type": "none"},
             "Binds": [f"{host.target_binary}:{TARGET_COMMAND}:ro"],
         },
     }
@@ -100,6 +129,7 @@ def sidecar_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host) -> 
             **_limits(spec, memory_bytes=SIDECAR_MEMORY_BYTES, pids=SIDECAR_PIDS),
             "NetworkMode": beside,
             "PidMode": beside,
+            "LogConfig": SIDECAR_LOG,
             "CapAdd": list(CAPABILITIES),
             # The profiles that engines load by default forbid mount and setns, whatever the capabilities say.
             "SecurityOpt": ["apparmor=unconfined", "label=disable"],

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from controlplane.cluster.engine.client import EngineClient, Missing
-from controlplane.cluster.engine.containers import SIDECAR_COMMAND
+from controlplane.cluster.engine.containers import SIDECAR_COMMAND, Image
 from controlplane.errors import Problem
 
 # How engines and registries say that a name leads nowhere, or nowhere for us; anything else is worth another try.
@@ -23,28 +23,40 @@ _ABSENT: Final = re.compile(
 _UNREACHED: Final = re.compile(r"no such host|dial tcp|timeout|connection refused|i/o|TLS|x509", re.I)
 # Engines give this host to images that were built or loaded on the machine; a registry there would have a port.
 _LOCAL_ONLY: Final = "localhost/"
+# What a processor runs besides its own.
+_ALSO: Final = {"amd64": ("386",), "arm64": ("arm",)}
 
 
 class Images:
-    """Resolves image names to what the engine can run."""
+    """Resolves image names to what the engine can run.
 
-    def __init__(self, client: EngineClient) -> None:
+    Args:
+        architecture: of the machine, in the words of images; empty: not known, everything is taken.
+    """
+
+    def __init__(self, client: EngineClient, architecture: str = "") -> None:
         self._client = client
+        self._architecture = architecture
         self._pulling: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._log = structlog.get_logger("images")
 
-    async def local(self, name: str) -> str | None:
-        """The engine's id of an image that it already has; asks no registry. Cost: one or two calls, 10 ms."""
+    async def local(self, name: str) -> Image | None:
+        """An image that it already has; asks no registry. Cost: one or two calls, 10 ms.
+
+        Raises:
+            Problem: unsupported, when it is for another architecture.
+        """
         for candidate in (name, f"localhost/{name}"):
             try:
                 image = await self._client.call("GET", f"images/{candidate}/json")
             except Missing:
                 continue
-            return str(image["Id"])
+            self._check(name, str(image.get("Architecture") or ""))
+            return Image(str(image["Id"]), bool((image.get("Config") or {}).get("Healthcheck")))
         return None
 
-    async def pull(self, name: str) -> str:
-        """Pulls an image and returns its id. Concurrent pulls of one name take turns: the second finds it present.
+    async def pull(self, name: str) -> Image:
+        """Pulls an image. Concurrent pulls of one name take turns: the second finds it present.
 
         Raises:
             Problem: image_not_found, image_pull_failed.
@@ -65,7 +77,7 @@ class Images:
         # The digest is in the repository's name: podman 4.3 ignores the tag of an import.
         repository = f"rollbox/sidecar-{hashlib.sha256(content).hexdigest()[:16]}"
         if known := await self.local(f"{repository}:latest"):
-            return known
+            return known.id
         lines = await self._client.upload(
             "images/create", {"fromSrc": "-", "repo": repository, "tag": "latest"}, _layer(content)
         )
@@ -75,7 +87,13 @@ class Images:
         made = await self.local(f"{repository}:latest")
         if made is None:
             raise Problem("internal", f"the engine took the sidecar's image but does not list {repository}")
-        return made
+        return made.id
+
+    def _check(self, name: str, architecture: str) -> None:
+        # Our own program in the target would start, and then no command of the image.
+        if self._architecture and architecture not in ("", self._architecture, *_ALSO.get(self._architecture, ())):
+            detail = f"image {name} is for {architecture}, this machine is {self._architecture}"
+            raise Problem("unsupported", detail, option="image", architecture=architecture)
 
     async def _pull(self, name: str) -> None:
         last = ""
@@ -98,9 +116,17 @@ def _refused(name: str, why: str, last: str) -> Problem:
         return Problem(
             "image_not_found", f"{name}: the engine has no such image, and its name names no registry", image=name
         )
-    if _ABSENT.search(why) and not _UNREACHED.search(why):
+    # Without the name, which may hold any of these words.
+    words = why.replace(_repository(name), "")
+    if _ABSENT.search(words) and not _UNREACHED.search(words):
         return Problem("image_not_found", f"{name}: {why}", image=name)
     return Problem("image_pull_failed", f"{name}: {why}", image=name, last_progress=last)
+
+
+def _repository(name: str) -> str:
+    """A name without tag and digest; the colon of a registry's port stays."""
+    folder, slash, last = name.partition("@")[0].rpartition("/")
+    return f"{folder}{slash}{last.partition(':')[0]}"
 
 
 def _reference(name: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Set
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 import structlog
@@ -10,6 +10,7 @@ import structlog
 from controlplane.cluster.engine.client import EngineClient
 from controlplane.cluster.engine.containers import LABEL_INSTALLATION
 from controlplane.cluster.engine.deaths import exit_of
+from controlplane.cluster.engine.roll import Roll
 from controlplane.cluster.protocol import Death
 from controlplane.errors import Problem
 
@@ -24,15 +25,15 @@ class Watch:
 
     Args:
         judge: tells whether a sandbox is dead, by asking the engine.
-        alive: the sandboxes that should be alive, as they are known at any time.
+        roll: the sandboxes that should be alive, as they are known at any time.
     """
 
-    def __init__(self, client: EngineClient, installation: str, judge: Judge, alive: Set[str]) -> None:
+    def __init__(self, client: EngineClient, installation: str, judge: Judge, roll: Roll) -> None:
         self._client = client
         filters = {"type": ["container"], "label": [f"{LABEL_INSTALLATION}={installation}"]}
         self._query = {"filters": json.dumps(filters)}
         self._judge = judge
-        self._alive = alive
+        self._roll = roll
         self._log = structlog.get_logger("watch")
 
     async def deaths(self) -> AsyncIterator[Death]:
@@ -51,13 +52,17 @@ class Watch:
 
     async def _one_stream(self) -> AsyncIterator[Death]:
         async with self._client.lines("GET", "events", self._query) as events:
-            for sandbox_id in tuple(self._alive):
+            self._roll.doubt_all()
+            for sandbox_id in self._roll.alive():
                 if (death := await self._judge(sandbox_id)) is not None:
                     yield death
             async for event in events:
                 seen = exit_of(event)
-                if seen is None or seen.sandbox_id not in self._alive:
-                    continue  # of no concern, or stopped by ourselves
+                if seen is None:
+                    continue
+                self._roll.doubt(seen.sandbox_id)
+                if seen.sandbox_id not in self._roll:
+                    continue  # stopped by ourselves, or judged when its start is over
                 death = await self._judge(seen.sandbox_id)
                 if death is None and seen.sure:
                     # The engine tells of the end before its own records show it.

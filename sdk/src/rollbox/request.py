@@ -92,6 +92,16 @@ def exec_body(
     return body
 
 
+def hint_when_not_found(cmd: str | Sequence[str]) -> str | None:
+    """What to do when the sandbox does not have this command; None when its name says all."""
+    if isinstance(cmd, str):
+        # What was not found is the shell.
+        return "The image has no shell: pass the command as a list of arguments."
+    if len(cmd) == 1 and " " in cmd[0]:
+        return "A list is run without a shell: pass a string for a shell line, or one list item for each argument."
+    return None
+
+
 def milliseconds(name: str, seconds: float) -> int:
     """Seconds as whole milliseconds, at least 1; InvalidArgument when not a positive finite number."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds <= 0:

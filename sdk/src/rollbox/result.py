@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import signal
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from rollbox.errors import BY_CODE, ExecFailed
@@ -69,6 +69,14 @@ class ExecResult:
             sandbox_id=sandbox_id,
         )
 
+    def to_json(self) -> dict[str, Any]:
+        """Write the wire form again, for `--json` and logs; a stream that is no UTF-8 is base64, see `*_encoding`."""
+        body = {item.name: getattr(self, item.name) for item in fields(self) if not item.name.endswith("_bytes")}
+        for name in ("stdout", "stderr"):
+            body[name], body[f"{name}_encoding"] = _written(getattr(self, f"{name}_bytes"))
+            body[f"{name}_total_bytes"] = getattr(self, f"{name}_total_bytes")
+        return body
+
     @property
     def stdout(self) -> str:
         """stdout_bytes as UTF-8 text, invalid bytes replaced. Cost: decodes on each call."""
@@ -83,6 +91,16 @@ class ExecResult:
     def ok(self) -> bool:
         """True when the command exited with code 0."""
         return self.end == "exited" and self.exit_code == 0
+
+    @property
+    def signal_name(self) -> str:
+        """The name of the signal that killed it, like "SIGKILL"; "" when none did."""
+        if self.signal is None:
+            return ""
+        try:
+            return signal.Signals(self.signal).name
+        except ValueError:
+            return f"signal {self.signal}"
 
     @property
     def timed_out(self) -> bool:
@@ -113,7 +131,7 @@ class ExecResult:
         if self.end == "exited":
             return f"exited with code {self.exit_code}"
         if self.end == "signalled":
-            return f"was killed by {_signal_name(self.signal)}"
+            return f"was killed by {self.signal_name}"
         return f"ended as {self.end} after {self.run_ms:.0f} ms"
 
     def __repr__(self) -> str:
@@ -129,11 +147,11 @@ def _stream(body: Mapping[str, Any], name: str) -> bytes:
     return b64decode(value) if body.get(f"{name}_encoding") == "base64" else value.encode("utf-8", "replace")
 
 
-def _signal_name(number: int | None) -> str:
+def _written(data: bytes) -> tuple[str, str]:
     try:
-        return signal.Signals(number or 0).name
-    except ValueError:
-        return f"signal {number}"
+        return data.decode("utf-8"), "utf-8"
+    except UnicodeDecodeError:
+        return b64encode(data).decode("ascii"), "base64"
 
 
 def _short(data: bytes) -> str:

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from rollbox import request, shared
 from rollbox._problem import SandboxError
-from rollbox.errors import Deleted, SandboxNotFound
+from rollbox.errors import Deleted, InvalidArgument, SandboxNotFound
 from rollbox.gateway import Gateway, Opened
 from rollbox.quantity import Cpu, Memory
 from rollbox.record import SandboxList, SandboxRecord
@@ -163,7 +163,12 @@ class Sandbox:
         body = request.exec_body(
             cmd, made_id, cwd=cwd, env=env, user=user, stdin=stdin, timeout=timeout, max_output_bytes=max_output_bytes
         )
-        result = ExecResult.from_json(await self._gateway.exec(self._access, body), self.id)
+        try:
+            result = ExecResult.from_json(await self._gateway.exec(self._access, body), self.id)
+        except InvalidArgument as error:
+            if error.details.get("reason") == "command_not_found":
+                error.hint = request.hint_when_not_found(cmd) or error.hint
+            raise
         return result.check() if check else result
 
     async def extend(self, ttl: float) -> SandboxRecord:

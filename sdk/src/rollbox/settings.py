@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from rollbox.errors import InvalidArgument, Unauthenticated
 
@@ -34,7 +35,8 @@ def resolve(url: str | None = None, api_key: str | None = None, environ: Mapping
         environ: the process environment; a test passes its own.
 
     Raises:
-        InvalidArgument: there is no address, or it is not an http(s) address, or the file cannot be read.
+        InvalidArgument: there is no address, or it is not an http(s) address, or the file cannot be read, or the key
+            could not be sent (a newline at its end, most often).
         Unauthenticated: there is an address but no key for it.
     Cost: reads at most three small files.
     """
@@ -42,13 +44,13 @@ def resolve(url: str | None = None, api_key: str | None = None, environ: Mapping
     given_url = url or env.get("ROLLBOX_URL")
     given_key = api_key or env.get("ROLLBOX_API_KEY")
     if given_url and given_key:
-        return Settings(_checked(given_url), given_key, "arguments" if url else "ROLLBOX_URL")
+        return Settings(_checked(given_url), _sendable(given_key), "arguments" if url else "ROLLBOX_URL")
     written = _written(env)
     if written is None and not given_url:
         places = ", ".join(str(path) for path in _places(env))
         raise InvalidArgument(f"no gateway address: ROLLBOX_URL is not set and there is none of {places}", hint=_START)
     if written and (not given_url or given_url.rstrip("/") == written.url):
-        return Settings(written.url, given_key or written.api_key, written.source)
+        return Settings(written.url, _sendable(given_key or written.api_key), written.source)
     raise Unauthenticated(f"no API key for {given_url}: ROLLBOX_API_KEY is not set")
 
 
@@ -77,4 +79,19 @@ def _written(env: Mapping[str, str]) -> Settings | None:
 def _checked(url: str) -> str:
     if not url.startswith(("http://", "https://")):
         raise InvalidArgument(f"the gateway address {url!r} does not start with http:// or https://")
+    try:
+        parts = urlsplit(url)
+        if not parts.hostname or parts.port == 0:
+            raise ValueError("it has no host, or port 0")
+    except ValueError as error:
+        raise InvalidArgument(f"the gateway address {url!r} is not a URL: {error}") from error
     return url.rstrip("/")
+
+
+def _sendable(api_key: str) -> str:
+    """Refuse what no header can carry; the key itself is not told."""
+    wrong = next((at for at, letter in enumerate(api_key) if not "!" <= letter <= "~"), None)
+    if wrong is not None:
+        letter, length = api_key[wrong], len(api_key)
+        raise InvalidArgument(f"the API key holds {letter!r} at position {wrong} of {length}; keys are visible ASCII")
+    return api_key

@@ -21,6 +21,7 @@ from rollbox.errors import BY_CODE, Internal, InvalidArgument, StreamInterrupted
 # What a proxy's answer without a problem body means: it may or may not have passed the request on.
 _CODE_OF_STATUS = {502: "stream_interrupted", 503: "draining", 504: "upstream_timeout", 413: "payload_too_large"}
 _NO_GATEWAY = "Start one on this machine with `rollbox up`, or set ROLLBOX_URL to the address of a running gateway."
+_CLOSED = "Use a sandbox within its `async with` and its event loop, or get it anew with Sandbox.connect(id)."
 _CONNECT_TIMEOUT_S = 10.0
 _MOST_CONNECTIONS = 4096
 # aiohttp warns about larger bodies in one piece, since writing them would hold up the loop.
@@ -100,9 +101,7 @@ class Transport:
         loop = asyncio.get_running_loop()
         if self._session is None:
             if self._closed:
-                raise InvalidArgument(
-                    f"the client of {self.url} is closed", hint="Make a new Client, or close it later."
-                )
+                raise InvalidArgument(f"the client of {self.url} is closed", hint=_CLOSED)
             self._session = _session()
             self._loop = loop
         elif self._loop is not loop:

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use nix::fcntl::OFlag;
 use nix::unistd::{pipe2, read};
 use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::task::coop::consume_budget;
 
 use super::{Process, Stream};
 
@@ -49,6 +50,8 @@ fn output() -> io::Result<(Receiver, OwnedFd)> {
 /// Reads until all writers have closed. Whoever reads the ring is never waited for.
 pub(super) async fn pump(pipe: &Receiver, process: &Process, stream: Stream) {
     while pipe.readable().await.is_ok() {
+        // A pipe that is filled as fast as it is emptied is always readable: without this nobody else would get a turn.
+        consume_budget().await;
         // On the stack only between two waits, so that a thousand idle commands hold no such buffer.
         let mut chunk = [0; CHUNK_BYTES];
         match pipe.try_read(&mut chunk) {

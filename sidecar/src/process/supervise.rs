@@ -15,12 +15,14 @@ use super::{Cause, Ended, Phase, Process, Stream};
 use crate::log;
 use crate::oom::{self, OomCounter};
 use crate::request::{Command, Defaults};
+use crate::ring::Budget;
 use crate::spawner::frame::{Ending, Order, Refusal, Report, Spawn};
 use crate::spawner::link::{Link, Subscription, lost};
 
 const SIGKILL: u32 = libc::SIGKILL.cast_unsigned();
-/// Longer than the spawner ever works on a kill; after it, what is left is beyond anybody's reach.
-const KILL_PATIENCE: Duration = Duration::from_secs(5);
+/// Longer than the spawner ever works on a kill (2 s) that it gets to after a start which hangs (3 s); after it, what
+/// is left is beyond anybody's reach.
+const KILL_PATIENCE: Duration = Duration::from_secs(8);
 
 /// What supervising needs of its surroundings.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub struct Context {
     pub link: Link,
     /// Of the control group that commands run in.
     pub oom: OomCounter,
+    /// Memory for what commands write.
+    pub output: Arc<Budget>,
     /// How long an exec outlives its last waiter.
     pub orphan_grace: Duration,
 }

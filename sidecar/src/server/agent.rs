@@ -102,7 +102,8 @@ impl Service {
         received: Instant,
     ) -> (Arc<Process>, Start) {
         let subscription = self.shared.context.link.subscribe();
-        let process = Arc::new(Process::new(&command, call, subscription.id, unix_ms()));
+        let process =
+            Arc::new(Process::new(&command, call, &self.shared.context.output, subscription.id, unix_ms()));
         (process, Start { command, defaults, received, subscription })
     }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use hyper::server::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -27,6 +27,9 @@ const MAX_STREAMS: u32 = 512;
 /// Small: the peer is near, and every connection holds such buffers.
 const WINDOW_BYTES: u32 = 256 << 10;
 const SEND_BUFFER_BYTES: usize = 64 << 10;
+/// A peer whose machine is gone says no word of it, and its calls would count as waiters for ever.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// After a failed accept (out of descriptors) there is no point in trying at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -116,7 +119,10 @@ async fn connection(stream: Box<dyn Connection>, agent: Agent, mut draining: wat
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES)
         .max_send_buf_size(SEND_BUFFER_BYTES)
-        .max_concurrent_streams(MAX_STREAMS);
+        .max_concurrent_streams(MAX_STREAMS)
+        .timer(TokioTimer::new())
+        .keep_alive_interval(KEEP_ALIVE_INTERVAL)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
     let served = protocol.serve_connection(TokioIo::new(stream), TowerToHyperService::new(agent));
     let mut served = std::pin::pin!(served);
     // How a connection ends is its peer's business; calls have their own answers.

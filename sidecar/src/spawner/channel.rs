@@ -35,20 +35,20 @@ impl Channel {
         self.socket.write_all(&report.encode())
     }
 
-    /// Reads what is there, without waiting.
+    /// Reads one message, without waiting; whether there was one.
     ///
     /// # Errors
     /// The sidecar is gone (`UnexpectedEof`), or the connection broke.
-    pub(super) fn fill(&mut self) -> io::Result<()> {
+    pub(super) fn fill(&mut self) -> io::Result<bool> {
         let mut chunk = [0; CHUNK_BYTES];
         match sys::receive(self.socket.as_fd(), &mut chunk, &mut self.descriptors) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => {
                 self.bytes.extend_from_slice(&chunk[..count]);
-                Ok(())
+                Ok(true)
             }
             Err(err) if matches!(err.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                Ok(())
+                Ok(false)
             }
             Err(err) => Err(err),
         }
@@ -104,7 +104,7 @@ mod tests {
         let mut seen = Vec::new();
         for byte in bytes {
             ours.write_all(&[byte]).unwrap();
-            channel.fill().unwrap();
+            assert!(channel.fill().unwrap());
             seen.extend(channel.next().unwrap());
         }
         assert_eq!(seen, [Order::Ping { nonce: 1 }, Order::Kill { id: 2 }]);

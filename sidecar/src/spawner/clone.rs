@@ -1,10 +1,13 @@
-//! Starting a process the cheap way: clone(CLONE_VM | CLONE_VFORK), set up the child, execve.
+//! Starting a process the cheap way: clone(CLONE_VM), set up the child, execve.
 //!
-//! The child borrows the spawner's memory until execve, and the spawner sleeps meanwhile, so no page table is copied
-//! and the child may read what was prepared for it. In return it must leave that memory as it was: it allocates
-//! nothing, takes no lock, and reports through one pair of numbers. What is the same for all commands (bounding
-//! set, inheritable capabilities, signal dispositions, the filter) the spawner has set on itself once: children
-//! inherit it.
+//! The child borrows the spawner's memory until execve, and the spawner only waits meanwhile, so no page table is
+//! copied and the child may read what was prepared for it. In return it must leave that memory as it was: it
+//! allocates nothing, takes no lock, and reports through one pair of numbers. What is the same for all commands
+//! (bounding set, inheritable capabilities, signal dispositions, the filter) the spawner has set on itself once:
+//! children inherit it.
+//!
+//! Not CLONE_VFORK, which waits without a bound: a child that another command stops (SIGSTOP cannot be blocked), or
+//! whose program that command holds with a file lease, would hold the sandbox's init for ever.
 
 #![allow(
     unsafe_code,
@@ -12,19 +15,25 @@
 )]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::io::{self, PipeReader};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 
+use crate::sys;
 use crate::target::limits::Limit;
 
 /// Enough for `child`, whose frames are small and which calls only system-call wrappers.
 const STACK_BYTES: usize = 64 << 10;
 const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 const EXIT_BEFORE_EXEC: c_int = 127;
+/// A start takes well under a millisecond of work; this much is for a sandbox whose processors are all taken.
+const START_PATIENCE: Duration = Duration::from_secs(3);
 
 /// A NULL-terminated list of C strings.
 #[derive(Debug)]
@@ -157,31 +166,57 @@ struct Shared<'a> {
     stage: AtomicU32,
 }
 
-/// Starts a process; returns when it runs its program or has failed to. The caller must have all signals blocked,
-/// or a handler would run in the child, on the caller's memory.
+/// Starts a process; returns when it runs its program or has failed to, at the latest after `START_PATIENCE`. The
+/// caller must have all signals blocked, or a handler would run in the child, on the caller's memory.
 ///
 /// # Errors
-/// The stage that failed; the child, if there was one, is reaped.
+/// The stage that failed (`ETIMEDOUT`: in which it was stuck); the child, if there was one, is reaped.
 pub fn start(stack: &mut Stack, plan: &Child<'_>) -> Result<Pid, Failure> {
     let shared = Shared { plan, errno: AtomicI32::new(0), stage: AtomicU32::new(Stage::Clone as u32) };
     let argument = ptr::from_ref(&shared).cast_mut().cast();
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: the stack is ours alone and larger than `child` needs. CLONE_VFORK keeps this thread asleep until the
-    // child has called execve or _exit, so `shared`, `plan` and the stack outlive the child's use of them. This
-    // process has one thread, so no lock can be held by another one.
-    let pid = unsafe { libc::clone(child, stack.top(), flags, argument) };
+    let unstarted = |errno| Failure { stage: Stage::Clone, errno };
+    let (borrowed, lent) = io::pipe().map_err(|_| unstarted(Errno::last()))?;
+    // SAFETY: the stack is ours alone and larger than `child` needs. Below, this function does not return before the
+    // child has given the memory back, so `shared`, `plan` and the stack outlive the child's use of them. Until then
+    // this thread only waits, and no other one exists that could hold a lock or look at what the child uses.
+    let pid = unsafe { libc::clone(child, stack.top(), libc::CLONE_VM | libc::SIGCHLD, argument) };
     if pid < 0 {
-        return Err(Failure { stage: Stage::Clone, errno: Errno::last() });
+        return Err(unstarted(Errno::last()));
+    }
+    // Now the child has the only one; the kernel closes it after it has taken the child off this memory.
+    drop(lent);
+    let in_time = closed_within(&borrowed, START_PATIENCE);
+    if !in_time {
+        sys::signal(pid, libc::SIGKILL);
+        while !closed_within(&borrowed, START_PATIENCE) {}
     }
     let pid = Pid::from_raw(pid);
-    let errno = shared.errno.load(Ordering::Relaxed);
-    if errno == 0 {
-        return Ok(pid);
-    }
+    let errno = match shared.errno.load(Ordering::Relaxed) {
+        0 if in_time => return Ok(pid),
+        0 => Errno::ETIMEDOUT,
+        errno => Errno::from_raw(errno),
+    };
     // The failed child is of no interest to anybody else; its end must not look like a command's.
     let _ = nix::sys::wait::waitpid(pid, None);
     let stage = STAGES.get(shared.stage.load(Ordering::Relaxed) as usize).copied().unwrap_or(Stage::Exec);
-    Err(Failure { stage, errno: Errno::from_raw(errno) })
+    Err(Failure { stage, errno })
+}
+
+/// Whether the other end of `pipe` is closed before `patience` is over. The child may change `errno` at any time, so
+/// it is not asked why a wait has failed.
+fn closed_within(pipe: &PipeReader, patience: Duration) -> bool {
+    let deadline = Instant::now() + patience;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        let mut watched = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+        if poll(&mut watched, timeout).is_ok_and(|found| found > 0) {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+    }
 }
 
 extern "C" fn child(argument: *mut c_void) -> c_int {

@@ -72,8 +72,7 @@ impl Databases {
     fn users(&self) -> impl Iterator<Item = User<'_>> {
         self.passwd.lines().filter_map(|line| {
             let mut fields = line.split(':');
-            let (name, uid, gid) =
-                (fields.next()?, fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?);
+            let (name, uid, gid) = (fields.next()?, number(fields.nth(1)?)?, number(fields.next()?)?);
             Some(User { name, uid, gid, home: fields.nth(1).unwrap_or_default() })
         })
     }
@@ -90,7 +89,7 @@ impl Databases {
     fn groups(&self) -> impl Iterator<Item = (&str, u32, &str)> {
         self.group.lines().filter_map(|line| {
             let mut fields = line.split(':');
-            Some((fields.next()?, fields.nth(1)?.parse().ok()?, fields.next().unwrap_or_default()))
+            Some((fields.next()?, number(fields.nth(1)?)?, fields.next().unwrap_or_default()))
         })
     }
 
@@ -113,6 +112,7 @@ fn account(uid: u32, entry: Option<User<'_>>) -> Account {
     Account { home: home.to_owned(), name: entry.as_ref().map(|entry| entry.name.to_owned()) }
 }
 
+/// Bounded, because the kernel takes the largest id of all for "stay who you are", which here is root.
 fn number(text: &str) -> Option<u32> {
     text.parse().ok().filter(|id| *id <= MAX_ID)
 }
@@ -159,6 +159,15 @@ mod tests {
         assert_eq!(resolve("eve"), Err("user \"eve\" is not in the target's /etc/passwd".into()));
         assert_eq!(resolve("bob:nope"), Err("group \"nope\" is not in the target's /etc/group".into()));
         assert!(resolve("-1").is_err() && resolve("4294967295").is_err() && resolve("").is_err());
+    }
+
+    #[test]
+    fn an_entry_with_an_id_out_of_range_is_no_entry() {
+        let files = Databases {
+            passwd: "eve:x:4294967295:0::/:\nbob:x:5:4294967295::/:".into(),
+            group: "all:x:4294967295:bob".into(),
+        };
+        assert!(["eve", "bob", "0:all"].iter().all(|spec| files.resolve(spec).is_err()));
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub struct Entry {
     pub parent: i32,
     /// The id of its session: the pid of the process that opened it.
     pub session: i32,
-    /// Dead and only waiting to be reaped.
+    /// Dead and only waiting to be reaped: so are all of its threads, not just the first.
     pub zombie: bool,
 }
 
@@ -23,7 +23,9 @@ pub fn parse_stat(pid: i32, text: &str) -> Option<Entry> {
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
-    Some(Entry { pid, parent, session, zombie: matches!(state, "Z" | "X") })
+    let threads: u32 = fields.nth(13)?.parse().ok()?;
+    // A process whose first thread has ended looks like a zombie while its others run on.
+    Some(Entry { pid, parent, session, zombie: matches!(state, "Z" | "X") && threads <= 1 })
 }
 
 /// The living processes among `entries` that are seeds or descend from one. PID 1, the spawner, is never one.
@@ -46,9 +48,13 @@ pub fn tree(entries: &[Entry], seed: impl Fn(&Entry) -> bool) -> BTreeSet<i32> {
         .collect()
 }
 
-/// Whether an environment block (`NAME=value\0…`) has exactly this variable.
-pub fn carries(environ: &[u8], variable: &[u8]) -> bool {
-    environ.split(|byte| *byte == 0).any(|entry| entry == variable)
+/// The value of a variable in an environment block (`NAME=value\0…`), if it is there and is text.
+pub fn value_of(environ: &[u8], name: &str) -> Option<String> {
+    let value = |entry: &[u8]| {
+        let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        std::str::from_utf8(value).ok().map(str::to_owned)
+    };
+    environ.split(|byte| *byte == 0).find_map(value)
 }
 
 #[cfg(test)]
@@ -63,10 +69,14 @@ mod tests {
 
     #[test]
     fn a_stat_line_is_read_whatever_the_name_is() {
+        const REST: &str = "0 -1 4194304 1 2 3 4 5 6 7 8 20 0";
+        let read =
+            |head: &str, threads: u32| parse_stat(42, &format!("42 {head} 7 8 9 {REST} {threads} 0 77"));
         let expected = Entry { pid: 42, parent: 7, session: 9, zombie: false };
-        assert_eq!(parse_stat(42, "42 (bash) S 7 8 9 0 -1 4194304"), Some(expected));
-        assert_eq!(parse_stat(42, "42 (a) Z 1 (b)) S 7 8 9 0"), Some(expected));
-        assert!(parse_stat(42, "42 (x) Z 7 8 9").is_some_and(|entry| entry.zombie));
+        assert_eq!(read("(bash) S", 1), Some(expected));
+        assert_eq!(read("(a) Z 1 (b)) S", 1), Some(expected));
+        assert!(read("(x) Z", 1).is_some_and(|entry| entry.zombie));
+        assert_eq!(read("(x) Z", 2), Some(expected), "its other threads live");
         assert_eq!(parse_stat(42, "42 (x) S 7"), None);
     }
 
@@ -88,9 +98,9 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_is_matched_whole() {
-        assert!(carries(b"A=1\0ID=ab\0", b"ID=ab"));
-        assert!(!carries(b"ID=abc\0XID=ab\0", b"ID=ab"));
+    fn a_variable_is_found_by_its_whole_name() {
+        assert_eq!(value_of(b"A=1\0XID=x\0ID=ab\0", "ID").as_deref(), Some("ab"));
+        assert_eq!(value_of(b"IDS=ab\0ID\0", "ID"), None);
     }
 
     proptest! {

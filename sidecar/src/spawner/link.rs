@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use wire::{Code, Problem};
 
-use super::frame::{HEADER_BYTES, Order, Report, frame_length};
+use super::frame::{HEADER_BYTES, MAX_FRAME_BYTES, Order, Report, frame_length};
 
 /// Orders that may wait for the spawner; more wait in their callers.
 const QUEUE: usize = 64;
@@ -101,9 +101,17 @@ impl Link {
     /// Sends an order with the descriptors that belong to it. Waits while too many orders are queued.
     ///
     /// # Errors
-    /// `sandbox_lost`: the spawner is gone.
+    /// `payload_too_large`: the spawner would take it for the end of all order. `sandbox_lost`: it is gone.
     pub async fn send(&self, order: &Order, descriptors: Vec<OwnedFd>) -> Result<(), Problem> {
-        let parcel = Parcel { frame: order.encode(), descriptors };
+        let frame = order.encode();
+        let length = frame.len() - HEADER_BYTES;
+        if length > MAX_FRAME_BYTES {
+            let detail = format!(
+                "arguments and environment, the claim's included, take {length} bytes; the limit is {MAX_FRAME_BYTES}"
+            );
+            return Err(Problem::new(Code::PayloadTooLarge, detail).with("limit_bytes", MAX_FRAME_BYTES));
+        }
+        let parcel = Parcel { frame, descriptors };
         self.orders.send(parcel).await.map_err(|_| lost())
     }
 

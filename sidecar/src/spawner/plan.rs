@@ -11,6 +11,10 @@ use crate::target::Target;
 /// Every process of a command carries this variable, unless it clears its environment.
 pub const MARKER: &str = "ROLLBOX_EXEC_ID";
 
+/// Directories of PATH that are searched; no PATH in earnest has more.
+const MAX_DIRECTORIES: usize = 256;
+/// The kernel knows no longer name of a file.
+const MAX_NAME_BYTES: usize = 255;
 const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// A command, ready to be executed.
@@ -100,12 +104,17 @@ fn argument_lists(program: &Program) -> Vec<Vec<OsBytes>> {
     }
 }
 
-/// The paths that execvp would try. An empty element of PATH means the working directory.
+/// The paths that execvp would try. An empty element of PATH means the working directory. Bounded, because name and
+/// PATH are the caller's and each path is a copy of both.
 fn candidates(name: &[u8], path: &[u8]) -> Vec<OsBytes> {
     if name.contains(&b'/') {
         return vec![name.to_vec()];
     }
+    if name.len() > MAX_NAME_BYTES {
+        return Vec::new();
+    }
     path.split(|byte| *byte == b':')
+        .take(MAX_DIRECTORIES)
         .map(|directory| if directory.is_empty() { &b"."[..] } else { directory })
         .map(|directory| [directory, b"/", name].concat())
         .collect()
@@ -199,6 +208,13 @@ mod tests {
         assert_eq!(paths(&plan(&order)), ["/c/prog", "./prog", "./prog"]);
         order.program = Program::Argv(vec![b"./prog".to_vec()]);
         assert_eq!(paths(&plan(&order)), ["./prog"]);
+    }
+
+    #[test]
+    fn neither_a_long_name_nor_a_long_path_is_multiplied() {
+        let many = ":".repeat(1 << 20);
+        assert_eq!(candidates(&[b'x'; MAX_NAME_BYTES], many.as_bytes()).len(), MAX_DIRECTORIES);
+        assert!(candidates(&[b'x'; MAX_NAME_BYTES + 1], many.as_bytes()).is_empty());
     }
 
     #[test]

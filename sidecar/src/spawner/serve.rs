@@ -1,6 +1,6 @@
 //! The spawner's loop: takes orders, starts commands, reaps everything, reports ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{CStr, OsStr};
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -26,6 +26,10 @@ use super::settle::Settled;
 use super::sweep::{self, Marks, Sweep};
 use crate::sys::{self, Ended};
 
+/// Messages that are read before anything else gets its turn; more than the sidecar has commands at a time.
+const MAX_READS: usize = 512;
+/// Of a sentence that repeats a caller's value; the value may be long.
+const MAX_DETAIL_CHARS: usize = 1024;
 /// User files beyond this are cut: no image has such, and a command may have put them there.
 const MAX_DATABASE_BYTES: u64 = 1 << 20;
 
@@ -42,6 +46,8 @@ pub(super) struct Spawner {
     ended: SignalFd,
     stack: Stack,
     commands: BTreeMap<u64, Command>,
+    /// Ordered but not started yet; as many as the sidecar lets run at a time.
+    waiting: VecDeque<(Spawn, io::Result<Stdio>)>,
     sweeps: Vec<Sweep>,
 }
 
@@ -49,10 +55,18 @@ impl Spawner {
     pub(super) fn new(settled: Settled) -> nix::Result<Self> {
         let awaited: SigSet = [Signal::SIGCHLD].into_iter().collect();
         let ended = SignalFd::with_flags(&awaited, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        Ok(Self { settled, ended, stack: Stack::new(), commands: BTreeMap::new(), sweeps: Vec::new() })
+        Ok(Self {
+            settled,
+            ended,
+            stack: Stack::new(),
+            commands: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            sweeps: Vec::new(),
+        })
     }
 
-    /// Serves until the sidecar closes the socket.
+    /// Serves until the sidecar closes the socket. Starts come last and one at a time: each may take seconds when a
+    /// command works against it, and the kill that would end that must not wait behind all of them.
     ///
     /// # Errors
     /// The sidecar is gone, which is how it always ends.
@@ -63,13 +77,27 @@ impl Spawner {
                 self.reap(channel)?;
             }
             if orders {
-                channel.fill()?;
-                while let Some(order) = channel.next()? {
-                    self.obey(order, channel)?;
-                }
+                self.listen(channel)?;
             }
             self.sweep(channel)?;
+            if let Some((spawn, stdio)) = self.waiting.pop_front() {
+                let report = self.start(&spawn, stdio);
+                channel.send(&report)?;
+            }
         }
+    }
+
+    /// Takes all orders that are there: a kill may lie behind many starts, and each of those has a message of its own.
+    fn listen(&mut self, channel: &mut Channel) -> io::Result<()> {
+        for _ in 0..MAX_READS {
+            if !channel.fill()? {
+                return Ok(());
+            }
+            while let Some(order) = channel.next()? {
+                self.obey(order, channel)?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether there are orders, and whether processes have ended.
@@ -86,8 +114,11 @@ impl Spawner {
         Ok((orders, ends))
     }
 
-    /// Until the next round of a kill.
+    /// Until the next start, or the next round of a kill.
     fn patience(&self) -> PollTimeout {
+        if !self.waiting.is_empty() {
+            return PollTimeout::ZERO;
+        }
         let Some(due) = self.sweeps.iter().map(Sweep::due).min() else {
             return PollTimeout::NONE;
         };
@@ -118,15 +149,8 @@ impl Spawner {
     fn obey(&mut self, order: Order, channel: &mut Channel) -> io::Result<()> {
         match order {
             Order::Spawn(spawn) => {
-                let report = match channel
-                    .stdio()
-                    .map_err(lost_descriptors)
-                    .and_then(|stdio| self.spawn(&spawn, &stdio))
-                {
-                    Ok(pid) => Report::Spawned { id: spawn.id, pid: pid.as_raw().cast_unsigned() },
-                    Err((refusal, detail)) => Report::Refused { id: spawn.id, refusal, detail },
-                };
-                channel.send(&report)
+                self.waiting.push_back((spawn, channel.stdio()));
+                Ok(())
             }
             Order::Signal { id, signal, tree } => {
                 self.signal(id, signal, tree);
@@ -141,6 +165,16 @@ impl Spawner {
                 None => channel.send(&Report::Swept { id, left: 0 }),
             },
             Order::Ping { nonce } => channel.send(&Report::Pong { nonce }),
+        }
+    }
+
+    fn start(&mut self, spawn: &Spawn, stdio: io::Result<Stdio>) -> Report {
+        match stdio.map_err(lost_descriptors).and_then(|stdio| self.spawn(spawn, &stdio)) {
+            Ok(pid) => Report::Spawned { id: spawn.id, pid: pid.as_raw().cast_unsigned() },
+            Err((refusal, detail)) => {
+                let detail = detail.chars().take(MAX_DETAIL_CHARS).collect();
+                Report::Refused { id: spawn.id, refusal, detail }
+            }
         }
     }
 
@@ -183,14 +217,8 @@ impl Spawner {
     }
 
     fn sweep(&mut self, channel: &mut Channel) -> io::Result<()> {
-        let now = Instant::now();
-        let mut complete = Vec::new();
-        self.sweeps.retain_mut(|sweep| {
-            let left = if sweep.due() <= now { sweep.round(now) } else { None };
-            complete.extend(left.map(|left| Report::Swept { id: sweep.id, left }));
-            left.is_none()
-        });
-        complete.iter().try_for_each(|report| channel.send(report))
+        let complete = sweep::round(&mut self.sweeps, Instant::now());
+        complete.into_iter().try_for_each(|(id, left)| channel.send(&Report::Swept { id, left }))
     }
 }
 
@@ -221,7 +249,7 @@ fn refused(failure: Failure, plan: &Plan) -> Refused {
         {
             (Refusal::NotExecutable, format!("{program:?} is there, but its interpreter or loader is not"))
         }
-        (Stage::Exec, Errno::ENOENT | Errno::ENOTDIR) => {
+        (Stage::Exec, Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG) => {
             (Refusal::CommandNotFound, format!("{program:?} was not found in the target"))
         }
         (Stage::Exec, Errno::E2BIG) => (
@@ -233,8 +261,21 @@ fn refused(failure: Failure, plan: &Plan) -> Refused {
         }
         (
             Stage::Exec,
-            Errno::EACCES | Errno::ENOEXEC | Errno::EPERM | Errno::EISDIR | Errno::ELOOP | Errno::ETXTBSY,
+            Errno::EACCES
+            | Errno::EINVAL
+            | Errno::EISDIR
+            | Errno::ELIBBAD
+            | Errno::ELOOP
+            | Errno::ENOEXEC
+            | Errno::EPERM
+            | Errno::ETXTBSY,
         ) => (Refusal::NotExecutable, format!("{program:?} cannot be executed: {reason}")),
+        (_, Errno::ETIMEDOUT) => (
+            Refusal::NotExecutable,
+            format!(
+                "{program:?} could not be started ({stage:?}): a command holds its file or stops new processes"
+            ),
+        ),
         (Stage::Cwd, _) => (
             Refusal::CwdNotFound,
             format!("the working directory {:?} cannot be entered: {reason}", plan.cwd),

@@ -6,6 +6,7 @@ use std::io;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl;
 use nix::sys::signal::SigSet;
+use nix::unistd::{Uid, geteuid, getuid, setresuid};
 
 use super::identity::Databases;
 use super::serve::read_databases;
@@ -18,6 +19,8 @@ use crate::target::status::{self, Status};
 /// `PR_CAP_AMBIENT_CLEAR_ALL`
 const AMBIENT_CLEAR_ALL: libc::c_long = 4;
 const CAPABILITIES: u32 = 64;
+/// `daemon` in every image; it owns nothing that matters here.
+const NOT_ROOT: Uid = Uid::from_raw(1);
 
 /// What is known of the sandbox once the init has settled.
 #[derive(Debug)]
@@ -41,6 +44,7 @@ pub(super) fn settle(target: Target) -> io::Result<Settled> {
     // Commands see this process as PID 1. Neither ptrace nor its files in /proc are for them, whatever their
     // capabilities are.
     prctl::set_dumpable(false)?;
+    guard_limits();
     SigSet::all().thread_block()?;
     sys::default_signals();
     unshare(CloneFlags::CLONE_NEWNS)?;
@@ -58,6 +62,14 @@ pub(super) fn settle(target: Target) -> io::Result<Settled> {
         inheritable,
         target,
     })
+}
+
+/// Whoever has all three user ids of a process may set its resource limits, so root commands could starve this one
+/// (`prlimit --pid 1 --nofile=3`) and pass their end off as the platform's. Nobody has a saved id that differs from
+/// the others. Children set all three anyway.
+fn guard_limits() {
+    // Where the id is not mapped commands can spoil no sandbox but their own.
+    let _ = setresuid(getuid(), geteuid(), NOT_ROOT);
 }
 
 pub(super) fn own_status() -> io::Result<Status> {

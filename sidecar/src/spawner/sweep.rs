@@ -9,7 +9,7 @@
 //! what wins against it is that every round takes all that are there. Process ids are not reused meanwhile: the
 //! kernel hands them out in a circle of at least 32768, and the leader's own is reaped by nobody but this process.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -20,51 +20,76 @@ use super::lineage::{self, Entry};
 use super::plan::MARKER;
 use crate::sys;
 
-/// With the pauses below this is about two seconds.
-const MAX_ROUNDS: u32 = 400;
+/// Shorter than the sidecar waits for the end of a kill.
+const MAX_DURATION: Duration = Duration::from_secs(2);
 const QUICK_ROUNDS: u32 = 20;
 const QUICK_PAUSE: Duration = Duration::from_millis(1);
 const SLOW_PAUSE: Duration = Duration::from_millis(5);
-/// Arguments and environment of a process are at most a few times the megabyte that a command starts with.
+/// A process's environment is at most a few times the megabyte that a command starts with.
 const MAX_ENVIRON_BYTES: u64 = 4 << 20;
+/// All environments of one look together: some milliseconds, in which no command starts.
+const MAX_LOOK_BYTES: usize = 64 << 20;
 
 /// What identifies the processes of one command.
 #[derive(Debug)]
 pub(super) struct Marks {
     leader: i32,
-    marker: Vec<u8>,
+    exec_id: String,
 }
 
 impl Marks {
     pub(super) fn new(leader: Pid, exec_id: &str) -> Self {
-        Self { leader: leader.as_raw(), marker: format!("{MARKER}={exec_id}").into_bytes() }
+        Self { leader: leader.as_raw(), exec_id: exec_id.to_owned() }
     }
 
     /// The living processes of the command.
     pub(super) fn members(&self) -> BTreeSet<i32> {
-        let entries = snapshot();
-        let related = self.related(&entries);
-        let marked: BTreeSet<i32> = entries
-            .iter()
-            .map(|entry| entry.pid)
-            .filter(|pid| related.contains(pid) || self.marks(*pid))
-            .collect();
-        lineage::tree(&entries, |entry| marked.contains(&entry.pid))
+        self.members_in(&Look::new())
+    }
+
+    fn members_in(&self, look: &Look) -> BTreeSet<i32> {
+        let related = self.related(&look.entries);
+        lineage::tree(&look.entries, |entry| {
+            related.contains(&entry.pid) || look.exec_ids.get(&entry.pid) == Some(&self.exec_id)
+        })
     }
 
     fn related(&self, entries: &[Entry]) -> BTreeSet<i32> {
         lineage::tree(entries, |entry| entry.pid == self.leader || entry.session == self.leader)
     }
+}
 
-    fn marks(&self, pid: i32) -> bool {
-        let Ok(file) = File::open(format!("/proc/{pid}/environ")) else {
-            return false;
-        };
-        let mut environ = Vec::new();
-        // A process that ended meanwhile reads as an error or as nothing; both mean that it is no member.
-        file.take(MAX_ENVIRON_BYTES).read_to_end(&mut environ).is_ok()
-            && lineage::carries(&environ, &self.marker)
+/// All processes, and the commands that their environments name. Taken once for all kills that are under way.
+struct Look {
+    entries: Vec<Entry>,
+    exec_ids: BTreeMap<i32, String>,
+}
+
+impl Look {
+    fn new() -> Self {
+        let entries = snapshot();
+        let mut left = MAX_LOOK_BYTES;
+        let mut exec_ids = BTreeMap::new();
+        for pid in entries.iter().filter(|entry| !entry.zombie).map(|entry| entry.pid) {
+            let environ = environ(pid);
+            exec_ids.extend(lineage::value_of(&environ, MARKER).map(|exec_id| (pid, exec_id)));
+            let Some(rest) = left.checked_sub(environ.len()) else {
+                break;
+            };
+            left = rest;
+        }
+        Self { entries, exec_ids }
     }
+}
+
+/// A process that ended meanwhile reads as empty.
+fn environ(pid: i32) -> Vec<u8> {
+    let mut environ = Vec::new();
+    if let Ok(file) = File::open(format!("/proc/{pid}/environ")) {
+        // What could be read counts.
+        let _ = file.take(MAX_ENVIRON_BYTES).read_to_end(&mut environ);
+    }
+    environ
 }
 
 /// A kill under way.
@@ -75,31 +100,54 @@ pub(super) struct Sweep {
     marks: Marks,
     rounds: u32,
     due: Instant,
+    last: Instant,
 }
 
 impl Sweep {
     pub(super) fn new(id: u64, marks: Marks, now: Instant) -> Self {
-        Self { id, marks, rounds: 0, due: now }
+        Self { id, marks, rounds: 0, due: now, last: now + MAX_DURATION }
     }
 
     /// When the next round is due.
     pub(super) fn due(&self) -> Instant {
         self.due
     }
+}
 
-    /// One round: kills all that is there. Returns how many are left for good once the kill is complete.
-    pub(super) fn round(&mut self, now: Instant) -> Option<u32> {
-        // First by descent and session, without a look into anyone's memory: that look can be made to wait by the
-        // process that it is for.
-        let related = self.marks.related(&snapshot());
-        signal(&related, libc::SIGKILL);
-        let members = self.marks.members();
-        signal(&members, libc::SIGKILL);
-        self.rounds += 1;
-        self.due = now + if self.rounds < QUICK_ROUNDS { QUICK_PAUSE } else { SLOW_PAUSE };
-        let done = (related.is_empty() && members.is_empty()) || self.rounds == MAX_ROUNDS;
-        done.then(|| u32::try_from(members.len()).unwrap_or(u32::MAX))
+/// One round of all `sweeps` that are due: kills what is there. Takes out those that are complete, with the number
+/// of processes that each leaves for good.
+pub(super) fn round(sweeps: &mut Vec<Sweep>, now: Instant) -> Vec<(u64, u32)> {
+    if sweeps.iter().all(|sweep| sweep.due > now) {
+        return Vec::new();
     }
+    // First by descent and session, without a look into anyone's memory: that look can be made to wait by the process
+    // that it is for.
+    let entries = snapshot();
+    let mut hit = BTreeSet::new();
+    for sweep in sweeps.iter().filter(|sweep| sweep.due <= now) {
+        let related = sweep.marks.related(&entries);
+        signal(&related, libc::SIGKILL);
+        if !related.is_empty() {
+            hit.insert(sweep.id);
+        }
+    }
+    let look = Look::new();
+    let mut complete = Vec::new();
+    sweeps.retain_mut(|sweep| {
+        if sweep.due > now {
+            return true;
+        }
+        let members = sweep.marks.members_in(&look);
+        signal(&members, libc::SIGKILL);
+        sweep.rounds += 1;
+        sweep.due = now + if sweep.rounds < QUICK_ROUNDS { QUICK_PAUSE } else { SLOW_PAUSE };
+        let goes_on = (!members.is_empty() || hit.contains(&sweep.id)) && now < sweep.last;
+        if !goes_on {
+            complete.push((sweep.id, u32::try_from(members.len()).unwrap_or(u32::MAX)));
+        }
+        goes_on
+    });
+    complete
 }
 
 /// Sends a signal to all of `pids`.

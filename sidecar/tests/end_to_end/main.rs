@@ -4,6 +4,7 @@
 
 mod confinement;
 mod endings;
+mod hostile;
 mod inheritance;
 mod records;
 mod sandbox;

@@ -183,3 +183,57 @@ def test_up_without_the_server_says_what_is_missing(monkeypatch: pytest.MonkeyPa
 def test_version_and_help() -> None:
     assert rollbox("--version").stdout.strip() == "0.1.0"
     assert "doctor" in rollbox("--help").stdout
+
+
+def test_what_is_not_text_survives_json(apart: FakeGateway) -> None:
+    sandbox_id = made(apart)
+    apart.results["x"] = {"stdout": "/wA=", "stdout_encoding": "base64"}
+    told = json.loads(rollbox("exec", sandbox_id, "--json", "--", "x").stdout)
+    assert (told["stdout"], told["stdout_encoding"], told["stderr_encoding"]) == ("/wA=", "base64", "utf-8")
+
+
+def test_a_table_has_one_line_a_row_and_nothing_after_it(apart: FakeGateway) -> None:
+    made(apart, "run=" + "x" * 200)
+    head, row = rollbox("ps").stdout.splitlines()
+    assert head.split() == ["id", "state", "image", "age", "expires", "in", "labels"]
+    assert row.startswith("sb-1  running")
+    assert row.endswith("run=" + "x" * 200)
+    assert head == head.rstrip()
+
+
+def test_create_passes_every_option_on(apart: FakeGateway) -> None:
+    options = ["--pids", "64", "--cwd", "/usr", "--user", "nobody", "--start-timeout", "5"]
+    assert rollbox("create", "python", *options).exit_code == 0
+    body = apart.bodies[0]
+    assert (body["pids_limit"], body["cwd"], body["user"], body["start_timeout_ms"]) == (64, "/usr", "nobody", 5000)
+
+
+def test_ctrl_c_while_the_standard_input_is_awaited_ends_at_once(apart: FakeGateway) -> None:
+    command = [sys.executable, "-c", _AWAITS_STDIN, "exec", made(apart), "--stdin", "-", "--", "cat"]
+    source = str(Path(sdk.__file__).parents[1])
+    pipe = subprocess.PIPE
+    environment = {**os.environ, "PYTHONPATH": source}
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"reads\n"
+        # A signal between the announcement and the read would be seen only after it.
+        while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
+            pass
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stderr is not None
+        assert b"interrupted" in process.stderr.read()
+
+
+# Says when it begins to read, so that the signal does not come before.
+_AWAITS_STDIN = """
+import sys
+from rollbox.cli import main
+class Telling:
+    def __init__(self, buffer): self.buffer = self; self.real = buffer
+    def read(self):
+        print("reads", flush=True)
+        return self.real.read()
+sys.stdin = Telling(sys.stdin.buffer)
+main()
+"""

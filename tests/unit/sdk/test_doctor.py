@@ -78,3 +78,19 @@ def test_a_machine_without_an_engine_is_told_what_to_do(monkeypatch: pytest.Monk
         "needed": True,
     }
     assert checks[2]["needed"] is False
+
+
+def test_what_to_do_stands_below_what_is_wrong_in_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = SimpleNamespace(name="engine", ok=False, detail="no socket " + "answers " * 20, fix="Install podman. " * 9)
+    machine(monkeypatch, wrong)
+    monkeypatch.setenv("ROLLBOX_STATE_DIR", "/s")
+    code, piped = examine()
+    assert code == 1
+    engine = [line for line in piped.splitlines() if "engine" in line]
+    assert engine[0].startswith("missing  engine")
+    assert engine[-1] == "not ready: engine"
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(doctor, "_on_terminal", lambda: True)
+    shown = examine()[1].splitlines()
+    assert max(map(len, shown)) <= 80
+    assert any(line.strip().startswith("-> Install podman.") for line in shown)

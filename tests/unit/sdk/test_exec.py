@@ -6,8 +6,16 @@ import os
 import pytest
 from yarl import URL
 
-from rollbox import Client, SandboxError
-from rollbox.errors import Deleted, ExecFailed, SandboxLost, StreamInterrupted, Unauthenticated, UpstreamTimeout
+from rollbox import Client, Sandbox, SandboxError
+from rollbox.errors import (
+    Deleted,
+    ExecFailed,
+    InvalidArgument,
+    SandboxLost,
+    StreamInterrupted,
+    Unauthenticated,
+    UpstreamTimeout,
+)
 from tests.support.gateway_fake import API_KEY, FakeGateway, Fault
 from tests.unit.sdk.conftest import Clock
 
@@ -188,3 +196,18 @@ async def test_an_answer_that_is_no_json_is_the_platforms_fault(client: Client, 
     with pytest.raises(SandboxError) as caught:
         await sandbox.exec("true")
     assert caught.value.code == "internal"
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"), [("ls", "no shell"), (["ls -l"], "without a shell"), (["ls", "-l"], "as the server says")]
+)
+async def test_a_command_that_is_not_found_has_a_hint_that_fits(
+    fake: FakeGateway, monkeypatch: pytest.MonkeyPatch, command: str | list[str], hint: str
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise InvalidArgument("not found", hint="as the server says", details={"reason": "command_not_found"})
+
+    async with await Sandbox.create("python") as sandbox:
+        monkeypatch.setattr(sandbox._gateway, "exec", refuse)
+        with pytest.raises(InvalidArgument, match=hint):
+            await sandbox.exec(command)

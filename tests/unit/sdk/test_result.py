@@ -1,5 +1,7 @@
 """What a result says, and what `check` makes of it."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,3 +61,15 @@ def test_binary_output_comes_as_base64() -> None:
 
 def test_a_huge_output_is_not_printed_by_repr() -> None:
     assert len(repr(ExecResult(stdout_bytes=b"x" * 10**6))) < 400
+
+
+@given(st.binary(), st.binary())
+def test_the_wire_form_loses_nothing(stdout: bytes, stderr: bytes) -> None:
+    told = ExecResult(stdout_bytes=stdout, stderr_bytes=stderr, stdout_total_bytes=99, exec_id="e", sandbox_id="s")
+    body = json.loads(json.dumps(told.to_json()))
+    assert ExecResult.from_json(body, "s") == told
+
+
+def test_the_name_of_the_signal() -> None:
+    assert ExecResult(end="signalled", signal=11).signal_name == "SIGSEGV"
+    assert ExecResult(exit_code=0).signal_name == ""

@@ -57,3 +57,18 @@ def test_a_broken_file_is_named(tmp_path: Path, text: str) -> None:
 def test_an_address_without_a_scheme_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="http://"):
         resolve("localhost:7420", "k", {})
+
+
+@pytest.mark.parametrize(
+    "url", ["http://", "http://:80", "http://h:port", "http://h:0", "http://h:99999", "http://[::1"]
+)
+def test_an_address_that_is_no_url_is_refused_before_anything_is_sent(url: str) -> None:
+    with pytest.raises(InvalidArgument, match="is not a URL"):
+        resolve(url, "k", {})
+
+
+@pytest.mark.parametrize("key", ["rbx_secret\n", "rbx_secret ", "rbx_s\u00e9cret"])
+def test_a_key_that_no_header_carries_is_refused_and_not_told(key: str) -> None:
+    with pytest.raises(InvalidArgument, match="visible ASCII") as caught:
+        resolve("http://h", key, {})
+    assert "rbx" not in str(caught.value)

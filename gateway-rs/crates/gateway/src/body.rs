@@ -5,19 +5,18 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, header::CONTENT_LENGTH};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::{Code, Problem};
 
 /// A client that sends nothing for this long is taken for gone (a guess: a TCP retransmission takes seconds at most).
-const SILENCE: Duration = Duration::from_secs(15);
+pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 
 /// A body must be there after this long, whatever its size: 32 MiB at 2.2 Mbit/s.
 const WHOLE: Duration = Duration::from_secs(120);
 
-/// Larger bodies take from the shared budget; smaller ones are bounded by the number of connections.
+/// Larger bodies take from the shared budget; smaller ones are bounded by the number of calls.
 const FREE_BYTES: usize = 64 << 10;
 
 /// Memory for the larger bodies of all calls: 1 MiB each for 1024 calls in flight. In KiB, as the semaphore counts.
@@ -32,7 +31,7 @@ pub(crate) struct Reader {
     budget_kib: Arc<Semaphore>,
 }
 
-/// A body that was read; its memory counts against the budget until it is dropped.
+/// A body that was read; its memory counts against the budget until that is dropped.
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) bytes: Bytes,
@@ -40,9 +39,9 @@ pub(crate) struct Read {
 }
 
 /// A share of the budget; none for a small body.
-#[derive(Debug)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Budget {
-    _share: Option<OwnedSemaphorePermit>,
+    _share: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl Reader {
@@ -58,27 +57,29 @@ impl Reader {
     ///
     /// # Cancel safety
     /// Cancel safe: what was read is dropped.
-    pub(crate) async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Read, Problem> {
-        let announced =
-            headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-        if announced.is_some_and(|length| length > self.max_bytes) {
-            return Err(self.too_large());
-        }
-        // A chunked body may come to anything; all or nothing, so that no two bodies wait for each other's rest.
-        let budget = self.budget(announced.unwrap_or(self.max_bytes)).await?;
-        let late = || broken(&format!("it did not arrive within {} s", WHOLE.as_secs()));
-        let bytes = tokio::time::timeout(WHOLE, self.collect(body)).await.map_err(|_| late())??;
-        Ok(Read { bytes, budget })
+    pub(crate) async fn read(&self, body: Body) -> Result<Read, Problem> {
+        // By the framing that the body is read with; a header may say something else.
+        let announced = body.size_hint().exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        self.fits(announced.unwrap_or(0))?;
+        let budget = self.budget(announced.unwrap_or(0)).await?;
+        let late = |_| broken(&format!("it did not arrive within {} s", WHOLE.as_secs()));
+        let whole = self.collect(body, announced.is_none(), budget);
+        tokio::time::timeout(WHOLE, whole).await.map_err(late)?
+    }
+
+    /// What larger bodies hold of the budget now.
+    pub(crate) fn held_bytes(&self) -> usize {
+        BUDGET_KIB.saturating_sub(self.budget_kib.available_permits()) * 1024
     }
 
     async fn budget(&self, bytes: usize) -> Result<Budget, Problem> {
         if bytes <= FREE_BYTES {
-            return Ok(Budget { _share: None });
+            return Ok(Budget::default());
         }
         let kib = u32::try_from(bytes.div_ceil(1024).min(BUDGET_KIB)).unwrap_or(u32::MAX);
         let share = Arc::clone(&self.budget_kib).acquire_many_owned(kib);
         match tokio::time::timeout(self.wait, share).await {
-            Ok(Ok(share)) => Ok(Budget { _share: Some(share) }),
+            Ok(Ok(share)) => Ok(Budget { _share: Some(Arc::new(share)) }),
             Ok(Err(_)) | Err(_) => Err(Problem::new(
                 Code::CapacityUnavailable,
                 format!("no memory for a body of {bytes} bytes: others hold all {BUDGET_KIB} KiB for bodies"),
@@ -86,22 +87,28 @@ impl Reader {
         }
     }
 
-    async fn collect(&self, mut body: Body) -> Result<Bytes, Problem> {
-        let first = match self.chunk(&mut body).await? {
-            Some(chunk) => chunk,
-            None => return Ok(Bytes::new()),
-        };
-        // The common case: the body came with the headers, in one piece, and is not copied.
-        if body.is_end_stream() {
-            return self.fits(first.len()).map(|()| first);
-        }
-        let mut whole = BytesMut::from(first);
+    async fn collect(
+        &self,
+        mut body: Body,
+        mut unannounced: bool,
+        mut budget: Budget,
+    ) -> Result<Read, Problem> {
+        let mut whole = BytesMut::new();
         while let Some(chunk) = self.chunk(&mut body).await? {
-            self.fits(whole.len() + chunk.len())?;
+            let bytes = whole.len() + chunk.len();
+            self.fits(bytes)?;
+            if unannounced && bytes > FREE_BYTES {
+                // It may come to anything. All or nothing, so that no two bodies wait for each other's rest.
+                budget = self.budget(self.max_bytes).await?;
+                unannounced = false;
+            }
+            // The common case: the body came with the headers, in one piece, and is not copied.
+            if whole.is_empty() && body.is_end_stream() {
+                return Ok(Read { bytes: chunk, budget });
+            }
             whole.extend_from_slice(&chunk);
         }
-        self.fits(whole.len())?;
-        Ok(whole.freeze())
+        Ok(Read { bytes: whole.freeze(), budget })
     }
 
     /// The next piece of data; trailers are skipped.

@@ -2,10 +2,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use resolve::{Directory, Dns, LookupFailed, Resolver, SystemLookup};
+use wire::{Code, Problem};
 
 use crate::admission::{Admission, Limits};
 use crate::body;
-use crate::drain::Drain;
+use crate::drain::{Call, Drain};
 use crate::feed::FeedState;
 use crate::forward::Forwarder;
 use crate::settings::Settings;
@@ -21,6 +22,10 @@ const MAX_QUEUED_PER_OWNER: usize = 4_096;
 
 /// Calls that may wait in all. Each may hold a body of 64 KiB: 1 GiB at most.
 const MAX_QUEUED: usize = 16_384;
+
+/// Calls that neither run nor wait for their turn: forwarded ones (a create is held until its sandbox is ready) and
+/// those whose body is still coming. As many as there may be connections; with HTTP/2 one client could bring any number.
+const MAX_OTHERS: usize = 16_384;
 
 /// What all calls share.
 #[derive(Debug)]
@@ -66,6 +71,20 @@ impl Gateway {
         })
     }
 
+    /// Counts a new call in.
+    ///
+    /// # Errors
+    /// `draining` once the drain has started, `capacity_unavailable` when too many calls are under way.
+    pub(crate) fn enter(&self) -> Result<Call, Problem> {
+        let call = self.drain.enter()?;
+        let limit = self.settings.max_inflight + MAX_QUEUED + MAX_OTHERS;
+        if self.drain.calls() > limit {
+            let detail = format!("{limit} calls of all kinds are under way, no more are taken");
+            return Err(Problem::new(Code::CapacityUnavailable, detail));
+        }
+        Ok(call)
+    }
+
     /// Why no new call should come here; `None` when they may.
     pub(crate) fn not_ready(&self) -> Option<&'static str> {
         if self.drain.is_draining() {
@@ -81,6 +100,7 @@ impl Gateway {
             inflight,
             queued,
             calls: self.drain.calls(),
+            body_bytes: self.bodies.held_bytes(),
             routes,
             tombstones,
             upstream_connections: self.upstream.connections(),

@@ -8,14 +8,13 @@ pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
 const MAX_LENGTH: usize = 128;
 
-/// The request's own id when it is sane, else a made one, which is then put into the headers.
+/// The request's own id when it is sane, else a made one; the only one in the headers then.
 pub(crate) fn ensure(headers: &mut HeaderMap) -> HeaderValue {
-    if let Some(given) = headers.get(HEADER).filter(|value| is_sane(value.as_bytes())) {
-        return given.clone();
-    }
-    let made = made();
-    headers.insert(HEADER, made.clone());
-    made
+    let given = headers.get(HEADER).filter(|value| is_sane(value.as_bytes())).cloned();
+    let id = given.unwrap_or_else(made);
+    // Also when it was given: a second one, which nobody has looked at, must not travel on beside it.
+    headers.insert(HEADER, id.clone());
+    id
 }
 
 /// Also an exec_id: 36 characters of `[0-9a-f-]`.
@@ -46,6 +45,16 @@ mod tests {
     #[test]
     fn a_sane_id_is_kept() {
         assert_eq!(ensured("run-7.a:b_c").0, "run-7.a:b_c");
+    }
+
+    #[test]
+    fn only_one_id_is_left() {
+        let mut headers = HeaderMap::new();
+        for given in ["run-7", "a b"] {
+            headers.append(HEADER, HeaderValue::from_static(given));
+        }
+        assert_eq!(ensure(&mut headers), "run-7");
+        assert_eq!(headers.get_all(HEADER).iter().count(), 1);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! All routes on one screen.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, delete, get, post};
+use futures_util::FutureExt as _;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode};
 use wire::{Code, Fault, Problem};
@@ -18,13 +20,14 @@ use crate::request_id;
 
 pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
     Router::new()
-        .route("/v1/sandboxes/{id}/exec", post(exec::exec).fallback(wrong_method))
-        .route("/v1/sandboxes/{id}/execs", get(exec::list).fallback(wrong_method))
-        .route("/v1/sandboxes/{id}/execs/{exec_id}", delete(exec::cancel).fallback(wrong_method))
+        .route("/v1/sandboxes/{id}/exec", post(exec::exec))
+        .route("/v1/sandboxes/{id}/execs", get(exec::list))
+        .route("/v1/sandboxes/{id}/execs/{exec_id}", delete(exec::cancel))
         .route("/v1/{*rest}", any(forward))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
+        .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
         .with_state(gateway)
 }
@@ -33,8 +36,7 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
 pub(crate) async fn answer(gateway: &Gateway, router: Router, mut request: Request) -> Response {
     let request_id = request_id::ensure(request.headers_mut());
     let line = (request.method().clone(), request.uri().path().to_owned());
-    let mut response =
-        tower::ServiceExt::oneshot(router, request).await.unwrap_or_else(|never| match never {});
+    let mut response = routed(gateway, router, request).await;
     if let Some(problem) = error::carried(&mut response) {
         gateway.metrics.problem(problem.code);
         log(&line, &request_id, &problem);
@@ -42,6 +44,18 @@ pub(crate) async fn answer(gateway: &Gateway, router: Router, mut request: Reque
     }
     response.headers_mut().insert(request_id::HEADER, request_id);
     response
+}
+
+/// A panic fails its own request, not the others on the connection.
+async fn routed(gateway: &Gateway, router: Router, request: Request) -> Response {
+    match AssertUnwindSafe(tower::ServiceExt::oneshot(router, request)).catch_unwind().await {
+        Ok(answered) => answered.unwrap_or_else(|never| match never {}),
+        Err(_) => {
+            gateway.metrics.panics.inc();
+            let detail = "the gateway failed at this request; its log says where";
+            Failure::from(Problem::new(Code::Internal, detail)).into_response()
+        }
+    }
 }
 
 /// One line a refused request; louder when it is not the caller's doing.
@@ -78,4 +92,26 @@ async fn wrong_method(request: Request) -> Failure {
 async fn unknown_path(request: Request) -> Failure {
     let detail = format!("there is nothing at {}; the API is under /v1", request.uri().path());
     Problem::new(Code::InvalidArgument, detail).with("field", "path").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+    use crate::settings::tests::settings;
+
+    #[tokio::test]
+    #[allow(clippy::panic, reason = "what is tested")]
+    async fn a_panic_is_an_answer_and_is_counted() {
+        async fn broken() -> &'static str {
+            panic!("for the test")
+        }
+        let (gateway, router) = (Gateway::new(settings()).unwrap(), Router::new().fallback(broken));
+        let request = Request::get("/v1").body(Body::empty()).unwrap();
+        let response = answer(&gateway, router, request).await;
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
+        assert_eq!(gateway.metrics.panics.get(), 1);
+    }
 }

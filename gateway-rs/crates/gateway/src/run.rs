@@ -35,6 +35,9 @@ pub enum StartFailed {
     /// There is a DNS zone but no usable resolver configuration.
     #[error("cannot set up DNS: {0}")]
     Dns(#[from] LookupFailed),
+    /// It ran, and the part that accepts connections or the one that follows the route feed came to an end.
+    #[error("a part of the gateway failed; the log says which")]
+    Broken,
     /// The runtime or its signals cannot be set up.
     #[error("cannot set up the runtime: {0}")]
     Runtime(#[from] io::Error),
@@ -74,13 +77,20 @@ fn run(settings: Settings) -> Result<(), StartFailed> {
     let outcome = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        let running = start(settings).await?;
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        running.stop().await;
-        Ok(())
+        let mut running = start(settings).await?;
+        let mut asked = async || {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        let broken = tokio::select! {
+            () = asked() => false,
+            () = running.broken() => true,
+        };
+        // Whoever asks twice means it.
+        running.stop_within(asked()).await;
+        if broken { Err(StartFailed::Broken) } else { Ok(()) }
     });
     // A name look-up by the operating system may still block a thread; nothing of ours waits for it.
     runtime.shutdown_timeout(CLOSE_GRACE);
@@ -134,13 +144,32 @@ impl Running {
         self.address
     }
 
+    /// Completes when a part that should run for ever has ended: without it the gateway would serve an old table, or
+    /// nobody, and look healthy.
+    async fn broken(&mut self) {
+        if let Some(ended) = self.tasks.join_next().await {
+            tracing::error!(?ended, "a part of the gateway ended");
+        }
+    }
+
     /// serving -> draining -> expired -> gone. New calls are refused, running ones have the drain time to end; what
     /// is left then is cut off.
-    pub async fn stop(mut self) {
+    pub async fn stop(self) {
+        self.stop_within(std::future::pending()).await;
+    }
+
+    /// The same, but what is left is cut off as soon as `hurry` completes.
+    pub async fn stop_within(mut self, hurry: impl Future<Output = ()>) {
         let drain = &self.gateway.drain;
         tracing::info!(calls = drain.calls(), "draining");
         drain.start();
-        if tokio::time::timeout(self.gateway.settings.drain, drain.idle()).await.is_err() {
+        let idle = tokio::select! {
+            biased;
+            () = drain.idle() => true,
+            () = hurry => false,
+            () = tokio::time::sleep(self.gateway.settings.drain) => false,
+        };
+        if !idle {
             tracing::warn!(calls = drain.calls(), "drain time is over, calls are cut off");
             drain.expire();
         }

@@ -157,4 +157,4 @@ fn zone(read: Read<'_>) -> Result<Option<String>, InvalidSetting> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -8,12 +8,14 @@
 
 mod support;
 
+use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
 use serde_json::json;
-use support::{Rig, Started};
+use support::{Client, ControlPlane, Rig, Started};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
 /// Stops the gateway in the background; completes when it drains.
@@ -87,7 +89,7 @@ async fn an_idle_gateway_stops_at_once_although_clients_keep_connections() {
     tokio::time::timeout(Duration::from_millis(900), running.stop()).await.unwrap();
 }
 
-fn process(rig: Rig) -> Child {
+fn process(rig: &Rig) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rollbox-gateway"));
     command.env_clear().envs(rig.environment()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap()
 }
@@ -100,7 +102,7 @@ async fn ended(child: Child) -> (Option<i32>, String) {
 
 #[tokio::test]
 async fn a_bad_setting_ends_the_process_with_64_and_its_name() {
-    let (status, text) = ended(process(Rig::new().set("MAX_INFLIGHT", "many"))).await;
+    let (status, text) = ended(process(&Rig::new().set("MAX_INFLIGHT", "many"))).await;
     assert_eq!(status, Some(64));
     assert!(
         text.contains("ROLLBOX_GATEWAY_MAX_INFLIGHT is \"many\": it must be an integer of 1 to 1000000"),
@@ -111,23 +113,53 @@ async fn a_bad_setting_ends_the_process_with_64_and_its_name() {
 #[tokio::test]
 async fn a_port_that_is_taken_ends_the_process_with_1() {
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (status, text) = ended(process(Rig::new().set("LISTEN", taken.local_addr().unwrap()))).await;
+    let (status, text) = ended(process(&Rig::new().set("LISTEN", taken.local_addr().unwrap()))).await;
     assert_eq!(status, Some(1));
     assert!(text.contains("cannot listen on 127.0.0.1:"), "{text}");
 }
 
-#[tokio::test]
-async fn sigterm_ends_the_process_with_0() {
-    use tokio::io::{AsyncBufReadExt as _, BufReader};
-    let mut child = process(Rig::new());
+/// Starts the process and waits until it serves; gives its address too.
+async fn serving(rig: &Rig) -> (Child, SocketAddr) {
+    let mut child = process(rig);
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    while let Some(line) = lines.next_line().await.unwrap() {
+    loop {
+        let line = lines.next_line().await.unwrap().unwrap();
         if line.contains("started") {
-            break;
+            let (_, address) = line.split_once("address=").unwrap();
+            let address = address.split(' ').next().unwrap().parse().unwrap();
+            tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+            return (child, address);
         }
     }
+}
+
+async fn send_sigterm(child: &Child) {
     let pid = child.id().unwrap().to_string();
     Command::new("kill").args(["-TERM", &pid]).status().await.unwrap();
+}
+
+#[tokio::test]
+async fn sigterm_ends_the_process_with_0() {
+    let (mut child, _) = serving(&Rig::new()).await;
+    send_sigterm(&child).await;
     let status = tokio::time::timeout(Duration::from_secs(20), child.wait()).await.unwrap().unwrap();
     assert_eq!(status.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_second_sigterm_ends_the_drain() {
+    let rig = Rig::new();
+    let controlplane = ControlPlane::listen(&rig.socket("api"));
+    let (mut child, address) = serving(&rig).await;
+    let client = Client::new(address);
+    let create = tokio::spawn({
+        let (client, request) = (client.clone(), client.request(Method::POST, "/v1/sandboxes"));
+        async move { client.send(request.body("{}".into()).unwrap()).await }
+    });
+    controlplane.arrived(1).await;
+    send_sigterm(&child).await;
+    client.until_metric("draining", 1.0).await;
+    send_sigterm(&child).await;
+    let status = tokio::time::timeout(Duration::from_secs(20), child.wait()).await.unwrap().unwrap();
+    assert_eq!((status.code(), create.await.unwrap().code().as_str()), (Some(0), "draining"));
 }

@@ -92,6 +92,19 @@ async fn a_client_that_sends_slowly_holds_no_place() {
 }
 
 #[tokio::test]
+async fn the_memory_of_a_body_is_free_again_while_its_command_still_runs() {
+    let rig = Rig::new().sandbox("sb-1").start().await;
+    let body = json!({"command": "hold", "stdin": "x".repeat(1 << 20)});
+    let freed = async {
+        rig.sidecar("sb-1").seen(1).await;
+        rig.client.until_metric("body_bytes", 0.0).await;
+        rig.sidecar("sb-1").release(1);
+    };
+    let (answer, ()) = tokio::join!(rig.exec("sb-1", &body), freed);
+    assert_eq!(answer.json()["stdout"], "released");
+}
+
+#[tokio::test]
 async fn while_all_places_are_taken_execs_can_be_listed_and_cancelled() {
     let rig = Rig::new().sandbox("sb-1").set("MAX_INFLIGHT", 1).start().await;
     let token = token_of("sb-1", "alice", &["exec"]);

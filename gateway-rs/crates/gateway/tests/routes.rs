@@ -13,6 +13,8 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::json;
 use support::{Rig, Sidecar, Started, token_of};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UnixListener, UnixStream};
 
 /// Starts `command` in sb-1, does `then` once it runs, gives the answer.
 async fn during(rig: &Started, command: &str, then: impl Future<Output = ()>) -> support::Answer {
@@ -122,6 +124,54 @@ async fn a_sidecar_that_does_not_listen_is_unreachable_and_one_that_is_about_to_
     };
     let (answer, _sidecar) = tokio::join!(rig.run("sb-1", "echo hi"), late);
     assert_eq!(answer.json()["stdout"], "hi");
+}
+
+#[tokio::test]
+async fn many_calls_to_a_sidecar_that_does_not_listen_wait_together_not_in_turn() {
+    let mut rig = Rig::new().sandbox("sb-1").start().await;
+    rig.sidecars.clear();
+    let calls = futures_util::future::join_all((0..32).map(|_| rig.run("sb-1", "echo hi")));
+    let answers = tokio::time::timeout(Duration::from_secs(6), calls).await.unwrap();
+    assert!(answers.iter().all(|answer| answer.code() == "sandbox_unreachable"));
+    assert_eq!(rig.client.metric("upstream_connects_total{outcome=\"failed\"}").await, 1.0);
+}
+
+/// Reads frames of HTTP/2 up to the next request; gives its stream.
+async fn next_request(stream: &mut UnixStream) -> [u8; 4] {
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.unwrap();
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; length as usize];
+        stream.read_exact(&mut payload).await.unwrap();
+        if head[3] == 1 {
+            return [head[5], head[6], head[7], head[8]];
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_the_sidecar_has_provably_not_looked_at_is_sent_again() {
+    let mut rig = Rig::new().sandbox("sb-1").start().await;
+    rig.sidecars.clear();
+    let socket = rig.folder.socket("sb-1");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let refusing = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.read_exact(&mut [0; 24]).await.unwrap();
+        stream.write_all(b"\0\0\0\x04\0\0\0\0\0").await.unwrap();
+        let refused = next_request(&mut stream).await;
+        let reset = [b"\0\0\x04\x03\0", &refused[..], b"\0\0\0\x07"].concat();
+        stream.write_all(&reset).await.unwrap();
+        next_request(&mut stream).await;
+        std::fs::remove_file(&socket).unwrap();
+        let sidecar = Sidecar::listen(&socket);
+        // GOAWAY: the last stream that was looked at is the first one.
+        stream.write_all(&[b"\0\0\x08\x07\0\0\0\0\0", &refused[..], b"\0\0\0\0"].concat()).await.unwrap();
+        (stream, sidecar)
+    };
+    let (answer, (_stream, sidecar)) = tokio::join!(rig.run("sb-1", "echo hi"), refusing);
+    assert_eq!((answer.text().contains("\"hi\""), sidecar.seen_now()), (true, 1), "{}", answer.text());
 }
 
 #[tokio::test]

@@ -3,11 +3,14 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::Notify;
 
-use crate::{Address, Applied, Route, Table, Tombstone, Update};
+use crate::{Address, Applied, Route, Table, Tombstone, Update, table};
 
 /// Ids that calls may wait for at one time. Tokens are signed, so nobody can make ids up; a guess that leaves room for
 /// a burst of sandboxes that are ready before their push. Beyond it an unknown id is answered at once.
 const MAX_AWAITED_IDS: usize = 4_096;
+
+/// Rows that are taken in at one time: about a millisecond during which look-ups wait.
+const PART: usize = 1_000;
 
 /// The table as all calls share it: readers never wait for each other, and a call can wait for an id to appear.
 #[derive(Debug, Default)]
@@ -70,14 +73,29 @@ impl Directory {
         }
     }
 
-    /// Takes an update of the feed in and wakes whoever waits for one of its ids.
+    /// Takes an update of the feed in and wakes whoever waits for one of its ids. Calls must not overlap.
+    ///
+    /// Cost: a large update goes in by parts, so that no look-up waits for all of it. In between the table has some new
+    /// rows and some old ones, each of them true when it was said.
     pub fn apply(&self, update: Update) -> Applied {
-        let mut state = self.write();
-        let applied = state.table.apply(update);
-        for id in &applied.changed {
-            if let Some(bell) = state.awaited.remove(id) {
-                bell.notify_waiters();
+        let (routes, ends) = match update {
+            Update::Snapshot { routes, ends } => {
+                let named = table::named(&routes, &ends);
+                let unnamed = self.read().table.unnamed(&named);
+                for ids in unnamed.chunks(PART) {
+                    self.write().table.forget(ids);
+                }
+                self.write().table.reserve(routes.len());
+                (routes, ends)
             }
+            Update::Delta { routes, ends } => (routes, ends),
+        };
+        let (mut routes, mut ends) = (routes.into_iter(), ends.into_iter());
+        let mut applied = Applied::default();
+        while routes.len() + ends.len() > 0 {
+            let routes = routes.by_ref().take(PART).collect();
+            let ends = ends.by_ref().take(PART).collect();
+            applied.add(self.write().apply(Update::Delta { routes, ends }));
         }
         applied
     }
@@ -117,6 +135,16 @@ impl Directory {
 }
 
 impl State {
+    fn apply(&mut self, update: Update) -> Applied {
+        let applied = self.table.apply(update);
+        for id in &applied.changed {
+            if let Some(bell) = self.awaited.remove(id) {
+                bell.notify_waiters();
+            }
+        }
+        applied
+    }
+
     fn find(&self, sandbox_id: &str) -> Found {
         if let Some(route) = self.table.route(sandbox_id) {
             return Found::Live(Arc::clone(route));

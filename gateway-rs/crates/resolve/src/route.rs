@@ -27,7 +27,8 @@ pub struct Route {
     pub owner: Arc<str>,
     /// Who says so.
     pub source: Source,
-    fate: watch::Sender<Option<Fate>>,
+    /// Shared by what is known of one address: a route of DNS, and the pushed one that says the same.
+    fate: Arc<watch::Sender<Option<Fate>>>,
 }
 
 /// Why a route is no longer true.
@@ -35,9 +36,9 @@ pub struct Route {
 pub enum Fate {
     /// The sandbox ended.
     Ended(Arc<Tombstone>),
-    /// The sandbox has another address now: look it up again.
+    /// The sandbox has another address now, or DNS led nowhere: look it up again.
     Replaced,
-    /// A snapshot does not name the sandbox any more, or DNS led nowhere.
+    /// A snapshot does not name the sandbox any more.
     Forgotten,
 }
 
@@ -64,7 +65,25 @@ impl Route {
         owner: Arc<str>,
         source: Source,
     ) -> Arc<Self> {
-        Arc::new(Self { sandbox_id, address, generation, owner, source, fate: watch::Sender::new(None) })
+        let fate = Arc::new(watch::Sender::new(None));
+        Arc::new(Self { sandbox_id, address, generation, owner, source, fate })
+    }
+
+    /// This route of DNS as the table says it: calls that are under way on it go on, and hear what becomes of it.
+    pub(crate) fn confirmed(&self, generation: u64, owner: Arc<str>) -> Arc<Self> {
+        Arc::new(Self {
+            sandbox_id: Arc::clone(&self.sandbox_id),
+            address: self.address.clone(),
+            generation,
+            owner,
+            source: Source::Table,
+            fate: Arc::clone(&self.fate),
+        })
+    }
+
+    /// Whether both lead to the same place until the same moment.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.fate, &other.fate)
     }
 
     /// What became of the route; `None` while it is true.
@@ -106,8 +125,7 @@ impl Fate {
         match self {
             Self::Ended(tombstone) => tombstone.problem(),
             Self::Replaced => {
-                let detail =
-                    format!("sandbox {sandbox_id} moved to another address while the command was under way");
+                let detail = format!("sandbox {sandbox_id} has another address since the command was sent");
                 Problem::new(Code::StreamInterrupted, detail)
             }
             Self::Forgotten => {

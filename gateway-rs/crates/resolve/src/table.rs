@@ -20,8 +20,8 @@ const MAX_DNS_ROUTES: usize = 4_096;
 pub struct Table {
     routes: HashMap<Arc<str>, Arc<Route>>,
     tombstones: HashMap<Arc<str>, Arc<Tombstone>>,
-    /// Ids of `tombstones`, oldest first; may name one that a newer route has replaced since.
-    burial_order: VecDeque<Arc<str>>,
+    /// Ends as they came, oldest first; `tombstones` may have a newer one, or none, for the same sandbox since.
+    burial_order: VecDeque<Arc<Tombstone>>,
     max_tombstones: usize,
     dns_routes: usize,
 }
@@ -35,6 +35,14 @@ pub struct Applied {
     pub fenced: usize,
     /// Routes from DNS whose address the table contradicts.
     pub dns_disagreements: usize,
+}
+
+impl Applied {
+    pub(crate) fn add(&mut self, later: Self) {
+        self.changed.extend(later.changed);
+        self.fenced += later.fenced;
+        self.dns_disagreements += later.dns_disagreements;
+    }
 }
 
 impl Default for Table {
@@ -80,7 +88,7 @@ impl Table {
         let mut applied = Applied::default();
         let (routes, ends) = match update {
             Update::Snapshot { routes, ends } => {
-                self.forget_unnamed(&routes, &ends);
+                self.forget(&self.unnamed(&named(&routes, &ends)));
                 (routes, ends)
             }
             Update::Delta { routes, ends } => (routes, ends),
@@ -112,16 +120,24 @@ impl Table {
     pub fn forget_dns(&mut self, route: &Route) {
         let ours = self.routes.get(&route.sandbox_id).is_some_and(|held| std::ptr::eq(&**held, route));
         if ours && route.source == Source::Dns {
-            self.remove(&route.sandbox_id, Fate::Forgotten);
+            self.remove(&route.sandbox_id, Fate::Replaced);
         }
     }
 
-    fn forget_unnamed(&mut self, routes: &[Entry], ends: &[End]) {
-        let named: HashSet<&str> =
-            routes.iter().map(|e| &*e.sandbox_id).chain(ends.iter().map(|e| &*e.sandbox_id)).collect();
-        let gone: Vec<Arc<str>> = self.routes.keys().filter(|id| !named.contains(&***id)).cloned().collect();
-        for id in gone {
-            self.remove(&id, Fate::Forgotten);
+    /// Sandboxes with a route that a snapshot does not name.
+    pub(crate) fn unnamed(&self, named: &HashSet<&str>) -> Vec<Arc<str>> {
+        self.routes.keys().filter(|id| !named.contains(&***id)).cloned().collect()
+    }
+
+    /// Makes room for this many routes in all, so that the table does not grow again and again while it is filled.
+    pub(crate) fn reserve(&mut self, routes: usize) {
+        self.routes.reserve(routes.saturating_sub(self.routes.len()));
+    }
+
+    /// Drops the routes of sandboxes that a snapshot does not name.
+    pub(crate) fn forget(&mut self, unnamed: &[Arc<str>]) {
+        for id in unnamed {
+            self.remove(id, Fate::Forgotten);
         }
     }
 
@@ -135,11 +151,16 @@ impl Table {
             applied.fenced += 1;
             return;
         }
-        applied.dns_disagreements +=
-            usize::from(current.is_some_and(|r| r.source == Source::Dns && r.address != entry.address));
-        self.remove(&id, Fate::Replaced);
+        let from_dns = current.filter(|route| route.source == Source::Dns);
+        let route = match from_dns.filter(|route| route.address == entry.address) {
+            Some(route) => route.confirmed(entry.generation, entry.owner),
+            None => {
+                applied.dns_disagreements += usize::from(from_dns.is_some());
+                self.remove(&id, Fate::Replaced);
+                Route::new(Arc::clone(&id), entry.address, entry.generation, entry.owner, Source::Table)
+            }
+        };
         self.tombstones.remove(&id);
-        let route = Route::new(Arc::clone(&id), entry.address, entry.generation, entry.owner, Source::Table);
         self.insert(Arc::clone(&id), route);
         applied.changed.push(id);
     }
@@ -154,20 +175,21 @@ impl Table {
         }
         let tombstone = Arc::new(end);
         self.remove(&id, Fate::Ended(Arc::clone(&tombstone)));
-        if self.tombstones.insert(Arc::clone(&id), tombstone).is_none() {
-            self.burial_order.push_back(Arc::clone(&id));
-        }
+        self.burial_order.push_back(Arc::clone(&tombstone));
+        self.tombstones.insert(Arc::clone(&id), tombstone);
         if self.burial_order.len() > self.max_tombstones
             && let Some(oldest) = self.burial_order.pop_front()
+            && self.tombstones.get(&oldest.sandbox_id).is_some_and(|held| Arc::ptr_eq(held, &oldest))
         {
-            self.tombstones.remove(&oldest);
+            self.tombstones.remove(&oldest.sandbox_id);
         }
         applied.changed.push(id);
     }
 
     fn insert(&mut self, id: Arc<str>, route: Arc<Route>) {
         self.dns_routes += usize::from(route.source == Source::Dns);
-        self.routes.insert(id, route);
+        let before = self.routes.insert(id, route);
+        self.dns_routes -= usize::from(before.is_some_and(|route| route.source == Source::Dns));
     }
 
     fn remove(&mut self, id: &str, fate: Fate) {
@@ -176,4 +198,9 @@ impl Table {
             route.decide(fate);
         }
     }
+}
+
+/// Every sandbox that a snapshot says something of.
+pub(crate) fn named<'a>(routes: &'a [Entry], ends: &'a [End]) -> HashSet<&'a str> {
+    routes.iter().map(|e| &*e.sandbox_id).chain(ends.iter().map(|e| &*e.sandbox_id)).collect()
 }

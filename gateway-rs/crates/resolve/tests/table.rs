@@ -139,6 +139,16 @@ fn tombstones_are_bounded_and_the_oldest_goes_first() {
 }
 
 #[test]
+fn a_newer_end_of_the_same_sandbox_does_not_go_with_the_older_one() {
+    let mut table = Table::with_max_tombstones(2);
+    for update in [ended("sb-1", 1), route("sb-1", 2), ended("sb-1", 2), ended("sb-2", 1)] {
+        table.apply(update);
+    }
+    assert_eq!(table.len(), (0, 2));
+    assert_eq!(table.tombstone("sb-1").map(|end| end.generation), Some(2));
+}
+
+#[test]
 fn what_dns_said_holds_until_the_push_and_a_contradiction_is_counted() {
     let mut table = Table::default();
     let elsewhere = Address::Tcp { host: "10.0.0.9".to_owned(), port: 7070 };
@@ -151,11 +161,25 @@ fn what_dns_said_holds_until_the_push_and_a_contradiction_is_counted() {
 }
 
 #[test]
+fn a_push_that_says_what_dns_said_interrupts_no_call_and_its_end_reaches_all() {
+    let mut table = Table::default();
+    let from_dns = table.place_from_dns("sb-1", entry("sb-1", 3).address);
+    assert_eq!(table.apply(route("sb-1", 3)).dns_disagreements, 0);
+    let pushed = table.route("sb-1").unwrap().clone();
+    assert_eq!((pushed.source, pushed.generation, &*pushed.owner), (Source::Table, 3, "alice"));
+    assert!(from_dns.is_current() && from_dns.is_same(&pushed));
+    table.forget_dns(&from_dns);
+    assert!(pushed.is_current(), "a pushed route stays");
+    table.apply(ended("sb-1", 3));
+    assert!(matches!(from_dns.fate(), Some(Fate::Ended(_))));
+}
+
+#[test]
 fn only_a_route_from_dns_can_be_forgotten() {
     let mut table = Table::default();
     let from_dns = table.place_from_dns("sb-1", Address::Unix("/a".into()));
     table.forget_dns(&from_dns);
-    assert_eq!(from_dns.fate(), Some(Fate::Forgotten));
+    assert_eq!(from_dns.fate(), Some(Fate::Replaced));
     table.apply(route("sb-2", 1));
     let pushed = table.route("sb-2").unwrap().clone();
     table.forget_dns(&pushed);

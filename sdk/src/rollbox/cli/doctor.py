@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +24,8 @@ from rollbox.retry import RetryPolicy
 
 # Checks of this machine's engine belong to the server's package; an SDK without it still checks the gateway.
 _EMBEDDED = "controlplane.embedded"
+# Into a pipe each finding is one line, for grep.
+_UNWRAPPED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = F
     if json:
         output.data({"ok": healthy, "checks": [asdict(check) for check in checks]})
     else:
-        output.table(("check", "", "found", "what to do"), [_row(check) for check in checks])
+        _tell(checks)
     raise typer.Exit(0 if healthy else 1)
 
 
@@ -90,6 +96,22 @@ def _plain(value: object) -> str:
     return " ".join(str(part) for part in value.values()) if isinstance(value, dict) else str(value)
 
 
-def _row(check: Check) -> tuple[str, ...]:
-    mark = "ok" if check.ok else "missing" if check.needed else "absent"
-    return check.name, mark, check.detail, "" if check.ok else check.fix
+def _on_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def _tell(checks: list[Check]) -> None:
+    """One check a line, what to do about it below, as wide as the terminal; the verdict comes last."""
+    marks = ["ok" if check.ok else "missing" if check.needed else "absent" for check in checks]
+    wide = max(len(check.name) for check in checks)
+    indent = " " * (wide + 11)
+    columns = shutil.get_terminal_size().columns if _on_terminal() else _UNWRAPPED
+    wrap = partial(
+        textwrap.fill, width=columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    for check, mark in zip(checks, marks, strict=True):
+        typer.echo(wrap(f"{mark:<7}  {check.name:<{wide}}  {check.detail}"))
+        if check.fix and not check.ok:
+            typer.echo(wrap(f"{indent}-> {check.fix}"))
+    missing = [check.name for check, mark in zip(checks, marks, strict=True) if mark == "missing"]
+    typer.echo(f"\nnot ready: {', '.join(missing)}" if missing else "\nready: nothing that is needed is missing")

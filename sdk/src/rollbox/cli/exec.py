@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from rollbox import labels as label_rules
 from rollbox.cli import output
 from rollbox.client import Client
-from rollbox.errors import InvalidArgument
+from rollbox.errors import InvalidArgument, SandboxError
 from rollbox.result import ExecResult
 
 # The codes that `timeout`, the kernel's SIGKILL and Ctrl-C have given shell scripts for decades.
@@ -29,15 +30,20 @@ def exec_(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Run a command in a sandbox; exits as the command did (124 deadline, 137 out of memory, 130 Ctrl-C)."""
+    # Before there is an event loop: a read that blocks one cannot be interrupted.
+    given = _stdin(stdin, as_json=json)
 
     async def call(client: Client) -> ExecResult:
         sandbox = await client.connect(sandbox_id)
-        given, variables = _stdin(stdin), label_rules.parse(env or ())
-        return await sandbox.exec(command, cwd=cwd, env=variables, user=user, stdin=given, timeout=timeout)
+        variables = label_rules.parse(env or ())
+        try:
+            return await sandbox.exec(command, cwd=cwd, env=variables, user=user, stdin=given, timeout=timeout)
+        except InvalidArgument as error:
+            raise _with_shell_hint(error, command) from error
 
     result = output.run(call, what=f"running {command[0]} in {sandbox_id}", as_json=json)
     if json:
-        output.data(_to_json(result))
+        output.data(result.to_json())
     else:
         _pass_on(result)
     raise typer.Exit(exit_code(result))
@@ -50,12 +56,24 @@ def exit_code(result: ExecResult) -> int:
     return EXIT_BY_END.get(result.end, result.exit_code or 0)
 
 
-def _stdin(option: str | None) -> bytes:
+def _stdin(option: str | None, *, as_json: bool) -> bytes:
     if option is None:
         return b""
     if option != "-":
-        raise InvalidArgument(f"--stdin {option!r}: only `-`, the standard input, is offered")
-    return sys.stdin.buffer.read()
+        error = InvalidArgument(f"--stdin {option!r}: only `-`, the standard input, is offered")
+        output.fail(error, as_json=as_json)
+    try:
+        return sys.stdin.buffer.read()
+    except KeyboardInterrupt:
+        output.talk("interrupted while reading the standard input")
+        raise typer.Exit(output.INTERRUPTED) from None
+
+
+def _with_shell_hint(error: SandboxError, command: list[str]) -> SandboxError:
+    """The way out for who typed a shell line as one argument: 'ls | wc'."""
+    if error.details.get("reason") == "command_not_found" and len(command) == 1 and " " in command[0]:
+        error.hint = f"For a shell line write: -- sh -c {shlex.quote(command[0])}"
+    return error
 
 
 def _pass_on(result: ExecResult) -> None:
@@ -68,10 +86,5 @@ def _pass_on(result: ExecResult) -> None:
             kept, total = len(getattr(result, f"{name}_bytes")), getattr(result, f"{name}_total_bytes")
             output.talk(f"{name}: the last {kept} of {total} bytes")
     if result.end != "exited":
-        output.talk(f"the command ended as {result.end} after {result.run_ms:.0f} ms")
-
-
-def _to_json(result: ExecResult) -> dict[str, Any]:
-    streams = [f"{stream}{part}" for stream in ("stdout", "stderr") for part in ("", "_truncated", "_total_bytes")]
-    times = ("queue_ms", "spawn_ms", "run_ms", "replayed")
-    return {name: getattr(result, name) for name in ("exec_id", "end", "exit_code", "signal", *streams, *times)}
+        by = f" ({result.signal_name})" if result.end == "signalled" else ""
+        output.talk(f"the command ended as {result.end}{by} after {result.run_ms:.0f} ms")

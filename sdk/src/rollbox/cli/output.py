@@ -11,7 +11,6 @@ from typing import Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from rollbox._problem import SandboxError
@@ -24,7 +23,6 @@ EXIT_BY_FAULT = {"caller": 2, "workload": 3, "capacity": 4, "platform": 5}
 INTERRUPTED = 130
 TERMINATED = 143
 _SPINNER_AFTER_S = 2.0
-_PIPE_COLUMNS = 10_000
 # A person waits: say soon that nobody answers, instead of riding out a restart as programs do.
 _RETRIES = RetryPolicy(tries=3)
 
@@ -84,13 +82,10 @@ def data(value: object) -> None:
 
 
 def table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """Print rows on stdout: as wide as the terminal, or, into a pipe, as wide as they are."""
-    shown = Table(*columns, box=None, pad_edge=False)
-    for row in rows:
-        # Text, not str: a label like "[/]" is not markup of ours.
-        shown.add_row(*(Text(cell) for cell in row))
-    console = Console()
-    (console if console.is_terminal else Console(width=_PIPE_COLUMNS)).print(shown)
+    """Print rows on stdout, one line each however narrow the terminal: nothing is cut, so all can be copied."""
+    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        typer.echo("  ".join(map(str.ljust, row, widths)).rstrip())
 
 
 @asynccontextmanager

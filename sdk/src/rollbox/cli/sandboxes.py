@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Annotated
 
@@ -25,7 +26,11 @@ def create(
     memory: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Sizes: 2Gi or 256Mi:2Gi.")] = "256Mi:2Gi",
     env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="May be repeated.")] = None,
     label: Labels = None,
+    pids: Annotated[int, typer.Option(help="Most processes and threads at a time.")] = 512,
+    cwd: Annotated[str | None, typer.Option(help="Directory of every command.")] = None,
+    user: Annotated[str | None, typer.Option(help="User of every command.")] = None,
     ttl: Annotated[float, typer.Option(help="Seconds to live.")] = 3600,
+    start_timeout: Annotated[float, typer.Option(help="Seconds until it must be ready.")] = 120,
     json: Json = False,
 ) -> None:
     """Create a sandbox, print its id when it is ready, and leave it running."""
@@ -35,9 +40,13 @@ def create(
             image,
             cpu=_pair(cpu),
             memory=_pair(memory),
+            pids=pids,
             env=label_rules.parse(env or ()),
+            cwd=cwd,
+            user=user,
             labels=label_rules.parse(label or ()),
             ttl=ttl,
+            start_timeout=start_timeout,
         )
         return sandbox.record
 
@@ -64,6 +73,8 @@ def ps(
         output.data([record.to_json() for record in records])
     else:
         output.table(("id", "state", "image", "age", "expires in", "labels"), _rows(records))
+        if not records and sys.stdout.isatty():
+            output.talk("no sandboxes; `rollbox create IMAGE` makes one, `rollbox ps --all` shows those that ended")
 
 
 def delete(

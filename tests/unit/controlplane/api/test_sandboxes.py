@@ -83,6 +83,14 @@ async def test_secrets_in_a_bad_environment_are_not_repeated(plane: World) -> No
         ("GET", "/v1/sandboxes", [("state", "asleep")], "state"),
         ("GET", "/v1/sandboxes", [("all", "perhaps")], "all"),
         ("GET", "/v1/sandboxes", [("label", "=x")], "is not KEY=VALUE"),
+        ("GET", "/v1/sandboxes", [("labels", "a=b")], "'labels' is not a known query parameter"),
+        ("GET", "/v1/sandboxes", [("all", "true"), ("all", "false")], "all must not be given twice"),
+        ("GET", "/v1/sandboxes", [("all", "true"), ("state", "running")], "and not both"),
+        ("DELETE", "/v1/sandboxes", [("idempotency_key", "a"), ("idempotency_key", "b")], "must not be given twice"),
+        ("DELETE", "/v1/sandboxes", [("label", "a=b"), ("owner", "bob")], "'owner' is not a known query parameter"),
+        ("GET", "/v1/sandboxes/sb-1", [("wait", "1")], "'wait' is not a known query parameter"),
+        ("DELETE", "/v1/sandboxes/sb-1", [("force", "")], "'force' is not a known query parameter"),
+        ("GET", "/v1/info", [("x", "y")], "'x' is not a known query parameter"),
     ],
 )
 async def test_a_bad_query_is_an_invalid_argument(
@@ -91,6 +99,24 @@ async def test_a_bad_query_is_an_invalid_argument(
     answer = await plane.api(method, path, query=query)
     assert answer.code == "invalid_argument"
     assert complaint in answer.json["detail"]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        *(b"[" * 100_000, b'{"image": "a", "ttl_ms": ' + b"9" * 5000 + b"}", b'{"image": "a", "ttl_ms": NaN}'),
+        *(b'{"image": "a", "ttl_ms": Infinity}', b'{"image": "a", "ttl_ms": 1e400}', b"\xff", b'{"image": "\\ud800"}'),
+        *(
+            b'{"image": "a", "labels": {"a": "\\ud800"}}',
+            b'{"image": "a", "env": ' + b'{"a":' * 9_000 + b"1" + b"}" * 9_001,
+        ),
+    ],
+    ids=range(9),
+)
+async def test_json_that_is_meant_to_hurt_is_an_invalid_argument(plane: World, raw: bytes) -> None:
+    answer = await plane.api("POST", "/v1/sandboxes", raw=raw)
+    assert (answer.status, answer.code) == (400, "invalid_argument")
+    assert plane.cluster.started == []
 
 
 @pytest.mark.parametrize("key", ["", "a b", "x" * 129, "ü"])
@@ -109,7 +135,10 @@ async def test_a_bad_extension_is_refused(plane: World, ttl: Any) -> None:
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [("GET", "/", 404), ("GET", "/v2/sandboxes", 404), ("PUT", "/v1/sandboxes", 405), ("POST", "/v1/info", 405)],
+    [
+        *(("GET", "/", 404), ("GET", "/v2/sandboxes", 404), ("GET", "/v1/sandboxes/", 404)),
+        *(("PUT", "/v1/sandboxes", 405), ("POST", "/v1/info", 405), ("HEAD", "/v1/sandboxes", 405)),
+    ],
 )
 async def test_what_is_not_there_is_a_problem_too(plane: World, method: str, path: str, status: int) -> None:
     answer = await plane.api(method, path)

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from controlplane.cluster import Boot
-from controlplane.cluster.engine.containers import Host, sidecar_body, target_body
+from controlplane.cluster.engine.containers import Host, Image, records_of, sidecar_body, target_body
 from controlplane.model import SandboxSpec
 
 HOST = Host(Path("/run/rb"), "ready.sock", Path("/opt/rollbox-target"), "sha256:side", "inst")
@@ -23,7 +23,9 @@ SPEC = SandboxSpec.model_validate(
 
 
 def bodies() -> tuple[dict[str, Any], dict[str, Any]]:
-    return target_body("sb-1", SPEC, BOOT, HOST, "sha256:img"), sidecar_body("sb-1", SPEC, BOOT, HOST)
+    return target_body("sb-1", SPEC, BOOT, HOST, Image("sha256:img", health_check=True)), sidecar_body(
+        "sb-1", SPEC, BOOT, HOST
+    )
 
 
 def test_the_limits_of_the_user_are_on_both_with_the_sidecars_own_on_top() -> None:
@@ -53,6 +55,24 @@ def test_the_sidecar_joins_the_target_and_is_not_privileged() -> None:
     assert "Privileged" not in host
     assert host["Binds"] == ["/run/rb/sandboxes/sb-1:/run/rollbox/agent", "/run/rb/ready:/run/rollbox/ready:ro"]
     assert "ROLLBOX_SIDECAR_READY_URL=unix:/run/rollbox/ready/ready.sock" in sidecar["Env"]
+
+
+def test_nothing_of_a_sandbox_fills_the_disk_with_logs_or_runs_the_images_health_check() -> None:
+    target, sidecar = bodies()
+    assert target["HostConfig"]["LogConfig"] == {"Type": "none"}
+    assert sidecar["HostConfig"]["LogConfig"]["Config"]["max-size"] == "1m"
+    assert target["Healthcheck"] == {"Test": ["NONE"]}
+    assert "Healthcheck" not in target_body("sb-1", SPEC, BOOT, HOST, Image("sha256:img"))
+
+
+def test_records_are_read_from_ids_of_ours_only() -> None:
+    ours = [
+        {"rollbox.sandbox": "sb-1", "rollbox.record": "r"},
+        {"rollbox.sandbox": "sb-1"},
+        {"rollbox.sandbox": "sb-2"},
+    ]
+    strange = [{}, {"rollbox.sandbox": ""}, {"rollbox.sandbox": "../../etc"}, {"rollbox.sandbox": "sb-/../x"}]
+    assert records_of([*strange, *ours]) == {"sb-1": "r", "sb-2": ""}
 
 
 def test_nothing_tells_the_users_environment() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from controlplane.embedded.engines import candidates, containers_conf
 from controlplane.embedded.options import default_state_dir, parse
-from controlplane.settings import Listen
+from controlplane.settings import EXIT_CONFIG, Listen
 
 
 def test_without_options_everything_has_a_default() -> None:
@@ -26,7 +26,7 @@ def test_a_relative_state_directory_is_made_absolute() -> None:
 def test_a_bad_option_ends_with_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         parse(arguments)
-    assert caught.value.code == 2
+    assert caught.value.code == EXIT_CONFIG
     assert "usage: rollbox up" in capsys.readouterr().err
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from controlplane.embedded import state
 from controlplane.embedded.trouble import TroubleError
+from controlplane.settings import SettingError
 
 
 def mode(path: Path) -> int:
@@ -41,7 +42,7 @@ def test_a_second_one_is_refused_by_process_number(tmp_path: Path) -> None:
 
 
 def test_a_path_that_is_too_long_for_sockets_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TroubleError, match="too long for the sockets"), state.opened(tmp_path / ("x" * 80)):
+    with pytest.raises(SettingError, match="at most 66 bytes"), state.opened(tmp_path / ("x" * 80)):
         pass
 
 

@@ -8,6 +8,7 @@ from controlplane.model import EndCause, Sandbox, State
 from tests.support.world import SPEC
 
 END = EndCause("deleted", "d", 1, "alice")
+ENDS = (Event.END, Event.FAIL)
 EVENTS = st.lists(st.sampled_from(Event), max_size=40)
 NEW = Sandbox("sb-1", "alice", SPEC, 0, 1, "f", idempotency_key="k")
 
@@ -16,7 +17,7 @@ def play(events: list[Event]) -> tuple[Sandbox, list[Effect]]:
     sandbox = NEW
     performed: list[Effect] = []
     for event in events:
-        applied = apply(sandbox, event, Change(end=END if event is Event.END else None))
+        applied = apply(sandbox, event, Change(end=END if event in ENDS else None))
         if applied is not None:
             sandbox, effects = applied
             performed += effects
@@ -68,7 +69,7 @@ def test_the_first_cause_stays(events: list[Event]) -> None:
 def test_versions_grow_by_one_with_every_change(events: list[Event]) -> None:
     sandbox = NEW
     for event in events:
-        applied = apply(sandbox, event, Change(end=END if event is Event.END else None))
+        applied = apply(sandbox, event, Change(end=END if event in ENDS else None))
         if applied is not None:
             assert applied[0].version == sandbox.version + 1
             sandbox = applied[0]

@@ -11,6 +11,7 @@ use wire::{Code, Problem};
 
 use crate::admission::Permit;
 use crate::auth::Bearer;
+use crate::body::Budget;
 use crate::drain;
 use crate::gateway::Gateway;
 use crate::telemetry::Ended;
@@ -44,13 +45,16 @@ pub(super) async fn exec(
     gateway: &Gateway,
     bearer: Bearer,
     request: ExecRequest,
+    budget: Budget,
 ) -> Result<Outcome, Problem> {
     let arrived = Instant::now();
-    let (route, _place) = admit(gateway, &bearer).await?;
+    let (route, place) = admit(gateway, &bearer).await?;
     let queue = arrived.elapsed();
     let deadline = deadline(request.timeout_ms);
     let mut agent = gateway.upstream.agent(&route);
-    let request = authorized(request, &bearer.header);
+    let mut request = authorized(request, &bearer.header);
+    // What was decoded from the body lives on in the request, until that is sent.
+    request.extensions_mut().insert(budget);
     // In this order: an answer that is there counts, whatever else is true by now.
     let answered = tokio::select! {
         biased;
@@ -61,7 +65,11 @@ pub(super) async fn exec(
     };
     let result = match answered {
         Ok(answer) => answer.into_inner(),
-        Err(status) => return Err(explain(gateway, &route, &status).await),
+        Err(status) => {
+            // It is over; only its cause may be a moment away.
+            drop(place);
+            return Err(explain(gateway, &route, &status).await);
+        }
     };
     gateway.metrics.exec_ended(&Ended {
         end: result.end(),

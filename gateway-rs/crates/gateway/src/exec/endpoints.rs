@@ -25,17 +25,15 @@ pub(crate) async fn exec(
     id: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let _call = gateway.drain.enter()?;
+    let _call = gateway.enter()?;
     let bearer = authorize(&gateway, id, request.headers())?;
     if let Found::Ended(tombstone) = gateway.resolver.directory().find(&bearer.claims.sandbox_id) {
         return Err(tombstone.problem().into());
     }
-    let (head, body) = request.into_parts();
-    // The memory stays counted until the answer: what was decoded from the body lives on in the call.
-    let Read { bytes, budget: _counted } = gateway.bodies.read(&head.headers, body).await?;
+    let Read { bytes, budget } = gateway.bodies.read(request.into_body()).await?;
     let decoded = request::decode(&bytes, request_id::unique)?;
     drop(bytes);
-    let outcome = call::exec(&gateway, bearer, decoded).await?;
+    let outcome = call::exec(&gateway, bearer, decoded, budget).await?;
     Ok(json(answer::encode(&outcome.result, outcome.queue)))
 }
 
@@ -45,7 +43,7 @@ pub(crate) async fn list(
     id: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let _call = gateway.drain.enter()?;
+    let _call = gateway.enter()?;
     let bearer = authorize(&gateway, id, &headers)?;
     Ok(json(answer::encode_list(&call::list(&gateway, &bearer).await?)))
 }
@@ -56,7 +54,7 @@ pub(crate) async fn cancel(
     path: Result<Path<(String, String)>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let _call = gateway.drain.enter()?;
+    let _call = gateway.enter()?;
     let Path((id, exec_id)) = path.map_err(unreadable)?;
     let bearer = auth::check(&gateway.settings.verifier, &headers, &id)?;
     rules::check_exec_id(&exec_id)?;

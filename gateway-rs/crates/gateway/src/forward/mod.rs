@@ -18,6 +18,7 @@ use resolve::Address;
 use tower::util::BoxCloneSyncService;
 use wire::{Code, Problem};
 
+use self::body::{BrokenOff, Held, Timed};
 use crate::drain;
 use crate::error::Failure;
 use crate::gateway::Gateway;
@@ -35,7 +36,7 @@ type Connector = BoxCloneSyncService<Uri, TokioIo<Stream>, io::Error>;
 /// The client side: pooled connections to one control plane.
 #[derive(Debug)]
 pub(crate) struct Forwarder {
-    client: Client<Connector, Body>,
+    client: Client<Connector, Timed>,
 }
 
 impl Forwarder {
@@ -61,20 +62,20 @@ pub(crate) async fn forward(
     State(gateway): State<Arc<Gateway>>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let call = gateway.drain.enter()?;
+    let call = gateway.enter()?;
     let request = prepare(request)?;
     let response = tokio::select! {
         biased;
-        response = gateway.forwarder.client.request(request) => response.map_err(|e| unavailable(&e))?,
+        response = gateway.forwarder.client.request(request) => response.map_err(|e| failed(&e))?,
         () = gateway.drain.expired() => return Err(drain::refused().into()),
     };
     gateway.metrics.forwarded(response.status().as_u16());
     let (mut head, body) = response.into_parts();
     headers::strip(&mut head.headers);
-    Ok(Response::from_parts(head, Body::new(body::Held::new(body, call))))
+    Ok(Response::from_parts(head, Body::new(Held::new(body, call))))
 }
 
-fn prepare(request: Request) -> Result<Request, Problem> {
+fn prepare(request: Request) -> Result<http::Request<Timed>, Problem> {
     let (mut head, body) = request.into_parts();
     let path = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     check_path(head.uri.path())?;
@@ -85,7 +86,7 @@ fn prepare(request: Request) -> Result<Request, Problem> {
     head.version = http::Version::HTTP_11;
     head.extensions.clear();
     headers::strip(&mut head.headers);
-    Ok(Request::from_parts(head, body))
+    Ok(Request::from_parts(head, Timed::new(body)))
 }
 
 /// No way out of `/v1`: a server behind may resolve dots that the router here did not.
@@ -103,12 +104,15 @@ fn check_path(path: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whatever stands between here and the control plane: the same request can be sent again, its idempotency key makes
-/// that safe.
-fn unavailable(error: &legacy::Error) -> Problem {
+/// The client's own silence, or whatever stands between here and the control plane: then the same request can be sent
+/// again, its idempotency key makes that safe.
+fn failed(error: &legacy::Error) -> Problem {
     let mut reason: &dyn std::error::Error = error;
     while let Some(source) = reason.source() {
         reason = source;
+        if let Some(broken) = reason.downcast_ref::<BrokenOff>() {
+            return Problem::new(Code::InvalidArgument, format!("the body could not be read: {broken}"));
+        }
     }
     let what = if error.is_connect() { "cannot be reached" } else { "broke the connection" };
     Problem::new(Code::UpstreamTimeout, format!("the control plane {what}: {reason}"))

@@ -14,6 +14,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use prometheus_client::metrics::gauge::Gauge;
+use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -39,6 +40,11 @@ const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// After an accept failed for want of descriptors: time for some to be given back.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The kernel asks a silent client whether it is still there, and gives it up when it has taken nothing for `UNHEARD`:
+/// a call without a deadline would else hold its place for as long as its sandbox lives, and an answer its memory.
+const PROBE_INTERVAL: Duration = Duration::from_secs(10);
+const UNHEARD: Duration = Duration::from_secs(30);
 
 /// HTTP/2 peers that vanished are noticed by pings.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
@@ -119,7 +125,7 @@ impl Server {
     async fn serve(self: Arc<Self>, mut stream: TcpStream, _place: OwnedSemaphorePermit) {
         let _counted = Counted::new(&self.gateway.metrics.client_connections);
         let preface = async {
-            stream.set_nodelay(true)?;
+            tune(&stream)?;
             tokio::time::timeout(PREFACE_TIMEOUT, preface::read(&mut stream)).await?
         };
         let read = tokio::select! {
@@ -176,6 +182,16 @@ impl Server {
     ) -> Result<http::Response<Body>, std::convert::Infallible> {
         Ok(router::answer(&self.gateway, self.router.clone(), request.map(Body::new)).await)
     }
+}
+
+/// No delay for small answers; a client that vanished, or takes nothing of its answer, loses the connection.
+fn tune(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, PROBE_INTERVAL)?;
+    sockopt::set_tcp_keepintvl(stream, PROBE_INTERVAL)?;
+    let unheard_ms = u32::try_from(UNHEARD.as_millis()).unwrap_or(u32::MAX);
+    Ok(sockopt::set_tcp_user_timeout(stream, unheard_ms)?)
 }
 
 /// Counts a connection for as long as it lives.

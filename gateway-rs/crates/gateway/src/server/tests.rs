@@ -1,21 +1,12 @@
-use std::collections::HashMap;
-
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
 
 use super::*;
-use crate::settings::Settings;
+use crate::settings::tests::settings;
 
 /// A server with this many places, on a port of its own; its accept loop ends with the runtime of the test.
 async fn server(places: usize) -> (Arc<Server>, std::net::SocketAddr) {
-    let variables: HashMap<&str, String> = [
-        ("ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY", token::Signer::from_seed([1; 32]).public_key()),
-        ("ROLLBOX_GATEWAY_ROUTES_URL", "unix:/nowhere/routes".to_owned()),
-        ("ROLLBOX_GATEWAY_CONTROLPLANE_URL", "unix:/nowhere/api".to_owned()),
-    ]
-    .into();
-    let settings = Settings::read(|name| variables.get(name).cloned()).unwrap();
-    let server = Server::with_places(Arc::new(Gateway::new(settings).unwrap()), places);
+    let server = Server::with_places(Arc::new(Gateway::new(settings()).unwrap()), places);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(Arc::clone(&server).accept(listener));
@@ -61,4 +52,14 @@ async fn connections_over_the_limit_are_closed_at_once_and_counted() {
     drop(first);
     server.close(Duration::from_secs(1)).await;
     assert_eq!(server.places.available_permits(), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_vanishes_is_noticed_by_the_kernel() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    tune(&stream).unwrap();
+    assert!(sockopt::socket_keepalive(&stream).unwrap());
+    assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), PROBE_INTERVAL);
+    assert_eq!(u128::from(sockopt::tcp_user_timeout(&stream).unwrap()), UNHEARD.as_millis());
 }

@@ -1,3 +1,4 @@
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use prometheus_client::encoding::text::encode;
@@ -44,6 +45,8 @@ pub(crate) struct Gauges {
     pub(crate) inflight: usize,
     pub(crate) queued: usize,
     pub(crate) calls: usize,
+    /// Memory of larger request bodies.
+    pub(crate) body_bytes: usize,
     pub(crate) routes: usize,
     pub(crate) tombstones: usize,
     pub(crate) upstream_connections: usize,
@@ -70,6 +73,7 @@ pub(crate) struct Metrics {
     pub(crate) feed_fenced: Counter,
     pub(crate) client_connections: Gauge,
     pub(crate) refused_connections: Counter,
+    pub(crate) panics: Counter,
     live: Live,
 }
 
@@ -79,11 +83,12 @@ struct Live {
     inflight: Gauge,
     queued: Gauge,
     calls: Gauge,
+    body_bytes: Gauge,
     routes: Gauge,
     tombstones: Gauge,
     upstream_connections: Gauge,
     feed_connected: Gauge,
-    feed_silence_ms: Gauge,
+    feed_silence_seconds: Gauge<f64, AtomicU64>,
     draining: Gauge,
 }
 
@@ -107,6 +112,7 @@ impl Metrics {
             feed_fenced: Counter::default(),
             client_connections: Gauge::default(),
             refused_connections: Counter::default(),
+            panics: Counter::default(),
             live: Live::default(),
         };
         metrics.register_kept();
@@ -150,6 +156,7 @@ impl Metrics {
             "Connections closed at the limit",
             self.refused_connections.clone(),
         );
+        registry.register("panics", "Requests at which the gateway itself failed", self.panics.clone());
     }
 
     fn register_gauges(&mut self) {
@@ -157,6 +164,7 @@ impl Metrics {
         registry.register("exec_inflight", "Execs under way", live.inflight.clone());
         registry.register("exec_queued", "Execs that wait for their turn", live.queued.clone());
         registry.register("calls", "Calls under way, forwarded ones too", live.calls.clone());
+        registry.register("body_bytes", "Memory of larger request bodies", live.body_bytes.clone());
         registry.register("routes", "Sandboxes in the route table", live.routes.clone());
         registry.register("tombstones", "Ended sandboxes on record", live.tombstones.clone());
         registry.register(
@@ -170,9 +178,9 @@ impl Metrics {
             live.feed_connected.clone(),
         );
         registry.register(
-            "route_feed_silence_ms",
+            "route_feed_silence_seconds",
             "Since the feed's last message",
-            live.feed_silence_ms.clone(),
+            live.feed_silence_seconds.clone(),
         );
         registry.register("draining", "1 while shutting down", live.draining.clone());
     }
@@ -226,12 +234,12 @@ impl Live {
         set(&self.inflight, now.inflight);
         set(&self.queued, now.queued);
         set(&self.calls, now.calls);
+        set(&self.body_bytes, now.body_bytes);
         set(&self.routes, now.routes);
         set(&self.tombstones, now.tombstones);
         set(&self.upstream_connections, now.upstream_connections);
         set(&self.feed_connected, usize::from(now.feed_silence.is_some()));
-        let silence_ms = now.feed_silence.unwrap_or_default().as_millis();
-        self.feed_silence_ms.set(i64::try_from(silence_ms).unwrap_or(i64::MAX));
+        self.feed_silence_seconds.set(now.feed_silence.unwrap_or_default().as_secs_f64());
         set(&self.draining, usize::from(now.draining));
     }
 }

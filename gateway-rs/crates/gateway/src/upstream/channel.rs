@@ -1,17 +1,29 @@
+use std::error::Error as _;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
+use h2::Reason;
 use http::{Request, Response};
+use http_body::Body as _;
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
+use tonic::Status;
 use tonic::body::Body;
 use tower::Service;
+
+use crate::body::Budget;
 
 use super::link::Unreachable;
 use super::pool::Lease;
 
-/// Connections tried for one request, each only because the one before provably took nothing.
+/// Times that one request is sent, each only because the one before provably started nothing.
 const ATTEMPTS: usize = 3;
+
+/// A message up to this size is kept until its answer, to be sent again when the sidecar refuses it. Larger ones would
+/// take too much memory for something so rare; their callers are told to send them again.
+const KEPT_BYTES: u64 = 64 << 10;
 
 /// What gRPC stubs send through: the sandbox's connection, opened when needed.
 #[derive(Debug, Clone)]
@@ -25,6 +37,9 @@ pub(crate) enum SendFailed {
     /// Nothing was sent.
     #[error(transparent)]
     Unreachable(#[from] Unreachable),
+    /// The message cannot be written: it is too large. Nothing was sent.
+    #[error("the message cannot be encoded: {0}")]
+    Encoding(#[source] Box<Status>),
     /// Something may have been sent.
     #[error("the connection was lost: {0}")]
     Lost(#[source] hyper::Error),
@@ -50,19 +65,73 @@ impl Service<Request<Body>> for Channel {
     }
 }
 
-async fn send(lease: Lease, mut request: Request<Body>) -> Result<Response<Incoming>, SendFailed> {
+async fn send(lease: Lease, request: Request<Body>) -> Result<Response<Incoming>, SendFailed> {
+    let mut request = encoded(request).await?;
+    let small = request.body().size_hint().upper().is_some_and(|bytes| bytes <= KEPT_BYTES);
     let mut attempts = 0;
     loop {
         attempts += 1;
         let mut sender = lease.link.sender(&lease.pool).await?;
+        let kept = small.then(|| request.clone());
         let mut failed = match sender.try_send_request(request).await {
             Ok(response) => return Ok(response),
             Err(failed) => failed,
         };
+        let refusal = Refusal::of(failed.error());
+        if refusal == Some(Refusal::Connection) {
+            lease.link.retire();
+        }
         // The request comes back only when not a byte of it was given to the connection (hyper, TrySendError).
-        match failed.take_message() {
-            Some(unsent) if attempts < ATTEMPTS => request = unsent,
+        let unstarted = failed.take_message().or(kept.filter(|_| refusal.is_some()));
+        match unstarted {
+            Some(unstarted) if attempts < ATTEMPTS => request = unstarted,
             _ => return Err(SendFailed::Lost(failed.into_error())),
+        }
+    }
+}
+
+/// The whole message as one piece, whose memory counts against the budget of its call until it is sent.
+async fn encoded(request: Request<Body>) -> Result<Request<Full<Bytes>>, SendFailed> {
+    let (mut head, body) = request.into_parts();
+    let bytes = body.collect().await.map_err(|status| SendFailed::Encoding(Box::new(status)))?.to_bytes();
+    let bytes = match head.extensions.remove::<Budget>() {
+        Some(budget) => Bytes::from_owner(Counted { bytes, _budget: budget }),
+        None => bytes,
+    };
+    Ok(Request::from_parts(head, Full::new(bytes)))
+}
+
+struct Counted {
+    bytes: Bytes,
+    _budget: Budget,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The peer's word that it has not looked at a request (RFC 9113 section 8.7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    /// At this one.
+    Request,
+    /// At this one and any later one on the connection.
+    Connection,
+}
+
+impl Refusal {
+    fn of(error: &hyper::Error) -> Option<Self> {
+        let error: &h2::Error = error.source()?.downcast_ref()?;
+        if !error.is_remote() {
+            return None;
+        }
+        match error.reason() {
+            Some(Reason::REFUSED_STREAM) if error.is_reset() => Some(Self::Request),
+            // h2 gives it to the streams after the last one that the peer has taken, and to no other.
+            Some(Reason::NO_ERROR) if error.is_go_away() => Some(Self::Connection),
+            _ => None,
         }
     }
 }

@@ -2,6 +2,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::Full;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use resolve::{Address, Route};
@@ -27,13 +29,15 @@ const CONNECT_PAUSES: [Duration; 4] = [
 /// about 0.2 ms on a unix socket.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// A peer that vanished without a word (its node lost power) is noticed after the sum of the two. Unix sockets do not
-/// vanish like that.
-const PING_INTERVAL: Duration = Duration::from_secs(10);
-const PING_TIMEOUT: Duration = Duration::from_secs(5);
+/// A peer that vanished without a word (its node lost power) is noticed after the sum of the two, also while no call is
+/// under way: else the next one would pay for it. Unix sockets do not vanish like that.
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+const PING_TIMEOUT: Duration = Duration::from_secs(3);
 
-pub(super) type Sender = SendRequest<tonic::body::Body>;
-type Connection = hyper::client::conn::http2::Connection<TokioIo<Stream>, tonic::body::Body, TokioExecutor>;
+/// What is sent: one encoded message.
+type Message = Full<Bytes>;
+pub(super) type Sender = SendRequest<Message>;
+type Connection = hyper::client::conn::http2::Connection<TokioIo<Stream>, Message, TokioExecutor>;
 
 /// The sidecar could not be reached; nothing was sent.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -51,8 +55,8 @@ pub(super) struct Link {
     /// is taken out.
     leases: AtomicUsize,
     sender: Mutex<Option<Sender>>,
-    /// Held while connecting, so that many first calls open one connection.
-    connecting: tokio::sync::Mutex<()>,
+    /// Held while connecting, so that many first calls open one connection; the latest failure and when it was.
+    connecting: tokio::sync::Mutex<Option<(Instant, Unreachable)>>,
 }
 
 impl Link {
@@ -61,7 +65,7 @@ impl Link {
             route,
             leases: AtomicUsize::new(0),
             sender: Mutex::new(None),
-            connecting: tokio::sync::Mutex::new(()),
+            connecting: tokio::sync::Mutex::default(),
         }
     }
 
@@ -80,7 +84,8 @@ impl Link {
     /// The connection, opened when there is none.
     ///
     /// # Errors
-    /// [`Unreachable`] when no attempt succeeded before the deadline.
+    /// [`Unreachable`] when no attempt succeeded before the deadline; the same one for all who waited for it, because
+    /// each trying in turn would make the last of them wait for the deadlines of all.
     ///
     /// # Cancel safety
     /// Cancel safe: the next one who waits goes on.
@@ -88,16 +93,25 @@ impl Link {
         if let Some(sender) = self.open() {
             return Ok(sender);
         }
-        let _turn = self.connecting.lock().await;
+        let asked = Instant::now();
+        let mut failure = self.connecting.lock().await;
         if let Some(sender) = self.open() {
             return Ok(sender);
         }
+        if let Some((_, unreachable)) = failure.as_ref().filter(|(at, _)| *at >= asked) {
+            return Err(unreachable.clone());
+        }
         let connected = connect(&self.route.address).await;
         pool.metrics.connect(if connected.is_ok() { Connects::Connected } else { Connects::Failed });
-        let (sender, connection) = connected?;
+        let (sender, connection) = connected.inspect_err(|e| *failure = Some((Instant::now(), e.clone())))?;
         *self.lock() = Some(sender.clone());
         pool.drivers.spawn(drive(Arc::clone(pool), Arc::clone(self), connection));
         Ok(sender)
+    }
+
+    /// Sends nothing more over the connection; calls on it go on.
+    pub(super) fn retire(&self) {
+        *self.lock() = None;
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -152,7 +166,11 @@ async fn attempt(address: &Address) -> Result<(Sender, Connection), String> {
     let stream = Stream::connect(address).await.map_err(|e| e.to_string())?;
     let mut builder = Builder::new(TokioExecutor::new());
     if matches!(address, Address::Tcp { .. }) {
-        builder.timer(TokioTimer::new()).keep_alive_interval(PING_INTERVAL).keep_alive_timeout(PING_TIMEOUT);
+        builder
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT)
+            .keep_alive_while_idle(true);
     }
     builder.handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())
 }

@@ -25,8 +25,12 @@ pub(crate) fn of(status: &Status) -> Loss {
     let mut source = status.source();
     let broken = source.is_some();
     while let Some(error) = source {
-        if let Some(SendFailed::Unreachable(unreachable)) = error.downcast_ref() {
-            return Loss::Unreachable(unreachable.to_string());
+        match error.downcast_ref() {
+            Some(SendFailed::Unreachable(unreachable)) => return Loss::Unreachable(unreachable.to_string()),
+            Some(SendFailed::Encoding(status)) => {
+                return Loss::Answered(Problem::new(Code::PayloadTooLarge, status.message()));
+            }
+            Some(SendFailed::Lost(_)) | None => {}
         }
         source = error.source();
     }

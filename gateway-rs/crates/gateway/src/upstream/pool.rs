@@ -66,7 +66,7 @@ impl Pool {
 
     fn lease(self: &Arc<Self>, route: &Arc<Route>) -> Lease {
         let mut links = self.lock();
-        let held = links.get(&route.sandbox_id).filter(|link| Arc::ptr_eq(&link.route, route));
+        let held = links.get(&route.sandbox_id).filter(|link| link.route.is_same(route));
         let link = match held {
             Some(link) => Arc::clone(link),
             None => {

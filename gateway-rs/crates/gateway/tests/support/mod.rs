@@ -104,6 +104,11 @@ impl Rig {
         self
     }
 
+    /// Where a fake of this name is to listen.
+    pub fn socket(&self, name: &str) -> PathBuf {
+        self.folder.socket(name)
+    }
+
     pub fn without_feed(mut self) -> Self {
         self.feed = false;
         self

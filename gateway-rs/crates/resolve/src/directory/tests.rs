@@ -83,3 +83,41 @@ async fn futures_poll<F: Future + Unpin>(call: &mut F) -> bool {
     std::future::poll_fn(|cx| std::task::Poll::Ready(std::pin::Pin::new(&mut *call).poll(cx).is_pending()))
         .await
 }
+
+#[test]
+fn a_snapshot_of_many_parts_is_taken_in_whole() {
+    let (directory, mut table) = (Directory::new(), Table::default());
+    let entry = |n: usize| Entry {
+        sandbox_id: format!("sb-{n}").into(),
+        address: Address::Unix(format!("/{n}").into()),
+        generation: 1,
+        owner: "alice".into(),
+    };
+    let end = |n: usize| {
+        let cause = wire::Code::Deleted;
+        Tombstone {
+            sandbox_id: format!("sb-{n}").into(),
+            generation: 1,
+            cause,
+            detail: String::new(),
+            at_ms: 0,
+        }
+    };
+    let snapshot = |routes: std::ops::Range<usize>, ends: std::ops::Range<usize>| Update::Snapshot {
+        routes: routes.map(entry).collect(),
+        ends: ends.map(end).collect(),
+    };
+    for update in [snapshot(0..3 * PART + 1, 0..0), snapshot(2 * PART + 1..5 * PART, 2 * PART..4 * PART)] {
+        let (by_parts, whole) = (directory.apply(update.clone()), table.apply(update));
+        assert_eq!(by_parts.dns_disagreements, whole.dns_disagreements);
+        assert!((0..5 * PART).all(|n| {
+            let id = format!("sb-{n}");
+            match directory.find(&id) {
+                Found::Live(route) => table.route(&id).is_some_and(|held| held.address == route.address),
+                Found::Ended(end) => table.tombstone(&id) == Some(&end),
+                Found::Unknown => table.route(&id).is_none() && table.tombstone(&id).is_none(),
+            }
+        }));
+    }
+    assert_eq!(directory.len(), (PART, 2 * PART));
+}

@@ -1,0 +1,73 @@
+"""What the engine says about itself and its machine, and what it therefore cannot honour. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from controlplane.cluster.protocol import Description
+from controlplane.errors import Problem
+from controlplane.model import SandboxSpec
+
+# The engine's own words for the limits that every sandbox relies on, and ours.
+LIMITS: Final = {"MemoryLimit": "memory", "PidsLimit": "processes", "CpuCfsQuota": "cpu"}
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where the engine runs.
+
+    Attributes:
+        architecture: in the words of images (``amd64``); empty when the engine does not say.
+        cpus: 0 when the engine does not say.
+        memory_bytes: 0 when the engine does not say.
+    """
+
+    description: Description
+    architecture: str
+    cpus: int
+    memory_bytes: int
+
+    @classmethod
+    def of(cls, info: Mapping[str, Any], version: Mapping[str, Any]) -> Self:
+        """From the engine's answers to ``/info`` and ``/version``.
+
+        Raises:
+            Problem: unsupported, when the engine would take limits and not enforce them.
+        """
+        missing = [ours for theirs, ours in LIMITS.items() if info.get(theirs) is False]
+        if missing:
+            detail = f"the engine cannot limit {', '.join(missing)}: the machine lacks the cgroup controllers"
+            raise Problem("unsupported", detail)
+        architecture, cpus, memory_bytes = version.get("Arch"), info.get("NCPU"), info.get("MemTotal")
+        return cls(describe(info, version), str(architecture or ""), int(cpus or 0), int(memory_bytes or 0))
+
+    def check(self, spec: SandboxSpec) -> None:
+        """Refuses what this machine does not have.
+
+        Raises:
+            Problem: unsupported, naming the option.
+        """
+        wishes = (
+            ("cpu_millicores.limit", spec.cpu_millicores.limit, self.cpus * 1000),
+            ("memory_bytes.request", spec.memory_bytes.request, self.memory_bytes),
+        )
+        for option, wanted, most in wishes:
+            if most and wanted > most:
+                detail = f"{option} {wanted} is more than the {most} of this machine"
+                raise Problem("unsupported", detail, option=option, most=most)
+
+
+def describe(info: Mapping[str, Any], version: Mapping[str, Any]) -> Description:
+    """What the engine says about itself, in our words."""
+    components = [str(one.get("Name", "")) for one in version.get("Components", ())]
+    engine_name = "podman" if any("Podman" in one for one in components) else "docker"
+    isolation = str(info.get("DefaultRuntime") or "runc")
+    shared = "sandboxes share this machine's kernel; a kernel bug is a way out for hostile code"
+    return Description(
+        backend="engine",
+        engine_name=engine_name,
+        engine_version=str(version.get("Version") or info.get("ServerVersion", "")),
+        isolation=isolation,
+        isolation_detail=f"{isolation} (namespaces, cgroups, seccomp): {shared}",
+        network="none",
+    )

@@ -1,0 +1,31 @@
+"""What the lifecycle is put together from, and its bounds."""
+
+from dataclasses import dataclass
+
+from controlplane.clock import Clock
+from controlplane.cluster import Cluster, Sidecars
+from controlplane.lifecycle.routes import RouteBoard
+from controlplane.lifecycle.tokens import SigningKey
+from controlplane.store import Store
+from controlplane.telemetry import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Bounds: how many starts at once, how many sandboxes in all (0 = no limit)."""
+
+    starts_in_flight: int = 4
+    max_sandboxes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the service is put together from."""
+
+    store: Store
+    cluster: Cluster
+    sidecars: Sidecars
+    key: SigningKey
+    clock: Clock
+    metrics: Metrics
+    board: RouteBoard

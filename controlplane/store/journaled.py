@@ -1,0 +1,62 @@
+"""The store of one process whose ends outlive it: tombstones, their keys and withdrawn keys are in a journal.
+
+What runs is not in it: that is the cluster's truth, and a restart reads it there.
+"""
+
+from typing import Any
+
+from controlplane.clock import Clock
+from controlplane.model import Sandbox, dump_tombstone, load_tombstone
+from controlplane.store.journal import Journal
+from controlplane.store.memory import MemoryStore
+
+
+class JournaledStore(MemoryStore):
+    """A ``MemoryStore`` that begins with the ends in ``journal`` and writes every new one to it.
+
+    An end is written when it begins, not when the cluster has confirmed it: a sandbox that was deleted is not adopted
+    by the next control plane because this one stopped in between.
+
+    Raises:
+        OSError: the journal cannot be read or written.
+    """
+
+    def __init__(self, clock: Clock, journal: Journal) -> None:
+        super().__init__(clock)
+        self._journal = journal
+        kept = [entry for entry in journal.read() if self._take_in(entry)]
+        journal.rewrite(iter(kept))
+
+    async def replace(self, sandbox: Sandbox, expected_version: int) -> bool:
+        """See ``Store.replace``."""
+        before = await self.get(sandbox.id)
+        done = await super().replace(sandbox, expected_version)
+        if done and sandbox.end is not None and (before is None or before.end is None):
+            self._journal.append({"tombstone": dump_tombstone(sandbox)})
+        return done
+
+    async def restore(self, sandbox: Sandbox) -> None:
+        """See ``Store.restore``."""
+        await super().restore(sandbox)
+        if sandbox.end is not None:
+            self._journal.append({"tombstone": dump_tombstone(sandbox)})
+
+    async def withdraw(self, owner: str, key: str) -> Sandbox | None:
+        """See ``Store.withdraw``."""
+        news = (owner, key) not in self._withdrawn  # who repeats a withdrawal must not push ends out of the file
+        known = await super().withdraw(owner, key)
+        if known is None and news:
+            self._journal.append({"withdrawn": {"owner": owner, "key": key, "at_ms": self._clock.now_ms()}})
+        return known
+
+    def _take_in(self, entry: dict[str, Any]) -> bool:
+        oldest_ms = self._clock.now_ms() - self._tombstone_ms
+        sandbox = load_tombstone(entry.get("tombstone"))
+        if sandbox is not None and sandbox.end is not None and sandbox.end.at_ms > oldest_ms:
+            self.bury(sandbox, sandbox.end.at_ms)
+            return True
+        match entry.get("withdrawn"):
+            case {"owner": str(owner), "key": str(key), "at_ms": int(at_ms)} if at_ms > oldest_ms:
+                self.withdrawn_before(owner, key, at_ms)
+                return True
+        return False

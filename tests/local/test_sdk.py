@@ -1,0 +1,139 @@
+"""The SDK's own promises on the real product: handles, shared connections, many commands at once, the sync face."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rollbox import Client, RetryPolicy, Sandbox, sync
+from rollbox.errors import ExecFailed, InvalidArgument, SandboxNotFound, Unauthenticated, UpstreamTimeout
+from tests.support.stack import IMAGE, Stack, free_port
+
+EXAMPLES = Path(__file__).parents[2] / "sdk" / "examples"
+
+
+@pytest.fixture
+def found(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
+    """The stack as a user's program finds it: by the folder that `rollbox up` wrote."""
+    monkeypatch.delenv("ROLLBOX_URL", raising=False)
+    monkeypatch.delenv("ROLLBOX_API_KEY", raising=False)
+    monkeypatch.setenv("ROLLBOX_STATE_DIR", str(stack.state_dir))
+    yield stack
+    sync.shutdown()
+
+
+def connections(stack: Stack) -> int:
+    """Open connections from this process to the gateway, as the kernel counts them."""
+    port = f":{int(stack.url.rpartition(':')[2]):04X}"
+    lines = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    inodes = {f"socket:[{line[9]}]" for line in lines if line[2].endswith(port) and line[3] == "01"}
+    return sum(_points_to(descriptor) in inodes for descriptor in Path("/proc/self/fd").iterdir())
+
+
+def _points_to(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except FileNotFoundError:
+        return ""
+
+
+async def test_a_detached_sandbox_is_found_again(client: Client) -> None:
+    async with await client.create(IMAGE, memory="256Mi", labels={"run": "detach", "n": "1"}, ttl=60) as sandbox:
+        await sandbox.exec("echo kept > /tmp/file")
+        sandbox_id = sandbox.detach()
+    assert [record.id for record in await client.list({"run": "detach"})] == [sandbox_id]
+    assert await client.list({"run": "detach", "n": "2"}) == []
+    async with await client.connect(sandbox_id) as again:
+        assert (await again.exec("cat /tmp/file")).stdout == "kept\n"
+        assert again.labels == {"run": "detach", "n": "1"}
+        before = again.record.expires_at_ms
+        assert (await again.extend(3600)).expires_at_ms > before + 3_000_000
+        assert (await again.extend(1)).expires_at_ms > before + 3_000_000
+    assert await client.list({"run": "detach"}) == []
+    assert [record.state for record in await client.list({"run": "detach"}, all=True)] == ["ended"]
+
+
+async def test_delete_by_labels_takes_those_and_no_others(client: Client) -> None:
+    labels = [{"run": "a", "n": "1"}, {"run": "a", "n": "2"}, {"run": "b", "n": "1"}]
+    one, two, other = await asyncio.gather(*(client.create(IMAGE, memory="128Mi", labels=held) for held in labels))
+    report = await client.delete(labels={"run": "a", "n": "1"})
+    assert (report.deleted, report.failed) == ([one.id], {})
+    report = await client.delete("sb-0000000000000000", two.id, labels={"run": "a"})
+    assert report.deleted.count(two.id) >= 1
+    assert isinstance(report.failed["sb-0000000000000000"], SandboxNotFound)
+    assert (await other.exec("echo alive")).stdout == "alive\n"
+    await other.delete()
+    with pytest.raises(InvalidArgument):
+        await client.delete()
+
+
+async def test_one_pool_of_connections_for_a_loop(found: Stack) -> None:
+    assert connections(found) == 0
+    async with await Sandbox.create(IMAGE, memory="128Mi") as one, await Sandbox.create(IMAGE, memory="128Mi") as two:
+        for sandbox in (one, two, one, two):
+            assert (await sandbox.exec(["true"])).ok
+        assert connections(found) == 1
+        again = await Sandbox.connect(one.id)
+        assert {record.id for record in await Sandbox.list()} == {one.id, two.id}
+        assert connections(found) == 1
+        await again.delete()
+    await asyncio.sleep(0)
+    assert connections(found) == 0
+
+
+async def test_five_hundred_commands_at_once_over_twenty_sandboxes(client: Client) -> None:
+    run = {"run": "many"}
+    made = await asyncio.gather(*(client.create(IMAGE, memory="64Mi", labels=run) for _ in range(20)))
+    try:
+        async with asyncio.timeout(60):
+            calls = [made[n % 20].exec(f"echo {n}; exit {n % 7}") for n in range(500)]
+            results = await asyncio.gather(*calls)
+        assert [(r.stdout, r.exit_code) for r in results] == [(f"{n}\n", n % 7) for n in range(500)]
+        assert [r.sandbox_id for r in results] == [made[n % 20].id for n in range(500)]
+    finally:
+        report = await client.delete(labels=run)
+    assert sorted(report.deleted) == sorted(sandbox.id for sandbox in made)
+
+
+async def test_the_sync_face(found: Stack) -> None:
+    def program() -> None:
+        with sync.Sandbox.create(IMAGE, memory="128Mi", labels={"run": "sync"}) as sandbox:
+            assert sandbox.exec("cat; exit 3", stdin=b"\xff").stdout_bytes == b"\xff"
+            with pytest.raises(ExecFailed):
+                sandbox.exec("exit 3", check=True)
+            assert [record.id for record in sync.Sandbox.list({"run": "sync"})] == [sandbox.id]
+            with sync.Sandbox.connect(sandbox.id) as again:
+                assert again.exec(["echo", "same"]).stdout == "same\n"
+                again.detach()
+        with sync.Client(found.url, found.api_key) as client:
+            assert client.get(sandbox.id).state == "ended"
+
+    await asyncio.to_thread(program)
+
+
+async def test_a_program_that_finds_no_gateway_or_has_no_right(stack: Stack) -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    async with Client(nowhere, "rbx_key", retries=RetryPolicy(tries=2)) as client:
+        with pytest.raises(UpstreamTimeout, match="rollbox up") as silent:
+            await client.create(IMAGE)
+        assert silent.value.is_infra
+    async with Client(stack.url, "rbx_wrong") as client:
+        with pytest.raises(Unauthenticated, match="ROLLBOX_API_KEY"):
+            await client.create(IMAGE)
+
+
+async def test_the_quickstart_does_what_it_says(found: Stack, client: Client) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(EXAMPLES / "quickstart.py")),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(60):
+        out, err = await process.communicate()
+    assert (process.returncode, err) == (0, b"")
+    assert out.startswith(b"42\n")
+    assert out.endswith(b"exec_failed the code's own fault\n")
