@@ -11,7 +11,7 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def stop_signal() -> Iterator[asyncio.Event]:
-    """An event that the first SIGTERM or SIGINT sets; the second one ends the process at once, as usual."""
+    """An event that the first SIGTERM or SIGINT sets; the second one ends the process at once."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 
@@ -19,6 +19,8 @@ def stop_signal() -> Iterator[asyncio.Event]:
         stop.set()
         for one in SIGNALS:
             loop.remove_signal_handler(one)
+            # Not Python's own handler of SIGINT: its exception could come up anywhere, with a traceback.
+            signal.signal(one, signal.SIG_DFL)
 
     for one in SIGNALS:
         loop.add_signal_handler(one, first)

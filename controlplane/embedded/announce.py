@@ -1,11 +1,13 @@
 """What ``rollbox up`` says when it is ready."""
 
 import json
+import os
 import sys
+from pathlib import Path
 
 from controlplane.cluster import Description
 from controlplane.embedded.engines import Engine
-from controlplane.embedded.options import UpOptions
+from controlplane.embedded.options import UpOptions, default_state_dir
 
 
 def announce(options: UpOptions, url: str, api_key: str, what: Description, engine: Engine) -> None:
@@ -40,7 +42,14 @@ def _words(options: UpOptions, url: str, api_key: str, what: Description, engine
   network     sandboxes are offline
   state       {options.state_dir}
 
-The CLI and the SDK of this user on this machine find address and key by themselves. Elsewhere:
+{_found(options.state_dir)} Elsewhere:
   export ROLLBOX_URL={url} ROLLBOX_API_KEY={api_key}
 
+Next: rollbox create IMAGE, rollbox exec ID -- COMMAND, rollbox ps.
 Ctrl-C {"stops it; sandboxes run on" if options.keep else "stops it and deletes all sandboxes"}."""
+
+
+def _found(state_dir: Path) -> str:
+    if state_dir == default_state_dir(os.environ):
+        return "The CLI and the SDK of this user on this machine find address and key by themselves."
+    return f"The CLI and the SDK of this user on this machine find them after: export ROLLBOX_STATE_DIR={state_dir}"

@@ -47,7 +47,7 @@ async def up(options: UpOptions) -> None:
                     directory.tell_clients(gateway.url, api_key)
                     announce(options, gateway.url, api_key, service.description, found)
                     await stop.wait()
-                    log.info("stopping")
+                    log.info("stopping", sandboxes="left running" if options.keep else "being deleted")
                     await _leave(service, keep=options.keep)
         finally:
             directory.sweep()

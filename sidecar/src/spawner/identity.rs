@@ -53,7 +53,7 @@ impl Databases {
         let uid = match &entry {
             Some(entry) => entry.uid,
             None => {
-                number(user).ok_or_else(|| format!("user {user:?} is not in the target's /etc/passwd"))?
+                number(user).ok_or_else(|| format!("user {user:?} is not in the sandbox's /etc/passwd"))?
             }
         };
         let entry = entry.or_else(|| self.user_numbered(uid));
@@ -97,7 +97,7 @@ impl Databases {
         let entry = self.groups().find(|(name, ..)| *name == group).map(|(_, gid, _)| gid);
         entry
             .or_else(|| number(group))
-            .ok_or_else(|| format!("group {group:?} is not in the target's /etc/group"))
+            .ok_or_else(|| format!("group {group:?} is not in the sandbox's /etc/group"))
     }
 
     fn groups_of(&self, user: &str) -> Vec<u32> {
@@ -156,8 +156,8 @@ mod tests {
 
     #[test]
     fn what_is_unknown_is_named() {
-        assert_eq!(resolve("eve"), Err("user \"eve\" is not in the target's /etc/passwd".into()));
-        assert_eq!(resolve("bob:nope"), Err("group \"nope\" is not in the target's /etc/group".into()));
+        assert_eq!(resolve("eve"), Err("user \"eve\" is not in the sandbox's /etc/passwd".into()));
+        assert_eq!(resolve("bob:nope"), Err("group \"nope\" is not in the sandbox's /etc/group".into()));
         assert!(resolve("-1").is_err() && resolve("4294967295").is_err() && resolve("").is_err());
     }
 

@@ -250,7 +250,7 @@ fn refused(failure: Failure, plan: &Plan) -> Refused {
             (Refusal::NotExecutable, format!("{program:?} is there, but its interpreter or loader is not"))
         }
         (Stage::Exec, Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG) => {
-            (Refusal::CommandNotFound, format!("{program:?} was not found in the target"))
+            (Refusal::CommandNotFound, format!("{program:?} was not found in the sandbox"))
         }
         (Stage::Exec, Errno::E2BIG) => (
             Refusal::TooLarge,

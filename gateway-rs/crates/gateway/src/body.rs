@@ -16,6 +16,10 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 /// A body must be there after this long, whatever its size: 32 MiB at 2.2 Mbit/s.
 const WHOLE: Duration = Duration::from_secs(120);
 
+/// What is read and dropped of a body that was refused for its size, so that its client hears of it.
+const DISCARD_BYTES: usize = 256 << 20;
+const DISCARD: Duration = Duration::from_secs(10);
+
 /// Larger bodies take from the shared budget; smaller ones are bounded by the number of calls.
 const FREE_BYTES: usize = 64 << 10;
 
@@ -57,7 +61,15 @@ impl Reader {
     ///
     /// # Cancel safety
     /// Cancel safe: what was read is dropped.
-    pub(crate) async fn read(&self, body: Body) -> Result<Read, Problem> {
+    pub(crate) async fn read(&self, mut body: Body) -> Result<Read, Problem> {
+        let read = self.read_within(&mut body).await;
+        if matches!(&read, Err(problem) if problem.code == Code::PayloadTooLarge) {
+            discard(&mut body).await;
+        }
+        read
+    }
+
+    async fn read_within(&self, body: &mut Body) -> Result<Read, Problem> {
         // By the framing that the body is read with; a header may say something else.
         let announced = body.size_hint().exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         self.fits(announced.unwrap_or(0))?;
@@ -89,12 +101,12 @@ impl Reader {
 
     async fn collect(
         &self,
-        mut body: Body,
+        body: &mut Body,
         mut unannounced: bool,
         mut budget: Budget,
     ) -> Result<Read, Problem> {
         let mut whole = BytesMut::new();
-        while let Some(chunk) = self.chunk(&mut body).await? {
+        while let Some(chunk) = self.chunk(body).await? {
             let bytes = whole.len() + chunk.len();
             self.fits(bytes)?;
             if unannounced && bytes > FREE_BYTES {
@@ -137,6 +149,22 @@ impl Reader {
             .with("limit_bytes", self.max_bytes)
             .with("knob", "ROLLBOX_GATEWAY_MAX_BODY_BYTES")
     }
+}
+
+/// Reads on and drops what comes, within bounds. A connection that is closed while its client still sends is reset,
+/// and the reset destroys the refusal on its way to the client.
+async fn discard(body: &mut Body) {
+    let all = async {
+        let mut left_bytes = DISCARD_BYTES;
+        while let Some(Ok(frame)) = body.frame().await {
+            left_bytes = left_bytes.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left_bytes == 0 {
+                return;
+            }
+        }
+    };
+    // Too slow or too much: the client loses its answer, we lose nothing.
+    drop(tokio::time::timeout(DISCARD, all).await);
 }
 
 fn broken(why: &str) -> Problem {

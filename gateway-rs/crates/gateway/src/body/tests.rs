@@ -1,4 +1,4 @@
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 
 use super::*;
 
@@ -35,6 +35,24 @@ async fn the_limit_holds_announced_or_not() {
         assert_eq!((problem.code, problem.details["limit_bytes"].as_str()), (Code::PayloadTooLarge, "4"));
     }
     assert_eq!(reader.read(Body::from("1234")).await.unwrap().bytes, "1234");
+}
+
+#[tokio::test]
+async fn what_a_refused_client_still_sends_is_read_and_dropped() {
+    let unread = Arc::new(std::sync::atomic::AtomicUsize::new(100));
+    let counted = Arc::clone(&unread);
+    let body = Body::from_stream(stream::iter((0..100).map(move |_| {
+        counted.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        Ok::<_, std::io::Error>("12345")
+    })));
+    assert_eq!(refusal(&reader(4), body).await.code, Code::PayloadTooLarge);
+    assert_eq!(unread.load(std::sync::atomic::Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_stops_sending_after_the_refusal_loses_only_its_answer() {
+    let rest = stream::iter([Ok::<_, std::io::Error>("12345")]).chain(stream::pending());
+    assert_eq!(refusal(&reader(4), Body::from_stream(rest)).await.code, Code::PayloadTooLarge);
 }
 
 #[tokio::test(start_paused = true)]
