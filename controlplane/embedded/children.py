@@ -4,6 +4,7 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -19,9 +20,9 @@ WELL_AFTER_S: Final = 30.0
 
 @asynccontextmanager
 async def child(
-    command: Sequence[str], environ: Mapping[str, str], stop_within_s: float = KILL_AFTER_S
+    command: Sequence[str], environ: Mapping[str, str], folder: Path | None = None, stop_within_s: float = KILL_AFTER_S
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A child that runs while the block does: asked to end (SIGTERM), then killed.
+    """A child that runs in ``folder`` (None: ours) while the block does: asked to end (SIGTERM), then killed.
 
     When this process is killed the kernel ends the child too, so that the next start finds the address free.
     """
@@ -31,6 +32,7 @@ async def child(
     process = await asyncio.create_subprocess_exec(
         *bound_to_us(command),
         env=dict(environ),
+        cwd=folder,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         start_new_session=True,
@@ -42,7 +44,11 @@ async def child(
 
 
 async def keep_running(
-    name: str, command: Sequence[str], environ: Mapping[str, str], was_ready: Callable[[], bool]
+    name: str,
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    was_ready: Callable[[], bool],
+    folder: Path | None = None,
 ) -> None:
     """Runs a child until cancelled, and starts it again with growing pauses whenever it ends.
 
@@ -52,7 +58,7 @@ async def keep_running(
     log, loop, pause_s = structlog.get_logger("children"), asyncio.get_running_loop(), FIRST_RETRY_S
     while True:
         began_s = loop.time()
-        async with child(command, environ) as process:
+        async with child(command, environ, folder) as process:
             status = await process.wait()
         if not was_ready():
             raise TroubleError(f"{name} ended with {status} before it was ready", "Look at its message above.")

@@ -86,7 +86,9 @@ async def _own_service(podman: str, state_dir: Path, environ: Mapping[str, str])
     config.write_text(containers_conf())
     command = [podman, "system", "service", "--time=0", f"unix://{socket}"]
     ready = asyncio.Event()
-    keeping = keep_running("podman system service", command, {**environ, "CONTAINERS_CONF": str(config)}, ready.is_set)
+    settings = {**environ, "CONTAINERS_CONF": str(config)}
+    # In the state folder: the monitors of its containers write a file named "oom" where they stand.
+    keeping = keep_running("podman system service", command, settings, ready.is_set, state_dir)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(keeping, name="podman")
         try:

@@ -18,7 +18,7 @@ from controlplane.settings import MAX_SOCKET_PATH_BYTES, SettingError
 
 # What the longest socket path adds: /sandboxes/<id of 19>/agent.sock
 LONGEST_SOCKET: Final = "/sandboxes/sb-0123456789abcdef/agent.sock"
-LISTED_FILES: Final = ("api.sock", "routes.sock", "ready/ready.sock", "podman.sock", "client.json")
+LISTED_FILES: Final = ("api.sock", "routes.sock", "ready/ready.sock", "podman.sock", "client.json", "oom")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ const DISCARD: Duration = Duration::from_secs(10);
 /// Larger bodies take from the shared budget; smaller ones are bounded by the number of calls.
 const FREE_BYTES: usize = 64 << 10;
 
-/// Memory for the larger bodies of all calls: 1 MiB each for 1024 calls in flight. In KiB, as the semaphore counts.
+/// Memory for the larger bodies of all calls: 256 KiB each for 4096 calls in flight. In KiB, as the semaphore counts.
 const BUDGET_KIB: usize = 1 << 20;
 
 /// Reads bodies within the limits.

@@ -59,7 +59,7 @@ impl Settings {
     /// The first variable that is missing or breaks its rule.
     pub fn read(read: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidSetting> {
         let read = |name: &str| read(name).filter(|value| !value.is_empty());
-        let max_inflight = number(&read, "ROLLBOX_GATEWAY_MAX_INFLIGHT", 1024, 1, 1_000_000)?;
+        let max_inflight = number(&read, "ROLLBOX_GATEWAY_MAX_INFLIGHT", 4096, 1, 1_000_000)?;
         Ok(Self {
             listen: parsed(&read, "ROLLBOX_GATEWAY_LISTEN", Some("127.0.0.1:7420"), "must be IP:PORT")?,
             verifier: Arc::new(key(&read)?),

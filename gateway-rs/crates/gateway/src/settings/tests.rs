@@ -26,7 +26,7 @@ fn read(variables: &HashMap<String, String>) -> Result<Settings, InvalidSetting>
 fn what_is_not_set_has_its_default() {
     let settings = read(&complete()).unwrap();
     assert_eq!(settings.listen.to_string(), "127.0.0.1:7420");
-    assert_eq!((settings.max_inflight, settings.max_inflight_per_sandbox), (1024, 64));
+    assert_eq!((settings.max_inflight, settings.max_inflight_per_sandbox), (4096, 64));
     assert_eq!((settings.queue_timeout, settings.drain), (Duration::from_secs(30), Duration::from_secs(30)));
     assert_eq!((settings.max_body_bytes, settings.dns_zone), (33_554_432, None));
 }
