@@ -7,6 +7,7 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 manifest=gateway-rs/Cargo.toml
 
 echo "== Rust: gateway, sidecar, target"
+began=$SECONDS
 cargo build --locked --quiet --release --manifest-path $manifest --package gateway
 # One static binary for any image. An own target folder with --target, so that the flags reach neither build
 # scripts nor the gateway's artefacts.
@@ -15,6 +16,8 @@ CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_PANIC=abort CARGO_TARGET_DIR
   cargo build --locked --quiet --release --target "$host" --manifest-path $manifest --package sidecar
 install -m 755 "$CARGO_TARGET_DIR/release/rollbox-gateway" \
   "$CARGO_TARGET_DIR/static/$host/release/rollbox-sidecar" "$CARGO_TARGET_DIR/static/$host/release/rollbox-target" $bin/
+
+echo "   $((SECONDS - began)) s"
 
 echo "== Python: gateway module, SDK, control plane"
 module=gateway-rs/crates/gateway-py
