@@ -58,7 +58,7 @@ fn each_bad_value_is_named_with_variable_value_and_rule() {
         ("ROLLBOX_GATEWAY_ROUTES_URL", "unix:relative", "must be `unix:/PATH`"),
         ("ROLLBOX_GATEWAY_CONTROLPLANE_URL", "https://x:1", "must be `unix:/PATH`"),
         ("ROLLBOX_GATEWAY_MAX_INFLIGHT", "0", "must be an integer of 1 to"),
-        ("ROLLBOX_GATEWAY_MAX_INFLIGHT_PER_SANDBOX", "2000", "must be an integer of 1 to 1024"),
+        ("ROLLBOX_GATEWAY_MAX_INFLIGHT_PER_SANDBOX", "5000", "must be an integer of 1 to 4096"),
         ("ROLLBOX_GATEWAY_QUEUE_TIMEOUT_MS", "30s", "must be an integer"),
         ("ROLLBOX_GATEWAY_MAX_BODY_BYTES", "-1", "must be an integer"),
         ("ROLLBOX_GATEWAY_DRAIN_MS", "99999999999", "must be an integer"),
