@@ -42,5 +42,5 @@ def gateway_command(environ: Mapping[str, str] = os.environ) -> list[str]:
         TroubleError: there is neither.
     """
     if find("gateway", environ) is None and find_spec("rollbox_gateway") is not None:
-        return [sys.executable, "-c", "import rollbox_gateway; rollbox_gateway.serve()"]
+        return [sys.executable, "-c", "import rollbox_gateway; raise SystemExit(rollbox_gateway.serve())"]
     return [str(required("gateway", environ))]
