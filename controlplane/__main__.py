@@ -1,7 +1,6 @@
 """``python -m controlplane``: one control plane, set up by the environment (see ``settings``)."""
 
 import os
-import sys
 
 import structlog
 import uvloop
@@ -10,7 +9,7 @@ from controlplane.api.serve import serving
 from controlplane.api.stop import stop_signal
 from controlplane.errors import Problem
 from controlplane.settings import EXIT_CONFIG, SettingError, Settings
-from controlplane.telemetry import configure_log
+from controlplane.telemetry import complain, configure_log
 
 
 async def _run(settings: Settings) -> None:
@@ -32,20 +31,12 @@ def main() -> int:
         uvloop.run(_run(settings))
     # What runs in task groups fails in groups.
     except* SettingError as group:
-        _complain(group)
+        complain("controlplane", group)
         status = EXIT_CONFIG
     except* (Problem, OSError) as group:
-        _complain(group)
+        complain("controlplane", group)
         status = 1
     return status
-
-
-def _complain(error: BaseException) -> None:
-    if isinstance(error, BaseExceptionGroup):
-        for one in error.exceptions:
-            _complain(one)
-    else:
-        sys.stderr.write(f"controlplane: {error.detail if isinstance(error, Problem) else error}\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """``python -m controlplane.embedded``: the same as ``rollbox up``."""
 
-import sys
 from collections.abc import Sequence
 
 import uvloop
@@ -10,7 +9,7 @@ from controlplane.embedded.trouble import TroubleError
 from controlplane.embedded.up import up
 from controlplane.errors import Problem
 from controlplane.settings import EXIT_CONFIG, SettingError
-from controlplane.telemetry import configure_log
+from controlplane.telemetry import complain, configure_log
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,20 +21,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         uvloop.run(up(options))
     # What runs in task groups fails in groups.
     except* (TroubleError, Problem) as group:
-        _complain(group)
+        complain("rollbox up", group)
         status = 1
     except* SettingError as group:
-        _complain(group)
+        complain("rollbox up", group)
         status = EXIT_CONFIG
     return status
-
-
-def _complain(error: BaseException) -> None:
-    if isinstance(error, BaseExceptionGroup):
-        for one in error.exceptions:
-            _complain(one)
-    else:
-        sys.stderr.write(f"rollbox up: {error.detail if isinstance(error, Problem) else error}\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What is seen from outside: metrics with closed labels (never a sandbox id) and log lines."""
 
+from controlplane.telemetry.complaint import complain
 from controlplane.telemetry.log import configure_log
 from controlplane.telemetry.metrics import Metrics
 
-__all__ = ["Metrics", "configure_log"]
+__all__ = ["Metrics", "complain", "configure_log"]

@@ -1,14 +1,16 @@
 """The engine's HTTP API with typed failures: everything that goes wrong leaves here as a ``Problem``."""
 
 import asyncio
+import io
 import json
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Final, Self, TypeVar
+from http import HTTPStatus
+from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
 
-import aiodocker
 import aiohttp
+from yarl import URL
 
 from controlplane.errors import Code, Problem
 
@@ -19,20 +21,44 @@ MAX_EVENT_BYTES: Final = 1 << 20
 # Podman and Docker, of an image whose USER is not in its own /etc/passwd: no fault of the platform.
 _NO_USER: Final = re.compile(r"unable to find (user|group) |no matching entries in (passwd|group) file")
 
+# The socket decides who is asked; a name has to stand in the request all the same.
+_HOST: Final = URL("http://engine")
+
 T = TypeVar("T")
 Query = Mapping[str, str | int | bool]
+
+
+class _Options(TypedDict, total=False):
+    json: object
+    data: io.BytesIO
+    headers: Mapping[str, str]
+    timeout: aiohttp.ClientTimeout
 
 
 class Missing(Problem):
     """The engine does not have what was named (404). Callers turn it into what it means there."""
 
 
-class EngineClient:
-    """Calls an engine over its unix socket."""
+class _RefusedError(Exception):
+    """The engine answered with an error status."""
 
-    def __init__(self, docker: aiodocker.Docker, url: str) -> None:
-        self._docker = docker
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class EngineClient:
+    """Calls an engine over its unix socket.
+
+    On the HTTP client itself: a library for the engine's API would wrap half of the calls needed here in objects and
+    offer nothing public for the others.
+    """
+
+    def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
+        self._http = http
         self._url = url
+        self._base = _HOST
 
     @classmethod
     @asynccontextmanager
@@ -43,10 +69,12 @@ class EngineClient:
             Problem: internal, when the engine does not answer.
         """
         limits = aiohttp.ClientTimeout(total=CALL_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
-        async with aiodocker.Docker(url=url, timeout=limits) as docker:
-            client = cls(docker, url)
-            with client._typed("version"):
-                await docker.version()  # settles the API version that later calls name
+        connector = aiohttp.UnixConnector(url.removeprefix("unix://"), limit=0)
+        async with aiohttp.ClientSession(connector=connector, timeout=limits) as http:
+            client = cls(http, url)
+            version = await client.call("GET", "version")
+            # Later calls name the newest version that this engine has, so that an answer keeps its form.
+            client._base = _HOST / f"v{version['ApiVersion']}"
             yield client
 
     async def call(self, method: str, path: str, query: Query | None = None, body: object = None) -> Any:  # noqa: ANN401 - JSON
@@ -55,24 +83,22 @@ class EngineClient:
         Raises:
             Problem: ``Missing`` for 404; unsupported, capacity_unavailable, upstream_timeout, internal.
         """
-        # aiodocker's typed methods cover half of what is needed and wrap it in objects with untyped methods; this and
-        # the call below are what they are all made of.
         with self._typed(path):
-            answer = await self._docker._query_json(path, method, params=query, data=body)  # noqa: SLF001
-        return answer or None
+            async with self._request(method, path, query, json=body) as response:
+                answer = await response.read()
+                return json.loads(answer) if answer.strip() else None
 
     async def read(self, path: str, query: Query) -> bytes:
         """The bytes of a short answer."""
         with self._typed(path):
-            async with self._docker._query(path, params=query) as response:  # noqa: SLF001
+            async with self._request("GET", path, query) as response:
                 return await response.read()
 
     async def upload(self, path: str, query: Query, data: bytes) -> list[dict[str, Any]]:
         """Posts bytes; the lines of the answer."""
         headers = {"Content-Type": "application/x-tar"}
         with self._typed(path):
-            sending = self._docker._query(path, "POST", params=query, data=data, headers=headers)  # noqa: SLF001
-            async with sending as response:
+            async with self._request("POST", path, query, data=io.BytesIO(data), headers=headers) as response:
                 return [json.loads(line) for line in (await response.read()).splitlines() if line]
 
     @asynccontextmanager
@@ -80,12 +106,23 @@ class EngineClient:
         """A stream of JSON lines that lasts as long as the engine keeps it open."""
         unhurried = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S)
         with self._typed(path):
-            asking = self._docker._query(path, method, params=query, timeout=unhurried)  # noqa: SLF001
-            async with asking as response:
+            async with self._request(method, path, query, timeout=unhurried) as response:
                 try:
                     yield self._decoded(response)
                 finally:
                     response.close()
+
+    @asynccontextmanager
+    async def _request(
+        self, method: str, path: str, query: Query | None, **options: Unpack[_Options]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        named = {
+            name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (query or {}).items()
+        }
+        async with self._http.request(method, self._base.joinpath(path), params=named, **options) as response:
+            if response.status >= HTTPStatus.BAD_REQUEST:
+                raise _RefusedError(response.status, _message(await response.read()))
+            yield response
 
     async def _decoded(self, response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
         rest = b""
@@ -103,14 +140,14 @@ class EngineClient:
     def _typed(self, path: str) -> Iterator[None]:
         try:
             yield
-        except aiodocker.DockerError as error:
+        except _RefusedError as error:
             raise self._problem(error, path) from error
         except TimeoutError as error:
             raise Problem("upstream_timeout", f"the engine at {self._url} did not answer {path} in time") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise Problem("internal", f"the engine at {self._url} broke off {path}: {error}") from error
 
-    def _problem(self, error: aiodocker.DockerError, path: str) -> Problem:
+    def _problem(self, error: _RefusedError, path: str) -> Problem:
         # Podman answers 500 for a container that is removed while it looks at it.
         if error.status == 404 or "no such container" in error.message:
             return Missing("internal", f"the engine has no {path}: {error.message}")
@@ -121,6 +158,14 @@ class EngineClient:
             code = "unsupported"
         detail = f"the engine refused {path}: {error.message}"
         return Problem(code, detail, engine=self._url, engine_status=error.status)
+
+
+def _message(body: bytes) -> str:
+    """What the engine says in an error: its JSON's message, or the text as it is."""
+    try:
+        return str(json.loads(body)["message"])
+    except (ValueError, TypeError, KeyError):
+        return body.decode("utf-8", "replace").strip()
 
 
 async def finish(work: "asyncio.Task[T]") -> T:
