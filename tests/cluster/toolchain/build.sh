@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# Builds what a cluster runs, all or the named components, each into a cache outside the checkout.
+# Prints "<component> <folder>" lines; seconds go to stderr. A component is built again only when its folder here, or the Go version, changed.
+set -euo pipefail
+cd "$(dirname "$0")"
+here=$PWD
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/rollbox/cluster
+components=("$@")
+[ $# -gt 0 ] || components=(kubernetes containerd gvisor pause coredns cilium helm)
+packages=(etcd-server docker-registry redis-server redis-tools skopeo runc containernetworking-plugins nftables iptables
+  ipset iproute2 conntrack ethtool bpftool clang-19 busybox-static)
+export CGO_ENABLED=0 GOFLAGS=-buildvcs=false
+# Two at once: others work on the machine too, and more compilers than that need more memory than time they save.
+build=(nice -n 10 go build -p "${ROLLBOX_BUILD_JOBS:-2}" -trimpath)
+
+say() { echo "$*" >&2; }
+
+version() { go list -m -f '{{.Version}}' "$1"; }
+
+install_packages() {
+  local missing=() package policy=/usr/sbin/policy-rc.d
+  for package in "${packages[@]}"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' || missing+=("$package")
+  done
+  [ ${#missing[@]} = 0 ] && return
+  say "== Debian packages: ${missing[*]}"
+  # The packages' own services must not start: this cluster runs its own on the same ports.
+  if [ ! -e $policy ]; then
+    printf '#!/bin/sh\nexit 101\n' > $policy
+    chmod 755 $policy
+    trap "rm -f $policy" EXIT
+  fi
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq >&2
+  apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
+  [ -d /run/systemd/system ] || return 0
+  for package in "${missing[@]}"; do
+    case $package in etcd-server) package=etcd ;; redis-server | docker-registry) ;; *) continue ;; esac
+    systemctl disable --quiet --now "$package"  # nor after the next boot
+  done
+}
+
+kubernetes() {
+  local tag name flags=""
+  tag=$(version k8s.io/kubernetes)
+  for name in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+    flags+=" -X $name.gitVersion=$tag -X $name.gitMajor=1 -X $name.gitMinor=$(cut -d. -f2 <<<"$tag")"
+    flags+=" -X $name.gitTreeState=clean"
+  done
+  "${build[@]}" -ldflags "-s -w $flags" -o "$1/bin/kubernetes" .
+  for name in kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl; do
+    ln -s kubernetes "$1/bin/$name"
+  done
+}
+
+containerd() {
+  "${build[@]}" -tags no_btrfs -ldflags "-s -w" -o "$1/bin/" tool
+}
+
+# A vendored copy, because files in the module cache can be neither changed nor overlaid.
+gvisor() {
+  cp go.mod go.sum "$1"
+  cd "$1"
+  go mod vendor
+  cp "$here/gvisor/oom_linux.go" vendor/github.com/containerd/containerd/v2/pkg/sys/oom_linux.go
+  "${build[@]}" -mod=vendor -ldflags "-s -w" -o "$1/bin/" tool
+  mv "$1/bin/shim" "$1/bin/containerd-shim-runsc-v1"
+  rm -rf vendor go.mod go.sum
+}
+
+pause() { cc -Os -static -s -o "$1/bin/pause" pause.c; }
+
+coredns() { "${build[@]}" -ldflags "-s -w" -o "$1/bin/coredns" .; }
+
+cilium() {
+  local source
+  source=$(go list -m -f '{{.Dir}}' github.com/cilium/cilium)
+  "${build[@]}" -ldflags "-s -w -X github.com/cilium/cilium/pkg/version.ciliumVersion=$(version github.com/cilium/cilium | tr -d v)" \
+    -o "$1/bin/" tool
+  mv "$1/bin/daemon" "$1/bin/cilium-agent"
+  mv "$1/bin/operator" "$1/bin/cilium-operator"
+  ln -s "$(command -v clang-19)" "$1/bin/clang"
+  mkdir "$1/share"
+  cp -r "$source/bpf" "$source/pkg/k8s/apis/cilium.io/client/crds" "$1/share/"
+  chmod -R u+w "$1/share"
+}
+
+helm() { "${build[@]}" -ldflags "-s -w" -o "$1/bin/" tool; }
+
+folder_of() {
+  local hash
+  hash=$( { go version; tail -n +1 "$1"/*; sed -n "/^$1() /,/^}/p" build.sh; } | sha256sum | cut -c1-12)
+  echo "$cache/$1-$hash"
+}
+
+make_one() {
+  local name=$1 folder=$2 began=$SECONDS
+  say "== $name"
+  rm -rf "$cache/$name"-*.part
+  mkdir -p "$folder.part/bin"
+  (cd "$name" && "$name" "$folder.part")
+  mv -T "$folder.part" "$folder"
+  say "   $name: $((SECONDS - began)) s"
+}
+
+main() {
+  mkdir -p "$cache"
+  local name folder
+  for name in "${components[@]}"; do
+    exec 9> "$cache/$name.lock"
+    flock 9
+    [ "$name" != "${components[0]}" ] || install_packages
+    folder=$(folder_of "$name")
+    [ -d "$folder" ] || make_one "$name" "$folder"
+    echo "$name $folder"
+  done
+  say "toolchain: $SECONDS s"
+}
+
+main

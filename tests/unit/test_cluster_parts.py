@@ -1,0 +1,165 @@
+"""The parts of the test cluster that need no cluster: its processes' records, logs, certificates and images."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tarfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from tests.cluster import (
+    baseline,
+    certificates,
+    foreign,
+    images,
+    janitor,
+    layout,
+    leftovers,
+    network,
+    processes,
+    undo,
+    up,
+)
+from tests.cluster.processes import NotReadyError, Program
+
+SLEEP = (sys.executable, "-c", "import time; print('began', flush=True); time.sleep(60)")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Records and logs of this test alone; what it started is ended."""
+    monkeypatch.setattr(processes, "RECORDS", tmp_path / "records")
+    monkeypatch.setattr(processes, "LOGS", tmp_path / "logs")
+    monkeypatch.setattr(processes, "environment", lambda **extra: extra)
+    yield tmp_path
+    for record in (tmp_path / "records").glob("*.json"):
+        processes.stop(record.stem)
+
+
+def test_a_program_is_started_once_and_stopped(folder: Path) -> None:
+    program = Program("sleeper", SLEEP, lambda: True)
+    processes.start(program)
+    pid = processes.running("sleeper")
+    processes.start(program)
+    assert pid is not None
+    assert processes.running("sleeper") == pid
+    processes.stop("sleeper")
+    assert processes.running("sleeper") is None
+
+
+def test_a_record_of_another_process_with_the_same_pid_counts_as_not_running(folder: Path) -> None:
+    processes.start(Program("sleeper", SLEEP, lambda: True))
+    record = folder / "records/sleeper.json"
+    noted = json.loads(record.read_text())
+    record.write_text(json.dumps({**noted, "born": "1"}))
+    assert processes.running("sleeper") is None
+    record.write_text(json.dumps(noted))
+
+
+def test_a_program_that_ends_is_reported_with_the_end_of_its_log(folder: Path) -> None:
+    program = Program(
+        "brief", (sys.executable, "-c", "print('no such flag')"), lambda: False, hint="Look at its flags."
+    )
+    processes.start(program)
+    with pytest.raises(NotReadyError, match=r"no such flag(.|\n)*brief ended(.|\n)*Look at its flags"):
+        processes.wait_ready(program)
+
+
+def test_a_program_that_is_never_ready_is_given_up(folder: Path) -> None:
+    program = Program("sleeper", SLEEP, lambda: False, deadline=0.2)
+    processes.start(program)
+    with pytest.raises(NotReadyError, match="not ready after"):
+        processes.wait_ready(program)
+
+
+def test_a_log_above_its_limit_is_moved_aside(tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    log.write_bytes(b"a" * 100)
+    janitor.bound(log, limit=100)
+    assert log.stat().st_size == 100
+    janitor.bound(log, limit=99)
+    assert log.stat().st_size == 0
+    assert (tmp_path / "x.log.1").stat().st_size == 100
+
+
+def test_certificates_are_made_anew_when_the_address_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((certificates, "PKI"), (certificates, "ETC")):
+        monkeypatch.setattr(module, name, tmp_path / name)
+    monkeypatch.setattr(certificates, "KUBECONFIG", tmp_path / "kubeconfig")
+    seen = []
+    for address in ("192.0.2.7", "192.0.2.7", "192.0.2.8"):
+        monkeypatch.setattr(certificates, "node_ip", lambda address=address: address)
+        certificates.issue()
+        seen.append((tmp_path / "PKI/apiserver.crt").read_bytes())
+    assert seen[0] == seen[1] != seen[2]
+    served = x509.load_pem_x509_certificate(seen[2]).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    assert {str(a) for a in served.value.get_values_for_type(x509.IPAddress)} == {"127.0.0.1", "10.97.0.1", "192.0.2.8"}
+    assert (tmp_path / "PKI/ca.key").stat().st_mode & 0o777 == 0o600
+    assert json.loads((tmp_path / "kubeconfig").read_text())["users"][0]["name"] == "admin"
+
+
+def test_a_layer_is_the_same_each_time_and_holds_files_and_links(tmp_path: Path) -> None:
+    (tmp_path / "tool").write_text("x")
+    layer = images._layer({"bin/tool": tmp_path / "tool"}, {"bin/sh": "tool"})
+    assert layer == images._layer({"bin/tool": tmp_path / "tool"}, {"bin/sh": "tool"})
+    with tarfile.open(fileobj=BytesIO(layer)) as tar:
+        assert tar.getmember("bin/tool").mode == 0o755
+        assert tar.getmember("bin/sh").linkname == "tool"
+
+
+def test_only_rules_outside_the_clusters_chains_are_removed_one_by_one() -> None:
+    assert undo._leads_to_ours(["-A", "PREROUTING", "-j", "CILIUM_PRE_nat"])
+    assert not undo._leads_to_ours(["-A", "CILIUM_PRE_nat", "-j", "RETURN"])
+    assert not undo._leads_to_ours(["-A", "FORWARD", "-j", "ACCEPT"])
+    assert not undo._leads_to_ours([":CILIUM_PRE_nat", "-"])
+
+
+@pytest.mark.parametrize(("value", "expected"), [("", None), (str(layout.KUBECONFIG), None), ("/else", "/else")])
+def test_another_cluster_is_one_with_another_kubeconfig(
+    value: str, expected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", value)
+    assert foreign.given() == expected
+
+
+def test_a_network_that_is_not_known_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROLLBOX_TEST_CNI", "flannel")
+    with pytest.raises(SystemExit, match="cilium or bridge"):
+        layout.cni()
+
+
+def test_a_table_of_iptables_is_the_clusters_only_if_it_was_new_and_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "table ip nat {\n chain OUTPUT {\n type nat hook output priority -100; policy accept;\n }\n}"
+    monkeypatch.setattr(leftovers, "output", lambda *_: text)
+    table = {"family": "ip", "name": "nat"}
+    for before, ours in ((["ip filter"], True), (["ip nat"], False)):
+        monkeypatch.setattr(baseline, "noted", lambda before=before: {"tables": before})
+        assert leftovers._emptied(table) is ours
+    monkeypatch.setattr(baseline, "noted", lambda: {"tables": []})
+    monkeypatch.setattr(leftovers, "output", lambda *_: f"{text} counter packets 1 bytes 2 jump OTHER")
+    assert not leftovers._emptied(table)
+
+
+def test_after_a_reboot_nothing_of_the_earlier_run_is_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = {"RUN": tmp_path / "run", "RECORDS": tmp_path / "records", "STATE": tmp_path, "BOOT": tmp_path / "boot"}
+    for name, path in places.items():
+        monkeypatch.setattr(up, name, path)
+    monkeypatch.setattr(network, "CNI_CONF", tmp_path)
+    monkeypatch.setattr(baseline, "new_folders", list)
+    for folder in ("run", "records"):
+        (tmp_path / folder).mkdir()
+    kept = (tmp_path / "run/socket", tmp_path / "records/etcd.json", tmp_path / "baseline.json")
+    for boot, stays in (("earlier", False), (None, True)):
+        if boot:
+            places["BOOT"].write_text(boot)
+        for path in kept:
+            path.parent.mkdir(exist_ok=True)
+            path.touch()
+        up._after_reboot()
+        assert [path.exists() for path in kept] == [stays] * 3
+    assert places["RUN"].is_dir()
