@@ -100,6 +100,26 @@ class Cluster(Protocol):
         """
         ...
 
+    def vouch(self, kernel: str) -> None:
+        """Checks that this is the kernel of the isolation that was promised.
+
+        Args:
+            kernel: ``/proc/version`` as a command in the sandbox sees it.
+
+        Raises:
+            Problem: ``isolation_missing``.
+        """
+        ...
+
+    def starts_at_once(self) -> int:
+        """How many starts the nodes bear at one time, as they are now; 0 when none can take one."""
+        ...
+
+    @property
+    def annotates_behind(self) -> bool:
+        """Whether facts may be written after the sandbox is announced: where a write costs a call to a server."""
+        ...
+
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
         """Begins a start and returns; the sidecar's push tells when it is ready.
 
@@ -137,11 +157,16 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """A sidecar's proof of life: its spawner has answered."""
+    """A sidecar's proof of life: its spawner has answered.
+
+    Attributes:
+        acknowledged: its readiness push was: its creator may have been told.
+    """
 
     sandbox_id: str
     kernel: str
     uptime_ms: int
+    acknowledged: bool = False
 
 
 class Sidecars(Protocol):

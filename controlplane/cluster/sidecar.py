@@ -34,7 +34,7 @@ class GrpcSidecars:
         """See ``Sidecars.health``."""
         async with _agent(address) as agent:
             seen = await agent.Health(agent_pb2.HealthRequest(), timeout=CALL_TIMEOUT_S, metadata=_metadata(token))
-            return Health(seen.sandbox_id, seen.kernel, seen.uptime_ms)
+            return Health(seen.sandbox_id, seen.kernel, seen.uptime_ms, seen.acknowledged)
 
 
 @asynccontextmanager

@@ -37,6 +37,7 @@ Code = Literal[
     "stream_interrupted",
     "draining",
     "upstream_timeout",
+    "isolation_missing",
     "internal",
 ]
 
@@ -308,6 +309,14 @@ TABLE: dict[Code, Entry] = {
         retry="later",
         title="A part of the platform did not answer in time.",
         hint="Send the request again with the same idempotency key or exec_id.",
+    ),
+    "isolation_missing": Entry(
+        http=500,
+        grpc="FAILED_PRECONDITION",
+        fault="platform",
+        retry="later",
+        title="The nodes do not give the isolation that this installation promises.",
+        hint="Nothing ran in it. Ask the operator to run `rollbox doctor`: the RuntimeClass or its handler is missing on a node.",
     ),
     "internal": Entry(
         http=500,

@@ -362,13 +362,15 @@ class HealthRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class HealthResponse(_message.Message):
-    __slots__ = ("sandbox_id", "kernel", "uptime_ms", "running_execs")
+    __slots__ = ("sandbox_id", "kernel", "uptime_ms", "running_execs", "acknowledged")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     KERNEL_FIELD_NUMBER: _ClassVar[int]
     UPTIME_MS_FIELD_NUMBER: _ClassVar[int]
     RUNNING_EXECS_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     kernel: str
     uptime_ms: int
     running_execs: int
-    def __init__(self, sandbox_id: _Optional[str] = ..., kernel: _Optional[str] = ..., uptime_ms: _Optional[int] = ..., running_execs: _Optional[int] = ...) -> None: ...
+    acknowledged: bool
+    def __init__(self, sandbox_id: _Optional[str] = ..., kernel: _Optional[str] = ..., uptime_ms: _Optional[int] = ..., running_execs: _Optional[int] = ..., acknowledged: _Optional[bool] = ...) -> None: ...

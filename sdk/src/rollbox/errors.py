@@ -22,6 +22,7 @@ __all__ = [
     "ImagePullFailed",
     "Internal",
     "InvalidArgument",
+    "IsolationMissing",
     "NodeLost",
     "OomKilled",
     "PayloadTooLarge",
@@ -332,6 +333,15 @@ class UpstreamTimeout(SandboxError):
     hint = "Send the request again with the same idempotency key or exec_id."
 
 
+class IsolationMissing(SandboxError):
+    """The nodes do not give the isolation that this installation promises. Nothing ran in it. Ask the operator to run `rollbox doctor`: the RuntimeClass or its handler is missing on a node."""
+
+    code = "isolation_missing"
+    fault = "platform"
+    retry = "later"
+    hint = "Nothing ran in it. Ask the operator to run `rollbox doctor`: the RuntimeClass or its handler is missing on a node."
+
+
 class Internal(SandboxError):
     """The platform made an error. Send the request again; if it persists, report it with the request_id."""
 
@@ -376,6 +386,7 @@ BY_CODE: dict[str, type[SandboxError]] = {
         StreamInterrupted,
         Draining,
         UpstreamTimeout,
+        IsolationMissing,
         Internal,
     )
 }

@@ -118,13 +118,15 @@ pub enum Code {
     Draining,
     /// A part of the platform did not answer in time.
     UpstreamTimeout,
+    /// The nodes do not give the isolation that this installation promises.
+    IsolationMissing,
     /// The platform made an error.
     Internal,
 }
 
 impl Code {
     /// All codes, in the order of the table.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::InvalidArgument,
         Self::Unauthenticated,
         Self::PermissionDenied,
@@ -157,6 +159,7 @@ impl Code {
         Self::StreamInterrupted,
         Self::Draining,
         Self::UpstreamTimeout,
+        Self::IsolationMissing,
         Self::Internal,
     ];
 
@@ -195,6 +198,7 @@ impl Code {
             Self::StreamInterrupted => "stream_interrupted",
             Self::Draining => "draining",
             Self::UpstreamTimeout => "upstream_timeout",
+            Self::IsolationMissing => "isolation_missing",
             Self::Internal => "internal",
         }
     }
@@ -234,6 +238,7 @@ impl Code {
             "stream_interrupted" => Self::StreamInterrupted,
             "draining" => Self::Draining,
             "upstream_timeout" => Self::UpstreamTimeout,
+            "isolation_missing" => Self::IsolationMissing,
             "internal" => Self::Internal,
             _ => return None,
         })
@@ -274,6 +279,7 @@ impl Code {
             Self::StreamInterrupted => 502,
             Self::Draining => 503,
             Self::UpstreamTimeout => 504,
+            Self::IsolationMissing => 500,
             Self::Internal => 500,
         }
     }
@@ -313,6 +319,7 @@ impl Code {
             Self::StreamInterrupted => "UNAVAILABLE",
             Self::Draining => "UNAVAILABLE",
             Self::UpstreamTimeout => "DEADLINE_EXCEEDED",
+            Self::IsolationMissing => "FAILED_PRECONDITION",
             Self::Internal => "INTERNAL",
         }
     }
@@ -352,6 +359,7 @@ impl Code {
             Self::StreamInterrupted => Fault::Platform,
             Self::Draining => Fault::Platform,
             Self::UpstreamTimeout => Fault::Platform,
+            Self::IsolationMissing => Fault::Platform,
             Self::Internal => Fault::Platform,
         }
     }
@@ -391,6 +399,7 @@ impl Code {
             Self::StreamInterrupted => Retry::Resume,
             Self::Draining => Retry::Later,
             Self::UpstreamTimeout => Retry::Later,
+            Self::IsolationMissing => Retry::Later,
             Self::Internal => Retry::Later,
         }
     }
@@ -432,6 +441,7 @@ impl Code {
             }
             Self::Draining => "This server is shutting down and takes no new work.",
             Self::UpstreamTimeout => "A part of the platform did not answer in time.",
+            Self::IsolationMissing => "The nodes do not give the isolation that this installation promises.",
             Self::Internal => "The platform made an error.",
         }
     }
@@ -497,6 +507,9 @@ impl Code {
                 "Send the request again; another server answers, or this one after its restart."
             }
             Self::UpstreamTimeout => "Send the request again with the same idempotency key or exec_id.",
+            Self::IsolationMissing => {
+                "Nothing ran in it. Ask the operator to run `rollbox doctor`: the RuntimeClass or its handler is missing on a node."
+            }
             Self::Internal => "Send the request again; if it persists, report it with the request_id.",
         }
     }
