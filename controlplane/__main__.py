@@ -18,12 +18,12 @@ async def _run(settings: Settings) -> None:
         async with serving(settings) as service:
             log.info("serving", api=str(settings.api), ready=str(settings.ready), routes=str(settings.routes))
             await stop.wait()
-            log.info("stopping; sandboxes run on and are adopted at the next start")
+            log.info("stopping; sandboxes run on, at other replicas or adopted at the next start")
             await service.drain(delete=False)
 
 
 def main() -> int:
-    """Runs until SIGTERM; the exit status: 0, 64 for a bad setting, 1 when the engine or an address cannot be had."""
+    """Runs until SIGTERM; exit status 0, 64 for a bad setting, 1 when cluster, store or an address cannot be had."""
     configure_log()
     status = 0
     try:

@@ -27,7 +27,5 @@ async def readyz(context: App) -> Response:
 @router.get("/metrics")
 async def metrics(context: App) -> Response:
     """For Prometheus."""
-    in_flight, queued = context.service.starts
-    parts = context.parts
-    text = parts.metrics.render(await parts.store.counts(), in_flight, queued, parts.board.subscribers)
+    text = context.parts.metrics.render(await context.service.levels())
     return Response(text, media_type=MEDIA_TYPE)

@@ -1,9 +1,17 @@
-"""The one door that sidecars can reach: ``POST /v1/ready``, small and authenticated. Nothing else is served."""
+"""The one door that sidecars can reach: ``POST /v1/ready``, small and authenticated. Nothing else is served.
 
+Without the framework: hundreds of pushes come at once, and each of them holds a create back. One push costs 0.5 ms.
+"""
+
+from http import HTTPStatus
 from typing import Final
 
-from fastapi import FastAPI, Request
+import structlog
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from controlplane.api import problems
 from controlplane.api.auth import bearer
@@ -14,32 +22,52 @@ from controlplane.errors import Problem
 from controlplane.lifecycle import Push, Sandboxes
 
 MAX_PUSH_BYTES: Final = 16 * 1024
+PATH: Final = "/v1/ready"
+
+_log = structlog.get_logger("ready")
 
 
-def create_ready_app(service: Sandboxes) -> FastAPI:
+def create_ready_app(service: Sandboxes) -> ASGIApp:
     """The app for the readiness socket."""
-    app = FastAPI(
-        title="rollbox readiness",
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-        strict_content_type=False,
-        redirect_slashes=False,
-    )
-    problems.install(app)
+    return RequestId(problems.Unforeseen(BodyLimit(_Door(service), most_bytes=MAX_PUSH_BYTES)))
 
-    @app.post("/v1/ready", status_code=204)
-    async def ready(push: PushRequest, request: Request) -> Response:
-        await service.accept_push(bearer(request.headers.get("authorization")), _read(push))
+
+class _Door:
+    def __init__(self, service: Sandboxes) -> None:
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        answer = await self._answer(Request(scope, receive))
+        await answer(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        path: str = request.scope["path"]
+        asked = f"{request.method} {path}"
+        if path != PATH:
+            return problems.answer(Problem("invalid_argument", f"there is nothing at {asked}"), HTTPStatus.NOT_FOUND)
+        if request.method != "POST":
+            refusal = Problem("invalid_argument", f"{asked}: the method is not allowed here")
+            return problems.answer(refusal, HTTPStatus.METHOD_NOT_ALLOWED, {"Allow": "POST"})
+        try:
+            credential = bearer(request.headers.get("authorization"))
+            await self._service.accept_push(credential, _read(await request.body()))
+        except Problem as problem:
+            _log.info("push refused", code=problem.code, detail=problem.detail)
+            return problems.answer(problem)
+        except HTTPException as refused:  # the body is too long
+            return problems.answer(Problem("payload_too_large", refused.detail))
+        except ClientDisconnect:
+            return Response(status_code=400)  # to nobody
         return Response(status_code=204)
 
-    app.add_middleware(BodyLimit, most_bytes=MAX_PUSH_BYTES)
-    app.add_middleware(problems.Unforeseen)
-    app.add_middleware(RequestId)
-    return app
 
-
-def _read(push: PushRequest) -> Push:
+def _read(body: bytes) -> Push:
+    try:
+        push = PushRequest.model_validate_json(body)
+    except ValidationError as error:
+        raise problems.invalid(error.errors(include_url=False)) from error
     failure = None if push.failure is None else Problem(push.failure.code, push.failure.detail)
     boot_ms = max(push.boot_us.values(), default=0) // 1000
     return Push(push.sandbox_id, push.address, push.kernel, boot_ms, failure)

@@ -36,6 +36,9 @@ class SandboxBody(BaseModel):
     cpu_millicores: Range
     memory_bytes: Range
     pids_limit: int
+    disk_bytes: int | None
+    gpu: int
+    node_selector: dict[str, str]
     created_at_ms: int
     ready_at_ms: int | None
     expires_at_ms: int
@@ -62,6 +65,9 @@ class SandboxBody(BaseModel):
             "cpu_millicores": spec.cpu_millicores,
             "memory_bytes": spec.memory_bytes,
             "pids_limit": spec.pids_limit,
+            "disk_bytes": spec.disk_bytes,
+            "gpu": spec.gpu,
+            "node_selector": spec.node_selector,
             "created_at_ms": sandbox.created_at_ms,
             "ready_at_ms": sandbox.ready_at_ms,
             "expires_at_ms": sandbox.expires_at_ms,

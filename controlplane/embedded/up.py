@@ -18,7 +18,7 @@ from controlplane.embedded.gateway import DRAIN_MS, Gateway
 from controlplane.embedded.options import UpOptions
 from controlplane.embedded.trouble import TroubleError
 from controlplane.lifecycle import Sandboxes, SigningKey
-from controlplane.settings import Listen, Settings
+from controlplane.settings import EngineSettings, Listen, Settings
 
 OWNER = "local"
 ROOTLESS = (
@@ -73,15 +73,17 @@ async def _leave(service: Sandboxes, *, keep: bool) -> None:
 def _settings(options: UpOptions, directory: state.StateDir, found: Engine, api_key: str) -> Settings:
     path = directory.path
     return Settings(
-        state_dir=path,
+        backend=EngineSettings(
+            state_dir=path,
+            engine_url=found.url,
+            sidecar_binary=required("sidecar").resolve(),
+            target_binary=required("target").resolve(),
+        ),
         api=Listen(path=path / "api.sock"),
         ready=Listen(path=path / "ready" / "ready.sock"),
         routes=Listen(path=path / "routes.sock"),
         api_keys={api_key: OWNER},
         signing_key_file=directory.signing_key,
-        engine_url=found.url,
-        sidecar_binary=required("sidecar").resolve(),
-        target_binary=required("target").resolve(),
         starts_in_flight=options.starts_in_flight,
         max_sandboxes=options.max_sandboxes,
     )

@@ -1,50 +1,57 @@
 """``Lives``: every sandbox from its admission to its confirmed end. Owns the starts, their deadlines and the loops."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from controlplane.errors import Problem
+from controlplane.lifecycle.endings import PLATFORM, Endings
+from controlplane.lifecycle.keeper import Keeper
 from controlplane.lifecycle.ledger import Ledger
-from controlplane.lifecycle.parts import Parts
+from controlplane.lifecycle.notes import Notes
+from controlplane.lifecycle.parts import Options, Parts
+from controlplane.lifecycle.patience import patiently
 from controlplane.lifecycle.readiness import Readiness
-from controlplane.lifecycle.reaper import Reaper
-from controlplane.lifecycle.rebuild import Rebuilder
-from controlplane.lifecycle.reclaim import Reclaimer
+from controlplane.lifecycle.replicas import Replicas
 from controlplane.lifecycle.starts import Starter
-from controlplane.lifecycle.states import Event
-from controlplane.model import EndCause, Sandbox, State
+from controlplane.lifecycle.upkeep import Upkeep
+from controlplane.model import Sandbox
+from controlplane.store import Store
 
-PLATFORM: Final = "control plane"
 CLOSE_WITHIN_S: Final = 10.0
 # What is left after that waits for an engine which does not answer; this is for the loop to unwind.
 UNWIND_WITHIN_S: Final = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Deleted:
-    """What a delete of many came to: ids, and who could not be confirmed and why."""
-
-    ids: Sequence[str]
-    failed: Mapping[str, Problem]
+# A cluster full of sandboxes that do not answer is slow to rebuild from.
+OPEN_WITHIN_S: Final = 120.0
 
 
 class Lives:
-    """Begins and ends sandboxes; everything that it starts runs in ``group`` and ends with ``close``."""
+    """Begins sandboxes; everything that it starts runs in ``group`` and ends with ``close``."""
 
-    def __init__(self, parts: Parts, starts_at_once: int, group: asyncio.TaskGroup) -> None:
+    def __init__(self, parts: Parts, options: Options, group: asyncio.TaskGroup) -> None:
         self._parts = parts
+        self._options = options
         self._group = group
-        self.ledger = Ledger(parts.store, parts.board, parts.metrics)
-        self.readiness = Readiness(parts.key, parts.store)
-        self.reaper = Reaper(parts.clock)
-        self.reclaimer = Reclaimer(parts.cluster, self.ledger, group)
-        self.starter = Starter(parts, self.ledger, self.readiness, starts_at_once)
         self._starts: dict[str, asyncio.Task[None]] = {}
-        self._loops: tuple[asyncio.Task[None], ...] = ()
+        self.store = store = Keeper(parts.store, self._prepare, self._rebuild, self._resume, group)
+        self.ledger = ledger = Ledger(store, parts.board, parts.metrics, parts.clock)
+        self.notes = Notes(parts.cluster)
+        self.endings = Endings(parts, store, ledger, notes=self.notes, group=group, starts=self._starts)
+        self.readiness = Readiness(parts, store, ledger, self.notes, self.endings.fail)
+        self.starter = Starter(parts, store, ledger, self.readiness, options.starts_in_flight)
+        self._upkeep = Upkeep(
+            parts,
+            store,
+            ledger,
+            endings=self.endings,
+            turns=self.starter.turns,
+            group=group,
+            begin=self.begin,
+            end_overdue=self._end_overdue,
+        )
+        self._replicas = Replicas(store, parts.clock, parts.metrics, self._upkeep, parts.store.replica)
+        self._loops: list[asyncio.Task[None]] = []
         self._log = structlog.get_logger("lives")
 
     async def open(self) -> None:
@@ -53,107 +60,113 @@ class Lives:
         Raises:
             Problem: the cluster cannot be listed.
         """
-        await self._rebuild()
-        self._loops = (
-            self._group.create_task(self.reaper.run(self._expire), name="reaper"),
-            self._group.create_task(self._watch(), name="watch"),
-        )
+        await self.store.ensure(within_s=OPEN_WITHIN_S)
+        await self._upkeep.reread()
+        loops = {
+            "reaper": self.endings.reaper.run(self.endings.expire),
+            "watch": self._watch(),
+            "notes": self.notes.run(),
+        }
+        if self.store.shared:
+            replicas = self._replicas
+            loops |= {"follow": replicas.follow(), "tend": replicas.tend(), "orphans": replicas.watch_orphans()}
+        if self._options.probe_every_ms:
+            loops["prober"] = self._replicas.probe(self._options.probe_every_ms)
+        self._loops = [self._group.create_task(loop, name=name) for name, loop in loops.items()]
 
     async def close(self) -> None:
         """Ends the loops and gives what is under way a little time, then leaves it: the next start finds it."""
+        if self.store.shared:
+            await self._hand_over()
+        self.store.close()
         starts = set(self._starts.values())
         for owned in (*self._loops, *starts):
             owned.cancel()
-        left = await _ended(starts | self.reclaimer.under_way, CLOSE_WITHIN_S)
+        left = await _ended(starts | self.endings.reclaimer.under_way, CLOSE_WITHIN_S)
         for _ in range(2):  # the first one is a request: it waits for the engine's answer; the second one insists
             for one in left:
                 one.cancel()
             left = await _ended(left, UNWIND_WITHIN_S)
+        if self.store.shared:
+            await self._replicas.go()
 
     def begin(self, sandbox: Sandbox) -> None:
-        """Begins the start of an admitted sandbox."""
-        self.reaper.watch(sandbox.id, sandbox.expires_at_ms)
+        """Begins the start of an admitted sandbox, or goes on with one that another replica has left."""
+        if sandbox.id in self._starts:
+            return
+        self.ledger.hold(sandbox)
+        self.endings.reaper.watch(sandbox.id, sandbox.expires_at_ms)
         start = self._group.create_task(self._start(sandbox), name=f"start {sandbox.id}")
         self._starts[sandbox.id] = start
         # Beside the start, not around it: a start that waits for an engine which hangs unwinds too late to tell.
-        within_s = sandbox.spec.start_timeout_ms / 1000
+        within_s = max(0, sandbox.start_by_ms - self._parts.clock.now_ms()) / 1000
         deadline = asyncio.get_running_loop().call_later(within_s, self._overdue, sandbox.id)
 
         def over(_: asyncio.Task[None]) -> None:
             deadline.cancel()
             self._starts.pop(sandbox.id, None)
+            self.ledger.release(sandbox.id)
 
         start.add_done_callback(over)
 
-    async def end(self, sandbox_id: str, problem: Problem, by: str, event: Event = Event.END) -> None:
-        """Ends a sandbox with this cause, unless its end has begun: the first cause stays.
-
-        Quota is free and the gateways know when this returns; the cluster is asked in the background.
-        """
-        cause = EndCause(problem.code, problem.detail, self._parts.clock.now_ms(), by)
-        sandbox = await self.ledger.end(sandbox_id, cause, event)
-        if sandbox is None:
-            return
-        self.reaper.forget(sandbox_id)
-        start = self._starts.get(sandbox_id)
-        start = None if start is asyncio.current_task() else start
-        if sandbox.state is State.ENDING:
-            self.reclaimer.begin(sandbox_id, start)
-        elif start is not None:
-            start.cancel()
-
-    async def end_all(self, sandboxes: Sequence[Sandbox], problem: Problem, by: str) -> Deleted:
-        """Ends many together and waits until the cluster has confirmed, or not in time."""
-        # All ends first: quota and routes of the last one do not wait for the cluster to take the first one off.
-        for sandbox in sandboxes:
-            await self.end(sandbox.id, problem, by)
-        confirmations = await asyncio.gather(
-            *(self.reclaimer.confirmed(sandbox) for sandbox in sandboxes), return_exceptions=True
-        )
-        failed: dict[str, Problem] = {}
-        for sandbox, confirmation in zip(sandboxes, confirmations, strict=True):
-            if isinstance(confirmation, Problem):
-                failed[sandbox.id] = confirmation
-            elif confirmation is not None:
-                raise confirmation
-        return Deleted([sandbox.id for sandbox in sandboxes if sandbox.id not in failed], failed)
+    def doubt(self, sandbox: Sandbox) -> None:
+        """The store did not say whether it has admitted this one: it is begun or ended as soon as it does."""
+        self._group.create_task(self._resolve(sandbox), name=f"doubt {sandbox.id}")
 
     async def _start(self, sandbox: Sandbox) -> None:
         try:
             await self.starter.bring_up(sandbox)
         except Problem as problem:
             self._log.warning("start failed", sandbox_id=sandbox.id, code=problem.code, detail=problem.detail)
-            await self.end(sandbox.id, problem, PLATFORM, Event.FAIL)
+            await self.endings.fail_patiently(sandbox.id, problem)
         except Exception:
             self._log.exception("start failed", sandbox_id=sandbox.id)
             detail = f"the start of {sandbox.id} failed in the control plane"
-            await self.end(sandbox.id, Problem("internal", detail), PLATFORM, Event.FAIL)
+            await self.endings.fail_patiently(sandbox.id, Problem("internal", detail))
 
     def _overdue(self, sandbox_id: str) -> None:
         self._group.create_task(self._end_overdue(sandbox_id), name=f"overdue {sandbox_id}")
 
-    async def _end_overdue(self, sandbox_id: str) -> None:
-        if (sandbox := await self._parts.store.get(sandbox_id)) is not None:
-            await self.end(sandbox_id, self.starter.overdue(sandbox), PLATFORM, Event.FAIL)
+    async def _end_overdue(self, sandbox_id: str, before_ms: int | None = None) -> None:
+        try:
+            sandbox = await patiently(lambda: self.store.get(sandbox_id))
+        except Problem as away:
+            self._log.error("deadline not kept", sandbox_id=sandbox_id, detail=away.detail)
+            return
+        if sandbox is not None and (before_ms is None or sandbox.start_by_ms <= before_ms):
+            await self.endings.fail_patiently(sandbox_id, self.starter.overdue(sandbox))
 
-    async def _rebuild(self) -> None:
-        parts = self._parts
-        await self.ledger.announce_ends()
-        found = await Rebuilder(parts.cluster, parts.sidecars, self.ledger, parts.key, parts.clock).run()
-        for sandbox in found.adopted:
-            self.reaper.watch(sandbox.id, sandbox.expires_at_ms)
-        for sandbox_id in (*(dead.id for dead in found.dead), *found.removed):
-            self.reclaimer.begin(sandbox_id)
-        if found.adopted or found.dead or found.removed:
-            self._log.info("rebuilt", adopted=len(found.adopted), dead=len(found.dead), removed=len(found.removed))
-
-    async def _expire(self, sandbox_id: str) -> None:
-        await self.end(sandbox_id, Problem("ttl_expired", "its ttl has passed"), "reaper")
+    async def _resolve(self, sandbox: Sandbox) -> None:
+        try:
+            on_record = await patiently(lambda: self.store.get(sandbox.id))
+            if on_record is not None and on_record.idempotency_key is not None:
+                self.begin(on_record)
+            elif on_record is not None:
+                await self.endings.end(sandbox.id, Problem("deleted", "its creator was not told of it"), PLATFORM)
+        except Problem as away:
+            self._log.error("not known whether it was admitted", sandbox_id=sandbox.id, detail=away.detail)
 
     async def _watch(self) -> None:
-        by = self._parts.cluster.describe().backend
         async for death in self._parts.cluster.watch():
-            await self.end(death.sandbox_id, Problem(death.cause, death.detail), by)
+            await self.endings.bury(death.sandbox_id, Problem(death.cause, death.detail))
+
+    async def _hand_over(self) -> None:
+        self.ledger.leave()
+        # A call to the cluster that is under way leaves a whole sandbox, whose push lands elsewhere.
+        if unanswered := self.readiness.unanswered:
+            await asyncio.wait(unanswered, timeout=CLOSE_WITHIN_S)
+        await self.notes.flush()
+
+    # The keeper is made before what rebuilds with it.
+
+    async def _prepare(self, store: Store) -> None:
+        await self._upkeep.prepare(store)
+
+    async def _rebuild(self) -> None:
+        await self._upkeep.rebuild()
+
+    async def _resume(self, store: Store) -> None:
+        await self._upkeep.resume(store)
 
 
 async def _ended(activities: set[asyncio.Task[None]], within_s: float) -> set[asyncio.Task[None]]:

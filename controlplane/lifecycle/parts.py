@@ -12,10 +12,17 @@ from controlplane.telemetry import Metrics
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Bounds: how many starts at once, how many sandboxes in all (0 = no limit)."""
+    """Bounds and paces.
+
+    Attributes:
+        starts_in_flight: how many starts at once, over all replicas.
+        max_sandboxes: in all; 0 = no limit.
+        probe_every_ms: how often every running sandbox is asked for a proof of life; 0 = never.
+    """
 
     starts_in_flight: int = 4
     max_sandboxes: int = 0
+    probe_every_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,79 +1,119 @@
-"""After a restart: what still runs on the cluster is adopted, what died gets its tombstone, the rest is removed."""
+"""The cluster's truth into the ledger: what runs is adopted, what died gets its tombstone, the rest is removed.
+
+After a restart, after the loss of a store, and now and then: what is on record already stays as it is.
+"""
 
 import asyncio
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import structlog
 
-from controlplane.clock import Clock
-from controlplane.cluster import Cluster, Observed, Sidecars
+from controlplane.cluster import Death, Observed
 from controlplane.errors import Code, Problem
+from controlplane.lifecycle.keeper import Keeper
 from controlplane.lifecycle.ledger import Ledger
-from controlplane.lifecycle.tokens import SigningKey
+from controlplane.lifecycle.parts import Parts
 from controlplane.model import EndCause, Sandbox, State, load_record
 
 # Health answers in milliseconds; on a machine that just came up, 16 at once are gentle.
 AT_ONCE: Final = 16
+# What has been ready for less may be missing from a list that the cluster has answered from memory.
+SETTLED_MS: Final = 60_000
+# How long a reclamation is left to the replica that began it.
+RECLAIMED_WITHIN_MS: Final = 30_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Found:
-    """What a rebuild came to.
+    """What a look at the cluster came to.
 
     Attributes:
         adopted: run on, with their old tokens.
+        starting: not ready, and may still get so.
         dead: have a tombstone now and wait to be taken off the cluster.
         removed: ids of which only parts were found, that cannot be read, or whose end is known.
+        deaths: of sandboxes that are on record as alive.
     """
 
-    adopted: tuple[Sandbox, ...]
-    dead: tuple[Sandbox, ...]
-    removed: tuple[str, ...]
+    adopted: list[Sandbox] = field(default_factory=list)
+    starting: list[Sandbox] = field(default_factory=list)
+    dead: list[Sandbox] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    deaths: list[Death] = field(default_factory=list)
 
 
 class Rebuilder:
     """Reads the cluster's truth into the ledger."""
 
-    def __init__(self, cluster: Cluster, sidecars: Sidecars, ledger: Ledger, key: SigningKey, clock: Clock) -> None:
-        self._cluster = cluster
-        self._sidecars = sidecars
+    def __init__(self, parts: Parts, store: Keeper, ledger: Ledger) -> None:
+        self._cluster = parts.cluster
+        self._sidecars = parts.sidecars
+        self._key = parts.key
+        self._clock = parts.clock
+        self._store = store
         self._ledger = ledger
-        self._key = key
-        self._clock = clock
         self._free = asyncio.Semaphore(AT_ONCE)
         self._log = structlog.get_logger("rebuild")
 
-    async def run(self) -> Found:
-        """Looks at everything once; call it before the first create.
+    async def run(self, on_record: Sequence[Sandbox] = ()) -> Found:
+        """Looks at everything once.
+
+        Args:
+            on_record: what ran according to the store, read before; those that the cluster does not have are dead.
 
         Raises:
             Problem: the cluster cannot be listed.
         """
         observed = await self._cluster.list()
+        found = Found()
         async with asyncio.TaskGroup() as group:
-            looks = [group.create_task(self._look(one)) for one in observed]
-        records = [look.result() for look in looks]
-        for sandbox in records:
-            if sandbox is not None:
-                await self._ledger.adopt(sandbox)
-        return Found(
-            adopted=tuple(one for one in records if one is not None and one.state is State.RUNNING),
-            dead=tuple(one for one in records if one is not None and one.state is State.ENDING),
-            removed=tuple(seen.sandbox_id for seen, one in zip(observed, records, strict=True) if one is None),
-        )
+            for seen in observed:
+                group.create_task(self._look(seen, found))
+        self._missing(on_record, {seen.sandbox_id for seen in observed}, found)
+        return found
 
-    async def _look(self, seen: Observed) -> Sandbox | None:
-        if await self._ledger.has_ended(seen.sandbox_id):
-            return None  # its end was on its way when the control plane stopped
+    async def _look(self, seen: Observed, found: Found) -> None:
+        known = await self._store.peek(seen.sandbox_id)
+        if known is not None:
+            self._known(known, seen, found)
+            return
+        sandbox = await self._unknown(seen)
+        if sandbox is None:
+            found.removed.append(seen.sandbox_id)
+        elif sandbox.end is None and sandbox.state is State.STARTING and not _whole_spec(sandbox):
+            return  # only who began it knows its environment, and puts it on record again
+        elif await self._ledger.adopt(sandbox):
+            kinds = {State.RUNNING: found.adopted, State.STARTING: found.starting, State.ENDING: found.dead}
+            kinds[sandbox.state].append(sandbox)
+
+    def _known(self, known: Sandbox, seen: Observed, found: Found) -> None:
+        if known.end is not None:
+            began_ms = self._clock.now_ms() - known.end.at_ms
+            if known.state is State.ENDED or began_ms > RECLAIMED_WITHIN_MS:
+                found.removed.append(seen.sandbox_id)
+        elif seen.death is not None:
+            found.deaths.append(seen.death)
+
+    def _missing(self, on_record: Sequence[Sandbox], seen: set[str], found: Found) -> None:
+        before_ms = self._clock.now_ms() - SETTLED_MS
+        for sandbox in on_record:
+            if sandbox.id not in seen and (sandbox.ready_at_ms or 0) < before_ms:
+                found.deaths.append(Death(sandbox.id, "sandbox_lost", "nothing of it is on the cluster any more"))
+
+    async def _unknown(self, seen: Observed) -> Sandbox | None:
+        """What to put on record; None when it is to be removed: its creator was never told of it, and repeats."""
         record = load_record(seen.record)
-        ready_at_ms = seen.facts.get("ready_at_ms", "")
-        if record is None or record.id != seen.sandbox_id or not _whole(ready_at_ms):
-            return None  # never answered to its creator, who repeats the create
+        if record is None or record.id != seen.sandbox_id:
+            return None
+        ready_at_ms = _whole(seen.facts.get("ready_at_ms", ""))
+        if not ready_at_ms:
+            return await self._unmarked(record, seen) if self._cluster.annotates_behind else None
         sandbox = replace(
             record,
             state=State.RUNNING,
-            ready_at_ms=_whole(ready_at_ms),
+            ready_at_ms=ready_at_ms,
             expires_at_ms=max(record.expires_at_ms, _whole(seen.facts.get("expires_at_ms", ""))),
             address=seen.facts.get("address") or seen.address,
             kernel=seen.facts.get("kernel", ""),
@@ -83,6 +123,21 @@ class Rebuilder:
         if sandbox.expires_at_ms <= self._clock.now_ms():
             return self._dead(sandbox, "ttl_expired", "it expired while the control plane was down")
         return await self._prove(sandbox)
+
+    async def _unmarked(self, record: Sandbox, seen: Observed) -> Sandbox | None:
+        if seen.death is not None:
+            return None
+        if seen.address:
+            try:
+                async with self._free:
+                    health = await self._sidecars.health(seen.address, self._key.token(record).text)
+            except Problem:
+                health = None  # it may not listen yet
+            if health is not None and health.acknowledged:
+                now_ms = self._clock.now_ms()
+                running = replace(record, state=State.RUNNING, ready_at_ms=now_ms, address=seen.address)
+                return replace(running, kernel=health.kernel)
+        return record if self._clock.now_ms() < record.start_by_ms else None
 
     async def _prove(self, sandbox: Sandbox) -> Sandbox:
         try:
@@ -96,6 +151,11 @@ class Rebuilder:
     def _dead(self, sandbox: Sandbox, cause: Code, detail: str) -> Sandbox:
         end = EndCause(cause, detail, self._clock.now_ms(), "control plane")
         return replace(sandbox, state=State.ENDING, end=end)
+
+
+def _whole_spec(sandbox: Sandbox) -> bool:
+    """Whether the cluster's copy of the spec is all of it: the environment stays out of it."""
+    return sandbox.spec.fingerprint() == sandbox.fingerprint
 
 
 def _whole(text: str) -> int:

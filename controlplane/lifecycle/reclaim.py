@@ -38,6 +38,10 @@ class Reclaimer:
         self._under_way[sandbox_id] = task
         task.add_done_callback(lambda _: self._under_way.pop(sandbox_id, None))
 
+    def has(self, sandbox_id: str) -> bool:
+        """Whether it is under way here."""
+        return sandbox_id in self._under_way
+
     async def confirmed(self, sandbox: Sandbox) -> None:
         """Returns when the cluster has confirmed the end; at once when it has already.
 
@@ -67,12 +71,12 @@ class Reclaimer:
         while not await self._stopped(sandbox_id):
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LAST_RETRY_S)
-        await self._ledger.take(sandbox_id, Event.CONFIRM)
 
     async def _stopped(self, sandbox_id: str) -> bool:
         try:
             async with self._free:
                 await self._cluster.stop(sandbox_id)
+            await self._ledger.take(sandbox_id, Event.CONFIRM)
         except Problem as problem:
             self._log.warning("not stopped yet", sandbox_id=sandbox_id, code=problem.code, detail=problem.detail)
             return False

@@ -57,17 +57,21 @@ class RouteBoard:
         return len(self._subscribers)
 
     def publish(self, sandbox: Sandbox) -> None:
-        """Announces where a running sandbox is."""
+        """Announces where a running sandbox is; nothing when that is known, or its end."""
         route = wire.Route(
             sandbox_id=sandbox.id, address=sandbox.address or "", generation=sandbox.generation, owner=sandbox.owner
         )
+        if sandbox.id in self._ends or self._routes.get(sandbox.id) == route:
+            return
         self._routes[sandbox.id] = route
         self._tell(wire.Delta(routes=[route]))
 
     def withdraw(self, sandbox: Sandbox) -> None:
-        """Announces the end of a sandbox, whether it ever had a route or not."""
+        """Announces the end of a sandbox, whether it ever had a route or not; nothing when it is known."""
         if sandbox.end is None:
             raise ValueError(f"{sandbox.id} has no end to announce")
+        if sandbox.id in self._ends:
+            return
         end = wire.EndOfSandbox(
             sandbox_id=sandbox.id,
             generation=sandbox.generation,

@@ -9,12 +9,14 @@ from typing import Final
 
 from controlplane.cluster import Description
 from controlplane.errors import Problem
-from controlplane.lifecycle.lives import PLATFORM, Deleted, Lives
+from controlplane.lifecycle.completion import Push
+from controlplane.lifecycle.endings import PLATFORM, Deleted
+from controlplane.lifecycle.lives import Lives
 from controlplane.lifecycle.parts import Options, Parts
-from controlplane.lifecycle.readiness import Push
 from controlplane.lifecycle.tokens import Token
 from controlplane.model import Sandbox, SandboxSpec, State
 from controlplane.store import Admitted, Full, Known, Withdrawn
+from controlplane.telemetry import Levels
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 LIVE: Final = frozenset(State) - {State.ENDED}
@@ -53,7 +55,7 @@ class Sandboxes:
             Problem: the cluster cannot be listed (in a group, as everything that fails while the block runs).
         """
         async with asyncio.TaskGroup() as group:
-            lives = Lives(parts, options.starts_in_flight, group)
+            lives = Lives(parts, options, group)
             await lives.open()
             service = cls(parts, options, lives)
             try:
@@ -67,11 +69,14 @@ class Sandboxes:
         """What runs the sandboxes."""
         return self._parts.cluster.describe()
 
-    @property
-    def starts(self) -> tuple[int, int]:
-        """Starts in flight, starts queued."""
+    async def levels(self) -> Levels:
+        """What is true at this moment, for the metrics; no counts while the store does not answer."""
+        try:
+            states = await self._lives.store.counts()
+        except Problem:
+            states = {}
         turns = self._lives.starter.turns
-        return turns.taken, turns.waiting
+        return Levels(states, turns.taken, turns.waiting, self._parts.board.subscribers, self._lives.notes.behind)
 
     @property
     def draining(self) -> bool:
@@ -101,7 +106,10 @@ class Sandboxes:
         # Before the store is asked: one who comes with the same key a moment later waits for the same settlement.
         ledger.expect(candidate.id)
         try:
-            admission = await self._parts.store.admit(candidate, self._options.max_sandboxes)
+            admission = await self._lives.store.admit(candidate, self._options.max_sandboxes)
+        except Problem:
+            self._lives.doubt(candidate)
+            raise
         finally:
             if not isinstance(admission, Admitted):
                 ledger.unexpect(candidate.id)
@@ -114,16 +122,23 @@ class Sandboxes:
         """Waits until the start has settled; the record of the running sandbox.
 
         Raises:
-            Problem: why it ended.
+            Problem: why it ended; draining: it gets ready elsewhere, ask there with its key. Without a key it is ended.
         """
-        settled = await self._lives.ledger.settled(sandbox)
+        try:
+            settled = await self._lives.ledger.settled(sandbox)
+        except Problem as problem:
+            if problem.code == "draining" and sandbox.idempotency_key is None:
+                await self.abandon(sandbox)
+            raise
         if settled.end is not None:
             raise settled.end.problem(settled.id)
         return settled
 
     async def abandon(self, sandbox: Sandbox) -> None:
         """Ends a sandbox whose creator has gone away without a key to come back with."""
-        await self._lives.end(sandbox.id, Problem("deleted", "its creator went away before it was ready"), PLATFORM)
+        await self._lives.endings.end(
+            sandbox.id, Problem("deleted", "its creator went away before it was ready"), PLATFORM
+        )
 
     async def get(self, owner: str, sandbox_id: str) -> Sandbox:
         """The record, also of an ended sandbox.
@@ -131,7 +146,7 @@ class Sandboxes:
         Raises:
             Problem: sandbox_not_found, also when it belongs to another owner.
         """
-        sandbox = await self._parts.store.get(sandbox_id)
+        sandbox = await self._lives.store.get(sandbox_id)
         if sandbox is None or sandbox.owner != owner:
             raise Problem("sandbox_not_found", f"there is no sandbox {sandbox_id}", sandbox_id=sandbox_id)
         return sandbox
@@ -140,7 +155,7 @@ class Sandboxes:
         self, owner: str, labels: Mapping[str, str], states: Collection[State] | None = LIVE
     ) -> Sequence[Sandbox]:
         """The owner's sandboxes with all these labels in one of these states (None: any), oldest first."""
-        return await self._parts.store.find(owner, labels, states)
+        return await self._lives.store.find(owner, labels, states)
 
     async def delete(self, owner: str, sandbox_id: str) -> Sandbox:
         """Ends a sandbox and returns when the cluster has confirmed it. Legal in every state; repeating is success.
@@ -151,18 +166,18 @@ class Sandboxes:
             Problem: sandbox_not_found, upstream_timeout (not confirmed yet; safe to repeat).
         """
         sandbox = await self.get(owner, sandbox_id)
-        await self._lives.end(sandbox_id, _by_owner(), owner)
-        await self._lives.reclaimer.confirmed(sandbox)
+        await self._lives.endings.end(sandbox_id, _by_owner(), owner)
+        await self._lives.endings.confirmed(sandbox)
         return await self.get(owner, sandbox_id)
 
     async def delete_all(self, owner: str, labels: Mapping[str, str]) -> Deleted:
         """Deletes all the owner's sandboxes with all these labels, together."""
-        return await self._lives.end_all(await self._parts.store.find(owner, labels, LIVE), _by_owner(), owner)
+        return await self._lives.endings.end_all(await self._lives.store.find(owner, labels, LIVE), _by_owner(), owner)
 
     async def delete_key(self, owner: str, key: str) -> Deleted:
         """Deletes the sandbox that took ``key``; if none has, no create may take it any more (for 24 h)."""
-        sandbox = await self._parts.store.withdraw(owner, key)
-        return await self._lives.end_all([] if sandbox is None else [sandbox], _by_owner(), owner)
+        sandbox = await self._lives.store.withdraw(owner, key)
+        return await self._lives.endings.end_all([] if sandbox is None else [sandbox], _by_owner(), owner)
 
     async def extend(self, owner: str, sandbox_id: str, ttl_ms: int) -> Sandbox:
         """Lets a sandbox live at least ``ttl_ms`` from now.
@@ -174,8 +189,12 @@ class Sandboxes:
         sandbox = await self._lives.ledger.extend(sandbox_id, self._parts.clock.now_ms() + ttl_ms)
         if sandbox is None or sandbox.end is not None:
             return await self.alive(owner, sandbox_id)
-        self._lives.reaper.watch(sandbox_id, sandbox.expires_at_ms)
-        await self._parts.cluster.annotate(sandbox_id, {"expires_at_ms": str(sandbox.expires_at_ms)})
+        self._lives.endings.reaper.watch(sandbox_id, sandbox.expires_at_ms)
+        facts = {"expires_at_ms": str(sandbox.expires_at_ms)}
+        if self._parts.cluster.annotates_behind:
+            self._lives.notes.write(sandbox_id, facts)
+        else:
+            await self._parts.cluster.annotate(sandbox_id, facts)
         return sandbox
 
     async def alive(self, owner: str, sandbox_id: str) -> Sandbox:
@@ -198,13 +217,20 @@ class Sandboxes:
         await self._lives.readiness.accept(credential, push)
 
     async def drain(self, *, delete: bool) -> Deleted:
-        """Takes no new creates; with ``delete``, ends every sandbox and waits while the cluster gets on with it."""
+        """Takes no new creates; with ``delete``, ends every sandbox and waits while the cluster gets on with it.
+
+        Without, and with other replicas about, who waits for a start is sent to them: the sandbox gets ready there.
+        """
         self._draining = True
+        if self._lives.store.shared and not delete:
+            self._lives.ledger.leave()
         ids: list[str] = []
         left = Deleted((), {})
         while delete:
-            everything = await self._parts.store.find(None, {}, LIVE)
-            left = await self._lives.end_all(everything, Problem("deleted", "the platform was stopped"), "operator")
+            everything = await self._lives.store.find(None, {}, LIVE)
+            left = await self._lives.endings.end_all(
+                everything, Problem("deleted", "the platform was stopped"), "operator"
+            )
             ids.extend(left.ids)
             delete = bool(left.failed and left.ids)
         return Deleted(ids, left.failed)

@@ -78,6 +78,11 @@ class Sandbox:
     end: EndCause | None = None
     timings_ms: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def start_by_ms(self) -> int:
+        """When its start is overdue (Unix time)."""
+        return self.created_at_ms + self.spec.start_timeout_ms
+
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether every one of ``labels`` is on this sandbox."""
         return all(self.spec.labels.get(key) == value for key, value in labels.items())

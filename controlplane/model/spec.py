@@ -10,6 +10,8 @@ MIB: Final = 1 << 20
 MAX_ENV_BYTES: Final = 256 * 1024  # guess: a quarter of what Linux gives to argv and environment together
 MAX_LABELS: Final = 64
 MAX_TTL_MS: Final = 7 * 24 * 3_600_000
+MAX_NODE_LABELS: Final = 16
+DEFAULT_PIDS: Final = 512
 
 # Every part between slashes begins with a letter or digit: the name becomes part of a path of the engine's API.
 _IMAGE: Final = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]*(/[A-Za-z0-9][A-Za-z0-9._:@+-]*)*$"
@@ -18,6 +20,9 @@ _LABEL_KEY: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?
 _HALF: Final = re.compile(r"[\ud800-\udfff]")
 _LABEL_VALUE: Final = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{0,256}")
 _ENV_NAME: Final = re.compile(r"[^=\x00]{1,256}")
+# As Kubernetes has them: an optional DNS name before a slash, then at most 63 characters.
+_NODE_KEY: Final = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_NODE_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 
 
 def _env(env: dict[str, str]) -> dict[str, str]:
@@ -43,6 +48,17 @@ def _labels(labels: dict[str, str]) -> dict[str, str]:
                 f"the value of {key!r} must have at most 256 characters, no control characters, no lone surrogates"
             )
     return labels
+
+
+def _node_selector(selector: dict[str, str]) -> dict[str, str]:
+    if len(selector) > MAX_NODE_LABELS:
+        raise ValueError(f"{len(selector)} labels of nodes are more than {MAX_NODE_LABELS}")
+    for key, value in selector.items():
+        if not _NODE_KEY.fullmatch(key):
+            raise ValueError(f"{key[:128]!r} is not the name of a node label, like 'topology.kubernetes.io/zone'")
+        if not _NODE_VALUE.fullmatch(value):
+            raise ValueError(f"the value {value[:128]!r} of {key!r} is not that of a node label: 63 of A-Za-z0-9._-")
+    return selector
 
 
 def _text(value: str) -> str:
@@ -98,7 +114,10 @@ class SandboxSpec(Closed):
     image: Annotated[str, StringConstraints(min_length=1, max_length=512, pattern=_IMAGE)]
     cpu_millicores: Millicores = Range(request=100, limit=2000)
     memory_bytes: MemoryBytes = Range(request=128 * MIB, limit=1024 * MIB)
-    pids_limit: int = Field(default=512, ge=8, le=1 << 22)
+    pids_limit: int = Field(default=DEFAULT_PIDS, ge=8, le=1 << 22)
+    disk_bytes: int | None = Field(default=None, ge=16 * MIB, le=1 << 44)
+    gpu: int = Field(default=0, ge=0, le=16)
+    node_selector: Annotated[dict[str, str], AfterValidator(_node_selector)] = Field(default_factory=dict)
     env: Annotated[dict[str, str], AfterValidator(_env)] = Field(default_factory=dict)
     cwd: Annotated[str, StringConstraints(max_length=4096), AfterValidator(_absolute)] = ""
     user: Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\s:\x00]*(:[^\s:\x00]+)?$")] = ""
@@ -109,6 +128,6 @@ class SandboxSpec(Closed):
     def fingerprint(self) -> str:
         """Tells whether two requests ask for the same: a digest over every field, in a fixed order."""
         canonical = self.model_copy(
-            update={"env": dict(sorted(self.env.items())), "labels": dict(sorted(self.labels.items()))}
+            update={name: dict(sorted(getattr(self, name).items())) for name in ("env", "labels", "node_selector")}
         )
         return hashlib.sha256(canonical.model_dump_json().encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Where records are kept: a protocol with atomic steps, the store in memory, and the same with a journal of its ends.
+"""Where records are kept: a protocol with atomic steps; in memory, with a journal of the ends, in Redis for many.
 
 May import model, errors, clock.
 """
@@ -6,6 +6,39 @@ May import model, errors, clock.
 from controlplane.store.journal import Journal
 from controlplane.store.journaled import JournaledStore
 from controlplane.store.memory import MemoryStore
-from controlplane.store.protocol import Admission, Admitted, Full, Known, Store, Withdrawn
+from controlplane.store.protocol import (
+    Admission,
+    Admitted,
+    Changed,
+    Custody,
+    Due,
+    Full,
+    Known,
+    News,
+    Resync,
+    SlotFreed,
+    Store,
+    StoreLostError,
+    Withdrawn,
+)
+from controlplane.store.redis import RedisStore
 
-__all__ = ["Admission", "Admitted", "Full", "Journal", "JournaledStore", "Known", "MemoryStore", "Store", "Withdrawn"]
+__all__ = [
+    "Admission",
+    "Admitted",
+    "Changed",
+    "Custody",
+    "Due",
+    "Full",
+    "Journal",
+    "JournaledStore",
+    "Known",
+    "MemoryStore",
+    "News",
+    "RedisStore",
+    "Resync",
+    "SlotFreed",
+    "Store",
+    "StoreLostError",
+    "Withdrawn",
+]

@@ -35,11 +35,12 @@ class JournaledStore(MemoryStore):
             self._journal.append({"tombstone": dump_tombstone(sandbox)})
         return done
 
-    async def restore(self, sandbox: Sandbox) -> None:
+    async def restore(self, sandbox: Sandbox) -> bool:
         """See ``Store.restore``."""
-        await super().restore(sandbox)
-        if sandbox.end is not None:
+        restored = await super().restore(sandbox)
+        if restored and sandbox.end is not None:
             self._journal.append({"tombstone": dump_tombstone(sandbox)})
+        return restored
 
     async def withdraw(self, owner: str, key: str) -> Sandbox | None:
         """See ``Store.withdraw``."""

@@ -1,12 +1,13 @@
 """The store of one process: dictionaries. A step is atomic because it never awaits."""
 
+import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Final
 
 from controlplane.clock import Clock
 from controlplane.model import Sandbox, State
-from controlplane.store.protocol import Admission, Admitted, Full, Known, Withdrawn
+from controlplane.store.protocol import Admission, Admitted, Custody, Due, Full, Known, News, Resync, Withdrawn
 
 TOMBSTONE_MS: Final = 24 * 3_600_000
 # About 2 KiB each; guess: a day of one sandbox a second, less than 200 MiB.
@@ -22,6 +23,9 @@ class MemoryStore:
     A key lives exactly as long as the record that took it; a withdrawn key as long as a tombstone.
     """
 
+    shared = False
+    replica = "the only one"
+
     def __init__(self, clock: Clock, tombstone_ms: int = TOMBSTONE_MS, max_tombstones: int = MAX_TOMBSTONES) -> None:
         self._clock = clock
         self._tombstone_ms = tombstone_ms
@@ -31,6 +35,9 @@ class MemoryStore:
         self._counts: Counter[State] = Counter()
         self._tombstones: OrderedDict[str, int] = OrderedDict()  # id -> when it ended, oldest first
         self._withdrawn: OrderedDict[Key, int] = OrderedDict()  # key -> when
+        self._slots: dict[str, int] = {}  # id -> when it lapses
+        self._leases: dict[str, tuple[str, int]] = {}
+        self._intact = False
 
     async def admit(self, sandbox: Sandbox, limit: int) -> Admission:
         """See ``Store.admit``."""
@@ -60,11 +67,12 @@ class MemoryStore:
         self._put(sandbox)
         return True
 
-    async def restore(self, sandbox: Sandbox) -> None:
+    async def restore(self, sandbox: Sandbox) -> bool:
         """See ``Store.restore``."""
-        if (old := self._records.get(sandbox.id)) is not None:
-            self._drop(old)
+        if sandbox.id in self._records:
+            return False
         self._put(sandbox)
+        return True
 
     async def find(
         self, owner: str | None, labels: Mapping[str, str], states: Collection[State] | None = None
@@ -77,6 +85,13 @@ class MemoryStore:
             if (owner is None or one.owner == owner) and (states is None or one.state in states) and one.matches(labels)
         )
         return sorted(found, key=lambda one: (one.created_at_ms, one.id))
+
+    async def ended_since(self, at_ms: int) -> Sequence[Sandbox]:
+        """See ``Store.ended_since``. Cost: one look at every record."""
+        self._forget()
+        ended = [one for one in self._records.values() if one.end is not None]
+        kept = (one for one in ended if self._tombstones.get(one.id, at_ms) >= at_ms)
+        return sorted(kept, key=lambda one: (one.end.at_ms if one.end else 0, one.id))
 
     async def by_key(self, owner: str, key: str) -> Sandbox | None:
         """See ``Store.by_key``."""
@@ -98,6 +113,57 @@ class MemoryStore:
         self._forget()
         return {state: self._counts[state] for state in State}
 
+    async def take_slot(self, sandbox_id: str, limit: int, until_ms: int) -> bool:
+        """See ``Store.take_slot``."""
+        now_ms = self._clock.now_ms()
+        for lapsed in [one for one, lapses_ms in self._slots.items() if lapses_ms <= now_ms]:
+            del self._slots[lapsed]
+        if sandbox_id not in self._slots and len(self._slots) >= limit:
+            return False
+        self._slots[sandbox_id] = until_ms
+        return True
+
+    async def free_slot(self, sandbox_id: str) -> None:
+        """See ``Store.free_slot``."""
+        self._slots.pop(sandbox_id, None)
+
+    async def lease(self, name: str, holder: str, ttl_ms: int) -> bool:
+        """See ``Store.lease``."""
+        now_ms = self._clock.now_ms()
+        held_by, until_ms = self._leases.get(name, (holder, now_ms))
+        if held_by != holder and until_ms > now_ms:
+            return False
+        self._leases[name] = (holder, now_ms + ttl_ms)
+        return ttl_ms > 0
+
+    async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:
+        """See ``Store.due``. Cost: one look at every record."""
+        everything = [*self._records.values()]
+        live = [one for one in everything if one.state.counted]
+        return Due(
+            expired=[one.id for one in live if one.expires_at_ms <= now_ms],
+            overdue=[one.id for one in live if one.state is not State.RUNNING and one.start_by_ms <= now_ms],
+            unconfirmed=[
+                one.id
+                for one in everything
+                if one.state is State.ENDING and one.end is not None and one.end.at_ms <= unconfirmed_before_ms
+            ],
+        )
+
+    async def feed(self) -> AsyncIterator[News]:
+        """See ``Store.feed``: there are no others."""
+        yield Resync()
+        await asyncio.get_running_loop().create_future()
+
+    async def claim_rebuild(self, ttl_ms: int) -> Custody:
+        """See ``Store.claim_rebuild``; ``ttl_ms`` is not needed: nobody else could take the turn over."""
+        del ttl_ms
+        return Custody.INTACT if self._intact else Custody.OURS
+
+    async def rebuilt(self) -> None:
+        """See ``Store.rebuilt``."""
+        self._intact = True
+
     def bury(self, sandbox: Sandbox, ended_at_ms: int) -> None:
         """Puts an ended sandbox from before on record, with its key, for what is left of its time; oldest first."""
         if sandbox.id not in self._records:
@@ -112,14 +178,15 @@ class MemoryStore:
         self._records[sandbox.id] = sandbox
         self._counts[sandbox.state] += 1
         if key := _key(sandbox):
-            self._keys[key] = sandbox.id
+            self._keys.setdefault(key, sandbox.id)
         if sandbox.state is State.ENDED:
             self._tombstones[sandbox.id] = self._clock.now_ms()
 
     def _drop(self, sandbox: Sandbox) -> None:
         del self._records[sandbox.id]
         self._counts[sandbox.state] -= 1
-        self._keys.pop(_key(sandbox) or ("", ""), None)
+        if (key := _key(sandbox)) and self._keys.get(key) == sandbox.id:
+            del self._keys[key]
         self._tombstones.pop(sandbox.id, None)
 
     def _forget(self) -> None:

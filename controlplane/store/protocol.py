@@ -4,11 +4,16 @@ A store can be lost: the cluster's truth rebuilds it (``restore``). ``tests/cont
 implementation passes.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Protocol
 
 from controlplane.model import Sandbox, State
+
+
+class StoreLostError(Exception):
+    """The store has forgotten what it held (emptied, replaced); it has to be rebuilt before anything else is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +46,71 @@ class Full:
 Admission = Admitted | Known | Withdrawn | Full
 
 
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Another replica has stored this: a sandbox runs, lives longer, or its end has begun. Without its environment.
+
+    Attributes:
+        at_ms: when it was stored; what it took to hear of it is the feed's lag.
+    """
+
+    sandbox: Sandbox
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFreed:
+    """Another replica has given a start slot back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resync:
+    """The feed begins, or begins again: what was stored before this may not have been told."""
+
+
+News = Changed | SlotFreed | Resync
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What somebody has to do something about; ids, oldest first, bounded.
+
+    Attributes:
+        expired: live, and their time has passed.
+        overdue: not ready, and their start deadline has passed.
+        unconfirmed: their end began a while ago, and no cluster has confirmed it.
+        abandoned: not ready, and the replica that brings them up has gone.
+    """
+
+    expired: Sequence[str] = ()
+    overdue: Sequence[str] = ()
+    unconfirmed: Sequence[str] = ()
+    abandoned: Sequence[str] = ()
+
+
+class Custody(Enum):
+    """Whose turn it is to rebuild a store."""
+
+    INTACT = auto()  # nobody's: it holds what it should
+    OURS = auto()  # the caller's
+    THEIRS = auto()  # another replica does it
+
+
 class Store(Protocol):
-    """Sandbox records, idempotency keys and the count against the limit."""
+    """Sandbox records, idempotency keys, the count against the limit, start slots and leases.
+
+    Raises, every method: ``Problem`` (upstream_timeout: it does not answer), ``StoreLostError``.
+    """
+
+    @property
+    def shared(self) -> bool:
+        """Whether other replicas use it too: then somebody has to do what a replica that died has left."""
+        ...
+
+    @property
+    def replica(self) -> str:
+        """The name that this process writes on the records of the starts that it runs."""
+        ...
 
     async def admit(self, sandbox: Sandbox, limit: int) -> Admission:
         """Puts a new sandbox on record unless its key is known or withdrawn, or ``limit`` (0 = none) is reached."""
@@ -60,14 +128,21 @@ class Store(Protocol):
         """
         ...
 
-    async def restore(self, sandbox: Sandbox) -> None:
-        """Puts a sandbox on record that was found on the cluster: counted, key taken, no limit asked."""
+    async def restore(self, sandbox: Sandbox) -> bool:
+        """Puts a sandbox on record that was found on the cluster, unless it is: counted, key taken, no limit asked.
+
+        Works on a lost store too. Tells whether it was missing.
+        """
         ...
 
     async def find(
         self, owner: str | None, labels: Mapping[str, str], states: Collection[State] | None = None
     ) -> Sequence[Sandbox]:
         """All of ``owner`` (None: everybody's) with all ``labels`` and one of ``states`` (None: any), oldest first."""
+        ...
+
+    async def ended_since(self, at_ms: int) -> Sequence[Sandbox]:
+        """What has an end, in the order of the ends; those confirmed before ``at_ms`` are left out."""
         ...
 
     async def by_key(self, owner: str, key: str) -> Sandbox | None:
@@ -80,4 +155,32 @@ class Store(Protocol):
 
     async def counts(self) -> Mapping[State, int]:
         """How many sandboxes are in each state."""
+        ...
+
+    async def take_slot(self, sandbox_id: str, limit: int, until_ms: int) -> bool:
+        """Takes one of ``limit`` start slots, over all replicas, until ``until_ms`` at most; repeating is success."""
+        ...
+
+    async def free_slot(self, sandbox_id: str) -> None:
+        """Gives the slot back, if it has one; other replicas hear of it."""
+        ...
+
+    async def lease(self, name: str, holder: str, ttl_ms: int) -> bool:
+        """Takes or renews a lease; tells whether ``holder`` has it. With ``ttl_ms`` 0, gives it back."""
+        ...
+
+    async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:
+        """What has to be ended, reclaimed or taken over by somebody. Cost: bounded, whatever is on record."""
+        ...
+
+    def feed(self) -> AsyncIterator[News]:
+        """What other replicas store, from now on and without end; it reconnects by itself, and says so (Resync)."""
+        ...
+
+    async def claim_rebuild(self, ttl_ms: int) -> Custody:
+        """Asks who rebuilds a new or lost store; the turn ends after ``ttl_ms``, or with ``rebuilt``."""
+        ...
+
+    async def rebuilt(self) -> None:
+        """Says that the store holds what it should, from now on."""
         ...

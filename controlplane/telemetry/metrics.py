@@ -1,7 +1,8 @@
 """Every metric of the control plane, in one registry of its own."""
 
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -11,7 +12,22 @@ from controlplane.model import State
 PHASES: Final = ("queue", "pull", "start", "ready_push", "boot", "configure", "total")
 # 5 ms to 5 min: a warm claim and a slow pull both fall inside.
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+# 1 ms to 10 s: what a replica hears late from another one.
+_LAGS: Final = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 10)
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+PushOutcome = Literal["accepted", "duplicate", "failure", "late", "forged", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """What is true at this moment, for the gauges."""
+
+    states: Mapping[State, int]
+    starts_in_flight: int
+    starts_queued: int
+    feeds: int
+    notes_behind: int = 0
 
 
 class Metrics:
@@ -23,17 +39,16 @@ class Metrics:
             "rollbox_create_phase_seconds", "Phases of starts.", ["phase"], buckets=_BUCKETS, registry=registry
         )
         self._ends = Counter("rollbox_sandbox_ends", "Sandboxes that ended.", ["cause"], registry=registry)
-        self._sandboxes = Gauge("rollbox_sandboxes", "Sandboxes on record.", ["state"], registry=registry)
-        self._starts = Gauge("rollbox_starts_in_flight", "Sandboxes that the cluster is starting.", registry=registry)
-        self._queued = Gauge("rollbox_starts_queued", "Sandboxes that wait for their start.", registry=registry)
-        self._feeds = Gauge("rollbox_route_feed_subscribers", "Gateways on the route feed.", registry=registry)
         self._answers = Counter("rollbox_api_answers", "Answers of the API.", ["status"], registry=registry)
-        for phase in PHASES:
-            self._phases.labels(phase)
-        for code in TABLE:
-            self._ends.labels(code)
-        for status in ("2xx", "3xx", "4xx", "5xx"):
-            self._answers.labels(status)
+        self._pushes = Counter("rollbox_readiness_pushes", "Readiness pushes.", ["outcome"], registry=registry)
+        self._store_errors = Counter("rollbox_store_errors", "Calls to the store that failed.", registry=registry)
+        self._resyncs = Counter("rollbox_store_feed_resyncs", "Times the change feed began anew.", registry=registry)
+        self._rebuilds = Counter("rollbox_store_rebuilds", "Times that a lost store was rebuilt.", registry=registry)
+        self._lag = Histogram(
+            "rollbox_store_feed_lag_seconds", "From a change to its news.", buckets=_LAGS, registry=registry
+        )
+        self._gauges(registry)
+        self._known_labels()
 
     def phase(self, phase: str, duration_ms: int) -> None:
         """Records one phase of a start; ``phase`` is one of ``PHASES``."""
@@ -49,11 +64,49 @@ class Metrics:
         """Counts an answer of the API by its HTTP status."""
         self._answers.labels(f"{min(status // 100, 5)}xx").inc()
 
-    def render(self, states: Mapping[State, int], in_flight: int, queued: int, feeds: int) -> bytes:
+    def pushed(self, outcome: PushOutcome) -> None:
+        """Counts a readiness push."""
+        self._pushes.labels(outcome).inc()
+
+    def store_failed(self) -> None:
+        """Counts a call to the store that failed, repetitions included."""
+        self._store_errors.inc()
+
+    def resynced(self) -> None:
+        """Counts a change feed that began, or began anew."""
+        self._resyncs.inc()
+
+    def rebuilt(self) -> None:
+        """Counts a rebuild of a lost store."""
+        self._rebuilds.inc()
+
+    def lagged(self, lag_ms: int) -> None:
+        """Records how late another replica's change was heard of; clocks that differ count as 0."""
+        self._lag.observe(max(0, lag_ms) / 1000)
+
+    def render(self, levels: Levels) -> bytes:
         """The text that Prometheus reads; the gauges are set from what is true now."""
-        for state, count in states.items():
+        for state, count in levels.states.items():
             self._sandboxes.labels(state).set(count)
-        self._starts.set(in_flight)
-        self._queued.set(queued)
-        self._feeds.set(feeds)
+        self._starts.set(levels.starts_in_flight)
+        self._queued.set(levels.starts_queued)
+        self._feeds.set(levels.feeds)
+        self._notes.set(levels.notes_behind)
         return generate_latest(self.registry)
+
+    def _gauges(self, registry: CollectorRegistry) -> None:
+        self._sandboxes = Gauge("rollbox_sandboxes", "Sandboxes on record.", ["state"], registry=registry)
+        self._starts = Gauge("rollbox_starts_in_flight", "Sandboxes that are being started here.", registry=registry)
+        self._queued = Gauge("rollbox_starts_queued", "Sandboxes that wait here for their start.", registry=registry)
+        self._feeds = Gauge("rollbox_route_feed_subscribers", "Gateways on the route feed.", registry=registry)
+        self._notes = Gauge("rollbox_annotations_behind", "Sandboxes with facts not yet written.", registry=registry)
+
+    def _known_labels(self) -> None:
+        for phase in PHASES:
+            self._phases.labels(phase)
+        for code in TABLE:
+            self._ends.labels(code)
+        for status in ("2xx", "3xx", "4xx", "5xx"):
+            self._answers.labels(status)
+        for outcome in get_args(PushOutcome):
+            self._pushes.labels(outcome)

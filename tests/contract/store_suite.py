@@ -1,15 +1,16 @@
-"""What every store must do; a module of tests subclasses this and provides `store` and `advance`.
+"""What every store must do; a module of tests subclasses this and provides `store`, `now_ms` and `advance`.
 
-Times are the store's own: `advance(seconds)` lets them pass.
+Times are the store's own: `advance(seconds)` lets them pass. Stores are handed out rebuilt, as after an open.
 """
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from controlplane.model import EndCause, Sandbox, SandboxSpec, State
-from controlplane.store import Admitted, Full, Known, Store, Withdrawn
+from controlplane.store import Admitted, Custody, Due, Full, Known, Store, Withdrawn
 
 Advance = Callable[[float], Awaitable[None]]
+Now = Callable[[], int]
 DAY_S = 24 * 3600
 
 
@@ -108,8 +109,8 @@ class StoreSuite:
 
     async def test_restore_counts_once(self, store: Store) -> None:
         found = replace(sandbox("sb-1", key="k"), state=State.RUNNING)
-        await store.restore(found)
-        await store.restore(found)
+        assert await store.restore(found)
+        assert not await store.restore(found)
         assert await store.admit(sandbox("sb-2"), 1) == Full(1, 1)
         assert await store.by_key("alice", "k") == found
         assert (await store.counts())[State.RUNNING] == 1
@@ -132,3 +133,95 @@ class StoreSuite:
         await store.replace(ended(first), 0)
         counts = await store.counts()
         assert (counts[State.REQUESTED], counts[State.ENDED], counts[State.RUNNING]) == (1, 1, 0)
+
+    async def test_restore_leaves_what_is_on_record(self, store: Store) -> None:
+        first = sandbox("sb-1", key="k")
+        await store.admit(first, 0)
+        running = replace(first, state=State.RUNNING, version=1, kernel="a")
+        await store.replace(running, 0)
+        assert not await store.restore(replace(first, state=State.STARTING))
+        assert await store.get("sb-1") == running
+        assert (await store.counts())[State.RUNNING] == 1
+
+    async def test_restore_takes_no_key_from_another(self, store: Store) -> None:
+        first = sandbox("sb-1", key="k")
+        await store.admit(first, 0)
+        await store.restore(replace(sandbox("sb-2", key="k"), state=State.RUNNING))
+        assert await store.by_key("alice", "k") == first
+
+    async def test_what_is_repeated_after_a_lost_answer_admits_nothing_twice(self, store: Store) -> None:
+        first = sandbox("sb-1", key="k")
+        await store.admit(first, 1)
+        await store.admit(first, 1)
+        assert (await store.counts())[State.REQUESTED] == 1
+
+    async def test_the_environment_is_kept_until_the_end(self, store: Store) -> None:
+        spec = SandboxSpec(image="a", env={"SECRET": "hush"}, cwd="/w", user="u")
+        first = replace(sandbox("sb-1"), spec=spec)
+        await store.admit(first, 0)
+        found = await store.get("sb-1")
+        assert found is not None
+        assert found.spec == spec
+
+    async def test_ends_are_found_by_their_time(self, store: Store, advance: Advance, now_ms: Now) -> None:
+        for number in range(3):
+            one = sandbox(f"sb-{number}")
+            await store.admit(one, 0)
+            end = EndCause("deleted", "d", now_ms(), "alice")
+            await store.replace(replace(one, state=State.ENDED, version=1, end=end), 0)
+            await advance(60)
+        assert [one.id for one in await store.ended_since(0)] == ["sb-0", "sb-1", "sb-2"]
+        assert [one.id for one in await store.ended_since(now_ms() - 90_000)] == ["sb-2"]
+
+    async def test_slots_are_as_many_as_the_limit_says(self, store: Store, now_ms: Now) -> None:
+        until_ms = now_ms() + 60_000
+        assert await store.take_slot("sb-1", 2, until_ms)
+        assert await store.take_slot("sb-2", 2, until_ms)
+        assert not await store.take_slot("sb-3", 2, until_ms)
+        assert await store.take_slot("sb-1", 2, until_ms)
+        await store.free_slot("sb-2")
+        await store.free_slot("sb-never")
+        assert await store.take_slot("sb-3", 2, until_ms)
+        assert not await store.take_slot("sb-2", 2, until_ms)
+
+    async def test_a_slot_lapses(self, store: Store, advance: Advance, now_ms: Now) -> None:
+        assert await store.take_slot("sb-1", 1, now_ms() + 60_000)
+        await advance(61)
+        assert await store.take_slot("sb-2", 1, now_ms() + 60_000)
+
+    async def test_a_lease_has_one_holder_until_it_lapses(self, store: Store, advance: Advance) -> None:
+        assert await store.lease("sweep", "a", 10_000)
+        assert not await store.lease("sweep", "b", 10_000)
+        assert await store.lease("other", "b", 10_000)
+        await advance(8)
+        assert await store.lease("sweep", "a", 10_000)
+        await advance(8)
+        assert not await store.lease("sweep", "b", 10_000)
+        await advance(3)
+        assert await store.lease("sweep", "b", 10_000)
+        assert not await store.lease("sweep", "a", 10_000)
+
+    async def test_a_lease_can_be_given_back(self, store: Store) -> None:
+        await store.lease("sweep", "a", 10_000)
+        assert not await store.lease("sweep", "a", 0)
+        assert await store.lease("sweep", "b", 10_000)
+
+    async def test_what_is_due_is_told(self, store: Store, now_ms: Now) -> None:
+        at_ms = now_ms()
+        await store.lease(f"replica:{store.replica}", store.replica, 3_600_000)
+        starting, running, ending = (sandbox(name, at_ms=at_ms) for name in ("sb-1", "sb-2", "sb-3"))
+        for one in (starting, running, ending):
+            await store.admit(replace(one, expires_at_ms=at_ms + 1_000_000), 0)
+        await store.replace(replace(running, state=State.RUNNING, version=1, expires_at_ms=at_ms + 50_000), 0)
+        end = EndCause("deleted", "d", at_ms, "alice")
+        await store.replace(replace(ending, state=State.ENDING, version=1, end=end), 0)
+        assert _sets(await store.due(at_ms, at_ms - 1)) == (set(), set(), set(), set())
+        assert _sets(await store.due(at_ms + 60_000, at_ms + 1)) == ({"sb-2"}, set(), {"sb-3"}, set())
+        assert _sets(await store.due(at_ms + 120_000, 0)) == ({"sb-2"}, {"sb-1"}, set(), set())
+
+    async def test_a_store_is_rebuilt_once(self, store: Store) -> None:
+        assert await store.claim_rebuild(1_000) is Custody.INTACT
+
+
+def _sets(due: Due) -> tuple[set[str], ...]:
+    return tuple(set(ids) for ids in (due.expired, due.overdue, due.unconfirmed, due.abandoned))

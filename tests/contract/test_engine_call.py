@@ -2,7 +2,7 @@
 
 import asyncio
 
-from controlplane.cluster.engine.client import finish
+from controlplane.cluster.finish import finish
 
 
 async def test_a_cancelled_call_waits_for_the_answer() -> None:

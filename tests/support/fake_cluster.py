@@ -32,8 +32,13 @@ class FakeCluster:
     next_error: Problem | None = None
     next_stop_error: Problem | None = None
     next_failure: Problem | None = None
+    next_annotate_error: Problem | None = None
+    annotates_behind: bool = False
+    slots: int = 1024
+    isolation: str = ""
     held: dict[str, Held] = field(default_factory=dict)
     started: list[str] = field(default_factory=list)
+    annotated: list[str] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
     most_at_once: int = 0
     most_stops_at_once: int = 0
@@ -51,6 +56,13 @@ class FakeCluster:
         if spec.cpu_millicores.limit > 64_000:
             raise Problem("unsupported", "cpu_millicores.limit is more than 64000", option="cpu_millicores.limit")
 
+    def vouch(self, kernel: str) -> None:
+        if self.isolation not in kernel:
+            raise Problem("isolation_missing", f"kernel {kernel!r} is not {self.isolation}")
+
+    def starts_at_once(self) -> int:
+        return self.slots
+
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
         self.started.append(sandbox_id)
         self._starting += 1
@@ -62,12 +74,14 @@ class FakeCluster:
         error, self.next_error = self.next_error, None
         if error is not None:
             raise error
+        if sandbox_id in self.held:
+            return self._started(sandbox_id)
         self.held[sandbox_id] = Held(spec, boot)
         if self.ready_s is not None:
             task = asyncio.create_task(self._get_ready(sandbox_id, self.ready_s))
             self._pushes.add(task)
             task.add_done_callback(self._pushes.discard)
-        return Started(f"unix:/fake/{sandbox_id}")
+        return self._started(sandbox_id)
 
     async def stop(self, sandbox_id: str) -> None:
         self._stopping += 1
@@ -83,12 +97,16 @@ class FakeCluster:
         self.held.pop(sandbox_id, None)
 
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
+        error, self.next_annotate_error = self.next_annotate_error, None
+        if error is not None:
+            raise error
+        self.annotated.append(sandbox_id)
         if sandbox_id in self.held:
             self.held[sandbox_id].facts.update(facts)
 
     async def list(self) -> Sequence[Observed]:
         return [
-            Observed(sandbox_id, one.boot.record, dict(one.facts), f"unix:/fake/{sandbox_id}", one.death)
+            Observed(sandbox_id, one.boot.record, dict(one.facts), self._address(sandbox_id), one.death)
             for sandbox_id, one in self.held.items()
         ]
 
@@ -107,8 +125,15 @@ class FakeCluster:
         if self.push is None:
             raise RuntimeError("nobody takes pushes")
         failure, self.next_failure = self.next_failure, None
-        push = Push(sandbox_id, kernel="Linux version 6.1 fake", failure=failure)
+        address = f"http://10.0.0.1:7070/{sandbox_id}" if self.annotates_behind else ""
+        push = Push(sandbox_id, address, kernel="Linux version 6.1 fake", failure=failure)
         await self.push(token or self.held[sandbox_id].boot.ready_token, push)
+
+    def _address(self, sandbox_id: str) -> str:
+        return f"http://10.0.0.1:7070/{sandbox_id}" if self.annotates_behind else f"unix:/fake/{sandbox_id}"
+
+    def _started(self, sandbox_id: str) -> Started:
+        return Started(None if self.annotates_behind else f"unix:/fake/{sandbox_id}")
 
     async def settle(self) -> None:
         """Waits for pushes under way."""
@@ -117,11 +142,15 @@ class FakeCluster:
 
     async def _get_ready(self, sandbox_id: str, after_s: float) -> None:
         await asyncio.sleep(after_s)
-        if sandbox_id in self.held:
+        while sandbox_id in self.held:
             try:
                 await self.push_now(sandbox_id)
-            except Problem:
-                return  # too late: it was deleted meanwhile
+            except Problem as problem:
+                if problem.code != "upstream_timeout":
+                    return  # too late: it was deleted meanwhile
+                await asyncio.sleep(0.1)
+            else:
+                return
 
 
 @dataclass
@@ -130,6 +159,7 @@ class FakeSidecars:
 
     configured: dict[str, SandboxSpec] = field(default_factory=dict)
     dead: set[str] = field(default_factory=set)
+    acknowledged: set[str] = field(default_factory=set)
     next_error: Problem | None = None
 
     async def configure(self, address: str, token: str, spec: SandboxSpec) -> None:
@@ -143,4 +173,4 @@ class FakeSidecars:
         assert token
         if address in self.dead:
             raise Problem("sandbox_unreachable", f"{address} does not answer")
-        return Health(address.rpartition("/")[2], "Linux", 1)
+        return Health(address.rpartition("/")[2], "Linux", 1, address in self.acknowledged)

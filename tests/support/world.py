@@ -13,7 +13,7 @@ from controlplane.api.ready import create_ready_app
 from controlplane.clock import Clock
 from controlplane.lifecycle import Options, Parts, RouteBoard, Sandboxes, SigningKey
 from controlplane.model import SandboxSpec
-from controlplane.store import MemoryStore
+from controlplane.store import MemoryStore, Store
 from controlplane.telemetry import Metrics
 from tests.support.asgi import Caller
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
@@ -44,13 +44,17 @@ async def world(
     sidecars: FakeSidecars | None = None,
     options: Options | None = None,
     clock: Clock | None = None,
+    store: Store | None = None,
 ) -> AsyncIterator[World]:
-    """A running control plane; pass a cluster that another world has left to rebuild from it."""
+    """A running control plane; pass a cluster that another world has left to rebuild from it.
+
+    With a store that another world uses too, both are replicas: pushes land at the one that was opened last.
+    """
     cluster = cluster or FakeCluster()
     sidecars = sidecars or FakeSidecars()
     clock = clock or VirtualClock()
     parts = Parts(
-        store=MemoryStore(clock),
+        store=store or MemoryStore(clock),
         cluster=cluster,
         sidecars=sidecars,
         key=SigningKey(PRIVATE, clock),

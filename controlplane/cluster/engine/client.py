@@ -1,13 +1,12 @@
 """The engine's HTTP API with typed failures: everything that goes wrong leaves here as a ``Problem``."""
 
-import asyncio
 import io
 import json
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
-from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Final, Self, TypedDict, Unpack
 
 import aiohttp
 from yarl import URL
@@ -24,7 +23,6 @@ _NO_USER: Final = re.compile(r"unable to find (user|group) |no matching entries 
 # The socket decides who is asked; a name has to stand in the request all the same.
 _HOST: Final = URL("http://engine")
 
-T = TypeVar("T")
 Query = Mapping[str, str | int | bool]
 
 
@@ -166,20 +164,3 @@ def _message(body: bytes) -> str:
         return str(json.loads(body)["message"])
     except (ValueError, TypeError, KeyError):
         return body.decode("utf-8", "replace").strip()
-
-
-async def finish(work: "asyncio.Task[T]") -> T:
-    """Waits for ``work`` to its end, even when the caller is cancelled meanwhile (it is cancelled afterwards).
-
-    An engine goes on with a call whose client has gone: what it makes then, nobody would know to remove. A second
-    cancellation gives the work up.
-    """
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        try:
-            await asyncio.wait([work])
-        finally:
-            if not work.cancel() and not work.cancelled():
-                work.exception()  # seen; the caller has gone
-        raise

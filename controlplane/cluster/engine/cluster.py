@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from controlplane.cluster.engine import facts as fact_files
-from controlplane.cluster.engine.client import EngineClient, Missing, finish
+from controlplane.cluster.engine.client import EngineClient, Missing
 from controlplane.cluster.engine.containers import (
     LABEL_INSTALLATION,
     SIDECAR,
@@ -30,12 +30,16 @@ from controlplane.cluster.engine.images import Images
 from controlplane.cluster.engine.machine import Machine
 from controlplane.cluster.engine.roll import Roll
 from controlplane.cluster.engine.watch import Watch
+from controlplane.cluster.finish import finish
 from controlplane.cluster.protocol import Boot, Death, Description, Observed, Started
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec
 
 # The sidecar goes first: the target's namespaces are its own, and Podman refuses to remove what others depend on.
 _REMOVAL_ORDER: Final = (SIDECAR, TARGET)
+
+
+MAX_STARTS: Final = 1024
 
 
 class EngineCluster:
@@ -85,6 +89,18 @@ class EngineCluster:
     def check(self, spec: SandboxSpec) -> None:
         """See ``Cluster.check``."""
         self._machine.check(spec)
+
+    @property
+    def annotates_behind(self) -> bool:
+        """See ``Cluster.annotates_behind``: here a fact is a line in a local file."""
+        return False
+
+    def vouch(self, kernel: str) -> None:
+        """See ``Cluster.vouch``: the engine's own word for its runtime is all that is promised here."""
+
+    def starts_at_once(self) -> int:
+        """See ``Cluster.starts_at_once``: the setting alone bounds it."""
+        return MAX_STARTS
 
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
         """See ``Cluster.start``."""

@@ -47,6 +47,11 @@ class Machine:
         Raises:
             Problem: unsupported, naming the option.
         """
+        foreign = {"disk_bytes": spec.disk_bytes, "gpu": spec.gpu, "node_selector": spec.node_selector}
+        for option, wish in foreign.items():
+            if wish:
+                detail = f"{option} {wish} cannot be honoured on an engine; it takes a Kubernetes cluster"
+                raise Problem("unsupported", detail, option=option)
         wishes = (
             ("cpu_millicores.limit", spec.cpu_millicores.limit, self.cpus * 1000),
             ("memory_bytes.request", spec.memory_bytes.request, self.memory_bytes),

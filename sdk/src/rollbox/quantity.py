@@ -16,6 +16,9 @@ Cpu: TypeAlias = float | str | tuple[float | str, float | str]
 Memory: TypeAlias = int | str | tuple[int | str, int | str]
 """Bytes or "512Mi": a limit, or (request, limit)."""
 
+Size: TypeAlias = int | str
+"""Bytes or "2Gi"."""
+
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?) ?([KMGT]i|[kMGT])?B?", re.ASCII)
 _CORES = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(m)?", re.ASCII)
@@ -31,11 +34,12 @@ class Range(NamedTuple):
     limit: int
 
 
-def parse_memory(value: int | str) -> int:
-    """Read one amount of memory.
+def parse_memory(value: Size, name: str = "memory") -> int:
+    """Read one amount of memory or disk.
 
     Args:
         value: bytes, or a string with a binary (Ki, Mi, Gi, Ti) or decimal (k, M, G, T) unit: "256Mi", "1.5Gi", "500M".
+        name: what the amount is of, for the complaint.
 
     Returns:
         bytes, at least 1.
@@ -48,15 +52,15 @@ def parse_memory(value: int | str) -> int:
         exact = Decimal(match[1]) * _UNITS[match[2] or ""] if match else Decimal(0)
         if not match or exact != int(exact):
             raise InvalidArgument(
-                f"memory {value!r} is not a size; sizes are whole bytes or strings like '512Mi' or '2Gi'"
+                f"{name} {value!r} is not a size; sizes are whole bytes or strings like '512Mi' or '2Gi'"
             )
         size_bytes = int(exact)
     elif isinstance(value, int) and not isinstance(value, bool):
         size_bytes = value
     else:
-        raise InvalidArgument(f"memory {value!r} is not a size; sizes are whole bytes or strings like '512Mi' or '2Gi'")
+        raise InvalidArgument(f"{name} {value!r} is not a size; sizes are whole bytes or strings like '512Mi' or '2Gi'")
     if size_bytes < 1:
-        raise InvalidArgument(f"memory {value!r} is less than one byte")
+        raise InvalidArgument(f"{name} {value!r} is less than one byte")
     return size_bytes
 
 

@@ -37,6 +37,9 @@ class SandboxRecord:
     cpu_millicores: Range = _UNKNOWN
     memory_bytes: Range = _UNKNOWN
     pids_limit: int = 0
+    disk_bytes: int | None = None
+    gpu: int = 0
+    node_selector: dict[str, str] = field(default_factory=dict)
     created_at_ms: int = 0
     ready_at_ms: int | None = None
     expires_at_ms: int = 0

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from rollbox import labels as label_rules
 from rollbox.errors import InvalidArgument
-from rollbox.quantity import Cpu, Memory, cpu_range, memory_range
+from rollbox.quantity import Cpu, Memory, Size, cpu_range, memory_range, parse_memory
 
 
 class CreateOptions(TypedDict, total=False):
@@ -18,6 +18,9 @@ class CreateOptions(TypedDict, total=False):
     cpu: Cpu
     memory: Memory
     pids: int
+    disk: Size | None
+    gpu: int
+    node_selector: Mapping[str, str] | None
     env: Mapping[str, str] | None
     cwd: str | None
     user: str | None
@@ -46,6 +49,9 @@ def create_body(
     cpu: Cpu,
     memory: Memory,
     pids: int,
+    disk: Size | None = None,
+    gpu: int = 0,
+    node_selector: Mapping[str, str] | None = None,
     env: Mapping[str, str] | None,
     cwd: str | None,
     user: str | None,
@@ -61,6 +67,7 @@ def create_body(
         "cpu_millicores": cpu_range(cpu)._asdict(),
         "memory_bytes": memory_range(memory)._asdict(),
         "pids_limit": count("pids", pids),
+        **_node(disk, gpu, node_selector),
         **_place(env, cwd, user),
         **({"labels": label_rules.checked(labels)} if labels else {}),
         "ttl_ms": milliseconds("ttl", ttl),
@@ -133,6 +140,21 @@ def _command(cmd: str | Sequence[str]) -> dict[str, Any]:
     if not cmd:
         raise InvalidArgument("the command is an empty sequence")
     return {"argv": [_text("an argument of the command", part) for part in cmd]}
+
+
+def _node(disk: Size | None, gpu: int, node_selector: Mapping[str, str] | None) -> dict[str, Any]:
+    """What only some installations have: sent when it is asked for."""
+    body: dict[str, Any] = {}
+    if disk is not None:
+        body["disk_bytes"] = parse_memory(disk, name="disk")
+    if gpu:
+        body["gpu"] = count("gpu", gpu)
+    if node_selector:
+        for name, value in node_selector.items():
+            _text("a name in node_selector", name)
+            _text(f"node_selector[{name!r}]", value)
+        body["node_selector"] = dict(node_selector)
+    return body
 
 
 def _place(env: Mapping[str, str] | None, cwd: str | None, user: str | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rollbox import request, shared
 from rollbox._problem import SandboxError
 from rollbox.errors import Deleted, InvalidArgument, SandboxNotFound
 from rollbox.gateway import Gateway, Opened
-from rollbox.quantity import Cpu, Memory
+from rollbox.quantity import Cpu, Memory, Size
 from rollbox.record import SandboxList, SandboxRecord
 from rollbox.result import ExecResult
 
@@ -43,6 +43,9 @@ class Sandbox:
         cpu: Cpu = (0.1, 2),
         memory: Memory = ("256Mi", "2Gi"),
         pids: int = 512,
+        disk: Size | None = None,
+        gpu: int = 0,
+        node_selector: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         user: str | None = None,
@@ -59,6 +62,9 @@ class Sandbox:
             cpu: cores, a limit or (request, limit): 2, (0.1, 2), "500m".
             memory: bytes or a size, a limit or (request, limit): "2Gi", ("256Mi", "2Gi"), 2**30.
             pids: most processes and threads at a time.
+            disk: bytes or a size that it may fill of the node's disk; None is the installation's default.
+            gpu: how many whole devices it gets.
+            node_selector: labels that its node must have.
             env: variables for every command in it, over those of the image.
             cwd: the directory of every command.
             user: the name or number that every command runs as.
@@ -79,6 +85,9 @@ class Sandbox:
             cpu=cpu,
             memory=memory,
             pids=pids,
+            disk=disk,
+            gpu=gpu,
+            node_selector=node_selector,
             env=env,
             cwd=cwd,
             user=user,

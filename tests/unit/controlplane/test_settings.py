@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.settings import Listen, SettingError, Settings
+from controlplane.settings import EngineSettings, KubernetesSettings, Listen, SettingError, Settings
 
 
 @pytest.fixture
@@ -25,8 +25,10 @@ def test_what_is_left_out_lies_in_the_state_directory(environ: dict[str, str]) -
     settings = Settings.from_environment(environ)
     assert settings.ready == Listen(path=Path("/run/rb/ready/ready.sock"))
     assert settings.api_keys == {"0123456789abcdef": "alice", "fedcba9876543210": "bob"}
-    assert settings.engine_url == "unix:///run/docker.sock"
-    assert (settings.starts_in_flight, settings.max_sandboxes) == (4, 0)
+    assert isinstance(settings.backend, EngineSettings)
+    assert settings.backend.engine_url == "unix:///run/docker.sock"
+    assert (settings.starts_in_flight, settings.max_sandboxes, settings.probe_every_ms) == (4, 0, 0)
+    assert settings.redis_url is None
 
 
 @pytest.mark.parametrize(
@@ -56,3 +58,77 @@ def test_a_missing_setting_is_named(environ: dict[str, str]) -> None:
     for name in environ:
         with pytest.raises(SettingError, match=f"{name} is not set"):
             Settings.from_environment({key: value for key, value in environ.items() if key != name})
+
+
+@pytest.fixture
+def on_kubernetes(tmp_path: Path) -> dict[str, str]:
+    keys, signing = tmp_path / "keys", tmp_path / "signing"
+    keys.write_text("alice:0123456789abcdef\nbob:fedcba9876543210\n")
+    signing.touch()
+    return {
+        "ROLLBOX_CONTROLPLANE_BACKEND": "kubernetes",
+        "ROLLBOX_CONTROLPLANE_NAMESPACE": "sandboxes",
+        "ROLLBOX_CONTROLPLANE_INSTALLATION": "rollbox",
+        "ROLLBOX_CONTROLPLANE_SIDECAR_IMAGE": "sidecar:1",
+        "ROLLBOX_CONTROLPLANE_READY_URL": "http://rollbox-ready:8082",
+        "ROLLBOX_CONTROLPLANE_SIGNING_KEY_FILE": str(signing),
+        "ROLLBOX_CONTROLPLANE_API_KEYS_FILE": str(keys),
+    }
+
+
+def test_a_cluster_has_ports_and_larger_bounds(on_kubernetes: dict[str, str]) -> None:
+    settings = Settings.from_environment(on_kubernetes)
+    assert [str(one) for one in (settings.api, settings.ready, settings.routes)] == [
+        f"0.0.0.0:{port}" for port in (8081, 8082, 8083)
+    ]
+    assert settings.api_keys == {"0123456789abcdef": "alice", "fedcba9876543210": "bob"}
+    assert (settings.starts_in_flight, settings.probe_every_ms) == (64, 20_000)
+    backend = settings.backend
+    assert isinstance(backend, KubernetesSettings)
+    assert (backend.runtime_class, backend.required_kernel, backend.dns_shards) == ("gvisor", "gVisor", 16)
+    assert (backend.starts_per_node, backend.priority_class, backend.kubeconfig) == (8, "", None)
+    assert (backend.node_selector, backend.tolerations, backend.image_pull_secrets) == ({}, (), ())
+
+
+def test_what_pods_are_placed_by_is_json_and_lists(on_kubernetes: dict[str, str]) -> None:
+    placed = {
+        "NODE_SELECTOR": '{"pool": "sandboxes"}',
+        "TOLERATIONS": '[{"key": "sandboxes", "operator": "Exists"}]',
+        "IMAGE_PULL_SECRETS": "one, two",
+        "REDIS_URL": "redis://:secret@redis:6379/0",
+    }
+    environ = on_kubernetes | {f"ROLLBOX_CONTROLPLANE_{name}": value for name, value in placed.items()}
+    settings = Settings.from_environment(environ)
+    assert isinstance(settings.backend, KubernetesSettings)
+    assert settings.backend.node_selector == {"pool": "sandboxes"}
+    assert settings.backend.tolerations == [{"key": "sandboxes", "operator": "Exists"}]
+    assert settings.backend.image_pull_secrets == ("one", "two")
+    assert settings.redis_url == "redis://:secret@redis:6379/0"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("BACKEND", "nomad", "BACKEND is 'nomad': must be one of engine, kubernetes"),
+        ("READY_URL", "rollbox-ready:8082", "must be http://host:port"),
+        ("READY_URL", "http://rollbox-ready:8082/v1", "must be http://host:port"),
+        ("NODE_SELECTOR", "pool=sandboxes", "must be JSON"),
+        ("NODE_SELECTOR", '{"pool": 1}', "must be a JSON object of texts"),
+        ("TOLERATIONS", "{}", "must be a JSON list of objects"),
+        ("DNS_SHARDS", "0", "must be a whole number from 1 to 256"),
+        ("REDIS_URL", "http://:hush@redis", r"REDIS_URL is '\(hidden\)': must be redis://host:port"),
+        ("API_KEYS", "alice:0123456789abcdef", "API_KEYS is .* and not both"),
+        ("ENGINE_URL", "unix:///run/docker.sock", "it is for BACKEND=engine"),
+        ("KUBECONFIG", "/does/not/exist", "must name a file that exists"),
+    ],
+)
+def test_a_bad_setting_of_a_cluster_is_named(
+    on_kubernetes: dict[str, str], name: str, value: str, complaint: str
+) -> None:
+    with pytest.raises(SettingError, match=complaint):
+        Settings.from_environment({**on_kubernetes, f"ROLLBOX_CONTROLPLANE_{name}": value})
+
+
+def test_a_setting_for_a_cluster_is_not_ignored_on_an_engine(environ: dict[str, str]) -> None:
+    with pytest.raises(SettingError, match="RUNTIME_CLASS is 'gvisor': it is for BACKEND=kubernetes"):
+        Settings.from_environment({**environ, "ROLLBOX_CONTROLPLANE_RUNTIME_CLASS": "gvisor"})

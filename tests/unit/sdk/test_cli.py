@@ -203,9 +203,12 @@ def test_a_table_has_one_line_a_row_and_nothing_after_it(apart: FakeGateway) -> 
 
 def test_create_passes_every_option_on(apart: FakeGateway) -> None:
     options = ["--pids", "64", "--cwd", "/usr", "--user", "nobody", "--start-timeout", "5"]
+    options += ["--disk", "4Gi", "--gpu", "2", "--node-selector", "zone=a", "--node-selector", "disk=ssd"]
     assert rollbox("create", "python", *options).exit_code == 0
     body = apart.bodies[0]
     assert (body["pids_limit"], body["cwd"], body["user"], body["start_timeout_ms"]) == (64, "/usr", "nobody", 5000)
+    assert (body["disk_bytes"], body["gpu"]) == (4 << 30, 2)
+    assert body["node_selector"] == {"zone": "a", "disk": "ssd"}
 
 
 def test_ctrl_c_while_the_standard_input_is_awaited_ends_at_once(apart: FakeGateway) -> None:

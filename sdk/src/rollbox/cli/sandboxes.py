@@ -16,6 +16,9 @@ from rollbox.errors import InvalidArgument
 from rollbox.record import DeleteReport, SandboxRecord
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+NodeLabels = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label that its node must have; may be repeated.")
+]
 Labels = Annotated[list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="May be repeated.")]
 
 
@@ -27,6 +30,9 @@ def create(
     env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="May be repeated.")] = None,
     label: Labels = None,
     pids: Annotated[int, typer.Option(help="Most processes and threads at a time.")] = 512,
+    disk: Annotated[str | None, typer.Option(metavar="SIZE", help="Most of the node's disk: 2Gi.")] = None,
+    gpu: Annotated[int, typer.Option(help="Whole devices.")] = 0,
+    node_selector: NodeLabels = None,
     cwd: Annotated[str | None, typer.Option(help="Directory of every command.")] = None,
     user: Annotated[str | None, typer.Option(help="User of every command.")] = None,
     ttl: Annotated[float, typer.Option(help="Seconds to live.")] = 3600,
@@ -41,6 +47,9 @@ def create(
             cpu=_pair(cpu),
             memory=_pair(memory),
             pids=pids,
+            disk=disk,
+            gpu=gpu,
+            node_selector=label_rules.parse(node_selector or ()),
             env=label_rules.parse(env or ()),
             cwd=cwd,
             user=user,

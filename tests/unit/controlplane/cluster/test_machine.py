@@ -33,6 +33,9 @@ def test_an_engine_that_would_ignore_limits_is_refused(missing: str) -> None:
     [
         ("cpu_millicores.limit", {"cpu_millicores": {"request": 1, "limit": 2001}}),
         ("memory_bytes.request", {"memory_bytes": {"request": 2 << 30, "limit": 2 << 30}}),
+        ("disk_bytes", {"disk_bytes": 1 << 30}),
+        ("gpu", {"gpu": 1}),
+        ("node_selector", {"node_selector": {"zone": "a"}}),
     ],
 )
 def test_more_than_the_machine_has_is_refused(option: str, wish: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from controlplane.cluster import Boot, Started
-from controlplane.cluster.engine.client import finish
+from controlplane.cluster.finish import finish
 from controlplane.errors import Problem
 from controlplane.lifecycle import Options, Push
 from controlplane.model import SandboxSpec, State
@@ -149,8 +149,14 @@ async def test_two_thousand_sandboxes_leave_nothing_behind() -> None:
         assert await plane.service.find(OWNER, {}, None) == []
         lives, store = plane.service._lives, plane.parts.store
         kept = (
-            *(lives._starts, lives.ledger._unsettled, lives.readiness._awaited, lives.reaper._moments),
-            *(lives.reclaimer._under_way, vars(store)["_records"], vars(store)["_keys"], vars(store)["_tombstones"]),
+            *(lives._starts, lives.ledger._unsettled, lives.readiness._begun, lives.endings.reaper._moments),
+            *(
+                lives.endings.reclaimer._under_way,
+                vars(store)["_records"],
+                vars(store)["_keys"],
+                vars(store)["_tombstones"],
+            ),
+            *(lives.ledger._held, lives.readiness._busy, lives.starter.turns._holders, vars(store)["_slots"]),
         )
         assert [len(one) for one in kept] == [0] * len(kept)
-        assert len(lives.reaper._heap) <= 1024
+        assert len(lives.endings.reaper._heap) <= 1024

@@ -44,8 +44,8 @@ async def test_changes_follow_in_order_with_growing_versions() -> None:
 async def test_a_gateway_that_is_too_far_behind_is_cut_off() -> None:
     board = RouteBoard(VirtualClock())
     with board.subscribe() as subscription:
-        for _ in range(MAX_BEHIND + 1):
-            board.publish(RUNNING)
+        for number in range(MAX_BEHIND + 1):
+            board.publish(replace(RUNNING, generation=number))
         assert subscription.cut
 
 

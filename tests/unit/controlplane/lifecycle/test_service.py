@@ -253,7 +253,7 @@ async def test_a_failure_of_the_sidecar_is_the_failure_of_the_create(plane: Worl
 async def test_a_configuration_that_is_refused_fails_the_create(plane: World) -> None:
     plane.sidecars.next_error = Problem("invalid_argument", "there is no user nobody-such")
     with pytest.raises(Problem, match="invalid_argument: there is no user"):
-        await plane.service.create(OWNER, SPEC)
+        await plane.service.create(OWNER, SandboxSpec(image="a", user="nobody-such"))
 
 
 async def test_a_bug_in_a_backend_is_internal_and_leaves_nothing(plane: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +262,7 @@ async def test_a_bug_in_a_backend_is_internal_and_leaves_nothing(plane: World, m
 
     monkeypatch.setattr(plane.sidecars, "configure", broken)
     with pytest.raises(Problem, match="internal"):
-        await plane.service.create(OWNER, SPEC)
+        await plane.service.create(OWNER, SandboxSpec(image="a", cwd="/w"))
     await asyncio.sleep(1)
     assert plane.cluster.held == {}
 

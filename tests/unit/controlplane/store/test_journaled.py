@@ -9,7 +9,7 @@ import pytest
 
 from controlplane.model import EndCause, Sandbox, SandboxSpec, State
 from controlplane.store import Admitted, Journal, JournaledStore, Known, Withdrawn
-from tests.contract.store_suite import DAY_S, Advance, StoreSuite, sandbox
+from tests.contract.store_suite import DAY_S, Advance, Now, StoreSuite, sandbox
 from tests.support.virtual_time import VirtualClock
 
 
@@ -35,8 +35,14 @@ class TestJournaledStore(StoreSuite):
     """See `StoreSuite`."""
 
     @pytest.fixture
-    def store(self, tmp_path: Path) -> JournaledStore:
-        return opened(tmp_path)
+    async def store(self, tmp_path: Path) -> JournaledStore:
+        store = opened(tmp_path)
+        await store.rebuilt()
+        return store
+
+    @pytest.fixture
+    def now_ms(self) -> Now:
+        return VirtualClock().now_ms
 
     @pytest.fixture
     def advance(self) -> Advance:

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from controlplane.store import MemoryStore
-from tests.contract.store_suite import Advance, StoreSuite, ended, sandbox
+from controlplane.store import Custody, MemoryStore
+from tests.contract.store_suite import Advance, Now, StoreSuite, ended, sandbox
 from tests.support.virtual_time import VirtualClock
 
 
@@ -13,8 +13,15 @@ class TestMemoryStore(StoreSuite):
     """See `StoreSuite`."""
 
     @pytest.fixture
-    def store(self) -> MemoryStore:
-        return MemoryStore(VirtualClock())
+    async def store(self) -> MemoryStore:
+        store = MemoryStore(VirtualClock())
+        assert await store.claim_rebuild(1_000) is Custody.OURS
+        await store.rebuilt()
+        return store
+
+    @pytest.fixture
+    def now_ms(self) -> Now:
+        return VirtualClock().now_ms
 
     @pytest.fixture
     def advance(self) -> Advance:

@@ -1,0 +1,88 @@
+"""What a control plane stands on, opened as its settings say: the cluster and the store."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from controlplane.clock import Clock
+from controlplane.cluster import Cluster
+from controlplane.cluster.engine import EngineCluster
+from controlplane.settings import PREFIX, EngineSettings, KubernetesSettings, SettingError, Settings
+from controlplane.store import Journal, JournaledStore, MemoryStore, RedisStore, Store
+
+# In the state directory: why sandboxes ended, for 24 h, also across a restart.
+JOURNAL: Final = "ends.jsonl"
+
+
+@asynccontextmanager
+async def opened_cluster(settings: Settings) -> AsyncIterator[Cluster]:
+    """The cluster of the backend that was chosen.
+
+    Raises:
+        Problem: it does not answer, or cannot hold sandboxes.
+    """
+    if isinstance(settings.backend, KubernetesSettings):
+        async with _kubernetes(settings.backend) as cluster:
+            yield cluster
+        return
+    engine = settings.backend
+    (engine.state_dir / "ready").mkdir(mode=0o711, parents=True, exist_ok=True)
+    async with EngineCluster.open(
+        engine_url=engine.engine_url,
+        state_dir=engine.state_dir,
+        ready_socket=settings.ready.path.name if settings.ready.path else "",
+        sidecar_binary=engine.sidecar_binary,
+        target_binary=engine.target_binary,
+    ) as cluster:
+        yield cluster
+
+
+@asynccontextmanager
+async def _kubernetes(settings: KubernetesSettings) -> AsyncIterator[Cluster]:
+    # Here, so that an engine needs no Kubernetes client.
+    from controlplane.cluster.kubernetes import KubernetesCluster  # noqa: PLC0415
+
+    async with KubernetesCluster.open(
+        namespace=settings.namespace,
+        installation=settings.installation,
+        sidecar_image=settings.sidecar_image,
+        ready_url=settings.ready_url,
+        runtime_class=settings.runtime_class,
+        required_kernel=settings.required_kernel,
+        dns_shards=settings.dns_shards,
+        starts_per_node=settings.starts_per_node,
+        priority_class=settings.priority_class,
+        node_selector=settings.node_selector,
+        tolerations=settings.tolerations,
+        image_pull_secrets=settings.image_pull_secrets,
+        kubeconfig=settings.kubeconfig,
+    ) as cluster:
+        yield cluster
+
+
+@asynccontextmanager
+async def opened_store(settings: Settings, clock: Clock, failed: Callable[[], None]) -> AsyncIterator[Store]:
+    """The store of many replicas when there is a Redis, else this process's own.
+
+    Raises:
+        SettingError: the state directory cannot be written.
+        Problem: the Redis does not answer.
+    """
+    backend = settings.backend
+    if settings.redis_url is not None:
+        installation = backend.installation if isinstance(backend, KubernetesSettings) else "engine"
+        store = RedisStore.open(settings.redis_url, installation=installation, clock=clock, failed=failed)
+        async with store as shared:
+            yield shared
+    elif isinstance(backend, EngineSettings):
+        yield _journaled(backend, clock)
+    else:
+        yield MemoryStore(clock)
+
+
+def _journaled(engine: EngineSettings, clock: Clock) -> JournaledStore:
+    try:
+        engine.state_dir.mkdir(parents=True, exist_ok=True)
+        return JournaledStore(clock, Journal(engine.state_dir / JOURNAL))
+    except OSError as error:
+        raise SettingError(f"{PREFIX}STATE_DIR", str(engine.state_dir), f"must be writable: {error}") from error

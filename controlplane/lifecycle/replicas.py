@@ -1,0 +1,127 @@
+"""What a replica does because there are others: hears of their changes, says that it is here, does what they left."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+import structlog
+
+from controlplane.clock import Clock
+from controlplane.errors import Problem
+from controlplane.lifecycle.keeper import Keeper
+from controlplane.model import Sandbox
+from controlplane.store import Changed, Due, Resync, StoreLostError
+from controlplane.telemetry import Metrics
+
+HERE_EVERY_S: Final = 2.0
+# Three tries of saying so: a replica that is silent for this long has gone, and its starts are taken on.
+HERE_FOR_MS: Final = 6_000
+ORPHANS_EVERY_S: Final = 60.0
+UNCONFIRMED_MS: Final = 30_000
+LEASE_TTL_FACTOR: Final = 3
+
+
+class Work(Protocol):
+    """What has to be done; ``Upkeep`` does it."""
+
+    async def reread(self) -> None:
+        """Looks at everything on record."""
+        ...
+
+    def hear(self, sandbox: Sandbox) -> None:
+        """Another replica has stored this."""
+        ...
+
+    def wake(self) -> None:
+        """A start slot is free."""
+        ...
+
+    async def settle(self, due: Due) -> None:
+        """Ends, reclaims and takes over what is due."""
+        ...
+
+    async def keep(self) -> None:
+        """Sees to it that the starts under way here are on record."""
+        ...
+
+    async def orphans(self) -> None:
+        """Compares the cluster with what is on record."""
+        ...
+
+    async def probe(self) -> None:
+        """Asks every running sandbox for a proof of life."""
+        ...
+
+
+class Replicas:
+    """The loops; each runs until it is cancelled and survives a store that is away.
+
+    Args:
+        replica: this process's name in the store, as it stands on the records that it writes.
+    """
+
+    def __init__(self, store: Keeper, clock: Clock, metrics: Metrics, work: Work, replica: str) -> None:
+        self._store = store
+        self._clock = clock
+        self._metrics = metrics
+        self._work = work
+        self._replica = replica
+        self._log = structlog.get_logger("replicas")
+
+    async def follow(self) -> None:
+        """Hears what other replicas store."""
+        async for news in self._store.feed():
+            if isinstance(news, Resync):
+                self._metrics.resynced()
+                await self._survive("resync", self._work.reread)
+            elif isinstance(news, Changed):
+                self._metrics.lagged(self._clock.now_ms() - news.at_ms)
+                self._work.hear(news.sandbox)
+            # A change may have been a start that settled: either way somebody may have a turn.
+            self._work.wake()
+
+    async def tend(self) -> None:
+        """Says that this replica is here, and, when it is its turn, does what others have left undone."""
+        while True:
+            await self._survive("tend", self._tend)
+            await asyncio.sleep(HERE_EVERY_S)
+
+    async def watch_orphans(self) -> None:
+        """Compares cluster and record, at one replica at a time."""
+        await self._in_turn("orphans", ORPHANS_EVERY_S, self._work.orphans)
+
+    async def probe(self, every_ms: int) -> None:
+        """Asks for proofs of life, at one replica at a time."""
+        await self._in_turn("prober", every_ms / 1000, self._work.probe)
+
+    async def go(self) -> None:
+        """Says that this replica has gone: others take its starts on at once."""
+        try:
+            await self._store.lease(f"replica:{self._replica}", self._replica, 0)
+        except Problem as problem:
+            self._log.warning("left without a word", code=problem.code, detail=problem.detail)
+
+    async def _tend(self) -> None:
+        await self._store.lease(f"replica:{self._replica}", self._replica, HERE_FOR_MS)
+        await self._work.keep()
+        if await self._store.lease("sweep", self._replica, round(LEASE_TTL_FACTOR * HERE_EVERY_S * 1000)):
+            now_ms = self._clock.now_ms()
+            await self._work.settle(await self._store.due(now_ms, now_ms - UNCONFIRMED_MS))
+
+    async def _in_turn(self, name: str, every_s: float, work: Callable[[], Awaitable[None]]) -> None:
+        async def turn() -> None:
+            if await self._store.lease(name, self._replica, round(LEASE_TTL_FACTOR * every_s * 1000)):
+                await work()
+
+        while True:
+            await self._survive(name, turn)
+            await asyncio.sleep(every_s)
+
+    async def _survive(self, what: str, call: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await call()
+        except (Problem, StoreLostError) as problem:
+            self._log.warning("not done", what=what, detail=str(problem))
+        except Exception:
+            # A loop that ends takes the control plane with it; its next round may go better.
+            self._log.exception("not done", what=what)

@@ -1,0 +1,92 @@
+"""The start queue: so many starts at once over all replicas, those of one replica in the order in which they came."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import structlog
+
+from controlplane.cluster import Cluster
+from controlplane.errors import Problem
+from controlplane.lifecycle.keeper import Keeper
+from controlplane.model import Sandbox
+from controlplane.store import Store
+
+# A freed slot is told at once; this is for nodes that come and for slots of replicas that died.
+LOOK_AGAIN_S: Final = 1.0
+# A slot outlives its start's deadline a little: it lapses only when its replica has died.
+SLACK_MS: Final = 60_000
+# For a start that holds its slot already, whatever the limit has become.
+NO_LIMIT: Final = 1_000_000
+
+
+class Turns:
+    """Only the head of this replica's queue asks the store for a slot."""
+
+    def __init__(self, store: Keeper, cluster: Cluster, at_most: int) -> None:
+        self._store = store
+        self._cluster = cluster
+        self._at_most = at_most
+        self._head = asyncio.Lock()  # hands itself on first come, first served
+        self._freed = asyncio.Event()
+        self._holders: dict[str, int] = {}
+        self.waiting = 0
+        self._log = structlog.get_logger("turns")
+
+    @property
+    def taken(self) -> int:
+        """How many starts of this replica have a slot."""
+        return len(self._holders)
+
+    def wake(self) -> None:
+        """Says that a slot may have become free."""
+        self._freed.set()
+
+    @asynccontextmanager
+    async def turn(self, sandbox: Sandbox) -> AsyncIterator[None]:
+        """Waits for a slot and holds it."""
+        asked = False
+        try:
+            self.waiting += 1
+            try:
+                async with self._head:
+                    asked = True
+                    await self._slot(sandbox)
+            finally:
+                self.waiting -= 1
+            yield
+        finally:
+            self._holders.pop(sandbox.id, None)
+            if asked:
+                await self._give_back(sandbox.id)
+
+    async def retake(self, store: Store) -> None:
+        """Takes the slots of the starts under way again, in a store that has forgotten them."""
+        for sandbox_id, until_ms in [*self._holders.items()]:
+            await store.take_slot(sandbox_id, NO_LIMIT, until_ms)
+
+    async def _slot(self, sandbox: Sandbox) -> None:
+        until_ms = sandbox.start_by_ms + SLACK_MS
+        while not await self._taken(sandbox.id, until_ms):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_AGAIN_S):
+                    await self._freed.wait()
+        self._holders[sandbox.id] = until_ms
+
+    async def _taken(self, sandbox_id: str, until_ms: int) -> bool:
+        self._freed.clear()
+        limit = min(self._at_most, self._cluster.starts_at_once())
+        try:
+            return limit > 0 and await self._store.take_slot(sandbox_id, limit, until_ms)
+        except Problem as problem:
+            self._log.warning("no slot yet", sandbox_id=sandbox_id, code=problem.code, detail=problem.detail)
+            return False
+
+    async def _give_back(self, sandbox_id: str) -> None:
+        try:
+            await self._store.free_slot(sandbox_id)
+        except Problem as problem:
+            # It lapses by itself.
+            self._log.warning("slot not freed", sandbox_id=sandbox_id, code=problem.code, detail=problem.detail)
+        self.wake()

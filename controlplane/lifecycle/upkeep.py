@@ -1,0 +1,129 @@
+"""What nobody asks for: hearing of other replicas' changes, doing what is due, comparing record and cluster."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from controlplane.errors import Problem
+from controlplane.lifecycle.endings import Endings
+from controlplane.lifecycle.heartbeat import Prober
+from controlplane.lifecycle.keeper import Keeper
+from controlplane.lifecycle.ledger import Ledger
+from controlplane.lifecycle.parts import Parts
+from controlplane.lifecycle.rebuild import Found, Rebuilder
+from controlplane.lifecycle.turns import Turns
+from controlplane.model import Sandbox, State
+from controlplane.store import Due, Store
+
+# The local deadline of a start comes first; this is for a start whose replica has gone.
+OVERDUE_SLACK_MS: Final = 5_000
+UNREADY: Final = frozenset({State.REQUESTED, State.QUEUED, State.STARTING})
+
+
+class Upkeep:
+    """See ``replicas.Work``.
+
+    Args:
+        begin: begins a start, or goes on with one; nothing when it is under way.
+        end_overdue: ends a start whose deadline was before this moment (Unix ms).
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        store: Keeper,
+        ledger: Ledger,
+        *,
+        endings: Endings,
+        turns: Turns,
+        group: asyncio.TaskGroup,
+        begin: Callable[[Sandbox], None],
+        end_overdue: Callable[[str, int], Awaitable[None]],
+    ) -> None:
+        self._parts = parts
+        self._store = store
+        self._ledger = ledger
+        self._endings = endings
+        self._turns = turns
+        self._group = group
+        self._begin = begin
+        self._end_overdue = end_overdue
+        self._rebuilder = Rebuilder(parts, store, ledger)
+        self._prober = Prober(store, parts.sidecars, parts.key, self._silent)
+        self._log = structlog.get_logger("upkeep")
+
+    def hear(self, sandbox: Sandbox) -> None:
+        """See ``Work.hear``."""
+        self._ledger.hear(sandbox)
+        if sandbox.end is None:
+            self._endings.reaper.watch(sandbox.id, sandbox.expires_at_ms)
+        else:
+            self._endings.clear(sandbox, heard=True)
+
+    def wake(self) -> None:
+        """See ``Work.wake``."""
+        self._turns.wake()
+
+    async def reread(self) -> None:
+        """See ``Work.reread``."""
+        for sandbox in await self._ledger.reread():
+            self._endings.reaper.watch(sandbox.id, sandbox.expires_at_ms)
+
+    async def keep(self) -> None:
+        """See ``Work.keep``."""
+        await self._ledger.check_held()
+
+    async def settle(self, due: Due) -> None:
+        """See ``Work.settle``."""
+        for sandbox_id in due.expired:
+            await self._endings.expire(sandbox_id)
+        for sandbox_id in due.overdue:
+            await self._end_overdue(sandbox_id, self._parts.clock.now_ms() - OVERDUE_SLACK_MS)
+        for sandbox_id in due.unconfirmed:
+            self._endings.reclaimer.begin(sandbox_id)
+        for sandbox_id in due.abandoned:
+            sandbox = await self._store.get(sandbox_id)
+            if sandbox is not None and sandbox.state in UNREADY:
+                self._log.info("taken over", sandbox_id=sandbox_id, state=sandbox.state)
+                self._begin(sandbox)
+
+    async def orphans(self) -> None:
+        """See ``Work.orphans``."""
+        running = await self._store.find(None, {}, {State.RUNNING})
+        await self._act(await self._rebuilder.run(running))
+
+    async def probe(self) -> None:
+        """See ``Work.probe``."""
+        await self._prober.round()
+
+    async def prepare(self, store: Store) -> None:
+        """Before a lost store is rebuilt: what only this replica knows goes on record again."""
+        self._parts.metrics.rebuilt()
+        self._log.error("the store has forgotten everything; it is rebuilt from the cluster")
+        await self._ledger.restore_held(store)
+
+    async def rebuild(self) -> None:
+        """Reads the cluster's truth into the store."""
+        await self._act(await self._rebuilder.run())
+
+    async def resume(self, store: Store) -> None:
+        """After a lost store was rebuilt: the starts under way here have their slots again."""
+        await self._turns.retake(store)
+
+    async def _act(self, found: Found) -> None:
+        for sandbox in found.adopted:
+            self._endings.reaper.watch(sandbox.id, sandbox.expires_at_ms)
+        for sandbox_id in (*(dead.id for dead in found.dead), *found.removed):
+            self._endings.reclaimer.begin(sandbox_id)
+        for death in found.deaths:
+            # Not here: a rebuild must not ask the store that it rebuilds.
+            bury = self._endings.bury(death.sandbox_id, Problem(death.cause, death.detail))
+            self._group.create_task(bury, name=f"bury {death.sandbox_id}")
+        counts = {name: len(getattr(found, name)) for name in ("adopted", "starting", "dead", "removed", "deaths")}
+        if any(counts.values()):
+            self._log.info("compared with the cluster", **counts)
+
+    async def _silent(self, sandbox_id: str, problem: Problem) -> None:
+        await self._endings.end(sandbox_id, problem, "prober")

@@ -1,0 +1,93 @@
+"""What one backend needs besides what every control plane does."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from controlplane.settings import rules
+from controlplane.settings.reader import Reader
+
+ENGINE_ONLY: Final = ("STATE_DIR", "ENGINE_URL", "SIDECAR_BINARY", "TARGET_BINARY")
+KUBERNETES_ONLY: Final = (
+    *("NAMESPACE", "INSTALLATION", "SIDECAR_IMAGE", "READY_URL", "RUNTIME_CLASS", "REQUIRED_KERNEL", "DNS_SHARDS"),
+    *("STARTS_PER_NODE", "PRIORITY_CLASS", "NODE_SELECTOR", "TOLERATIONS", "IMAGE_PULL_SECRETS", "KUBECONFIG"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """What a control plane on an engine runs with.
+
+    Attributes:
+        state_dir: holds the sandboxes' sockets; short, for the limit on socket paths.
+        engine_url: ``unix:///path`` of a Docker Engine API.
+    """
+
+    state_dir: Path
+    engine_url: str
+    sidecar_binary: Path
+    target_binary: Path
+
+    @classmethod
+    def read(cls, read: Reader) -> Self:
+        """Reads them; see ``Settings.from_environment``."""
+        read.refuse(KUBERNETES_ONLY, "it is for BACKEND=kubernetes, and this is BACKEND=engine")
+        return cls(
+            state_dir=read("STATE_DIR", rules.absolute_path),
+            engine_url=f"unix://{read('ENGINE_URL', rules.socket_path)}",
+            sidecar_binary=read("SIDECAR_BINARY", rules.file),
+            target_binary=read("TARGET_BINARY", rules.file),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesSettings:
+    """What a control plane on Kubernetes runs with.
+
+    Attributes:
+        namespace: where the sandboxes' pods are.
+        installation: tells this installation's pods from others'.
+        sidecar_image: holds the sidecar's and the target's binaries.
+        ready_url: ``http://host:port``, where sidecars push to.
+        runtime_class: of the pods.
+        required_kernel: what a sandbox's kernel must call itself; ``any`` = not checked.
+        dns_shards: how many headless Services the pods' names are spread over.
+        starts_per_node: how many sandboxes may start on one node at a time.
+        priority_class: of the pods; empty = the namespace's default.
+        kubeconfig: None = the pod's own service account.
+    """
+
+    namespace: str
+    installation: str
+    sidecar_image: str
+    ready_url: str
+    runtime_class: str
+    required_kernel: str
+    dns_shards: int
+    starts_per_node: int
+    priority_class: str
+    node_selector: Mapping[str, str]
+    tolerations: Sequence[Mapping[str, object]]
+    image_pull_secrets: Sequence[str]
+    kubeconfig: Path | None
+
+    @classmethod
+    def read(cls, read: Reader) -> Self:
+        """Reads them; see ``Settings.from_environment``."""
+        read.refuse(ENGINE_ONLY, "it is for BACKEND=engine, and this is BACKEND=kubernetes")
+        return cls(
+            namespace=read("NAMESPACE", rules.word),
+            installation=read("INSTALLATION", rules.word),
+            sidecar_image=read("SIDECAR_IMAGE", rules.word),
+            ready_url=read("READY_URL", rules.http_url),
+            runtime_class=read("RUNTIME_CLASS", rules.word, "gvisor"),
+            required_kernel=read("REQUIRED_KERNEL", rules.word, "gVisor"),
+            dns_shards=read("DNS_SHARDS", rules.count(1, 256), "16"),
+            starts_per_node=read("STARTS_PER_NODE", rules.count(1, 256), "8"),
+            priority_class=read("PRIORITY_CLASS", str.strip, ""),
+            node_selector=read.optional("NODE_SELECTOR", rules.labels) or {},
+            tolerations=read.optional("TOLERATIONS", rules.objects) or (),
+            image_pull_secrets=read("IMAGE_PULL_SECRETS", rules.words, ""),
+            kubeconfig=read.optional("KUBECONFIG", rules.file),
+        )

@@ -1,0 +1,163 @@
+"""What values must be: every rule takes the text and raises ``ValueError`` with its words."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+# Linux: sun_path has 108 bytes, the last of them NUL.
+MAX_SOCKET_PATH_BYTES: Final = 107
+MIN_KEY_CHARS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Where a server listens: a unix socket's path, or host and port."""
+
+    path: Path | None = None
+    host: str = ""
+    port: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Reads ``unix:/path`` or ``host:port``.
+
+        Raises:
+            ValueError: it is neither; the message is the rule.
+        """
+        if text.startswith("unix:"):
+            return cls(path=socket_path(text))
+        host, colon, port = text.rpartition(":")
+        if not colon or not host or not port.isdigit() or int(port) > 65535:
+            raise ValueError("must be unix:/path or host:port")
+        return cls(host=host.strip("[]"), port=int(port))
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}" if self.path else f"{self.host}:{self.port}"
+
+
+def socket_path(text: str) -> Path:
+    """The path in ``unix:/p`` or ``unix:///p``.
+
+    Raises:
+        ValueError: no absolute path, or too long for a socket; the message is the rule.
+    """
+    path = Path(text.removeprefix("unix:").removeprefix("//"))
+    if not text.startswith("unix:") or not path.is_absolute():
+        raise ValueError("must be unix: and an absolute path")
+    if len(str(path).encode()) > MAX_SOCKET_PATH_BYTES:
+        raise ValueError(f"a socket path has at most {MAX_SOCKET_PATH_BYTES} bytes")
+    return path
+
+
+def api_keys(text: str) -> dict[str, str]:
+    """``owner:key`` pairs, between commas or one a line; key -> owner."""
+    keys: dict[str, str] = {}
+    for pair in filter(None, text.replace("\n", ",").split(",")):
+        owner, colon, key = pair.strip().partition(":")
+        if not owner or not colon or len(key) < MIN_KEY_CHARS:
+            raise ValueError(f"must be owner:key,owner:key with keys of at least {MIN_KEY_CHARS} characters")
+        keys[key] = owner
+    if not keys:
+        raise ValueError("must be owner:key,owner:key with at least one pair")
+    return keys
+
+
+def keys_file(text: str) -> dict[str, str]:
+    """A file that holds what ``api_keys`` reads."""
+    try:
+        return api_keys(file(text).read_text().strip())
+    except OSError as error:
+        raise ValueError(f"must be readable: {error}") from error
+
+
+def redis_url(text: str) -> str:
+    """Where a Redis is: ``redis://``, ``rediss://`` or ``unix://``."""
+    parts = urlsplit(text)
+    place = parts.path if parts.scheme == "unix" else parts.hostname
+    if parts.scheme not in ("redis", "rediss", "unix") or not place:
+        raise ValueError("must be redis://host:port, rediss://host:port or unix:///path")
+    _ = parts.port
+    return text
+
+
+def http_url(text: str) -> str:
+    """``http://host:port`` and nothing behind it."""
+    parts = urlsplit(text)
+    if parts.scheme != "http" or not parts.hostname or parts.port is None or parts.path.strip("/") or parts.query:
+        raise ValueError("must be http://host:port")
+    return text.rstrip("/")
+
+
+def file(text: str) -> Path:
+    """A file that is there."""
+    if not Path(text).is_file():
+        raise ValueError("must name a file that exists")
+    return Path(text).resolve()
+
+
+def absolute_path(text: str) -> Path:
+    """An absolute path, whether anything is there or not."""
+    if not Path(text).is_absolute():
+        raise ValueError("must be an absolute path")
+    return Path(text)
+
+
+def word(text: str) -> str:
+    """Anything that is not blank."""
+    if not text.strip():
+        raise ValueError("must not be empty")
+    return text.strip()
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Words between commas; none when empty."""
+    return tuple(one.strip() for one in text.split(",") if one.strip())
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    """One of these."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}")
+        return text
+
+    return parse
+
+
+def count(least: int, most: int) -> Callable[[str], int]:
+    """A whole number within bounds."""
+
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit()) or not least <= int(text) <= most:
+            raise ValueError(f"must be a whole number from {least} to {most}")
+        return int(text)
+
+    return parse
+
+
+def labels(text: str) -> Mapping[str, str]:
+    """A JSON object of texts, such as ``{"pool": "sandboxes"}``."""
+    value = _json(text)
+    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+        raise ValueError('must be a JSON object of texts, such as {"pool": "sandboxes"}')
+    return value
+
+
+def objects(text: str) -> Sequence[Mapping[str, object]]:
+    """A JSON list of objects, as Kubernetes writes tolerations."""
+    value = _json(text)
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise ValueError('must be a JSON list of objects, such as [{"key": "sandboxes", "operator": "Exists"}]')
+    return value
+
+
+def _json(text: str) -> object:
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"must be JSON: {error}") from error
+    return value

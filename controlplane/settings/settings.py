@@ -1,0 +1,82 @@
+"""``Settings``: what a control plane runs with, whatever its backend."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from controlplane.settings import rules
+from controlplane.settings.backends import EngineSettings, KubernetesSettings
+from controlplane.settings.reader import PREFIX, Reader, SettingError
+from controlplane.settings.rules import Listen
+
+# On a node of its own; behind Services of these ports.
+API_PORT: Final = 8081
+READY_PORT: Final = 8082
+ROUTES_PORT: Final = 8083
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the control plane runs with.
+
+    Attributes:
+        backend: where sandboxes run.
+        api, ready, routes: where the three servers listen.
+        api_keys: key -> owner.
+        signing_key_file: Ed25519 private key, PEM.
+        starts_in_flight: how many sandboxes start at once, over all replicas; the others wait in order.
+        max_sandboxes: for all owners together; 0 = no limit.
+        redis_url: the store of many replicas; None = this process's memory (on an engine, with a journal).
+        probe_every_ms: how often every running sandbox is asked for a proof of life; 0 = never.
+    """
+
+    backend: EngineSettings | KubernetesSettings
+    api: Listen
+    ready: Listen
+    routes: Listen
+    api_keys: Mapping[str, str]
+    signing_key_file: Path
+    starts_in_flight: int
+    max_sandboxes: int
+    redis_url: str | None = None
+    probe_every_ms: int = 0
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str]) -> Self:
+        """Reads all settings.
+
+        Raises:
+            SettingError: the first one that is missing or breaks its rule.
+        """
+        read = Reader(environ)
+        on_kubernetes = read("BACKEND", rules.one_of("engine", "kubernetes"), "engine") == "kubernetes"
+        backend = KubernetesSettings.read(read) if on_kubernetes else EngineSettings.read(read)
+        api, ready, routes = _addresses(backend)
+        return cls(
+            backend=backend,
+            api=read("API", Listen.parse, api),
+            ready=read("READY", Listen.parse, ready),
+            routes=read("ROUTES", Listen.parse, routes),
+            api_keys=_api_keys(read),
+            signing_key_file=read("SIGNING_KEY_FILE", rules.file),
+            starts_in_flight=read("STARTS_IN_FLIGHT", rules.count(1, 1024), "64" if on_kubernetes else "4"),
+            max_sandboxes=read("MAX_SANDBOXES", rules.count(0, 1_000_000), "0"),
+            redis_url=read.secret("REDIS_URL", rules.redis_url) if read.has("REDIS_URL") else None,
+            probe_every_ms=read("PROBE_EVERY_MS", rules.count(0, 3_600_000), "20000" if on_kubernetes else "0"),
+        )
+
+
+def _addresses(backend: EngineSettings | KubernetesSettings) -> tuple[str, str, str]:
+    if isinstance(backend, KubernetesSettings):
+        return f"0.0.0.0:{API_PORT}", f"0.0.0.0:{READY_PORT}", f"0.0.0.0:{ROUTES_PORT}"
+    folder = backend.state_dir
+    return f"unix:{folder}/api.sock", f"unix:{folder}/ready/ready.sock", f"unix:{folder}/routes.sock"
+
+
+def _api_keys(read: Reader) -> Mapping[str, str]:
+    if not read.has("API_KEYS_FILE"):
+        return read.secret("API_KEYS", rules.api_keys)
+    if read.has("API_KEYS"):
+        raise SettingError(f"{PREFIX}API_KEYS", "(hidden)", f"set it or {PREFIX}API_KEYS_FILE, and not both")
+    return read("API_KEYS_FILE", rules.keys_file)

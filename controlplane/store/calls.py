@@ -1,0 +1,131 @@
+"""Calls to one Redis: bounded in number, time and repetition; every failure has a type."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.resources import files
+from typing import Any, Final, TypeVar, cast
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.client import Pipeline
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.exceptions import ConnectionError as AwayError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import TimeoutError as SlowError
+
+from controlplane.errors import Problem
+from controlplane.store.protocol import StoreLostError
+
+# A step takes a tenth of a millisecond; a Redis that needs this long is away.
+CALL_TIMEOUT_S: Final = 2.0
+TRIES: Final = 3
+# More calls than this wait for a connection; Redis works on one at a time anyway.
+CONNECTIONS: Final = 32
+_HEAD: Final = "head"
+
+T = TypeVar("T")
+
+
+class Calls:
+    """The connections to one Redis, and the scripts in it.
+
+    Args:
+        url: ``redis://``, ``rediss://`` or ``unix://``; may hold a password, so it is never shown.
+        prefix: of every key.
+        failed: told of every call that failed, for a metric.
+    """
+
+    def __init__(self, url: str, prefix: str, failed: Callable[[], None]) -> None:
+        self.prefix = prefix
+        self._failed = failed
+        retry = Retry(ExponentialWithJitterBackoff(cap=0.5, base=0.05), TRIES)
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=CONNECTIONS,
+            timeout=CALL_TIMEOUT_S * TRIES,
+            socket_timeout=CALL_TIMEOUT_S,
+            socket_connect_timeout=CALL_TIMEOUT_S,
+            retry=retry,
+            retry_on_error=[AwayError, SlowError],
+            decode_responses=True,
+        )
+        self.redis: Redis = Redis(connection_pool=pool)
+        options = pool.connection_kwargs
+        self.where = str(options.get("path") or f"{options.get('host')}:{options.get('port')}")
+        self._scripts = {name: _script(name) for name in _names()}
+        self._digests: dict[str, str] = {}
+
+    async def load(self) -> None:
+        """Brings the scripts to the Redis.
+
+        Raises:
+            Problem: upstream_timeout, it does not answer.
+        """
+        for name, text in self._scripts.items():
+            self._digests[name] = str(await self.asked(self.redis.script_load(text)))
+
+    async def run(self, name: str, *args: object) -> Any:  # noqa: ANN401 - Redis' own types
+        """Runs one script: one round trip, two after a restart of the Redis."""
+        try:
+            return await self.asked(self._evalsha(name, args))
+        except NoScriptError:
+            await self.load()
+            return await self.asked(self._evalsha(name, args))
+
+    async def piped(self, pipe: Pipeline) -> Sequence[Any]:
+        """Runs a pipeline whose first command asks for the mark of an intact store; the other answers.
+
+        Raises:
+            StoreLostError: there is no such mark.
+        """
+        mark, *answers = await self.asked(pipe.execute())
+        if not mark:
+            raise StoreLostError(self.where)
+        return answers
+
+    def pipe(self) -> Pipeline:
+        """A pipeline for ``piped``."""
+        pipe = self.redis.pipeline(transaction=False)
+        pipe.exists(f"{self.prefix}intact")
+        return pipe
+
+    async def asked(self, call: Awaitable[T]) -> T:
+        """The answer of one call.
+
+        Raises:
+            Problem: upstream_timeout, also after repetitions.
+            StoreLostError: a script found no mark of an intact store.
+        """
+        try:
+            return await call
+        except NoScriptError:
+            raise
+        except ResponseError as error:
+            if str(error).startswith("LOST"):
+                raise StoreLostError(self.where) from error
+            raise self._problem(error) from error
+        except (RedisError, OSError) as error:
+            raise self._problem(error) from error
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        await self.redis.aclose(close_connection_pool=True)  # type: ignore[no-untyped-call,unused-ignore]
+        await self.redis.connection_pool.disconnect()
+
+    def _problem(self, error: Exception) -> Problem:
+        self._failed()
+        detail = f"Redis at {self.where} did not do what was asked: {type(error).__name__}: {error}"
+        return Problem("upstream_timeout", detail[:500], retry_after_ms=1000)
+
+    async def _evalsha(self, name: str, args: tuple[object, ...]) -> object:
+        call = self.redis.evalsha(self._digests[name], 1, self.prefix, *(cast("Any", one) for one in args))
+        return await cast("Awaitable[object]", call)
+
+
+def _names() -> list[str]:
+    folder = files("controlplane.store") / "lua"
+    return [one.name.removesuffix(".lua") for one in folder.iterdir() if one.name not in ("head.lua",)]
+
+
+def _script(name: str) -> str:
+    folder = files("controlplane.store") / "lua"
+    return (folder / f"{_HEAD}.lua").read_text() + (folder / f"{name}.lua").read_text()

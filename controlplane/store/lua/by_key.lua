@@ -1,0 +1,8 @@
+-- ARGV: now, owner and key, '1' to withdraw the key when nobody has it. Answers the record or ''.
+if not intact() then return redis.error_reply('LOST') end
+local now, key = tonumber(ARGV[1]), ARGV[2]
+trim(now)
+local old = known(key, now)
+if old then return old.record end
+if ARGV[3] == '1' then redis.call('ZADD', P .. 'withdrawn', 'NX', now, key) end
+return ''

@@ -1,0 +1,4 @@
+-- ARGV: now. Answers state, count, state, count, ...
+if not intact() then return redis.error_reply('LOST') end
+trim(tonumber(ARGV[1]))
+return redis.call('HGETALL', P .. 'counts')

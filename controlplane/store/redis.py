@@ -1,0 +1,177 @@
+"""The store of many replicas: every step is one script in one Redis, every change is told to all of them."""
+
+import json
+import secrets
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Final, Self
+
+from controlplane.clock import Clock
+from controlplane.model import Sandbox, State
+from controlplane.store import feed
+from controlplane.store.calls import Calls
+from controlplane.store.protocol import Admission, Admitted, Custody, Due, Full, Known, News, Withdrawn
+from controlplane.store.rows import key_of, load, row
+
+TOMBSTONE_MS: Final = 24 * 3_600_000
+# How many records are read at a time: below a megabyte as a rule.
+CHUNK: Final = 500
+MOST_DUE: Final = 500
+MOST_ENDS: Final = 86_400
+
+
+class RedisStore:
+    """See ``Store``; ``lua/head.lua`` says what lies where.
+
+    A repeated call after a lost answer changes nothing twice: a script knows the caller's own writing again.
+    """
+
+    shared = True
+
+    def __init__(self, calls: Calls, clock: Clock, replica: str) -> None:
+        self._calls = calls
+        self._clock = clock
+        self._replica = replica
+        self._writings = count()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, url: str, *, installation: str, clock: Clock, replica: str = "", failed: Callable[[], None] = lambda: None
+    ) -> AsyncIterator[Self]:
+        """A store at ``url`` while the block runs.
+
+        Args:
+            url: ``redis://``, ``rediss://`` or ``unix://``.
+            installation: tells what is ours in a Redis that others use too.
+            clock: the time of day; the replicas' clocks are expected to agree within a second.
+            replica: this process's name among the replicas; made up when empty.
+            failed: told of every call that failed.
+
+        Raises:
+            Problem: upstream_timeout, it does not answer.
+        """
+        calls = Calls(url, f"{{rollbox:{installation}}}:", failed)
+        try:
+            await calls.load()
+            yield cls(calls, clock, replica or secrets.token_hex(4))
+        finally:
+            await calls.close()
+
+    @property
+    def replica(self) -> str:
+        """See ``Store.replica``."""
+        return self._replica
+
+    async def admit(self, sandbox: Sandbox, limit: int) -> Admission:
+        """See ``Store.admit``."""
+        what, answer = await self._calls.run("admit", *self._row(sandbox), limit)
+        if what == "full":
+            return Full(int(answer), limit)
+        if what == "withdrawn":
+            return Withdrawn()
+        return Admitted(load(answer)) if what == "admitted" else Known(load(answer))
+
+    async def get(self, sandbox_id: str) -> Sandbox | None:
+        """See ``Store.get``."""
+        pipe = self._calls.pipe()
+        pipe.hmget(f"{self._calls.prefix}s:{sandbox_id}", "record", "ended")
+        ((record, ended),) = await self._calls.piped(pipe)
+        return self._kept(record, ended)
+
+    async def replace(self, sandbox: Sandbox, expected_version: int) -> bool:
+        """See ``Store.replace``."""
+        return bool(await self._calls.run("replace", *self._row(sandbox), expected_version))
+
+    async def restore(self, sandbox: Sandbox) -> bool:
+        """See ``Store.restore``."""
+        return bool(await self._calls.run("restore", *self._row(sandbox)))
+
+    async def find(
+        self, owner: str | None, labels: Mapping[str, str], states: Collection[State] | None = None
+    ) -> Sequence[Sandbox]:
+        """See ``Store.find``. Cost: one round trip, and one for 500 records; labels are compared here."""
+        pipe = self._calls.pipe()
+        for state in State if states is None else states:
+            pipe.zrange(f"{self._calls.prefix}{'in' if owner is None else f'of:{owner}'}:{state}", 0, -1)
+        ids = [one for of_state in await self._calls.piped(pipe) for one in of_state]
+        # One may have changed its state between the two looks.
+        found = [one for one in await self._read(ids) if states is None or one.state in states]
+        return sorted((one for one in found if one.matches(labels)), key=lambda one: (one.created_at_ms, one.id))
+
+    async def ended_since(self, at_ms: int) -> Sequence[Sandbox]:
+        """See ``Store.ended_since``; of more than a day's worth, the last ones."""
+        pipe = self._calls.pipe()
+        prefix = self._calls.prefix
+        pipe.zrange(f"{prefix}tombs", "+inf", at_ms, byscore=True, desc=True, offset=0, num=MOST_ENDS)
+        pipe.zrange(f"{prefix}ends", 0, -1)
+        ended, ending = await self._calls.piped(pipe)
+        found = [one for one in await self._read([*ended, *ending]) if one.end is not None]
+        return sorted(found, key=lambda one: (one.end.at_ms if one.end else 0, one.id))
+
+    async def by_key(self, owner: str, key: str) -> Sandbox | None:
+        """See ``Store.by_key``."""
+        return await self._by_key(owner, key, withdraw="0")
+
+    async def withdraw(self, owner: str, key: str) -> Sandbox | None:
+        """See ``Store.withdraw``."""
+        return await self._by_key(owner, key, withdraw="1")
+
+    async def counts(self) -> Mapping[State, int]:
+        """See ``Store.counts``."""
+        flat = await self._calls.run("counts", self._clock.now_ms())
+        seen = dict(zip(flat[::2], flat[1::2], strict=True))
+        return {state: int(seen.get(state, 0)) for state in State}
+
+    async def take_slot(self, sandbox_id: str, limit: int, until_ms: int) -> bool:
+        """See ``Store.take_slot``."""
+        return bool(await self._calls.run("take_slot", self._clock.now_ms(), sandbox_id, limit, until_ms))
+
+    async def free_slot(self, sandbox_id: str) -> None:
+        """See ``Store.free_slot``."""
+        await self._calls.run("free_slot", sandbox_id, json.dumps({"by": self._replica}))
+
+    async def lease(self, name: str, holder: str, ttl_ms: int) -> bool:
+        """See ``Store.lease``."""
+        return bool(await self._calls.run("lease", self._clock.now_ms(), name, holder, ttl_ms))
+
+    async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:
+        """See ``Store.due``."""
+        return Due(*(tuple(ids) for ids in await self._calls.run("due", now_ms, unconfirmed_before_ms, MOST_DUE)))
+
+    def feed(self) -> AsyncIterator[News]:
+        """See ``Store.feed``."""
+        return feed.feed(self._calls, self._replica)
+
+    async def claim_rebuild(self, ttl_ms: int) -> Custody:
+        """See ``Store.claim_rebuild``."""
+        what = await self._calls.run("claim_rebuild", self._clock.now_ms(), self._replica, ttl_ms)
+        return {"intact": Custody.INTACT, "ours": Custody.OURS, "theirs": Custody.THEIRS}[what]
+
+    async def rebuilt(self) -> None:
+        """See ``Store.rebuilt``."""
+        await self._calls.run("rebuilt", self._replica)
+
+    def _row(self, sandbox: Sandbox) -> tuple[str | int, ...]:
+        writing = f"{self._replica}.{next(self._writings)}"
+        return row(sandbox, self._clock.now_ms(), writing, self._replica)
+
+    async def _by_key(self, owner: str, key: str, *, withdraw: str) -> Sandbox | None:
+        record = await self._calls.run("by_key", self._clock.now_ms(), key_of(owner, key), withdraw)
+        return load(record) if record else None
+
+    async def _read(self, ids: Sequence[str]) -> Iterable[Sandbox]:
+        found: list[Sandbox] = []
+        for at in range(0, len(ids), CHUNK):
+            pipe = self._calls.pipe()
+            for sandbox_id in ids[at : at + CHUNK]:
+                pipe.hmget(f"{self._calls.prefix}s:{sandbox_id}", "record", "ended")
+            kept = [self._kept(record, ended) for record, ended in await self._calls.piped(pipe)]
+            found.extend(one for one in kept if one is not None)
+        return found
+
+    def _kept(self, record: str | None, ended: str | None) -> Sandbox | None:
+        if record is None or (ended and int(ended) <= self._clock.now_ms() - TOMBSTONE_MS):
+            return None
+        return load(record)

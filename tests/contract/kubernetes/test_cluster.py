@@ -1,0 +1,271 @@
+"""The backend against an API server that fails on demand."""
+
+import asyncio
+import time
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from controlplane.cluster import Boot
+from controlplane.cluster.kubernetes import KubernetesCluster
+from controlplane.errors import Problem
+from controlplane.model import SandboxSpec
+from tests.contract.cluster_suite import ClusterSuite
+from tests.contract.kubernetes.conftest import Opener
+from tests.support.fake_kubernetes import EVENTS, NODES, PODS, FakeKubernetes, Fault, node
+
+BOOT = Boot("t", "k", "{}")
+SPEC = SandboxSpec(image="a")
+
+
+@pytest.fixture
+def spec() -> SandboxSpec:
+    return SPEC
+
+
+class TestSuite(ClusterSuite):
+    """See `ClusterSuite`."""
+
+
+def terminated(role: str = "target", **words: Any) -> list[dict[str, Any]]:
+    return [{"name": role, "state": {"terminated": {"exitCode": 1, "reason": "Error", **words}}}]
+
+
+async def first_death(cluster: KubernetesCluster) -> tuple[str, str, str]:
+    async with aclosing(cluster.watch()) as deaths, asyncio.timeout(5):  # type: ignore[type-var]
+        one = await anext(deaths)
+        return one.sandbox_id, one.cause, one.detail
+
+
+async def test_what_fails_for_a_moment_is_asked_again(api: FakeKubernetes, cluster: KubernetesCluster) -> None:
+    api.faults = [
+        Fault("POST", "/pods", 429, "TooManyRequests", headers={"Retry-After": "1"}),
+        Fault("POST", "/pods", 500),
+        Fault("POST", "/pods", drop=True),
+    ]
+    began = time.monotonic()
+    await cluster.start("sb-1", SPEC, BOOT)
+    assert time.monotonic() - began >= 1.0, "Retry-After was not honoured"
+    assert list(api.objects[PODS]) == ["sb-1"]
+    await cluster.stop("sb-1")
+
+
+async def test_a_create_whose_answer_was_lost_is_no_failure(api: FakeKubernetes, cluster: KubernetesCluster) -> None:
+    api.faults = [Fault("POST", "/pods", drop=True, after=True)]
+    await cluster.start("sb-1", SPEC, BOOT)
+    assert list(api.objects[PODS]) == ["sb-1"]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "message", "code", "word"),
+    [
+        (
+            403,
+            "Forbidden",
+            'pods "x" is forbidden: exceeded quota: tight, requested: cpu=1',
+            "capacity_unavailable",
+            "tight",
+        ),
+        (403, "Forbidden", 'pods is forbidden: User "u" cannot create resource', "internal", "cannot create"),
+        (403, "Forbidden", 'pod rejected: RuntimeClass "gvisor" not found', "isolation_missing", "RuntimeClass"),
+        (422, "Invalid", "spec.containers[1].image: Invalid value", "invalid_argument", "image"),
+        (401, "Unauthorized", "Unauthorized", "internal", "expired"),
+    ],
+)
+async def test_refusals_are_typed(
+    api: FakeKubernetes, cluster: KubernetesCluster, *, status: int, reason: str, message: str, code: str, word: str
+) -> None:
+    api.faults = [Fault("POST", "/pods", status, reason, message)]
+    with pytest.raises(Problem, match=word) as caught:
+        await cluster.start("sb-1", SPEC, BOOT)
+    assert caught.value.code == code
+    assert api.calls.count(f"POST {PODS}") == 1, "what cannot succeed was asked again"
+
+
+async def test_a_server_that_stays_away_is_given_up_at_the_deadline(
+    api: FakeKubernetes, cluster: KubernetesCluster
+) -> None:
+    api.faults = [Fault("POST", "/pods", 503, "ServiceUnavailable", times=1000)]
+    began = time.monotonic()
+    with pytest.raises(Problem, match="503"):
+        await cluster.start("sb-1", SandboxSpec(image="a", start_timeout_ms=600), BOOT)
+    assert time.monotonic() - began < 2
+
+
+async def test_a_slow_server_is_not_waited_for_beyond_the_deadline(
+    api: FakeKubernetes, cluster: KubernetesCluster
+) -> None:
+    api.faults = [Fault("POST", "/pods", delay_s=3)]
+    with pytest.raises(Problem) as caught:
+        await cluster.start("sb-1", SandboxSpec(image="a", start_timeout_ms=300), BOOT)
+    assert caught.value.code == "upstream_timeout"
+
+
+async def test_a_death_is_seen(api: FakeKubernetes, cluster: KubernetesCluster) -> None:
+    await cluster.start("sb-1", SPEC, BOOT)
+    seen = asyncio.create_task(first_death(cluster))
+    await api.patch_status("sb-1", containerStatuses=terminated(reason="OOMKilled", exitCode=137))
+    assert (await seen)[:2] == ("sb-1", "oom_killed")
+
+
+async def test_a_closed_watch_goes_on_where_it_ended(api: FakeKubernetes, cluster: KubernetesCluster) -> None:
+    await cluster.start("sb-1", SPEC, BOOT)
+    lists = api.calls.count(f"GET {PODS}")
+    for _ in range(3):
+        api.close_streams()
+        await asyncio.sleep(0.1)
+    await api.patch_status("sb-1", containerStatuses=terminated())
+    assert (await first_death(cluster))[:2] == ("sb-1", "sandbox_lost")
+    assert api.calls.count(f"GET {PODS}") == lists, "it listed again instead of going on"
+
+
+@pytest.mark.parametrize("gone", [True, False])
+async def test_a_death_while_the_server_forgot_where_we_were_is_told(
+    api: FakeKubernetes, cluster: KubernetesCluster, gone: bool
+) -> None:
+    await cluster.start("sb-1", SPEC, BOOT)
+    await asyncio.sleep(0.1)
+    # No stream comes back until the past is forgotten.
+    api.faults = [Fault("GET", "?watch", 500, times=6)]
+    api.close_streams()
+    await asyncio.sleep(0.05)
+    if gone:
+        await api.remove(PODS, "sb-1")
+    else:
+        await api.patch_status("sb-1", status_of="x", containerStatuses=terminated(exitCode=9))
+    api.forget()
+    sandbox_id, cause, detail = await first_death(cluster)
+    assert (sandbox_id, cause) == ("sb-1", "sandbox_lost")
+    assert ("removed from outside" if gone else "exit code 9") in detail
+
+
+async def test_a_pod_that_is_deleted_from_outside_keeps_its_finalizer_until_it_is_stopped(
+    api: FakeKubernetes, cluster: KubernetesCluster
+) -> None:
+    await cluster.start("sb-1", SPEC, BOOT)
+    seen = asyncio.create_task(first_death(cluster))
+    pod = api.objects[PODS]["sb-1"]
+    await api.put(PODS, {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    sandbox_id, cause, detail = await seen
+    assert (sandbox_id, cause) == ("sb-1", "sandbox_lost")
+    assert "deleted from outside" in detail
+    assert "sb-1" in api.objects[PODS]
+    await cluster.stop("sb-1")
+    assert api.objects[PODS] == {}
+
+
+@pytest.mark.parametrize("how", ["silent", "deleted"])
+async def test_a_lost_node_is_the_end_of_its_sandboxes(
+    api: FakeKubernetes, cluster: KubernetesCluster, how: str
+) -> None:
+    await cluster.start("sb-1", SPEC, BOOT)
+    pod = api.objects[PODS]["sb-1"]
+    await api.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "n1"}})
+    await asyncio.sleep(0.1)
+    seen = asyncio.create_task(first_death(cluster))
+    await (api.remove(NODES, "n1") if how == "deleted" else api.put(NODES, node(ready="Unknown")))
+    assert (await seen)[:2] == ("sb-1", "node_lost")
+    assert cluster.starts_at_once() == 0
+
+
+async def test_a_node_that_is_not_ready_for_a_moment_loses_nothing(
+    api: FakeKubernetes, cluster: KubernetesCluster
+) -> None:
+    await cluster.start("sb-1", SPEC, BOOT)
+    pod = api.objects[PODS]["sb-1"]
+    await api.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "n1"}})
+    await api.put(NODES, node(ready="False"))
+    await asyncio.sleep(0.1)
+    assert cluster.starts_at_once() == 0
+    await api.put(NODES, node(ready="True"))
+    await asyncio.sleep(0.1)
+    assert cluster.starts_at_once() == 8
+    assert [one.death for one in await cluster.list()] == [None]
+
+
+async def test_what_no_node_takes_in_time_says_why(api: FakeKubernetes, cluster: KubernetesCluster) -> None:
+    await cluster.start("sb-1", SandboxSpec(image="a", start_timeout_ms=800), BOOT)
+    words = "0/1 nodes are available: 1 Insufficient memory."
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+    await api.patch_status("sb-1", conditions=[condition])
+    sandbox_id, cause, detail = await first_death(cluster)
+    assert (sandbox_id, cause) == ("sb-1", "capacity_unavailable")
+    assert words in detail
+
+
+async def test_a_node_without_the_runtime_is_told_at_once(api: FakeKubernetes, cluster: KubernetesCluster) -> None:
+    await cluster.start("sb-1", SPEC, BOOT)
+    event = {
+        "metadata": {"name": "e1"},
+        "involvedObject": {"kind": "Pod", "name": "sb-1"},
+        "message": 'Failed to create pod sandbox: rpc error: no runtime for "runsc" is configured',
+    }
+    await api.put(EVENTS, event)
+    assert (await first_death(cluster))[:2] == ("sb-1", "isolation_missing")
+
+
+async def test_a_stop_on_a_lost_node_does_not_wait_for_its_kubelet(
+    api: FakeKubernetes, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.cluster.kubernetes.removal.LOOK_EVERY_S", 0.1)
+    api.kubelet = False
+    await cluster.start("sb-1", SPEC, BOOT)
+    pod = api.objects[PODS]["sb-1"]
+    await api.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "n1"}})
+    await api.put(NODES, node(ready="Unknown"))
+    await asyncio.sleep(0.1)
+    await cluster.stop("sb-1")
+    assert api.objects[PODS] == {}
+
+
+async def test_a_stop_that_nobody_confirms_says_so(
+    api: FakeKubernetes, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.cluster.kubernetes.removal.WITHIN_S", 0.3)
+    api.kubelet = False
+    await cluster.start("sb-1", SPEC, BOOT)
+    with pytest.raises(Problem, match="upstream_timeout: the pod sb-1"):
+        await cluster.stop("sb-1")
+
+
+@pytest.mark.parametrize("method", ["DELETE", "PATCH"])
+async def test_a_stop_that_is_refused_is_typed_and_can_be_repeated(
+    api: FakeKubernetes, cluster: KubernetesCluster, method: str
+) -> None:
+    await cluster.start("sb-1", SPEC, BOOT)
+    api.faults = [Fault(method, "/pods", 403, "Forbidden", "not allowed")]
+    with pytest.raises(Problem, match="not allowed"):
+        await cluster.stop("sb-1")
+    await cluster.stop("sb-1")
+    assert api.objects[PODS] == {}
+
+
+async def test_no_runtime_class_is_no_cluster(api: FakeKubernetes, opener: Opener) -> None:
+    api.runtime_classes = {}
+    with pytest.raises(Problem, match="isolation_missing: the cluster has no RuntimeClass gvisor"):
+        async with opener():
+            pass
+
+
+async def test_no_node_with_the_runtime_is_no_cluster(api: FakeKubernetes, opener: Opener) -> None:
+    await api.put(NODES, node(runtimeHandlers=[{"name": "runc"}]))
+    with pytest.raises(Problem, match="isolation_missing: no node has the runtime runsc"):
+        async with opener():
+            pass
+
+
+async def test_no_node_is_no_cluster(api: FakeKubernetes, opener: Opener) -> None:
+    await api.remove(NODES, "n1")
+    with pytest.raises(Problem, match="internal: none of the 0 nodes"):
+        async with opener():
+            pass
+
+
+async def test_a_kernel_that_was_not_promised_is_refused(cluster: KubernetesCluster, opener: Opener) -> None:
+    cluster.vouch("Linux version 4.19.0-gvisor #1 SMP")
+    with pytest.raises(Problem, match="isolation_missing"):
+        cluster.vouch("Linux version 6.1.0-13-amd64 (debian-kernel@lists.debian.org)")
+    async with opener(required_kernel="any") as careless:
+        careless.vouch("Linux version 6.1.0")
+        assert "not checked" in careless.describe().isolation_detail

@@ -1,0 +1,122 @@
+"""The operator's sweep and notices, against an API server in this process and the store in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.clock import SystemClock
+from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.podspec import FINALIZER, LABEL_INSTALLATION
+from controlplane.model import Sandbox, SandboxSpec, State
+from controlplane.operator.nodes import NodeNotices
+from controlplane.operator.notices import Notices
+from controlplane.operator.records import Records
+from controlplane.operator.sweep import Sweep
+from controlplane.store import MemoryStore, StoreLostError
+from tests.support.fake_kubernetes import EVENTS, NAMESPACE, PODS, FakeKubernetes, Fault, fake_kubernetes, node
+
+WHERE = {"namespace": NAMESPACE, "installation": "r"}
+
+
+@dataclass
+class Scene:
+    api: FakeKubernetes
+    store: MemoryStore
+    sweep: Sweep
+    nodes: NodeNotices
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    clock = SystemClock()
+    store = MemoryStore(clock)
+    async with (
+        fake_kubernetes(tmp_path) as api,
+        KubernetesClient.connect(tmp_path / "kubeconfig") as client,
+    ):
+        notices = Notices(client, clock, NAMESPACE)
+        sweep = Sweep(client, Records(store, clock), notices, clock, **WHERE)
+        yield Scene(api, store, sweep, NodeNotices(client, notices, **WHERE))
+
+
+def pod(name: str) -> dict[str, Any]:
+    about = {
+        "name": name,
+        "uid": "u",
+        "labels": {LABEL_INSTALLATION: "r"},
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "finalizers": [FINALIZER],
+    }
+    return {"metadata": about, "status": {}}
+
+
+def sandbox(name: str) -> Sandbox:
+    return Sandbox(name, "alice", SandboxSpec(image="a"), 1, 1 << 50, "f", state=State.RUNNING, ready_at_ms=1)
+
+
+async def test_an_orphan_is_removed_with_a_notice_and_others_stay(scene: Scene) -> None:
+    await scene.api.put(PODS, pod("sb-orphan"))
+    await scene.api.put(PODS, pod("sb-known"))
+    await scene.store.restore(sandbox("sb-known"))
+    await scene.sweep.once()
+    assert list(scene.api.objects[PODS]) == ["sb-known"]
+    (event,) = scene.api.objects[EVENTS].values()
+    assert (event["reason"], event["involvedObject"]["name"]) == ("Removed", "sb-orphan")
+    await scene.sweep.once()
+
+
+async def test_a_record_without_a_pod_is_ended(scene: Scene) -> None:
+    await scene.store.restore(sandbox("sb-gone"))
+    await scene.sweep.once()
+    record = await scene.store.get("sb-gone")
+    assert record is not None
+    assert record.end is not None
+    assert (record.state, record.end.cause, record.end.by) == (State.ENDING, "sandbox_lost", "operator")
+
+
+async def test_a_store_that_is_being_rebuilt_condemns_nobody(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def lost(*_: object) -> None:
+        raise StoreLostError
+
+    await scene.api.put(PODS, pod("sb-1"))
+    monkeypatch.setattr(scene.store, "find", lost)
+    sweep = asyncio.create_task(scene.sweep.run(asyncio.Event()))
+    await asyncio.sleep(0.1)
+    sweep.cancel()
+    await asyncio.wait([sweep])
+    assert list(scene.api.objects[PODS]) == ["sb-1"]
+
+
+async def test_a_sweep_that_failed_is_made_again(scene: Scene) -> None:
+    await scene.api.put(PODS, pod("sb-1"))
+    scene.api.faults = [Fault("GET", "/pods", 403, "Forbidden")]
+    soon = asyncio.Event()
+    sweep = asyncio.create_task(scene.sweep.run(soon))
+    await asyncio.sleep(0.1)
+    soon.set()
+    await asyncio.sleep(0.4)
+    sweep.cancel()
+    await asyncio.wait([sweep])
+    assert scene.api.objects[PODS] == {}
+
+
+async def test_a_cordon_is_told_once_on_every_sandbox_there(scene: Scene) -> None:
+    await scene.api.put(PODS, pod("sb-1"))
+    cordoned = {**node(), "spec": {"unschedulable": True}}
+    for seen in (node(), cordoned, cordoned):
+        await scene.nodes.seen(seen, deleted=False)
+    (event,) = scene.api.objects[EVENTS].values()
+    assert event["reason"] == "NodeCordoned"
+    await scene.nodes.seen(node(), deleted=False)
+    await scene.nodes.seen(cordoned, deleted=True)
+
+
+async def test_an_event_that_cannot_be_written_stops_nothing(scene: Scene) -> None:
+    await scene.api.put(PODS, pod("sb-orphan"))
+    scene.api.faults = [Fault("POST", "/events", 403, "Forbidden")]
+    await scene.sweep.once()
+    assert scene.api.objects[PODS] == {}

@@ -1,0 +1,353 @@
+"""The store of many replicas on a real Redis: the suite of all stores, races, news, loss and absence."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from controlplane.clock import SystemClock
+from controlplane.errors import Problem
+from controlplane.model import EndCause, Sandbox, SandboxSpec, State
+from controlplane.store import (
+    Admitted,
+    Changed,
+    Custody,
+    Full,
+    Known,
+    RedisStore,
+    Resync,
+    SlotFreed,
+    StoreLostError,
+)
+from tests.contract.store_suite import DAY_S, Advance, Now, StoreSuite, ended, sandbox
+from tests.support.redis_server import available, redis_server
+
+pytestmark = pytest.mark.skipif(not available(), reason="there is no redis-server on this machine")
+
+
+class ShiftedClock(SystemClock):
+    """The machine's clock, moved on by the test."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as url:
+        yield url
+
+
+@asynccontextmanager
+async def replicas(url: str, number: int = 2, clock: ShiftedClock | None = None) -> AsyncIterator[list[RedisStore]]:
+    """Stores of as many replicas on one Redis, empty and rebuilt."""
+    async with AsyncExitStack() as stack, Redis.from_url(url) as redis:
+        await redis.flushall()
+        clock = clock or ShiftedClock()
+        opened = [
+            await stack.enter_async_context(RedisStore.open(url, installation="t", clock=clock, replica=f"r{one}"))
+            for one in range(number)
+        ]
+        assert await opened[0].claim_rebuild(1_000) is Custody.OURS
+        await opened[0].rebuilt()
+        yield opened
+
+
+@pytest.fixture
+def clock() -> ShiftedClock:
+    return ShiftedClock()
+
+
+@pytest.fixture
+async def pair(url: str, clock: ShiftedClock) -> AsyncIterator[list[RedisStore]]:
+    async with replicas(url, clock=clock) as opened:
+        yield opened
+
+
+class TestRedisStore(StoreSuite):
+    """See `StoreSuite`."""
+
+    @pytest.fixture
+    def store(self, pair: list[RedisStore]) -> RedisStore:
+        return pair[0]
+
+    @pytest.fixture
+    def now_ms(self, clock: ShiftedClock) -> Now:
+        return clock.now_ms
+
+    @pytest.fixture
+    def advance(self, clock: ShiftedClock) -> Advance:
+        async def advance(by_s: float) -> None:
+            clock.ahead_ms += round(by_s * 1000)
+
+        return advance
+
+
+async def test_two_replicas_see_one_truth(pair: list[RedisStore]) -> None:
+    one, two = pair
+    first = sandbox("sb-1", key="k")
+    await one.admit(first, 0)
+    assert await two.get("sb-1") == first
+    assert await two.admit(sandbox("sb-2", key="k"), 0) == Known(first)
+    assert await two.replace(replace(first, version=1, state=State.QUEUED), 0)
+    assert not await one.replace(replace(first, version=1, state=State.STARTING), 0)
+
+
+async def test_a_key_gives_one_sandbox_to_a_crowd(pair: list[RedisStore]) -> None:
+    wanted = [sandbox(f"sb-{number}", key="k") for number in range(100)]
+    admissions = await asyncio.gather(*(pair[n % 2].admit(one, 0) for n, one in enumerate(wanted)))
+    (winner,) = [one.sandbox for one in admissions if isinstance(one, Admitted)]
+    assert all(one == Known(winner) for one in admissions if not isinstance(one, Admitted))
+    assert (await pair[0].counts())[State.REQUESTED] == 1
+
+
+async def test_a_limit_holds_against_a_crowd(pair: list[RedisStore]) -> None:
+    admissions = await asyncio.gather(*(pair[n % 2].admit(sandbox(f"sb-{n}"), 7) for n in range(100)))
+    assert sum(isinstance(one, Admitted) for one in admissions) == 7
+    assert sum(isinstance(one, Full) for one in admissions) == 93
+
+
+async def test_one_of_two_ends_wins_and_counts_once(pair: list[RedisStore]) -> None:
+    first = sandbox("sb-1")
+    await pair[0].admit(first, 0)
+    wins = await asyncio.gather(*(store.replace(ended(first), 0) for store in pair))
+    assert sorted(wins) == [False, True]
+    counts = await pair[0].counts()
+    assert (counts[State.ENDED], counts[State.REQUESTED]) == (1, 0)
+
+
+Step = tuple[str, int, int]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["admit", "next", "end", "confirm", "take", "free", "restore"]), *[st.integers(0, 5)] * 2
+    ),
+    min_size=10,
+    max_size=40,
+)
+LIMIT = 3
+NEXT = {State.REQUESTED: State.QUEUED, State.QUEUED: State.STARTING, State.STARTING: State.RUNNING}
+
+
+async def perform(store: RedisStore, step: Step) -> None:
+    """One thing that a replica may do; whatever comes of it is fine."""
+    what, which, other = step
+    name = f"sb-{which}"
+    if what == "admit":
+        await store.admit(sandbox(f"{name}-{other}", key=f"k{which}"), LIMIT)
+        return
+    if what == "take":
+        await store.take_slot(name, LIMIT, 1 << 52)
+        return
+    if what == "free":
+        await store.free_slot(name)
+        return
+    if what == "restore":
+        await store.restore(replace(sandbox(f"{name}-r", key=f"k{which}"), state=State.RUNNING))
+        return
+    found = await store.by_key("alice", f"k{which}")
+    if found is None:
+        return
+    end = found.end or EndCause("deleted", "d", 1, "alice")
+    state = {"end": State.ENDING, "confirm": State.ENDED}.get(what, NEXT.get(found.state, found.state))
+    after = replace(found, state=state, version=found.version + 1, end=None if what == "next" else end)
+    if what == "end" and not found.state.counted:
+        return
+    await store.replace(after, found.version)
+
+
+async def check(stores: list[RedisStore]) -> None:
+    """What must hold, whatever happened: counts are what is on record, indexes agree, slots are within the limit."""
+    everything = await stores[0].find(None, {})
+    counts = await stores[1].counts()
+    assert counts == {state: sum(one.state is state for one in everything) for state in State}
+    assert [one.id for one in await stores[1].find("alice", {})] == [one.id for one in everything]
+    keys = [(await stores[0].by_key("alice", f"k{number}")) for number in range(6)]
+    assert len({one.id for one in keys if one is not None}) == sum(one is not None for one in keys)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(left=STEPS, right=STEPS)
+def test_whatever_two_replicas_do_at_once_counts_stay_true(url: str, left: list[Step], right: list[Step]) -> None:
+    async def run() -> None:
+        async with replicas(url) as stores, Redis.from_url(url) as redis:
+
+            async def one(number: int, steps: list[Step]) -> None:
+                for step in steps:
+                    await perform(stores[number], step)
+                    assert await redis.zcard("{rollbox:t}:slots") <= LIMIT
+
+            await asyncio.gather(one(0, left), one(1, right))
+            await check(stores)
+
+    asyncio.run(run())
+
+
+async def collected(store: RedisStore, into: list[Any]) -> None:
+    async for news in store.feed():
+        into.append(news)
+
+
+async def until(true: Any, within_s: float = 5.0) -> None:
+    async with asyncio.timeout(within_s):
+        while not true():  # noqa: ASYNC110 - what another connection brings has no event here
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def hearing(store: RedisStore) -> AsyncIterator[list[Any]]:
+    """What this replica hears while the block runs, the first Resync left out."""
+    heard: list[Any] = []
+    following = asyncio.create_task(collected(store, heard))
+    await until(lambda: heard)
+    assert heard.pop() == Resync()
+    try:
+        yield heard
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
+
+
+async def test_others_hear_of_what_runs_and_ends_and_nobody_of_his_own(pair: list[RedisStore]) -> None:
+    one, two = pair
+    first = replace(sandbox("sb-1"), spec=SandboxSpec(image="a", env={"SECRET": "hush"}))
+    async with hearing(one) as own, hearing(two) as heard:
+        await one.admit(first, 0)
+        running = replace(first, state=State.RUNNING, version=1, address="http://10.0.0.1:7070")
+        await one.replace(running, 0)
+        await one.replace(replace(ended(running)), 1)
+        await one.take_slot("sb-1", 1, 1 << 52)
+        await one.free_slot("sb-1")
+        await until(lambda: len(heard) == 3)
+        assert [type(news) for news in heard] == [Changed, Changed, SlotFreed]
+        assert heard[0].sandbox == replace(running, spec=SandboxSpec(image="a"))
+        assert heard[1].sandbox.end is not None
+        assert own == []
+
+
+async def test_a_lost_subscription_is_taken_up_again_and_says_so(pair: list[RedisStore], url: str) -> None:
+    one, two = pair
+    async with hearing(two) as heard, Redis.from_url(url) as redis:
+        await redis.client_kill_filter(_type="pubsub")
+        await until(lambda: Resync() in heard)
+        first = sandbox("sb-1")
+        await one.admit(first, 0)
+        await one.replace(ended(first), 0)
+        await until(lambda: any(isinstance(news, Changed) for news in heard))
+
+
+async def test_an_emptied_store_is_lost_until_it_is_rebuilt(pair: list[RedisStore], url: str) -> None:
+    one, two = pair
+    first = sandbox("sb-1", key="k")
+    await one.admit(first, 0)
+    async with Redis.from_url(url) as redis:
+        await redis.flushall()
+    asked = [
+        *(two.get("sb-1"), two.admit(first, 0), two.replace(first, 0), two.find(None, {}), two.counts()),
+        *(two.by_key("alice", "k"), two.lease("x", "y", 1), two.take_slot("sb-1", 1, 1), two.due(0, 0)),
+    ]
+    for question in asked:
+        with pytest.raises(StoreLostError):
+            await question
+    assert await one.claim_rebuild(60_000) is Custody.OURS
+    assert await two.claim_rebuild(60_000) is Custody.THEIRS
+    assert await one.restore(first)
+    await one.rebuilt()
+    assert await two.claim_rebuild(60_000) is Custody.INTACT
+    assert await two.get("sb-1") == first
+
+
+async def test_a_rebuild_that_is_given_up_is_taken_over(pair: list[RedisStore], url: str, clock: ShiftedClock) -> None:
+    async with Redis.from_url(url) as redis:
+        await redis.flushall()
+    assert await pair[0].claim_rebuild(1_000) is Custody.OURS
+    clock.ahead_ms += 2_000
+    assert await pair[1].claim_rebuild(1_000) is Custody.OURS
+
+
+async def test_scripts_are_brought_again_after_a_restart(pair: list[RedisStore], url: str) -> None:
+    async with Redis.from_url(url) as redis:
+        await redis.script_flush()
+    assert isinstance(await pair[0].admit(sandbox("sb-1"), 0), Admitted)
+
+
+async def test_starts_of_a_replica_that_has_gone_are_told(pair: list[RedisStore], clock: ShiftedClock) -> None:
+    one, two = pair
+    at_ms = clock.now_ms()
+    await one.lease("replica:r0", "r0", 6_000)
+    await one.admit(sandbox("sb-1", at_ms=at_ms), 0)
+    assert (await two.due(at_ms, 0)).abandoned == ()
+    assert (await two.due(at_ms + 7_000, 0)).abandoned == ("sb-1",)
+    await one.lease("replica:r0", "r0", 0)
+    assert (await two.due(at_ms, 0)).abandoned == ("sb-1",)
+
+
+async def test_tombstones_leave_a_few_at_every_step(pair: list[RedisStore], clock: ShiftedClock, url: str) -> None:
+    for number in range(50):
+        one = sandbox(f"sb-{number}", key=f"k{number}")
+        await pair[0].admit(one, 0)
+        await pair[0].replace(ended(one), 0)
+    clock.ahead_ms += DAY_S * 1000 + 1
+    assert await pair[0].find("alice", {}) == []
+    assert await pair[0].by_key("alice", "k49") is None
+    for _ in range(3):
+        await pair[0].counts()
+    async with Redis.from_url(url) as redis:
+        left = {str(key).partition("}:")[2].rstrip("'") for key in await redis.keys("*")}
+    assert left == {"counts", "intact"}
+
+
+async def test_a_redis_that_is_away_is_named_and_nobody_hangs(tmp_path: Path) -> None:
+    failures = 0
+
+    def failed() -> None:
+        nonlocal failures
+        failures += 1
+
+    with redis_server(tmp_path) as url:
+        async with RedisStore.open(url, installation="t", clock=ShiftedClock(), failed=failed) as store:
+            await store.claim_rebuild(1)
+            await store.rebuilt()
+            async with Redis.from_url(url) as redis:
+                with pytest.raises(Exception, match="."):
+                    await redis.execute_command("SHUTDOWN", "NOSAVE")  # type: ignore[no-untyped-call]
+            loop = asyncio.get_running_loop()
+            began_s = loop.time()
+            with pytest.raises(Problem, match="upstream_timeout: Redis at .*redis.sock did not do what was asked"):
+                await store.get("sb-1")
+            assert loop.time() - began_s < 5
+    assert failures == 1
+
+
+async def test_a_redis_that_hangs_is_given_up(url: str, tmp_path: Path) -> None:
+    del url
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_unix_server(silent, tmp_path / "silent.sock"):
+        with pytest.raises(Problem, match="upstream_timeout"):
+            async with (
+                asyncio.timeout(15),
+                RedisStore.open(f"unix://{tmp_path}/silent.sock", installation="t", clock=ShiftedClock()),
+            ):
+                pass
+
+
+def test_a_record_of_another_version_is_refused() -> None:
+    from controlplane.store.rows import dump, load  # noqa: PLC0415
+
+    one: Sandbox = sandbox("sb-1")
+    assert load(dump(one)) == one
+    with pytest.raises(ValueError, match="not a record of this version"):
+        load('{"id": "sb-1"}')

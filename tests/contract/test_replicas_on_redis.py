@@ -1,0 +1,111 @@
+"""Two control planes on a real Redis: the push elsewhere, a crowd, a flush, a restart of the Redis."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from controlplane.clock import SystemClock
+from controlplane.lifecycle import Options
+from controlplane.model import SandboxSpec, State
+from controlplane.store import RedisStore
+from tests.support.fake_cluster import FakeCluster
+from tests.support.redis_server import available, redis_server
+from tests.support.world import OWNER, SPEC, World, world
+
+pytestmark = pytest.mark.skipif(not available(), reason="there is no redis-server on this machine")
+
+ENV_SPEC = SandboxSpec(image="a", env={"SECRET": "hush"})
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    with redis_server(tmp_path) as url:
+        yield url
+
+
+@asynccontextmanager
+async def replica(url: str, cluster: FakeCluster, name: str) -> AsyncIterator[World]:
+    """A control plane; pushes land at the one that was opened last."""
+    clock = SystemClock()
+    async with (
+        RedisStore.open(url, installation="t", clock=clock, replica=name) as store,
+        world(cluster, options=Options(starts_in_flight=64), clock=clock, store=store) as plane,
+    ):
+        yield plane
+
+
+async def running(plane: World) -> int:
+    return (await plane.parts.store.counts())[State.RUNNING]
+
+
+async def test_a_crowd_created_at_one_is_ready_by_pushes_at_the_other(url: str) -> None:
+    cluster = FakeCluster(start_s=0.01, annotates_behind=True)
+    async with replica(url, cluster, "a") as a, replica(url, cluster, "b") as b:
+        specs = [ENV_SPEC, SPEC] * 50
+        created = await asyncio.gather(*(a.service.create(OWNER, spec, f"k{n}") for n, spec in enumerate(specs)))
+        assert len({one.sandbox.id for one in created}) == 100
+        assert cluster.most_at_once <= 64
+        assert await running(b) == 100
+        again = await b.service.create(OWNER, ENV_SPEC, "k0")
+        assert (again.replayed, again.sandbox.id) == (True, created[0].sandbox.id)
+        deleted = await b.service.delete_all(OWNER, {})
+        assert len(deleted.ids) == 100
+        assert await a.service.find(OWNER, {}) == []
+        assert cluster.held == {}
+
+
+async def test_a_flush_in_the_middle_loses_nothing_and_counts_nothing_twice(url: str) -> None:
+    cluster = FakeCluster(start_s=0.01, annotates_behind=True)
+    async with replica(url, cluster, "a") as a, replica(url, cluster, "b") as b, Redis.from_url(url) as redis:
+        first = await asyncio.gather(*(a.service.create(OWNER, SPEC, f"k{n}") for n in range(20)))
+        cluster.ready_s = 1.0
+        starting = [asyncio.create_task(a.service.create(OWNER, ENV_SPEC, f"s{n}")) for n in range(10)]
+        await asyncio.sleep(0.5)
+        await redis.flushall()
+        later = await asyncio.gather(*(b.service.create(OWNER, SPEC, f"l{n}") for n in range(5)))
+        assert {one.sandbox.state for one in await asyncio.gather(*starting)} == {State.RUNNING}
+        assert await running(a) == 35
+        again = await asyncio.gather(*(b.service.create(OWNER, SPEC, f"k{n}") for n in range(20)))
+        assert [one.sandbox.id for one in again] == [one.sandbox.id for one in first]
+        assert len(later) == 5
+        assert len(cluster.held) == 35
+
+
+async def test_a_replica_that_leaves_hands_its_starts_over(url: str) -> None:
+    cluster = FakeCluster(start_s=0.2, ready_s=0.5, annotates_behind=True)
+    async with replica(url, cluster, "b") as b:
+        async with replica(url, cluster, "a") as a:
+            cluster.push = b.service.accept_push
+            for number in range(5):
+                await a.service.request(OWNER, ENV_SPEC, f"k{number}")
+            await asyncio.sleep(0.1)
+            await a.service.drain(delete=False)
+        created = await asyncio.gather(*(b.service.create(OWNER, ENV_SPEC, f"k{n}") for n in range(5)))
+        assert all(one.replayed and one.sandbox.state is State.RUNNING for one in created)
+        assert len(cluster.held) == 5
+
+
+async def test_a_redis_that_was_restarted_empty_is_filled_again(tmp_path: Path) -> None:
+    cluster = FakeCluster(start_s=0.01, annotates_behind=True)
+    with redis_server(tmp_path) as url:
+        async with replica(url, cluster, "a") as a, replica(url, cluster, "b") as b:
+            sandbox = (await a.service.create(OWNER, SPEC, "k")).sandbox
+            await asyncio.sleep(0.2)
+            async with Redis.from_url(url) as redis:
+                with pytest.raises(Exception, match="."):
+                    await redis.execute_command("SHUTDOWN", "NOSAVE")  # type: ignore[no-untyped-call]
+            (tmp_path / "redis.sock").unlink(missing_ok=True)
+            with redis_server(tmp_path):
+                assert (await b.service.get(OWNER, sandbox.id)).state is State.RUNNING
+                assert (await a.service.create(OWNER, SPEC, "k")).replayed
+                # News go round again, too.
+                other = (await a.service.create(OWNER, SPEC)).sandbox
+                await b.service.delete(OWNER, other.id)
+                async with asyncio.timeout(5):
+                    while (sandbox_ := await a.service.get(OWNER, other.id)).state is not State.ENDED:  # noqa: ASYNC110
+                        await asyncio.sleep(0.05)
+                assert sandbox_.end is not None

@@ -1,0 +1,145 @@
+"""A store of many replicas without a Redis: one memory, a view for each, news between them, loss on demand."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from controlplane.clock import Clock
+from controlplane.model import Sandbox, State
+from controlplane.store import (
+    Admission,
+    Admitted,
+    Changed,
+    Custody,
+    Due,
+    MemoryStore,
+    News,
+    Resync,
+    SlotFreed,
+    StoreLostError,
+)
+
+UNREADY = {State.REQUESTED, State.QUEUED, State.STARTING}
+ASKED = ("get", "find", "ended_since", "by_key", "withdraw", "counts", "take_slot", "lease")
+
+
+@dataclass
+class Core:
+    """What all views share."""
+
+    clock: Clock
+    intact: bool = False
+    rebuilder: str = ""
+    rebuilds: int = 0
+    holders: dict[str, str] = field(default_factory=dict)
+    feeds: dict[str, asyncio.Queue[News]] = field(default_factory=dict)
+    away: Exception | None = None
+
+    def __post_init__(self) -> None:
+        self.memory = MemoryStore(self.clock)
+
+    def view(self, name: str) -> "SharedStore":
+        """What the replica `name` sees."""
+        return SharedStore(self, name)
+
+    def empty(self) -> None:
+        """Forgets everything, as a Redis without a disk that was restarted."""
+        self.intact = False
+        self.holders.clear()
+        for kept in vars(self.memory).values():
+            if hasattr(kept, "clear"):
+                kept.clear()
+        for feed in self.feeds.values():
+            feed.put_nowait(Resync())
+
+    def tell(self, by: str, news: News) -> None:
+        """Tells all others."""
+        for name, feed in self.feeds.items():
+            if name != by:
+                feed.put_nowait(news)
+
+
+class SharedStore(MemoryStore):
+    """One replica's view; steps are atomic since they never await anything that waits."""
+
+    shared = True
+
+    def __init__(self, core: Core, name: str) -> None:
+        vars(self).update(vars(core.memory))
+        self.core = core
+        self.replica = name
+        for asked in ASKED:
+            setattr(self, asked, self._checked(getattr(self, asked)))
+
+    def _checked(self, step: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def checked(*args: Any) -> Any:
+            self._check()
+            return await step(*args)
+
+        return checked
+
+    def _check(self) -> None:
+        if self.core.away is not None:
+            raise self.core.away
+        if not self.core.intact:
+            raise StoreLostError("the shared memory")
+
+    async def admit(self, sandbox: Sandbox, limit: int) -> Admission:
+        self._check()
+        admission = await super().admit(sandbox, limit)
+        if isinstance(admission, Admitted):
+            self.core.holders[sandbox.id] = self.replica
+        return admission
+
+    async def replace(self, sandbox: Sandbox, expected_version: int) -> bool:
+        self._check()
+        done = await super().replace(sandbox, expected_version)
+        if done:
+            self.core.holders[sandbox.id] = self.replica
+            self._tell(sandbox)
+        return done
+
+    async def restore(self, sandbox: Sandbox) -> bool:
+        restored = await super().restore(sandbox)
+        if restored:
+            self.core.holders[sandbox.id] = self.replica
+            self._tell(sandbox)
+        return restored
+
+    async def free_slot(self, sandbox_id: str) -> None:
+        await super().free_slot(sandbox_id)
+        self.core.tell(self.replica, SlotFreed())
+
+    async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:
+        self._check()
+        due = await super().due(now_ms, unconfirmed_before_ms)
+        unready = [one for one in self._records.values() if one.state in UNREADY and one.start_by_ms > now_ms]
+        return replace(due, abandoned=[one.id for one in unready if not self._here(one.id, now_ms)])
+
+    async def feed(self) -> AsyncIterator[News]:
+        feed: asyncio.Queue[News] = asyncio.Queue()
+        self.core.feeds[self.replica] = feed
+        yield Resync()
+        while True:
+            yield await feed.get()
+
+    async def claim_rebuild(self, ttl_ms: int) -> Custody:
+        if self.core.intact:
+            return Custody.INTACT
+        self.core.rebuilder = self.core.rebuilder or self.replica
+        return Custody.OURS if self.core.rebuilder == self.replica else Custody.THEIRS
+
+    async def rebuilt(self) -> None:
+        self.core.intact = True
+        self.core.rebuilder = ""
+        self.core.rebuilds += 1
+
+    def _here(self, sandbox_id: str, now_ms: int) -> bool:
+        _, until_ms = self._leases.get(f"replica:{self.core.holders.get(sandbox_id)}", ("", 0))
+        return until_ms > now_ms
+
+    def _tell(self, sandbox: Sandbox) -> None:
+        if sandbox.state is State.RUNNING or sandbox.end is not None:
+            told = replace(sandbox, spec=sandbox.spec.model_copy(update={"env": {}}))
+            self.core.tell(self.replica, Changed(told, self.core.clock.now_ms()))

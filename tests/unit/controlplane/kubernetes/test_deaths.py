@@ -1,0 +1,238 @@
+"""Every way that a pod ends, in the words of real API servers, kubelets and containerd."""
+
+from typing import Any
+
+import pytest
+
+from controlplane.cluster.kubernetes.deaths import death, sandbox_trouble, unscheduled
+from controlplane.cluster.kubernetes.trimmed import trimmed
+
+IMAGE = "registry.example/team/unauthorized-not-found:429"
+DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
+def pod(*, about: dict[str, Any] | None = None, **status: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "sb-1", "labels": {"x": "y"}, **(about or {})},
+        "spec": {"nodeName": "n1", "containers": [{"name": "sidecar"}, {"name": "target"}]},
+        "status": {"phase": "Running", "podIP": "10.0.0.1", **status},
+    }
+
+
+def waiting(reason: str, message: str = "", role: str = "target") -> dict[str, Any]:
+    container = {"name": role, "image": IMAGE, "state": {"waiting": {"reason": reason, "message": message}}}
+    return pod(phase="Pending", containerStatuses=[container])
+
+
+def ended(*containers: tuple[str, dict[str, Any]], **more: Any) -> dict[str, Any]:
+    return pod(
+        containerStatuses=[{"name": role, "image": IMAGE, "state": {"terminated": one}} for role, one in containers],
+        **more,
+    )
+
+
+def disrupted(reason: str, message: str = "") -> dict[str, Any]:
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+    return pod(about=DELETED, conditions=[condition])
+
+
+def pull(words: str) -> dict[str, Any]:
+    told = f'rpc error: code = Unknown desc = failed to pull and unpack image "{IMAGE}": {words}'
+    return waiting("ErrImagePull", told)
+
+
+OOM = {"reason": "OOMKilled", "exitCode": 137}
+ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "oom, runc": (ended(("target", OOM)), "oom_killed", "the target"),
+    "oom, gVisor": (
+        ended(("sidecar", {"reason": "Error", "exitCode": 128}), ("target", {"reason": "OOMKilled", "exitCode": 128})),
+        "oom_killed",
+        "128",
+    ),
+    "oom, then deleted": (ended(("target", OOM), about=DELETED), "oom_killed", "memory"),
+    "own disk": (
+        pod(
+            phase="Failed",
+            reason="Evicted",
+            message='Container target exceeded its local ephemeral storage limit "2Gi". ',
+        ),
+        "disk_full",
+        "2Gi",
+    ),
+    "own disk, pod": (
+        pod(
+            phase="Failed",
+            reason="Evicted",
+            message="Pod ephemeral local storage usage exceeds the total limit of containers 2Gi. ",
+        ),
+        "disk_full",
+        "total limit",
+    ),
+    "own memory volume": (
+        pod(phase="Failed", reason="Evicted", message='Usage of EmptyDir volume "rollbox" exceeds the limit "8Mi". '),
+        "disk_full",
+        "rollbox",
+    ),
+    "node low on disk": (
+        pod(
+            phase="Failed",
+            reason="Evicted",
+            message="The node was low on resource: ephemeral-storage. Threshold quantity: 1Gi, available: 5Mi. "
+            "Container target was using 48Ki, request is 64Mi, has larger consumption of ephemeral-storage. ",
+        ),
+        "sandbox_evicted",
+        "low on resource",
+    ),
+    "node low on memory": (
+        pod(phase="Failed", reason="Evicted", message="The node was low on resource: memory. "),
+        "sandbox_evicted",
+        "memory",
+    ),
+    "preempted": (disrupted("PreemptionByScheduler", "default-scheduler: preempting"), "sandbox_evicted", "Preemption"),
+    "taint": (
+        disrupted("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"),
+        "sandbox_evicted",
+        "Taint",
+    ),
+    "drain": (disrupted("EvictionByEvictionAPI", "Eviction API: evicting"), "sandbox_evicted", "Eviction"),
+    "node collected": (disrupted("DeletionByPodGC", "PodGC: node no longer exists"), "node_lost", "no longer exists"),
+    "node controller": (
+        pod(about=DELETED, reason="NodeLost", message="Node n1 which was running pod is unresponsive"),
+        "node_lost",
+        "n1",
+    ),
+    "shutdown": (
+        pod(phase="Failed", reason="Terminated", message="Pod was terminated in response to imminent node shutdown."),
+        "sandbox_evicted",
+        "shutdown",
+    ),
+    "turned away": (
+        pod(phase="Failed", reason="OutOfcpu", message="Pod was rejected: Node didn't have enough resource: cpu"),
+        "capacity_unavailable",
+        "cpu",
+    ),
+    "no such tag": (pull(f'failed to resolve reference "{IMAGE}": {IMAGE}: not found'), "image_not_found", "not found"),
+    "no such repository": (
+        pull("unexpected status code 404: MANIFEST_UNKNOWN: manifest unknown"),
+        "image_not_found",
+        "unknown",
+    ),
+    "no name": (
+        waiting("InvalidImageName", f'Failed to apply default image tag "{IMAGE}": couldn\'t parse image name'),
+        "image_not_found",
+        "name of an image",
+    ),
+    "unauthorised": (
+        pull("failed to authorize: failed to fetch anonymous token: unexpected status: 401 Unauthorized"),
+        "image_pull_failed",
+        "pull secrets",
+    ),
+    "docker hub": (
+        pull("pull access denied, repository does not exist or may require authorization: authorization failed"),
+        "image_pull_failed",
+        "pull secrets",
+    ),
+    "rate": (
+        pull("unexpected status code 429 Too Many Requests: toomanyrequests: You have reached your pull rate limit"),
+        "image_pull_failed",
+        "rate",
+    ),
+    "platform": (pull("no match for platform in manifest sha256:aa: not found"), "image_pull_failed", "architecture"),
+    "registry away": (
+        pull("failed to do request: dial tcp: lookup registry.example: no such host: not found"),
+        "image_pull_failed",
+        "reached",
+    ),
+    "registry broken": (pull("unexpected status code 500 Internal Server Error"), "image_pull_failed", "500"),
+    "back-off": (waiting("ImagePullBackOff", f'Back-off pulling image "{IMAGE}"'), "image_pull_failed", "Back-off"),
+    "our own image": (waiting("ErrImagePull", "not found", role="sidecar"), "internal", "sidecar's own image"),
+    "created not": (waiting("CreateContainerError", "context deadline exceeded"), "internal", "CreateContainerError"),
+    "ran not": (
+        waiting("RunContainerError", 'exec: "/.rollbox/target": stat /.rollbox/target: no such file'),
+        "internal",
+        "target",
+    ),
+    "start error": (
+        ended(
+            (
+                "target",
+                {
+                    "reason": "StartError",
+                    "exitCode": 128,
+                    "message": "failed to start containerd task: /.rollbox/target: no such file",
+                },
+            )
+        ),
+        "internal",
+        "no such file",
+    ),
+    "architecture": (
+        ended(
+            ("target", {"reason": "StartError", "exitCode": 128, "message": "exec /.rollbox/target: exec format error"})
+        ),
+        "image_pull_failed",
+        "architecture",
+    ),
+    "handler": (waiting("CreateContainerError", 'RuntimeHandler "runsc" not supported'), "isolation_missing", "runsc"),
+    "deleted": (pod(about=DELETED), "sandbox_lost", "deleted from outside"),
+    "exit": (
+        ended(("target", {"reason": "Error", "exitCode": 3, "message": "from the user's code"})),
+        "sandbox_lost",
+        "exit code 3",
+    ),
+    "sidecar gave up": (
+        ended(("sidecar", {"reason": "Error", "exitCode": 64, "message": "one\nROLLBOX_SIDECAR_X is wrong\n"})),
+        "sandbox_lost",
+        "last words: ROLLBOX_SIDECAR_X is wrong",
+    ),
+    "nothing said": (pod(phase="Failed"), "sandbox_lost", "Failed"),
+}
+
+
+@pytest.mark.parametrize(("seen", "cause", "word"), ROWS.values(), ids=ROWS.keys())
+def test_what_is_seen_is_judged(seen: dict[str, Any], cause: str, word: str) -> None:
+    judged = death(seen)
+    assert judged is not None
+    assert (judged.sandbox_id, judged.cause) == ("sb-1", cause)
+    assert word in judged.detail
+    assert death(trimmed(seen)) == judged, "what is kept of a pod is not enough to judge it"
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pod(),
+        pod(phase="Pending"),
+        pod(phase="Pending", containerStatuses=None, conditions=None),
+        waiting("ContainerCreating"),
+        waiting("PodInitializing"),
+    ],
+)
+def test_what_lives_or_may_start_is_left_alone(seen: dict[str, Any]) -> None:
+    assert death(seen) is None
+
+
+def test_what_the_user_says_at_the_end_is_not_repeated() -> None:
+    judged = death(ended(("target", {"reason": "Error", "exitCode": 1, "message": "ignore all errors"})))
+    assert judged is not None
+    assert "ignore" not in judged.detail
+
+
+def test_a_lost_node_weighs_more_than_the_deletion_that_follows() -> None:
+    judged = death(pod(about=DELETED), "node n1 has fallen silent")
+    assert judged is not None
+    assert (judged.cause, judged.detail) == ("node_lost", "node n1 has fallen silent")
+
+
+def test_the_schedulers_words_are_heard() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
+    assert unscheduled(pod(conditions=[condition])) == "0/3 nodes are available"
+    assert unscheduled(pod(conditions=[{**condition, "status": "True"}])) is None
+    assert unscheduled(pod()) is None
+
+
+def test_a_missing_runtime_is_told_from_trouble_that_passes() -> None:
+    missing = sandbox_trouble('Failed to create pod sandbox: no runtime for "runsc" is configured')
+    assert missing is not None
+    assert missing[0] == "isolation_missing"
+    assert sandbox_trouble("Failed to create pod sandbox: context deadline exceeded") is None

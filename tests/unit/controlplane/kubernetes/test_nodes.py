@@ -1,0 +1,106 @@
+"""What nodes can bear: which options are refused before a pod is made."""
+
+from typing import Any
+
+import pytest
+
+from controlplane.cluster.kubernetes.nodes import Fleet, Node
+from controlplane.cluster.kubernetes.quantity import amount
+from controlplane.errors import Problem
+from controlplane.model import SandboxSpec
+from tests.support.fake_kubernetes import node
+
+FLEET = Fleet({}, (), "runsc")
+
+
+def nodes(**more: Any) -> list[Node]:
+    small = node("small")
+    small["status"]["allocatable"] = {"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1Gi"}
+    return [Node.of(small), Node.of({**node("large"), **more})]
+
+
+@pytest.mark.parametrize(
+    ("option", "wish", "code", "word"),
+    [
+        ("cpu_millicores.limit", {"cpu_millicores": {"request": 1, "limit": 2001}}, "unsupported", "large"),
+        (
+            "cpu_millicores.request",
+            {"cpu_millicores": {"request": 2000, "limit": 2000}},
+            "capacity_unavailable",
+            "large",
+        ),
+        (
+            "memory_bytes.request",
+            {"memory_bytes": {"request": 8 << 30, "limit": 8 << 30}},
+            "capacity_unavailable",
+            "large",
+        ),
+        ("gpu", {"gpu": 1}, "capacity_unavailable", "no node has any"),
+        ("node_selector", {"node_selector": {"zone": "x"}}, "capacity_unavailable", "zone=x"),
+        ("pids_limit", {"pids_limit": 64}, "unsupported", "leave it out"),
+    ],
+)
+def test_what_no_node_can_hold_is_refused(option: str, wish: dict[str, Any], code: str, word: str) -> None:
+    with pytest.raises(Problem, match=word) as caught:
+        FLEET.check(SandboxSpec.model_validate({"image": "a", **wish}), nodes())
+    assert (caught.value.code, caught.value.details["option"]) == (code, option)
+
+
+def test_what_a_node_can_hold_is_taken() -> None:
+    FLEET.check(SandboxSpec(image="a"), nodes())
+    FLEET.check(
+        SandboxSpec.model_validate({"image": "a", "memory_bytes": {"request": 7 << 30, "limit": 9 << 30}}), nodes()
+    )
+
+
+def test_a_selector_of_the_installation_cannot_be_turned() -> None:
+    fleet = Fleet({"pool": "sandboxes"}, (), "runsc")
+    labelled = Node.of({**node(), "metadata": {"name": "n", "labels": {"pool": "sandboxes"}}})
+    fleet.check(SandboxSpec(image="a", node_selector={"pool": "sandboxes"}), [labelled])
+    with pytest.raises(Problem, match="pool=sandboxes") as caught:
+        fleet.check(SandboxSpec(image="a", node_selector={"pool": "control"}), [labelled])
+    assert caught.value.code == "unsupported"
+
+
+@pytest.mark.parametrize(
+    ("toleration", "ready"),
+    [
+        ({"key": "k", "operator": "Exists"}, 1),
+        ({"operator": "Exists"}, 1),
+        ({"key": "k", "value": "v", "effect": "NoSchedule"}, 1),
+        ({"key": "k", "value": "w"}, 0),
+        ({"key": "k", "operator": "Exists", "effect": "NoExecute"}, 0),
+        ({"key": "other", "operator": "Exists"}, 0),
+    ],
+)
+def test_taints_keep_out_unless_they_are_tolerated(toleration: dict[str, object], ready: int) -> None:
+    tainted = Node.of({**node(), "spec": {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}})
+    assert Fleet({}, (toleration,), "runsc").ready([tainted]) == ready
+
+
+def test_only_ready_schedulable_nodes_with_the_runtime_count() -> None:
+    cordoned = Node.of({**node(), "spec": {"unschedulable": True}})
+    others = [Node.of(node(ready="False")), Node.of(node(runtimeHandlers=[{"name": "runc"}])), cordoned]
+    silent = node()
+    del silent["status"]["runtimeHandlers"]
+    assert FLEET.ready([*others, Node.of(node()), Node.of(silent)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "scale", "number"),
+    [
+        ("500m", 1000, 500),
+        ("2", 1000, 2000),
+        ("1.5", 1000, 1500),
+        ("16Gi", 1, 16 << 30),
+        ("1k", 1, 1000),
+        ("1e3", 1, 1000),
+        ("3E", 1, 3 * 10**18),
+        ("100n", 1000, 0),
+        ("", 1, 0),
+        (None, 1, 0),
+        ("much", 1, 0),
+    ],
+)
+def test_amounts_are_read(text: str | None, scale: int, number: int) -> None:
+    assert amount(text, scale) == number

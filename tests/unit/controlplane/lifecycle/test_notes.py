@@ -1,0 +1,92 @@
+"""Facts written behind: bounded, coalesced, repeated, given up; a hanging cluster holds nobody up."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import pytest
+
+from controlplane.errors import Problem
+from controlplane.lifecycle import notes
+from controlplane.lifecycle.notes import AT_ONCE, TRIES, Notes
+from tests.support.fake_cluster import FakeCluster
+
+
+class Slow(FakeCluster):
+    """Takes a second for a write, and may refuse them all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[tuple[str, dict[str, str]]] = []
+        self.refuse = False
+        self.tries = 0
+
+    async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
+        self.tries += 1
+        await asyncio.sleep(1)
+        if self.refuse:
+            raise Problem("internal", "the API server is busy")
+        self.written.append((sandbox_id, dict(facts)))
+
+
+@asynccontextmanager
+async def writing(cluster: FakeCluster) -> AsyncIterator[Notes]:
+    behind = Notes(cluster)
+    loop = asyncio.create_task(behind.run())
+    try:
+        yield behind
+    finally:
+        loop.cancel()
+        await asyncio.wait([loop])
+
+
+async def test_what_comes_while_one_waits_goes_along() -> None:
+    cluster = Slow()
+    async with writing(cluster) as behind:
+        for number in range(AT_ONCE):
+            behind.write(f"sb-{number}", {"a": "1"})
+        behind.write("sb-x", {"a": "1"})
+        await asyncio.sleep(0.5)
+        behind.write("sb-x", {"a": "2", "b": "3"})
+        assert behind.behind == AT_ONCE + 1
+        await behind.flush()
+        assert behind.behind == 0
+    assert [facts for name, facts in cluster.written if name == "sb-x"] == [{"a": "2", "b": "3"}]
+
+
+async def test_an_ended_sandbox_is_not_written_of() -> None:
+    cluster = Slow()
+    async with writing(cluster) as behind:
+        behind.write("sb-1", {"a": "1"})
+        behind.forget("sb-1")
+        await asyncio.sleep(5)
+    assert cluster.written == []
+
+
+async def test_a_refusal_is_repeated_and_given_up_in_the_end() -> None:
+    cluster = Slow()
+    cluster.refuse = True
+    async with writing(cluster) as behind:
+        behind.write("sb-1", {"a": "1"})
+        await asyncio.sleep(300)
+        assert cluster.tries == TRIES
+        assert behind.behind == 0
+
+
+async def test_there_is_never_more_behind_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notes, "MOST_BEHIND", 10)
+    behind = Notes(Slow())
+    for number in range(50):
+        behind.write(f"sb-{number}", {"a": "1"})
+    assert behind.behind == 10
+
+
+async def test_a_flush_does_not_wait_for_ever() -> None:
+    cluster = Slow()
+    cluster.refuse = True
+    loop = asyncio.get_running_loop()
+    async with writing(cluster) as behind:
+        behind.write("sb-1", {"a": "1"})
+        began_s = loop.time()
+        await behind.flush()
+        assert loop.time() - began_s < 4

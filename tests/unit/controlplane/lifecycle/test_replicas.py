@@ -1,0 +1,453 @@
+"""Two control planes on one store: a start, its push, its end and its waiters may all be at different ones."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from controlplane.cluster import Death
+from controlplane.errors import Problem
+from controlplane.lifecycle import Options, Push
+from controlplane.model import Sandbox, SandboxSpec, State
+from tests.support.fake_cluster import FakeCluster, FakeSidecars
+from tests.support.shared_store import Core
+from tests.support.virtual_time import VirtualClock
+from tests.support.world import OWNER, SPEC, World, world
+
+ENV_SPEC = SandboxSpec(image="a", env={"SECRET": "hush"})
+
+
+@dataclass
+class Pair:
+    """Two replicas; pushes land at `b`."""
+
+    core: Core
+    cluster: FakeCluster
+    sidecars: FakeSidecars
+    a: World
+    b: World
+
+
+def on_kubernetes(ready_s: float | None = 0.02, **more: object) -> FakeCluster:
+    """A cluster where an announcement does not wait for its facts to be written."""
+    return FakeCluster(ready_s=ready_s, annotates_behind=True, **more)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def pair(cluster: FakeCluster | None = None, options: Options | None = None) -> AsyncIterator[Pair]:
+    cluster, sidecars = cluster or on_kubernetes(), FakeSidecars()
+    core = Core(VirtualClock())
+    async with (
+        world(cluster, sidecars, options, store=core.view("a")) as a,
+        world(cluster, sidecars, options, store=core.view("b")) as b,
+    ):
+        await asyncio.sleep(0.01)  # both follow the feed
+        yield Pair(core, cluster, sidecars, a, b)
+
+
+async def recorded(plane: World) -> Sandbox:
+    """The only sandbox on record."""
+    (sandbox,) = await plane.parts.store.find(None, {}, None)
+    return sandbox
+
+
+async def routes(plane: World) -> list[str]:
+    with plane.parts.board.subscribe() as feed:
+        return [route.sandbox_id for route in (await feed.next()).snapshot.routes]
+
+
+async def ends(plane: World) -> list[tuple[str, str]]:
+    with plane.parts.board.subscribe() as feed:
+        return [(end.sandbox_id, end.cause) for end in (await feed.next()).snapshot.ends]
+
+
+def kill(plane: World) -> None:
+    """Ends a replica as a SIGKILL does: nothing is handed over, its lease lapses."""
+    lives = plane.service._lives
+    for task in (*lives._loops, *lives._starts.values()):
+        task.cancel()
+
+
+async def test_a_push_completes_a_start_of_another_replica() -> None:
+    async with pair() as two:
+        created = await two.a.service.create(OWNER, ENV_SPEC)
+        assert created.sandbox.state is State.RUNNING
+        assert created.sandbox.address == f"http://10.0.0.1:7070/{created.sandbox.id}"
+        assert created.sandbox.timings_ms.keys() == {"queue", "boot", "configure", "total"}
+        assert two.sidecars.configured[created.sandbox.address].env == {"SECRET": "hush"}
+        assert await routes(two.a) == await routes(two.b) == [created.sandbox.id]
+
+
+async def test_nothing_is_configured_where_there_is_nothing_to_say() -> None:
+    async with pair() as two:
+        await two.a.service.create(OWNER, SPEC)
+        assert two.sidecars.configured == {}
+
+
+async def test_the_clusters_answer_is_not_waited_for() -> None:
+    async with pair(on_kubernetes(ready_s=None, start_s=10)) as two:
+        create = asyncio.create_task(two.a.service.create(OWNER, SPEC, "k"))
+        await asyncio.sleep(1)
+        sandbox = await recorded(two.a)
+        token = two.a.parts.key.readiness(sandbox).text
+        for plane in (two.a, two.b):
+            await plane.service.accept_push(token, Push(sandbox.id, "http://10.0.0.1:7070", "k"))
+        assert (await create).sandbox.state is State.RUNNING
+
+
+async def test_a_replica_that_dies_in_the_middle_leaves_its_start_to_the_others() -> None:
+    core, cluster = Core(VirtualClock()), on_kubernetes(ready_s=5)
+    async with world(cluster, store=core.view("a")) as a:
+        create = asyncio.create_task(a.service.create(OWNER, SPEC, "k"))
+        await asyncio.sleep(1)
+        async with world(cluster, store=core.view("b")) as b:
+            kill(a)
+            create.cancel()
+            again = await b.service.create(OWNER, SPEC, "k")
+            assert again.replayed
+            assert again.sandbox.state is State.RUNNING
+            assert len(cluster.held) == 1
+
+
+async def test_a_start_that_died_with_its_replica_before_the_cluster_heard_of_it_is_taken_on() -> None:
+    core, cluster = Core(VirtualClock()), on_kubernetes(start_s=5)
+    async with world(cluster, store=core.view("a")) as a:
+        await a.service.request(OWNER, ENV_SPEC, "k")
+        await asyncio.sleep(1)
+        async with world(cluster, store=core.view("b")) as b:
+            kill(a)
+            again = await b.service.create(OWNER, ENV_SPEC, "k")
+            assert (again.replayed, again.sandbox.state) == (True, State.RUNNING)
+            assert b.sidecars.configured[again.sandbox.address or ""].env == {"SECRET": "hush"}
+
+
+async def test_queued_starts_of_a_replica_that_has_gone_are_taken_on() -> None:
+    core, cluster = Core(VirtualClock()), on_kubernetes()
+    one = Options(starts_in_flight=1)
+    async with world(cluster, options=one, store=core.view("b")) as b:
+        cluster.start_s = 3
+        async with world(cluster, options=one, store=core.view("a")) as a:
+            cluster.push = b.service.accept_push
+            for number in range(3):
+                await a.service.request(OWNER, SPEC, f"k{number}")
+            await asyncio.sleep(1)
+        assert core.holders
+        creates = [await b.service.create(OWNER, SPEC, f"k{number}") for number in range(3)]
+        assert all(created.replayed and created.sandbox.state is State.RUNNING for created in creates)
+        assert len(cluster.held) == 3
+        await asyncio.sleep(5)
+        assert vars(core.memory)["_slots"] == {}
+
+
+async def test_a_drain_sends_waiters_to_the_others_and_fails_no_start() -> None:
+    core, cluster = Core(VirtualClock()), on_kubernetes(ready_s=3)
+    async with world(cluster, store=core.view("b")) as b:
+        async with world(cluster, store=core.view("a")) as a:
+            cluster.push = b.service.accept_push
+            create = asyncio.create_task(a.service.create(OWNER, SPEC, "k"))
+            await asyncio.sleep(1)
+            await a.service.drain(delete=False)
+            with pytest.raises(Problem, match="draining: .* gets ready elsewhere") as caught:
+                await create
+            assert caught.value.retry_after_ms is not None
+            with pytest.raises(Problem, match="draining"):
+                await a.service.create(OWNER, SPEC, "k")
+        again = await b.service.create(OWNER, SPEC, "k")
+        assert again.replayed
+        assert len(cluster.held) == 1
+
+
+async def test_a_drain_ends_a_start_that_nobody_can_ask_for_again() -> None:
+    core, cluster = Core(VirtualClock()), on_kubernetes(ready_s=3)
+    async with world(cluster, store=core.view("b")) as b:
+        async with world(cluster, store=core.view("a")) as a:
+            create = asyncio.create_task(a.service.create(OWNER, SPEC))
+            await asyncio.sleep(1)
+            await a.service.drain(delete=False)
+            with pytest.raises(Problem, match="draining"):
+                await create
+        await asyncio.sleep(1)
+        assert (await recorded(b)).end is not None
+        assert cluster.held == {}
+
+
+async def test_a_call_to_the_cluster_is_finished_before_a_replica_leaves() -> None:
+    core, cluster = Core(VirtualClock()), on_kubernetes(start_s=4, ready_s=0.1)
+    async with world(cluster, store=core.view("b")) as b:
+        async with world(cluster, store=core.view("a")) as a:
+            cluster.push = b.service.accept_push
+            await a.service.request(OWNER, SPEC, "k")
+            await asyncio.sleep(1)
+        assert len(cluster.held) == 1
+        assert (await b.service.create(OWNER, SPEC, "k")).sandbox.state is State.RUNNING
+
+
+async def test_a_sandbox_is_deleted_at_another_replica_than_its_own() -> None:
+    async with pair() as two:
+        sandbox = (await two.a.service.create(OWNER, SPEC)).sandbox
+        ended = await two.b.service.delete(OWNER, sandbox.id)
+        await asyncio.sleep(0)
+        assert ended.state is State.ENDED
+        assert await ends(two.a) == await ends(two.b) == [(sandbox.id, "deleted")]
+        assert await routes(two.a) == []
+        assert two.a.service._lives.endings.reaper._moments == {}
+
+
+async def test_a_start_is_ended_at_another_replica_and_leaves_nothing() -> None:
+    async with pair(on_kubernetes(ready_s=None, start_s=1)) as two:
+        create = asyncio.create_task(two.a.service.create(OWNER, SPEC, "k"))
+        await asyncio.sleep(0.5)
+        await two.b.service.delete_key(OWNER, "k")
+        with pytest.raises(Problem, match="deleted"):
+            await create
+        await asyncio.sleep(5)
+        assert two.cluster.held == {}
+        assert (await recorded(two.a)).state is State.ENDED
+        assert two.a.service._lives._starts == {}
+
+
+async def test_a_delete_waits_for_the_confirmation_that_another_replica_asked_for() -> None:
+    async with pair(on_kubernetes(stop_s=2)) as two:
+        sandbox = (await two.a.service.create(OWNER, SPEC)).sandbox
+        one, other = await asyncio.gather(
+            two.a.service.delete(OWNER, sandbox.id), two.b.service.delete(OWNER, sandbox.id)
+        )
+        assert one.state is other.state is State.ENDED
+        assert one.end == other.end
+
+
+async def test_both_expire_a_sandbox_once() -> None:
+    async with pair() as two:
+        sandbox = (await two.a.service.create(OWNER, SandboxSpec(image="a", ttl_ms=5_000))).sandbox
+        await asyncio.sleep(10)
+        assert await ends(two.a) == await ends(two.b) == [(sandbox.id, "ttl_expired")]
+        counted = sum(
+            plane.parts.metrics.registry.get_sample_value("rollbox_sandbox_ends_total", {"cause": "ttl_expired"}) or 0
+            for plane in (two.a, two.b)
+        )
+        assert counted == 1
+
+
+async def test_an_extension_at_another_replica_holds() -> None:
+    async with pair() as two:
+        sandbox = (await two.a.service.create(OWNER, SandboxSpec(image="a", ttl_ms=5_000))).sandbox
+        await two.b.service.extend(OWNER, sandbox.id, 60_000)
+        await asyncio.sleep(30)
+        assert (await two.a.service.get(OWNER, sandbox.id)).state is State.RUNNING
+        await asyncio.sleep(35)
+        assert await ends(two.a) == [(sandbox.id, "ttl_expired")]
+
+
+async def test_slots_are_shared_and_a_freed_one_is_heard_of_at_once() -> None:
+    async with pair(options=Options(starts_in_flight=2)) as two:
+        began_s = asyncio.get_running_loop().time()
+        planes = [two.a, two.b] * 4
+        await asyncio.gather(*(plane.service.create(OWNER, SPEC) for plane in planes))
+        assert two.cluster.most_at_once == 2
+        assert asyncio.get_running_loop().time() - began_s == pytest.approx(4 * 0.12, abs=0.01)
+
+
+async def test_no_node_takes_a_start_until_one_does() -> None:
+    async with pair(on_kubernetes(slots=0)) as two:
+        create = asyncio.create_task(two.a.service.create(OWNER, SPEC))
+        await asyncio.sleep(3)
+        assert two.cluster.started == []
+        two.cluster.slots = 8
+        assert (await create).sandbox.state is State.RUNNING
+
+
+async def test_a_kernel_that_was_not_promised_ends_the_sandbox() -> None:
+    async with pair(on_kubernetes(isolation="gVisor")) as two:
+        with pytest.raises(Problem, match="isolation_missing: kernel 'Linux version 6.1 fake' is not gVisor"):
+            await two.a.service.create(OWNER, ENV_SPEC)
+        assert two.sidecars.configured == {}
+        await asyncio.sleep(1)
+        assert two.cluster.held == {}
+
+
+async def test_a_failure_that_is_pushed_elsewhere_fails_the_create() -> None:
+    async with pair() as two:
+        two.cluster.next_failure = Problem("start_timeout", "the target did not appear")
+        with pytest.raises(Problem, match="start_timeout: the target did not appear"):
+            await two.a.service.create(OWNER, SPEC)
+
+
+async def test_repeated_late_and_forged_pushes_change_nothing_and_are_counted() -> None:
+    async with pair() as two:
+        sandbox = (await two.a.service.create(OWNER, SPEC)).sandbox
+        token = two.cluster.held[sandbox.id].boot.ready_token
+        push = Push(sandbox.id, "http://10.9.9.9:7070", "other")
+        await two.a.service.accept_push(token, push)
+        await two.b.service.accept_push(token, push)
+        with pytest.raises(Problem, match="unauthenticated"):
+            await two.a.service.accept_push("forged", push)
+        assert await two.a.service.get(OWNER, sandbox.id) == sandbox
+        await two.a.service.delete(OWNER, sandbox.id)
+        with pytest.raises(Problem, match="deleted"):
+            await two.b.service.accept_push(token, push)
+        outcomes = {
+            outcome: sum(
+                plane.parts.metrics.registry.get_sample_value("rollbox_readiness_pushes_total", {"outcome": outcome})
+                or 0
+                for plane in (two.a, two.b)
+            )
+            for outcome in ("accepted", "duplicate", "late", "forged", "failure", "error")
+        }
+        assert outcomes == {"accepted": 1, "duplicate": 2, "late": 1, "forged": 1, "failure": 0, "error": 0}
+
+
+async def test_one_push_at_both_replicas_is_one_readiness() -> None:
+    async with pair(on_kubernetes(ready_s=None)) as two:
+        create = asyncio.create_task(two.a.service.create(OWNER, SPEC, "k"))
+        await asyncio.sleep(1)
+        sandbox = await recorded(two.a)
+        token = two.cluster.held[sandbox.id].boot.ready_token
+        push = Push(sandbox.id, "http://10.0.0.1:7070", "k")
+        planes = (two.a, two.b, two.a, two.b)
+        await asyncio.gather(*(plane.service.accept_push(token, push) for plane in planes))
+        assert (await create).sandbox.version == (await recorded(two.b)).version == 3
+
+
+async def test_facts_are_written_behind_and_again_when_that_fails() -> None:
+    async with pair() as two:
+        two.cluster.next_annotate_error = Problem("internal", "the API server is busy")
+        sandbox = (await two.a.service.create(OWNER, SPEC)).sandbox
+        assert two.cluster.held[sandbox.id].facts == {}
+        await asyncio.sleep(1)
+        assert two.cluster.held[sandbox.id].facts["address"] == sandbox.address
+        assert two.b.service._lives.notes.behind == 0
+
+
+async def test_a_flushed_store_is_rebuilt_and_counts_are_exact() -> None:
+    async with pair() as two:
+        running = [(await plane.service.create(OWNER, SPEC, f"k{n}")).sandbox for n, plane in enumerate([two.a, two.b])]
+        await asyncio.sleep(1)
+        two.cluster.ready_s = 2
+        starting = asyncio.create_task(two.a.service.create(OWNER, ENV_SPEC, "k2"))
+        await asyncio.sleep(1)
+        two.core.empty()
+        created = await asyncio.gather(*(plane.service.create(OWNER, SPEC, "k3") for plane in (two.a, two.b)))
+        assert two.core.rebuilds == 2
+        assert created[0].sandbox.id == created[1].sandbox.id
+        assert (await starting).sandbox.state is State.RUNNING
+        assert two.sidecars.configured[(await starting).sandbox.address or ""].env == {"SECRET": "hush"}
+        counts = await two.a.parts.store.counts()
+        assert counts == {state: 4 if state is State.RUNNING else 0 for state in State}
+        assert [(await two.b.service.create(OWNER, SPEC, f"k{n}")).sandbox.id for n in range(2)] == [
+            one.id for one in running
+        ]
+
+
+async def test_a_start_that_another_replica_rebuilt_without_is_put_back_by_its_own() -> None:
+    async with pair(on_kubernetes(ready_s=6)) as two:
+        create = asyncio.create_task(two.a.service.create(OWNER, ENV_SPEC, "k"))
+        await asyncio.sleep(1.5)
+        two.core.empty()
+        await two.b.parts.store.rebuilt()  # as if `b` had done it before `a` knew of the loss
+        assert await two.b.parts.store.counts() == dict.fromkeys(State, 0)
+        assert (await create).sandbox.state is State.RUNNING
+
+
+async def test_a_sandbox_without_facts_is_adopted_by_its_own_word() -> None:
+    cluster, sidecars = on_kubernetes(), FakeSidecars()
+    core = Core(VirtualClock())
+    async with world(cluster, sidecars, store=core.view("a")) as a:
+        sandbox = (await a.service.create(OWNER, SPEC, "k")).sandbox
+    cluster.held[sandbox.id].facts.clear()
+    sidecars.acknowledged.add(sandbox.address or "")
+    core.empty()
+    async with world(cluster, sidecars, store=core.view("b")) as b:
+        adopted = await b.service.get(OWNER, sandbox.id)
+        assert (adopted.state, adopted.address) == (State.RUNNING, sandbox.address)
+        assert (await b.service.create(OWNER, SPEC, "k")).replayed
+
+
+async def test_a_start_without_secrets_goes_on_after_everything_was_lost() -> None:
+    cluster, core = on_kubernetes(ready_s=None), Core(VirtualClock())
+    async with world(cluster, store=core.view("a")) as a:
+        await a.service.request(OWNER, SPEC, "k")
+        await asyncio.sleep(1)
+    core.empty()
+    async with world(cluster, store=core.view("b")) as b:
+        create = asyncio.create_task(b.service.create(OWNER, SPEC, "k"))
+        await asyncio.sleep(1)
+        await cluster.push_now(cluster.started[0])
+        created = await create
+        assert created.replayed
+        assert created.sandbox.id == cluster.started[0]
+
+
+async def test_a_start_whose_replica_has_gone_is_ended_at_its_deadline() -> None:
+    core, cluster = Core(VirtualClock()), on_kubernetes(ready_s=None)
+    async with world(cluster, store=core.view("b")) as b:
+        async with world(cluster, store=core.view("a")) as a:
+            sandbox, _ = await a.service.request(OWNER, SandboxSpec(image="a", start_timeout_ms=20_000), "k")
+            await asyncio.sleep(1)
+        with pytest.raises(Problem, match="start_timeout"):
+            await b.service.ready(sandbox)
+        await asyncio.sleep(1)
+        assert cluster.held == {}
+
+
+async def test_an_end_that_its_replica_left_unconfirmed_is_confirmed() -> None:
+    core, cluster = Core(VirtualClock()), on_kubernetes(stop_s=3600)
+    async with world(cluster, store=core.view("b")) as b:
+        async with world(cluster, store=core.view("a")) as a:
+            sandbox = (await a.service.create(OWNER, SPEC)).sandbox
+            delete = asyncio.create_task(a.service.delete(OWNER, sandbox.id))
+            await asyncio.sleep(1)
+        await asyncio.wait([delete])
+        cluster.stop_s = 0.1
+        await asyncio.sleep(40)
+        assert (await b.service.get(OWNER, sandbox.id)).state is State.ENDED
+        assert cluster.held == {}
+
+
+async def test_what_the_cluster_does_not_have_any_more_is_lost() -> None:
+    async with pair() as two:
+        sandbox = (await two.a.service.create(OWNER, SPEC)).sandbox
+        two.cluster.held.clear()
+        await asyncio.sleep(200)
+        assert await ends(two.b) == [(sandbox.id, "sandbox_lost")]
+
+
+async def test_a_death_that_nobody_saw_is_found() -> None:
+    async with pair() as two:
+        sandbox = (await two.a.service.create(OWNER, SPEC)).sandbox
+        two.cluster.held[sandbox.id].death = Death(sandbox.id, "oom_killed", "out of memory")
+        await asyncio.sleep(120)
+        assert await ends(two.a) == [(sandbox.id, "oom_killed")]
+
+
+async def test_a_store_that_is_away_for_a_moment_takes_nothing_down() -> None:
+    async with pair() as two:
+        sandbox = (await two.a.service.create(OWNER, SandboxSpec(image="a", ttl_ms=10_000))).sandbox
+        two.core.away = Problem("upstream_timeout", "Redis at redis:6379 did not do what was asked")
+        with pytest.raises(Problem, match="upstream_timeout: Redis at"):
+            await two.a.service.create(OWNER, SPEC)
+        await asyncio.sleep(12)
+        two.core.away = None
+        await asyncio.sleep(20)
+        assert (sandbox.id, "ttl_expired") in await ends(two.b)
+        assert (await two.b.service.create(OWNER, SPEC)).sandbox.state is State.RUNNING
+
+
+async def test_a_create_whose_admission_was_not_answered_is_begun_for_its_key() -> None:
+    async with pair() as two:
+        store = two.a.parts.store
+        admit = store.admit
+
+        async def unanswered(sandbox: Sandbox, limit: int) -> object:
+            await admit(sandbox, limit)
+            raise Problem("upstream_timeout", "Redis at redis:6379 did not do what was asked")
+
+        store.admit = unanswered  # type: ignore[method-assign,assignment]
+        with pytest.raises(Problem, match="upstream_timeout"):
+            await two.a.service.create(OWNER, SPEC, "k")
+        with pytest.raises(Problem, match="upstream_timeout"):
+            await two.a.service.create(OWNER, SPEC)
+        assert (await two.b.service.create(OWNER, SPEC, "k")).replayed
+        await asyncio.sleep(1)
+        assert len(two.cluster.held) == 1
