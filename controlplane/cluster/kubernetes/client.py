@@ -1,0 +1,237 @@
+"""Calls to the API server in plain JSON: bounded, timed, retried by reason; what goes wrong leaves as a ``Problem``.
+
+The Kubernetes client library finds the server and the credential; its models stay out: reading thousands of pods into
+objects costs more than all the rest.
+"""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final, Self
+
+import aiohttp
+import structlog
+
+from controlplane.clock import Clock, SystemClock
+from controlplane.cluster.finish import finish
+from controlplane.cluster.kubernetes.access import Access, access
+from controlplane.cluster.kubernetes.events import decoded
+from controlplane.cluster.kubernetes.refusals import MAX_RETRY_AFTER_S, Refusal, Refused
+from controlplane.cluster.kubernetes.trouble import MAX_SKEW_S, is_certificate, skew_s, unreachable
+from controlplane.errors import Problem
+
+CONNECT_TIMEOUT_S: Final = 5.0
+# The server's own limit on a call is 60 s, but one that takes this long is better asked again.
+ATTEMPT_TIMEOUT_S: Final = 15.0
+WITHIN_S: Final = 60.0
+FIRST_PAUSE_S: Final = 0.1
+LAST_PAUSE_S: Final = 5.0
+# The server gives one user a fair share of its slots; a herd of ours must not wait in its queue instead of in ours.
+CALLS_AT_ONCE: Final = 32
+PAGE: Final = 500
+LISTS: Final = 3
+# Bookmarks come about once a minute: a stream that has been silent for longer has lost its other end.
+SILENCE_S: Final = 150.0
+
+MERGE: Final = "application/merge-patch+json"
+STRATEGIC: Final = "application/strategic-merge-patch+json"
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All objects of a list call, and the version of the world that they show."""
+
+    items: list[Json]
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One call, as often as it is made."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    data: bytes | None
+    kind: str
+
+
+class KubernetesClient:
+    """One API server, one pool of connections."""
+
+    def __init__(self, http: aiohttp.ClientSession, way: Access, clock: Clock) -> None:
+        self._http = http
+        self.way = way
+        self._clock = clock
+        self._free = asyncio.Semaphore(CALLS_AT_ONCE)
+        self._skewed = False
+        self._log = structlog.get_logger("kubernetes")
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(cls, kubeconfig: Path | None, clock: Clock | None = None) -> AsyncIterator[Self]:
+        """A client; opens connections as it needs them.
+
+        Raises:
+            Problem: internal, when there is no usable configuration.
+        """
+        way = await access(kubeconfig)
+        connector = aiohttp.TCPConnector(limit=0, ssl=way.tls if way.tls is not None else True)
+        limits = aiohttp.ClientTimeout(total=ATTEMPT_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
+        async with aiohttp.ClientSession(connector=connector, timeout=limits, trust_env=True) as http:
+            yield cls(http, way, clock or SystemClock())
+
+    async def get(self, path: str, *, within_s: float = WITHIN_S) -> Json:
+        """One object."""
+        return await self._call("GET", path, within_s=within_s)
+
+    async def create(self, path: str, body: Json, *, within_s: float = WITHIN_S) -> Json:
+        """Makes an object. A lost answer is asked for again: then ``AlreadyExists`` may be the echo of our own."""
+        return await self._call("POST", path, body=body, within_s=within_s)
+
+    async def patch(self, path: str, body: Json, kind: str = MERGE, *, within_s: float = WITHIN_S) -> Json:
+        """Changes an object; the patch must be safe to repeat."""
+        return await self._call("PATCH", path, body=body, kind=kind, within_s=within_s)
+
+    async def delete(self, path: str, body: Json, *, within_s: float = WITHIN_S) -> None:
+        """Deletes an object, with the options in ``body``."""
+        await self._call("DELETE", path, body=body, within_s=within_s)
+
+    async def list(self, path: str, query: Mapping[str, str]) -> Listing:
+        """All objects, page by page; from the first page again when the server has forgotten which came next.
+
+        Raises:
+            Problem: ``Refused`` with 410 when that happens again and again.
+        """
+        for _ in range(LISTS - 1):
+            try:
+                return await self._pages(path, query)
+            except Refused as refused:
+                if refused.refusal.status != HTTPStatus.GONE:
+                    raise
+        return await self._pages(path, query)
+
+    async def _pages(self, path: str, query: Mapping[str, str]) -> Listing:
+        items: list[Json] = []
+        token = ""
+        while True:
+            page = {**query, "limit": str(PAGE), **({"continue": token} if token else {})}
+            answer = await self._call("GET", path, query=page)
+            items.extend(answer.get("items") or ())
+            about = answer.get("metadata") or {}
+            token = str(about.get("continue") or "")
+            if not token:
+                return Listing(items, str(about.get("resourceVersion") or ""))
+
+    @asynccontextmanager
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[Json]]:
+        """The events of a watch, for as long as the server keeps it open.
+
+        Raises:
+            Problem: ``Refused``; upstream_timeout, internal: the connection is gone.
+        """
+        what = f"WATCH {path}"
+        unhurried = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S, sock_read=SILENCE_S)
+        try:
+            headers = await self.way.headers()
+            async with self._http.get(
+                self._url(path), params=query, headers=headers, timeout=unhurried, **self._naming
+            ) as response:
+                await self._checked(response, what)
+                try:
+                    yield decoded(response, what)
+                finally:
+                    # A close waits for the server's farewell, and a loop that ends does not.
+                    if response.connection is not None and response.connection.transport is not None:
+                        response.connection.transport.abort()
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise unreachable(self.way.url, what, error, self._clock.now_ms()) from error
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        kind: str = "application/json",
+        within_s: float = WITHIN_S,
+    ) -> Json:
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + within_s
+        data = None if body is None else json.dumps(body).encode()
+        request = _Request(method, path, dict(query or {}), data, kind)
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                attempt = self._attempt(request, deadline_s - loop.time())
+                # What a cancelled create made all the same, a stop that came before it would not remove.
+                return await (finish(asyncio.create_task(attempt)) if method == "POST" else attempt)
+            except Problem as problem:
+                # The whole range: callers that failed together shall not come back together.
+                wait_s = _asked_for(problem) + random.uniform(0, pause_s)  # noqa: S311
+                if not _passing(problem) or loop.time() + wait_s >= deadline_s:
+                    raise
+                self._log.debug("asking again", what=f"{method} {path}", detail=problem.detail, wait_s=round(wait_s, 2))
+            await asyncio.sleep(wait_s)
+            pause_s = min(2 * pause_s, LAST_PAUSE_S)
+
+    async def _attempt(self, request: "_Request", left_s: float) -> Json:
+        what = f"{request.method} {request.path}"
+        try:
+            # The turn counts: who waits for it longer than the call may take has had no answer either.
+            async with asyncio.timeout(max(0.0, left_s)), self._free:
+                headers = {**await self.way.headers(), "Content-Type": request.kind}
+                async with self._http.request(
+                    request.method,
+                    self._url(request.path),
+                    params=request.query,
+                    data=request.data,
+                    headers=headers,
+                    **self._naming,
+                ) as response:
+                    await self._checked(response, what)
+                    answer: Json = json.loads(await response.read() or b"{}")
+                    return answer
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise unreachable(self.way.url, what, error, self._clock.now_ms()) from error
+
+    async def _checked(self, response: aiohttp.ClientResponse, what: str) -> None:
+        self._compare_clocks(response.headers.get("Date"))
+        if response.status >= HTTPStatus.BAD_REQUEST:
+            body = await response.read()
+            raise Refused(Refusal.of(response.status, body, response.headers.get("Retry-After")), what)
+
+    def _compare_clocks(self, date: str | None) -> None:
+        ahead_s = skew_s(date, self._clock.now_ms())
+        skewed = abs(ahead_s) > MAX_SKEW_S
+        if skewed and not self._skewed:
+            self._log.warning(
+                "the clocks differ: tokens and certificates may be refused, and times to live are off",
+                ahead_of_api_server_s=round(ahead_s),
+            )
+        self._skewed = skewed
+
+    def _url(self, path: str) -> str:
+        return f"{self.way.url}{path}"
+
+    @property
+    def _naming(self) -> dict[str, Any]:
+        return {} if self.way.server_name is None else {"server_hostname": self.way.server_name}
+
+
+def _passing(problem: Problem) -> bool:
+    if isinstance(problem, Refused):
+        return problem.refusal.passing
+    return problem.__cause__ is not None and not is_certificate(problem.__cause__)
+
+
+def _asked_for(problem: Problem) -> float:
+    asked_s = problem.refusal.retry_after_s if isinstance(problem, Refused) else None
+    return min(asked_s or 0.0, MAX_RETRY_AFTER_S)

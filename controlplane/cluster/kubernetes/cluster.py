@@ -1,0 +1,229 @@
+"""``KubernetesCluster``: the cluster protocol on a Kubernetes API server, one pod a sandbox."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final, Self
+
+from controlplane.clock import Clock, SystemClock
+from controlplane.cluster.kubernetes import isolation
+from controlplane.cluster.kubernetes.client import Json, KubernetesClient
+from controlplane.cluster.kubernetes.deaths import death
+from controlplane.cluster.kubernetes.lost_nodes import Nodes
+from controlplane.cluster.kubernetes.nodes import Fleet
+from controlplane.cluster.kubernetes.pods import Pods, SandboxEvents
+from controlplane.cluster.kubernetes.podspec import (
+    ANNOTATION_RECORD,
+    ANNOTATION_START_BY,
+    DOMAIN,
+    LABEL_INSTALLATION,
+    SIDECAR_PORT,
+    Place,
+    pod,
+)
+from controlplane.cluster.kubernetes.ready_address import ReadyAddress
+from controlplane.cluster.kubernetes.refusals import Refused
+from controlplane.cluster.kubernetes.removal import Removal
+from controlplane.cluster.kubernetes.watch import Reflector
+from controlplane.cluster.protocol import Boot, Death, Description, Observed, Started
+from controlplane.model import SandboxSpec, load_record
+
+# A create that the API server has not taken by then had better be asked for anew.
+CREATE_WITHIN_S: Final = 30.0
+_ID: Final = re.compile(r"sb-[a-z0-9]{1,60}")
+_OURS: Final = (ANNOTATION_RECORD, ANNOTATION_START_BY)
+
+
+class KubernetesCluster:
+    """Pods of one installation in one namespace; see ``podspec`` for what they are.
+
+    Reads of what goes on come from watches, kept by tasks that ``open`` owns; writes go straight to the API server.
+    """
+
+    def __init__(
+        self, client: KubernetesClient, place: Place, fleet: Fleet, what: Description, *, required: str, per_node: int
+    ) -> None:
+        self._client = client
+        self._place = place
+        self._fleet = fleet
+        self._what = what
+        self._required = required
+        self._per_node = per_node
+        self._clock: Clock = SystemClock()
+        self._ready = ReadyAddress(place.ready_url)
+        self._nodes = Nodes(self._lost)
+        self._pods = Pods(self._clock, self._nodes.trouble)
+        self._path = f"/api/v1/namespaces/{place.namespace}/pods"
+        self._mine = {"labelSelector": f"{LABEL_INSTALLATION}={place.installation}"}
+        self._removal = Removal(client, self._pods, self._path)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        *,
+        namespace: str,
+        installation: str,
+        sidecar_image: str,
+        ready_url: str,
+        runtime_class: str,
+        required_kernel: str,
+        dns_shards: int,
+        starts_per_node: int,
+        priority_class: str,
+        node_selector: Mapping[str, str],
+        tolerations: Sequence[Mapping[str, object]],
+        image_pull_secrets: Sequence[str],
+        kubeconfig: Path | None,
+    ) -> AsyncIterator[Self]:
+        """A cluster, its watches running while the block does.
+
+        Args:
+            namespace: where the sandboxes' pods are.
+            sidecar_image: holds the sidecar and the target's program.
+            priority_class: of every sandbox; empty: the cluster's default.
+            node_selector: what the nodes of sandboxes are labelled with.
+            tolerations: taints that sandboxes go past, as in a pod.
+            image_pull_secrets: names of secrets in ``namespace``.
+            installation: tells them from those of others there; a label's value.
+            ready_url: ``http://host:port`` where sidecars push.
+            runtime_class: of every sandbox.
+            required_kernel: what the kernel of a sandbox must call itself; ``any`` checks nothing.
+            dns_shards: how many headless Services there are.
+            starts_per_node: how many starts one node bears at a time.
+            kubeconfig: None: the service account of the pod that this runs in.
+
+        Raises:
+            Problem: isolation_missing, when there is no such RuntimeClass or no node has its runtime; internal, when
+                the API server does not answer, refuses, or has no node for sandboxes.
+        """
+        place = Place(
+            namespace=namespace,
+            installation=installation,
+            sidecar_image=sidecar_image,
+            ready_url=ready_url,
+            runtime_class=runtime_class,
+            dns_shards=dns_shards,
+            priority_class=priority_class,
+            node_selector=node_selector,
+            tolerations=tolerations,
+            image_pull_secrets=image_pull_secrets,
+            commands_in_sidecar=required_kernel.lower() == isolation.ANY,
+        )
+        async with KubernetesClient.connect(kubeconfig) as client:
+            runtime = await isolation.runtime(client, runtime_class)
+            version = str((await client.get("/version")).get("gitVersion") or "")
+            what = isolation.describe(version, runtime_class, runtime.handler, required_kernel)
+            # The API server adds the RuntimeClass's own to every pod.
+            fleet = Fleet({**runtime.selector, **node_selector}, (*tolerations, *runtime.tolerations), runtime.handler)
+            cluster = cls(client, place, fleet, what, required=required_kernel, per_node=starts_per_node)
+            async with cluster._watching():
+                yield cluster
+
+    def describe(self) -> Description:
+        """See ``Cluster.describe``."""
+        return self._what
+
+    def check(self, spec: SandboxSpec) -> None:
+        """See ``Cluster.check``; also capacity_unavailable, for what no node can ever hold."""
+        self._fleet.check(spec, self._nodes.all)
+
+    @property
+    def annotates_behind(self) -> bool:
+        """See ``Cluster.annotates_behind``: here a fact is a call to the API server."""
+        return True
+
+    def vouch(self, kernel: str) -> None:
+        """See ``Cluster.vouch``."""
+        isolation.vouch(kernel, self._required)
+
+    def starts_at_once(self) -> int:
+        """See ``Cluster.starts_at_once``."""
+        return self._per_node * self._fleet.ready(self._nodes.all)
+
+    async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
+        """See ``Cluster.start``. Cost: one call to the API server."""
+        place = replace(self._place, ready_url=await self._ready.url())
+        record = load_record(boot.record)
+        start_by_ms = self._clock.now_ms() + spec.start_timeout_ms if record is None else record.start_by_ms
+        manifest = pod(sandbox_id, spec, boot, place, start_by_ms)
+        within_s = min(CREATE_WITHIN_S, spec.start_timeout_ms / 1000)
+        try:
+            await self._client.create(self._path, manifest, within_s=within_s)
+        except Refused as refused:
+            # Ids are never used twice: it is our own, whose answer was lost.
+            if refused.refusal.reason != "AlreadyExists":
+                raise
+        return Started(None)
+
+    async def stop(self, sandbox_id: str) -> None:
+        """See ``Cluster.stop``. Cost: two calls to the API server."""
+        await self._removal.remove(sandbox_id)
+
+    async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
+        """See ``Cluster.annotate``. Cost: one call to the API server."""
+        annotations = {f"{DOMAIN}/{name.replace('_', '-')}": value for name, value in facts.items()}
+        try:
+            await self._client.patch(f"{self._path}/{sandbox_id}", {"metadata": {"annotations": annotations}})
+        except Refused as refused:
+            if refused.refusal.status != HTTPStatus.NOT_FOUND:
+                raise
+
+    async def list(self) -> Sequence[Observed]:
+        """See ``Cluster.list``; asked of the API server, page by page."""
+        seen = await self._client.list(self._path, self._mine)
+        return [self._observe(one) for one in seen.items if _ID.fullmatch(str(one["metadata"]["name"]))]
+
+    def watch(self) -> AsyncIterator[Death]:
+        """See ``Cluster.watch``."""
+        return self._pods.deaths()
+
+    def _lost(self, node: str) -> None:
+        self._pods.lost(node)
+
+    @asynccontextmanager
+    async def _watching(self) -> AsyncIterator[None]:
+        reflectors = self._reflectors()
+        for one in reflectors:
+            await one.first()
+        isolation.check_nodes(self._fleet, self._nodes.all)
+        async with asyncio.TaskGroup() as group:
+            loops = [group.create_task(one.run(), name="kubernetes watch") for one in reflectors]
+            try:
+                yield
+            finally:
+                for loop in loops:
+                    loop.cancel()
+                self._nodes.close()
+                self._pods.close()
+
+    def _reflectors(self) -> Sequence[Reflector]:
+        """Nodes first: pods are judged by them."""
+        events = f"/api/v1/namespaces/{self._place.namespace}/events"
+        complaints = {"fieldSelector": "reason=FailedCreatePodSandBox,involvedObject.kind=Pod"}
+        return (
+            Reflector(self._client, "/api/v1/nodes", {}, self._nodes),
+            Reflector(self._client, self._path, self._mine, self._pods),
+            Reflector(self._client, events, complaints, SandboxEvents(self._pods)),
+        )
+
+    def _observe(self, seen: Json) -> Observed:
+        about, status = seen["metadata"], seen.get("status") or {}
+        annotations = about.get("annotations") or {}
+        facts = {
+            name.removeprefix(f"{DOMAIN}/").replace("-", "_"): str(value)
+            for name, value in annotations.items()
+            if name.startswith(f"{DOMAIN}/") and name not in _OURS
+        }
+        node = str((seen.get("spec") or {}).get("nodeName") or "")
+        return Observed(
+            sandbox_id=str(about["name"]),
+            record=str(annotations.get(ANNOTATION_RECORD) or ""),
+            facts=facts,
+            address=f"http://{status['podIP']}:{SIDECAR_PORT}" if status.get("podIP") else None,
+            death=death(seen, self._nodes.trouble(node)),
+        )

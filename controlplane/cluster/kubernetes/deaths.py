@@ -1,0 +1,207 @@
+"""From what the API server says about a pod to a typed death. Pure.
+
+The order of the questions is the order of their weight: memory before eviction, the kubelet's word about the pod before
+that about a container, and an exit code, which says least, last.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from controlplane.cluster.kubernetes.podspec import SIDECAR, TARGET
+from controlplane.cluster.protocol import Death
+from controlplane.errors import Code
+
+Pod = Mapping[str, Any]
+Verdict = tuple[Code, str]
+
+MAX_WORDS_CHARS: Final = 400
+_PULLS: Final = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"}
+)
+_NEVER_RAN: Final = frozenset(
+    {"CreateContainerError", "CreateContainerConfigError", "RunContainerError", "PostStartHookError"}
+)
+# The sandbox passed a limit of its own; "the node was low on ..." may be a neighbour's doing.
+_OWN_DISK: Final = re.compile(r"(storage|emptydir).*\bexceed|\bexceed.*(storage|disk)", re.I | re.S)
+_MISSING_HANDLER: Final = re.compile(r"no runtime for|runtime ?handler|RuntimeClass", re.I)
+_FORMAT: Final = re.compile(r"exec format error|no match for platform|no matching manifest|specified platform", re.I)
+_RATE: Final = re.compile(r"\b429\b|too ?many ?requests|rate limit", re.I)
+_REFUSED: Final = re.compile(r"\b40[13]\b|unauthori[sz]ed|forbidden|denied|no basic auth|authorization failed", re.I)
+_ABSENT: Final = re.compile(r"not found|manifest unknown|name unknown|invalid reference|couldn't parse image", re.I)
+# "no such host" and the like: the registry was not reached, so it has said nothing about the image.
+_UNREACHED: Final = re.compile(r"no such host|dial tcp|i/o timeout|connection refused|TLS|x509|deadline exceeded", re.I)
+_FULL: Final = ("OutOf", "UnexpectedAdmissionError", "NodeAffinity")
+_SHUTDOWN: Final = frozenset({"NodeShutdown", "Shutdown", "Terminated", "Preempting", "Preempted"})
+
+
+def death(pod: Pod, node_trouble: str | None = None) -> Death | None:
+    """Judges a pod; None while it lives or may still start.
+
+    Args:
+        pod: the API's object, or the part of it that ``trimmed`` keeps.
+        node_trouble: why its node is taken for lost; None while that is well or not known.
+    """
+    for look in (_memory, _evicted, _rejected, _waiting):
+        if (verdict := look(pod)) is not None:
+            return _death(pod, verdict)
+    if node_trouble is not None:
+        return _death(pod, ("node_lost", node_trouble))
+    for look in (_deleted, _ended):
+        if (verdict := look(pod)) is not None:
+            return _death(pod, verdict)
+    return None
+
+
+def sandbox_trouble(message: str) -> Verdict | None:
+    """Judges the kubelet's words about a pod sandbox that it cannot make; None when it may succeed yet."""
+    if _MISSING_HANDLER.search(message):
+        return "isolation_missing", f"the node lacks the runtime of the RuntimeClass: {_cut(message)}"
+    return None
+
+
+def unscheduled(pod: Pod) -> str | None:
+    """The scheduler's words about why no node takes the pod; None when one has, or nobody has looked."""
+    for one in _status(pod).get("conditions") or ():
+        if one.get("type") == "PodScheduled" and one.get("status") == "False":
+            return _cut(str(one.get("message") or one.get("reason") or "no reason given"))
+    return None
+
+
+def _death(pod: Pod, verdict: Verdict) -> Death:
+    return Death(str(pod["metadata"]["name"]), *verdict)
+
+
+def _memory(pod: Pod) -> Verdict | None:
+    for role, ended in _terminated(pod):
+        if ended.get("reason") == "OOMKilled":
+            return "oom_killed", f"the kernel killed the {role} for memory (exit code {ended.get('exitCode')})"
+    return None
+
+
+def _evicted(pod: Pod) -> Verdict | None:
+    status = _status(pod)
+    disruption = _disruption(pod)
+    if status.get("reason") != "Evicted" and disruption is None:
+        return None
+    reason = str(disruption.get("reason") if disruption else "Evicted")
+    words = _cut(str(status.get("message") or (disruption or {}).get("message") or reason))
+    if _OWN_DISK.search(words):
+        return "disk_full", words
+    if reason == "DeletionByPodGC":
+        return "node_lost", words
+    return "sandbox_evicted", f"{reason}: {words}"
+
+
+def _rejected(pod: Pod) -> Verdict | None:
+    """What the kubelet says of a pod as a whole."""
+    status = _status(pod)
+    reason, words = str(status.get("reason") or ""), _cut(str(status.get("message") or ""))
+    if reason == "NodeLost":
+        return "node_lost", words or "the node controller has given the node up"
+    if status.get("phase") != "Failed":
+        return None
+    if reason.startswith(_FULL):
+        return "capacity_unavailable", f"the node turned the pod away: {reason}: {words}"
+    if reason in _SHUTDOWN:
+        return "sandbox_evicted", f"{reason}: {words}"
+    return None
+
+
+def _waiting(pod: Pod) -> Verdict | None:
+    for container in _containers(pod):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        reason, message = str(waiting.get("reason") or ""), str(waiting.get("message") or "")
+        role, image = str(container.get("name")), str(container.get("image") or "")
+        if reason == "InvalidImageName":
+            return "image_not_found", f"{image} is not the name of an image: {_cut(message)}"
+        if reason in _PULLS:
+            return _pull(role, image, message or reason)
+        if reason in _NEVER_RAN:
+            return _unrunnable(role, image, f"{reason}: {message}")
+    return None
+
+
+def _deleted(pod: Pod) -> Verdict | None:
+    if not pod["metadata"].get("deletionTimestamp"):
+        return None
+    return "sandbox_lost", "its pod was deleted from outside rollbox"
+
+
+def _ended(pod: Pod) -> Verdict | None:
+    for role, ended in _terminated(pod):
+        reason, message = str(ended.get("reason") or ""), str(ended.get("message") or "")
+        if reason in ("StartError", "ContainerCannotRun"):
+            return _unrunnable(role, "", f"{reason}: {message}")
+        # What the target says is the user's; only the sidecar is heard.
+        words = f"; its last words: {_last_line(message)}" if role == SIDECAR and message else ""
+        return "sandbox_lost", f"the {role} ended with exit code {ended.get('exitCode')} ({reason}){words}"
+    phase = _status(pod).get("phase")
+    if phase in ("Failed", "Succeeded"):
+        return "sandbox_lost", f"its pod is {phase}: {_cut(str(_status(pod).get('message') or 'no reason given'))}"
+    return None
+
+
+def _pull(role: str, image: str, message: str) -> Verdict:
+    # Without the name, which may hold any of these words.
+    words = message
+    for name in filter(None, (image, _repository(image))):
+        words = words.replace(name, "")
+    told = f"{image}: {_cut(message)}"
+    if role == SIDECAR:
+        return "internal", f"the sidecar's own image cannot be pulled: {told}"
+    if _RATE.search(words):
+        return "image_pull_failed", f"the registry limits the rate of pulls; use a mirror or pull secrets: {told}"
+    if _FORMAT.search(words):
+        return "image_pull_failed", f"the image is not for the architecture of the node: {told}"
+    if _UNREACHED.search(words):
+        return "image_pull_failed", f"the registry was not reached: {told}"
+    if _REFUSED.search(words):
+        return "image_pull_failed", f"the registry refused the pull; check the image pull secrets: {told}"
+    return ("image_not_found" if _ABSENT.search(words) else "image_pull_failed"), told
+
+
+def _unrunnable(role: str, image: str, words: str) -> Verdict:
+    if _FORMAT.search(words):
+        return "image_pull_failed", f"the image {image} is not for the architecture of the node: {_cut(words)}"
+    if _MISSING_HANDLER.search(words):
+        return "isolation_missing", _cut(words)
+    return "internal", f"the {role} could not be started: {_cut(words)}"
+
+
+def _disruption(pod: Pod) -> Mapping[str, Any] | None:
+    for one in _status(pod).get("conditions") or ():
+        if one.get("type") == "DisruptionTarget" and one.get("status") == "True":
+            found: Mapping[str, Any] = one
+            return found
+    return None
+
+
+def _terminated(pod: Pod) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for container in _containers(pod):
+        if ended := (container.get("state") or {}).get("terminated"):
+            yield str(container.get("name")), ended
+
+
+def _containers(pod: Pod) -> list[Mapping[str, Any]]:
+    """The sidecar's first: it is the one that is heard."""
+    found = [one for one in _status(pod).get("containerStatuses") or () if one.get("name") in (SIDECAR, TARGET)]
+    return sorted(found, key=lambda one: str(one["name"]))
+
+
+def _status(pod: Pod) -> Mapping[str, Any]:
+    status: Mapping[str, Any] = pod.get("status") or {}
+    return status
+
+
+def _repository(name: str) -> str:
+    folder, slash, last = name.partition("@")[0].rpartition("/")
+    return f"{folder}{slash}{last.partition(':')[0]}"
+
+
+def _last_line(text: str) -> str:
+    return next((line.strip()[:MAX_WORDS_CHARS] for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+def _cut(text: str) -> str:
+    return text.strip()[:MAX_WORDS_CHARS]

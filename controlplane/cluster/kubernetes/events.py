@@ -1,0 +1,31 @@
+"""The events of a watch, out of the bytes that a server sends."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import aiohttp
+
+from controlplane.errors import Problem
+
+MAX_EVENT_BYTES: Final = 8 << 20
+
+
+async def decoded(response: aiohttp.ClientResponse, what: str) -> AsyncIterator[dict[str, Any]]:
+    """One JSON object a line, as they come.
+
+    Args:
+        response: of a watch.
+        what: was asked, for the complaint.
+    """
+    rest = bytearray()
+    async for chunk in response.content.iter_any():
+        rest += chunk
+        *lines, tail = rest.split(b"\n")
+        rest = bytearray(tail)
+        if len(rest) > MAX_EVENT_BYTES:
+            raise Problem("internal", f"the API server sent {what} an event of more than {MAX_EVENT_BYTES} bytes")
+        for line in lines:
+            if line.strip():
+                event: dict[str, Any] = json.loads(line)
+                yield event

@@ -1,0 +1,85 @@
+"""What keeps sandboxes apart: the RuntimeClass, who has it, and whether a kernel is the one that was promised."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.nodes import Fleet, Node
+from controlplane.cluster.kubernetes.refusals import Refused
+from controlplane.cluster.protocol import Description
+from controlplane.errors import Problem
+
+ANY: Final = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What a RuntimeClass says: the runtime's handler on the nodes, and the nodes that have it."""
+
+    handler: str
+    selector: Mapping[str, str]
+    tolerations: Sequence[Mapping[str, object]]
+
+
+async def runtime(client: KubernetesClient, runtime_class: str) -> Runtime:
+    """Reads a RuntimeClass.
+
+    Raises:
+        Problem: isolation_missing, when there is no such class.
+    """
+    try:
+        found = await client.get(f"/apis/node.k8s.io/v1/runtimeclasses/{runtime_class}")
+    except Refused as refused:
+        if refused.refusal.status != HTTPStatus.NOT_FOUND:
+            raise
+        detail = f"the cluster has no RuntimeClass {runtime_class}: install gVisor on the nodes and create it"
+        raise Problem("isolation_missing", detail, runtime_class=runtime_class) from refused
+    scheduling = found.get("scheduling") or {}
+    return Runtime(str(found["handler"]), scheduling.get("nodeSelector") or {}, scheduling.get("tolerations") or ())
+
+
+def check_nodes(fleet: Fleet, nodes: Sequence[Node]) -> None:
+    """Refuses a cluster on which no sandbox can ever run as promised.
+
+    Raises:
+        Problem: internal, when there is no node; isolation_missing, when none has the runtime.
+    """
+    wanted = [one for one in nodes if one.takes(fleet.selector, fleet.tolerations)]
+    if not wanted:
+        labels = ", ".join(f"{key}={value}" for key, value in fleet.selector.items()) or "any"
+        wish = f"labels {labels}, {len(fleet.tolerations)} tolerations"
+        raise Problem("internal", f"none of the {len(nodes)} nodes takes sandboxes ({wish})")
+    if not any(fleet.isolates(one) for one in wanted):
+        names = ", ".join(sorted(one.name for one in wanted)[:5])
+        detail = f"no node has the runtime {fleet.handler} that the RuntimeClass names; looked at {names}"
+        raise Problem("isolation_missing", detail, handler=fleet.handler)
+
+
+def vouch(kernel: str, required: str) -> None:
+    """See ``Cluster.vouch``.
+
+    Args:
+        kernel: as a command in the sandbox sees it.
+        required: what the kernel's words must hold, in any case; ``any``: nothing.
+    """
+    if required.lower() != ANY and required.lower() not in kernel.lower():
+        detail = f"the sandbox runs on the kernel {kernel[:200]!r}, which is not {required}"
+        raise Problem("isolation_missing", detail, required_kernel=required)
+
+
+def describe(version: str, runtime_class: str, handler: str, required: str) -> Description:
+    """What the cluster says about itself, in our words."""
+    checked = required.lower() != ANY
+    isolation = required if checked else handler
+    how = f"RuntimeClass {runtime_class} (handler {handler})"
+    proof = f"every sandbox's kernel is checked for {required}" if checked else "the kernel of sandboxes is not checked"
+    return Description(
+        backend="kubernetes",
+        engine_name="kubernetes",
+        engine_version=version,
+        isolation=isolation,
+        isolation_detail=f"{how}; {proof}",
+        network="none but the platform's readiness port",
+    )

@@ -1,0 +1,92 @@
+"""The nodes as they are now, and which of them are taken for lost."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from controlplane.cluster.kubernetes.client import Json
+from controlplane.cluster.kubernetes.nodes import Node
+
+# A kubelet that restarts says "not ready" for some seconds while its pods run on. One that is silent (Unknown) has been
+# so for the cluster's own grace period already.
+NOT_READY_S: Final = 30.0
+MAX_REMEMBERED: Final = 1024
+
+
+class Nodes:
+    """A mirror of the cluster's nodes; small: what judging and counting need.
+
+    Args:
+        lost: told the name of each node that may have been lost.
+    """
+
+    def __init__(self, lost: Callable[[str], None]) -> None:
+        self._lost = lost
+        self._nodes: dict[str, Node] = {}
+        self._deleted: dict[str, None] = {}
+        self._doubted: dict[str, asyncio.TimerHandle] = {}
+        self._given_up: set[str] = set()
+
+    @property
+    def all(self) -> Sequence[Node]:
+        """Every node."""
+        return tuple(self._nodes.values())
+
+    def trouble(self, name: str) -> str | None:
+        """Why a node is taken for lost; None when it is not, or was never seen."""
+        node = self._nodes.get(name)
+        if node is None:
+            return f"node {name} was deleted" if name in self._deleted else None
+        if node.ready == "Unknown":
+            return f"node {name} has fallen silent: {node.why_not_ready}"
+        if node.ready != "True" and name in self._given_up:
+            return f"node {name} is not ready for {NOT_READY_S:.0f} s: {node.why_not_ready}"
+        return None
+
+    def replace(self, objects: Sequence[Json]) -> None:
+        """See ``Mirror.replace``."""
+        seen = {str(one["metadata"]["name"]) for one in objects}
+        for name in [name for name in self._nodes if name not in seen]:
+            self._drop(name)
+        for one in objects:
+            self.put(one)
+
+    def put(self, thing: Json) -> None:
+        """See ``Mirror.put``."""
+        node = Node.of(thing)
+        self._nodes[node.name] = node
+        self._deleted.pop(node.name, None)
+        if node.ready != "False":
+            self._trust(node.name)
+        elif node.name not in self._doubted and node.name not in self._given_up:
+            loop = asyncio.get_running_loop()
+            self._doubted[node.name] = loop.call_later(NOT_READY_S, self._give_up, node.name)
+        if node.ready == "Unknown":
+            self._lost(node.name)
+
+    def remove(self, thing: Json) -> None:
+        """See ``Mirror.remove``."""
+        self._drop(str(thing["metadata"]["name"]))
+
+    def close(self) -> None:
+        """Ends what still waits."""
+        for name in tuple(self._doubted):
+            self._trust(name)
+
+    def _drop(self, name: str) -> None:
+        self._nodes.pop(name, None)
+        self._trust(name)
+        self._deleted[name] = None
+        if len(self._deleted) > MAX_REMEMBERED:
+            del self._deleted[next(iter(self._deleted))]
+        self._lost(name)
+
+    def _trust(self, name: str) -> None:
+        self._given_up.discard(name)
+        if (timer := self._doubted.pop(name, None)) is not None:
+            timer.cancel()
+
+    def _give_up(self, name: str) -> None:
+        self._doubted.pop(name, None)
+        self._given_up.add(name)
+        self._lost(name)

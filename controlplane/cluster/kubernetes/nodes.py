@@ -1,0 +1,142 @@
+"""What the nodes can bear, and what they therefore cannot honour. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from controlplane.cluster.kubernetes.quantity import amount
+from controlplane.cluster.kubernetes.resources import GPU, request_of
+from controlplane.errors import Problem
+from controlplane.model import SandboxSpec
+from controlplane.model.spec import DEFAULT_PIDS
+
+_RESOURCES: Final = {"cpu": 1000, "memory": 1, "ephemeral-storage": 1, GPU: 1}
+_KEEPS_OUT: Final = ("NoSchedule", "NoExecute")
+# What callers ask for, by what the scheduler looks at.
+_OPTIONS: Final = {
+    "cpu": "cpu_millicores.request",
+    "memory": "memory_bytes.request",
+    "ephemeral-storage": "disk_bytes",
+    GPU: "gpu",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What is known of one node.
+
+    Attributes:
+        ready: ``True``, ``False`` (its kubelet says so) or ``Unknown`` (its kubelet has fallen silent).
+        taints: those that keep pods out.
+        allocatable: what pods may request, by resource; cpu in millicores.
+        handlers: of container runtimes; None when its kubelet does not tell.
+    """
+
+    name: str
+    ready: str
+    why_not_ready: str
+    schedulable: bool
+    labels: Mapping[str, str]
+    taints: tuple[Mapping[str, str], ...]
+    allocatable: Mapping[str, int]
+    cpu_millicores: int
+    handlers: frozenset[str] | None
+
+    @classmethod
+    def of(cls, node: Mapping[str, Any]) -> Self:
+        """From the API's object."""
+        spec, status = node.get("spec") or {}, node.get("status") or {}
+        conditions = {one.get("type"): one for one in status.get("conditions") or ()}
+        ready: Mapping[str, Any] = conditions.get("Ready") or {}
+        allocatable = status.get("allocatable") or {}
+        handlers = status.get("runtimeHandlers")
+        return cls(
+            name=str(node["metadata"]["name"]),
+            ready=str(ready.get("status") or "Unknown"),
+            why_not_ready=str(ready.get("message") or ready.get("reason") or "it has never reported"),
+            schedulable=not spec.get("unschedulable"),
+            labels=node["metadata"].get("labels") or {},
+            taints=tuple(one for one in spec.get("taints") or () if one.get("effect") in _KEEPS_OUT),
+            allocatable={name: amount(allocatable.get(name), scale) for name, scale in _RESOURCES.items()},
+            cpu_millicores=amount((status.get("capacity") or {}).get("cpu"), 1000),
+            handlers=None if handlers is None else frozenset(str(one.get("name") or "") for one in handlers),
+        )
+
+    def takes(self, selector: Mapping[str, str], tolerations: Sequence[Mapping[str, object]]) -> bool:
+        """Whether a pod with these may come here, however full it is."""
+        fits = all(self.labels.get(key) == value for key, value in selector.items())
+        return fits and all(any(_tolerates(one, taint) for one in tolerations) for taint in self.taints)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The nodes that sandboxes of an installation may run on.
+
+    Attributes:
+        selector, tolerations: of every sandbox.
+        handler: of the RuntimeClass; nodes that are known to lack it are left out.
+    """
+
+    selector: Mapping[str, str]
+    tolerations: Sequence[Mapping[str, object]]
+    handler: str
+
+    def eligible(self, nodes: Iterable[Node]) -> list[Node]:
+        """Those that sandboxes may be on, ready or not."""
+        return [one for one in nodes if one.takes(self.selector, self.tolerations) and self.isolates(one)]
+
+    def isolates(self, node: Node) -> bool:
+        """Whether it has the runtime, as far as it tells."""
+        return node.handlers is None or self.handler in node.handlers
+
+    def ready(self, nodes: Iterable[Node]) -> int:
+        """How many can take a start now."""
+        return sum(one.ready == "True" and one.schedulable for one in self.eligible(nodes))
+
+    def check(self, spec: SandboxSpec, nodes: Sequence[Node]) -> None:
+        """Refuses what no node can ever hold.
+
+        Raises:
+            Problem: unsupported or capacity_unavailable, naming the option.
+        """
+        if spec.pids_limit != DEFAULT_PIDS:
+            detail = f"pids_limit {spec.pids_limit}: Kubernetes has no such limit for one pod; leave it out"
+            raise Problem("unsupported", detail, option="pids_limit")
+        for key, value in spec.node_selector.items():
+            if self.selector.get(key, value) != value:
+                detail = f"node_selector {key}={value}: this installation runs sandboxes on {key}={self.selector[key]}"
+                raise Problem("unsupported", detail, option="node_selector")
+        candidates = [one for one in self.eligible(nodes) if one.takes(spec.node_selector, self.tolerations)]
+        if not candidates:
+            wanted = ", ".join(f"{key}={value}" for key, value in spec.node_selector.items())
+            detail = f"no node has the labels {wanted}" if wanted else "there is no node for sandboxes"
+            raise Problem("capacity_unavailable", detail, option="node_selector")
+        _fits(spec, candidates)
+
+
+def _fits(spec: SandboxSpec, candidates: Sequence[Node]) -> None:
+    most = max(candidates, key=lambda one: one.cpu_millicores)
+    limit, held = spec.cpu_millicores.limit, most.cpu_millicores
+    if limit > held:
+        detail = f"cpu_millicores.limit {limit} is more than the {held} of {most.name}, the largest node"
+        raise Problem("unsupported", detail, option="cpu_millicores.limit", most=held)
+    wanted = request_of(spec)
+    if any(all(one.allocatable[name] >= needed for name, needed in wanted.items()) for one in candidates):
+        return
+    for name, needed in wanted.items():
+        largest = max(candidates, key=lambda one: one.allocatable[name])
+        held = largest.allocatable[name]
+        if held < needed:
+            there = f"the largest node, {largest.name}, has {held}" if held else "no node has any"
+            detail = f"{_OPTIONS[name]} needs {needed} of {name} on one node (sidecar included); {there}"
+            raise Problem("capacity_unavailable", detail, option=_OPTIONS[name], most=held)
+    raise Problem("capacity_unavailable", f"no single node has all of {wanted}", option="cpu_millicores.request")
+
+
+def _tolerates(toleration: Mapping[str, object], taint: Mapping[str, str]) -> bool:
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    if not toleration.get("key"):
+        return toleration.get("operator") == "Exists"
+    same = toleration.get("operator") == "Exists" or (toleration.get("value") or "") == (taint.get("value") or "")
+    return toleration.get("key") == taint.get("key") and same

@@ -1,0 +1,24 @@
+"""Amounts as Kubernetes writes them (``500m``, ``16Gi``, ``1e3``) in whole numbers. Pure."""
+
+import re
+from decimal import Decimal
+from typing import Final
+
+_AMOUNT: Final = re.compile(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)(m|[numkMGTPE]|[KMGTPE]i)?")
+_UNITS: Final = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1)} | {
+    letter + binary: Decimal((1024 if binary else 1000) ** power)
+    for power, letter in enumerate("KMGTPE", start=1)
+    for binary in ("i", "")
+}
+_UNITS["k"] = _UNITS.pop("K")
+
+
+def amount(text: object, scale: int = 1) -> int:
+    """``text`` times ``scale``, rounded down; 0 for what is no amount.
+
+    Args:
+        text: a number with or without a unit.
+        scale: 1000 for millicores of cpu.
+    """
+    match = _AMOUNT.fullmatch(str(text or ""))
+    return int(Decimal(match[1]) * _UNITS[match[2] or ""] * scale) if match else 0

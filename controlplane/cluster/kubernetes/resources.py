@@ -1,0 +1,63 @@
+"""What a sandbox's containers are given: requests and limits, in Kubernetes' words. Pure.
+
+Under gVisor the limits that bite are the pod's, the sum of both containers'. Under another runtime a command counts
+for the sidecar's container, since it is forked there, and so that one carries its limits as well.
+"""
+
+from typing import Any, Final
+
+from controlplane.model import SandboxSpec
+from controlplane.model.spec import MIB
+
+GPU: Final = "nvidia.com/gpu"
+
+DEFAULT_DISK_BYTES: Final = 2048 * MIB
+# Set aside of the disk limit: nodes are packed by memory, and few sandboxes fill their disk.
+DISK_REQUEST_BYTES: Final = 64 * MIB
+# The sidecar idles at a few MiB. The rest is for the sandbox's own kernel, which is charged to the pod.
+SIDECAR_CPU_REQUEST_MILLICORES: Final = 10
+SIDECAR_CPU_MILLICORES: Final = 100
+SIDECAR_MEMORY_REQUEST_BYTES: Final = 32 * MIB
+SIDECAR_MEMORY_BYTES: Final = 64 * MIB
+SIDECAR_DISK_BYTES: Final = 64 * MIB
+
+Json = dict[str, Any]
+
+
+def request_of(spec: SandboxSpec) -> dict[str, int]:
+    """What a node must have free for this sandbox, sidecar included: millicores, bytes, bytes, devices."""
+    return {
+        "cpu": spec.cpu_millicores.request + SIDECAR_CPU_REQUEST_MILLICORES,
+        "memory": spec.memory_bytes.request + SIDECAR_MEMORY_REQUEST_BYTES,
+        "ephemeral-storage": min(DISK_REQUEST_BYTES, disk_bytes(spec)) + SIDECAR_DISK_BYTES,
+        GPU: spec.gpu,
+    }
+
+
+def disk_bytes(spec: SandboxSpec) -> int:
+    """How much of the node's disk the sandbox may fill."""
+    return DEFAULT_DISK_BYTES if spec.disk_bytes is None else spec.disk_bytes
+
+
+def of_target(spec: SandboxSpec) -> Json:
+    """Of the user's container."""
+    most = disk_bytes(spec)
+    gpu = {GPU: str(spec.gpu)} if spec.gpu else {}
+    requests = _amounts(spec.cpu_millicores.request, spec.memory_bytes.request, min(DISK_REQUEST_BYTES, most))
+    limits = _amounts(spec.cpu_millicores.limit, spec.memory_bytes.limit, most)
+    return {"requests": {**requests, **gpu}, "limits": {**limits, **gpu}}
+
+
+def of_sidecar(spec: SandboxSpec, *, commands_inside: bool) -> Json:
+    """Of the sidecar's; ``commands_inside``: what the user runs counts there."""
+    cpu, memory, disk = SIDECAR_CPU_MILLICORES, SIDECAR_MEMORY_BYTES, SIDECAR_DISK_BYTES
+    if commands_inside:
+        cpu, memory = cpu + spec.cpu_millicores.limit, memory + spec.memory_bytes.limit
+    return {
+        "requests": _amounts(SIDECAR_CPU_REQUEST_MILLICORES, SIDECAR_MEMORY_REQUEST_BYTES, disk),
+        "limits": _amounts(cpu, memory, disk),
+    }
+
+
+def _amounts(millicores: int, memory_bytes: int, storage_bytes: int) -> dict[str, str]:
+    return {"cpu": f"{millicores}m", "memory": str(memory_bytes), "ephemeral-storage": str(storage_bytes)}

@@ -1,0 +1,31 @@
+"""What is kept of a pod. Pure."""
+
+from typing import Any, Final
+
+from controlplane.cluster.kubernetes.podspec import ANNOTATION_START_BY
+
+Json = dict[str, Any]
+
+_JUDGED: Final = ("PodScheduled", "DisruptionTarget")
+
+
+def trimmed(pod: Json) -> Json:
+    """What judging needs of a pod: a tenth of it."""
+    about, status = pod["metadata"], pod.get("status") or {}
+    start_by = (about.get("annotations") or {}).get(ANNOTATION_START_BY)
+    return {
+        "metadata": {
+            "name": about["name"],
+            "deletionTimestamp": about.get("deletionTimestamp"),
+            "annotations": {ANNOTATION_START_BY: start_by} if start_by else {},
+        },
+        "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName")},
+        "status": {
+            **{key: status[key] for key in ("phase", "reason", "message") if status.get(key)},
+            "conditions": [one for one in status.get("conditions") or () if one.get("type") in _JUDGED],
+            "containerStatuses": [
+                {key: one.get(key) for key in ("name", "image", "state")}
+                for one in status.get("containerStatuses") or ()
+            ],
+        },
+    }

@@ -1,0 +1,50 @@
+"""What a connection that failed is told as: certificates and clocks have sentences of their own. Pure."""
+
+import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+import aiohttp
+
+from controlplane.errors import Problem
+
+# Tokens and certificates are checked against both clocks; their usual leeway is a minute.
+MAX_SKEW_S: Final = 60.0
+_TOO_OLD: Final = re.compile(r"expired", re.I)
+_TOO_YOUNG: Final = re.compile(r"not yet valid", re.I)
+_OUR_CERTIFICATE: Final = re.compile(r"ALERT|alert")
+
+
+def skew_s(date: str | None, now_ms: int) -> float:
+    """How far our clock is ahead of the one that wrote this ``Date`` header; 0 when the header says nothing."""
+    try:
+        theirs = parsedate_to_datetime(date or "")
+    except ValueError:
+        return 0.0
+    return now_ms / 1000 - theirs.timestamp()
+
+
+def is_certificate(error: BaseException) -> bool:
+    """Whether it is about a certificate: then trying again is of no use."""
+    return isinstance(error, aiohttp.ClientSSLError) or "certificate" in str(error).lower()
+
+
+def unreachable(url: str, what: str, error: BaseException, now_ms: int) -> Problem:
+    """The problem of a call that got no answer."""
+    words = str(error) or type(error).__name__
+    if is_certificate(error):
+        return Problem("internal", f"{what}: {_certificate(url, words, now_ms)}", api_server=url)
+    if isinstance(error, TimeoutError):
+        return Problem("upstream_timeout", f"the API server at {url} did not answer {what} in time", api_server=url)
+    return Problem("internal", f"the API server at {url} broke off {what}: {words}", api_server=url)
+
+
+def _certificate(url: str, words: str, now_ms: int) -> str:
+    now = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="seconds")
+    whose = "our client certificate" if _OUR_CERTIFICATE.search(words) else f"the certificate of {url}"
+    if _TOO_OLD.search(words):
+        return f"{whose} has expired, or the clock of this machine is wrong: it says {now}; renew the certificate"
+    if _TOO_YOUNG.search(words):
+        return f"{whose} is not valid yet: one of the two clocks is wrong; this machine's says {now}"
+    return f"{whose} is not accepted: {words}"

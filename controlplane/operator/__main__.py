@@ -1,0 +1,66 @@
+"""``python -m controlplane.operator``: maintenance of one installation, set up by the control plane's environment."""
+
+import asyncio
+import os
+
+import kopf
+import structlog
+
+from controlplane.clock import SystemClock
+from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.errors import Problem
+from controlplane.operator.handlers import options, registry
+from controlplane.operator.nodes import NodeNotices
+from controlplane.operator.notices import Notices
+from controlplane.operator.records import Records
+from controlplane.operator.sweep import Sweep
+from controlplane.settings import EXIT_CONFIG, PREFIX, KubernetesSettings, SettingError, Settings
+from controlplane.store import RedisStore
+from controlplane.telemetry import complain, configure_log
+
+
+async def _run(redis_url: str, place: KubernetesSettings) -> None:
+    clock = SystemClock()
+    async with (
+        KubernetesClient.connect(place.kubeconfig, clock) as client,
+        RedisStore.open(redis_url, installation=place.installation, clock=clock) as store,
+    ):
+        where = {"namespace": place.namespace, "installation": place.installation}
+        notices = Notices(client, clock, place.namespace)
+        nodes = NodeNotices(client, notices, **where)
+        soon = asyncio.Event()
+        structlog.get_logger("operator").info("looking after", **where)
+        async with asyncio.TaskGroup() as group:
+            sweep = group.create_task(Sweep(client, Records(store, clock), notices, clock, **where).run(soon))
+            # Ends with SIGTERM; it takes the signals itself.
+            await kopf.operator(
+                registry=registry(client.way, nodes, soon, place.installation),
+                settings=options(),
+                standalone=True,
+                namespaces=[place.namespace],
+            )
+            sweep.cancel()
+
+
+def main() -> int:
+    """Runs until SIGTERM; the exit status: 0, 64 for a bad setting, 1 when store or API server cannot be had."""
+    configure_log()
+    status = 0
+    try:
+        settings = Settings.from_environment(os.environ)
+        if not isinstance(settings.backend, KubernetesSettings):
+            raise SettingError(f"{PREFIX}BACKEND", "engine", "the operator is for kubernetes")
+        if settings.redis_url is None:
+            raise SettingError(f"{PREFIX}REDIS_URL", None, "the operator needs the store that all replicas share")
+        asyncio.run(_run(settings.redis_url, settings.backend))
+    except* SettingError as group:
+        complain("operator", group)
+        status = EXIT_CONFIG
+    except* (Problem, OSError) as group:
+        complain("operator", group)
+        status = 1
+    return status
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

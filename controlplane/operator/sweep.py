@@ -1,0 +1,102 @@
+"""One look at everything: records first, then pods, so that a pod without a record is never one that is just coming."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from controlplane.clock import Clock
+from controlplane.cluster.kubernetes.client import STRATEGIC, KubernetesClient
+from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION
+from controlplane.cluster.kubernetes.refusals import Refused
+from controlplane.cluster.kubernetes.removal import WITHOUT_FINALIZER
+from controlplane.errors import Problem
+from controlplane.model import Sandbox
+from controlplane.operator.notices import Notices
+from controlplane.operator.plan import Pod, Remove, plan
+from controlplane.operator.records import Records
+from controlplane.store import StoreLostError
+
+EVERY_S: Final = 30.0
+# Deleting hundreds at once loads a node for minutes.
+PAUSE_S: Final = 0.2
+WITHIN_S: Final = 10.0
+
+
+class Sweep:
+    """Compares and repairs; everything it does is safe to repeat, and to do beside the control plane."""
+
+    def __init__(
+        self,
+        client: KubernetesClient,
+        records: Records,
+        notices: Notices,
+        clock: Clock,
+        *,
+        namespace: str,
+        installation: str,
+    ) -> None:
+        self._client = client
+        self._records = records
+        self._notices = notices
+        self._clock = clock
+        self._path = f"/api/v1/namespaces/{namespace}/pods"
+        self._mine = {"labelSelector": f"{LABEL_INSTALLATION}={installation}"}
+        self._log = structlog.get_logger("sweep")
+
+    async def run(self, soon: asyncio.Event) -> None:
+        """Sweeps until it is cancelled: every 30 s, and when ``soon`` is set."""
+        while True:
+            try:
+                await self.once()
+            except StoreLostError:
+                self._log.warning("the store is being rebuilt: nothing is compared with it")
+            except Problem as problem:
+                self._log.warning("not swept", code=problem.code, detail=problem.detail)
+            try:
+                async with asyncio.timeout(EVERY_S):
+                    await soon.wait()
+            except TimeoutError:
+                continue
+            finally:
+                soon.clear()
+
+    async def once(self) -> None:
+        """One sweep.
+
+        Raises:
+            Problem: the store or the API server does not answer.
+            StoreLostError: there is nothing to compare with.
+        """
+        live = await self._records.live()
+        pods = (await self._client.list(self._path, self._mine)).items
+        todo = plan(await self._with_ended(live, pods), pods, self._clock.now_ms())
+        for death in todo.deaths:
+            if await self._records.bury(death):
+                self._log.warning("missed death", sandbox_id=death.sandbox_id, cause=death.cause, detail=death.detail)
+        by_name = {str(pod["metadata"]["name"]): pod for pod in pods}
+        for one in todo.removals:
+            await self._remove(one, by_name[one.name])
+            await asyncio.sleep(PAUSE_S)
+
+    async def _with_ended(self, live: Mapping[str, Sandbox], pods: Sequence[Pod]) -> Mapping[str, Sandbox]:
+        """The records of all pods: one that is not live may have ended, or be missing."""
+        records = dict(live)
+        for name in [str(pod["metadata"]["name"]) for pod in pods]:
+            if name not in records and (record := await self._records.get(name)) is not None:
+                records[name] = record
+        return records
+
+    async def _remove(self, one: Remove, pod: Pod) -> None:
+        self._log.warning("removing", sandbox_id=one.name, why=one.why)
+        # First the notice: it hangs on the pod.
+        await self._notices.tell(pod, "Removed", f"rollbox removes this pod: {one.why}")
+        path = f"{self._path}/{one.name}"
+        only = {"preconditions": {"uid": one.uid}} if one.uid else {}
+        try:
+            await self._client.delete(path, {"gracePeriodSeconds": 1, **only}, within_s=WITHIN_S)
+            await self._client.patch(path, WITHOUT_FINALIZER, STRATEGIC, within_s=WITHIN_S)
+        except Refused as refused:
+            if refused.refusal.status not in (404, 409):
+                raise

@@ -1,0 +1,229 @@
+"""An API server in this process: pods, nodes, events and watches, with faults on demand. For paths of failure only;
+what a real one does is tested on a real one.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from aiohttp import web
+
+Json = dict[str, Any]
+NAMESPACE: Final = "boxes"
+PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
+EVENTS: Final = f"/api/v1/namespaces/{NAMESPACE}/events"
+NODES: Final = "/api/v1/nodes"
+
+
+def node(name: str = "n1", ready: str = "True", **more: Any) -> Json:
+    status = {
+        "capacity": {"cpu": "2"},
+        "allocatable": {"cpu": "2", "memory": "8Gi", "ephemeral-storage": "50Gi"},
+        "conditions": [{"type": "Ready", "status": ready, "message": "so it says"}],
+        "runtimeHandlers": [{"name": ""}, {"name": "runsc"}],
+    }
+    return {"metadata": {"name": name, "labels": {}}, "spec": {}, "status": {**status, **more}}
+
+
+@dataclass
+class Fault:
+    """What the next matching call gets instead of its answer; `times` runs down to 0."""
+
+    method: str
+    part: str
+    status: int = 500
+    reason: str = "InternalError"
+    message: str = "made to fail"
+    headers: dict[str, str] = field(default_factory=dict)
+    delay_s: float = 0.0
+    drop: bool = False
+    after: bool = False  # the call does its work, its answer is lost
+    times: int = 1
+
+
+@dataclass
+class FakeKubernetes:
+    """The state; what tests change, watchers are told."""
+
+    objects: dict[str, dict[str, Json]] = field(default_factory=lambda: {PODS: {}, NODES: {}, EVENTS: {}})
+    runtime_classes: dict[str, Json] = field(default_factory=lambda: {"gvisor": {"handler": "runsc"}})
+    faults: list[Fault] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    kubelet: bool = True
+    oldest: int = 0
+    version: int = 1
+    history: list[tuple[int, str, str, Json]] = field(default_factory=list)
+    streams: list[asyncio.Event] = field(default_factory=list)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    url: str = ""
+
+    def __post_init__(self) -> None:
+        self._changed = asyncio.Condition()
+
+    async def put(self, kind: str, thing: Json) -> None:
+        """Makes or replaces an object."""
+        known = thing["metadata"]["name"] in self.objects[kind]
+        await self._tell("MODIFIED" if known else "ADDED", kind, thing)
+
+    async def remove(self, kind: str, name: str) -> None:
+        """Takes an object away, whatever its finalizers say."""
+        await self._tell("DELETED", kind, self.objects[kind][name])
+
+    async def patch_status(self, name: str, **status: Any) -> None:
+        """Changes what the kubelet says of a pod."""
+        pod = json.loads(json.dumps(self.objects[PODS][name]))
+        pod.setdefault("status", {}).update(status)
+        await self.put(PODS, pod)
+
+    def forget(self) -> None:
+        """From now on no earlier version can be watched from."""
+        self.oldest = self.version
+
+    def close_streams(self) -> None:
+        """Ends every watch, as servers do."""
+        for one in self.streams:
+            one.set()
+
+    async def _tell(self, kind: str, collection: str, thing: Json) -> None:
+        self.version += 1
+        thing = {**thing, "metadata": {**thing["metadata"], "resourceVersion": str(self.version)}}
+        name = thing["metadata"]["name"]
+        if kind == "DELETED":
+            self.objects[collection].pop(name, None)
+        else:
+            self.objects[collection][name] = thing
+        self.history.append((self.version, kind, collection, thing))
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        line = f"{request.method} {request.path}{'?watch' if 'watch' in request.query else ''}"
+        self.calls.append(line)
+        fault = next(
+            (one for one in self.faults if one.times and one.method == request.method and one.part in line), None
+        )
+        if fault is None:
+            return await self._answer(request)
+        fault.times -= 1
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(fault.delay_s):
+                await self.over.wait()
+        if fault.after:
+            await self._answer(request)
+        if fault.drop:
+            assert request.transport is not None
+            request.transport.abort()
+        return _status(fault.status, fault.reason, fault.message, fault.headers)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        collection, _, name = request.path.rpartition("/")
+        if request.path == "/version":
+            return web.json_response({"gitVersion": "v1.34.4"})
+        if collection.endswith("/runtimeclasses"):
+            found = self.runtime_classes.get(name)
+            return web.json_response(found) if found else _status(404, "NotFound", f'runtimeclasses "{name}" not found')
+        if request.path in self.objects:
+            return await self._collection(request)
+        return await self._one(request, collection, name)
+
+    async def _collection(self, request: web.Request) -> web.StreamResponse:
+        if request.method == "POST":
+            body = await request.json()
+            if body["metadata"]["name"] in self.objects[request.path]:
+                return _status(409, "AlreadyExists", "already exists")
+            await self.put(request.path, body)
+            return web.json_response(body, status=201)
+        if "watch" in request.query:
+            return await self._watch(request)
+        items = list(self.objects[request.path].values())
+        return web.json_response({"metadata": {"resourceVersion": str(self.version)}, "items": items})
+
+    async def _one(self, request: web.Request, collection: str, name: str) -> web.StreamResponse:
+        found = self.objects.get(collection, {}).get(name)
+        if found is None:
+            return _status(404, "NotFound", f"{name} not found")
+        if request.method == "GET":
+            return web.json_response(found)
+        changed = json.loads(json.dumps(found))
+        if request.method == "DELETE":
+            changed["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            grace = (await request.json()).get("gracePeriodSeconds")
+            changed["metadata"]["ended"] = self.kubelet or grace == 0
+        else:
+            patch = (await request.json())["metadata"]
+            changed["metadata"].setdefault("annotations", {}).update(patch.get("annotations") or {})
+            taken = patch.get("$deleteFromPrimitiveList/finalizers") or ()
+            left = [one for one in changed["metadata"].get("finalizers") or () if one not in taken]
+            changed["metadata"]["finalizers"] = left
+        await self.put(collection, changed)
+        if changed["metadata"].get("ended") and not changed["metadata"]["finalizers"]:
+            await self.remove(collection, name)
+        return web.json_response(changed)
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        since = int(request.query["resourceVersion"])
+        if since < self.oldest:
+            return _status(410, "Expired", f"too old resource version: {since} ({self.oldest})")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        closed = asyncio.Event()
+        self.streams.append(closed)
+        try:
+            while not closed.is_set():
+                for version, kind, collection, thing in self.history:
+                    if version > since and collection == request.path:
+                        await response.write(json.dumps({"type": kind, "object": thing}).encode() + b"\n")
+                        since = version
+                try:
+                    async with asyncio.timeout(0.02), self._changed:
+                        await self._changed.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            self.streams.remove(closed)
+        return response
+
+
+@asynccontextmanager
+async def fake_kubernetes(
+    folder: Path, change: Callable[[FakeKubernetes], None] = lambda _: None
+) -> AsyncIterator[FakeKubernetes]:
+    """Serves one with a ready node; `folder/kubeconfig` leads to it."""
+    fake = FakeKubernetes()
+    await fake.put(NODES, node())
+    change(fake)
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", fake.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    fake.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    (folder / "kubeconfig").write_text(json.dumps(_kubeconfig(fake.url)))
+    try:
+        yield fake
+    finally:
+        fake.over.set()
+        fake.close_streams()
+        await runner.cleanup()
+
+
+def _kubeconfig(url: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": {"token": "secret"}}],
+    }
+
+
+def _status(code: int, reason: str, message: str, headers: dict[str, str] | None = None) -> web.Response:
+    body = {"kind": "Status", "code": code, "reason": reason, "message": message}
+    return web.json_response(body, status=code, headers=headers)
