@@ -3,19 +3,15 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=.venv/bin
-host=$(rustc -vV | sed -n 's/^host: //p')
 manifest=gateway-rs/Cargo.toml
 
 echo "== Rust: gateway, sidecar, target"
 began=$SECONDS
 cargo build --locked --quiet --release --manifest-path $manifest --package gateway
-# One static binary for any image. An own target folder with --target, so that the flags reach neither build
-# scripts nor the gateway's artefacts.
-# A panic ends it, as it ends its sandbox; the gateway unwinds, since it carries the calls of many.
-CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_PANIC=abort CARGO_TARGET_DIR="$CARGO_TARGET_DIR/static" RUSTFLAGS="-C target-feature=+crt-static -C relocation-model=static" \
-  cargo build --locked --quiet --release --target "$host" --manifest-path $manifest --package sidecar
+# A panic ends the sidecar, as it ends its sandbox; the gateway unwinds, since it carries the calls of many.
+static=$(setup/static.sh sidecar abort)
 install -m 755 "$CARGO_TARGET_DIR/release/rollbox-gateway" \
-  "$CARGO_TARGET_DIR/static/$host/release/rollbox-sidecar" "$CARGO_TARGET_DIR/static/$host/release/rollbox-target" $bin/
+  "$static/rollbox-sidecar" "$static/rollbox-target" $bin/
 
 echo "   $((SECONDS - began)) s"
 

@@ -1,0 +1,54 @@
+"""Before an uninstall: what makes sandboxes stops, and all of this installation end."""
+
+from typing import Final
+from urllib.parse import quote
+
+from .api import Json, call, gone, run, wait
+
+# A node deletes few sandboxes at a time; more at once only slow it down.
+ENDING_AT_ONCE: Final = 16
+FINALIZER: Final = "rollbox.dev/tombstone"
+
+
+def teardown(settings: Json) -> str:
+    """Stops what makes sandboxes, then deletes all of this installation.
+
+    Raises:
+        HookError: some are left when the time is over.
+    """
+    seconds = float(settings["timeoutSeconds"])
+    deployments = f"/apis/apps/v1/namespaces/{settings['namespace']}/deployments"
+    for name in settings["deployments"]:
+        gone("PATCH", f"{deployments}/{name}/scale", {"spec": {"replicas": 0}})
+    makers = f"/api/v1/namespaces/{settings['namespace']}/pods?labelSelector={quote(settings['makers'])}"
+    wait(seconds, lambda: not call("GET", makers)["items"], lambda: "the control plane does not stop")
+    namespace = f"/api/v1/namespaces/{settings['sandboxNamespace']}"
+    if gone("GET", namespace):
+        return "the sandboxes' namespace is not there"
+    pods = f"{namespace}/pods"
+    selected = f"{pods}?labelSelector={quote(settings['sandboxes'])}"
+    count = len(call("GET", selected)["items"])
+    wait(
+        seconds,
+        lambda: none_left(pods, selected),
+        lambda: f"{len(call('GET', selected)['items'])} sandboxes do not end; run the uninstall again",
+    )
+    return f"{count} sandboxes ended"
+
+
+def none_left(pods: str, selected: str) -> bool:
+    """One round: deletes some, lets go of those that are ending."""
+    items: list[Json] = call("GET", selected)["items"]
+    ending = [one for one in items if one["metadata"].get("deletionTimestamp")]
+    for one in ending:
+        kept = [name for name in one["metadata"].get("finalizers", []) if name != FINALIZER]
+        if len(kept) < len(one["metadata"].get("finalizers", [])):
+            gone("PATCH", f"{pods}/{one['metadata']['name']}", {"metadata": {"finalizers": kept}})
+    living = [one for one in items if not one["metadata"].get("deletionTimestamp")]
+    for one in living[: max(0, ENDING_AT_ONCE - len(ending))]:
+        gone("DELETE", f"{pods}/{one['metadata']['name']}")
+    return not items
+
+
+if __name__ == "__main__":
+    raise SystemExit(run(teardown))

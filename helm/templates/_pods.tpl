@@ -1,0 +1,59 @@
+{{- /* What all platform pods have in common: (list . "gateway"). */}}
+{{- define "rollbox.podDefaults" -}}
+{{- $top := index . 0 }}
+{{- with $top.Values.images.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- /* Hooks run when there is no class yet, or no more. */}}
+{{- if and $top.Values.priorityClasses.create (not (has (index . 1) (list "preflight" "teardown"))) }}
+priorityClassName: {{ $top.Release.Name }}-platform
+{{- end }}
+{{- with $top.Values.platform.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $top.Values.platform.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "rollbox.spread" -}}
+topologySpreadConstraints:
+  {{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+  - topologyKey: {{ $key }}
+    maxSkew: 1
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels: {{- include "rollbox.selector" $ | nindent 8 }}
+    matchLabelKeys: [pod-template-hash]
+  {{- end }}
+{{- end }}
+
+{{- define "rollbox.containerSecurity" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- define "rollbox.disruption" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ include "rollbox.name" . }}
+  labels: {{- include "rollbox.labels" . | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  # One that does not serve anyway may go.
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels: {{- include "rollbox.selector" . | nindent 6 }}
+{{- end }}

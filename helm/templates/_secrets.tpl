@@ -1,0 +1,29 @@
+{{- /*
+Secrets that are generated once and kept: what the cluster has wins over a new one. Rendered into YAML once per release
+and remembered, since every look would generate another; checksums of pods then match what was written.
+*/}}
+{{- define "rollbox.generated" -}}
+{{- if not (hasKey .Values "generated") }}
+{{- $found := dict }}
+{{- range $name := list "api-keys" "signing-key" "redis" }}
+{{- $_ := set $found $name ((lookup "v1" "Secret" $.Release.Namespace (printf "%s-%s" $.Release.Name $name)).data | default dict) }}
+{{- end }}
+{{- $keys := get (get $found "api-keys") "keys" | b64dec }}
+{{- if .Values.apiKeys }}
+{{- $lines := list }}
+{{- range $owner, $key := .Values.apiKeys }}{{ $lines = append $lines (printf "%s:%s" $owner $key) }}{{ end }}
+{{- $keys = join "\n" $lines }}
+{{- else if not $keys }}
+{{- $keys = printf "default:%s" (randAlphaNum 40) }}
+{{- end }}
+{{- $private := get (get $found "signing-key") "tls.key" | b64dec }}
+{{- $certificate := get (get $found "signing-key") "tls.crt" | b64dec }}
+{{- if not (and $private $certificate) }}
+{{- $private = genPrivateKey "ed25519" }}
+{{- $certificate = (genSelfSignedCertWithKey "rollbox" nil nil 36500 $private).Cert }}
+{{- end }}
+{{- $password := get (get $found "redis") "password" | b64dec | default (randAlphaNum 40) }}
+{{- $_ := set .Values "generated" (dict "keys" $keys "private" $private "certificate" $certificate "password" $password) }}
+{{- end }}
+{{- toYaml .Values.generated }}
+{{- end }}

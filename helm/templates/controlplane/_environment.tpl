@@ -1,0 +1,53 @@
+{{- /* Environment, volumes and mounts that control plane and operator share. */}}
+{{- define "rollbox.controlplaneEnv" -}}
+- {name: ROLLBOX_CONTROLPLANE_BACKEND, value: kubernetes}
+- name: ROLLBOX_CONTROLPLANE_REDIS_URL
+  valueFrom: {secretKeyRef: {name: {{ include "rollbox.redisSecret" . }}, key: url}}
+- {name: ROLLBOX_CONTROLPLANE_API, value: "0.0.0.0:8081"}
+- {name: ROLLBOX_CONTROLPLANE_READY, value: "0.0.0.0:8082"}
+- {name: ROLLBOX_CONTROLPLANE_ROUTES, value: "0.0.0.0:8083"}
+- {name: ROLLBOX_CONTROLPLANE_API_KEYS_FILE, value: /etc/rollbox/api-keys/keys}
+- {name: ROLLBOX_CONTROLPLANE_SIGNING_KEY_FILE, value: /etc/rollbox/signing/tls.key}
+- {name: ROLLBOX_CONTROLPLANE_NAMESPACE, value: {{ include "rollbox.sandboxNamespace" . }}}
+- {name: ROLLBOX_CONTROLPLANE_INSTALLATION, value: {{ .Release.Name }}}
+- {name: ROLLBOX_CONTROLPLANE_SIDECAR_IMAGE, value: {{ include "rollbox.image" (list . "sidecar") }}}
+- {name: ROLLBOX_CONTROLPLANE_READY_URL, value: {{ printf "http://%s-ready.%s.svc.%s:8082" .Release.Name .Release.Namespace .Values.clusterDomain | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_RUNTIME_CLASS, value: {{ .Values.runtimeClass.name }}}
+- {name: ROLLBOX_CONTROLPLANE_REQUIRED_KERNEL, value: {{ .Values.sandboxes.requiredKernel | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_DNS_SHARDS, value: {{ .Values.dns.shards | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_STARTS_IN_FLIGHT, value: {{ .Values.controlplane.startsInFlight | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_STARTS_PER_NODE, value: {{ .Values.controlplane.startsPerNode | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_MAX_SANDBOXES, value: {{ int64 .Values.controlplane.maxSandboxes | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_PROBE_EVERY_MS, value: {{ mul 1000 .Values.controlplane.probeEverySeconds | quote }}}
+{{- if .Values.priorityClasses.create }}
+- {name: ROLLBOX_CONTROLPLANE_PRIORITY_CLASS, value: {{ .Release.Name }}-sandbox}
+{{- end }}
+{{- with .Values.sandboxes.nodeSelector }}
+- {name: ROLLBOX_CONTROLPLANE_NODE_SELECTOR, value: {{ toJson . | quote }}}
+{{- end }}
+{{- with .Values.sandboxes.tolerations }}
+- {name: ROLLBOX_CONTROLPLANE_TOLERATIONS, value: {{ toJson . | quote }}}
+{{- end }}
+{{- with .Values.sandboxes.imagePullSecrets }}
+- {name: ROLLBOX_CONTROLPLANE_IMAGE_PULL_SECRETS, value: {{ join "," . | quote }}}
+{{- end }}
+{{- end }}
+
+{{- define "rollbox.controlplaneMounts" -}}
+- {name: api-keys, mountPath: /etc/rollbox/api-keys, readOnly: true}
+- {name: signing, mountPath: /etc/rollbox/signing, readOnly: true}
+- {name: tmp, mountPath: /tmp}
+{{- end }}
+
+{{- define "rollbox.controlplaneVolumes" -}}
+- {name: api-keys, secret: {secretName: {{ include "rollbox.apiKeysSecret" . }}, items: [{key: keys, path: keys}]}}
+- {name: signing, secret: {secretName: {{ include "rollbox.signingSecret" . }}, items: [{key: tls.key, path: tls.key}]}}
+- {name: tmp, emptyDir: {sizeLimit: 64Mi}}
+{{- end }}
+
+{{- define "rollbox.controlplaneChecksums" -}}
+{{- $secrets := include "rollbox.generated" . | fromYaml }}
+rollbox.dev/api-keys: {{ $secrets.keys | sha256sum | trunc 16 | quote }}
+rollbox.dev/signing-key: {{ $secrets.certificate | sha256sum | trunc 16 | quote }}
+rollbox.dev/redis: {{ printf "%s%s" .Values.redis.url $secrets.password | sha256sum | trunc 16 | quote }}
+{{- end }}

@@ -1,0 +1,18 @@
+{{- define "rollbox.runtimeClassBody" }}
+handler: {{ .Values.runtimeClass.handler }}
+{{- with .Values.runtimeClass.overhead }}
+overhead:
+  podFixed: {{- toYaml . | nindent 4 }}
+{{- end }}
+{{- with .Values.runtimeClass }}
+{{- if or .nodeSelector .tolerations }}
+scheduling:
+  {{- with .nodeSelector }}
+  nodeSelector: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .tolerations }}
+  tolerations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,64 @@
+# Bases of the images; sourced by build.sh. The public one of the Dockerfile where a registry is reachable, else one made
+# here from distribution packages (the tarballs are cached).
+suite=bookworm
+bases=$cache/images
+
+base_of() {
+  local public fallback
+  public=$(sed -n 's/^ARG BASE=//p' "$(folder_of "$1")/Dockerfile")
+  fallback=$(fallback_name "$1")
+  if [ "$public" = scratch ] || $engine image inspect "$public" >/dev/null 2>&1; then
+    echo "$public"
+  elif $engine image inspect "$fallback" >/dev/null 2>&1; then
+    echo "$fallback"
+  elif timeout 120 $engine pull --quiet "$public" >/dev/null 2>&1; then
+    echo "$public"
+  else
+    echo "   $1: the public base is out of reach, making one from packages" >&2
+    make_base "$1" "$fallback"
+    echo "$fallback"
+  fi
+}
+
+# The name holds what the base is made of and how: another list, another base.
+fallback_name() {
+  local list
+  list=$(echo "$suite"; declare -f debian_tarball; cat "$(folder_of "$1")/packages.txt" 2>/dev/null || true)
+  echo "localhost/rollbox/base-$1:$(sha256sum <<<"$list" | cut -c1-12)"
+}
+
+make_base() {
+  local tarball
+  mkdir -p "$bases"
+  tarball=$bases/$(basename "${2/:/-}").tar
+  if [ ! -s "$tarball" ]; then
+    rm -f "$tarball".part.*
+    if [ "$1" = dns ]; then
+      coredns_tarball "$tarball.part.tar"
+    else
+      debian_tarball "$1" "$tarball.part.tar" >"$tarball.log" 2>&1 || fail "making a base for $1 failed: $(tail -n 20 "$tarball.log")"
+    fi
+    mv "$tarball.part.tar" "$tarball"
+  fi
+  $engine import --quiet "$tarball" "$2" >/dev/null
+}
+
+debian_tarball() {
+  local packages variant=essential options=() path
+  command -v mmdebstrap >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends mmdebstrap >/dev/null; }
+  packages=usr-is-merged,$(paste -sd, "$(folder_of "$1")/packages.txt")
+  # Those who work in a runtime image install more; nobody does in one of our own parts.
+  case $1 in python | swe) variant=minbase ;; esac
+  # Merged by hand before the first package, or Debian brings Perl to do it.
+  options+=(--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr)
+  # Copied from this machine.
+  options+=('--customize-hook=rm -f "$1/etc/resolv.conf" "$1/etc/hostname"')
+  for path in doc man locale info; do options+=("--dpkgopt=path-exclude=/usr/share/$path/*"); done
+  mmdebstrap --quiet --variant=$variant "${options[@]}" --include="$packages" $suite "$2"
+}
+
+coredns_tarball() {
+  local folder
+  folder=$(tests/cluster/toolchain/build.sh | sed -n 's/^coredns //p')
+  tar --create --file "$1" --owner 0 --group 0 --directory "$folder/bin" coredns
+}

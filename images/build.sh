@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Builds every image and pushes those that the registry lacks: build.sh [NAME...], all without names.
+# ROLLBOX_REGISTRY: host and folder to push to, localhost:5000/rollbox unless set. An image's tag is the digest of what
+# goes into it, so an unchanged one costs one look; the tag of the version follows it. build/images.yaml names exactly
+# these images for `helm install --values`. Ends with a table of sizes.
+set -euo pipefail
+# A failure inside $(...) counts too.
+shopt -s inherit_errexit
+cd "$(dirname "$0")/.."
+registry=${ROLLBOX_REGISTRY:-localhost:5000/rollbox}
+version=$(sed -n 's/^appVersion: "\(.*\)"/\1/p' helm/Chart.yaml)
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/rollbox
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/cargo/$(rustc --version | tr ' ()' '---')}
+work=build/images
+names=(gateway controlplane sidecar dns redis python swe)
+
+if [ -S /var/run/docker.sock ] || [ -n "${DOCKER_HOST:-}" ]; then
+  engine=docker
+else
+  engine=podman
+fi
+# A registry on this machine is a test's, without TLS; Docker knows that by itself.
+insecure=()
+case $engine:$registry in podman:localhost[:/]* | podman:127.0.0.1[:/]*) insecure=(--tls-verify=false) ;; esac
+
+source images/bases.sh
+source images/contexts.sh
+
+fail() {
+  echo "images: $*" >&2
+  exit 1
+}
+
+folder_of() {
+  case $1 in python | swe) echo "images/runtimes/$1" ;; *) echo "images/$1" ;; esac
+}
+
+in_registry() {
+  if command -v skopeo >/dev/null; then
+    skopeo inspect ${insecure[@]:+"${insecure[@]}"} --raw "docker://$1" >/dev/null 2>&1
+  else
+    $engine manifest inspect ${insecure[@]:+"${insecure[@]}"} "$1" >/dev/null 2>&1
+  fi
+}
+
+digest_of() {
+  (cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum && echo "$2") | sha256sum | cut -c1-16
+}
+
+# Podman's build needs a runtime that bears the hybrid control groups of older hosts; with no steps to run none is used.
+build_image() {
+  local options=(--quiet --build-arg "BASE=$3" --tag "$2")
+  [ $engine = docker ] || options+=(--runtime "$(command -v runc || command -v crun)" --network none)
+  case $1 in swe) [ "$3" = "$(fallback_name swe)" ] || options=("${options[@]/none/host}") ;; esac
+  $engine build "${options[@]}" "$work/$1" >/dev/null || fail "building $1 failed"
+}
+
+push_image() {
+  $engine push --quiet ${insecure[@]:+"${insecure[@]}"} "$1" >/dev/null ||
+    fail "pushing $1 failed: is the registry up? (ROLLBOX_REGISTRY=$registry)"
+}
+
+make_image() {
+  local name=$1 base tag image
+  rm -rf "${work:?}/$name"
+  mkdir -p "$work/$name"
+  cp "$(folder_of "$name")/Dockerfile" "$work/$name/"
+  "context_$name" "$work/$name"
+  base=$(base_of "$name")
+  tag=$(digest_of "$work/$name" "$base")
+  image=$registry/$name:$tag
+  $engine image inspect "$image" >/dev/null 2>&1 || build_image "$name" "$image" "$base"
+  if ! in_registry "$image"; then
+    push_image "$image"
+    echo "   pushed $image" >&2
+  fi
+  if [ "$(cat "$work/$name.version" 2>/dev/null)" != "$image" ] || ! in_registry "$registry/$name:$version"; then
+    $engine tag "$image" "$registry/$name:$version"
+    push_image "$registry/$name:$version"
+    echo "$image" > "$work/$name.version"
+  fi
+  echo "$image"
+}
+
+main() {
+  local name image began=$SECONDS
+  [ $# -gt 0 ] || set -- "${names[@]}"
+  mkdir -p "$work"
+  echo "== Images for $registry"
+  for name in "$@"; do
+    image=$(make_image "$name")
+    echo "$image" > "$work/$name.image"
+  done
+  write_values > build/images.yaml
+  sizes "$@"
+  echo "   $((SECONDS - began)) s; chart values in build/images.yaml"
+}
+
+write_values() {
+  local name
+  printf 'images:\n  registry: %s\n' "$registry"
+  for name in gateway controlplane sidecar dns redis; do
+    [ ! -e "$work/$name.image" ] || printf '  %s: %s\n' "$name" "$(cat "$work/$name.image")"
+  done
+  [ ! -e "$work/python.image" ] || printf '  runtime: %s\n' "$(cat "$work/python.image")"
+}
+
+sizes() {
+  local name image bytes
+  for name in "$@"; do
+    image=$(cat "$work/$name.image")
+    bytes=$($engine image inspect --format '{{.Size}}' "$image")
+    awk -v name="$name" -v bytes="$bytes" -v image="$image" 'BEGIN { printf "   %-13s %7.1f MB  %s\n", name, bytes / 1e6, image }'
+  done
+}
+
+main "$@"

@@ -1,0 +1,51 @@
+# What goes into each image besides its Dockerfile; sourced by build.sh. Each function fills the folder that it is given.
+
+context_gateway() {
+  local built
+  built=$(setup/static.sh gateway unwind)
+  cp "$built/rollbox-gateway" "$1/"
+}
+
+context_sidecar() {
+  local built
+  built=$(setup/static.sh sidecar abort)
+  cp "$built/rollbox-sidecar" "$built/rollbox-target" "$1/"
+}
+
+context_controlplane() {
+  copy_python controlplane "$1/controlplane"
+  copy_python sdk/src/rollbox "$1/rollbox"
+  local packages
+  packages=$(locked_packages)
+  cp -r "$packages" "$1/packages"
+}
+
+context_dns() { :; }
+context_redis() { :; }
+context_python() { :; }
+context_swe() { cp images/runtimes/swe/packages.txt "$1/"; }
+
+copy_python() {
+  mkdir -p "$2"
+  tar --create --directory "$1" --exclude=__pycache__ . | tar --extract --directory "$2"
+}
+
+# The wheels of the lock file for the image's Python, unpacked. Installed from here, so that how this machine reaches its
+# package index stays on it. By digest of the lock file, outside the checkout.
+locked_packages() {
+  local lock=requirements/runtime.txt folder platform platforms=()
+  folder=$cache/images/packages-$(sha256sum $lock | cut -c1-12)
+  if [ ! -d "$folder" ]; then
+    for platform in manylinux_2_36 manylinux_2_34 manylinux_2_31 manylinux_2_28 manylinux_2_17 manylinux2014; do
+      platforms+=(--platform "${platform}_$(uname -m)")
+    done
+    rm -rf "$folder.part"
+    # pip judges conditions by this machine's Python, whose patch release is not the image's: take what any needs.
+    sed -E "s/ ; python_full_version < '3\.11\.[0-9]+'//" $lock > "$folder.lock"
+    .venv/bin/python -m pip install --quiet --no-compile --no-warn-conflicts --require-hashes --only-binary :all: --python-version 3.11 \
+      "${platforms[@]}" --target "$folder.part" --requirement "$folder.lock" >&2
+    rm -rf "$folder.part/bin"
+    mv "$folder.part" "$folder"
+  fi
+  echo "$folder"
+}

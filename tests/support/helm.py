@@ -1,0 +1,90 @@
+"""The chart, rendered by the real helm."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+ROOT: Final = Path(__file__).parents[2]
+CHART: Final = ROOT / "helm"
+# Without a cluster helm takes an ancient version for the cluster's.
+KUBE_VERSION: Final = "1.34.0"
+REGISTRY: Final = "registry.example.com/rollbox"
+
+Manifest = dict[str, Any]
+
+
+class ChartError(Exception):
+    """Helm refused; its own words are the message."""
+
+
+def binary() -> str:
+    """The helm of PATH, else the test cluster's.
+
+    Raises:
+        FileNotFoundError: there is neither.
+    """
+    found = shutil.which("helm")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rollbox" / "cluster"
+    built = sorted(cache.glob("helm-*/bin/helm"), key=lambda path: path.stat().st_mtime)
+    if not found and not built:
+        raise FileNotFoundError(
+            f"no helm in PATH and none in {cache}: `make cluster` builds one, or install 3.18 or later"
+        )
+    return found or str(built[-1])
+
+
+def run(*arguments: str) -> str:
+    """Runs helm; its standard output.
+
+    Raises:
+        ChartError: it failed.
+    Cost: half a second.
+    """
+    done = subprocess.run([binary(), *arguments], capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode:
+        raise ChartError(done.stderr)
+    return done.stdout
+
+
+def render(*settings: str, release: str = "rollbox", namespace: str = "rollbox") -> list[Manifest]:
+    """What an install would create: ``settings`` are those of ``--set``, on top of the registry and one key.
+
+    Raises:
+        ChartError: the values are refused.
+    """
+    given = [f"images.registry={REGISTRY}", "apiKeys.me=0123456789abcdef", *settings]
+    options = [word for setting in given for word in ("--set", setting)]
+    text = run("template", release, str(CHART), "--namespace", namespace, "--kube-version", KUBE_VERSION, *options)
+    return [one for one in yaml.safe_load_all(text) if one]
+
+
+def named(manifests: list[Manifest], kind: str, name: str) -> Manifest:
+    """The one manifest of that kind and name."""
+    (found,) = [one for one in manifests if one["kind"] == kind and one["metadata"]["name"] == name]
+    return found
+
+
+def of_kind(manifests: list[Manifest], kind: str) -> list[Manifest]:
+    """All manifests of a kind."""
+    return [one for one in manifests if one["kind"] == kind]
+
+
+def pods(manifests: list[Manifest]) -> Iterator[tuple[str, Manifest]]:
+    """Name, and ``{"metadata", "spec"}`` of every pod that these manifests lead to."""
+    for one in manifests:
+        name = f"{one['kind']} {one['metadata']['name']}"
+        if one["kind"] == "Pod":
+            yield name, one
+        elif "template" in one.get("spec", {}):
+            yield name, one["spec"]["template"]
+
+
+def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether a label selector (of ``matchLabels`` alone) selects these labels."""
+    assert set(selector) <= {"matchLabels"}, f"cannot judge {selector}"
+    return all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items())

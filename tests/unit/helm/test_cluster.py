@@ -1,0 +1,116 @@
+"""What the chart asks of the cluster: the sandboxes' namespace, rights, classes, names, and the hooks."""
+
+import json
+
+import pytest
+
+from tests.support.helm import Manifest, named, of_kind, render
+
+
+@pytest.fixture(scope="module")
+def manifests() -> list[Manifest]:
+    return render()
+
+
+def test_rights_are_exactly_these(manifests: list[Manifest]) -> None:
+    rules = {
+        (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): {
+            resource: sorted(rule["verbs"]) for rule in one["rules"] for resource in rule["resources"]
+        }
+        for one in manifests
+        if one["kind"] in {"Role", "ClusterRole"} and "helm.sh/hook" not in one["metadata"].get("annotations", {})
+    }
+    look = ["get", "list", "watch"]
+    change = ["delete", "get", "list", "patch", "watch"]
+    assert rules == {
+        ("Role", "rollbox-sandboxes", "rollbox-controlplane"): {
+            "pods": ["create", *change],
+            "events": look[1:],
+        },
+        ("ClusterRole", "", "rollbox-rollbox-controlplane"): {"nodes": look, "runtimeclasses": ["get"]},
+        ("Role", "rollbox-sandboxes", "rollbox-operator"): {
+            "pods": change,
+            "events": ["create"],
+        },
+        ("ClusterRole", "", "rollbox-rollbox-operator"): {"nodes": look},
+        ("Role", "rollbox-sandboxes", "rollbox-teardown"): {"pods": ["delete", "list", "patch"]},
+        ("ClusterRole", "", "rollbox-rollbox-dns"): dict.fromkeys(
+            ("namespaces", "services", "endpointslices"), look[1:]
+        ),
+    }
+
+
+def test_every_binding_names_what_is_there(manifests: list[Manifest]) -> None:
+    for binding in [*of_kind(manifests, "RoleBinding"), *of_kind(manifests, "ClusterRoleBinding")]:
+        named_role = [
+            one
+            for one in of_kind(manifests, binding["roleRef"]["kind"])
+            if one["metadata"]["name"] == binding["roleRef"]["name"]
+            and one["metadata"].get("namespace") == binding["metadata"].get("namespace")
+        ]
+        assert len(named_role) == 1, binding["metadata"]["name"]
+        for subject in binding["subjects"]:
+            named(manifests, "ServiceAccount", subject["name"])
+
+
+def test_shards_are_headless_and_publish_at_once(manifests: list[Manifest]) -> None:
+    shards = [one for one in of_kind(manifests, "Service") if one["metadata"].get("namespace") == "rollbox-sandboxes"]
+    assert [one["metadata"]["name"] for one in shards] == [f"shard-{n}" for n in range(16)]
+    for n, shard in enumerate(shards):
+        assert shard["spec"]["clusterIP"] == "None"
+        assert shard["spec"]["publishNotReadyAddresses"] is True
+        assert shard["spec"]["selector"] == {"rollbox.dev/installation": "rollbox", "rollbox.dev/shard": str(n)}
+
+
+def test_shards_agree_everywhere() -> None:
+    manifests = render("dns.shards=3")
+    for name in ("gateway", "controlplane"):
+        (container,) = named(manifests, "Deployment", f"rollbox-{name}")["spec"]["template"]["spec"]["containers"]
+        assert {"name": f"ROLLBOX_{name.upper()}_DNS_SHARDS", "value": "3"} in container["env"]
+    assert len([one for one in of_kind(manifests, "Service") if one["metadata"]["name"].startswith("shard-")]) == 3
+
+
+def test_the_name_server_knows_sandboxes_only_and_keeps_no_answers(manifests: list[Manifest]) -> None:
+    corefile = named(manifests, "ConfigMap", "rollbox-dns")["data"]["Corefile"]
+    words = {line.strip() for line in corefile.splitlines()}
+    assert {"namespaces rollbox-sandboxes", "labels rollbox.dev/installation=rollbox", "ttl 1"} <= words
+    assert not any(line.startswith(("cache", "forward")) for line in words)
+
+
+def test_sandboxes_yield_to_everything(manifests: list[Manifest]) -> None:
+    sandbox = named(manifests, "PriorityClass", "rollbox-sandbox")
+    assert sandbox["value"] < 0
+    assert sandbox["preemptionPolicy"] == "Never"
+    assert named(manifests, "PriorityClass", "rollbox-platform")["value"] > 0
+
+
+def test_preflight_probes_the_handler_before_anything_is_there(manifests: list[Manifest]) -> None:
+    probe_class = named(manifests, "RuntimeClass", "rollbox-preflight")
+    assert probe_class["handler"] == named(manifests, "RuntimeClass", "gvisor")["handler"] == "runsc"
+    assert probe_class["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+    settings = json.loads(named(manifests, "ConfigMap", "rollbox-preflight")["data"]["settings.json"])
+    assert settings["pod"]["spec"]["runtimeClassName"] == "rollbox-preflight"
+    assert settings["requiredKernel"] == "gVisor"
+
+
+def test_preflight_uses_a_class_that_exists_already() -> None:
+    manifests = render("runtimeClass.create=false", "runtimeClass.name=cloud")
+    assert not of_kind(manifests, "RuntimeClass")
+    settings = json.loads(named(manifests, "ConfigMap", "rollbox-preflight")["data"]["settings.json"])
+    assert settings["pod"]["spec"]["runtimeClassName"] == "cloud"
+
+
+def test_hooks_leave_nothing(manifests: list[Manifest]) -> None:
+    hooks = [one for one in manifests if "helm.sh/hook" in one["metadata"].get("annotations", {})]
+    components = {one["metadata"]["labels"]["app.kubernetes.io/component"] for one in hooks}
+    assert components == {"preflight", "teardown", "test"}
+    for one in hooks:
+        assert "hook-succeeded" in one["metadata"]["annotations"]["helm.sh/hook-delete-policy"], one["metadata"]["name"]
+
+
+def test_teardown_stops_what_makes_sandboxes_first(manifests: list[Manifest]) -> None:
+    settings = json.loads(named(manifests, "ConfigMap", "rollbox-teardown")["data"]["settings.json"])
+    assert settings["deployments"] == ["rollbox-controlplane", "rollbox-operator"]
+    assert settings["sandboxNamespace"] == "rollbox-sandboxes"
+    hooks = [one for one in manifests if "helm.sh/hook" in one["metadata"].get("annotations", {})]
+    assert not [one for one in hooks if one["metadata"].get("namespace") == "rollbox-sandboxes"]

@@ -1,0 +1,113 @@
+"""Platform pods: bounded, without powers, and rolled when what they read changes."""
+
+import base64
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.x509 import load_pem_x509_certificate
+
+from tests.support.helm import Manifest, matches, named, of_kind, pods, render
+
+
+@pytest.fixture(scope="module")
+def manifests() -> list[Manifest]:
+    return render()
+
+
+def test_every_container_is_bounded(manifests: list[Manifest]) -> None:
+    for name, pod in pods(manifests):
+        for container in pod["spec"]["containers"]:
+            for side in ("requests", "limits"):
+                assert {"cpu", "memory"} <= container["resources"][side].keys(), (name, side)
+
+
+def test_no_platform_pod_has_powers(manifests: list[Manifest]) -> None:
+    for name, pod in pods(manifests):
+        security = pod["spec"]["securityContext"]
+        assert security["runAsNonRoot"] is True, name
+        assert security["runAsUser"] == 65532, name
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        for container in pod["spec"]["containers"]:
+            own = container["securityContext"]
+            assert own["allowPrivilegeEscalation"] is False, name
+            assert own["readOnlyRootFilesystem"] is True, name
+            assert own["capabilities"]["drop"] == ["ALL"], name
+            # What the published CoreDNS has in its file.
+            assert own["capabilities"].get("add", []) == (["NET_BIND_SERVICE"] if "dns" in name else []), name
+
+
+def test_pods_that_call_no_api_server_have_no_token(manifests: list[Manifest]) -> None:
+    for name, pod in pods(manifests):
+        has_account = "serviceAccountName" in pod["spec"]
+        assert has_account or pod["spec"]["automountServiceAccountToken"] is False, name
+
+
+def test_long_lived_pods_are_probed_and_outlive_their_drain(manifests: list[Manifest]) -> None:
+    for component in ("gateway", "controlplane"):
+        pod = named(manifests, "Deployment", f"rollbox-{component}")["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        assert {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys()
+        assert pod["terminationGracePeriodSeconds"] > 60 + container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    gateway = named(manifests, "Deployment", "rollbox-gateway")["spec"]["template"]["spec"]["containers"][0]
+    assert {"name": "ROLLBOX_GATEWAY_DRAIN_MS", "value": "60000"} in gateway["env"]
+
+
+def test_no_upgrade_takes_the_last_replica(manifests: list[Manifest]) -> None:
+    for component in ("gateway", "controlplane", "dns"):
+        strategy = named(manifests, "Deployment", f"rollbox-{component}")["spec"]["strategy"]
+        assert strategy["rollingUpdate"]["maxUnavailable"] == 0
+        budget = named(manifests, "PodDisruptionBudget", f"rollbox-{component}")["spec"]
+        labels = named(manifests, "Deployment", f"rollbox-{component}")["spec"]["template"]["metadata"]["labels"]
+        assert budget["maxUnavailable"] == 1
+        assert matches(budget["selector"], labels)
+
+
+def test_services_and_probes_name_ports_that_exist(manifests: list[Manifest]) -> None:
+    by_labels = [(pod["metadata"].get("labels", {}), pod["spec"]["containers"]) for _, pod in pods(manifests)]
+    for service in of_kind(manifests, "Service"):
+        if service["metadata"].get("namespace"):
+            continue
+        for port in service["spec"]["ports"]:
+            behind = [c for labels, c in by_labels if matches({"matchLabels": service["spec"]["selector"]}, labels)]
+            assert behind, service["metadata"]["name"]
+            assert all(port["targetPort"] in _port_names(c) for c in behind), (service["metadata"]["name"], port)
+
+
+def _port_names(containers: list[Any]) -> set[str]:
+    return {port["name"] for one in containers for port in one.get("ports", [])}
+
+
+def test_pods_roll_when_what_they_read_changes() -> None:
+    keys = ["existingSecrets.signingKey=k", "redis.url=redis://one:6379"]
+    before, same = render(*keys), render(*keys)
+    other = render(*keys, "apiKeys.me=another-key-of-length", "sandboxes.namespace=elsewhere")
+    for name in ("rollbox-controlplane", "rollbox-dns"):
+        marks = [_annotations(one, name) for one in (before, same, other)]
+        if name == "rollbox-dns":
+            assert marks[0] == marks[1]
+        assert marks[0] != marks[2]
+
+
+def _annotations(manifests: list[Manifest], name: str) -> Any:
+    return named(manifests, "Deployment", name)["spec"]["template"]["metadata"]["annotations"]
+
+
+def test_the_generated_certificate_is_of_the_generated_key(manifests: list[Manifest]) -> None:
+    secret = {k: base64.b64decode(v) for k, v in named(manifests, "Secret", "rollbox-signing-key")["data"].items()}
+    key = serialization.load_pem_private_key(secret["tls.key"], password=None)
+    assert isinstance(key, Ed25519PrivateKey)
+    assert load_pem_x509_certificate(secret["tls.crt"]).public_key() == key.public_key()
+
+
+def test_the_store_address_has_the_password_of_the_store(manifests: list[Manifest]) -> None:
+    secret = {k: base64.b64decode(v).decode() for k, v in named(manifests, "Secret", "rollbox-redis")["data"].items()}
+    assert f"requirepass {secret['password']}\n" in secret["redis.conf"] + "\n"
+    assert f":{secret['password']}@rollbox-redis." in secret["url"]
+
+
+def test_only_the_control_plane_and_operator_hold_secrets(manifests: list[Manifest]) -> None:
+    gateway = named(manifests, "Deployment", "rollbox-gateway")["spec"]["template"]["spec"]
+    (volume,) = gateway["volumes"]
+    assert volume["secret"]["items"] == [{"key": "tls.crt", "path": "tls.crt"}]

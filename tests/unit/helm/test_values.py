@@ -1,0 +1,82 @@
+"""Values: two suffice, and one that is unknown or out of range is refused by its name."""
+
+import pytest
+
+from tests.support.helm import CHART, KUBE_VERSION, ChartError, named, of_kind, render, run
+
+
+def test_two_values_are_enough() -> None:
+    kinds = {one["kind"] for one in render()}
+    assert {"Deployment", "StatefulSet", "Service", "NetworkPolicy", "RuntimeClass", "HorizontalPodAutoscaler"} <= kinds
+
+
+def test_strict_lint_passes() -> None:
+    run("lint", "--strict", str(CHART), "--kube-version", KUBE_VERSION, "--set", "images.registry=r")
+
+
+def test_without_a_registry_the_refusal_says_what_to_set() -> None:
+    with pytest.raises(ChartError, match=r"images\.registry is empty: set it, or images\.\w+"):
+        render("images.registry=")
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("gateway.replicas=0", "'/gateway/replicas': minimum: got 0, want 1"),
+        ("gateway.replicas=many", "'/gateway/replicas': got string, want integer"),
+        ("gateway.replica=2", "'/gateway': additional properties 'replica' not allowed"),
+        ("gateway.autoscaling.cpuPercent=101", "'/gateway/autoscaling/cpuPercent': maximum"),
+        ("gateway.service.type=Public", "'/gateway/service/type': value must be one of"),
+        ("controlplane.startsPerNode=1000", "'/controlplane/startsPerNode': maximum"),
+        ("controlplane.drainSeconds=0", "'/controlplane/drainSeconds': minimum"),
+        ("controlplane.resources.limits.cpu=lots", "'/controlplane/resources/limits/cpu'"),
+        ("operator.replicas=2", "'/operator': additional properties 'replicas'"),
+        ("redis.url=http://elsewhere", "'/redis/url'"),
+        ("redis.resources.limits.memory=12XB", "'/redis/resources/limits/memory'"),
+        ("dns.shards=257", "'/dns/shards': maximum"),
+        ("dns.shards=0", "'/dns/shards': minimum"),
+        ("sandboxes.namespace=Not_A_Name", "'/sandboxes/namespace'"),
+        ("sandboxes.tolerations[0].effect=Never", "'/sandboxes/tolerations/0/effect'"),
+        ("sandboxes.quota.pods=-1", "'/sandboxes/quota/pods'"),
+        ("runtimeClass.handler=", "'/runtimeClass/handler'"),
+        ("priorityClasses.platformValue=2000000000", "'/priorityClasses/platformValue': maximum"),
+        ("networkPolicies.enabled=maybe", "'/networkPolicies/enabled': got string, want boolean"),
+        ("preflight.timeoutSeconds=1", "'/preflight/timeoutSeconds': minimum"),
+        ("images.pullPolicy=Sometimes", "'/images/pullPolicy'"),
+        ("images.gateway=has blanks", "'/images/gateway'"),
+        ("apiKeys.me=short", "'/apiKeys/me': minLength: got 5, want 16"),
+        ("surprise=1", "additional properties 'surprise' not allowed"),
+    ],
+)
+def test_a_bad_value_is_refused_by_name(setting: str, complaint: str) -> None:
+    with pytest.raises(ChartError) as refused:
+        render(setting)
+    assert complaint in str(refused.value)
+
+
+def test_sandboxes_do_not_share_the_release_namespace() -> None:
+    with pytest.raises(ChartError, match=r"sandboxes\.namespace is the release's own"):
+        render("sandboxes.namespace=rollbox")
+
+
+def test_an_external_redis_replaces_the_own_one() -> None:
+    manifests = render("redis.url=redis://:secret@elsewhere:6379/1")
+    assert not of_kind(manifests, "StatefulSet")
+    assert not [one for one in of_kind(manifests, "NetworkPolicy") if one["metadata"]["name"] == "rollbox-redis"]
+    assert named(manifests, "Secret", "rollbox-redis")["data"].keys() == {"url"}
+
+
+def test_existing_secrets_are_used_and_none_is_made() -> None:
+    manifests = render("existingSecrets.apiKeys=keys", "existingSecrets.signingKey=key", "redis.existingSecret=store")
+    assert not of_kind(manifests, "Secret")
+    volumes = named(manifests, "Deployment", "rollbox-controlplane")["spec"]["template"]["spec"]["volumes"]
+    assert [one["secret"]["secretName"] for one in volumes if "secret" in one] == ["keys", "key"]
+
+
+def test_two_releases_share_no_name_that_is_the_clusters() -> None:
+    cluster_wide = {"ClusterRole", "ClusterRoleBinding", "Namespace", "PriorityClass"}
+    names = [
+        {(one["kind"], one["metadata"]["name"]) for one in render(release=release) if one["kind"] in cluster_wide}
+        for release in ("one", "two")
+    ]
+    assert not names[0] & names[1]
