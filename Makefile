@@ -14,10 +14,11 @@ export CARGO_TERM_PROGRESS_WHEN ?= never
 CARGO := cargo --locked --config net.retry=5
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup venv build engine image demo test lint check bench fuzz contract clean
+.PHONY: help setup venv build engine image demo test lint check bench fuzz contract clean \
+	cluster cluster-down images e2e demo-cluster bench-cluster
 
 help: ## print the verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: setup ## set up, then grade HumanEval in isolated sandboxes; report in build/demo
 	$(BIN)/python -m tests.support.demo
@@ -38,6 +39,24 @@ check: lint test ## lint, tests, and generated copies against the contract
 
 bench: setup ## measure; records in build/bench, a table on the screen
 	$(BIN)/python -m tests.bench
+
+cluster: venv ## a real single-node Kubernetes with gVisor on this machine (or check the one of KUBECONFIG)
+	$(BIN)/python -m tests.cluster up
+
+cluster-down: venv ## stop it and leave nothing of it
+	$(BIN)/python -m tests.cluster down
+
+images: build engine ## build all images and push them to the test registry (or ROLLBOX_REGISTRY)
+	@images/build.sh
+
+e2e: setup ## the tests on the real cluster
+	$(BIN)/python -m tests.levels e2e
+
+demo-cluster: build cluster images ## install the chart, grade HumanEval in gVisor pods; report in build/demo-cluster
+	$(BIN)/python -m tests.support.demo --cluster
+
+bench-cluster: build cluster images ## measure on the cluster, kubectl exec beside it; records in build/bench
+	$(BIN)/python -m tests.bench.cluster
 
 # The fuzzer needs the compiler's unstable flags; the variable grants them to the installed one.
 fuzz: ## fuzz the decoder of the spawner's frames for two minutes

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+pytest_plugins = ["tests.support.product"]
+
 
 @pytest.fixture(autouse=True)
 async def no_task_is_left_behind() -> AsyncIterator[None]:

@@ -13,10 +13,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.installed import why_no_cluster
 from tests.support.stack import why_no_engine
 
 ROOT = Path(__file__).parent.parent
@@ -28,15 +29,17 @@ def _why_no_cargo() -> str | None:
 
 @dataclass(frozen=True)
 class Level:
-    """One level: its command, and a check that says why it cannot run here (None: it can)."""
+    """One level: its command, a check that says why it cannot run here (None: it can), and what comes before it."""
 
     name: str
     command: tuple[str, ...]
     why_not: Callable[[], str | None] = lambda: None
+    setup: tuple[str, ...] = ()
+    environ: Mapping[str, str] = field(default_factory=dict)
 
 
-def _pytest(folder: str) -> tuple[str, ...]:
-    return (sys.executable, "-m", "pytest", "-q", f"tests/{folder}")
+def _pytest(*folders: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "pytest", "-q", *(f"tests/{folder}" for folder in folders))
 
 
 CARGO_TEST = ("cargo", "test", "--locked", "--quiet", "--manifest-path", "gateway-rs/Cargo.toml", "--workspace")
@@ -44,7 +47,13 @@ LEVELS = (
     Level("rust", CARGO_TEST, _why_no_cargo),
     Level("unit", _pytest("unit")),
     Level("contract", _pytest("contract")),
-    Level("local", _pytest("local"), why_no_engine),
+    Level("local", _pytest("local", "product"), why_no_engine),
+    # Its set-up is here and not in `make test`, so that a machine which cannot have a cluster runs all the rest.
+    Level(
+        *("e2e", _pytest("e2e", "product"), why_no_cluster),
+        setup=("make", "--no-print-directory", "cluster", "images"),
+        environ={"ROLLBOX_TEST_PRODUCT": "cluster"},
+    ),
 )
 
 
@@ -55,7 +64,11 @@ def _run(level: Level) -> tuple[str, bool]:
         return f"left out: {reason}", os.environ.get("CI") != "true"
     print(f"\n== {level.name}", flush=True)
     began = time.monotonic()
-    status = subprocess.run(level.command, cwd=ROOT, check=False).returncode
+    environ = {**os.environ, **level.environ}
+    commands = [command for command in (level.setup, level.command) if command]
+    status = 0
+    for command in commands:
+        status = status or subprocess.run(command, cwd=ROOT, env=environ, check=False).returncode
     verdict = "passed" if status == 0 else f"FAILED (exit {status})"
     return f"{verdict} in {time.monotonic() - began:.0f} s", status == 0
 

@@ -19,7 +19,7 @@ from controlplane.lifecycle import SigningKey
 from controlplane.model import SandboxSpec
 from tests.contract.cluster_suite import BOOT, ClusterSuite
 from tests.support import containers
-from tests.support.stack import IMAGE
+from tests.support.images import IMAGE
 from tests.support.world import PRIVATE
 
 GOOD_BOOT = replace(BOOT, token_public_key=SigningKey(PRIVATE, SystemClock()).public_text)

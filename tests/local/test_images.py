@@ -14,7 +14,7 @@ from controlplane.embedded.binaries import required
 from rollbox import Client
 from rollbox.errors import InvalidArgument
 from tests.support.containers import engine
-from tests.support.stack import IMAGE
+from tests.support.images import IMAGE
 
 
 @asynccontextmanager

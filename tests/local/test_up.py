@@ -17,9 +17,10 @@ import pytest
 
 from rollbox import Client
 from rollbox.errors import SandboxError, SandboxLost
-from tests.local.waiting import succeeds, until
 from tests.support.containers import engine, left_containers
-from tests.support.stack import IMAGE, free_port, start, stop_process
+from tests.support.images import IMAGE
+from tests.support.stack import free_port, start, stop_process
+from tests.support.waiting import succeeds, until
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-IMAGE = "localhost/rollbox/python:1"
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 
@@ -38,6 +38,28 @@ def free_port() -> int:
         return port
 
 
+class Product(Protocol):
+    """The running product as a user has it, wherever it runs."""
+
+    @property
+    def url(self) -> str:
+        """The one address."""
+        ...
+
+    @property
+    def api_key(self) -> str:
+        """A key for it."""
+        ...
+
+    def environment(self) -> dict[str, str]:
+        """What lets a user's program find it."""
+        ...
+
+    async def signing_key(self) -> bytes:
+        """The private key behind its tokens, PEM: what an attacker must never have."""
+        ...
+
+
 @dataclass
 class Stack:
     """A running `rollbox up`.
@@ -53,6 +75,14 @@ class Stack:
     api_key: str
     state_dir: Path
     process: asyncio.subprocess.Process
+
+    def environment(self) -> dict[str, str]:
+        """See ``Product.environment``: the folder that `rollbox up` wrote is enough."""
+        return {"ROLLBOX_STATE_DIR": str(self.state_dir)}
+
+    async def signing_key(self) -> bytes:
+        """See ``Product.signing_key``."""
+        return (self.state_dir / "signing.key").read_bytes()
 
     def pids(self) -> dict[str, int]:
         """Name -> process id of the supervisor's parts, by the names of their programs."""

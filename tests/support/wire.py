@@ -7,10 +7,10 @@ from typing import Any
 
 import aiohttp
 
-from tests.support.stack import Stack
+from tests.support.stack import Product
 
 
-async def raw(stack: Stack, method: str, path: str, token: str, body: bytes = b"") -> tuple[int, dict[str, Any]]:
+async def raw(stack: Product, method: str, path: str, token: str, body: bytes = b"") -> tuple[int, dict[str, Any]]:
     """One request; status and JSON body of the answer."""
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     async with (
@@ -20,7 +20,7 @@ async def raw(stack: Stack, method: str, path: str, token: str, body: bytes = b"
         return answer.status, await answer.json(content_type=None)
 
 
-async def token_of(stack: Stack, sandbox_id: str) -> str:
+async def token_of(stack: Product, sandbox_id: str) -> str:
     """A sandbox token, got as `connect` gets it."""
     status, body = await raw(stack, "POST", f"/v1/sandboxes/{sandbox_id}/token", stack.api_key)
     if status != 200:

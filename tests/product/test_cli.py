@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from rollbox import Client
-from tests.local.waiting import succeeds, until
-from tests.support.stack import IMAGE, Stack
+from tests.support.images import IMAGE
+from tests.support.stack import Product
+from tests.support.waiting import succeeds, until
 
 
-async def rollbox(stack: Stack, *arguments: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
+async def rollbox(stack: Product, *arguments: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
     """Run the CLI; exit status, stdout, stderr."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "rollbox", *arguments),
@@ -30,14 +31,14 @@ async def rollbox(stack: Stack, *arguments: str, stdin: bytes = b"") -> tuple[in
     return process.returncode, out, err.decode()
 
 
-async def answer(stack: Stack, *arguments: str) -> Any:
+async def answer(stack: Product, *arguments: str) -> Any:
     """The JSON that the CLI prints."""
     status, out, err = await rollbox(stack, *arguments, "--json")
     assert status == 0, err
     return json.loads(out)
 
 
-async def test_a_sandbox_through_the_command_line(stack: Stack, client: Client) -> None:
+async def test_a_sandbox_through_the_command_line(stack: Product, client: Client) -> None:
     made = await answer(stack, "create", IMAGE, "--label", "run=cli", "--memory", "256Mi", "--env", "A=1")
     listed = await answer(stack, "ps", "--label", "run=cli")
     assert made["id"] in json.dumps(listed)
@@ -59,7 +60,7 @@ async def test_a_sandbox_through_the_command_line(stack: Stack, client: Client) 
     assert "deleted" in err
 
 
-async def test_ctrl_c_kills_the_command_in_the_sandbox(stack: Stack, client: Client) -> None:
+async def test_ctrl_c_kills_the_command_in_the_sandbox(stack: Product, client: Client) -> None:
     async with await client.create(IMAGE) as sandbox:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "rollbox", "exec", sandbox.id, "--", "sleep", "7654"),
@@ -78,17 +79,17 @@ async def test_ctrl_c_kills_the_command_in_the_sandbox(stack: Stack, client: Cli
     [
         (["delete"], 2),
         (["exec", "sb-0000000000000000", "--", "true"], 2),
-        (["create", "localhost/rollbox/no-such-image:1"], 2),
+        (["create", IMAGE.replace("python", "no-such-image")], 2),
         (["create", IMAGE, "--memory", "lots"], 2),
     ],
 )
-async def test_errors_have_the_exit_code_of_their_fault(stack: Stack, arguments: list[str], status: int) -> None:
+async def test_errors_have_the_exit_code_of_their_fault(stack: Product, arguments: list[str], status: int) -> None:
     code, out, err = await rollbox(stack, *arguments)
     assert (code, out) == (status, b"")
     assert err
 
 
-async def test_doctor_explains_this_machine(stack: Stack) -> None:
+async def test_doctor_explains_this_machine(stack: Product) -> None:
     status, out, err = await rollbox(stack, "doctor", "--json")
     assert status == 0, err
     checks = json.loads(out)["checks"]

@@ -1,9 +1,14 @@
-"""The product on the real engine of this machine, started once by `rollbox up`; each test gets a client of its own."""
+"""The product that a level of tests runs against, started once; each test gets a client of its own.
+
+`ROLLBOX_TEST_PRODUCT` chooses it: `engine` (`rollbox up` on this machine, the default) or `cluster` (the chart, on the
+cluster of KUBECONFIG or of `make cluster`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -13,15 +18,21 @@ import pytest
 
 from rollbox import Client, Sandbox
 from tests.support.containers import engine
-from tests.support.stack import IMAGE, Stack, start, stop_process, why_no_engine
+from tests.support.images import IMAGE
+from tests.support.installed import installed
+from tests.support.stack import Product, start, stop_process, why_no_engine
 
 
 @pytest.fixture(scope="session")
-def stack() -> Iterator[Stack]:
-    """One `rollbox up` for the whole level; at the end it must stop cleanly and leave no container."""
+def stack() -> Iterator[Product]:
+    """One product for the whole level; at the end it must stop cleanly and leave nothing."""
+    yield from _on_cluster() if os.environ.get("ROLLBOX_TEST_PRODUCT") == "cluster" else _on_engine()
+
+
+def _on_engine() -> Iterator[Product]:
     reason = why_no_engine()
     if reason is not None:
-        pytest.fail(f"the local level cannot run here: {reason}")
+        pytest.fail(f"this level cannot run here: {reason}")
     folder = Path(tempfile.mkdtemp(prefix="rb-", dir="/tmp"))
     with asyncio.Runner() as runner:
         up = runner.run(start(folder))
@@ -33,6 +44,13 @@ def stack() -> Iterator[Stack]:
     shutil.rmtree(folder)
 
 
+def _on_cluster() -> Iterator[Product]:
+    with asyncio.Runner() as runner:
+        release = installed()
+        yield runner.run(release.__aenter__())
+        runner.run(release.__aexit__(None, None, None))
+
+
 async def containers_of_state(folder: Path) -> list[str]:
     """Names of what a stack on this folder left; another stack on this machine may run at the same time."""
     installation = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
@@ -41,8 +59,8 @@ async def containers_of_state(folder: Path) -> list[str]:
 
 
 @pytest.fixture
-async def client(stack: Stack) -> AsyncIterator[Client]:
-    """A client of the stack; a sandbox that a test leaves behind fails the test."""
+async def client(stack: Product) -> AsyncIterator[Client]:
+    """A client of the product; a sandbox that a test leaves behind fails the test."""
     async with Client(stack.url, stack.api_key) as made:
         yield made
         # What is ending is in the server's hand: a create that failed is answered before its containers are gone.

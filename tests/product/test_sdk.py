@@ -11,22 +11,24 @@ import pytest
 
 from rollbox import Client, RetryPolicy, Sandbox, sync
 from rollbox.errors import ExecFailed, InvalidArgument, SandboxNotFound, Unauthenticated, UpstreamTimeout
-from tests.support.stack import IMAGE, Stack, free_port
+from tests.support.images import IMAGE
+from tests.support.stack import Product, free_port
 
 EXAMPLES = Path(__file__).parents[2] / "sdk" / "examples"
 
 
 @pytest.fixture
-def found(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
-    """The stack as a user's program finds it: by the folder that `rollbox up` wrote."""
-    monkeypatch.delenv("ROLLBOX_URL", raising=False)
-    monkeypatch.delenv("ROLLBOX_API_KEY", raising=False)
-    monkeypatch.setenv("ROLLBOX_STATE_DIR", str(stack.state_dir))
+def found(stack: Product, monkeypatch: pytest.MonkeyPatch) -> Iterator[Product]:
+    """The product as a user's program finds it."""
+    for name in ("ROLLBOX_URL", "ROLLBOX_API_KEY", "ROLLBOX_STATE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in stack.environment().items():
+        monkeypatch.setenv(name, value)
     yield stack
     sync.shutdown()
 
 
-def connections(stack: Stack) -> int:
+def connections(stack: Product) -> int:
     """Open connections from this process to the gateway, as the kernel counts them."""
     port = f":{int(stack.url.rpartition(':')[2]):04X}"
     lines = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
@@ -71,7 +73,7 @@ async def test_delete_by_labels_takes_those_and_no_others(client: Client) -> Non
         await client.delete()
 
 
-async def test_one_pool_of_connections_for_a_loop(found: Stack) -> None:
+async def test_one_pool_of_connections_for_a_loop(found: Product) -> None:
     assert connections(found) == 0
     async with await Sandbox.create(IMAGE, memory="128Mi") as one, await Sandbox.create(IMAGE, memory="128Mi") as two:
         for sandbox in (one, two, one, two):
@@ -87,7 +89,9 @@ async def test_one_pool_of_connections_for_a_loop(found: Stack) -> None:
 
 async def test_five_hundred_commands_at_once_over_twenty_sandboxes(client: Client) -> None:
     run = {"run": "many"}
-    made = await asyncio.gather(*(client.create(IMAGE, memory="64Mi", labels=run) for _ in range(20)))
+    # Little set aside for each: they have to fit on a node of two cores together.
+    wish = {"cpu": (0.01, 2), "memory": ("32Mi", "64Mi"), "labels": run}
+    made = await asyncio.gather(*(client.create(IMAGE, **wish) for _ in range(20)))  # type: ignore[arg-type]
     try:
         async with asyncio.timeout(60):
             calls = [made[n % 20].exec(f"echo {n}; exit {n % 7}") for n in range(500)]
@@ -99,7 +103,7 @@ async def test_five_hundred_commands_at_once_over_twenty_sandboxes(client: Clien
     assert sorted(report.deleted) == sorted(sandbox.id for sandbox in made)
 
 
-async def test_the_sync_face(found: Stack) -> None:
+async def test_the_sync_face(found: Product) -> None:
     def program() -> None:
         with sync.Sandbox.create(IMAGE, memory="128Mi", labels={"run": "sync"}) as sandbox:
             assert sandbox.exec("cat; exit 3", stdin=b"\xff").stdout_bytes == b"\xff"
@@ -115,7 +119,7 @@ async def test_the_sync_face(found: Stack) -> None:
     await asyncio.to_thread(program)
 
 
-async def test_a_program_that_finds_no_gateway_or_has_no_right(stack: Stack) -> None:
+async def test_a_program_that_finds_no_gateway_or_has_no_right(stack: Product) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}"
     async with Client(nowhere, "rbx_key", retries=RetryPolicy(tries=2)) as client:
         with pytest.raises(UpstreamTimeout, match="rollbox up") as silent:
@@ -126,7 +130,7 @@ async def test_a_program_that_finds_no_gateway_or_has_no_right(stack: Stack) -> 
             await client.create(IMAGE)
 
 
-async def test_the_quickstart_does_what_it_says(found: Stack, client: Client) -> None:
+async def test_the_quickstart_does_what_it_says(found: Product, client: Client) -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, str(EXAMPLES / "quickstart.py")),
         stdout=asyncio.subprocess.PIPE,

@@ -25,8 +25,9 @@ from rollbox.errors import (
     SandboxNotFound,
     Unauthenticated,
 )
-from tests.local.waiting import until
-from tests.support.stack import IMAGE, Stack
+from tests.support.images import IMAGE
+from tests.support.stack import Product
+from tests.support.waiting import until
 from tests.support.wire import raw, token_of
 
 
@@ -75,7 +76,7 @@ async def test_commands_that_make_no_sense(sandbox: Sandbox, command: Any) -> No
         (b'{"argv": ["true"], "env": {"A=B": "x"}}', "A=B"),
     ],
 )
-async def test_malformed_exec_requests(stack: Stack, sandbox: Sandbox, body: bytes, names: str) -> None:
+async def test_malformed_exec_requests(stack: Product, sandbox: Sandbox, body: bytes, names: str) -> None:
     token = await token_of(stack, sandbox.id)
     status, problem = await raw(stack, "POST", f"/v1/sandboxes/{sandbox.id}/exec", token, body)
     assert (status, problem["code"], problem["fault"]) == (400, "invalid_argument", "caller")
@@ -95,7 +96,7 @@ async def test_malformed_exec_requests(stack: Stack, sandbox: Sandbox, body: byt
         (b'{"image": "x", "labels": {"": "v"}}', "labels"),
     ],
 )
-async def test_malformed_create_requests(stack: Stack, body: bytes, names: str) -> None:
+async def test_malformed_create_requests(stack: Product, body: bytes, names: str) -> None:
     status, problem = await raw(stack, "POST", "/v1/sandboxes", stack.api_key, body)
     assert (status, problem["code"]) == (400, "invalid_argument")
     assert names in problem["detail"]
@@ -103,12 +104,12 @@ async def test_malformed_create_requests(stack: Stack, body: bytes, names: str) 
 
 async def test_an_image_that_does_not_exist(client: Client) -> None:
     with pytest.raises(ImageNotFound) as refused:
-        await client.create("localhost/rollbox/no-such-image:1")
+        await client.create(IMAGE.replace("python", "no-such-image"))
     assert "no-such-image" in str(refused.value)
     assert not refused.value.is_infra
 
 
-async def test_a_body_above_the_limit(stack: Stack, sandbox: Sandbox) -> None:
+async def test_a_body_above_the_limit(stack: Product, sandbox: Sandbox) -> None:
     token = await token_of(stack, sandbox.id)
     body = json.dumps({"argv": ["true"], "stdin": "x" * 40_000_000}).encode()
     try:
@@ -121,7 +122,7 @@ async def test_a_body_above_the_limit(stack: Stack, sandbox: Sandbox) -> None:
         await sandbox.exec(["true"], stdin=b"x" * 40_000_000)
 
 
-async def test_large_and_deep_bodies_for_the_control_plane(stack: Stack) -> None:
+async def test_large_and_deep_bodies_for_the_control_plane(stack: Product) -> None:
     large = json.dumps({"image": "x" * 40_000_000}).encode()
     status, problem = await raw(stack, "POST", "/v1/sandboxes", stack.api_key, large)
     assert (status, problem["code"]) == (413, "payload_too_large")
@@ -131,7 +132,7 @@ async def test_large_and_deep_bodies_for_the_control_plane(stack: Stack) -> None
     assert "body" in problem["detail"]
 
 
-async def test_a_deep_body_of_an_exec(stack: Stack, sandbox: Sandbox) -> None:
+async def test_a_deep_body_of_an_exec(stack: Product, sandbox: Sandbox) -> None:
     token = await token_of(stack, sandbox.id)
     deep = b'{"argv": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
     status, problem = await raw(stack, "POST", f"/v1/sandboxes/{sandbox.id}/exec", token, deep)
@@ -139,7 +140,7 @@ async def test_a_deep_body_of_an_exec(stack: Stack, sandbox: Sandbox) -> None:
     assert (await sandbox.exec("echo alive")).stdout == "alive\n"
 
 
-async def test_a_client_that_does_not_read_its_answer_holds_nobody(stack: Stack, sandbox: Sandbox) -> None:
+async def test_a_client_that_does_not_read_its_answer_holds_nobody(stack: Product, sandbox: Sandbox) -> None:
     token = await token_of(stack, sandbox.id)
     host, port = stack.url.removeprefix("http://").split(":")
     body = b'{"command": "head -c 4000000 /dev/zero"}'
@@ -153,7 +154,7 @@ async def test_a_client_that_does_not_read_its_answer_holds_nobody(stack: Stack,
     assert [result.stdout for result in results] == [f"{n}\n" for n in range(50)]
 
 
-async def test_a_body_that_never_ends_does_not_hold_the_sandbox(stack: Stack, sandbox: Sandbox) -> None:
+async def test_a_body_that_never_ends_does_not_hold_the_sandbox(stack: Product, sandbox: Sandbox) -> None:
     token = await token_of(stack, sandbox.id)
     host, port = stack.url.removeprefix("http://").split(":")
     head = f"POST /v1/sandboxes/{sandbox.id}/exec HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
@@ -165,7 +166,7 @@ async def test_a_body_that_never_ends_does_not_hold_the_sandbox(stack: Stack, sa
         connection.close()
 
 
-async def test_tokens_that_are_wrong_or_of_another(stack: Stack, client: Client, sandbox: Sandbox) -> None:
+async def test_tokens_that_are_wrong_or_of_another(stack: Product, client: Client, sandbox: Sandbox) -> None:
     body = b'{"argv": ["true"]}'
     path = f"/v1/sandboxes/{sandbox.id}/exec"
     good = await token_of(stack, sandbox.id)
@@ -183,11 +184,11 @@ async def test_tokens_that_are_wrong_or_of_another(stack: Stack, client: Client,
         assert (status, problem["code"]) == (403, "permission_denied")
 
 
-async def test_a_token_that_has_expired(stack: Stack, sandbox: Sandbox) -> None:
+async def test_a_token_that_has_expired(stack: Product, sandbox: Sandbox) -> None:
     """Signed with the right key, for this sandbox, an hour ago: refused by the gateway, renewed by the SDK."""
     _, claims, _ = (await token_of(stack, sandbox.id)).split(".")
     held = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
-    private = (stack.state_dir / "signing.key").read_bytes()
+    private = await stack.signing_key()
     expired = jwt.encode({**held, "iat": held["iat"] - 7200, "exp": held["iat"] - 3600}, private, "EdDSA")
     path = f"/v1/sandboxes/{sandbox.id}/exec"
     status, problem = await raw(stack, "POST", path, expired, b'{"argv": ["true"]}')
@@ -198,13 +199,13 @@ async def test_a_token_that_has_expired(stack: Stack, sandbox: Sandbox) -> None:
     assert sandbox._access.token != expired
 
 
-async def test_a_wrong_api_key(stack: Stack) -> None:
+async def test_a_wrong_api_key(stack: Product) -> None:
     async with Client(stack.url, "rbx_wrong") as stranger:
         with pytest.raises(Unauthenticated):
             await stranger.list()
 
 
-async def test_ids_that_do_not_exist(stack: Stack, client: Client, sandbox: Sandbox) -> None:
+async def test_ids_that_do_not_exist(stack: Product, client: Client, sandbox: Sandbox) -> None:
     with pytest.raises(SandboxNotFound):
         await client.connect("sb-0000000000000000")
     with pytest.raises(SandboxNotFound):

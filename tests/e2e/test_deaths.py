@@ -1,0 +1,151 @@
+"""The ways in which a sandbox can die on a real cluster: the waiting call fails at once, typed, and the cause stays."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rollbox import Client, Sandbox
+from rollbox.errors import (
+    CapacityUnavailable,
+    DiskFull,
+    ImageNotFound,
+    OomKilled,
+    SandboxError,
+    SandboxEvicted,
+    SandboxLost,
+    Unsupported,
+)
+from tests.support.images import IMAGE, REGISTRY
+from tests.support.installed import Installed, kubectl, objects
+from tests.support.waiting import succeeds, until
+
+EAT = "held = []\nwhile True: held.append(b'x' * 2**24)"
+
+
+@contextlib.asynccontextmanager
+async def waiting(
+    sandbox: Sandbox, command: str = "touch /tmp/began; sleep 600"
+) -> AsyncIterator[asyncio.Task[object]]:
+    """A call that has begun in the sandbox and waits."""
+    call: asyncio.Task[object] = asyncio.create_task(sandbox.exec(command))
+    try:
+        await until(lambda: succeeds(sandbox, "cat /tmp/began"))
+        yield call
+    finally:
+        call.cancel()
+        with contextlib.suppress(asyncio.CancelledError, SandboxError):
+            await call
+
+
+async def test_a_memory_bomb_ends_as_oom_killed(client: Client) -> None:
+    async with await client.create(IMAGE, memory="256Mi") as sandbox:
+        async with asyncio.timeout(60):
+            result = await sandbox.exec(["python3", "-c", EAT])
+        assert result.end == "oom_killed"
+        assert result.oom_killed
+        # Under gVisor the pod is one process: the sandbox went with it, and says so.
+        with pytest.raises(OomKilled) as ended:
+            await sandbox.exec("true")
+        assert not ended.value.is_infra
+        record = await client.get(sandbox.id)
+        assert record.end is not None
+        assert record.end.cause == "oom_killed"
+
+
+async def test_a_full_disk_ends_as_disk_full(client: Client) -> None:
+    async with await client.create(IMAGE, memory="512Mi", disk="64Mi") as sandbox:
+        with pytest.raises(DiskFull) as ended:
+            async with asyncio.timeout(110):
+                await sandbox.exec("head -c 300000000 /dev/zero > /var/tmp/big; sleep 600")
+        assert not ended.value.is_infra
+
+
+async def test_a_pod_deleted_from_outside_is_sandbox_lost(stack: Installed, client: Client) -> None:
+    async with await client.create(IMAGE, memory="128Mi") as sandbox, waiting(sandbox) as call:
+        await kubectl("delete", "pod", sandbox.id, "-n", stack.sandboxes, "--wait=false")
+        with pytest.raises(SandboxLost) as lost:
+            async with asyncio.timeout(20):
+                await call
+        assert lost.value.is_infra
+        with pytest.raises(SandboxLost):
+            await sandbox.exec("true")
+
+
+async def test_an_eviction_is_told_as_one(stack: Installed, client: Client) -> None:
+    async with await client.create(IMAGE, memory="128Mi") as sandbox, waiting(sandbox) as call:
+        node = (await objects("nodes"))[0]["metadata"]["name"]
+        selector = f"rollbox.dev/sandbox={sandbox.id}"
+        try:
+            await kubectl(
+                *("drain", node, "--pod-selector", selector, "--force", "--disable-eviction=false"),
+                *("--delete-emptydir-data", "--ignore-daemonsets", "--timeout=60s"),
+            )
+            with pytest.raises(SandboxEvicted) as evicted:
+                async with asyncio.timeout(30):
+                    await call
+            assert evicted.value.is_infra
+        finally:
+            await kubectl("uncordon", node)
+
+
+async def test_a_container_killed_inside_the_node_is_noticed(client: Client) -> None:
+    """`kill -9 -1` from inside cannot; the whole gVisor sandbox killed from the node can."""
+    async with await client.create(IMAGE, memory="128Mi") as sandbox, waiting(sandbox) as call:
+        await _kill_sandbox_process(sandbox.id)
+        with pytest.raises(SandboxLost) as lost:
+            async with asyncio.timeout(60):
+                await call
+        assert lost.value.is_infra
+
+
+async def test_an_image_that_does_not_exist_fails_within_seconds(client: Client) -> None:
+    with pytest.raises(ImageNotFound) as refused:
+        async with asyncio.timeout(30):
+            await client.create(f"{REGISTRY}/no-such-image:1")
+    assert "no-such-image" in str(refused.value)
+
+
+async def test_an_image_from_a_registry_that_does_not_answer(client: Client) -> None:
+    with pytest.raises(SandboxError) as refused:
+        async with asyncio.timeout(60):
+            await client.create("127.0.0.1:9/nobody/listens:1")
+    assert refused.value.code == "image_pull_failed"
+    assert refused.value.is_infra
+
+
+async def test_what_no_node_can_hold_is_refused_at_once(client: Client) -> None:
+    for wish in ({"cpu": (900, 1000)}, {"memory": "4Ti"}, {"gpu": 1}, {"node_selector": {"no-such": "label"}}):
+        with pytest.raises(Unsupported, match="node") as refused:
+            async with asyncio.timeout(10):
+                await client.create(IMAGE, **wish)
+        assert not refused.value.is_infra
+
+
+async def test_the_quota_of_the_namespace_is_named(stack: Installed, client: Client) -> None:
+    quota = ("quota", "test-full", "-n", stack.sandboxes)
+    await kubectl("create", *quota, "--hard=pods=0")
+    try:
+        with pytest.raises(CapacityUnavailable, match="test-full"):
+            async with asyncio.timeout(30):
+                await client.create(IMAGE)
+    finally:
+        await kubectl("delete", *quota)
+
+
+async def _kill_sandbox_process(sandbox_id: str) -> None:
+    """Ends the gVisor sandbox of a pod of ours, found by its hostname in the runtime's own state, by process id."""
+    uid = (
+        await kubectl(
+            "get", "pods", "-A", "-o", f'jsonpath={{.items[?(@.metadata.name=="{sandbox_id}")].metadata.uid}}'
+        )
+    ).strip()
+    assert uid
+    found = await asyncio.create_subprocess_exec("pgrep", "-f", f"runsc-sandbox.*{uid}", stdout=asyncio.subprocess.PIPE)
+    out, _ = await found.communicate()
+    pids = out.decode().split()
+    assert pids, f"no gVisor process of pod {uid}"
+    await (await asyncio.create_subprocess_exec("kill", "-9", *pids)).wait()

@@ -1,0 +1,148 @@
+"""From inside a gVisor pod: the user's code is the attacker, and the network is closed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rollbox import Client, Sandbox
+from tests.support.images import IMAGE
+from tests.support.installed import Installed, kubectl, objects
+
+# Tries one TCP address; prints how it ended.
+PROBE = """
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], int(sys.argv[2])), 3).close()
+    print("open")
+except ConnectionRefusedError:
+    print("refused")
+except OSError as error:
+    print("closed")
+"""
+DNS_PROBE = """
+import socket, sys
+query = b"\\x12\\x34\\x01\\x00\\x00\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x07example\\x03com\\x00\\x00\\x01\\x00\\x01"
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+    asked.settimeout(3)
+    try:
+        asked.sendto(query, (sys.argv[1], 53))
+        print("answered", len(asked.recv(512)))
+    except OSError:
+        print("closed")
+"""
+
+
+async def probe(sandbox: Sandbox, host: str, port: int) -> str:
+    """How a connection from inside ends: open, refused (something is there and says no) or closed."""
+    result = await sandbox.exec(["python3", "-c", PROBE, host, str(port)], timeout=20, check=True)
+    return result.stdout.strip()
+
+
+async def service(name: str, namespace: str) -> str:
+    """The cluster address of a Service."""
+    found = json.loads(await kubectl("get", "service", name, "-n", namespace, "-o", "json"))
+    return str(found["spec"]["clusterIP"])
+
+
+async def pod_address(name: str, namespace: str) -> str:
+    """The address of a pod."""
+    return str(json.loads(await kubectl("get", "pod", name, "-n", namespace, "-o", "json"))["status"]["podIP"])
+
+
+async def test_the_kernel_is_gvisors(sandbox: Sandbox, client: Client) -> None:
+    assert "gvisor" in (await sandbox.exec("cat /proc/version", check=True)).stdout.lower()
+    assert "gvisor" in (await client.get(sandbox.id)).kernel.lower()
+    assert "gvisor" in str((await client.info())["isolation"]).lower()
+
+
+async def test_nothing_of_the_platform_or_the_cluster_can_be_reached(stack: Installed, sandbox: Sandbox) -> None:
+    gateway = await pod_address((await stack.pods("gateway"))[0], stack.namespace)
+    redis = await pod_address((await stack.pods("redis"))[0], stack.namespace)
+    controlplane = await pod_address((await stack.pods("controlplane"))[0], stack.namespace)
+    node = next(
+        address["address"]
+        for address in (await objects("nodes"))[0]["status"]["addresses"]
+        if address["type"] == "InternalIP"
+    )
+    closed = {
+        "API server": (await service("kubernetes", "default"), 443),
+        "API server on the node": (node, 6443),
+        "kubelet": (node, 10250),
+        "metadata": ("169.254.169.254", 80),
+        "gateway": (gateway, 8080),
+        "Redis": (redis, 6379),
+        "control plane": (controlplane, 8081),
+        "route feed": (controlplane, 8083),
+        "cluster DNS": (await service("kube-dns", "kube-system"), 53),
+        "sandbox DNS": (await service(f"{stack.release}-dns", stack.namespace), 53),
+    }
+    seen = {what: await probe(sandbox, host, port) for what, (host, port) in closed.items()}
+    assert seen == dict.fromkeys(closed, "closed")
+
+
+async def test_the_readiness_port_is_the_one_that_can_be_reached_and_it_takes_nothing_else(
+    stack: Installed, sandbox: Sandbox
+) -> None:
+    ready = await service(f"{stack.release}-ready", stack.namespace)
+    assert await probe(sandbox, ready, 8082) == "open"
+    ask = (
+        "import sys, urllib.request, urllib.error\n"
+        "for path, data in (('/', None), ('/v1/sandboxes', None), ('/metrics', None), ('/v1/ready', b'{}')):\n"
+        "    try: print(urllib.request.urlopen(f'http://{sys.argv[1]}:8082{path}', data, 5).status)\n"
+        "    except urllib.error.HTTPError as error: print(error.code)\n"
+    )
+    answers = (await sandbox.exec(["python3", "-c", ask, ready], check=True)).stdout.split()
+    assert answers[:3] == ["404", "404", "404"]
+    assert answers[3] in {"400", "401"}
+
+
+async def test_names_are_no_way_out(sandbox: Sandbox) -> None:
+    dns = await service("kube-dns", "kube-system")
+    result = await sandbox.exec(["python3", "-c", DNS_PROBE, dns], timeout=20, check=True)
+    assert result.stdout.strip() == "closed"
+
+
+async def test_two_sandboxes_do_not_reach_each_other(stack: Installed, client: Client) -> None:
+    async with await client.create(IMAGE) as one, await client.create(IMAGE) as two:
+        other = await pod_address(two.id, stack.sandboxes)
+        await two.exec("python3 -m http.server 8000 >/dev/null 2>&1 & sleep 1; true")
+        assert await probe(one, other, 8000) == "closed"
+        assert await probe(one, other, 7070) == "closed"
+        assert await probe(two, "127.0.0.1", 8000) == "open"
+
+
+async def test_the_sidecar_takes_no_call_from_inside(sandbox: Sandbox) -> None:
+    script = (
+        "import socket\n"
+        "held = []\n"
+        "for _ in range(2000):\n"
+        "    try: held.append(socket.create_connection(('127.0.0.1', 7070), 2))\n"
+        "    except OSError: break\n"
+        "import time; time.sleep(2); print(len(held))\n"
+    )
+    result = await sandbox.exec(["python3", "-c", script], timeout=60)
+    assert result.end == "exited"
+    assert (await sandbox.exec("echo served", timeout=10)).stdout == "served\n"
+
+
+async def test_there_is_no_token_and_no_secret_inside(sandbox: Sandbox) -> None:
+    assert (await sandbox.exec("ls /var/run/secrets/kubernetes.io")).exit_code != 0
+    environment = (await sandbox.exec("cat /proc/[0-9]*/environ | tr '\\0' '\\n'")).stdout
+    for name in ("TOKEN", "ROLLBOX_SIDECAR", "KUBERNETES_SERVICE", "REDIS"):
+        assert name not in environment
+
+
+@pytest.mark.parametrize("file", ["/.rollbox/target", "/.rollbox"])
+async def test_the_targets_program_cannot_be_replaced(sandbox: Sandbox, file: str) -> None:
+    await sandbox.exec(f"rm -rf {file}; echo x > /.rollbox/target; mount -o remount,rw /.rollbox")
+    assert (await sandbox.exec("head -c 4 /.rollbox/target | tail -c 3")).stdout == "ELF"
+
+
+async def test_powers_are_those_of_a_plain_container(sandbox: Sandbox) -> None:
+    status = (await sandbox.exec("grep -E '^Cap(Eff|Bnd)' /proc/self/status", check=True)).stdout
+    sets = {line.split()[0]: int(line.split()[1], 16) for line in status.splitlines()}
+    sys_ptrace, sys_admin = 1 << 19, 1 << 21
+    assert sets["CapEff:"] & (sys_admin | sys_ptrace) == 0
+    assert sets["CapBnd:"] & (sys_admin | sys_ptrace) == 0

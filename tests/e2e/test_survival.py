@@ -1,0 +1,240 @@
+"""Parts of the platform die in the middle of everything: no running sandbox is lost, nothing runs twice or stays."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rollbox import Client, Sandbox, SandboxRecord
+from rollbox.errors import SandboxError
+from tests.support.images import IMAGE
+from tests.support.installed import Installed, kubectl, objects, own_cluster
+from tests.support.waiting import succeeds, until
+
+SETTLES_WITHIN_S = 120.0
+
+
+class Load:
+    """Execs without a pause in some sandboxes while something else happens; every one must give its own answer."""
+
+    def __init__(self, sandboxes: list[Sandbox]) -> None:
+        self._sandboxes = sandboxes
+        self._stopping = False
+        self.done = 0
+        self.failures: list[str] = []
+
+    async def lane(self, sandbox: Sandbox) -> None:
+        """One after the other; each line is appended in the sandbox and counted there at the end."""
+        number = 0
+        while not self._stopping:
+            number += 1
+            try:
+                result = await sandbox.exec(f"echo {number} >> /tmp/lines; echo {number}")
+                assert result.stdout == f"{number}\n", result
+                self.done += 1
+            except SandboxError as error:
+                self.failures.append(f"{error.code}: {error.detail}")
+        lines = (await sandbox.exec("cat /tmp/lines", check=True)).stdout.split()
+        assert lines == [str(n) for n in range(1, number + 1)], "a command was lost or ran twice"
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Runs beside the block; afterwards every exec is accounted for."""
+        async with asyncio.TaskGroup() as group:
+            for sandbox in self._sandboxes:
+                group.create_task(self.lane(sandbox))
+            try:
+                yield
+            finally:
+                self._stopping = True
+
+
+@contextlib.asynccontextmanager
+async def some(client: Client, count: int, **options: object) -> AsyncIterator[list[Sandbox]]:
+    """That many sandboxes."""
+    async with contextlib.AsyncExitStack() as exits:
+        made = await asyncio.gather(*(client.create(IMAGE, memory="128Mi", **options) for _ in range(count)))  # type: ignore[arg-type]
+        for sandbox in made:
+            await exits.enter_async_context(sandbox)
+        yield list(made)
+
+
+async def kill(stack: Installed, component: str, *, everyone: bool = False) -> None:
+    """Kills pods of a component without any grace."""
+    pods = await stack.pods(component)
+    await kubectl(
+        "delete", "pod", *(pods if everyone else pods[:1]), "-n", stack.namespace, "--grace-period=0", "--force"
+    )
+
+
+async def ready(stack: Installed, component: str) -> None:
+    """Waits until a component is whole again."""
+    label = f"app.kubernetes.io/component={component}"
+    await kubectl("wait", "pods", "-n", stack.namespace, "-l", label, "--for=condition=Ready", "--timeout=120s")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("component", ["gateway", "controlplane", "redis"])
+async def test_execs_under_way_survive(stack: Installed, client: Client, component: str) -> None:
+    async with some(client, 3) as sandboxes:
+        load = Load(sandboxes)
+        async with load.running():
+            await until(lambda: _more_than(load, 50))
+            await kill(stack, component, everyone=True)
+            # Beyond the restart: the new pods serve what the old ones had begun.
+            await ready(stack, component)
+            before = load.done
+            await until(lambda: _more_than(load, before + 50), SETTLES_WITHIN_S)
+        assert load.failures == []
+
+
+async def _more_than(load: Load, count: int) -> bool:
+    await asyncio.sleep(0.05)
+    return load.done > count
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("component", ["gateway", "controlplane", "redis"])
+async def test_creates_under_way_survive(stack: Installed, client: Client, component: str) -> None:
+    run = {"run": f"create-{component}-{time.time_ns()}"}
+    creates = [asyncio.create_task(client.create(IMAGE, memory="128Mi", labels=run)) for _ in range(6)]
+    await until(lambda: client.list(run))
+    await kill(stack, component, everyone=component != "controlplane")
+    outcomes = await asyncio.gather(*creates, return_exceptions=True)
+    await ready(stack, component)
+    made = [one for one in outcomes if isinstance(one, Sandbox)]
+    others = [one for one in outcomes if not isinstance(one, Sandbox)]
+    # A typed answer that says "ours" is allowed when all of Redis is gone for a while; a silent loss never is.
+    assert all(isinstance(one, SandboxError) and one.is_infra for one in others), others
+    if component != "redis":
+        assert others == []
+    for sandbox in made:
+        assert (await sandbox.exec("echo alive")).stdout == "alive\n"
+    assert {record.id for record in await client.list(run)} >= {sandbox.id for sandbox in made}
+    await client.delete(labels=run)
+    await until(lambda: _none_left(stack, client, run), SETTLES_WITHIN_S)
+
+
+async def _none_left(stack: Installed, client: Client, run: dict[str, str]) -> bool:
+    await asyncio.sleep(0.5)
+    return not await client.list(run) and not await objects("pods", "-n", stack.sandboxes)
+
+
+@pytest.mark.timeout(300)
+async def test_an_emptied_redis_is_rebuilt_from_the_cluster(stack: Installed, client: Client) -> None:
+    async with some(client, 2, env={"KEPT": "yes"}, labels={"run": "flushed"}) as sandboxes:
+        # Facts are written behind: what the cluster knows is what comes back.
+        await until(lambda: _annotated(stack, [sandbox.id for sandbox in sandboxes]))
+        redis = (await stack.pods("redis"))[0]
+        shell = 'redis-cli ${REDIS_PASSWORD:+-a "$REDIS_PASSWORD"} --no-auth-warning FLUSHALL'
+        await kubectl("exec", "-n", stack.namespace, redis, "--", "sh", "-c", shell)
+        for sandbox in sandboxes:
+            assert (await sandbox.exec("echo $KEPT", check=True)).stdout == "yes\n"
+        records = await until(lambda: _listed(client, {"run": "flushed"}, 2), SETTLES_WITHIN_S)
+        assert {record.id for record in records} == {sandbox.id for sandbox in sandboxes}
+        async with await client.create(IMAGE, memory="128Mi") as fresh:
+            assert (await fresh.exec("true")).ok
+
+
+async def _annotated(stack: Installed, ids: list[str]) -> bool:
+    pods = {pod["metadata"]["name"]: pod for pod in await objects("pods", "-n", stack.sandboxes)}
+    return all("rollbox.dev/ready-at-ms" in pods[one]["metadata"]["annotations"] for one in ids)
+
+
+async def _listed(client: Client, labels: dict[str, str], count: int) -> list[SandboxRecord]:
+    await asyncio.sleep(0.2)
+    with contextlib.suppress(SandboxError):
+        found = await client.list(labels)
+        return list(found) if len(found) == count else []
+    return []
+
+
+@pytest.mark.timeout(400)
+async def test_an_upgrade_and_a_rollback_under_load_lose_nothing(stack: Installed, client: Client) -> None:
+    async with some(client, 2) as sandboxes:
+        load = Load(sandboxes)
+        async with load.running():
+            await stack.upgrade("podAnnotations.rolled=once")
+            during = await client.create(IMAGE, memory="128Mi")
+            await stack.rollback()
+        assert load.failures == []
+        assert load.done > 0
+        async with during:
+            assert (await during.exec("echo alive")).stdout == "alive\n"
+
+
+@pytest.mark.timeout(300)
+async def test_the_kubelet_restarts_and_sandboxes_run_on(stack: Installed, client: Client) -> None:
+    if not own_cluster():
+        pytest.skip("a given cluster's kubelet is not ours to restart")
+    async with some(client, 2) as sandboxes:
+        load = Load(sandboxes)
+        async with load.running():
+            await node_part("restart", "kubelet")
+            async with await client.create(IMAGE, memory="128Mi") as fresh:
+                assert (await fresh.exec("echo new")).stdout == "new\n"
+        assert load.failures == []
+
+
+@pytest.mark.timeout(300)
+async def test_the_api_server_is_away_for_a_while(stack: Installed, client: Client) -> None:
+    if not own_cluster():
+        pytest.skip("a given cluster's API server is not ours to stop")
+    async with some(client, 2) as sandboxes:
+        load = Load(sandboxes)
+        async with load.running():
+            await node_part("stop", "kube-apiserver")
+            try:
+                creating = asyncio.create_task(client.create(IMAGE, memory="128Mi", start_timeout=120))
+                before = load.done
+                await until(lambda: _more_than(load, before + 100))
+            finally:
+                await node_part("start", "kube-apiserver")
+            async with await creating as late:
+                assert (await late.exec("echo late")).stdout == "late\n"
+        assert load.failures == []
+
+
+async def node_part(verb: str, name: str) -> None:
+    """Stops or starts a part of the test cluster's node."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.cluster", verb, name),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+
+
+async def test_both_replicas_answer_for_the_same_sandboxes(stack: Installed, client: Client) -> None:
+    addresses = [
+        f"http://{pod['status']['podIP']}:8081"
+        for pod in await objects("pods", "-n", stack.namespace, "-l", "app.kubernetes.io/component=controlplane")
+    ]
+    assert len(addresses) == 2
+    async with contextlib.AsyncExitStack() as exits:
+        replicas = [await exits.enter_async_context(Client(one, stack.api_key)) for one in addresses]
+        made = await asyncio.gather(*(replicas[n % 2].create(IMAGE, memory="128Mi") for n in range(4)))
+        for replica in replicas:
+            assert {record.id for record in await replica.list()} >= {sandbox.id for sandbox in made}
+        # Deleted by the one that did not make it.
+        reports = await asyncio.gather(*(replicas[(n + 1) % 2].delete(one.id) for n, one in enumerate(made)))
+        assert all(report.failed == {} for report in reports)
+        key = f"both-{time.time_ns()}"
+        same = await asyncio.gather(*(replica.create(IMAGE, idempotency_key=key) for replica in replicas))
+        assert same[0].id == same[1].id
+        await client.delete(same[0].id)
+
+
+async def test_a_long_exec_outlives_the_gateway_it_came_through(stack: Installed, client: Client) -> None:
+    async with await client.create(IMAGE, memory="128Mi") as sandbox:
+        call = asyncio.create_task(sandbox.exec("echo ran >> /tmp/runs; sleep 5; cat /tmp/runs"))
+        await until(lambda: succeeds(sandbox, "cat /tmp/runs"))
+        await kill(stack, "gateway", everyone=True)
+        async with asyncio.timeout(100):
+            assert (await call).stdout == "ran\n"
