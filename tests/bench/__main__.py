@@ -11,10 +11,10 @@ import sys
 from collections.abc import Awaitable, Callable
 
 from rich.console import Console
-from rich.table import Table
 
 from tests.bench import exec_path, gateway_hop, memory
 from tests.bench.record import Record, save
+from tests.bench.table import table
 from tests.support.containers import engine, engine_command
 from tests.support.stack import Stack, running, why_no_engine
 
@@ -23,17 +23,6 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[list[Record]]]] = {
     "gateway_hop": gateway_hop.measure,
     "memory": memory.measure,
 }
-
-
-def table(records: list[Record]) -> Table:
-    """What a person reads."""
-    out = Table("figure", "value", "baseline", "ratio", "target", "met")
-    for r in records:
-        baseline = f"{r.baseline.value:.3f} ({r.baseline.what})" if r.baseline else ""
-        ratio = f"{r.ratio:.2f}x" if r.ratio is not None else ""
-        met = {None: "", True: "yes", False: "[bold red]NO[/]"}[r.met]
-        out.add_row(r.figure, f"{r.value:.3f} {r.unit}", baseline, ratio, r.target, met)
-    return out
 
 
 async def main(names: list[str]) -> int:

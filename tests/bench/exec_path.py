@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 from rollbox import Client, Sandbox
 from tests.bench.record import Baseline, Record, distribution
 from tests.support.containers import engine, engine_command
-from tests.support.stack import IMAGE, Stack
+from tests.support.images import IMAGE
+from tests.support.stack import Stack
 
 SANDBOXES = 8
 OURS = {1: 2000, 32: 6400}

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from rollbox import Client
 from tests.bench.record import Baseline, Record
-from tests.support.stack import IMAGE, Stack
+from tests.support.images import IMAGE
+from tests.support.stack import Stack
 from tests.support.wire import token_of
 
 ROOT = Path(__file__).parent.parent.parent

@@ -10,7 +10,8 @@ from rollbox import Client
 from tests.bench.exec_path import closed_loop
 from tests.bench.record import Baseline, Record
 from tests.support.containers import engine
-from tests.support.stack import IMAGE, Stack
+from tests.support.images import IMAGE
+from tests.support.stack import Stack
 
 WARM_UP = 2000
 EXECS = 10_000

@@ -1,0 +1,109 @@
+"""A cold create until its first exec has answered, against a watch on the same pod; and a burst of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from rollbox import Client
+from tests.bench.cluster.by_hand import fill_by_hand
+from tests.bench.cluster.fill import filled
+from tests.bench.record import Baseline, Record, distribution
+from tests.support.images import ON_CLUSTER
+from tests.support.installed import Installed, kubeconfig, program
+
+CREATES = 12
+BURST = 40
+
+
+class ReadyTimes:
+    """When the API server first said of each pod that it is Ready, by a watch of kubectl."""
+
+    def __init__(self) -> None:
+        self._seen: defaultdict[str, asyncio.Future[float]] = defaultdict(asyncio.Future)
+
+    async def of(self, pod: str) -> float:
+        """The moment (``perf_counter``); waits for it."""
+        async with asyncio.timeout(30):
+            return await self._seen[pod]
+
+    async def read(self, lines: asyncio.StreamReader) -> None:
+        """Takes the watch's events in."""
+        while line := await lines.readline():
+            name, _, ready = line.decode().strip().partition(" ")
+            if ready == "True" and not self._seen[name].done():
+                self._seen[name].set_result(time.perf_counter())
+
+
+@asynccontextmanager
+async def watching(namespace: str) -> AsyncIterator[ReadyTimes]:
+    """A watch on all pods of the namespace while the block runs."""
+    path = '{.metadata.name} {.status.conditions[?(@.type=="Ready")].status}{"\\n"}'
+    process = await asyncio.create_subprocess_exec(
+        *(program("kubectl"), "--kubeconfig", str(kubeconfig()), "get", "pods", "-n", namespace, "--watch"),
+        *("--output", f"jsonpath={path}"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    times = ReadyTimes()
+    assert process.stdout is not None
+    reading = asyncio.create_task(times.read(process.stdout))
+    try:
+        yield times
+    finally:
+        process.terminate()
+        await process.wait()
+        await reading
+
+
+async def measure(product: Installed) -> list[Record]:
+    """The records of this scenario. Cost: two minutes."""
+    async with Client(product.url, product.api_key) as client:
+        return [await _one_at_a_time(product, client), *await _burst(product, client)]
+
+
+async def _one_at_a_time(product: Installed, client: Client) -> Record:
+    ours, theirs, phases = [], [], []
+    async with watching(product.sandboxes) as ready:
+        for _ in range(CREATES):
+            began_s = time.perf_counter()
+            async with await client.create(ON_CLUSTER, memory="256Mi") as sandbox:
+                await sandbox.exec(["true"], check=True)
+                ours.append(time.perf_counter() - began_s)
+                theirs.append(await ready.of(sandbox.id) - began_s)
+                phases.append((await client.get(sandbox.id)).timings_ms)
+    mine, other = distribution(ours), distribution(theirs)
+    middle = {name: sorted(one.get(name, 0) for one in phases)[len(phases) // 2] for name in phases[0]}
+    return Record(
+        "cold create to first exec answered, p50",
+        mine["p50"],
+        "s",
+        "ratio >= 1.43",  # at most 0.7 of the baseline
+        f"{CREATES} creates one at a time, image on the node; phases in ms: {json.dumps(middle)}",
+        Baseline("create call until a watch on the same pod says Ready, p50", other["p50"], other),
+        distribution=mine,
+    )
+
+
+async def _burst(product: Installed, client: Client) -> list[Record]:
+    by_hand_s = await fill_by_hand(product, BURST)
+    began_s = time.perf_counter()
+    async with filled(client, BURST, "burst") as sandboxes:
+        results = await asyncio.gather(*(sandbox.exec(["true"]) for sandbox in sandboxes))
+        burst_s = time.perf_counter() - began_s
+    good = sum(result.exit_code == 0 for result in results)
+    where = f"{BURST} creates at once on this node, image on it; each sandbox has run a command"
+    return [
+        Record(f"burst of {BURST}: share that succeeded", 100 * good / BURST, "%", "value >= 100", where),
+        Record(
+            f"burst of {BURST}: all have run a command",
+            burst_s,
+            "s",
+            "ratio >= 0.833",  # at most 1.2 times the baseline
+            where,
+            Baseline("the same pods made by hand, 8 starts in flight, until the API says Ready", by_hand_s),
+        ),
+    ]

@@ -1,0 +1,179 @@
+"""exec of `true` in gVisor pods, against `kubectl exec` and the Kubernetes client's `stream()` into the same pods."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import aiohttp
+from kubernetes import client as kubernetes_client
+from kubernetes import config as kubernetes_config
+from kubernetes.stream import stream
+
+from rollbox import Client, Sandbox
+from tests.bench.cluster.fill import filled
+from tests.bench.exec_path import closed_loop
+from tests.bench.record import Baseline, Record, distribution
+from tests.support.installed import Installed, kubeconfig, kubectl
+
+SANDBOXES = 100
+# In flight -> (execs of ours, of kubectl, of stream()).
+COUNTS = {1: (1000, 20, 60), 20: (4000, 60, 200), 100: (6000, 100, 300)}
+IN_ONE = 16
+# In flight -> what the ratio to kubectl, and to stream(), must be at least.
+TARGETS = {1: ("ratio >= 25", "ratio >= 8"), 20: ("ratio >= 30", "ratio >= 15"), 100: ("", "")}
+PARTS = ("queue", "spawn", "run", "total")
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What the gateways have counted: executions, and seconds by part."""
+
+    count: float
+    seconds: dict[str, float]
+
+    @classmethod
+    async def read(cls, url: str) -> Sums:
+        """From the gateway's metrics (one replica)."""
+        async with aiohttp.ClientSession() as http, http.get(f"{url}/metrics") as answer:
+            text = await answer.text()
+        sums = {part: _value(text, f"rollbox_gateway_exec_{part}_seconds_sum") for part in PARTS}
+        return cls(_value(text, "rollbox_gateway_exec_total_seconds_count"), sums)
+
+    def means_ms(self, before: Sums) -> dict[str, float]:
+        """Mean of each part of the executions since ``before``, in ms."""
+        count = self.count - before.count
+        return {part: (self.seconds[part] - before.seconds[part]) / count * 1e3 for part in PARTS}
+
+
+def _value(text: str, name: str) -> float:
+    found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
+    if found is None:
+        raise RuntimeError(f"the gateway has no metric {name}")
+    return float(found[1])
+
+
+class Ways:
+    """The three ways to run `true` in lane `n`'s sandbox."""
+
+    def __init__(self, product: Installed, sandboxes: list[Sandbox], threads: ThreadPoolExecutor) -> None:
+        self._product = product
+        self._sandboxes = sandboxes
+        self._threads = threads
+        kubernetes_config.load_kube_config(str(kubeconfig()))  # type: ignore[no-untyped-call]
+
+    async def ours(self, lane: int) -> None:
+        """Through SDK, gateway and sidecar."""
+        result = await self._sandbox(lane).exec(["true"])
+        if result.exit_code != 0:
+            raise RuntimeError(f"exec of true ended with {result}")
+
+    async def kubectl(self, lane: int) -> None:
+        """As people do it: a process for every call."""
+        where = ("-n", self._product.sandboxes, self._sandbox(lane).id, "-c", "target")
+        await kubectl("exec", *where, "--", "true")
+
+    async def stream(self, lane: int) -> None:
+        """As programs do it: the Python client, in one process, no process start in the figure."""
+        await asyncio.get_running_loop().run_in_executor(self._threads, self._stream, self._sandbox(lane).id)
+
+    def _stream(self, pod: str) -> None:
+        # A client each: `stream` swaps a method of the client it is given, which no two threads may share.
+        api = kubernetes_client.CoreV1Api(kubernetes_client.ApiClient())
+        stream(
+            api.connect_get_namespaced_pod_exec,
+            pod,
+            self._product.sandboxes,
+            container="target",
+            command=["true"],
+            stdout=True,
+            stderr=True,
+            _request_timeout=120,
+        )
+
+    def _sandbox(self, lane: int) -> Sandbox:
+        return self._sandboxes[lane % len(self._sandboxes)]
+
+
+async def measure(product: Installed) -> list[Record]:
+    """The records of this scenario. Cost: some minutes, most of them for 100 sandboxes and for kubectl."""
+    async with contextlib.AsyncExitStack() as exits:
+        client = await exits.enter_async_context(Client(product.url, product.api_key))
+        sandboxes = await exits.enter_async_context(filled(client, SANDBOXES, "exec-path"))
+        threads = exits.enter_context(ThreadPoolExecutor(max(COUNTS)))
+        ways = Ways(product, sandboxes, threads)
+        records = [record for at_once in COUNTS for record in await _at(at_once, ways)]
+        split = await _split(product, ways)
+        return [*records, *split, *await _in_one(Ways(product, sandboxes[:1], threads))]
+
+
+async def _at(at_once: int, ways: Ways) -> list[Record]:
+    ours, theirs, streamed = COUNTS[at_once]
+    await closed_loop(at_once, max(at_once, ours // 10), ways.ours)
+    mine = distribution(await closed_loop(at_once, ours, ways.ours))
+    by_kubectl = distribution(await closed_loop(at_once, theirs, ways.kubectl))
+    by_stream = distribution(await closed_loop(at_once, streamed, ways.stream))
+    name = f"exec of true in gVisor, {at_once} at once in different sandboxes"
+    where = f"closed loop, {SANDBOXES} sandboxes on the node, everything on this machine"
+    kubectl_target, stream_target = TARGETS[at_once]
+    against = (("kubectl exec", by_kubectl, kubectl_target), ("stream() of the client", by_stream, stream_target))
+    return [
+        *(
+            Record(
+                f"{name}, p50, against {what}",
+                mine["p50"],
+                "ms",
+                target,
+                f"{where}; {mine['n']:.0f} of ours, {other['n']:.0f} of theirs",
+                Baseline(f"{what}, p50", other["p50"], other),
+                distribution=mine,
+            )
+            for what, other, target in against
+        ),
+        _tail(name, mine, where),
+    ]
+
+
+def _tail(name: str, mine: dict[str, float], where: str) -> Record:
+    # Said as a ratio of p50 to p99, so that "at most 5 times" is "at least 0.2".
+    return Record(
+        f"{name}, p99 against p50",
+        mine["p99"],
+        "ms",
+        "ratio >= 0.2",
+        where,
+        Baseline("p50 of the same execs", mine["p50"], mine),
+        distribution=mine,
+    )
+
+
+async def _in_one(ways: Ways) -> list[Record]:
+    await closed_loop(IN_ONE, 320, ways.ours)
+    mine = distribution(await closed_loop(IN_ONE, 3200, ways.ours))
+    other = distribution(await closed_loop(IN_ONE, 48, ways.kubectl))
+    name = f"exec of true in gVisor, {IN_ONE} at once in one sandbox"
+    where = "closed loop, one sandbox, everything on this machine"
+    baseline = Baseline("kubectl exec, p50", other["p50"], other)
+    return [
+        Record(f"{name}, p50, against kubectl exec", mine["p50"], "ms", "", where, baseline, distribution=mine),
+        _tail(name, mine, where),
+    ]
+
+
+async def _split(product: Installed, ways: Ways) -> list[Record]:
+    before = await Sums.read(product.url)
+    mine = await closed_loop(1, 1000, ways.ours)
+    means = (await Sums.read(product.url)).means_ms(before)
+    whole = sum(mine) / len(mine)
+    parts = {
+        "SDK and HTTP": whole - means["total"],
+        "gateway and hop to the sidecar": means["total"] - means["queue"] - means["spawn"] - means["run"],
+        "gateway's queue": means["queue"],
+        "spawn": means["spawn"],
+        "run": means["run"],
+    }
+    where = f"means over {len(mine)} execs of true, one at a time; the whole is {whole:.2f} ms"
+    return [Record(f"part of an exec in gVisor: {name}", value, "ms", "", where) for name, value in parts.items()]

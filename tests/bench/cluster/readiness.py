@@ -1,0 +1,204 @@
+"""From "the sidecar is up" to "the client is told": pushed, and by a watch on the same cluster.
+
+Played sidecars against the real control plane (two replicas, real store, real API server): the pods are bound to a
+node that nobody serves, and the scenario sends what their sidecars would send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from kubernetes_asyncio import client as kubernetes_client
+from kubernetes_asyncio import config as kubernetes_config
+from kubernetes_asyncio import watch as kubernetes_watch
+
+from rollbox import Client
+from tests.bench.cluster.fake_node import SELECTOR, fake_node
+from tests.bench.record import Baseline, Record, distribution
+from tests.support.images import ON_CLUSTER
+from tests.support.installed import Installed, installed, kubeconfig, kubectl
+
+SINGLE = 60
+HERD = 500
+# A herd's sidecars come up over this time: three times the rate of thirty busy nodes.
+SPREAD_S = 2.0
+RELEASE = "rollbox-readiness"
+VALUES = ("controlplane.startsPerNode=1000", "controlplane.startsInFlight=1000", "preflight.enabled=false")
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    """What a played sidecar needs: whom it speaks for, and with what."""
+
+    sandbox_id: str
+    token: str
+
+
+class Stage:
+    """The installed product with a played node."""
+
+    def __init__(self, product: Installed, client: Client, http: aiohttp.ClientSession, ready_url: str) -> None:
+        self._product = product
+        self._client = client
+        self._http = http
+        self._ready_url = ready_url
+        self._core = kubernetes_client.CoreV1Api()
+
+    async def pushed(self, count: int, spread_s: float) -> list[float]:
+        """Milliseconds from each push to the answer of its create, for `count` creates that wait together."""
+        labels = {"bench": f"readiness-{time.time_ns()}"}
+        told_s: dict[str, float] = {}
+        creates = [asyncio.create_task(self._create(labels, told_s)) for _ in range(count)]
+        sidecars = await self._sidecars(labels, count)
+        sent_s: dict[str, float] = {}
+        pushes = [self._push(sidecar, spread_s * place / count, sent_s) for place, sidecar in enumerate(sidecars)]
+        await asyncio.gather(*pushes, *creates)
+        await self._clear(labels)
+        return [(told_s[one] - sent_s[one]) * 1e3 for one in sent_s]
+
+    async def watched(self, count: int, spread_s: float) -> list[float]:
+        """The same by the way of a status that the kubelet writes and a watch that tells."""
+        names = [f"watched-{time.time_ns()}-{number}" for number in range(count)]
+        make = self._core.create_namespaced_pod
+        await asyncio.gather(*(make(self._product.namespace, _pod(one)) for one in names))  # type: ignore[arg-type]
+        told_s: dict[str, float] = {}
+        watching = asyncio.create_task(self._watch(set(names), told_s))
+        await asyncio.sleep(0.5)
+        sent_s: dict[str, float] = {}
+        await asyncio.gather(
+            *(self._say_ready(name, spread_s * place / count, sent_s) for place, name in enumerate(names)), watching
+        )
+        await kubectl(
+            *("delete", "pods", "-n", self._product.namespace, "-l", "bench=watched"),
+            *("--grace-period=0", "--force", "--wait=false"),
+        )
+        return [(told_s[one] - sent_s[one]) * 1e3 for one in names]
+
+    async def _create(self, labels: dict[str, str], told_s: dict[str, float]) -> None:
+        sandbox = await self._client.create(
+            ON_CLUSTER,
+            cpu=(0.01, 1),
+            memory=("16Mi", "64Mi"),
+            labels=labels,
+            node_selector=SELECTOR,
+            start_timeout=600,
+        )
+        told_s[sandbox.id] = time.perf_counter()
+        sandbox.detach()
+
+    async def _sidecars(self, labels: dict[str, str], count: int) -> Sequence[Sidecar]:
+        async with asyncio.timeout(300):
+            while True:
+                listed = {record.id for record in await self._client.list(labels)}
+                pods = (await self._core.list_namespaced_pod(self._product.sandboxes)).items
+                found = [_sidecar(pod) for pod in pods if pod.metadata.name in listed and pod.spec.node_name]
+                if len(found) == count:
+                    return found
+                await asyncio.sleep(0.5)
+
+    async def _push(self, sidecar: Sidecar, after_s: float, sent_s: dict[str, float]) -> None:
+        await asyncio.sleep(after_s)
+        body = {
+            "sandbox_id": sidecar.sandbox_id,
+            "kernel": "Linux version 4.19.0-gvisor (played)",
+            "boot_us": {"target_found": 1, "entered": 2, "probed": 3},
+            "address": "http://127.0.0.1:9",
+        }
+        sent_s[sidecar.sandbox_id] = time.perf_counter()
+        headers = {"Authorization": f"Bearer {sidecar.token}"}
+        async with self._http.post(self._ready_url, json=body, headers=headers) as answer:
+            if answer.status != 204:
+                raise RuntimeError(f"the push of {sidecar.sandbox_id} was answered {answer.status}")
+
+    async def _say_ready(self, name: str, after_s: float, sent_s: dict[str, float]) -> None:
+        await asyncio.sleep(after_s)
+        sent_s[name] = time.perf_counter()
+        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        await self._core.patch_namespaced_pod_status(name, self._product.namespace, {"status": status})
+
+    async def _watch(self, names: set[str], told_s: dict[str, float]) -> None:
+        async with kubernetes_watch.Watch().stream(
+            self._core.list_namespaced_pod, self._product.namespace, label_selector="bench=watched"
+        ) as events:
+            async for event in events:
+                pod = event["object"]
+                ready = any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions or ())
+                if ready and pod.metadata.name in names:
+                    told_s.setdefault(pod.metadata.name, time.perf_counter())
+                if len(told_s) == len(names):
+                    return
+
+    async def _clear(self, labels: dict[str, str]) -> None:
+        deleting = asyncio.create_task(self._client.delete(labels=labels))
+        while not deleting.done():
+            # Nobody plays the kubelet's end: what is asked to end is gone.
+            pods = (await self._core.list_namespaced_pod(self._product.sandboxes)).items
+            ending = [pod.metadata.name for pod in pods if pod.metadata.deletion_timestamp]
+            for at in range(0, len(ending), 100):
+                await kubectl(
+                    *("delete", "pods", "-n", self._product.sandboxes, *ending[at : at + 100]),
+                    *("--grace-period=0", "--force", "--wait=false", "--ignore-not-found"),
+                )
+            await asyncio.wait([deleting], timeout=0.5)
+        await deleting
+
+
+def _sidecar(pod: Any) -> Sidecar:
+    environ = {one.name: one.value for one in pod.spec.containers[0].env}
+    return Sidecar(pod.metadata.name, environ["ROLLBOX_SIDECAR_READY_TOKEN"])
+
+
+def _pod(name: str) -> dict[str, Any]:
+    container = {"name": "target", "image": ON_CLUSTER, "resources": {"requests": {"cpu": "1m"}}}
+    return {
+        "metadata": {"name": name, "labels": {"bench": "watched"}},
+        "spec": {"nodeSelector": SELECTOR, "containers": [container], "automountServiceAccountToken": False},
+    }
+
+
+@asynccontextmanager
+async def _stage() -> AsyncIterator[Stage]:
+    async with fake_node(), installed(RELEASE, *VALUES) as product, aiohttp.ClientSession() as http:
+        await kubernetes_config.load_kube_config(str(kubeconfig()))
+        where = ("get", "service", f"{RELEASE}-ready", "-n", product.namespace, "-o", "json")
+        service = json.loads(await kubectl(*where))["spec"]
+        async with Client(product.url, product.api_key) as client:
+            yield Stage(product, client, http, f"http://{service['clusterIP']}:8082/v1/ready")
+
+
+async def measure(product: Installed) -> list[Record]:
+    """The records of this scenario. Cost: some minutes, for a release of its own and its pods."""
+    async with _stage() as stage:
+        await stage.pushed(10, 1.0)
+        single = distribution(await stage.pushed(SINGLE, SINGLE * 0.1))
+        single_watch = distribution(await stage.watched(SINGLE, SINGLE * 0.1))
+        herd = distribution(await stage.pushed(HERD, SPREAD_S))
+        herd_watch = distribution(await stage.watched(HERD, SPREAD_S))
+        at_once = distribution(await stage.pushed(HERD, 0.0))
+        at_once_watch = distribution(await stage.watched(HERD, 0.0))
+    played = "played sidecars, real control plane (2 replicas), store and API server, all on this machine"
+    what = "the kubelet's status write until a watch tells, p99 (without the kubelet's own second)"
+    shapes = (
+        ("one at a time", single, single_watch, "value <= 20", f"{SINGLE} pushes, 100 ms apart"),
+        (f"a herd of {HERD}", herd, herd_watch, "value <= 100", f"{HERD} waiting creates, pushes over {SPREAD_S} s"),
+        (f"{HERD} in the same instant", at_once, at_once_watch, "", f"{HERD} waiting creates, pushes all at once"),
+    )
+    return [
+        Record(
+            f"readiness, sidecar up to client told, p99, {shape}",
+            mine["p99"],
+            "ms",
+            target,
+            f"{how}; {played}",
+            Baseline(what, other["p99"], other),
+            distribution=mine,
+        )
+        for shape, mine, other, target, how in shapes
+    ]
