@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use token::{Verifier, bearer};
+use tokio::sync::watch;
 use tonic::service::Interceptor;
 use tonic::{Request, Status};
 use wire::Problem;
@@ -19,12 +20,43 @@ const SCOPE: &str = "exec";
 pub struct Auth {
     sandbox_id: Arc<str>,
     verifier: Arc<Verifier>,
+    known: Known,
+}
+
+/// Whether a call with a good token has come over a connection. Cheap to clone; once set it stays.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    flag: Arc<watch::Sender<bool>>,
+}
+
+impl Known {
+    /// Whether it has come.
+    pub fn is_set(&self) -> bool {
+        *self.flag.borrow()
+    }
+
+    /// Completes when it has come.
+    pub async fn set(&self) {
+        // The sender lives in `self`, so the wait ends no other way.
+        let _ = self.flag.subscribe().wait_for(|known| *known).await;
+    }
+
+    fn come(&self) {
+        if !self.is_set() {
+            self.flag.send_replace(true);
+        }
+    }
 }
 
 impl Auth {
     /// Lets in the tokens of `sandbox_id`.
     pub fn new(sandbox_id: &str, verifier: Arc<Verifier>) -> Self {
-        Self { sandbox_id: sandbox_id.into(), verifier }
+        Self { sandbox_id: sandbox_id.into(), verifier, known: Known::default() }
+    }
+
+    /// The same for one connection; the first good token sets `known`.
+    pub fn on(&self, known: Known) -> Self {
+        Self { known, ..self.clone() }
     }
 
     fn check(&self, header: Option<&[u8]>, now_unix_s: u64) -> Result<(), Problem> {
@@ -39,6 +71,7 @@ impl Interceptor for Auth {
         let now_unix_s =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |since| since.as_secs());
         self.check(header, now_unix_s).map_err(|problem| status(&problem))?;
+        self.known.come();
         Ok(request)
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! # Layout
 //! - `settings`, `log`: the rim towards the engine.
+//! - `install`: puts the target's binary in place, in a pod.
 //! - `target`: finds the target's process and reads what commands inherit from it.
 //! - `spawner`: all that happens on the other side of the socket, and `spawner::link`, this side of it.
 //! - `process`, `ring`, `records`, `oom`: a command's life, its output, and the memory of both.
@@ -15,6 +16,7 @@
 //! - `sys`, `spawner::clone`: the only unsafe code.
 
 pub mod auth;
+pub mod install;
 pub mod log;
 pub mod oom;
 pub mod process;

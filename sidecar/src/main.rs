@@ -6,7 +6,7 @@ use std::time::Instant;
 use sidecar::settings::Settings;
 use sidecar::spawner::{self, Mission};
 use sidecar::sys::SingleThread;
-use sidecar::{log, run, sys};
+use sidecar::{install, log, run, sys};
 use wire::Problem;
 
 /// The caller's mistake: a setting.
@@ -37,6 +37,10 @@ fn main() -> ExitCode {
 fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
     let internal =
         |err: std::io::Error| Problem::new(wire::Code::Internal, format!("the sidecar cannot start: {err}"));
+    // The target container is about to start and needs it.
+    if let Some(Err(problem)) = settings.install.as_deref().map(install::install) {
+        return Err(report(&settings, problem));
+    }
     sys::return_memory_early();
     let mission = Mission {
         target_command: settings.target_command.clone(),
@@ -52,4 +56,13 @@ fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
     spawner::shed_powers().map_err(internal)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(internal)?;
     runtime.block_on(run::run(settings, socket, child, started))
+}
+
+/// Tells the control plane why the sandbox will never be ready.
+fn report(settings: &Settings, problem: Problem) -> Problem {
+    // Without a runtime the exit code and the log still say it.
+    if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        runtime.block_on(run::tell_failure(settings, &problem));
+    }
+    problem
 }

@@ -61,19 +61,19 @@ enum Verdict {
     Again,
 }
 
-/// Pushes `body` until it is acknowledged or refused for good. Never ends otherwise: whoever calls it decides for
-/// how long.
-pub async fn push(settings: &Settings, body: &Value) {
+/// Pushes `body` until it is acknowledged or refused for good; which of the two. Never ends otherwise: whoever calls
+/// it decides for how long.
+pub async fn push(settings: &Settings, body: &Value) -> bool {
     let request = request(&settings.ready_token, &body.to_string());
     let mut pause = FIRST_PAUSE;
     loop {
         let answer = timeout(ATTEMPT_TIMEOUT, attempt(&settings.ready_url, request.as_bytes())).await;
         let answer = answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         match answer.as_ref().map_or(Verdict::Again, |status| verdict(*status)) {
-            Verdict::Done => return,
+            Verdict::Done => return true,
             Verdict::Refused => {
                 log::event("readiness_refused", &[("status", &answer.unwrap_or_default())]);
-                return;
+                return false;
             }
             Verdict::Again if pause >= LONGEST_PAUSE => {
                 let reason = answer.map_or_else(|err| err.to_string(), |status| format!("status {status}"));

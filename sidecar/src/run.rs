@@ -19,13 +19,16 @@ use crate::readiness::{self, BootTimes};
 use crate::request::Defaults;
 use crate::ring::Budget;
 use crate::server::agent::{Identity, Service};
-use crate::server::listen::{Listener, serve};
-use crate::settings::Settings;
+use crate::server::connections::serve;
+use crate::server::listen::Listener;
+use crate::settings::{Endpoint, Settings};
 use crate::spawner::frame::Report;
 use crate::spawner::link::{self, Connection, lost};
 
 /// What is under way on SIGTERM may take so long to end; then it ends with the process. Engines wait 10 s.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+/// A pod has a second, and its calls are answered with the cause of its end by whoever told it to go.
+const SHUTDOWN_GRACE_IN_POD: Duration = Duration::ZERO;
 /// Output of all commands together: twice the most that one may ask for, eight times what one may write by default.
 const OUTPUT_BYTES: usize = 64 << 20;
 /// How long a sidecar that cannot start tries to say so.
@@ -43,11 +46,16 @@ pub async fn run(
 ) -> Result<(), Problem> {
     let prepared = prepare(&settings, socket, first_fork, started).await;
     if let Err(problem) = &prepared {
-        let body = readiness::failure(&settings, problem);
-        // The exit code says it too, for whoever watches the container.
-        let _ = timeout(FAILURE_PATIENCE, readiness::push(&settings, &body)).await;
+        tell_failure(&settings, problem).await;
     }
     serve_until_told(settings, prepared?).await
+}
+
+/// Tells the control plane that the sandbox will never be ready; gives up after a while.
+pub async fn tell_failure(settings: &Settings, problem: &Problem) {
+    let body = readiness::failure(settings, problem);
+    // The exit code says it too, for whoever watches the container.
+    let _ = timeout(FAILURE_PATIENCE, readiness::push(settings, &body)).await;
 }
 
 struct Prepared {
@@ -106,16 +114,22 @@ async fn serve_until_told(settings: Settings, prepared: Prepared) -> Result<(), 
     let mut terminate = signal(SignalKind::terminate()).map_err(unwatched)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(unwatched)?;
     let body = readiness::ready(&settings, &kernel, boot);
+    let grace = match settings.listen {
+        Endpoint::Unix(_) => SHUTDOWN_GRACE,
+        Endpoint::Tcp(_) => SHUTDOWN_GRACE_IN_POD,
+    };
     let Settings { sandbox_id, verifier, .. } = &settings;
     let auth = Auth::new(sandbox_id, verifier.clone());
-    let serve = serve(listener, service, auth, draining.subscribe(), SHUTDOWN_GRACE);
+    let serve = serve(listener, service.clone(), auth, draining.subscribe(), grace);
     let told = async {
         tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
         draining.send_replace(true);
         std::future::pending::<()>().await;
     };
     let push = async {
-        readiness::push(&settings, &body).await;
+        if readiness::push(&settings, &body).await {
+            service.acknowledge();
+        }
         std::future::pending::<()>().await;
     };
     tokio::select! {

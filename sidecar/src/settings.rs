@@ -37,6 +37,8 @@ pub struct Settings {
     pub ready_token: String,
     /// Verifies the tokens of callers.
     pub verifier: Arc<Verifier>,
+    /// Where the target's binary is put before anything else; none when somebody else brings it.
+    pub install: Option<PathBuf>,
     /// `argv[0]` of the target's main process.
     pub target_command: String,
     /// How long an exec outlives its last waiter.
@@ -88,6 +90,7 @@ impl Settings {
             verifier: source.required("TOKEN_PUBLIC_KEY", "an Ed25519 public key in base64url", |text| {
                 Verifier::new(text).ok().map(Arc::new)
             })?,
+            install: source.optional("INSTALL", "an absolute path of a file", file_path)?,
             target_command: source
                 .optional("TARGET_COMMAND", "a non-empty path", non_empty)?
                 .unwrap_or_else(|| "/.rollbox/target".to_owned()),
@@ -158,6 +161,11 @@ fn endpoint(text: &str, tcp_prefix: &str) -> Option<Endpoint> {
     text.strip_prefix(tcp_prefix)?.parse().ok().map(Endpoint::Tcp)
 }
 
+fn file_path(text: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(text);
+    (path.is_absolute() && path.file_name().is_some() && !text.contains('\0')).then_some(path)
+}
+
 fn non_empty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
@@ -197,7 +205,7 @@ mod tests {
         assert_eq!(settings.ready_url, Endpoint::Tcp("10.0.0.1:80".parse().unwrap()));
         assert_eq!(settings.target_command, "/.rollbox/target");
         assert_eq!(settings.orphan_grace, Duration::from_secs(30));
-        assert_eq!(settings.advertise, None);
+        assert_eq!((settings.advertise, settings.install), (None, None));
     }
 
     #[test]
@@ -223,6 +231,8 @@ mod tests {
             ("READY_TOKEN", "with space"),
             ("TOKEN_PUBLIC_KEY", "short"),
             ("TARGET_COMMAND", ""),
+            ("INSTALL", "target"),
+            ("INSTALL", "/"),
             ("ORPHAN_GRACE_MS", "0"),
             ("ORPHAN_GRACE_MS", "3600001"),
         ] {

@@ -1,5 +1,6 @@
 //! The calls of `contract/agent.proto`.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -41,6 +42,7 @@ struct Shared {
     records: Mutex<Records>,
     defaults: Mutex<Defaults>,
     draining: watch::Receiver<bool>,
+    acknowledged: AtomicBool,
 }
 
 /// Who the agent is and where it stands.
@@ -69,8 +71,14 @@ impl Service {
             records: Mutex::default(),
             defaults: Mutex::default(),
             draining,
+            acknowledged: AtomicBool::new(false),
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// The control plane knows that the sandbox is ready.
+    pub fn acknowledge(&self) {
+        self.shared.acknowledged.store(true, Ordering::Relaxed);
     }
 
     /// Runs the target's binary in the sandbox as a command like any other, with `defaults`.
@@ -217,6 +225,7 @@ impl Service {
             kernel: self.shared.kernel.clone(),
             uptime_ms: u64::try_from(self.shared.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             running_execs: u32::try_from(self.records().running()).unwrap_or(u32::MAX),
+            acknowledged: self.shared.acknowledged.load(Ordering::Relaxed),
         })
     }
 }

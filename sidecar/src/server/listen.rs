@@ -1,37 +1,17 @@
-//! Sockets, connections and their orderly end.
+//! Sockets, and who may connect to them at all.
 
 use std::fs::{self, Permissions};
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
-use hyper::server::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tonic::service::interceptor::InterceptedService;
-use wire::agent::agent_server::AgentServer;
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
 
-use super::agent::Service;
-use crate::auth::Auth;
 use crate::settings::Endpoint;
 
-/// The largest input (16 MiB) and the largest answer (two outputs of 16 MiB) with room to spare.
-const MAX_MESSAGE_BYTES: usize = 40 << 20;
-/// A gateway keeps one connection; a few more come from replicas and the control plane.
-const MAX_CONNECTIONS: usize = 64;
-const MAX_STREAMS: u32 = 512;
-/// Small: the peer is near, and every connection holds such buffers.
-const WINDOW_BYTES: u32 = 256 << 10;
-const SEND_BUFFER_BYTES: usize = 64 << 10;
-/// A peer whose machine is gone says no word of it, and its calls would count as waiters for ever.
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
-const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
-/// After a failed accept (out of descriptors) there is no point in trying at once.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Connections that wait to be taken, as everywhere in the runtime.
+const BACKLOG: u32 = 1024;
 
 /// A bound socket.
 #[derive(Debug)]
@@ -39,23 +19,34 @@ pub enum Listener {
     /// By path.
     Unix(UnixListener),
     /// By address.
-    Tcp(TcpListener),
+    Tcp {
+        /// The socket.
+        listener: TcpListener,
+        /// Whether connections from this machine are closed at once.
+        refuses_local: bool,
+    },
 }
 
-trait Connection: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Connection for T {}
-
-type Agent = InterceptedService<AgentServer<Service>, Auth>;
+/// A byte stream to a peer.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 impl Listener {
     /// Binds `endpoint`; a socket file that an earlier process left is replaced. Anyone may connect to it: who may
     /// reach it is a matter of its directory, who may call a matter of the token.
     ///
+    /// A TCP socket on another address than a loopback one refuses peers on this machine: in a pod the user's code
+    /// shares the network namespace, and honest callers never come from there. The address is shared with no other
+    /// socket, so that code cannot take connections over either, root or not.
+    ///
     /// # Errors
     /// It cannot be bound.
     pub async fn bind(endpoint: &Endpoint) -> io::Result<Self> {
         match endpoint {
-            Endpoint::Tcp(address) => TcpListener::bind(address).await.map(Self::Tcp),
+            Endpoint::Tcp(address) => {
+                let listener = listen(*address)?;
+                Ok(Self::Tcp { listener, refuses_local: !address.ip().to_canonical().is_loopback() })
+            }
             Endpoint::Unix(path) => {
                 match fs::remove_file(path) {
                     Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
@@ -68,67 +59,59 @@ impl Listener {
         }
     }
 
-    async fn accept(&self) -> io::Result<Box<dyn Connection>> {
+    /// The next connection; `None` for one that was refused, so that the caller gets a turn for each.
+    ///
+    /// # Errors
+    /// Out of descriptors, or the peer is gone again.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped call loses no connection.
+    pub async fn accept(&self) -> io::Result<Option<Box<dyn Stream>>> {
         match self {
-            Self::Unix(listener) => Ok(Box::new(listener.accept().await?.0)),
-            Self::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
+            Self::Unix(listener) => Ok(Some(Box::new(listener.accept().await?.0))),
+            Self::Tcp { listener, refuses_local } => {
+                let (stream, peer) = listener.accept().await?;
+                if *refuses_local && is_local(peer, stream.local_addr()?) {
+                    return Ok(None);
+                }
                 stream.set_nodelay(true)?;
-                Ok(Box::new(stream))
+                Ok(Some(Box::new(stream)))
             }
         }
     }
 }
 
-/// Serves until `draining` turns true; then takes no new connections or calls, and waits up to `grace` for those
-/// that are under way.
-pub async fn serve(
-    listener: Listener,
-    service: Service,
-    auth: Auth,
-    mut draining: watch::Receiver<bool>,
-    grace: Duration,
-) {
-    let agent = AgentServer::new(service)
-        .max_decoding_message_size(MAX_MESSAGE_BYTES)
-        .max_encoding_message_size(MAX_MESSAGE_BYTES);
-    let agent = InterceptedService::new(agent, auth);
-    let mut connections = JoinSet::new();
-    let stop = draining.clone();
-    let mut drained = std::pin::pin!(draining.wait_for(|draining| *draining));
-    loop {
-        tokio::select! {
-            biased;
-            _ = &mut drained => break,
-            Some(_) = connections.join_next() => {}
-            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
-                Ok(stream) => drop(connections.spawn(connection(stream, agent.clone(), stop.clone()))),
-                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
-            },
-        }
-    }
-    drop(listener);
-    let all_closed = async { while connections.join_next().await.is_some() {} };
-    // What is not done by then ends with the process.
-    let _ = tokio::time::timeout(grace, all_closed).await;
+/// Without SO_REUSEADDR, which the usual call sets: gVisor then lets another socket that sets it listen on a single
+/// address of the same port, and gives it the connections. Without it a port stays taken for a minute after its
+/// process, which is nothing to a pod: its sidecar is never started again.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
-async fn connection(stream: Box<dyn Connection>, agent: Agent, mut draining: watch::Receiver<bool>) {
-    let mut protocol = http2::Builder::new(TokioExecutor::new());
-    protocol
-        .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
-        .max_send_buf_size(SEND_BUFFER_BYTES)
-        .max_concurrent_streams(MAX_STREAMS)
-        .timer(TokioTimer::new())
-        .keep_alive_interval(KEEP_ALIVE_INTERVAL)
-        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
-    let served = protocol.serve_connection(TokioIo::new(stream), TowerToHyperService::new(agent));
-    let mut served = std::pin::pin!(served);
-    // How a connection ends is its peer's business; calls have their own answers.
-    tokio::select! {
-        _ = served.as_mut() => return,
-        _ = draining.wait_for(|draining| *draining) => served.as_mut().graceful_shutdown(),
+/// Whether a peer is on this machine: it has a loopback address or the one that it connected to.
+fn is_local(peer: SocketAddr, own: SocketAddr) -> bool {
+    let [peer, own]: [IpAddr; 2] = [peer.ip().to_canonical(), own.ip().to_canonical()];
+    peer.is_loopback() || peer == own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_with_a_loopback_address_or_our_own_is_local() {
+        for (peer, own, expected) in [
+            ("10.0.0.1:5", "10.0.0.2:7070", false),
+            ("10.0.0.2:5", "10.0.0.2:7070", true),
+            ("127.0.0.9:5", "127.0.0.1:7070", true),
+            ("[::ffff:127.0.0.1]:5", "[::ffff:10.0.0.2]:7070", true),
+            ("[::ffff:10.0.0.2]:5", "[::ffff:10.0.0.2]:7070", true),
+            ("[::1]:5", "[::1]:7070", true),
+            ("[fd00::1]:5", "[fd00::2]:7070", false),
+        ] {
+            assert_eq!(is_local(peer.parse().unwrap(), own.parse().unwrap()), expected, "{peer} to {own}");
+        }
     }
-    let _ = served.await;
 }

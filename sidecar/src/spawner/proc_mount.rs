@@ -40,7 +40,7 @@ pub(super) fn replace() -> io::Result<()> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     step("/", mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>))?;
     step("/proc", mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>))?;
-    let lenient = has_own_protection();
+    let lenient = is_gvisor();
     for path in READ_ONLY {
         tolerate(lenient, path, make_read_only(path, flags))?;
     }
@@ -50,8 +50,9 @@ pub(super) fn replace() -> io::Result<()> {
     Ok(())
 }
 
-/// gVisor's kernel is a process: its `/proc` holds nothing of the host and not all of these mounts work there.
-fn has_own_protection() -> bool {
+/// Whether the kernel is gVisor's. That is a process: its `/proc` holds nothing of the host, and not all of these
+/// mounts work there.
+pub(super) fn is_gvisor() -> bool {
     uname().is_ok_and(|kernel| {
         [kernel.release(), kernel.version()]
             .iter()

@@ -18,6 +18,12 @@ const ABSENT: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
 const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
 const FIRST_ARGUMENT: u32 = 16;
+const SECOND_ARGUMENT: u32 = 24;
+const THIRD_ARGUMENT: u32 = 32;
+
+/// The spawner, as commands see it.
+const INIT: u32 = 1;
+const F_SETSIG: libc::c_int = 10;
 
 const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
@@ -26,6 +32,26 @@ const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u32;
+
+/// Whether the kernel itself keeps signals of a PID namespace away from its init.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InitSignals {
+    /// It does, as Linux has always done.
+    Shielded,
+    /// It does not (gVisor, which says so in its source): `kill -9 1` would end the sandbox, and as the platform's
+    /// fault. The filter keeps away what can hit process 1; -1 and process groups never do.
+    Exposed,
+}
+
+/// What sends a signal to the process that its first argument names, natively numbered.
+const TO_PROCESS: [libc::c_long; 6] = [
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_tgkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_pidfd_open,
+];
 
 /// One system-call table.
 struct Table {
@@ -74,10 +100,12 @@ const TABLES: [Table; 1] = [Table {
 }];
 
 /// The whole program. An architecture without a table gets no system call through.
-pub fn program() -> Vec<sock_filter> {
+pub fn program(init: InitSignals) -> Vec<sock_filter> {
     let mut program = vec![load(ARCH)];
-    for table in &TABLES {
-        let block = block(table);
+    for (index, table) in TABLES.iter().enumerate() {
+        // Only the native numbers: a kernel that exposes its init runs no foreign ones.
+        let exposed = index == 0 && init == InitSignals::Exposed;
+        let block = block(table, exposed);
         // A block is far shorter than the 255 instructions that a jump can skip; a test holds that.
         program.push(jump(BPF_JEQ, table.arch, 0, u8::try_from(block.len()).unwrap_or(u8::MAX)));
         program.extend(block);
@@ -86,7 +114,7 @@ pub fn program() -> Vec<sock_filter> {
     program
 }
 
-fn block(table: &Table) -> Vec<sock_filter> {
+fn block(table: &Table, exposed: bool) -> Vec<sock_filter> {
     let mut block = vec![load(NUMBER)];
     if let Some(from) = table.foreign_from {
         block.extend([jump(BPF_JGE, from, 0, 1), answer(ABSENT)]);
@@ -95,11 +123,28 @@ fn block(table: &Table) -> Vec<sock_filter> {
         block.extend([jump(BPF_JEQ, *number, 0, 1), answer(DENY)]);
     }
     block.extend([jump(BPF_JEQ, table.clone3, 0, 1), answer(ABSENT)]);
+    if exposed {
+        block.extend(shield());
+    }
     block.extend([
         jump(BPF_JEQ, table.clone, 0, 3),
         load(FIRST_ARGUMENT),
         jump(BPF_JSET, NEW_NAMESPACES, 0, 1),
     ]);
+    block.extend([answer(DENY), answer(ALLOW)]);
+    block
+}
+
+fn shield() -> Vec<sock_filter> {
+    let mut block = Vec::new();
+    for number in TO_PROCESS {
+        block.extend([jump(BPF_JEQ, number as u32, 0, 4), load(FIRST_ARGUMENT)]);
+        block.extend([jump(BPF_JEQ, INIT, 0, 1), answer(DENY), answer(ALLOW)]);
+    }
+    // The owner of a descriptor may be any process, and its signal any: F_SETOWN is harmless without these two.
+    block.extend([jump(BPF_JEQ, libc::SYS_fcntl as u32, 0, 7), load(SECOND_ARGUMENT)]);
+    block.extend([jump(BPF_JEQ, F_SETSIG as u32, 0, 4), load(THIRD_ARGUMENT)]);
+    block.extend([jump(BPF_JEQ, libc::SIGKILL as u32, 1, 0), jump(BPF_JEQ, libc::SIGSTOP as u32, 0, 1)]);
     block.extend([answer(DENY), answer(ALLOW)]);
     block
 }
@@ -126,7 +171,10 @@ mod tests {
 
     /// What the kernel would answer.
     fn run(arch: u32, number: u32, argument: u32) -> u32 {
-        let program = program();
+        interpret(&program(InitSignals::Shielded), arch, number, [argument, 0, 0])
+    }
+
+    fn interpret(program: &[sock_filter], arch: u32, number: u32, arguments: [u32; 3]) -> u32 {
         let (mut at, mut value) = (0, 0);
         loop {
             let step = program[at];
@@ -139,7 +187,9 @@ mod tests {
                 value = match step.k {
                     NUMBER => number,
                     ARCH => arch,
-                    FIRST_ARGUMENT => argument,
+                    FIRST_ARGUMENT => arguments[0],
+                    SECOND_ARGUMENT => arguments[1],
+                    THIRD_ARGUMENT => arguments[2],
                     other => panic!("load from {other}"),
                 };
             } else if code == BPF_JMP | BPF_JEQ | BPF_K {
@@ -205,12 +255,37 @@ mod tests {
     }
 
     #[test]
+    fn where_the_kernel_does_not_the_filter_shields_the_init_and_nobody_else() {
+        let exposed = program(InitSignals::Exposed);
+        let ask = |number: libc::c_long, arguments| {
+            interpret(&exposed, TABLES[0].arch, u32::try_from(number).unwrap(), arguments)
+        };
+        for number in TO_PROCESS {
+            assert_eq!(ask(number, [1, 9, 9]), DENY, "{number}");
+            assert_eq!(ask(number, [7, 1, 9]), ALLOW, "{number}");
+            assert_eq!(ask(number, [u32::MAX, 9, 0]), ALLOW, "{number}");
+            assert_eq!(native(number, 1), ALLOW, "{number}");
+        }
+        for (command, argument, expected) in [
+            (F_SETSIG, libc::SIGKILL, DENY),
+            (F_SETSIG, libc::SIGSTOP, DENY),
+            (F_SETSIG, libc::SIGIO, ALLOW),
+            (libc::F_SETFL, libc::SIGKILL, ALLOW),
+        ] {
+            assert_eq!(ask(libc::SYS_fcntl, [3, command as u32, argument as u32]), expected);
+        }
+        assert_eq!(ask(libc::SYS_mount, [0; 3]), DENY);
+        assert_eq!(ask(libc::SYS_clone, [libc::CLONE_NEWUSER as u32, 0, 0]), DENY);
+        assert_eq!(ask(libc::SYS_read, [1, 0, 0]), ALLOW);
+    }
+
+    #[test]
     fn other_tables_and_architectures_are_no_way_around() {
         assert_eq!(run(0x1234_5678, 0, 0), ABSENT);
         for table in &TABLES {
             assert_eq!(run(table.arch, table.denied[0], 0), DENY);
             assert_eq!(run(table.arch, table.clone, libc::CLONE_NEWUSER as u32), DENY);
-            assert!(block(table).len() < usize::from(u8::MAX));
+            assert!(block(table, true).len() < usize::from(u8::MAX));
             if let Some(from) = table.foreign_from {
                 assert_eq!(run(table.arch, from + table.denied[0], 0), ABSENT);
             }

@@ -9,6 +9,7 @@ use nix::sys::signal::SigSet;
 use nix::unistd::{Uid, geteuid, getuid, setresuid};
 
 use super::identity::Databases;
+use super::seccomp::InitSignals;
 use super::serve::read_databases;
 use super::{clone, proc_mount, seccomp};
 use crate::sys;
@@ -53,7 +54,8 @@ pub(super) fn settle(target: Target) -> io::Result<Settled> {
     let permitted = target.status.bounding & own.permitted;
     let inheritable = target.status.inheritable & own.permitted;
     hand_down(&own, target.status.bounding, inheritable)?;
-    sys::install_filter(&seccomp::program())?;
+    let init = if proc_mount::is_gvisor() { InitSignals::Exposed } else { InitSignals::Shielded };
+    sys::install_filter(&seccomp::program(init))?;
     Ok(Settled {
         limits: within_reach(&target.limits, &limits::parse(&fs::read_to_string("/proc/self/limits")?)),
         kernel: fs::read_to_string("/proc/version")?.trim_end().to_owned(),

@@ -10,3 +10,4 @@ mod records;
 mod sandbox;
 mod start;
 mod streams;
+mod tcp;

@@ -53,7 +53,7 @@ async fn lists_health_and_what_is_not_offered() {
     assert_eq!((execs[1].running, execs[1].stdout_bytes), (false, 6));
     let health = client.health(signed(HealthRequest {})).await.unwrap().into_inner();
     assert_eq!((health.sandbox_id.as_str(), health.running_execs), (SANDBOX_ID, 1));
-    assert!(health.kernel.starts_with("Linux version"));
+    assert!(health.kernel.starts_with("Linux version") && health.acknowledged);
     let status = client.stat_file(signed(PathRequest::default())).await.unwrap_err();
     assert_eq!(problem(&status).code, Code::Unsupported);
 }

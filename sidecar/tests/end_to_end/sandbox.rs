@@ -53,7 +53,12 @@ impl Sandbox {
         let target = target(&binary, directory.path());
         let sidecar = Owned(sidecar(&binary, directory.path(), settings).spawn().unwrap());
         let (credential, readiness) = tokio::time::timeout(PATIENCE, readiness(&ready)).await.unwrap();
-        let client = AgentClient::new(connect(directory.path().join("agent.sock")).await)
+        let listen = settings.iter().find_map(|(name, value)| (*name == "LISTEN").then_some(*value));
+        let channel = match listen.and_then(|listen| listen.strip_prefix("tcp:")) {
+            Some(address) => Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy(),
+            None => connect(directory.path().join("agent.sock")).await,
+        };
+        let client = AgentClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         Self { client, readiness, credential, sidecar, directory, _target: target }
@@ -163,6 +168,11 @@ pub async fn push(listener: &UnixListener, answer: &str) -> (String, Value) {
         stream.write_all(format!("HTTP/1.1 {answer}\r\n\r\n").as_bytes()).await.unwrap();
         return (credential, body);
     }
+}
+
+/// A TCP address on which nothing listens.
+pub fn free_address(ip: &str) -> String {
+    std::net::TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap().to_string()
 }
 
 async fn connect(path: PathBuf) -> Channel {

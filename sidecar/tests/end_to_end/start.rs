@@ -37,6 +37,25 @@ async fn a_target_that_does_not_come_is_told_and_ends_the_sidecar() {
 }
 
 #[tokio::test]
+async fn the_targets_binary_is_installed_first_and_a_failure_to_is_told() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let ready = UnixListener::bind(directory.path().join("ready.sock")).unwrap();
+    let (absent, installed) = (directory.path().join("absent"), directory.path().join("target"));
+    let settings = [("START_TIMEOUT_MS", "50"), ("INSTALL", installed.to_str().unwrap())];
+    let mut child = sidecar(&absent, directory.path(), &settings).spawn().unwrap();
+    let (_, body) = tokio::time::timeout(PATIENCE, push(&ready, "200 OK")).await.unwrap();
+    assert_eq!(body["failure"]["code"], "start_timeout");
+    assert!(std::process::Command::new(&installed).arg("--probe").status().unwrap().success());
+    child.wait().unwrap();
+
+    let mut child = sidecar(&absent, directory.path(), &[("INSTALL", "/no/such/target")]).spawn().unwrap();
+    let (_, body) = tokio::time::timeout(PATIENCE, push(&ready, "200 OK")).await.unwrap();
+    assert_eq!(body["failure"]["code"], "internal");
+    assert!(body["failure"]["detail"].as_str().unwrap().contains("/no/such/target"), "{body}");
+    assert_eq!(child.wait().unwrap().code(), Some(70));
+}
+
+#[tokio::test]
 async fn a_bad_setting_ends_it_with_64_and_a_sentence() {
     let directory = tempfile::TempDir::new().unwrap();
     let output = sidecar(directory.path(), directory.path(), &[("LISTEN", "nowhere")])

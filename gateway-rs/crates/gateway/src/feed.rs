@@ -7,14 +7,15 @@ use futures_util::{Stream as Messages, StreamExt as _};
 use http::Uri;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use resolve::{Address, Directory, Update};
+use resolve::{Address, Directory, Found, Update};
 use tokio::time::Instant;
 use tonic::Status;
 use wire::routes::{self, WatchRequest, routes_client::RoutesClient};
 
+use crate::dns_checks::Checks;
 use crate::request_id;
 use crate::telemetry::Metrics;
-use crate::transport::Stream;
+use crate::transport::Dialer;
 
 /// Three heartbeats (routes.proto): a feed that is silent for longer is dead, whatever the socket says.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -26,6 +27,9 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// installation do not come back as one.
 const BACKOFF: Duration = Duration::from_millis(50);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
+
+/// A snapshot may come from a replica that is a moment behind; within this time it has heard of what it missed.
+const DOUBT: Duration = Duration::from_secs(5);
 
 /// A snapshot of 100,000 sandboxes and as many tombstones, 300 bytes each.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
@@ -39,7 +43,7 @@ pub(crate) struct FeedState {
 #[derive(Debug, Default)]
 struct State {
     has_snapshot: bool,
-    /// `None` while not connected.
+    connected: bool,
     last_message: Option<Instant>,
 }
 
@@ -64,17 +68,24 @@ impl FeedState {
 
     /// Since the last message; `None` while not connected.
     pub(crate) fn silence(&self) -> Option<Duration> {
+        let state = self.lock();
+        state.last_message.filter(|_| state.connected).map(|at| at.elapsed())
+    }
+
+    /// Since the last message, connected or not; `None` before the first one. So old the table may be.
+    pub(crate) fn age(&self) -> Option<Duration> {
         self.lock().last_message.map(|at| at.elapsed())
     }
 
     fn heard(&self, snapshot: bool) {
         let mut state = self.lock();
         state.last_message = Some(Instant::now());
+        state.connected = true;
         state.has_snapshot |= snapshot;
     }
 
     fn lost(&self) {
-        self.lock().last_message = None;
+        self.lock().connected = false;
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -87,15 +98,17 @@ pub(crate) struct Sink<'a> {
     pub(crate) directory: &'a Directory,
     pub(crate) metrics: &'a Metrics,
     pub(crate) state: &'a FeedState,
+    /// Compares new routes with DNS, where there is one.
+    pub(crate) checks: Option<&'a Checks>,
 }
 
 /// Follows the feed for ever; the owner drops it. While it is lost the table stays as it is.
-pub(crate) async fn follow(address: &Address, sink: &Sink<'_>) {
+pub(crate) async fn follow(dialer: &Dialer, address: &Address, sink: &Sink<'_>) {
     let gateway_id = request_id::unique();
     let mut backoff = BACKOFF;
     loop {
         let opened = Instant::now();
-        let lost = watch(address, &gateway_id, sink).await;
+        let lost = watch(dialer, address, &gateway_id, sink).await;
         sink.state.lost();
         sink.metrics.feed_reconnects.inc();
         tracing::warn!(address = %address, reason = %lost, "route feed lost");
@@ -110,8 +123,8 @@ fn jitter() -> f64 {
     f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX)
 }
 
-async fn watch(address: &Address, gateway_id: &str, sink: &Sink<'_>) -> Lost {
-    let opened = tokio::time::timeout(CONNECT_DEADLINE, open(address, gateway_id)).await;
+async fn watch(dialer: &Dialer, address: &Address, gateway_id: &str, sink: &Sink<'_>) -> Lost {
+    let opened = tokio::time::timeout(CONNECT_DEADLINE, open(dialer, address, gateway_id)).await;
     let (messages, connection) = match opened {
         Ok(Ok(opened)) => opened,
         Ok(Err(lost)) => return lost,
@@ -126,18 +139,43 @@ async fn watch(address: &Address, gateway_id: &str, sink: &Sink<'_>) -> Lost {
 /// Takes messages in until the feed ends or falls silent.
 async fn consume(messages: impl Messages<Item = Result<routes::Update, Status>>, sink: &Sink<'_>) -> Lost {
     let mut messages = std::pin::pin!(messages);
+    let mut doubts_end = None;
     loop {
-        match tokio::time::timeout(SILENCE, messages.next()).await {
+        let message = tokio::select! {
+            message = tokio::time::timeout(SILENCE, messages.next()) => message,
+            () = sleep_until(doubts_end) => {
+                sink.directory.forget_doubtful();
+                doubts_end = None;
+                continue;
+            }
+        };
+        match message {
             Err(_) => return Lost::Silent,
             Ok(None) => return Lost::Closed,
             Ok(Some(Err(status))) => return Box::new(status).into(),
-            Ok(Some(Ok(message))) => take_in(message, sink),
+            Ok(Some(Ok(message))) => {
+                if take_in(message, sink) {
+                    doubts_end = Some(Instant::now() + DOUBT);
+                }
+            }
         }
     }
 }
 
-fn take_in(message: routes::Update, sink: &Sink<'_>) {
-    let Some((update, unreadable)) = Update::from_wire(message) else { return sink.state.heard(false) };
+/// Never without a moment.
+async fn sleep_until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Takes one message in; whether it was a snapshot.
+fn take_in(message: routes::Update, sink: &Sink<'_>) -> bool {
+    let Some((update, unreadable)) = Update::from_wire(message) else {
+        sink.state.heard(false);
+        return false;
+    };
     for sandbox_id in unreadable {
         tracing::error!(sandbox_id, "route left out: its address cannot be read");
     }
@@ -146,6 +184,14 @@ fn take_in(message: routes::Update, sink: &Sink<'_>) {
     sink.metrics.feed_fenced.inc_by(u64::try_from(applied.fenced).unwrap_or(u64::MAX));
     sink.metrics.dns_disagreements.inc_by(u64::try_from(applied.dns_disagreements).unwrap_or(u64::MAX));
     sink.state.heard(snapshot);
+    if let Some(checks) = sink.checks.filter(|_| !snapshot) {
+        for sandbox_id in &applied.changed {
+            if let Found::Live(route) = sink.directory.find(sandbox_id) {
+                checks.offer(route);
+            }
+        }
+    }
+    snapshot
 }
 
 /// The connection's task; aborted when dropped, so that it never outlives the feed.
@@ -164,11 +210,12 @@ impl Drop for Connection {
 }
 
 async fn open(
+    dialer: &Dialer,
     address: &Address,
     gateway_id: &str,
 ) -> Result<(tonic::Streaming<routes::Update>, Connection), Lost> {
     let connect = |e: &dyn std::fmt::Display| Lost::Connect(e.to_string());
-    let stream = Stream::connect(address).await.map_err(|e| connect(&e))?;
+    let stream = dialer.connect(address).await.map_err(|e| connect(&e))?;
     let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
     let (sender, connection) = handshake.map_err(|e| connect(&e))?;
     // How it ends is told by the messages.

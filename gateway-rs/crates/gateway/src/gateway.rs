@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use resolve::{Directory, Dns, LookupFailed, Resolver, SystemLookup};
+use resolve::{Directory, Dns, LookupFailed, NameServers, Resolver};
 use wire::{Code, Problem};
 
 use crate::admission::{Admission, Limits};
@@ -9,8 +9,9 @@ use crate::body;
 use crate::drain::{Call, Drain};
 use crate::feed::FeedState;
 use crate::forward::Forwarder;
-use crate::settings::Settings;
+use crate::settings::{Headless, Settings};
 use crate::telemetry::{Gauges, Metrics};
+use crate::transport::Dialer;
 use crate::upstream::Pool;
 
 /// How long a call with a valid token waits for its sandbox to be pushed (contract: route feed).
@@ -33,6 +34,7 @@ pub(crate) struct Gateway {
     pub(crate) settings: Settings,
     pub(crate) admission: Arc<Admission>,
     pub(crate) bodies: body::Reader,
+    pub(crate) dialer: Arc<Dialer>,
     pub(crate) drain: Drain,
     pub(crate) feed: FeedState,
     pub(crate) forwarder: Forwarder,
@@ -47,10 +49,14 @@ impl Gateway {
     /// # Errors
     /// When there is a DNS zone but the system's resolver configuration cannot be read.
     pub(crate) fn new(settings: Settings) -> Result<Self, LookupFailed> {
-        let dns = match &settings.dns_zone {
-            Some(zone) => Some(Dns::new(Box::new(SystemLookup::new()?), zone.clone())),
+        let dns = match &settings.dns {
+            Some(Headless { zone, shards, server }) => {
+                let names = NameServers::full_names(*server)?;
+                Some(Dns::new(Box::new(names), zone.clone(), *shards))
+            }
             None => None,
         };
+        let dialer = Arc::new(Dialer::default());
         let limits = Limits {
             inflight: settings.max_inflight,
             per_sandbox: settings.max_inflight_per_sandbox,
@@ -63,9 +69,10 @@ impl Gateway {
             bodies: body::Reader::new(settings.max_body_bytes, settings.queue_timeout),
             drain: Drain::default(),
             feed: FeedState::default(),
-            forwarder: Forwarder::new(settings.controlplane.clone()),
+            forwarder: Forwarder::new(settings.controlplane.clone(), Arc::clone(&dialer)),
             resolver: Resolver::new(Arc::new(Directory::new()), dns, PUSH_WAIT),
-            upstream: Pool::new(Arc::clone(&metrics)),
+            upstream: Pool::new(Arc::clone(&metrics), Arc::clone(&dialer)),
+            dialer,
             metrics,
             settings,
         })
@@ -105,6 +112,7 @@ impl Gateway {
             tombstones,
             upstream_connections: self.upstream.connections(),
             feed_silence: self.feed.silence(),
+            feed_age: self.feed.age(),
             draining: self.drain.is_draining(),
         }
     }

@@ -9,12 +9,14 @@
 //! - `server`: connections: accepted, bounded, timed. `router`: all routes on one screen.
 //! - `exec`: the request, its call and its answer. `forward`: everything else under `/v1`.
 //! - `auth`, `admission`, `drain`: who may, who is next, and when nobody may any more.
-//! - `upstream`: connections to sidecars. `feed`: the route table kept true. `transport`: sockets for both.
+//! - `upstream`: connections to sidecars. `feed`: the route table kept true; `dns_checks`: whether DNS says the same.
+//!   `transport`: sockets for all of them.
 //! - `telemetry`: metrics and logs. `error`: the one place where a problem becomes an answer.
 
 mod admission;
 mod auth;
 mod body;
+mod dns_checks;
 mod drain;
 mod error;
 pub mod exec;
@@ -31,4 +33,4 @@ mod transport;
 mod upstream;
 
 pub use run::{EXIT_FAILED, EXIT_SETTINGS, Running, StartFailed, run_from_environment, start};
-pub use settings::{InvalidSetting, Settings};
+pub use settings::{Headless, InvalidSetting, Settings};

@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
+use crate::dns_checks::{self, Checks};
 use crate::feed;
 use crate::gateway::Gateway;
 use crate::server::Server;
@@ -92,7 +93,6 @@ fn run(settings: Settings) -> Result<(), StartFailed> {
         running.stop_within(asked()).await;
         if broken { Err(StartFailed::Broken) } else { Ok(()) }
     });
-    // A name look-up by the operating system may still block a thread; nothing of ours waits for it.
     runtime.shutdown_timeout(CLOSE_GRACE);
     outcome
 }
@@ -130,12 +130,19 @@ pub async fn start(settings: Settings) -> Result<Running, StartFailed> {
 }
 
 async fn follow_feed(gateway: Arc<Gateway>) {
+    let dns = gateway.resolver.dns();
+    let (checks, queue) = Checks::new();
     let sink = feed::Sink {
         directory: gateway.resolver.directory(),
         metrics: &gateway.metrics,
         state: &gateway.feed,
+        checks: dns.map(|_| &checks),
     };
-    feed::follow(&gateway.settings.routes, &sink).await;
+    let follow = feed::follow(&gateway.dialer, &gateway.settings.routes, &sink);
+    match dns {
+        Some(dns) => drop(tokio::join!(follow, dns_checks::run(dns, &gateway.metrics, queue))),
+        None => follow.await,
+    }
 }
 
 impl Running {

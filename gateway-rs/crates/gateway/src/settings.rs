@@ -1,6 +1,7 @@
 //! What the environment says, checked before anything is bound.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,8 @@ use tracing_subscriber::filter::Targets;
 pub struct Settings {
     /// `ROLLBOX_GATEWAY_LISTEN`: IP address and port of the public HTTP port; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// `ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY`: what sandbox tokens are verified with. Required.
+    /// `ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY`, or a PEM file named by `ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY_FILE`: what sandbox
+    /// tokens are verified with. Exactly one of the two is required.
     pub verifier: Arc<Verifier>,
     /// `ROLLBOX_GATEWAY_ROUTES_URL`: the control plane's route feed. Required.
     pub routes: Address,
@@ -30,10 +32,21 @@ pub struct Settings {
     pub max_body_bytes: usize,
     /// `ROLLBOX_GATEWAY_DRAIN_MS`: how long running calls may go on after SIGTERM.
     pub drain: Duration,
-    /// `ROLLBOX_GATEWAY_DNS_ZONE`: zone of the headless fallback; unset: no DNS.
-    pub dns_zone: Option<String>,
+    /// `ROLLBOX_GATEWAY_DNS_ZONE`: the headless fallback; unset: none.
+    pub dns: Option<Headless>,
     /// `ROLLBOX_GATEWAY_LOG`: level, or levels by module (`info`, `warn,gateway=debug`).
     pub log: Targets,
+}
+
+/// Where sandboxes are looked up that nobody has pushed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Headless {
+    /// `ROLLBOX_GATEWAY_DNS_ZONE`: a sandbox's name is `ID.shard-N.ZONE`.
+    pub zone: String,
+    /// `ROLLBOX_GATEWAY_DNS_SHARDS`: how many N there are.
+    pub shards: NonZeroU32,
+    /// `ROLLBOX_GATEWAY_DNS_SERVER`: who is asked; unset: those of `/etc/resolv.conf`.
+    pub server: Option<SocketAddr>,
 }
 
 /// A setting that cannot be used.
@@ -47,6 +60,10 @@ pub struct InvalidSetting {
     /// What it must be.
     pub rule: String,
 }
+
+/// Shards unless it is said: as many as the control plane makes unless it is said.
+const SHARDS: u64 = 16;
+const MAX_SHARDS: u64 = 1024;
 
 /// Upper end of every duration: a day in milliseconds. A larger one is a unit mistaken.
 const MAX_DURATION_MS: u64 = 24 * 60 * 60 * 1000;
@@ -76,7 +93,7 @@ impl Settings {
             queue_timeout: duration(&read, "ROLLBOX_GATEWAY_QUEUE_TIMEOUT_MS", 30_000)?,
             max_body_bytes: count(number(&read, "ROLLBOX_GATEWAY_MAX_BODY_BYTES", 32 << 20, 1024, 1 << 30)?),
             drain: duration(&read, "ROLLBOX_GATEWAY_DRAIN_MS", 30_000)?,
-            dns_zone: zone(&read)?,
+            dns: headless(&read)?,
             log: parsed(&read, "ROLLBOX_GATEWAY_LOG", Some("info"), "must be LEVEL or MODULE=LEVEL,...")?,
         })
     }
@@ -134,9 +151,42 @@ fn address(read: Read<'_>, variable: &'static str) -> Result<Address, InvalidSet
 }
 
 fn key(read: Read<'_>) -> Result<Verifier, InvalidSetting> {
-    let variable = "ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY";
-    let value = required(read, variable)?;
-    Verifier::new(&value).map_err(|e| invalid(variable, Some(&value), format!("must be a key; {e}")))
+    let (variable, file) = ("ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY", "ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY_FILE");
+    match (read(variable), read(file)) {
+        (Some(key), None) => {
+            Verifier::new(&key).map_err(|e| invalid(variable, Some(&key), format!("must be a key; {e}")))
+        }
+        (None, Some(path)) => key_of_file(&path).map_err(|rule| invalid(file, Some(&path), rule)),
+        (None, None) => Err(invalid(variable, None, format!("is required, or {file}"))),
+        (Some(_), Some(path)) => {
+            Err(invalid(file, Some(&path), format!("must not be set together with {variable}")))
+        }
+    }
+}
+
+fn key_of_file(path: &str) -> Result<Verifier, String> {
+    let pem = std::fs::read_to_string(path).map_err(|e| format!("must be a file that can be read; {e}"))?;
+    Verifier::from_pem(&pem).map_err(|e| format!("must hold a key; {e}"))
+}
+
+fn headless(read: Read<'_>) -> Result<Option<Headless>, InvalidSetting> {
+    let (shards, server) = ("ROLLBOX_GATEWAY_DNS_SHARDS", "ROLLBOX_GATEWAY_DNS_SERVER");
+    let Some(zone) = zone(read)? else {
+        let stray = [shards, server].into_iter().find_map(|variable| Some((variable, read(variable)?)));
+        return match stray {
+            Some((variable, value)) => {
+                Err(invalid(variable, Some(&value), "means nothing without ROLLBOX_GATEWAY_DNS_ZONE"))
+            }
+            None => Ok(None),
+        };
+    };
+    let shards = number(read, shards, SHARDS, 1, MAX_SHARDS)?;
+    let shards = u32::try_from(shards).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
+    let server = match read(server) {
+        Some(_) => Some(parsed(read, server, None, "must be IP:PORT")?),
+        None => None,
+    };
+    Ok(Some(Headless { zone, shards, server }))
 }
 
 fn zone(read: Read<'_>) -> Result<Option<String>, InvalidSetting> {
@@ -145,12 +195,13 @@ fn zone(read: Read<'_>) -> Result<Option<String>, InvalidSetting> {
     let label = |label: &str| {
         (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
     };
-    // 189: a zone must leave room for an id of 63 characters and its dot in a name of 253 (RFC 1035 section 2.3.4).
-    if value.len() > 189 || !value.split('.').all(label) {
+    // 178: a zone must leave room for an id of 63 characters, `shard-1023` and two dots in a name of 253 (RFC 1035
+    // section 2.3.4).
+    if value.len() > 178 || !value.split('.').all(label) {
         return Err(invalid(
             variable,
             Some(&value),
-            "must be a DNS name of at most 189 characters, no final dot",
+            "must be a DNS name of at most 178 characters, no final dot",
         ));
     }
     Ok(Some(value))

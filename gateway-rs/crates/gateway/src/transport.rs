@@ -1,11 +1,13 @@
 //! Byte streams to the other parts: unix socket or TCP, behind one type.
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::OnceLock;
 use std::task::{Context, Poll};
 
 use hyper_util::client::legacy::connect::{Connected, Connection};
-use resolve::Address;
+use resolve::{Address, Lookup as _, NameServers};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -16,20 +18,50 @@ pub(crate) enum Stream {
     Tcp(TcpStream),
 }
 
-impl Stream {
+/// Connects. Host names are looked up for every connection, so that a service that was made again is found at its new
+/// address.
+#[derive(Debug, Default)]
+pub(crate) struct Dialer {
+    /// Made when the first name is met: an installation without names needs no resolver configuration.
+    names: OnceLock<NameServers>,
+}
+
+impl Dialer {
     /// Connects; the caller sets the deadline. TCP without Nagle's delay: requests are small and waited for.
+    ///
+    /// # Errors
+    /// No address answers, or the name has none; the error names the name.
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped connect leaves no socket behind.
-    pub(crate) async fn connect(address: &Address) -> io::Result<Self> {
+    pub(crate) async fn connect(&self, address: &Address) -> io::Result<Stream> {
         match address {
-            Address::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
+            Address::Unix(path) => UnixStream::connect(path).await.map(Stream::Unix),
             Address::Tcp { host, port } => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await?;
-                stream.set_nodelay(true)?;
-                Ok(Self::Tcp(stream))
+                let mut refused = io::Error::from(io::ErrorKind::NotFound);
+                for ip in self.addresses(host).await? {
+                    match TcpStream::connect((ip, *port)).await {
+                        Ok(stream) => return stream.set_nodelay(true).map(|()| Stream::Tcp(stream)),
+                        Err(e) => refused = e,
+                    }
+                }
+                Err(refused)
             }
         }
+    }
+
+    async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        if let Ok(ip) = host.parse() {
+            return Ok(vec![ip]);
+        }
+        let names = match self.names.get() {
+            Some(names) => names,
+            None => {
+                let names = NameServers::system().map_err(io::Error::other)?;
+                self.names.get_or_init(|| names)
+            }
+        };
+        names.lookup(host).await.map_err(io::Error::other)
     }
 }
 

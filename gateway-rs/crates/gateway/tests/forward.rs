@@ -140,6 +140,36 @@ async fn a_control_plane_that_dies_under_a_create_is_a_problem_to_retry() {
 }
 
 #[tokio::test]
+async fn a_create_with_a_key_survives_the_end_of_the_replica_that_had_it() {
+    let mut rig = Rig::new().start().await;
+    let controlplane = rig.controlplane.take().unwrap();
+    let other = async {
+        controlplane.arrived(1).await;
+        controlplane.cut();
+        drop(std::fs::remove_file(rig.folder.socket("api")));
+        let other = ControlPlane::listen(&rig.folder.socket("api"));
+        other.release(1);
+        other.arrived(1).await;
+        other
+    };
+    let create = post(&rig, "/v1/sandboxes").header("idempotency-key", "k-1").body("{}".into()).unwrap();
+    let (answer, _other) = tokio::join!(rig.client.send(create), other);
+    assert_eq!((answer.status, answer.text().as_str()), (StatusCode::OK, "created"));
+}
+
+#[tokio::test]
+async fn what_needs_no_connection_twice_waits_a_moment_for_one() {
+    let rig = Rig::new().without_controlplane().start().await;
+    let late = async {
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        ControlPlane::listen(&rig.folder.socket("api"))
+    };
+    let request = post(&rig, "/v1/echo").body("{}".into()).unwrap();
+    let (answer, _controlplane) = tokio::join!(rig.client.send(request), late);
+    assert_eq!(answer.status, StatusCode::CREATED, "nothing was sent before");
+}
+
+#[tokio::test]
 async fn no_path_leads_around_the_api() {
     let rig = Rig::new().start().await;
     for path in ["/v1/%2e%2e/metrics", "/v1/a/..%2fmetrics", "/v1/x/%2E/y"] {

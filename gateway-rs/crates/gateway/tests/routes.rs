@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::json;
+use support::proxy::Proxy;
 use support::{Rig, Sidecar, Started, token_of};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
@@ -213,6 +214,8 @@ async fn the_table_outlives_the_feed_and_a_new_snapshot_replaces_it() {
     feed.know("sb-2", &rig.folder.socket("sb-2"), 1);
     rig.client.until_metric("route_feed_connected", 1.0).await;
     assert_eq!(rig.run("sb-2", "echo hi").await.status, StatusCode::OK);
+    assert_eq!(rig.run("sb-1", "echo hi").await.status, StatusCode::OK, "a replica may lag for a moment");
+    rig.client.until_metric("routes", 1.0).await;
     assert_eq!(rig.run("sb-1", "echo hi").await.code(), "sandbox_not_found");
     assert!(rig.client.metric("route_feed_reconnects_total").await >= 1.0);
 }
@@ -228,6 +231,50 @@ async fn a_snapshot_without_a_sandbox_ends_its_calls() {
     rig.feed = None;
     let _feed = support::Feed::listen(&rig.folder.socket("routes"));
     assert_eq!(running.await.unwrap().code(), "sandbox_lost");
+}
+
+#[tokio::test]
+async fn a_pod_that_vanishes_without_a_word_is_unreachable_within_seconds() {
+    let rig = Rig::new().sandbox("sb-1").start().await;
+    let proxy = Proxy::listen(&rig.folder.socket("sb-1")).await;
+    rig.feed().push_tcp("sb-2", proxy.address, 1);
+    let vanish = async {
+        rig.sidecar("sb-1").seen(1).await;
+        proxy.vanish();
+    };
+    let began = std::time::Instant::now();
+    let (answer, ()) = tokio::join!(rig.run("sb-2", "hang"), vanish);
+    assert_eq!(answer.code(), "sandbox_unreachable", "{}", answer.text());
+    assert!(began.elapsed() < Duration::from_secs(16), "{:?}", began.elapsed());
+    assert_eq!(rig.run("sb-2", "echo hi").await.code(), "sandbox_unreachable");
+}
+
+#[tokio::test]
+async fn a_tcp_connection_that_breaks_while_the_sandbox_is_well_is_only_interrupted() {
+    let rig = Rig::new().sandbox("sb-1").start().await;
+    let proxy = Proxy::listen(&rig.folder.socket("sb-1")).await;
+    rig.feed().push_tcp("sb-2", proxy.address, 1);
+    let hung = rig.run("sb-2", "hang");
+    let breaking = async {
+        rig.sidecar("sb-1").seen(1).await;
+        proxy.cut();
+    };
+    assert_eq!(tokio::join!(hung, breaking).0.code(), "stream_interrupted");
+}
+
+#[tokio::test]
+async fn the_control_plane_is_found_by_name_again_and_again() {
+    let rig = Rig::new();
+    let proxies = [Proxy::listen(&rig.socket("routes")).await, Proxy::listen(&rig.socket("api")).await];
+    let url = |proxy: &Proxy| format!("http://localhost:{}", proxy.address.port());
+    let rig = rig.set("ROUTES_URL", url(&proxies[0])).set("CONTROLPLANE_URL", url(&proxies[1]));
+    let rig = rig.sandbox("sb-1").start().await;
+    assert_eq!(rig.run("sb-1", "echo hi").await.json()["stdout"], "hi");
+    assert_eq!(rig.client.get("/v1/echo").await.status, StatusCode::CREATED);
+    proxies[0].cut();
+    rig.client.until_metric("route_feed_reconnects_total", 1.0).await;
+    rig.client.until_metric("route_feed_connected", 1.0).await;
+    assert!(rig.client.metric("route_feed_age_seconds").await < 5.0);
 }
 
 #[tokio::test]

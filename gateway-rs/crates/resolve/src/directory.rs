@@ -1,13 +1,18 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::Notify;
+use tokio::time::{Duration, Instant};
 
 use crate::{Address, Applied, Route, Table, Tombstone, Update, table};
 
 /// Ids that calls may wait for at one time. Tokens are signed, so nobody can make ids up; a guess that leaves room for
 /// a burst of sandboxes that are ready before their push. Beyond it an unknown id is answered at once.
 const MAX_AWAITED_IDS: usize = 4_096;
+
+/// A route that is younger may be missing in the snapshot of another replica of the control plane, which hears of it
+/// a moment later than the one that pushed it. A guess at hundreds of times that moment.
+const FRESH: Duration = Duration::from_secs(5);
 
 /// Rows that are taken in at one time: about a millisecond during which look-ups wait.
 const PART: usize = 1_000;
@@ -23,6 +28,8 @@ struct State {
     table: Table,
     /// One bell an id that somebody waits for; rung and dropped when the id appears.
     awaited: HashMap<Arc<str>, Arc<Notify>>,
+    /// Fresh routes that the latest snapshot does not name: whoever sent it has to hear of them soon, or they are gone.
+    doubtful: HashSet<Arc<str>>,
 }
 
 /// What the table says of an id.
@@ -82,7 +89,8 @@ impl Directory {
             Update::Snapshot { routes, ends } => {
                 let named = table::named(&routes, &ends);
                 let unnamed = self.read().table.unnamed(&named);
-                for ids in unnamed.chunks(PART) {
+                let old = self.write().doubt(unnamed);
+                for ids in old.chunks(PART) {
                     self.write().table.forget(ids);
                 }
                 self.write().table.reserve(routes.len());
@@ -98,6 +106,15 @@ impl Directory {
             applied.add(self.write().apply(Update::Delta { routes, ends }));
         }
         applied
+    }
+
+    /// Drops the routes that were too fresh for the latest snapshot and that no update has named since. For the owner
+    /// of the feed, some seconds after a snapshot.
+    pub fn forget_doubtful(&self) {
+        let doubtful: Vec<_> = self.write().doubtful.drain().collect();
+        for ids in doubtful.chunks(PART) {
+            self.write().table.forget(ids);
+        }
     }
 
     /// Takes in what DNS says of a sandbox that the table does not know.
@@ -135,7 +152,23 @@ impl Directory {
 }
 
 impl State {
+    /// Sets the fresh ones of `unnamed` aside; gives the others.
+    fn doubt(&mut self, unnamed: Vec<Arc<str>>) -> Vec<Arc<str>> {
+        // A clock that has not run for so long has seen fresh routes only.
+        let moment = Instant::now().checked_sub(FRESH);
+        let is_fresh = |id: &Arc<str>| moment.is_none_or(|moment| self.table.is_younger(id, moment));
+        let (fresh, old): (Vec<_>, Vec<_>) = unnamed.into_iter().partition(is_fresh);
+        self.doubtful = fresh.into_iter().collect();
+        old
+    }
+
     fn apply(&mut self, update: Update) -> Applied {
+        if let (false, Update::Delta { routes, ends }) = (self.doubtful.is_empty(), &update) {
+            let named = routes.iter().map(|entry| &entry.sandbox_id);
+            for id in named.chain(ends.iter().map(|end| &end.sandbox_id)) {
+                self.doubtful.remove(id);
+            }
+        }
         let applied = self.table.apply(update);
         for id in &applied.changed {
             if let Some(bell) = self.awaited.remove(id) {

@@ -9,23 +9,25 @@
 //! - `table`: pure; snapshots and deltas in, routes out, fenced by generation.
 //! - `update`: the feed's messages as values of this crate.
 //! - `directory`: the table shared between calls, with calls waiting for an id.
-//! - `dns`: the fallback, behind a trait.
+//! - `dns`: the fallback, behind a trait; `shard`: which headless service has a sandbox.
 //! - `resolver`: the order of the fallbacks.
 //!
-//! No module opens a connection to a sandbox or reads a clock of its own; the runtime's timer is the only time here.
+//! No module opens a connection to a sandbox; the runtime's timer is the only time here.
 
 mod address;
 mod directory;
 mod dns;
 mod resolver;
 mod route;
+mod shard;
 mod table;
 mod update;
 
 pub use address::{Address, InvalidAddress};
 pub use directory::{Directory, Found};
-pub use dns::{Dns, Lookup, LookupFailed, SystemLookup};
+pub use dns::{Dns, Lookup, LookupFailed, NameServers};
 pub use resolver::Resolver;
 pub use route::{Fate, Route, Source, Tombstone};
+pub use shard::shard;
 pub use table::{Applied, Table};
 pub use update::{End, Entry, Update};

@@ -22,6 +22,11 @@ impl Resolver {
         Self { directory, dns, push_wait }
     }
 
+    /// The fallback behind it.
+    pub fn dns(&self) -> Option<&Dns> {
+        self.dns.as_ref()
+    }
+
     /// The table behind it.
     pub fn directory(&self) -> &Arc<Directory> {
         &self.directory
@@ -51,13 +56,14 @@ impl Resolver {
 
     async fn ask_dns(&self, sandbox_id: &str) -> Result<Found, Problem> {
         let Some(dns) = &self.dns else { return Ok(Found::Unknown) };
-        let answer = tokio::time::timeout(self.push_wait, dns.address(sandbox_id)).await;
-        let address = match answer {
-            Ok(Ok(address)) => address,
+        let answer = tokio::time::timeout(self.push_wait, dns.addresses(sandbox_id)).await;
+        let addresses = match answer {
+            Ok(Ok(addresses)) => addresses,
             Ok(Err(failed)) => return Err(not_found(sandbox_id, &failed.to_string())),
             Err(_) => return Err(not_found(sandbox_id, "the name server did not answer")),
         };
-        Ok(self.directory.place_from_dns(sandbox_id, address))
+        let first = addresses.into_iter().next();
+        Ok(first.map_or(Found::Unknown, |address| self.directory.place_from_dns(sandbox_id, address)))
     }
 }
 

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 use wire::{Code, Problem};
 
 use crate::Address;
@@ -27,6 +28,8 @@ pub struct Route {
     pub owner: Arc<str>,
     /// Who says so.
     pub source: Source,
+    /// When it was heard of.
+    pub(crate) since: Instant,
     /// Shared by what is known of one address: a route of DNS, and the pushed one that says the same.
     fate: Arc<watch::Sender<Option<Fate>>>,
 }
@@ -66,7 +69,7 @@ impl Route {
         source: Source,
     ) -> Arc<Self> {
         let fate = Arc::new(watch::Sender::new(None));
-        Arc::new(Self { sandbox_id, address, generation, owner, source, fate })
+        Arc::new(Self { sandbox_id, address, generation, owner, source, since: Instant::now(), fate })
     }
 
     /// This route of DNS as the table says it: calls that are under way on it go on, and hear what becomes of it.
@@ -77,6 +80,7 @@ impl Route {
             generation,
             owner,
             source: Source::Table,
+            since: Instant::now(),
             fate: Arc::clone(&self.fate),
         })
     }

@@ -1,6 +1,8 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use crate::{Address, End, Entry, Fate, Route, Source, Tombstone, Update};
 
 /// Tombstones kept, oldest dropped first: a day of 100,000 sandboxes, about 25 MB (a guess at a large installation).
@@ -127,6 +129,11 @@ impl Table {
     /// Sandboxes with a route that a snapshot does not name.
     pub(crate) fn unnamed(&self, named: &HashSet<&str>) -> Vec<Arc<str>> {
         self.routes.keys().filter(|id| !named.contains(&***id)).cloned().collect()
+    }
+
+    /// Whether the route of a sandbox was heard of after `moment`.
+    pub(crate) fn is_younger(&self, sandbox_id: &str, moment: Instant) -> bool {
+        self.routes.get(sandbox_id).is_some_and(|route| route.since > moment)
     }
 
     /// Makes room for this many routes in all, so that the table does not grow again and again while it is filled.

@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +32,8 @@ impl Lookup for Names {
             if self.0.is_empty() {
                 std::future::pending::<()>().await;
             }
-            let unknown = || LookupFailed { host: host.to_owned(), reason: "no such name".to_owned() };
+            let unknown =
+                || LookupFailed { host: host.to_owned(), reason: "no such name".to_owned(), absent: true };
             self.0.get(host).map(|address| vec![*address]).ok_or_else(unknown)
         })
     }
@@ -40,7 +42,7 @@ impl Lookup for Names {
 fn resolver(names: Option<&[(&str, &str)]>) -> Resolver {
     let dns = names.map(|names| {
         let names = names.iter().map(|(name, ip)| ((*name).to_owned(), ip.parse().unwrap())).collect();
-        Dns::new(Box::new(Names(names)), "zone")
+        Dns::new(Box::new(Names(names)), "zone", NonZeroU32::MIN)
     });
     Resolver::new(Arc::new(Directory::new()), dns, PUSH_WAIT)
 }
@@ -81,7 +83,7 @@ async fn an_ended_sandbox_answers_with_its_cause() {
 
 #[tokio::test(start_paused = true)]
 async fn a_push_that_comes_in_time_is_waited_for_and_no_longer() {
-    let resolver = resolver(Some(&[("sb-1.zone", "10.0.0.1")]));
+    let resolver = resolver(Some(&[("sb-1.shard-0.zone", "10.0.0.1")]));
     let start = Instant::now();
     let late = async {
         tokio::time::sleep(PUSH_WAIT / 2).await;
@@ -94,7 +96,7 @@ async fn a_push_that_comes_in_time_is_waited_for_and_no_longer() {
 
 #[tokio::test(start_paused = true)]
 async fn dns_answers_when_no_push_came_and_is_remembered() {
-    let resolver = resolver(Some(&[("sb-1.zone", "10.0.0.1")]));
+    let resolver = resolver(Some(&[("sb-1.shard-0.zone", "10.0.0.1")]));
     let first = resolver.resolve("sb-1").await.unwrap();
     assert_eq!((first.source, first.address.to_string().as_str()), (Source::Dns, "http://10.0.0.1:7070"));
     let start = Instant::now();
@@ -104,7 +106,7 @@ async fn dns_answers_when_no_push_came_and_is_remembered() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_knows_it_is_sandbox_not_found_within_the_waits() {
-    for names in [None, Some(&[("other.zone", "10.0.0.1")][..]), Some(&[][..])] {
+    for names in [None, Some(&[("other.shard-0.zone", "10.0.0.1")][..]), Some(&[][..])] {
         let start = Instant::now();
         assert_eq!(resolver(names).resolve("sb-1").await.unwrap_err().code, Code::SandboxNotFound);
         assert!(start.elapsed() <= 2 * PUSH_WAIT);
@@ -113,8 +115,11 @@ async fn nobody_knows_it_is_sandbox_not_found_within_the_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn an_id_that_is_no_label_never_reaches_the_name_server() {
-    let resolver =
-        resolver(Some(&[("a.b.zone", "10.0.0.1"), ("-a.zone", "10.0.0.1"), ("A.zone", "10.0.0.1")]));
+    let resolver = resolver(Some(&[
+        ("a.b.shard-0.zone", "10.0.0.1"),
+        ("-a.shard-0.zone", "10.0.0.1"),
+        ("A.shard-0.zone", "10.0.0.1"),
+    ]));
     for id in ["a.b", "-a", "A", ""] {
         let problem = resolver.resolve(id).await.unwrap_err();
         assert!(problem.detail.contains("no DNS label"), "{}", problem.detail);

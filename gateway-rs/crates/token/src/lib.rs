@@ -8,13 +8,14 @@
 //! - `jws`: the compact serialization, parsed strictly; the algorithm is ours, never the header's.
 //! - `claims`: what a token says, and whether that allows a call.
 //! - `cache`: bounded memory of verified tokens, because a signature check costs about 100 us.
-//! - `verifier`: the three put together; `bearer`: the header that carries a token.
+//! - `verifier`: the three put together; `pem`: its key out of a file; `bearer`: the header that carries a token.
 //! - `signer` (feature `signer`): mints tokens for tests.
 
 mod bearer;
 mod cache;
 mod claims;
 mod jws;
+mod pem;
 #[cfg(feature = "signer")]
 mod signer;
 mod verifier;

@@ -9,6 +9,7 @@ use wire::{Code, Problem};
 use crate::cache::{Cache, fingerprint};
 use crate::claims::{Claims, ISSUER, Payload};
 use crate::jws::{MAX_TOKEN_BYTES, Unverified, malformed};
+use crate::pem;
 
 /// Half of the tokens that are remembered; about 300 bytes each. 4096 running sandboxes a gateway is a guess at
 /// twice of what one machine serves; when it is wrong, some calls pay the signature check again.
@@ -27,7 +28,10 @@ pub struct InvalidKey;
 
 impl fmt::Display for InvalidKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an Ed25519 public key is 32 bytes in base64url without padding (43 characters)")
+        f.write_str(
+            "an Ed25519 public key is 32 bytes in base64url without padding (43 characters), or the only `PUBLIC KEY` \
+             or `CERTIFICATE` of a PEM file",
+        )
     }
 }
 
@@ -40,7 +44,18 @@ impl Verifier {
     /// [`InvalidKey`] when the text is something else, or a key that accepts signatures of anyone (a weak one).
     pub fn new(public_key_b64url: &str) -> Result<Self, InvalidKey> {
         let bytes = URL_SAFE_NO_PAD.decode(public_key_b64url).map_err(|_| InvalidKey)?;
-        let bytes: [u8; 32] = bytes.try_into().map_err(|_| InvalidKey)?;
+        Self::from_bytes(bytes.try_into().map_err(|_| InvalidKey)?)
+    }
+
+    /// A verifier for the one Ed25519 key in a PEM file's text: a `PUBLIC KEY`, or a `CERTIFICATE` with such a key.
+    ///
+    /// # Errors
+    /// [`InvalidKey`] when there is none or more than one, or for a weak key.
+    pub fn from_pem(pem: &str) -> Result<Self, InvalidKey> {
+        Self::from_bytes(pem::key(pem).ok_or(InvalidKey)?)
+    }
+
+    fn from_bytes(bytes: [u8; 32]) -> Result<Self, InvalidKey> {
         let key = VerifyingKey::from_bytes(&bytes).map_err(|_| InvalidKey)?;
         if key.is_weak() {
             return Err(InvalidKey);

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
-use resolve::{Fate, Route};
+use resolve::{Address, Fate, Route};
 use tokio::time::Instant;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Request, Status};
@@ -37,7 +37,7 @@ pub(super) struct Outcome {
 ///
 /// # Errors
 /// Every code that an exec can end with; nothing of it was started unless the code is `stream_interrupted`,
-/// `upstream_timeout` or a sandbox's end.
+/// `upstream_timeout`, `sandbox_unreachable` or a sandbox's end.
 ///
 /// # Cancel safety
 /// Dropping it drops the call to the sidecar, whose orphan grace then decides over the command.
@@ -153,22 +153,45 @@ async fn ask<T>(
 /// What a failed call is answered with: the sandbox's end when there is one, else what the failure says.
 async fn explain(gateway: &Gateway, route: &Arc<Route>, status: &Status) -> Problem {
     let id = &route.sandbox_id;
-    let problem = match upstream::of(status) {
-        Loss::Answered(problem) => return problem,
-        Loss::Unreachable(reason) => {
-            gateway.resolver.directory().forget_dns(route);
-            Problem::new(Code::SandboxUnreachable, format!("sandbox {id} cannot be reached: {reason}"))
-        }
-        Loss::Broken(reason) => {
-            let detail =
-                format!("the connection to sandbox {id} broke while the command was under way: {reason}");
-            Problem::new(Code::StreamInterrupted, detail)
-        }
+    let end_known = Instant::now() + END_WAIT;
+    let said = async {
+        let problem = match upstream::of(status) {
+            Loss::Answered(problem) => return problem,
+            Loss::Unreachable(reason) => {
+                gateway.resolver.directory().forget_dns(route);
+                unreachable(id, &reason)
+            }
+            Loss::Broken(reason) => broken(gateway, route, &reason).await,
+        };
+        tokio::time::sleep_until(end_known).await;
+        problem
     };
-    match tokio::time::timeout(END_WAIT, route.over()).await {
-        Ok(Fate::Ended(tombstone)) => tombstone.problem(),
-        Ok(Fate::Replaced | Fate::Forgotten) | Err(_) => problem,
+    let mut said = std::pin::pin!(said);
+    tokio::select! {
+        biased;
+        fate = route.over() => match fate {
+            Fate::Ended(tombstone) => tombstone.problem(),
+            Fate::Replaced | Fate::Forgotten => said.await,
+        },
+        problem = said.as_mut() => problem,
     }
+}
+
+/// A pod that vanished with its node breaks the connection too, only later, and says nothing either. The difference is
+/// that it takes no other: then there is no use in asking for the result again.
+async fn broken(gateway: &Gateway, route: &Arc<Route>, reason: &str) -> Problem {
+    let id = &route.sandbox_id;
+    if matches!(route.address, Address::Tcp { .. })
+        && let Err(gone) = gateway.upstream.reach(route).await
+    {
+        return unreachable(id, &format!("the connection broke ({reason}), and there is no other: {gone}"));
+    }
+    let detail = format!("the connection to sandbox {id} broke while the command was under way: {reason}");
+    Problem::new(Code::StreamInterrupted, detail)
+}
+
+fn unreachable(sandbox_id: &str, reason: &str) -> Problem {
+    Problem::new(Code::SandboxUnreachable, format!("sandbox {sandbox_id} cannot be reached: {reason}"))
 }
 
 fn authorized<T>(message: T, header: &HeaderValue) -> Request<T> {

@@ -18,7 +18,7 @@ impl Rig {
     }
 
     fn sink(&self) -> Sink<'_> {
-        Sink { directory: &self.directory, metrics: &self.metrics, state: &self.state }
+        Sink { directory: &self.directory, metrics: &self.metrics, state: &self.state, checks: None }
     }
 }
 
@@ -64,7 +64,9 @@ async fn only_a_snapshot_makes_ready_and_the_table_outlives_the_feed() {
     assert!(matches!(rig.directory.find("sb-1"), Found::Live(_)));
     assert!(rig.state.silence().is_some());
     rig.state.lost();
+    tokio::time::advance(Duration::from_secs(7)).await;
     assert!(rig.state.silence().is_none() && rig.state.has_snapshot());
+    assert_eq!(rig.state.age(), Some(Duration::from_secs(7)));
 }
 
 #[tokio::test]
@@ -77,4 +79,29 @@ async fn a_refused_feed_says_why() {
 #[test]
 fn jitter_is_a_fraction() {
     assert!((0..1000).all(|_| (0.0..=1.0).contains(&jitter())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fresh_route_outlives_the_snapshot_of_a_replica_that_lags_but_not_for_long() {
+    let rig = Rig::new();
+    consume(stream::iter([snapshot(&["sb-1", "sb-2"])]), &rig.sink()).await;
+    let late = stream::once(async {
+        tokio::time::sleep(DOUBT / 2).await;
+        let Ok(routes::Update { body: Some(Body::Snapshot(all)), .. }) = snapshot(&["sb-2"]) else {
+            panic!()
+        };
+        message(Body::Delta(routes::Delta { routes: all.routes, ends: Vec::new() }))
+    });
+    let beats = stream::unfold((), |()| async {
+        tokio::time::sleep(DOUBT).await;
+        Some((heartbeat(), ()))
+    });
+    let messages = stream::iter([snapshot(&[])]).chain(late).chain(beats);
+    let alive = |id| matches!(rig.directory.find(id), Found::Live(_));
+    let sink = rig.sink();
+    let mut feed = Box::pin(consume(messages, &sink));
+    assert!(tokio::time::timeout(DOUBT - Duration::from_secs(1), &mut feed).await.is_err());
+    assert!(alive("sb-1") && alive("sb-2"));
+    assert!(tokio::time::timeout(Duration::from_secs(2), &mut feed).await.is_err());
+    assert!(!alive("sb-1") && alive("sb-2"));
 }

@@ -10,8 +10,12 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use http::Uri;
+use http::request::Parts;
 use http::uri::PathAndQuery;
+use http::{Method, Uri};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use resolve::Address;
@@ -22,7 +26,7 @@ use self::body::{BrokenOff, Held, Timed};
 use crate::drain;
 use crate::error::Failure;
 use crate::gateway::Gateway;
-use crate::transport::Stream;
+use crate::transport::{Dialer, Stream};
 
 /// The control plane is beside the gateway or in the same cluster.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
@@ -30,6 +34,15 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// Shorter than the 5 s after which uvicorn closes an idle connection: else a request meets the closing, and nobody
 /// can say whether it was read.
 const IDLE: Duration = Duration::from_secs(2);
+
+/// A body up to this size is kept until the answer. Bodies of creates are smaller, but for those that bring much
+/// environment.
+const KEPT_BYTES: u64 = 64 << 10;
+
+/// Between attempts: together as long as a replica that ends needs to be taken out of its service (guess).
+const PAUSES: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(250), Duration::from_secs(1)];
+
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 type Connector = BoxCloneSyncService<Uri, TokioIo<Stream>, io::Error>;
 
@@ -40,8 +53,9 @@ pub(crate) struct Forwarder {
 }
 
 impl Forwarder {
-    pub(crate) fn new(address: Address) -> Self {
-        let connector = BoxCloneSyncService::new(tower::service_fn(move |_: Uri| connect(address.clone())));
+    pub(crate) fn new(address: Address, dialer: Arc<Dialer>) -> Self {
+        let connect = move |_: Uri| connect(Arc::clone(&dialer), address.clone());
+        let connector = BoxCloneSyncService::new(tower::service_fn(connect));
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
@@ -50,8 +64,8 @@ impl Forwarder {
     }
 }
 
-async fn connect(address: Address) -> io::Result<TokioIo<Stream>> {
-    let stream = tokio::time::timeout(CONNECT_DEADLINE, Stream::connect(&address)).await;
+async fn connect(dialer: Arc<Dialer>, address: Address) -> io::Result<TokioIo<Stream>> {
+    let stream = tokio::time::timeout(CONNECT_DEADLINE, dialer.connect(&address)).await;
     stream.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?.map(TokioIo::new)
 }
 
@@ -63,10 +77,10 @@ pub(crate) async fn forward(
     request: Request,
 ) -> Result<Response, Failure> {
     let call = gateway.enter()?;
-    let request = prepare(request)?;
+    let (head, body) = prepare(request)?;
     let response = tokio::select! {
         biased;
-        response = gateway.forwarder.client.request(request) => response.map_err(|e| failed(&e))?,
+        response = send(&gateway.forwarder.client, head, body) => response?,
         () = gateway.drain.expired() => return Err(drain::refused().into()),
     };
     gateway.metrics.forwarded(response.status().as_u16());
@@ -75,7 +89,39 @@ pub(crate) async fn forward(
     Ok(Response::from_parts(head, Body::new(Held::new(body, call))))
 }
 
-fn prepare(request: Request) -> Result<http::Request<Timed>, Problem> {
+/// Sends a request; once more where that is safe and may help, because there are several replicas behind the address.
+async fn send(
+    client: &Client<Connector, Timed>,
+    head: Parts,
+    body: Body,
+) -> Result<http::Response<Incoming>, Problem> {
+    if body.size_hint().upper().is_none_or(|bytes| bytes > KEPT_BYTES) {
+        return client.request(Request::from_parts(head, Timed::new(body))).await.map_err(|e| failed(&e));
+    }
+    let body = Timed::new(body).collect().await.map_err(|broken| unreadable(&broken))?.to_bytes();
+    let idempotent = is_idempotent(&head);
+    let mut pauses = PAUSES.into_iter();
+    loop {
+        let request = Request::from_parts(head.clone(), Timed::new(body.clone().into()));
+        let error = match client.request(request).await {
+            Ok(response) => return Ok(response),
+            Err(error) => error,
+        };
+        // Without a connection nothing was sent.
+        match pauses.next().filter(|_| idempotent || error.is_connect()) {
+            Some(pause) => tokio::time::sleep(pause).await,
+            None => return Err(failed(&error)),
+        }
+    }
+}
+
+/// Whether the control plane gives the same answer to the same request, however often it comes.
+fn is_idempotent(head: &Parts) -> bool {
+    matches!(head.method, Method::GET | Method::HEAD | Method::DELETE)
+        || head.headers.contains_key(IDEMPOTENCY_KEY)
+}
+
+fn prepare(request: Request) -> Result<(Parts, Body), Problem> {
     let (mut head, body) = request.into_parts();
     let path = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     check_path(head.uri.path())?;
@@ -86,7 +132,7 @@ fn prepare(request: Request) -> Result<http::Request<Timed>, Problem> {
     head.version = http::Version::HTTP_11;
     head.extensions.clear();
     headers::strip(&mut head.headers);
-    Ok(Request::from_parts(head, Timed::new(body)))
+    Ok((head, body))
 }
 
 /// No way out of `/v1`: a server behind may resolve dots that the router here did not.
@@ -111,11 +157,15 @@ fn failed(error: &legacy::Error) -> Problem {
     while let Some(source) = reason.source() {
         reason = source;
         if let Some(broken) = reason.downcast_ref::<BrokenOff>() {
-            return Problem::new(Code::InvalidArgument, format!("the body could not be read: {broken}"));
+            return unreadable(broken);
         }
     }
     let what = if error.is_connect() { "cannot be reached" } else { "broke the connection" };
     Problem::new(Code::UpstreamTimeout, format!("the control plane {what}: {reason}"))
+}
+
+fn unreadable(broken: &BrokenOff) -> Problem {
+    Problem::new(Code::InvalidArgument, format!("the body could not be read: {broken}"))
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 use std::collections::HashMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+
 use super::*;
 
 fn complete() -> HashMap<String, String> {
@@ -28,7 +31,7 @@ fn what_is_not_set_has_its_default() {
     assert_eq!(settings.listen.to_string(), "127.0.0.1:7420");
     assert_eq!((settings.max_inflight, settings.max_inflight_per_sandbox), (4096, 64));
     assert_eq!((settings.queue_timeout, settings.drain), (Duration::from_secs(30), Duration::from_secs(30)));
-    assert_eq!((settings.max_body_bytes, settings.dns_zone), (33_554_432, None));
+    assert_eq!((settings.max_body_bytes, settings.dns), (33_554_432, None));
 }
 
 #[test]
@@ -63,6 +66,9 @@ fn each_bad_value_is_named_with_variable_value_and_rule() {
         ("ROLLBOX_GATEWAY_MAX_BODY_BYTES", "-1", "must be an integer"),
         ("ROLLBOX_GATEWAY_DRAIN_MS", "99999999999", "must be an integer"),
         ("ROLLBOX_GATEWAY_DNS_ZONE", "a..b", "must be a DNS name"),
+        ("ROLLBOX_GATEWAY_DNS_SHARDS", "16", "means nothing without ROLLBOX_GATEWAY_DNS_ZONE"),
+        ("ROLLBOX_GATEWAY_DNS_SERVER", "10.0.0.1:53", "means nothing without ROLLBOX_GATEWAY_DNS_ZONE"),
+        ("ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY_FILE", "/no/such", "must not be set together with"),
         ("ROLLBOX_GATEWAY_LOG", "gateway=loud", "must be LEVEL"),
     ];
     for (name, value, rule) in cases {
@@ -74,4 +80,36 @@ fn each_bad_value_is_named_with_variable_value_and_rule() {
             "{message}"
         );
     }
+}
+
+#[test]
+fn the_fallback_has_a_zone_shards_and_maybe_a_server() {
+    let mut variables = complete();
+    let mut set = |name: &str, value: &str| {
+        variables.insert(format!("ROLLBOX_GATEWAY_{name}"), value.to_owned());
+        read(&variables).map(|settings| settings.dns.unwrap())
+    };
+    let dns = set("DNS_ZONE", "a.b").unwrap();
+    assert_eq!((dns.zone.as_str(), dns.shards.get(), dns.server), ("a.b", 16, None));
+    assert_eq!(set("DNS_SHARDS", "7").unwrap().shards.get(), 7);
+    assert_eq!(set("DNS_SERVER", "10.0.0.9:5353").unwrap().server.unwrap().port(), 5353);
+    assert_eq!(set("DNS_SERVER", "dns:53").unwrap_err().variable, "ROLLBOX_GATEWAY_DNS_SERVER");
+}
+
+#[test]
+fn the_key_may_come_from_a_file() {
+    let path = std::env::temp_dir().join(format!("rollbox-gw-key-{}", std::process::id()));
+    let file = "ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY_FILE";
+    let mut variables = complete();
+    variables.remove("ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY");
+    variables.insert(file.to_owned(), path.display().to_string());
+    assert!(read(&variables).unwrap_err().rule.contains("can be read"));
+    std::fs::write(&path, "no key").unwrap();
+    assert!(read(&variables).unwrap_err().rule.contains("must hold a key"));
+    let key = URL_SAFE_NO_PAD.decode(token::Signer::from_seed([1; 32]).public_key()).unwrap();
+    let der = [b"\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x00", &key[..]].concat();
+    let pem = format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", STANDARD.encode(der));
+    std::fs::write(&path, pem).unwrap();
+    assert!(read(&variables).is_ok());
+    std::fs::remove_file(path).unwrap();
 }

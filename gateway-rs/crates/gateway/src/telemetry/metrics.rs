@@ -39,6 +39,17 @@ pub(crate) enum Connects {
     Failed,
 }
 
+/// What DNS says of a route that was pushed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DnsCheck {
+    Agree,
+    Disagree,
+    /// There is no such name.
+    Absent,
+    /// Nobody said.
+    Error,
+}
+
 /// Values that are read when somebody asks, not kept.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Gauges {
@@ -52,6 +63,8 @@ pub(crate) struct Gauges {
     pub(crate) upstream_connections: usize,
     /// Since the last message of the feed; `None` while it is not connected.
     pub(crate) feed_silence: Option<Duration>,
+    /// The same, connected or not; `None` before the first message.
+    pub(crate) feed_age: Option<Duration>,
     pub(crate) draining: bool,
 }
 
@@ -67,6 +80,7 @@ pub(crate) struct Metrics {
     errors: CounterBy,
     resolved: CounterBy,
     connects: CounterBy,
+    dns_checks: CounterBy,
     forwarded: CounterBy,
     pub(crate) dns_disagreements: Counter,
     pub(crate) feed_reconnects: Counter,
@@ -89,6 +103,7 @@ struct Live {
     upstream_connections: Gauge,
     feed_connected: Gauge,
     feed_silence_seconds: Gauge<f64, AtomicU64>,
+    feed_age_seconds: Gauge<f64, AtomicU64>,
     draining: Gauge,
 }
 
@@ -106,6 +121,7 @@ impl Metrics {
             errors: counters("code", Code::ALL.map(Code::name)),
             resolved: counters("source", ["table", "dns"]),
             connects: counters("outcome", ["connected", "failed"]),
+            dns_checks: counters("outcome", ["agree", "disagree", "absent", "error"]),
             forwarded: counters("status", STATUS_CLASSES),
             dns_disagreements: Counter::default(),
             feed_reconnects: Counter::default(),
@@ -140,6 +156,7 @@ impl Metrics {
             "Routes of DNS that the table contradicted",
             self.dns_disagreements.clone(),
         );
+        registry.register("dns_checks", "Pushed routes compared with DNS", self.dns_checks.clone());
         registry.register(
             "route_feed_reconnects",
             "Times that the feed was lost",
@@ -182,6 +199,11 @@ impl Metrics {
             "Since the feed's last message",
             live.feed_silence_seconds.clone(),
         );
+        registry.register(
+            "route_feed_age_seconds",
+            "Since the feed's last message, also while it is lost",
+            live.feed_age_seconds.clone(),
+        );
         registry.register("draining", "1 while shutting down", live.draining.clone());
     }
 
@@ -213,6 +235,16 @@ impl Metrics {
         self.connects.get_or_create(&[("outcome", outcome)]).inc();
     }
 
+    pub(crate) fn dns_check(&self, outcome: DnsCheck) {
+        let outcome = match outcome {
+            DnsCheck::Agree => "agree",
+            DnsCheck::Disagree => "disagree",
+            DnsCheck::Absent => "absent",
+            DnsCheck::Error => "error",
+        };
+        self.dns_checks.get_or_create(&[("outcome", outcome)]).inc();
+    }
+
     pub(crate) fn forwarded(&self, status: u16) {
         let class = STATUS_CLASSES.get(usize::from(status / 100).saturating_sub(1)).unwrap_or(&"5xx");
         self.forwarded.get_or_create(&[("status", *class)]).inc();
@@ -240,6 +272,7 @@ impl Live {
         set(&self.upstream_connections, now.upstream_connections);
         set(&self.feed_connected, usize::from(now.feed_silence.is_some()));
         self.feed_silence_seconds.set(now.feed_silence.unwrap_or_default().as_secs_f64());
+        self.feed_age_seconds.set(now.feed_age.unwrap_or_default().as_secs_f64());
         set(&self.draining, usize::from(now.draining));
     }
 }

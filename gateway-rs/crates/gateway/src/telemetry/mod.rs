@@ -4,4 +4,4 @@ mod log;
 mod metrics;
 
 pub(crate) use log::install as install_log;
-pub(crate) use metrics::{Connects, Ended, Gauges, Metrics};
+pub(crate) use metrics::{Connects, DnsCheck, Ended, Gauges, Metrics};

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::pool::Pool;
 use crate::telemetry::Connects;
-use crate::transport::Stream;
+use crate::transport::{Dialer, Stream};
 
 /// All attempts to connect together. A sidecar is on the same node or network: its accept takes well under a
 /// millisecond, so two seconds of refusals mean that it is gone.
@@ -30,9 +30,10 @@ const CONNECT_PAUSES: [Duration; 4] = [
 const IDLE: Duration = Duration::from_secs(60);
 
 /// A peer that vanished without a word (its node lost power) is noticed after the sum of the two, also while no call is
-/// under way: else the next one would pay for it. Unix sockets do not vanish like that.
+/// under way: else the next one would pay for it. The answer may take a while where the cores of a node are all taken (guess). Unix
+/// sockets do not vanish like that.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
-const PING_TIMEOUT: Duration = Duration::from_secs(3);
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is sent: one encoded message.
 type Message = Full<Bytes>;
@@ -101,7 +102,7 @@ impl Link {
         if let Some((_, unreachable)) = failure.as_ref().filter(|(at, _)| *at >= asked) {
             return Err(unreachable.clone());
         }
-        let connected = connect(&self.route.address).await;
+        let connected = connect(&pool.dialer, &self.route.address).await;
         pool.metrics.connect(if connected.is_ok() { Connects::Connected } else { Connects::Failed });
         let (sender, connection) = connected.inspect_err(|e| *failure = Some((Instant::now(), e.clone())))?;
         *self.lock() = Some(sender.clone());
@@ -147,11 +148,11 @@ async fn drive(pool: Arc<Pool>, link: Arc<Link>, connection: Connection) {
     }
 }
 
-async fn connect(address: &Address) -> Result<(Sender, Connection), Unreachable> {
+async fn connect(dialer: &Dialer, address: &Address) -> Result<(Sender, Connection), Unreachable> {
     let deadline = Instant::now() + CONNECT_DEADLINE;
     let mut pauses = CONNECT_PAUSES.into_iter();
     loop {
-        let reason = match tokio::time::timeout_at(deadline, attempt(address)).await {
+        let reason = match tokio::time::timeout_at(deadline, attempt(dialer, address)).await {
             Ok(Ok(connected)) => return Ok(connected),
             Ok(Err(reason)) => reason,
             Err(_) => format!("no answer within {} ms", CONNECT_DEADLINE.as_millis()),
@@ -162,8 +163,8 @@ async fn connect(address: &Address) -> Result<(Sender, Connection), Unreachable>
     }
 }
 
-async fn attempt(address: &Address) -> Result<(Sender, Connection), String> {
-    let stream = Stream::connect(address).await.map_err(|e| e.to_string())?;
+async fn attempt(dialer: &Dialer, address: &Address) -> Result<(Sender, Connection), String> {
+    let stream = dialer.connect(address).await.map_err(|e| e.to_string())?;
     let mut builder = Builder::new(TokioExecutor::new());
     if matches!(address, Address::Tcp { .. }) {
         builder

@@ -8,8 +8,9 @@ use tokio_util::task::TaskTracker;
 use wire::agent::agent_client::AgentClient;
 
 use super::channel::Channel;
-use super::link::Link;
+use super::link::{Link, Unreachable};
 use crate::telemetry::Metrics;
+use crate::transport::Dialer;
 
 /// Largest message in either direction: two outputs of 16 MiB, or a standard input of 16 MiB and 2 MiB of arguments,
 /// and what surrounds them.
@@ -20,6 +21,7 @@ const MAX_MESSAGE_BYTES: usize = 40 << 20;
 pub(crate) struct Pool {
     links: Mutex<HashMap<Arc<str>, Arc<Link>>>,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) dialer: Arc<Dialer>,
     /// One task an open connection; ends with it.
     pub(super) drivers: TaskTracker,
     /// Cancelled: every driver ends.
@@ -34,10 +36,11 @@ pub(crate) struct Lease {
 }
 
 impl Pool {
-    pub(crate) fn new(metrics: Arc<Metrics>) -> Arc<Self> {
+    pub(crate) fn new(metrics: Arc<Metrics>, dialer: Arc<Dialer>) -> Arc<Self> {
         Arc::new(Self {
             links: Mutex::default(),
             metrics,
+            dialer,
             drivers: TaskTracker::new(),
             closing: CancellationToken::new(),
         })
@@ -50,6 +53,16 @@ impl Pool {
         AgentClient::with_origin(Channel::new(self.lease(route)), origin)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
+    /// Whether the sidecar at the end of `route` takes connections; one that is open counts. Takes as long as an
+    /// attempt to connect.
+    ///
+    /// # Errors
+    /// [`Unreachable`]
+    pub(crate) async fn reach(self: &Arc<Self>, route: &Arc<Route>) -> Result<(), Unreachable> {
+        let lease = self.lease(route);
+        lease.link.sender(self).await.map(drop)
     }
 
     /// Closes all connections and waits until they are.

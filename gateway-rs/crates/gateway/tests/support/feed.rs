@@ -1,6 +1,7 @@
 //! A route feed: whoever watches gets a snapshot of what is known, then every delta.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -42,6 +43,14 @@ impl Feed {
         };
         self.state.routes.lock().unwrap().insert(id.to_owned(), route.clone());
         route
+    }
+
+    /// Pushes a route to a TCP address.
+    pub fn push_tcp(&self, id: &str, address: SocketAddr, generation: u64) {
+        let route =
+            Route { address: format!("http://{address}"), ..self.know(id, Path::new("/"), generation) };
+        self.state.routes.lock().unwrap().insert(id.to_owned(), route.clone());
+        self.state.deltas.send(Delta { routes: vec![route], ends: Vec::new() }).unwrap();
     }
 
     pub fn push(&self, id: &str, socket: &Path, generation: u64) {

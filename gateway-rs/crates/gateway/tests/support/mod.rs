@@ -6,6 +6,7 @@
 pub mod client;
 pub mod controlplane;
 pub mod feed;
+pub mod proxy;
 pub mod serve;
 pub mod sidecar;
 

@@ -109,6 +109,7 @@ fn a_snapshot_of_many_parts_is_taken_in_whole() {
     };
     for update in [snapshot(0..3 * PART + 1, 0..0), snapshot(2 * PART + 1..5 * PART, 2 * PART..4 * PART)] {
         let (by_parts, whole) = (directory.apply(update.clone()), table.apply(update));
+        directory.forget_doubtful();
         assert_eq!(by_parts.dns_disagreements, whole.dns_disagreements);
         assert!((0..5 * PART).all(|n| {
             let id = format!("sb-{n}");
@@ -120,4 +121,46 @@ fn a_snapshot_of_many_parts_is_taken_in_whole() {
         }));
     }
     assert_eq!(directory.len(), (PART, 2 * PART));
+}
+
+fn snapshot(ids: &[&str]) -> Update {
+    let routes = ids.iter().flat_map(|id| match delta(id, 1) {
+        Update::Delta { routes, .. } | Update::Snapshot { routes, .. } => routes,
+    });
+    Update::Snapshot { routes: routes.collect(), ends: Vec::new() }
+}
+
+fn is_live(directory: &Directory, id: &str) -> bool {
+    matches!(directory.find(id), Found::Live(route) if route.is_current())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_that_lags_behind_forgets_no_fresh_route_unless_nobody_names_it_in_time() {
+    let directory = Directory::new();
+    directory.apply(delta("sb-old", 1));
+    tokio::time::advance(FRESH * 2).await;
+    for id in ["sb-confirmed", "sb-ended", "sb-gone"] {
+        directory.apply(delta(id, 1));
+    }
+    directory.apply(snapshot(&["sb-other"]));
+    assert!(!is_live(&directory, "sb-old"), "it is no matter of milliseconds");
+    assert!(["sb-confirmed", "sb-ended", "sb-gone", "sb-other"].iter().all(|id| is_live(&directory, id)));
+    directory.apply(delta("sb-confirmed", 1));
+    directory.apply(end("sb-ended", 1));
+    directory.forget_doubtful();
+    assert!(is_live(&directory, "sb-confirmed") && is_live(&directory, "sb-other"));
+    assert!(!is_live(&directory, "sb-gone"));
+    assert!(matches!(directory.find("sb-ended"), Found::Ended(_)));
+    directory.forget_doubtful();
+    assert!(is_live(&directory, "sb-confirmed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_that_lags_behind_brings_no_ended_sandbox_back() {
+    let directory = Directory::new();
+    directory.apply(delta("sb-1", 1));
+    directory.apply(end("sb-1", 1));
+    assert_eq!(directory.apply(snapshot(&["sb-1"])).fenced, 1);
+    directory.apply(delta("sb-1", 1));
+    assert!(matches!(directory.find("sb-1"), Found::Ended(_)));
 }

@@ -1,0 +1,67 @@
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::pin::Pin;
+
+use resolve::{Address, Directory, Entry, Found, Lookup, LookupFailed, Update};
+
+use super::*;
+use crate::telemetry::Gauges;
+
+/// Names with an address; those without one fail for another reason.
+struct Names(HashMap<&'static str, Option<&'static str>>);
+
+impl Lookup for Names {
+    fn lookup<'a>(
+        &'a self,
+        host: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, LookupFailed>> + Send + 'a>> {
+        let failed = |absent| Err(LookupFailed { host: host.to_owned(), reason: String::new(), absent });
+        let found = match self.0.get(host.split('.').next().unwrap()) {
+            Some(Some(ip)) => Ok(vec![ip.parse().unwrap()]),
+            Some(None) => failed(false),
+            None => failed(true),
+        };
+        Box::pin(async { found })
+    }
+}
+
+fn push(directory: &Directory, id: &str) -> Arc<Route> {
+    let address = Address::Tcp { host: "10.0.0.1".to_owned(), port: 7070 };
+    let entry = Entry { sandbox_id: id.into(), address, generation: 1, owner: "o".into() };
+    directory.apply(Update::Delta { routes: vec![entry], ends: Vec::new() });
+    let Found::Live(route) = directory.find(id) else { panic!("{id} is not there") };
+    route
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_outcome_is_counted_once_what_ended_is_not_and_a_full_queue_waits_for_nobody() {
+    let names = [("sb-same", Some("10.0.0.1")), ("sb-other", Some("10.0.0.2")), ("sb-error", None)];
+    let dns = Dns::new(Box::new(Names(names.into())), "zone", NonZeroU32::MIN);
+    let (metrics, directory, (checks, queue)) = (Metrics::new(), Directory::new(), Checks::new());
+    for id in ["sb-same", "sb-other", "sb-error", "sb-absent"] {
+        checks.offer(push(&directory, id));
+    }
+    let ended = push(&directory, "sb-ended");
+    checks.offer(Arc::clone(&ended));
+    for _ in 0..2 * QUEUE {
+        checks.offer(Arc::clone(&ended));
+    }
+    directory.apply(Update::Delta {
+        routes: Vec::new(),
+        ends: vec![resolve::Tombstone {
+            sandbox_id: "sb-ended".into(),
+            generation: 1,
+            cause: wire::Code::Deleted,
+            detail: String::new(),
+            at_ms: 0,
+        }],
+    });
+    drop(checks);
+    run(&dns, &metrics, queue).await;
+    let text = metrics.render(&Gauges::default());
+    for outcome in ["agree", "disagree", "absent", "error"] {
+        let line = format!("rollbox_gateway_dns_checks_total{{outcome=\"{outcome}\"}} 1\n");
+        assert!(text.contains(&line), "{outcome}: {text}");
+    }
+}

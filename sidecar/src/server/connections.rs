@@ -1,0 +1,155 @@
+//! Connections: bounded, timed, and their orderly end.
+//!
+//! Whoever can reach the socket can connect. So a connection is a stranger until a call with a good token has come
+//! over it: there are few of those, each lives for seconds, and when one more comes the oldest goes. A caller that
+//! has a token shows it a round trip after it has connected and is never in the way.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
+use tonic::service::interceptor::InterceptedService;
+use wire::agent::agent_server::AgentServer;
+
+use super::agent::Service;
+use super::listen::{Listener, Stream};
+use crate::auth::{Auth, Known};
+
+/// The largest input (16 MiB) and the largest answer (two outputs of 16 MiB) with room to spare.
+const MAX_MESSAGE_BYTES: usize = 40 << 20;
+/// A gateway keeps one connection; a few more come from replicas and the control plane.
+const MAX_KNOWN: usize = 64;
+/// With the buffers of each (`WINDOW_BYTES` that nobody has asked for) 16 MiB at most.
+const MAX_STRANGERS: usize = 64;
+const STRANGER_LIFETIME: Duration = Duration::from_secs(5);
+/// For a call that crossed with our word that it came too late.
+const FAREWELL: Duration = Duration::from_secs(1);
+const MAX_STREAMS: u32 = 512;
+/// A token has 4 KiB at most.
+const MAX_HEADER_BYTES: u32 = 16 << 10;
+/// Small: the peer is near, and every connection holds such buffers.
+const WINDOW_BYTES: u32 = 256 << 10;
+const SEND_BUFFER_BYTES: usize = 64 << 10;
+/// A peer whose machine is gone says no word of it, and its calls would count as waiters for ever.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// After a failed accept (out of descriptors) there is no point in trying at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+type Agent = AgentServer<Service>;
+
+/// Serves until `draining` turns true; then takes no new connections or calls, and waits up to `grace` for those
+/// that are under way.
+pub async fn serve(
+    listener: Listener,
+    service: Service,
+    auth: Auth,
+    mut draining: watch::Receiver<bool>,
+    grace: Duration,
+) {
+    let agent = AgentServer::new(service)
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES);
+    let mut connections = Connections::new(agent, auth, draining.clone());
+    let mut drained = std::pin::pin!(draining.wait_for(|draining| *draining));
+    loop {
+        tokio::select! {
+            biased;
+            _ = &mut drained => break,
+            Some(_) = connections.tasks.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok(Some(stream)) => connections.take(stream),
+                Ok(None) => {}
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            },
+        }
+    }
+    drop(listener);
+    let all_closed = async { while connections.tasks.join_next().await.is_some() {} };
+    // What is not done by then ends with the process.
+    let _ = timeout(grace, all_closed).await;
+}
+
+struct Connections {
+    agent: Agent,
+    auth: Auth,
+    draining: watch::Receiver<bool>,
+    places: Arc<Semaphore>,
+    tasks: JoinSet<()>,
+    /// Oldest first; those that are known by now or gone are taken out when the next one comes.
+    strangers: VecDeque<(AbortHandle, Known)>,
+}
+
+impl Connections {
+    fn new(agent: Agent, auth: Auth, draining: watch::Receiver<bool>) -> Self {
+        let places = Arc::new(Semaphore::new(MAX_KNOWN));
+        Self { agent, auth, draining, places, tasks: JoinSet::new(), strangers: VecDeque::new() }
+    }
+
+    fn take(&mut self, stream: Box<dyn Stream>) {
+        self.strangers.retain(|(task, known)| !known.is_set() && !task.is_finished());
+        while self.strangers.len() >= MAX_STRANGERS
+            && let Some((oldest, _)) = self.strangers.pop_front()
+        {
+            oldest.abort();
+        }
+        let known = Known::default();
+        let agent = InterceptedService::new(self.agent.clone(), self.auth.on(known.clone()));
+        let places = Arc::clone(&self.places);
+        let task = connection(stream, agent, known.clone(), places, self.draining.clone());
+        self.strangers.push_back((self.tasks.spawn(task), known));
+    }
+}
+
+async fn connection(
+    stream: Box<dyn Stream>,
+    agent: InterceptedService<Agent, Auth>,
+    known: Known,
+    places: Arc<Semaphore>,
+    mut draining: watch::Receiver<bool>,
+) {
+    let served = protocol().serve_connection(TokioIo::new(stream), TowerToHyperService::new(agent));
+    let mut served = std::pin::pin!(served);
+    let accepted = async {
+        timeout(STRANGER_LIFETIME, known.set()).await.ok()?;
+        places.try_acquire().ok()
+    };
+    // How a connection ends is its peer's business; calls have their own answers.
+    let place = tokio::select! {
+        _ = served.as_mut() => return,
+        place = accepted => place,
+        _ = draining.wait_for(|draining| *draining) => None,
+    };
+    if place.is_some() {
+        tokio::select! {
+            _ = served.as_mut() => return,
+            _ = draining.wait_for(|draining| *draining) => {}
+        }
+    }
+    served.as_mut().graceful_shutdown();
+    match place {
+        // What is under way may end; the whole drain has its own bound.
+        Some(_place) => drop(served.await),
+        None => drop(timeout(FAREWELL, served).await),
+    }
+}
+
+fn protocol() -> http2::Builder<TokioExecutor> {
+    let mut protocol = http2::Builder::new(TokioExecutor::new());
+    protocol
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .max_send_buf_size(SEND_BUFFER_BYTES)
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEADER_BYTES)
+        .timer(TokioTimer::new())
+        .keep_alive_interval(KEEP_ALIVE_INTERVAL)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
+    protocol
+}
