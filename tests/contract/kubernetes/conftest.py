@@ -20,6 +20,12 @@ async def api(tmp_path: Path) -> AsyncIterator[FakeKubernetes]:
 
 
 @pytest.fixture
+def kubeconfig(api: FakeKubernetes, tmp_path: Path) -> Path:
+    assert api.url
+    return tmp_path / "kubeconfig"
+
+
+@pytest.fixture
 def opener(api: FakeKubernetes, tmp_path: Path) -> Opener:
     assert api.url
 

@@ -24,8 +24,10 @@ from rollbox.retry import RetryPolicy
 
 # Checks of this machine's engine belong to the server's package; an SDK without it still checks the gateway.
 _EMBEDDED = "controlplane.embedded"
+_CLUSTER = "controlplane.cluster.kubernetes.probe"
 # Into a pipe each finding is one line, for grep.
 _UNWRAPPED = 10_000
+DEFAULT_KUBECONFIG = Path.home() / ".kube" / "config"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,14 @@ class Check:
     needed: bool = True
 
 
-def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Check the connection and this machine; exits with 1 when something needed is missing."""
-    checks = asyncio.run(_all_checks())
+def doctor(
+    cluster: Annotated[bool, typer.Option("--cluster", help="Check a Kubernetes cluster, not this machine.")] = False,
+    kubeconfig: Annotated[Path | None, typer.Option(envvar="KUBECONFIG", help="The way to the cluster.")] = None,
+    runtime_class: Annotated[str, typer.Option(help="What sandboxes are to run under there.")] = "gvisor",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check the connection and this machine, or a cluster; exits with 1 when something needed is missing."""
+    checks = asyncio.run(_cluster_checks(kubeconfig or DEFAULT_KUBECONFIG, runtime_class) if cluster else _all_checks())
     healthy = all(check.ok for check in checks if check.needed)
     if json:
         output.data({"ok": healthy, "checks": [asdict(check) for check in checks]})
@@ -72,6 +79,16 @@ async def _machine_checks() -> list[Check]:
         return []
     given = os.environ.get("ROLLBOX_STATE_DIR")
     found: Iterable[Any] = await probe.probe(Path(given) if given else options.default_state_dir(os.environ))
+    return [Check(item.name, item.ok, item.detail, item.fix) for item in found]
+
+
+async def _cluster_checks(kubeconfig: Path, runtime_class: str) -> list[Check]:
+    try:
+        probe = importlib.import_module(_CLUSTER)
+    except ImportError as error:
+        fix = "Install the server's package too (`rollbox`, not only its SDK), or run it where the chart's images are."
+        return [Check("cluster", ok=False, detail=f"the checks of a cluster are not installed here: {error}", fix=fix)]
+    found: Iterable[Any] = await probe.probe(kubeconfig, runtime_class)
     return [Check(item.name, item.ok, item.detail, item.fix) for item in found]
 
 

@@ -1,0 +1,58 @@
+"""What ``rollbox doctor --cluster`` looks at: does this cluster have what the chart needs?"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from controlplane.cluster.finding import Finding, finding
+from controlplane.cluster.kubernetes import isolation
+from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.isolation import Runtime
+from controlplane.cluster.kubernetes.nodes import Fleet, Node
+from controlplane.errors import Problem
+
+GVISOR: Final = "Install gVisor on the nodes (its runsc and containerd shim) and create the RuntimeClass for it."
+ACCESS: Final = "Give a kubeconfig that works: --kubeconfig, or KUBECONFIG."
+MAKE_ROOM: Final = "Make a node ready that has the runtime of the RuntimeClass, or add one."
+
+
+async def probe(kubeconfig: Path, runtime_class: str) -> list[Finding]:
+    """Looks at everything; changes nothing. Cost: three calls to the API server.
+
+    Args:
+        kubeconfig: the way to the cluster.
+        runtime_class: what sandboxes are to run under.
+    """
+    try:
+        async with KubernetesClient.connect(kubeconfig) as client:
+            version = str((await client.get("/version")).get("gitVersion") or "unknown")
+            nodes = [Node.of(one) for one in (await client.get("/api/v1/nodes"))["items"]]
+            found = [Finding("API server", True, f"Kubernetes {version}, {len(nodes)} nodes")]
+            return [*found, *await _runtime(client, runtime_class, nodes)]
+    except Problem as problem:
+        return [Finding("API server", False, problem.detail, ACCESS)]
+
+
+async def _runtime(client: KubernetesClient, runtime_class: str, nodes: Sequence[Node]) -> list[Finding]:
+    try:
+        runtime = await isolation.runtime(client, runtime_class)
+    except Problem as problem:
+        if problem.code != "isolation_missing":
+            raise
+        # The chart makes the class by itself; what it cannot make is the runtime on the nodes.
+        runtime = Runtime("runsc", {}, ())
+        named = Finding("RuntimeClass", True, f"no {runtime_class} yet: the chart makes it, for the handler runsc")
+    else:
+        named = Finding("RuntimeClass", True, f"{runtime_class} (handler {runtime.handler})")
+    return [named, *_nodes(Fleet(runtime.selector, runtime.tolerations, runtime.handler), nodes)]
+
+
+def _nodes(fleet: Fleet, nodes: Sequence[Node]) -> Iterator[Finding]:
+    have = [one.name for one in nodes if one.handlers is not None and fleet.handler in one.handlers]
+    silent = [one.name for one in nodes if one.handlers is None]
+    detail = f"{len(have)} of {len(nodes)} nodes have the runtime {fleet.handler}"
+    if silent:
+        detail += f"; {len(silent)} do not tell (their kubelet is older than 1.30)"
+    yield finding("gVisor", bool(have or silent), detail, GVISOR)
+    ready = fleet.ready(nodes)
+    yield finding("nodes", ready > 0, f"{ready} are ready and take sandboxes", MAKE_ROOM)

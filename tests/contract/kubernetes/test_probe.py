@@ -1,0 +1,40 @@
+"""What `rollbox doctor --cluster` says of clusters that lack something."""
+
+from pathlib import Path
+
+from controlplane.cluster.kubernetes.probe import probe
+from tests.support.fake_kubernetes import NODES, FakeKubernetes, Fault, node
+
+
+async def marks(kubeconfig: Path, runtime_class: str = "gvisor") -> dict[str, bool]:
+    return {found.name: found.ok for found in await probe(kubeconfig, runtime_class)}
+
+
+async def test_a_cluster_that_has_everything(api: FakeKubernetes, kubeconfig: Path) -> None:
+    assert await marks(kubeconfig) == {"API server": True, "RuntimeClass": True, "gVisor": True, "nodes": True}
+
+
+async def test_nodes_without_the_runtime(api: FakeKubernetes, kubeconfig: Path) -> None:
+    await api.put(NODES, node(runtimeHandlers=[{"name": ""}, {"name": "runc"}]))
+    found = {one.name: one for one in await probe(kubeconfig, "gvisor")}
+    assert not found["gVisor"].ok
+    assert "runsc" in found["gVisor"].detail
+    assert "Install gVisor" in found["gVisor"].fix
+    assert not found["nodes"].ok
+
+
+async def test_a_class_that_is_not_there_yet_is_the_charts_to_make(api: FakeKubernetes, kubeconfig: Path) -> None:
+    api.runtime_classes.clear()
+    assert all((await marks(kubeconfig)).values())
+
+
+async def test_no_node_is_ready(api: FakeKubernetes, kubeconfig: Path) -> None:
+    await api.put(NODES, node(ready="Unknown"))
+    assert await marks(kubeconfig) == {"API server": True, "RuntimeClass": True, "gVisor": True, "nodes": False}
+
+
+async def test_an_api_server_that_refuses(api: FakeKubernetes, kubeconfig: Path) -> None:
+    api.faults = [Fault("GET", "/version", 401, "Unauthorized")]
+    (found,) = await probe(kubeconfig, "gvisor")
+    assert not found.ok
+    assert "KUBECONFIG" in found.fix
