@@ -109,11 +109,11 @@ async def token(sandbox_id: str, service: Service, owner: Owner) -> UsableSandbo
 
 
 def _body(service: Sandboxes, sandbox: Sandbox) -> SandboxBody:
-    return SandboxBody.of(sandbox, service.description.isolation)
+    return SandboxBody.of(sandbox, service.description)
 
 
 def _usable(service: Sandboxes, sandbox: Sandbox) -> UsableSandboxBody:
-    return UsableSandboxBody.with_token(sandbox, service.description.isolation, service.mint(sandbox))
+    return UsableSandboxBody.with_token(sandbox, service.description, service.mint(sandbox))
 
 
 def _deleted(deleted: Deleted) -> DeletedBody:

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from controlplane.cluster import Description
 from controlplane.errors import Code, Fault
 from controlplane.lifecycle.tokens import Token
 from controlplane.model import EndCause, Range, Sandbox, State
@@ -35,7 +36,7 @@ class SandboxBody(BaseModel):
     labels: dict[str, str]
     cpu_millicores: Range
     memory_bytes: Range
-    pids_limit: int
+    pids_limit: int | None
     disk_bytes: int | None
     gpu: int
     node_selector: dict[str, str]
@@ -49,12 +50,12 @@ class SandboxBody(BaseModel):
     generation: int
 
     @classmethod
-    def of(cls, sandbox: Sandbox, isolation: str) -> Self:
-        """From the record."""
-        return cls(**cls._fields(sandbox, isolation))
+    def of(cls, sandbox: Sandbox, place: Description) -> Self:
+        """From the record, and what is true of all sandboxes there."""
+        return cls(**cls._fields(sandbox, place))
 
     @staticmethod
-    def _fields(sandbox: Sandbox, isolation: str) -> dict[str, Any]:
+    def _fields(sandbox: Sandbox, place: Description) -> dict[str, Any]:
         spec = sandbox.spec
         return {
             "id": sandbox.id,
@@ -64,14 +65,14 @@ class SandboxBody(BaseModel):
             "labels": spec.labels,
             "cpu_millicores": spec.cpu_millicores,
             "memory_bytes": spec.memory_bytes,
-            "pids_limit": spec.pids_limit,
+            "pids_limit": place.pids_limit if spec.pids_limit is None else spec.pids_limit,
             "disk_bytes": spec.disk_bytes,
             "gpu": spec.gpu,
             "node_selector": spec.node_selector,
             "created_at_ms": sandbox.created_at_ms,
             "ready_at_ms": sandbox.ready_at_ms,
             "expires_at_ms": sandbox.expires_at_ms,
-            "isolation": isolation,
+            "isolation": place.isolation,
             "kernel": sandbox.kernel,
             "end": None if sandbox.end is None else EndBody.of(sandbox.end),
             "timings_ms": dict(sandbox.timings_ms),
@@ -86,9 +87,9 @@ class UsableSandboxBody(SandboxBody):
     token_expires_at_ms: int
 
     @classmethod
-    def with_token(cls, sandbox: Sandbox, isolation: str, token: Token) -> Self:
+    def with_token(cls, sandbox: Sandbox, place: Description, token: Token) -> Self:
         """From the record and a fresh token."""
-        fields = cls._fields(sandbox, isolation)
+        fields = cls._fields(sandbox, place)
         return cls(**fields, token=token.text, token_expires_at_ms=token.expires_at_ms)
 
 

@@ -75,6 +75,7 @@ class Description:
         isolation: the runtime that keeps sandboxes apart, for example ``runc``.
         isolation_detail: what that means, in a plain sentence.
         network: what a sandbox can reach: ``none``.
+        pids_limit: of a sandbox that asks for none; None: there is none.
     """
 
     backend: str
@@ -83,6 +84,7 @@ class Description:
     isolation: str
     isolation_detail: str
     network: str
+    pids_limit: int | None = None
 
 
 class Cluster(Protocol):

@@ -11,7 +11,6 @@ MAX_ENV_BYTES: Final = 256 * 1024  # guess: a quarter of what Linux gives to arg
 MAX_LABELS: Final = 64
 MAX_TTL_MS: Final = 7 * 24 * 3_600_000
 MAX_NODE_LABELS: Final = 16
-DEFAULT_PIDS: Final = 512
 
 # Every part between slashes begins with a letter or digit: the name becomes part of a path of the engine's API.
 _IMAGE: Final = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]*(/[A-Za-z0-9][A-Za-z0-9._:@+-]*)*$"
@@ -114,7 +113,8 @@ class SandboxSpec(Closed):
     image: Annotated[str, StringConstraints(min_length=1, max_length=512, pattern=_IMAGE)]
     cpu_millicores: Millicores = Range(request=100, limit=2000)
     memory_bytes: MemoryBytes = Range(request=128 * MIB, limit=1024 * MIB)
-    pids_limit: int = Field(default=DEFAULT_PIDS, ge=8, le=1 << 22)
+    # None: what the place where it runs has for all.
+    pids_limit: int | None = Field(default=None, ge=8, le=1 << 22)
     disk_bytes: int | None = Field(default=None, ge=16 * MIB, le=1 << 44)
     gpu: int = Field(default=0, ge=0, le=16)
     node_selector: Annotated[dict[str, str], AfterValidator(_node_selector)] = Field(default_factory=dict)

@@ -75,10 +75,7 @@ class RedisStore:
 
     async def get(self, sandbox_id: str) -> Sandbox | None:
         """See ``Store.get``."""
-        pipe = self._calls.pipe()
-        pipe.hmget(f"{self._calls.prefix}s:{sandbox_id}", "record", "ended")
-        ((record, ended),) = await self._calls.piped(pipe)
-        return self._kept(record, ended)
+        return self._kept(*await self._calls.run("get", sandbox_id))
 
     async def replace(self, sandbox: Sandbox, expected_version: int) -> bool:
         """See ``Store.replace``."""

@@ -63,6 +63,11 @@ def news_of(sandbox: Sandbox, origin: str, now_ms: int) -> str:
     return json.dumps({"by": origin, "at": now_ms, "sandbox": dump(sandbox, env=False)}) if told else ""
 
 
+def begin_of(origin: str) -> str:
+    """How everything begins that ``origin`` tells: its own news need not be read to be known."""
+    return json.dumps({"by": origin})[:-1]
+
+
 def row(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> tuple[str | int, ...]:
     """The first arguments of every script that writes a record; ``lua/head.lua`` names them."""
     return (

@@ -158,14 +158,25 @@ async def _listed(client: Client, labels: dict[str, str], count: int) -> list[Sa
 async def test_an_upgrade_and_a_rollback_under_load_lose_nothing(stack: Installed, client: Client) -> None:
     async with some(client, 2) as sandboxes:
         load = Load(sandboxes)
+        first = await _served_by(stack)
         async with load.running():
-            await stack.upgrade("podAnnotations.rolled=once")
+            # Values of which nothing follows but new pods.
+            await stack.upgrade("gateway.drainSeconds=59", "controlplane.drainSeconds=59")
+            second = await _served_by(stack)
             during = await client.create(IMAGE, memory="128Mi")
             await stack.rollback()
         assert load.failures == []
         assert load.done > 0
+        assert not first & second
         async with during:
             assert (await during.exec("echo alive")).stdout == "alive\n"
+
+
+async def _served_by(stack: Installed) -> set[str]:
+    """The pods that gateway and control plane are made of now, those that are just going left out."""
+    label = "app.kubernetes.io/component in (gateway, controlplane)"
+    pods = [pod["metadata"] for pod in await objects("pods", "-n", stack.namespace, "-l", label)]
+    return {meta["name"] for meta in pods if "deletionTimestamp" not in meta}
 
 
 @pytest.mark.timeout(300)

@@ -50,7 +50,7 @@ class FakeCluster:
         self._pushes: set[asyncio.Task[None]] = set()
 
     def describe(self) -> Description:
-        return Description("engine", "fake", "1", "runc", "shares the kernel", "none")
+        return Description("engine", "fake", "1", "runc", "shares the kernel", "none", pids_limit=512)
 
     def check(self, spec: SandboxSpec) -> None:
         if spec.cpu_millicores.limit > 64_000:

@@ -265,7 +265,7 @@ def _record(sandbox_id: str, body: dict[str, Any]) -> dict[str, Any]:
         "labels": body.get("labels", {}),
         "cpu_millicores": body["cpu_millicores"],
         "memory_bytes": body["memory_bytes"],
-        "pids_limit": body["pids_limit"],
+        "pids_limit": body.get("pids_limit", 512),
         "created_at_ms": 1,
         "ready_at_ms": 2,
         "expires_at_ms": body["ttl_ms"],

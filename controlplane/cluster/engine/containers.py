@@ -164,5 +164,5 @@ def _limits(spec: SandboxSpec, *, memory_bytes: int, pids: int) -> Body:
         "MemoryReservation": min(spec.memory_bytes.request, spec.memory_bytes.limit),
         "NanoCpus": spec.cpu_millicores.limit * 1_000_000,
         "CpuShares": max(2, spec.cpu_millicores.request * 1024 // 1000),
-        "PidsLimit": spec.pids_limit + pids,
+        "PidsLimit": (DEFAULT_PIDS if spec.pids_limit is None else spec.pids_limit) + pids,
     }

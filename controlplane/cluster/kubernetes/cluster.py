@@ -129,7 +129,7 @@ class KubernetesCluster:
         return self._what
 
     def check(self, spec: SandboxSpec) -> None:
-        """See ``Cluster.check``; also capacity_unavailable, for what no node can ever hold."""
+        """See ``Cluster.check``; capacity_unavailable, when there is no node for sandboxes."""
         self._fleet.check(spec, self._nodes.all)
 
     @property
@@ -225,5 +225,6 @@ class KubernetesCluster:
             record=str(annotations.get(ANNOTATION_RECORD) or ""),
             facts=facts,
             address=f"http://{status['podIP']}:{SIDECAR_PORT}" if status.get("podIP") else None,
-            death=death(seen, self._nodes.trouble(node)),
+            # What the watch still waits to hear the reason of, it tells itself.
+            death=None if self._pods.in_doubt(str(about["name"])) else death(seen, self._nodes.trouble(node)),
         )

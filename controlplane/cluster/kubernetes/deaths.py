@@ -33,6 +33,8 @@ _ABSENT: Final = re.compile(r"not found|manifest unknown|name unknown|invalid re
 _UNREACHED: Final = re.compile(r"no such host|dial tcp|i/o timeout|connection refused|TLS|x509|deadline exceeded", re.I)
 _FULL: Final = ("OutOf", "UnexpectedAdmissionError", "NodeAffinity")
 _SHUTDOWN: Final = frozenset({"NodeShutdown", "Shutdown", "Terminated", "Preempting", "Preempted"})
+# Of containers that somebody ended: asked (the sidecar goes in peace), killed, or with the runtime under them.
+_ENDED_BY_OTHERS: Final = frozenset({0, 128, 128 + 9, 128 + 15, 255})
 
 
 def death(pod: Pod, node_trouble: str | None = None) -> Death | None:
@@ -51,6 +53,21 @@ def death(pod: Pod, node_trouble: str | None = None) -> Death | None:
         if (verdict := look(pod)) is not None:
             return _death(pod, verdict)
     return None
+
+
+def unexplained(pod: Pod) -> bool:
+    """Whether a pod's end is seen and its reason may yet come.
+
+    A kubelet that evicts, or shuts down, reports the end of the containers first, and only after the last of them the
+    pod's own phase and reason.
+    """
+    if _status(pod).get("phase") in ("Failed", "Succeeded") or pod["metadata"].get("deletionTimestamp"):
+        return False
+    ends = [ended for _, ended in _terminated(pod)]
+    return bool(ends) and all(
+        one.get("exitCode") in _ENDED_BY_OTHERS and one.get("reason") in (None, "", "Completed", "Error", "Unknown")
+        for one in ends
+    )
 
 
 def sandbox_trouble(message: str) -> Verdict | None:

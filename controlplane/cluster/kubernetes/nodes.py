@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from controlplane.cluster.kubernetes.quantity import amount
-from controlplane.cluster.kubernetes.resources import GPU, request_of
+from controlplane.cluster.kubernetes.resources import GPU, disk_bytes, request_of
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec
-from controlplane.model.spec import DEFAULT_PIDS
 
 _RESOURCES: Final = {"cpu": 1000, "memory": 1, "ephemeral-storage": 1, GPU: 1}
 _KEEPS_OUT: Final = ("NoSchedule", "NoExecute")
@@ -19,6 +18,7 @@ _OPTIONS: Final = {
     "ephemeral-storage": "disk_bytes",
     GPU: "gpu",
 }
+_LIMITS: Final = {"cpu": "cpu_millicores.limit", "memory": "memory_bytes.limit", "ephemeral-storage": "disk_bytes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Node:
         ready: ``True``, ``False`` (its kubelet says so) or ``Unknown`` (its kubelet has fallen silent).
         taints: those that keep pods out.
         allocatable: what pods may request, by resource; cpu in millicores.
+        capacity: what there is of it: no limit above that can ever be reached.
         handlers: of container runtimes; None when its kubelet does not tell.
     """
 
@@ -39,7 +40,7 @@ class Node:
     labels: Mapping[str, str]
     taints: tuple[Mapping[str, str], ...]
     allocatable: Mapping[str, int]
-    cpu_millicores: int
+    capacity: Mapping[str, int]
     handlers: frozenset[str] | None
 
     @classmethod
@@ -48,7 +49,7 @@ class Node:
         spec, status = node.get("spec") or {}, node.get("status") or {}
         conditions = {one.get("type"): one for one in status.get("conditions") or ()}
         ready: Mapping[str, Any] = conditions.get("Ready") or {}
-        allocatable = status.get("allocatable") or {}
+        allocatable, capacity = _amounts(status.get("allocatable")), _amounts(status.get("capacity"))
         handlers = status.get("runtimeHandlers")
         return cls(
             name=str(node["metadata"]["name"]),
@@ -57,8 +58,8 @@ class Node:
             schedulable=not spec.get("unschedulable"),
             labels=node["metadata"].get("labels") or {},
             taints=tuple(one for one in spec.get("taints") or () if one.get("effect") in _KEEPS_OUT),
-            allocatable={name: amount(allocatable.get(name), scale) for name, scale in _RESOURCES.items()},
-            cpu_millicores=amount((status.get("capacity") or {}).get("cpu"), 1000),
+            allocatable=allocatable,
+            capacity={name: max(held, allocatable[name]) for name, held in capacity.items()},
             handlers=None if handlers is None else frozenset(str(one.get("name") or "") for one in handlers),
         )
 
@@ -97,29 +98,33 @@ class Fleet:
         """Refuses what no node can ever hold.
 
         Raises:
-            Problem: unsupported or capacity_unavailable, naming the option.
+            Problem: unsupported, naming the option: asking again later is of no use, whoever asks. Only when there is
+                no node for any sandbox, it is capacity_unavailable.
         """
-        if spec.pids_limit != DEFAULT_PIDS:
+        if spec.pids_limit is not None:
             detail = f"pids_limit {spec.pids_limit}: Kubernetes has no such limit for one pod; leave it out"
             raise Problem("unsupported", detail, option="pids_limit")
         for key, value in spec.node_selector.items():
             if self.selector.get(key, value) != value:
                 detail = f"node_selector {key}={value}: this installation runs sandboxes on {key}={self.selector[key]}"
                 raise Problem("unsupported", detail, option="node_selector")
-        candidates = [one for one in self.eligible(nodes) if one.takes(spec.node_selector, self.tolerations)]
+        eligible = self.eligible(nodes)
+        if not eligible:
+            raise Problem("capacity_unavailable", "there is no node for sandboxes now", retry_after_ms=1000)
+        candidates = [one for one in eligible if one.takes(spec.node_selector, self.tolerations)]
         if not candidates:
             wanted = ", ".join(f"{key}={value}" for key, value in spec.node_selector.items())
-            detail = f"no node has the labels {wanted}" if wanted else "there is no node for sandboxes"
-            raise Problem("capacity_unavailable", detail, option="node_selector")
+            raise Problem("unsupported", f"no node for sandboxes has the labels {wanted}", option="node_selector")
         _fits(spec, candidates)
 
 
 def _fits(spec: SandboxSpec, candidates: Sequence[Node]) -> None:
-    most = max(candidates, key=lambda one: one.cpu_millicores)
-    limit, held = spec.cpu_millicores.limit, most.cpu_millicores
-    if limit > held:
-        detail = f"cpu_millicores.limit {limit} is more than the {held} of {most.name}, the largest node"
-        raise Problem("unsupported", detail, option="cpu_millicores.limit", most=held)
+    limits = {"cpu": spec.cpu_millicores.limit, "memory": spec.memory_bytes.limit, "ephemeral-storage": disk_bytes(spec)}
+    for name, limit in limits.items():
+        most = max(candidates, key=lambda one: one.capacity[name])
+        if limit > (held := most.capacity[name]):
+            detail = f"{_LIMITS[name]} {limit} is more than the {held} of {most.name}, the largest node"
+            raise Problem("unsupported", detail, option=_LIMITS[name], most=held)
     wanted = request_of(spec)
     if any(all(one.allocatable[name] >= needed for name, needed in wanted.items()) for one in candidates):
         return
@@ -129,8 +134,13 @@ def _fits(spec: SandboxSpec, candidates: Sequence[Node]) -> None:
         if held < needed:
             there = f"the largest node, {largest.name}, has {held}" if held else "no node has any"
             detail = f"{_OPTIONS[name]} needs {needed} of {name} on one node (sidecar included); {there}"
-            raise Problem("capacity_unavailable", detail, option=_OPTIONS[name], most=held)
-    raise Problem("capacity_unavailable", f"no single node has all of {wanted}", option="cpu_millicores.request")
+            raise Problem("unsupported", detail, option=_OPTIONS[name], most=held)
+    together = ", ".join(f"{needed} of {name}" for name, needed in wanted.items() if needed)
+    raise Problem("unsupported", f"no single node has all of {together}", option="cpu_millicores.request")
+
+
+def _amounts(told: Mapping[str, object] | None) -> Mapping[str, int]:
+    return {name: amount((told or {}).get(name), scale) for name, scale in _RESOURCES.items()}
 
 
 def _tolerates(toleration: Mapping[str, object], taint: Mapping[str, str]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from controlplane.clock import Clock
 from controlplane.cluster.kubernetes.client import Json
-from controlplane.cluster.kubernetes.deaths import death, sandbox_trouble, unscheduled
+from controlplane.cluster.kubernetes.deaths import death, sandbox_trouble, unexplained, unscheduled
 from controlplane.cluster.kubernetes.listener import Listener
 from controlplane.cluster.kubernetes.podspec import ANNOTATION_START_BY
 from controlplane.cluster.kubernetes.trimmed import trimmed
@@ -17,6 +17,8 @@ from controlplane.cluster.protocol import Death
 MAX_REMEMBERED: Final = 4096
 # A reason beats the bare word that time is up, so it comes first.
 BEFORE_DEADLINE_S: Final = 0.3
+# How long an end waits for its reason: a busy kubelet's second. Less than gateways hold a broken call for the cause.
+REASON_WITHIN_S: Final = 2.5
 
 
 class Pods:
@@ -33,6 +35,7 @@ class Pods:
         self._dead: OrderedDict[str, Death] = OrderedDict()
         self._words: OrderedDict[str, str] = OrderedDict()  # the kubelet's, about pod sandboxes
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
+        self._doubted: dict[str, asyncio.TimerHandle] = {}  # ended, and nobody has said why yet
         self._stopping: dict[str, asyncio.Future[None]] = {}
         self._listeners: set[Listener] = set()
 
@@ -43,6 +46,10 @@ class Pods:
         """Whether no kubelet can confirm its end."""
         name = _node(self._pods.get(sandbox_id) or {})
         return bool(name) and self._trouble(name) is not None
+
+    def in_doubt(self, sandbox_id: str) -> bool:
+        """Whether its end was seen and its reason is still waited for."""
+        return sandbox_id in self._doubted
 
     async def deaths(self) -> AsyncIterator[Death]:
         """See ``Cluster.watch``: those that are dead, then each that dies."""
@@ -82,7 +89,7 @@ class Pods:
         """See ``Mirror.remove``."""
         name = str(thing["metadata"]["name"])
         self._pods.pop(name, None)
-        self._forget_deadline(name)
+        self._forget_timers(name)
         self._words.pop(name, None)
         if name not in self._stopping and name not in self._dead:
             judged = death(trimmed(thing), self._trouble(_node(thing)))
@@ -109,14 +116,18 @@ class Pods:
 
     def close(self) -> None:
         """Ends what still waits."""
-        for name in tuple(self._deadlines):
-            self._forget_deadline(name)
+        for name in (*self._deadlines, *self._doubted):
+            self._forget_timers(name)
 
     def _judge(self, name: str) -> None:
         if name in self._dead or name in self._stopping:
             return
         pod = self._pods[name]
-        judged = death(pod, self._trouble(_node(pod)))
+        trouble = self._trouble(_node(pod))
+        judged = death(pod, trouble)
+        if judged is not None and trouble is None and unexplained(pod):
+            self._doubt(name)
+            return
         words = self._words.get(name)
         if judged is None and words is not None and (verdict := sandbox_trouble(words)) is not None:
             judged = Death(name, *verdict)
@@ -127,8 +138,21 @@ class Pods:
         else:
             self._forget_deadline(name)
 
+    def _doubt(self, name: str) -> None:
+        """Its end is told a little later, unless a better reason comes first."""
+        self._forget_deadline(name)
+        if name not in self._doubted:
+            self._doubted[name] = asyncio.get_running_loop().call_later(REASON_WITHIN_S, self._believe, name)
+
+    def _believe(self, name: str) -> None:
+        self._doubted.pop(name, None)
+        if name in self._stopping or name in self._dead or (pod := self._pods.get(name)) is None:
+            return
+        if (judged := death(pod, self._trouble(_node(pod)))) is not None:
+            self._tell(judged)
+
     def _tell(self, one: Death) -> None:
-        self._forget_deadline(one.sandbox_id)
+        self._forget_timers(one.sandbox_id)
         self._dead[one.sandbox_id] = one
         for listener in self._listeners:
             listener.tell(one)
@@ -142,6 +166,11 @@ class Pods:
 
     def _forget_deadline(self, name: str) -> None:
         if (timer := self._deadlines.pop(name, None)) is not None:
+            timer.cancel()
+
+    def _forget_timers(self, name: str) -> None:
+        self._forget_deadline(name)
+        if (timer := self._doubted.pop(name, None)) is not None:
             timer.cancel()
 
     def _overdue(self, name: str) -> None:

@@ -5,6 +5,7 @@
 --   counts            hash: state -> how many                        tombs       ended ids by their end
 --   expiries, deadlines, ends   live ids by expiry, unready ids by deadline, ending ids by end
 --   slots             start slots by when they lapse                 lease:<n>   hash: holder until
+--   wanted            there when somebody was refused a slot since the last one was freed
 local P = KEYS[1]
 local DAY_MS, TRIM, MOST_TOMBS = 86400000, 32, 200000
 local LIVE = {requested = true, queued = true, starting = true, running = true}

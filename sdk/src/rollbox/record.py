@@ -36,7 +36,7 @@ class SandboxRecord:
     labels: dict[str, str] = field(default_factory=dict)
     cpu_millicores: Range = _UNKNOWN
     memory_bytes: Range = _UNKNOWN
-    pids_limit: int = 0
+    pids_limit: int | None = None
     disk_bytes: int | None = None
     gpu: int = 0
     node_selector: dict[str, str] = field(default_factory=dict)

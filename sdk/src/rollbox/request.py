@@ -17,7 +17,7 @@ class CreateOptions(TypedDict, total=False):
 
     cpu: Cpu
     memory: Memory
-    pids: int
+    pids: int | None
     disk: Size | None
     gpu: int
     node_selector: Mapping[str, str] | None
@@ -48,7 +48,7 @@ def create_body(
     *,
     cpu: Cpu,
     memory: Memory,
-    pids: int,
+    pids: int | None = None,
     disk: Size | None = None,
     gpu: int = 0,
     node_selector: Mapping[str, str] | None = None,
@@ -66,8 +66,7 @@ def create_body(
         "image": image,
         "cpu_millicores": cpu_range(cpu)._asdict(),
         "memory_bytes": memory_range(memory)._asdict(),
-        "pids_limit": count("pids", pids),
-        **_node(disk, gpu, node_selector),
+        **_node(pids, disk, gpu, node_selector),
         **_place(env, cwd, user),
         **({"labels": label_rules.checked(labels)} if labels else {}),
         "ttl_ms": milliseconds("ttl", ttl),
@@ -142,9 +141,13 @@ def _command(cmd: str | Sequence[str]) -> dict[str, Any]:
     return {"argv": [_text("an argument of the command", part) for part in cmd]}
 
 
-def _node(disk: Size | None, gpu: int, node_selector: Mapping[str, str] | None) -> dict[str, Any]:
+def _node(
+    pids: int | None, disk: Size | None, gpu: int, node_selector: Mapping[str, str] | None
+) -> dict[str, Any]:
     """What only some installations have: sent when it is asked for."""
     body: dict[str, Any] = {}
+    if pids is not None:
+        body["pids_limit"] = count("pids", pids)
     if disk is not None:
         body["disk_bytes"] = parse_memory(disk, name="disk")
     if gpu:

@@ -16,7 +16,6 @@ async def test_a_create_says_what_it_was_given(client: Client, fake: FakeGateway
             "image": "python",
             "cpu_millicores": {"request": 100, "limit": 1000},
             "memory_bytes": {"request": 2**30, "limit": 2**31},
-            "pids_limit": 512,
             "env": {"A": "b"},
             "cwd": "/w",
             "user": "u",

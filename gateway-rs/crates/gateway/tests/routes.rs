@@ -53,7 +53,7 @@ async fn a_call_that_comes_before_the_push_waits_for_it() {
 #[tokio::test]
 async fn the_end_of_a_sandbox_ends_its_calls_at_once_and_answers_later_ones() {
     for (cause, status) in
-        [("deleted", 410), ("oom_killed", 410), ("node_lost", 410), ("image_pull_failed", 502)]
+        [("deleted", 410), ("disk_full", 410), ("node_lost", 410), ("image_pull_failed", 502)]
     {
         let rig = Rig::new().sandbox("sb-1").start().await;
         let answer = during(&rig, "hang", async { rig.feed().end("sb-1", 1, cause) }).await;
@@ -64,6 +64,22 @@ async fn the_end_of_a_sandbox_ends_its_calls_at_once_and_answers_later_ones() {
         assert_eq!(later.json()["detail"], format!("sandbox sb-1 ended: fake {cause}"));
         rig.client.until_metric("upstream_connections", 0.0).await;
     }
+}
+
+#[tokio::test]
+async fn a_command_whose_sandbox_dies_of_memory_ends_as_one_that_was_killed_for_it() {
+    let rig = Rig::new().sandbox("sb-1").start().await;
+    let answer = during(&rig, "hang", async { rig.feed().end("sb-1", 1, "oom_killed") }).await;
+    let body = answer.json();
+    assert_eq!(
+        (answer.status.as_u16(), &body["end"], &body["signal"]),
+        (200, &json!("oom_killed"), &json!(9))
+    );
+    assert_eq!((&body["exit_code"], &body["stdout"]), (&json!(null), &json!("")));
+    // What it wrote is gone with the sandbox, and the answer says so.
+    assert_eq!((&body["stdout_truncated"], &body["stderr_truncated"]), (&json!(true), &json!(true)));
+    // It did not start, so it was not killed.
+    assert_eq!(rig.run("sb-1", "echo hi").await.code(), "oom_killed");
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ def create(
     memory: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Sizes: 2Gi or 256Mi:2Gi.")] = "256Mi:2Gi",
     env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="May be repeated.")] = None,
     label: Labels = None,
-    pids: Annotated[int, typer.Option(help="Most processes and threads at a time.")] = 512,
+    pids: Annotated[int | None, typer.Option(help="Most processes and threads at a time; not on Kubernetes.")] = None,
     disk: Annotated[str | None, typer.Option(metavar="SIZE", help="Most of the node's disk: 2Gi.")] = None,
     gpu: Annotated[int, typer.Option(help="Whole devices.")] = 0,
     node_selector: NodeLabels = None,

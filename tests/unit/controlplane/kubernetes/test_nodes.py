@@ -26,17 +26,19 @@ def nodes(**more: Any) -> list[Node]:
         (
             "cpu_millicores.request",
             {"cpu_millicores": {"request": 2000, "limit": 2000}},
-            "capacity_unavailable",
-            "large",
+            "unsupported",
+            "sidecar included",
         ),
+        ("memory_bytes.limit", {"memory_bytes": {"request": 1, "limit": 9 << 30}}, "unsupported", "largest node"),
+        ("disk_bytes", {"disk_bytes": 51 << 30}, "unsupported", "largest node"),
         (
             "memory_bytes.request",
             {"memory_bytes": {"request": 8 << 30, "limit": 8 << 30}},
-            "capacity_unavailable",
-            "large",
+            "unsupported",
+            "sidecar included",
         ),
-        ("gpu", {"gpu": 1}, "capacity_unavailable", "no node has any"),
-        ("node_selector", {"node_selector": {"zone": "x"}}, "capacity_unavailable", "zone=x"),
+        ("gpu", {"gpu": 1}, "unsupported", "no node has any"),
+        ("node_selector", {"node_selector": {"zone": "x"}}, "unsupported", "zone=x"),
         ("pids_limit", {"pids_limit": 64}, "unsupported", "leave it out"),
     ],
 )
@@ -49,8 +51,20 @@ def test_what_no_node_can_hold_is_refused(option: str, wish: dict[str, Any], cod
 def test_what_a_node_can_hold_is_taken() -> None:
     FLEET.check(SandboxSpec(image="a"), nodes())
     FLEET.check(
-        SandboxSpec.model_validate({"image": "a", "memory_bytes": {"request": 7 << 30, "limit": 9 << 30}}), nodes()
+        SandboxSpec.model_validate({"image": "a", "memory_bytes": {"request": 7 << 30, "limit": 8 << 30}}), nodes()
     )
+
+
+def test_no_node_at_all_is_a_matter_of_time() -> None:
+    with pytest.raises(Problem, match="no node for sandboxes") as caught:
+        FLEET.check(SandboxSpec(image="a"), [])
+    assert caught.value.code == "capacity_unavailable"
+
+
+def test_no_limit_of_processes_is_claimed() -> None:
+    assert SandboxSpec(image="a").pids_limit is None
+    with pytest.raises(Problem, match="pids_limit 512"):
+        FLEET.check(SandboxSpec(image="a", pids_limit=512), nodes())
 
 
 def test_a_selector_of_the_installation_cannot_be_turned() -> None:

@@ -6,7 +6,7 @@ use resolve::{Address, Fate, Route};
 use tokio::time::Instant;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Request, Status};
-use wire::agent::{CancelRequest, ExecRequest, ExecResult, ListRequest, ListResponse};
+use wire::agent::{CancelRequest, End, ExecRequest, ExecResult, ListRequest, ListResponse, Output};
 use wire::{Code, Problem};
 
 use crate::admission::Permit;
@@ -18,8 +18,11 @@ use crate::telemetry::Ended;
 use crate::upstream::{self, Loss};
 
 /// A sandbox's death closes its connection at once, and is pushed a moment later. Waiting that moment turns "the
-/// connection broke" into the cause. 1 s: as long as an unknown id may wait for its push.
-const END_WAIT: Duration = Duration::from_secs(1);
+/// connection broke" into the cause. On Kubernetes the moment is the kubelet's: it looks at its runtime once a second,
+/// and the runtime itself needs up to two to say that memory was the cause.
+const END_WAIT: Duration = Duration::from_secs(5);
+
+const SIGKILL: u32 = 9;
 
 /// On top of the command's own timeout, which the sidecar enforces: to kill the tree and collect the output.
 const DEADLINE_GRACE: Duration = Duration::from_secs(30);
@@ -51,6 +54,7 @@ pub(super) async fn exec(
     let (route, place) = admit(gateway, &bearer).await?;
     let queue = arrived.elapsed();
     let deadline = deadline(request.timeout_ms);
+    let exec_id = request.exec_id.clone();
     let mut agent = gateway.upstream.agent(&route);
     let mut request = authorized(request, &bearer.header);
     // What was decoded from the body lives on in the request, until that is sent.
@@ -58,17 +62,24 @@ pub(super) async fn exec(
     // In this order: an answer that is there counts, whatever else is true by now.
     let answered = tokio::select! {
         biased;
-        answered = agent.exec(request) => answered,
-        fate = route.over() => return Err(fate.problem(&route.sandbox_id)),
+        answered = agent.exec(request) => answered.map_err(Cut::Failed),
+        fate = route.over() => Err(Cut::Ended(fate)),
         () = gateway.drain.expired() => return Err(cut_off()),
         () = deadline => return Err(late("the end of the command", &route)),
     };
+    // It is over; only its cause may be a moment away.
+    drop(place);
+    let ran = || arrived.elapsed().saturating_sub(queue);
     let result = match answered {
         Ok(answer) => answer.into_inner(),
-        Err(status) => {
-            // It is over; only its cause may be a moment away.
-            drop(place);
-            return Err(explain(gateway, &route, &status).await);
+        Err(Cut::Ended(fate)) => by_memory(fate.problem(&route.sandbox_id), exec_id, ran())?,
+        Err(Cut::Failed(status)) => {
+            let under_way = matches!(upstream::of(&status), Loss::Broken(_));
+            let problem = explain(gateway, &route, &status).await;
+            if !under_way {
+                return Err(problem);
+            }
+            by_memory(problem, exec_id, ran())?
         }
     };
     gateway.metrics.exec_ended(&Ended {
@@ -79,6 +90,32 @@ pub(super) async fn exec(
         total: arrived.elapsed(),
     });
     Ok(Outcome { result, queue })
+}
+
+/// Why an exec under way got no answer.
+enum Cut {
+    /// The call itself failed.
+    Failed(Status),
+    /// Its sandbox ended, or moved.
+    Ended(Fate),
+}
+
+/// The result of a command that was under way when its sandbox passed its memory limit and died of it: the command's
+/// own doing, as where only the command is killed. What it wrote died with the sandbox: both streams are marked so.
+fn by_memory(problem: Problem, exec_id: String, ran: Duration) -> Result<ExecResult, Problem> {
+    if problem.code != Code::OomKilled {
+        return Err(problem);
+    }
+    let lost = Some(Output { truncated: true, ..Output::default() });
+    Ok(ExecResult {
+        exec_id,
+        end: End::OomKilled.into(),
+        signal: SIGKILL,
+        stdout: lost.clone(),
+        stderr: lost,
+        run_us: u64::try_from(ran.as_micros()).unwrap_or(u64::MAX),
+        ..ExecResult::default()
+    })
 }
 
 /// Running and recorded execs of the bearer's sandbox. Takes no place: it must work while all are taken.
