@@ -29,12 +29,22 @@ def _why_no_cargo() -> str | None:
 
 @dataclass(frozen=True)
 class Level:
-    """One level: its command, a check that says why it cannot run here (None: it can), and what comes before it."""
+    """One level.
+
+    Attributes:
+        command: runs it.
+        why_not: says why it cannot run here (None: it can).
+        setup: comes before it.
+        stands: exits with 0 when what `setup` brings up is up already; then it stays up.
+        teardown: takes it down again.
+    """
 
     name: str
     command: tuple[str, ...]
     why_not: Callable[[], str | None] = lambda: None
     setup: tuple[str, ...] = ()
+    stands: tuple[str, ...] = ()
+    teardown: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -43,7 +53,12 @@ def _pytest(*folders: str) -> tuple[str, ...]:
 
 
 CARGO_TEST = ("cargo", "test", "--locked", "--quiet", "--manifest-path", "gateway-rs/Cargo.toml", "--workspace")
+CLUSTER = (sys.executable, "-m", "tests.cluster")
+# Of a given cluster only Helm is needed.
+TOOLCHAIN = ("tests/cluster/toolchain/build.sh", *(("helm",) if os.environ.get("KUBECONFIG") else ()))
 LEVELS = (
+    # First, and by itself, for its time: a machine builds it once.
+    Level("toolchain", TOOLCHAIN, why_no_cluster),
     Level("rust", CARGO_TEST, _why_no_cargo),
     Level("unit", _pytest("unit")),
     Level("contract", _pytest("contract")),
@@ -52,6 +67,8 @@ LEVELS = (
     Level(
         *("e2e", _pytest("e2e", "product"), why_no_cluster),
         setup=("make", "--no-print-directory", "cluster", "images"),
+        stands=(*CLUSTER, "status"),
+        teardown=(*CLUSTER, "down"),
         environ={"ROLLBOX_TEST_PRODUCT": "cluster"},
     ),
 )
@@ -64,13 +81,21 @@ def _run(level: Level) -> tuple[str, bool]:
         return f"left out: {reason}", os.environ.get("CI") != "true"
     print(f"\n== {level.name}", flush=True)
     began = time.monotonic()
-    environ = {**os.environ, **level.environ}
-    commands = [command for command in (level.setup, level.command) if command]
-    status = 0
-    for command in commands:
-        status = status or subprocess.run(command, cwd=ROOT, env=environ, check=False).returncode
+    stood = bool(level.stands) and _call(level, level.stands, quiet=True) == 0
+    status = _call(level, level.setup) or _call(level, level.command)
+    if not stood:
+        status = _call(level, level.teardown) or status
     verdict = "passed" if status == 0 else f"FAILED (exit {status})"
     return f"{verdict} in {time.monotonic() - began:.0f} s", status == 0
+
+
+def _call(level: Level, command: tuple[str, ...], *, quiet: bool = False) -> int:
+    """The exit status of a command of the level; 0 when there is none."""
+    if not command:
+        return 0
+    silence = subprocess.DEVNULL if quiet else None
+    environ = {**os.environ, **level.environ}
+    return subprocess.run(command, cwd=ROOT, env=environ, stdout=silence, stderr=silence, check=False).returncode
 
 
 def main(names: list[str]) -> int:
