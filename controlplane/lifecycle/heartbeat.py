@@ -16,7 +16,8 @@ from controlplane.model import Sandbox, State
 # Health answers in milliseconds; 16 at once are gentle and pass a thousand sandboxes in seconds.
 AT_ONCE: Final = 16
 MISSES: Final = 3
-PAUSE_S: Final = 1.0
+# Longer than what a network plugin takes to be renewed on a node, when every call there fails at once.
+PAUSE_S: Final = 5.0
 # When more than this many at once and more than half of all give none, it is rather we who are cut off.
 FEW: Final = 3
 
@@ -61,14 +62,15 @@ class Prober:
             await self._end(miss.sandbox.id, Problem("sandbox_lost", words))
 
     async def _look(self, sandbox: Sandbox) -> _Miss | None:
-        async with self._free:
-            for missed in range(1, MISSES + 1):
-                try:
+        for missed in range(1, MISSES + 1):
+            try:
+                async with self._free:
                     await self._sidecars.health(sandbox.address or "", self._key.token(sandbox).text)
-                except Problem as problem:
-                    last = _Miss(sandbox, problem)
-                else:
-                    return None
-                if missed < MISSES:
-                    await asyncio.sleep(PAUSE_S)
+            except Problem as problem:
+                last = _Miss(sandbox, problem)
+            else:
+                return None
+            # Without its place: those that answer shall not wait for those that do not.
+            if missed < MISSES:
+                await asyncio.sleep(PAUSE_S)
         return last

@@ -40,6 +40,10 @@ class Ledger:
             self._unsettled[sandbox_id] = asyncio.get_running_loop().create_future()
         return self._unsettled[sandbox_id]
 
+    async def look(self, sandbox_id: str) -> None:
+        """Hears what is on record of a sandbox now; who waits for it is told when its start is over."""
+        await self._look(sandbox_id)
+
     def unexpect(self, sandbox_id: str) -> None:
         """Takes ``expect`` back: the sandbox was not admitted."""
         self._unsettled.pop(sandbox_id, None)
@@ -145,13 +149,15 @@ class Ledger:
 
     async def reread(self) -> Iterable[Sandbox]:
         """Hears everything that runs, and every end since the last look; those that run."""
-        since_ms, self._ends_read_ms = self._ends_read_ms, self._clock.now_ms() - OVERLAP_MS
+        began_ms = self._clock.now_ms()
         running = await self._store.find(None, {}, {State.RUNNING})
-        ended: Sequence[Sandbox] = await self._store.ended_since(since_ms)
+        ended: Sequence[Sandbox] = await self._store.ended_since(self._ends_read_ms)
         for sandbox in (*running, *ended):
             self.hear(sandbox)
         for sandbox_id in [*self._unsettled]:
             await self._look(sandbox_id)
+        # Only now: a look that breaks off is taken again from where the last one ended.
+        self._ends_read_ms = began_ms - OVERLAP_MS
         return running
 
     async def _record(self, sandbox_id: str) -> Sandbox | None:

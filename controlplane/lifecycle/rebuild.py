@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from controlplane.cluster import Death, Observed
+from controlplane.cluster import Death, Health, Observed
 from controlplane.errors import Code, Problem
 from controlplane.lifecycle.keeper import Keeper
 from controlplane.lifecycle.ledger import Ledger
@@ -19,6 +19,9 @@ from controlplane.model import EndCause, Sandbox, State, load_record
 
 # Health answers in milliseconds; on a machine that just came up, 16 at once are gentle.
 AT_ONCE: Final = 16
+# One that nobody has marked as ready is removed when it does not answer: it is asked more than once.
+UNMARKED_TRIES: Final = 3
+UNMARKED_PAUSE_S: Final = 1.0
 # What has been ready for less may be missing from a list that the cluster has answered from memory.
 SETTLED_MS: Final = 60_000
 # How long a reclamation is left to the replica that began it.
@@ -128,18 +131,29 @@ class Rebuilder:
         if seen.death is not None:
             return None
         if seen.address:
-            try:
-                async with self._free:
-                    health = await self._sidecars.health(seen.address, self._key.token(record).text)
-            except Problem:
-                health = None  # it may not listen yet
+            # Before its deadline it may not listen yet; after it, no answer would be its end.
+            health = await self._health(record, seen.address, self._clock.now_ms() >= record.start_by_ms)
             if health is not None and health.acknowledged:
                 now_ms = self._clock.now_ms()
                 running = replace(record, state=State.RUNNING, ready_at_ms=now_ms, address=seen.address)
                 return replace(running, kernel=health.kernel)
         return record if self._clock.now_ms() < record.start_by_ms else None
 
+    async def _health(self, record: Sandbox, address: str, again: bool) -> Health | None:
+        for left in range(UNMARKED_TRIES if again else 1, 0, -1):
+            try:
+                async with self._free:
+                    return await self._sidecars.health(address, self._key.token(record).text)
+            except Problem:
+                if left > 1:
+                    await asyncio.sleep(UNMARKED_PAUSE_S)
+        return None
+
     async def _prove(self, sandbox: Sandbox) -> Sandbox:
+        if self._cluster.annotates_behind:
+            # A cluster that is not this machine: one call that fails may be the network, here or there. It watches its
+            # pods itself, and the prober asks more than once and knows when it is we who are cut off.
+            return sandbox
         try:
             async with self._free:
                 await self._sidecars.health(sandbox.address or "", self._key.token(sandbox).text)

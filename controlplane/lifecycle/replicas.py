@@ -19,6 +19,8 @@ HERE_FOR_MS: Final = 6_000
 ORPHANS_EVERY_S: Final = 60.0
 UNCONFIRMED_MS: Final = 30_000
 LEASE_TTL_FACTOR: Final = 3
+# After a look at everything that failed.
+REREAD_AGAIN_S: Final = 1.0
 
 
 class Work(Protocol):
@@ -73,7 +75,7 @@ class Replicas:
         async for news in self._store.feed():
             if isinstance(news, Resync):
                 self._metrics.resynced()
-                await self._survive("resync", self._work.reread)
+                await self._reread()
             elif isinstance(news, Changed):
                 self._metrics.lagged(self._clock.now_ms() - news.at_ms)
                 self._work.hear(news.sandbox)
@@ -101,6 +103,13 @@ class Replicas:
         except Problem as problem:
             self._log.warning("left without a word", code=problem.code, detail=problem.detail)
 
+    async def _reread(self) -> None:
+        # Until it succeeds: what was stored in the gap nobody tells again, and creates wait for it.
+        while True:
+            if await self._survive("resync", self._work.reread):
+                return
+            await asyncio.sleep(REREAD_AGAIN_S)
+
     async def _tend(self) -> None:
         await self._store.lease(f"replica:{self._replica}", self._replica, HERE_FOR_MS)
         await self._work.keep()
@@ -117,7 +126,8 @@ class Replicas:
             await self._survive(name, turn)
             await asyncio.sleep(every_s)
 
-    async def _survive(self, what: str, call: Callable[[], Awaitable[None]]) -> None:
+    async def _survive(self, what: str, call: Callable[[], Awaitable[None]]) -> bool:
+        """Whether it was done; a failure is logged."""
         try:
             await call()
         except (Problem, StoreLostError) as problem:
@@ -125,3 +135,6 @@ class Replicas:
         except Exception:
             # A loop that ends takes the control plane with it; its next round may go better.
             self._log.exception("not done", what=what)
+        else:
+            return True
+        return False

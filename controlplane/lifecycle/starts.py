@@ -59,13 +59,19 @@ class Starter:
         return Problem("start_timeout", f"{sandbox.id} was not ready {within}")
 
     async def _start(self, sandbox: Sandbox, phases: Phases) -> None:
-        if sandbox.state is not State.STARTING:
+        taken_on = sandbox.state is State.STARTING
+        if not taken_on:
             change, queued = Change(timings_ms=dict(phases.timings_ms)), sandbox
             begun = await patiently(lambda: self._ledger.take(sandbox.id, Event.START, change, queued))
             if begun is None:
                 return  # ended while it waited
             sandbox = begun
         over = self._ledger.expect(sandbox.id)
+        if taken_on:
+            # Its push may have landed elsewhere while it waited for its turn here: nobody would say so again.
+            await patiently(lambda: self._ledger.look(sandbox.id))
+            if over.done():
+                return
         # Before the cluster hears of it: a push may be faster than the cluster's answer.
         with self._readiness.awaited(sandbox.id, phases) as started:
             boot = Boot(self._key.readiness(sandbox).text, self._key.public_text, dump_record(sandbox))

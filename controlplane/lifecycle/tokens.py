@@ -83,7 +83,7 @@ class SigningKey:
         return sandbox_id
 
     def _claims(self, text: str) -> Mapping[str, Any]:
-        """What a token signed by this key says. Cost: 0.1 ms, nearly all of it the signature; a library takes thrice."""
+        """What a token of this key says. Cost: 0.1 ms, nearly all of it the signature; a library takes thrice."""
         signed, _, signature = text.rpartition(".")
         header, _, payload = signed.partition(".")
         if header != _HEADER:

@@ -14,16 +14,16 @@ from controlplane.operator.nodes import NodeNotices
 from controlplane.operator.notices import Notices
 from controlplane.operator.records import Records
 from controlplane.operator.sweep import Sweep
-from controlplane.settings import EXIT_CONFIG, PREFIX, KubernetesSettings, SettingError, Settings
+from controlplane.settings import EXIT_CONFIG, OperatorSettings, SettingError
 from controlplane.store import RedisStore
 from controlplane.telemetry import complain, configure_log
 
 
-async def _run(redis_url: str, place: KubernetesSettings) -> None:
-    clock = SystemClock()
+async def _run(settings: OperatorSettings) -> None:
+    clock, place = SystemClock(), settings.place
     async with (
         KubernetesClient.connect(place.kubeconfig, clock) as client,
-        RedisStore.open(redis_url, installation=place.installation, clock=clock) as store,
+        RedisStore.open(settings.redis_url, installation=place.installation, clock=clock) as store,
     ):
         where = {"namespace": place.namespace, "installation": place.installation}
         notices = Notices(client, clock, place.namespace)
@@ -47,12 +47,7 @@ def main() -> int:
     configure_log()
     status = 0
     try:
-        settings = Settings.from_environment(os.environ)
-        if not isinstance(settings.backend, KubernetesSettings):
-            raise SettingError(f"{PREFIX}BACKEND", "engine", "the operator is for kubernetes")
-        if settings.redis_url is None:
-            raise SettingError(f"{PREFIX}REDIS_URL", None, "the operator needs the store that all replicas share")
-        asyncio.run(_run(settings.redis_url, settings.backend))
+        asyncio.run(_run(OperatorSettings.from_environment(os.environ)))
     except* SettingError as group:
         complain("operator", group)
         status = EXIT_CONFIG

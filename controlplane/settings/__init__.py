@@ -1,10 +1,11 @@
 """Every setting of the control plane, read from the environment once, before anything is bound.
 
-``settings`` is the whole; ``backends`` what one backend needs; ``rules`` what a value must be; ``reader`` how a
-variable is looked up and complained about.
+``settings`` is the whole, ``operator`` the operator's part of it; ``backends`` what one backend needs; ``rules`` what a
+value must be; ``reader`` how a variable is looked up and complained about.
 """
 
 from controlplane.settings.backends import EngineSettings, KubernetesSettings
+from controlplane.settings.operator import OperatorSettings
 from controlplane.settings.reader import EXIT_CONFIG, PREFIX, SettingError
 from controlplane.settings.rules import MAX_SOCKET_PATH_BYTES, Listen, socket_path
 from controlplane.settings.settings import Settings
@@ -16,6 +17,7 @@ __all__ = [
     "EngineSettings",
     "KubernetesSettings",
     "Listen",
+    "OperatorSettings",
     "SettingError",
     "Settings",
     "socket_path",

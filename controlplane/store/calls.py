@@ -24,6 +24,8 @@ CONNECTIONS: Final = 32
 # How many steps go in one message: some milliseconds of Redis' time.
 TOGETHER: Final = 128
 _HEAD: Final = "head"
+# A full Redis takes nothing new; ends, slots and leases go on, and make room.
+_GROWING: Final = "admit"
 
 T = TypeVar("T")
 # A command, and who waits for its answer.
@@ -144,6 +146,8 @@ class Calls:
             try:
                 answers: Sequence[Any] = await pipe.execute(raise_on_error=False)
             except Exception as error:
+                # Who waits behind them has waited as long: a Redis that is away is not asked once more for each.
+                steps, self._steps = steps + self._steps, []
                 answers = [error] * len(steps)
             for (_, future), answer in zip(steps, answers, strict=True):
                 _set(future, answer)
@@ -166,4 +170,5 @@ def _names() -> list[str]:
 
 def _script(name: str) -> str:
     folder = files("controlplane.store") / "lua"
-    return (folder / f"{_HEAD}.lua").read_text() + (folder / f"{name}.lua").read_text()
+    flags = "#!lua\n" if name == _GROWING else "#!lua flags=allow-oom\n"
+    return flags + (folder / f"{_HEAD}.lua").read_text() + (folder / f"{name}.lua").read_text()

@@ -86,13 +86,21 @@ fn read(pid: i32) -> io::Result<Target> {
     })
 }
 
-/// Splits `NAME=value\0…`; what has no `=` is no variable.
+/// Splits `NAME=value\0…`; what has no `=` is no variable, and what the kubelet has added is nobody's here.
 fn environ(bytes: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let pair = |entry: &[u8]| {
         let at = entry.iter().position(|byte| *byte == b'=').filter(|at| *at > 0)?;
         Some((entry[..at].to_vec(), entry[at + 1..].to_vec()))
     };
-    bytes.split(|byte| *byte == 0).filter_map(pair).collect()
+    bytes.split(|byte| *byte == 0).filter_map(pair).filter(|(name, _)| !of_the_cluster(name)).collect()
+}
+
+/// Whether it tells where the API server is: every container gets that, asked for or not, and programs take it for a
+/// sign that they may call there.
+fn of_the_cluster(name: &[u8]) -> bool {
+    let service =
+        [&b"KUBERNETES_SERVICE_HOST"[..], b"KUBERNETES_SERVICE_PORT", b"KUBERNETES_SERVICE_PORT_HTTPS"];
+    service.contains(&name) || name == b"KUBERNETES_PORT" || name.starts_with(b"KUBERNETES_PORT_")
 }
 
 #[cfg(test)]
@@ -104,6 +112,17 @@ mod tests {
         let pairs = environ(b"PATH=/bin\0A==b=\0junk\0=x\0EMPTY=\0");
         let expected: [(&[u8], &[u8]); 3] = [(b"PATH", b"/bin"), (b"A", b"=b="), (b"EMPTY", b"")];
         assert!(pairs.iter().map(|(k, v)| (&k[..], &v[..])).eq(expected));
+    }
+
+    #[test]
+    fn where_the_api_server_is_told_to_nobody() {
+        let pairs = environ(
+            b"KUBERNETES_SERVICE_HOST=10.0.0.1\0KUBERNETES_SERVICE_PORT=443\0KUBERNETES_SERVICE_PORT_HTTPS=443\0\
+              KUBERNETES_PORT=tcp://10.0.0.1:443\0KUBERNETES_PORT_443_TCP_ADDR=10.0.0.1\0\
+              KUBERNETES_SERVICE_HOSTS=mine\0KUBERNETES=mine\0",
+        );
+        let names: Vec<&[u8]> = pairs.iter().map(|(name, _)| &name[..]).collect();
+        assert_eq!(names, [&b"KUBERNETES_SERVICE_HOSTS"[..], b"KUBERNETES"]);
     }
 
     #[test]

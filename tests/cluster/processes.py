@@ -114,6 +114,8 @@ def stop(name: str, number: signal.Signals = signal.SIGTERM) -> None:
         if not _gone(name, STOP_TIMEOUT_S):
             os.kill(pid, signal.SIGKILL)
             _gone(name, STOP_TIMEOUT_S)
+    # Those that were started here and have ended are nobody's children any more.
+    _children[:] = [child for child in _children if child.poll() is None]
     (RECORDS / f"{name}.json").unlink(missing_ok=True)
 
 

@@ -116,3 +116,17 @@ async def test_the_api_answers_on_a_socket_and_leaves_none_behind(tmp_path: Path
             assert answer.status == 401
             assert answer.content_type == "application/problem+json"
     assert not path.exists()
+
+
+async def test_a_request_without_end_is_cut_off_and_a_long_body_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "door.sock"
+    async with world() as plane, serving_http(plane.door.app, Listen(path=path)):
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        writer.write(b"POST /v1/ready HTTP/1.1\r\nhost: x\r\nendless: ")
+        writer.write(b"x" * 100_000)
+        assert b"400 Bad Request" in await reader.readline()
+        writer.close()
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        writer.write(b"POST /v1/ready HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n" + b"x" * 100_000)
+        assert b"413" in await reader.readline()
+        writer.close()

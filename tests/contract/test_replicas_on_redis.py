@@ -13,10 +13,8 @@ from controlplane.lifecycle import Options
 from controlplane.model import SandboxSpec, State
 from controlplane.store import RedisStore
 from tests.support.fake_cluster import FakeCluster
-from tests.support.redis_server import available, redis_server
+from tests.support.redis_server import redis_server
 from tests.support.world import OWNER, SPEC, World, world
-
-pytestmark = pytest.mark.skipif(not available(), reason="there is no redis-server on this machine")
 
 ENV_SPEC = SandboxSpec(image="a", env={"SECRET": "hush"})
 

@@ -50,6 +50,7 @@ def test_a_program_is_started_once_and_stopped(folder: Path) -> None:
     assert processes.running("sleeper") == pid
     processes.stop("sleeper")
     assert processes.running("sleeper") is None
+    assert pid not in [child.pid for child in processes._children]
 
 
 def test_a_record_of_another_process_with_the_same_pid_counts_as_not_running(folder: Path) -> None:

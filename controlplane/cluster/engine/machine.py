@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from controlplane.cluster.engine.containers import DEFAULT_PIDS
 from controlplane.cluster.protocol import Description
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec
@@ -75,4 +76,5 @@ def describe(info: Mapping[str, Any], version: Mapping[str, Any]) -> Description
         isolation=isolation,
         isolation_detail=f"{isolation} (namespaces, cgroups, seccomp): {shared}",
         network="none",
+        pids_limit=DEFAULT_PIDS,
     )

@@ -167,13 +167,16 @@ class KubernetesClient:
         deadline_s = loop.time() + within_s
         data = None if body is None else json.dumps(body).encode()
         request = _Request(method, path, dict(query or {}), data, kind)
-        pause_s = FIRST_PAUSE_S
+        pause_s, refusal = FIRST_PAUSE_S, None
         while True:
             try:
                 attempt = self._attempt(request, deadline_s - loop.time())
                 # What a cancelled create made all the same, a stop that came before it would not remove.
                 return await (finish(asyncio.create_task(attempt)) if method == "POST" else attempt)
             except Problem as problem:
+                if refusal is not None and isinstance(problem.__cause__, TimeoutError) and loop.time() >= deadline_s:
+                    raise refusal from None  # what it said, and not that its last answer was cut short
+                refusal = problem if isinstance(problem, Refused) else None
                 # The whole range: callers that failed together shall not come back together.
                 wait_s = _asked_for(problem) + random.uniform(0, pause_s)  # noqa: S311
                 if not _passing(problem) or loop.time() + wait_s >= deadline_s:

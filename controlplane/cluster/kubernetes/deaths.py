@@ -31,6 +31,8 @@ _REFUSED: Final = re.compile(r"\b40[13]\b|unauthori[sz]ed|forbidden|denied|no ba
 _ABSENT: Final = re.compile(r"not found|manifest unknown|name unknown|invalid reference|couldn't parse image", re.I)
 # "no such host" and the like: the registry was not reached, so it has said nothing about the image.
 _UNREACHED: Final = re.compile(r"no such host|dial tcp|i/o timeout|connection refused|TLS|x509|deadline exceeded", re.I)
+# A node that is busy, or whose runtime is being restarted: the kubelet makes the container again in a moment.
+_PASSING: Final = re.compile(r"deadline exceeded|is reserved for|transport is closing|connection (refused|reset)", re.I)
 _FULL: Final = ("OutOf", "UnexpectedAdmissionError", "NodeAffinity")
 _SHUTDOWN: Final = frozenset({"NodeShutdown", "Shutdown", "Terminated", "Preempting", "Preempted"})
 # Of containers that somebody ended: asked (the sidecar goes in peace), killed, or with the runtime under them.
@@ -134,6 +136,8 @@ def _waiting(pod: Pod) -> Verdict | None:
             return "image_not_found", f"{image} is not the name of an image: {_cut(message)}"
         if reason in _PULLS:
             return _pull(role, image, message or reason)
+        if reason == "CreateContainerError" and _PASSING.search(message):
+            continue
         if reason in _NEVER_RAN:
             return _unrunnable(role, image, f"{reason}: {message}")
     return None

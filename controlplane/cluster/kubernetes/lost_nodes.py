@@ -7,9 +7,12 @@ from typing import Final
 from controlplane.cluster.kubernetes.client import Json
 from controlplane.cluster.kubernetes.nodes import Node
 
-# A kubelet that restarts says "not ready" for some seconds while its pods run on. One that is silent (Unknown) has been
-# so for the cluster's own grace period already.
-NOT_READY_S: Final = 30.0
+# A kubelet that says "not ready" is there, and reports what dies: its runtime or its network is being renewed, and its
+# sandboxes may run on all the while. After this time Kubernetes itself gives such a node up.
+NOT_READY_S: Final = 300.0
+# A silent one has been so for the cluster's own grace period. The rest is for an API server that was away itself: the
+# silence is judged first when it comes back, and kubelets, which call every 10 s, are heard a moment later.
+SILENT_S: Final = 12.0
 MAX_REMEMBERED: Final = 1024
 
 
@@ -37,11 +40,11 @@ class Nodes:
         node = self._nodes.get(name)
         if node is None:
             return f"node {name} was deleted" if name in self._deleted else None
+        if name not in self._given_up:
+            return None
         if node.ready == "Unknown":
             return f"node {name} has fallen silent: {node.why_not_ready}"
-        if node.ready != "True" and name in self._given_up:
-            return f"node {name} is not ready for {NOT_READY_S:.0f} s: {node.why_not_ready}"
-        return None
+        return f"node {name} is not ready for {NOT_READY_S:.0f} s: {node.why_not_ready}"
 
     def replace(self, objects: Sequence[Json]) -> None:
         """See ``Mirror.replace``."""
@@ -54,15 +57,14 @@ class Nodes:
     def put(self, thing: Json) -> None:
         """See ``Mirror.put``."""
         node = Node.of(thing)
+        before = self._nodes.get(node.name)
         self._nodes[node.name] = node
         self._deleted.pop(node.name, None)
-        if node.ready != "False":
+        if before is None or before.ready != node.ready:
             self._trust(node.name)
-        elif node.name not in self._doubted and node.name not in self._given_up:
-            loop = asyncio.get_running_loop()
-            self._doubted[node.name] = loop.call_later(NOT_READY_S, self._give_up, node.name)
-        if node.ready == "Unknown":
-            self._lost(node.name)
+        if node.ready != "True" and node.name not in self._doubted and node.name not in self._given_up:
+            within_s = SILENT_S if node.ready == "Unknown" else NOT_READY_S
+            self._doubted[node.name] = asyncio.get_running_loop().call_later(within_s, self._give_up, node.name)
 
     def remove(self, thing: Json) -> None:
         """See ``Mirror.remove``."""

@@ -119,7 +119,11 @@ class Fleet:
 
 
 def _fits(spec: SandboxSpec, candidates: Sequence[Node]) -> None:
-    limits = {"cpu": spec.cpu_millicores.limit, "memory": spec.memory_bytes.limit, "ephemeral-storage": disk_bytes(spec)}
+    limits = {
+        "cpu": spec.cpu_millicores.limit,
+        "memory": spec.memory_bytes.limit,
+        "ephemeral-storage": disk_bytes(spec),
+    }
     for name, limit in limits.items():
         most = max(candidates, key=lambda one: one.capacity[name])
         if limit > (held := most.capacity[name]):

@@ -4,5 +4,9 @@ local now, key = tonumber(ARGV[1]), ARGV[2]
 trim(now)
 local old = known(key, now)
 if old then return old.record end
-if ARGV[3] == '1' then redis.call('ZADD', P .. 'withdrawn', 'NX', now, key) end
+if ARGV[3] == '1' then
+  redis.call('ZADD', P .. 'withdrawn', 'NX', now, key)
+  -- Whoever may call can withdraw as many as he likes; the oldest make room.
+  redis.call('ZREMRANGEBYRANK', P .. 'withdrawn', 0, -MOST_WITHDRAWN - 1)
+end
 return ''

@@ -7,7 +7,7 @@
 --   slots             start slots by when they lapse                 lease:<n>   hash: holder until
 --   wanted            there when somebody was refused a slot since the last one was freed
 local P = KEYS[1]
-local DAY_MS, TRIM, MOST_TOMBS = 86400000, 32, 200000
+local DAY_MS, TRIM, MOST_TOMBS, MOST_WITHDRAWN = 86400000, 32, 86400, 100000
 local LIVE = {requested = true, queued = true, starting = true, running = true}
 local UNREADY = {requested = true, queued = true, starting = true}
 

@@ -1,13 +1,8 @@
-{{- /* Environment, volumes and mounts that control plane and operator share. */}}
+{{- /* The control plane's environment, volumes and mounts; the operator has the first part. */}}
 {{- define "rollbox.controlplaneEnv" -}}
 - {name: ROLLBOX_CONTROLPLANE_BACKEND, value: kubernetes}
 - name: ROLLBOX_CONTROLPLANE_REDIS_URL
   valueFrom: {secretKeyRef: {name: {{ include "rollbox.redisSecret" . }}, key: url}}
-- {name: ROLLBOX_CONTROLPLANE_API, value: "0.0.0.0:8081"}
-- {name: ROLLBOX_CONTROLPLANE_READY, value: "0.0.0.0:8082"}
-- {name: ROLLBOX_CONTROLPLANE_ROUTES, value: "0.0.0.0:8083"}
-- {name: ROLLBOX_CONTROLPLANE_API_KEYS_FILE, value: /etc/rollbox/api-keys/keys}
-- {name: ROLLBOX_CONTROLPLANE_SIGNING_KEY_FILE, value: /etc/rollbox/signing/tls.key}
 - {name: ROLLBOX_CONTROLPLANE_NAMESPACE, value: {{ include "rollbox.sandboxNamespace" . }}}
 - {name: ROLLBOX_CONTROLPLANE_INSTALLATION, value: {{ .Release.Name }}}
 - {name: ROLLBOX_CONTROLPLANE_SIDECAR_IMAGE, value: {{ include "rollbox.image" (list . "sidecar") }}}
@@ -31,6 +26,15 @@
 {{- with .Values.sandboxes.imagePullSecrets }}
 - {name: ROLLBOX_CONTROLPLANE_IMAGE_PULL_SECRETS, value: {{ join "," . | quote }}}
 {{- end }}
+{{- end }}
+
+{{- /* What it serves with: who may call, and what it signs with. The operator has none of it. */}}
+{{- define "rollbox.controlplaneServing" -}}
+- {name: ROLLBOX_CONTROLPLANE_API, value: "0.0.0.0:8081"}
+- {name: ROLLBOX_CONTROLPLANE_READY, value: "0.0.0.0:8082"}
+- {name: ROLLBOX_CONTROLPLANE_ROUTES, value: "0.0.0.0:8083"}
+- {name: ROLLBOX_CONTROLPLANE_API_KEYS_FILE, value: /etc/rollbox/api-keys/keys}
+- {name: ROLLBOX_CONTROLPLANE_SIGNING_KEY_FILE, value: /etc/rollbox/signing/tls.key}
 {{- end }}
 
 {{- define "rollbox.controlplaneMounts" -}}

@@ -141,9 +141,7 @@ def _command(cmd: str | Sequence[str]) -> dict[str, Any]:
     return {"argv": [_text("an argument of the command", part) for part in cmd]}
 
 
-def _node(
-    pids: int | None, disk: Size | None, gpu: int, node_selector: Mapping[str, str] | None
-) -> dict[str, Any]:
+def _node(pids: int | None, disk: Size | None, gpu: int, node_selector: Mapping[str, str] | None) -> dict[str, Any]:
     """What only some installations have: sent when it is asked for."""
     body: dict[str, Any] = {}
     if pids is not None:

@@ -61,8 +61,8 @@ class Sandbox:
             image: name of any container image; its own environment, directory and user hold unless given here.
             cpu: cores, a limit or (request, limit): 2, (0.1, 2), "500m".
             memory: bytes or a size, a limit or (request, limit): "2Gi", ("256Mi", "2Gi"), 2**30.
-            pids: most processes and threads at a time; None is the installation's default (512 on an engine). Kubernetes
-                has no such limit and refuses one.
+            pids: most processes and threads at a time; None is the installation's default: 512 on an engine, and no
+                limit on Kubernetes, which has none for one sandbox and refuses it.
             disk: bytes or a size that it may fill of the node's disk; None is the installation's default.
             gpu: how many whole devices it gets.
             node_selector: labels that its node must have.

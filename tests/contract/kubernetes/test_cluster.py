@@ -87,6 +87,9 @@ async def test_a_server_that_stays_away_is_given_up_at_the_deadline(
     api: FakeKubernetes, cluster: KubernetesCluster
 ) -> None:
     api.faults = [Fault("POST", "/pods", 503, "ServiceUnavailable", times=1000)]
+    # The last try is cut short by the deadline: what is told is what the server said before.
+    api.faults.insert(0, Fault("POST", "/pods", 503, "ServiceUnavailable", times=2))
+    api.faults[1].delay_s = 0.35
     began = time.monotonic()
     with pytest.raises(Problem, match="503"):
         await cluster.start("sb-1", SandboxSpec(image="a", start_timeout_ms=600), BOOT)
@@ -157,8 +160,9 @@ async def test_a_pod_that_is_deleted_from_outside_keeps_its_finalizer_until_it_i
 
 @pytest.mark.parametrize("how", ["silent", "deleted"])
 async def test_a_lost_node_is_the_end_of_its_sandboxes(
-    api: FakeKubernetes, cluster: KubernetesCluster, how: str
+    api: FakeKubernetes, cluster: KubernetesCluster, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("controlplane.cluster.kubernetes.lost_nodes.SILENT_S", 0.1)
     await cluster.start("sb-1", SPEC, BOOT)
     pod = api.objects[PODS]["sb-1"]
     await api.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "n1"}})
@@ -169,19 +173,21 @@ async def test_a_lost_node_is_the_end_of_its_sandboxes(
     assert cluster.starts_at_once() == 0
 
 
+@pytest.mark.parametrize("said", ["False", "Unknown"])
 async def test_a_node_that_is_not_ready_for_a_moment_loses_nothing(
-    api: FakeKubernetes, cluster: KubernetesCluster
+    api: FakeKubernetes, cluster: KubernetesCluster, said: str
 ) -> None:
     await cluster.start("sb-1", SPEC, BOOT)
     pod = api.objects[PODS]["sb-1"]
     await api.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "n1"}})
-    await api.put(NODES, node(ready="False"))
+    await api.put(NODES, node(ready=said))
     await asyncio.sleep(0.1)
     assert cluster.starts_at_once() == 0
     await api.put(NODES, node(ready="True"))
     await asyncio.sleep(0.1)
     assert cluster.starts_at_once() == 8
     assert [one.death for one in await cluster.list()] == [None]
+    assert not cluster._nodes._doubted
 
 
 async def test_what_no_node_takes_in_time_says_why(api: FakeKubernetes, cluster: KubernetesCluster) -> None:
@@ -209,6 +215,7 @@ async def test_a_stop_on_a_lost_node_does_not_wait_for_its_kubelet(
     api: FakeKubernetes, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controlplane.cluster.kubernetes.removal.LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr("controlplane.cluster.kubernetes.lost_nodes.SILENT_S", 0.05)
     api.kubelet = False
     await cluster.start("sb-1", SPEC, BOOT)
     pod = api.objects[PODS]["sb-1"]

@@ -107,7 +107,15 @@ def test_the_store_address_has_the_password_of_the_store(manifests: list[Manifes
     assert f":{secret['password']}@rollbox-redis." in secret["url"]
 
 
-def test_only_the_control_plane_and_operator_hold_secrets(manifests: list[Manifest]) -> None:
+def test_only_the_control_plane_holds_keys(manifests: list[Manifest]) -> None:
     gateway = named(manifests, "Deployment", "rollbox-gateway")["spec"]["template"]["spec"]
     (volume,) = gateway["volumes"]
     assert volume["secret"]["items"] == [{"key": "tls.crt", "path": "tls.crt"}]
+    operator = named(manifests, "Deployment", "rollbox-operator")["spec"]["template"]["spec"]
+    assert [volume["name"] for volume in operator["volumes"]] == ["tmp"]
+    (container,) = operator["containers"]
+    assert not [one["name"] for one in container["env"] if "KEY" in one["name"]]
+    serving = named(manifests, "Deployment", "rollbox-controlplane")["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert {"ROLLBOX_CONTROLPLANE_API_KEYS_FILE", "ROLLBOX_CONTROLPLANE_SIGNING_KEY_FILE"} < {
+        one["name"] for one in serving
+    }

@@ -146,7 +146,7 @@ ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
     "registry broken": (pull("unexpected status code 500 Internal Server Error"), "image_pull_failed", "500"),
     "back-off": (waiting("ImagePullBackOff", f'Back-off pulling image "{IMAGE}"'), "image_pull_failed", "Back-off"),
     "our own image": (waiting("ErrImagePull", "not found", role="sidecar"), "internal", "sidecar's own image"),
-    "created not": (waiting("CreateContainerError", "context deadline exceeded"), "internal", "CreateContainerError"),
+    "created not": (waiting("CreateContainerError", "no such device"), "internal", "CreateContainerError"),
     "ran not": (
         waiting("RunContainerError", 'exec: "/.rollbox/target": stat /.rollbox/target: no such file'),
         "internal",
@@ -206,6 +206,9 @@ def test_what_is_seen_is_judged(seen: dict[str, Any], cause: str, word: str) -> 
         pod(phase="Pending", containerStatuses=None, conditions=None),
         waiting("ContainerCreating"),
         waiting("PodInitializing"),
+        # A herd on one node: its kubelet tries again.
+        waiting("CreateContainerError", "context deadline exceeded"),
+        waiting("CreateContainerError", 'name "target_sb-1_boxes_0" is reserved for "4f2a"'),
     ],
 )
 def test_what_lives_or_may_start_is_left_alone(seen: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from controlplane.cluster import Boot, Death
+from controlplane.cluster import Boot, Death, Health
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec, State
 from tests.support.fake_cluster import FakeCluster, FakeSidecars, Held
@@ -86,6 +86,17 @@ async def test_what_gives_no_proof_of_life_is_lost() -> None:
             await after.service.alive(OWNER, sandbox.id)
 
 
+async def test_one_call_that_fails_is_no_death_where_a_network_lies_between() -> None:
+    cluster, sidecars = FakeCluster(annotates_behind=True), FakeSidecars()
+    async with world(cluster, sidecars) as before:
+        sandbox = (await before.service.create(OWNER, SPEC)).sandbox
+        await asyncio.sleep(1)
+    sidecars.dead.add(sandbox.address or "")
+    async with world(cluster, sidecars) as after:
+        assert (await after.service.alive(OWNER, sandbox.id)).state is State.RUNNING
+    assert len(cluster.held) == 1
+
+
 async def test_what_never_got_ready_is_removed_and_its_key_is_free() -> None:
     cluster = FakeCluster(ready_s=None)
     async with world(cluster) as before:
@@ -106,3 +117,25 @@ async def test_what_cannot_be_read_is_removed() -> None:
         await asyncio.sleep(1)
         assert await after.service.find(OWNER, {}, None) == []
     assert cluster.held == {}
+
+
+class Hesitant(FakeSidecars):
+    """Does not answer the first call."""
+
+    async def health(self, address: str, token: str) -> Health:
+        if self.dead:
+            self.dead.clear()
+            raise Problem("sandbox_unreachable", "it does not answer yet")
+        return await super().health(address, token)
+
+
+async def test_one_that_nobody_has_marked_is_asked_more_than_once_before_it_is_removed() -> None:
+    cluster, sidecars = FakeCluster(annotates_behind=True), Hesitant()
+    async with world(cluster, sidecars) as before:
+        sandbox = (await before.service.create(OWNER, SandboxSpec(image="a", start_timeout_ms=1_000))).sandbox
+        await asyncio.sleep(2)
+    cluster.held[sandbox.id].facts.clear()
+    sidecars.acknowledged.add(sandbox.address or "")
+    sidecars.dead.add("the first")
+    async with world(cluster, sidecars) as after:
+        assert (await after.service.alive(OWNER, sandbox.id)).state is State.RUNNING

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -11,6 +11,7 @@ from controlplane.cluster import Death
 from controlplane.errors import Problem
 from controlplane.lifecycle import Options, Push
 from controlplane.model import Sandbox, SandboxSpec, State
+from controlplane.store import Resync
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
 from tests.support.shared_store import Core
 from tests.support.virtual_time import VirtualClock
@@ -451,3 +452,29 @@ async def test_a_create_whose_admission_was_not_answered_is_begun_for_its_key() 
         assert (await two.b.service.create(OWNER, SPEC, "k")).replayed
         await asyncio.sleep(1)
         assert len(two.cluster.held) == 1
+
+
+async def test_what_was_stored_while_nobody_listened_is_heard_though_the_first_look_failed() -> None:
+    async with pair() as two:
+        created = [(await two.a.service.create(OWNER, SPEC)).sandbox for _ in range(2)]
+        await asyncio.sleep(1)
+        deaf = two.core.feeds.pop("b")
+        await two.a.service.delete(OWNER, created[0].id)
+        two.core.away = Problem("upstream_timeout", "it is started elsewhere")
+        two.core.feeds["b"] = deaf
+        deaf.put_nowait(Resync())
+        await asyncio.sleep(3)
+        two.core.away = None
+        await asyncio.sleep(2)
+        assert await ends(two.b) == [(created[0].id, "deleted")]
+        assert await routes(two.b) == [created[1].id]
+
+
+async def test_a_start_that_is_taken_on_when_it_is_over_already_holds_nothing() -> None:
+    async with pair() as two:
+        created = (await two.a.service.create(OWNER, SPEC)).sandbox
+        two.b.service._lives.begin(replace(created, state=State.STARTING, ready_at_ms=None))
+        await asyncio.sleep(1)
+        assert not two.b.service._lives._starts
+        assert (await two.b.service.levels()).starts_in_flight == 0
+        assert (await two.b.service.get(OWNER, created.id)).state is State.RUNNING

@@ -1,0 +1,101 @@
+"""Ends as a kubelet reports them: the containers first, the reason a moment later."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from controlplane.cluster.kubernetes.deaths import unexplained
+from controlplane.cluster.kubernetes.pods import REASON_WITHIN_S, Pods
+from controlplane.cluster.protocol import Death
+from tests.support.virtual_time import VirtualClock
+
+IN_PEACE = {"exitCode": 0, "reason": "Completed"}
+KILLED = {"exitCode": 137, "reason": "Error"}
+EVICTED = {
+    "phase": "Failed",
+    "reason": "Evicted",
+    "message": "Pod ephemeral local storage usage exceeds the total limit",
+}
+
+
+def pod(*ends: dict[str, Any], **status: Any) -> dict[str, Any]:
+    containers = [
+        {"name": name, "state": {"terminated": end}} for name, end in zip(("sidecar", "target"), ends, strict=False)
+    ]
+    return {
+        "metadata": {"name": "sb-1"},
+        "spec": {"nodeName": "n1"},
+        "status": {"phase": "Running", "containerStatuses": containers, **status},
+    }
+
+
+@asynccontextmanager
+async def watched() -> AsyncIterator[tuple[Pods, list[tuple[float, Death]]]]:
+    """Pods, and what is told of them, with the time that it took."""
+    pods, told, loop = Pods(VirtualClock(), lambda _: None), [], asyncio.get_running_loop()
+    began_s = loop.time()
+
+    async def listen() -> None:
+        async for one in pods.deaths():
+            told.append((loop.time() - began_s, one))
+
+    listening = asyncio.create_task(listen())
+    await asyncio.sleep(0)
+    try:
+        yield pods, told
+    finally:
+        pods.close()
+        listening.cancel()
+        await asyncio.wait([listening])
+
+
+@pytest.mark.parametrize("first", [(IN_PEACE,), (IN_PEACE, KILLED), (KILLED, KILLED)])
+async def test_an_eviction_is_told_by_its_reason_and_not_by_the_ends_that_come_before(first: Any) -> None:
+    async with watched() as (pods, told):
+        pods.put(pod(*first))
+        assert pods.in_doubt("sb-1")
+        await asyncio.sleep(1)
+        pods.put(pod(IN_PEACE, KILLED, **EVICTED))
+        await asyncio.sleep(10)
+        ((after_s, death),) = told
+        assert death.cause == "disk_full"
+        assert after_s == pytest.approx(1, abs=0.1)
+        assert not pods.in_doubt("sb-1")
+
+
+async def test_an_end_that_nobody_explains_is_told_a_little_later_however_often_it_is_repeated() -> None:
+    async with watched() as (pods, told):
+        for _ in range(4):
+            pods.put(pod(IN_PEACE))
+            await asyncio.sleep(1)
+        await asyncio.sleep(10)
+        ((after_s, death),) = told
+        assert death.cause == "sandbox_lost"
+        assert after_s == pytest.approx(REASON_WITHIN_S, abs=0.1)
+
+
+async def test_an_end_of_our_own_meanwhile_is_nobodys_news() -> None:
+    async with watched() as (pods, told):
+        pods.put(pod(IN_PEACE))
+        pods.stopping("sb-1")
+        await asyncio.sleep(10)
+        assert told == []
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pod(),
+        pod({"exitCode": 64, "reason": "Error"}),
+        pod({"exitCode": 137, "reason": "OOMKilled"}),
+        pod({"exitCode": 128, "reason": "StartError"}),
+        pod(IN_PEACE, {"exitCode": 3, "reason": "Error"}),
+        pod(IN_PEACE, phase="Succeeded"),
+        pod(IN_PEACE, KILLED, **EVICTED),
+    ],
+)
+async def test_what_says_enough_waits_for_nothing(seen: dict[str, Any]) -> None:
+    assert not unexplained(seen)
