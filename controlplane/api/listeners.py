@@ -9,6 +9,7 @@ from typing import Final
 import uvicorn
 from grpc import aio
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from controlplane.api.feed import RoutesServicer
 from controlplane.lifecycle import RouteBoard
@@ -18,6 +19,28 @@ from controlplane.wire import routes_pb2_grpc
 BACKLOG: Final = 2048
 # How long answers under way may take once the server stops.
 GRACE_S: Final = 5
+# What a request may have beside its body: head, chunks' sizes, trailers.
+MOST_HEAD_BYTES: Final = 64 * 1024
+
+
+class _Bounded(HttpToolsProtocol):
+    """The parser in C: a push costs a tenth less with it. It knows no bound, and sandboxes speak to it."""
+
+    _beside_bytes = 0
+
+    def data_received(self, data: bytes) -> None:
+        self._beside_bytes += len(data)
+        super().data_received(data)
+        if self._beside_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response(f"A request has at most {MOST_HEAD_BYTES} bytes beside its body.")
+
+    def on_body(self, body: bytes) -> None:
+        self._beside_bytes -= len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._beside_bytes = 0
+        super().on_message_complete()
 
 
 class _Server(uvicorn.Server):
@@ -45,6 +68,8 @@ async def serving_http(
         log_config=None,
         access_log=False,
         lifespan="off",
+        http=_Bounded,
+        proxy_headers=False,
         timeout_graceful_shutdown=GRACE_S,
         limit_concurrency=most_at_once,
     )

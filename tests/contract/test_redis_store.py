@@ -369,7 +369,8 @@ async def test_a_redis_that_is_away_is_named_and_nobody_hangs(tmp_path: Path) ->
             with pytest.raises(Problem, match="upstream_timeout: Redis at .*redis.sock did not do what was asked"):
                 await store.get("sb-1")
             assert failures == 1
-            crowd = await asyncio.gather(*(store.get(f"sb-{number}") for number in range(3_000)), return_exceptions=True)
+            questions = [store.get(f"sb-{number}") for number in range(3_000)]
+            crowd = await asyncio.gather(*questions, return_exceptions=True)
             assert all(isinstance(answer, Problem) for answer in crowd)
             assert loop.time() - began_s < 5
 

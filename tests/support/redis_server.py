@@ -10,14 +10,15 @@ from pathlib import Path
 UP_WITHIN_S = 10.0
 
 
-def available() -> bool:
-    """Whether this machine has a Redis server to start."""
-    return shutil.which("redis-server") is not None
-
-
 @contextmanager
 def redis_server(folder: Path) -> Iterator[str]:
-    """The URL of a Redis that runs while the block does; it is empty."""
+    """The URL of a Redis that runs while the block does; it is empty.
+
+    Raises:
+        RuntimeError: there is none to start, or it did not start. Nothing is skipped for want of it.
+    """
+    if shutil.which("redis-server") is None:
+        raise RuntimeError("redis-server is not on PATH: `make setup` installs what the tests need")
     path = folder / "redis.sock"
     command = ["redis-server", "--port", "0", "--unixsocket", str(path), "--save", "", "--appendonly", "no"]
     with subprocess.Popen([*command, "--dir", str(folder)], stdout=subprocess.DEVNULL) as server:

@@ -46,12 +46,6 @@ async def test_a_readiness_credential_is_taken_until_it_expires(key: SigningKey)
         key.verify_readiness(credential)
 
 
-async def test_a_library_reads_what_is_minted(key: SigningKey) -> None:
-    options = {"verify_exp": False, "verify_iat": False}
-    claims = jwt.decode(key.token(SANDBOX).text, PRIVATE.public_key(), ["EdDSA"], issuer="rollbox", options=options)
-    assert claims["sub"] == "sb-1"
-
-
 async def test_a_sandbox_token_is_no_readiness_credential(key: SigningKey) -> None:
     with pytest.raises(Problem, match=r"permission_denied: scope \['exec'\]"):
         key.verify_readiness(key.token(SANDBOX).text)
@@ -70,13 +64,6 @@ def forged(**changes: Any) -> str:
         jwt.encode({"sub": "sb-1", "exp": 1}, "x" * 32, "HS256"),
         jwt.encode({"iss": "rollbox", "sub": "sb-1", "exp": 2**40}, Ed25519PrivateKey.generate(), "EdDSA"),
         jwt.encode({"iss": "rollbox", "sub": "sb-1", "exp": 2**40}, "", "none"),
-        jwt.encode({"iss": "rollbox", "sub": "sb-1", "exp": 2**40}, PRIVATE, "EdDSA", headers={"kid": "x"}),
-        jwt.api_jws.encode(b"[]", PRIVATE, "EdDSA"),
-        jwt.api_jws.encode(b"no json", PRIVATE, "EdDSA"),
-        forged() + "=",
-        forged() + "\n",
-        forged(exp=True),
-        forged(sub=7),
         forged(iss="other"),
         forged(sub=None),
         forged(exp=None),
@@ -88,13 +75,6 @@ def forged(**changes: Any) -> str:
         "other algorithm",
         "other key",
         "unsigned",
-        "other header",
-        "no claims",
-        "no JSON",
-        "padded",
-        "trailing newline",
-        "true as expiry",
-        "number as subject",
         "issuer",
         "no subject",
         "no expiry",
