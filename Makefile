@@ -14,7 +14,7 @@ export CARGO_TERM_PROGRESS_WHEN ?= never
 CARGO := cargo --locked --config net.retry=5
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup venv build engine image demo test lint check bench fuzz contract clean \
+.PHONY: help setup venv build engine redis image demo test lint check bench fuzz contract clean \
 	cluster cluster-down images e2e demo-cluster bench-cluster
 
 help: ## print the verbs
@@ -66,7 +66,7 @@ fuzz: ## fuzz the decoder of the spawner's frames for two minutes
 contract: venv ## write every generated copy of the contract
 	$(BIN)/python contract/generate.py
 
-setup: build engine image ## toolchain, builds, engine and runtime image
+setup: build engine redis image ## toolchain, builds, engine, Redis and runtime image
 
 venv: $(VENV)/.installed ## the Python packages, pinned with hashes
 
@@ -81,6 +81,9 @@ build: venv ## gateway, sidecar and target binaries and the gateway's Python mod
 
 engine: ## a container engine, if there is none
 	@setup/engine.sh
+
+redis: ## a Redis server for the tests, if there is none
+	@setup/redis.sh
 
 image: engine ## the runtime image of the demo and the tests
 	@images/runtimes/python/build.sh

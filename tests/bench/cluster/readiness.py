@@ -163,9 +163,14 @@ def _pod(name: str) -> dict[str, Any]:
     }
 
 
+def _http() -> aiohttp.ClientSession:
+    # Every sidecar has a connection of its own; none waits for another's.
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+
+
 @asynccontextmanager
 async def _stage() -> AsyncIterator[Stage]:
-    async with fake_node(), installed(RELEASE, *VALUES) as product, aiohttp.ClientSession() as http:
+    async with fake_node(), installed(RELEASE, *VALUES) as product, _http() as http:
         await kubernetes_config.load_kube_config(str(kubeconfig()))
         where = ("get", "service", f"{RELEASE}-ready", "-n", product.namespace, "-o", "json")
         service = json.loads(await kubectl(*where))["spec"]
