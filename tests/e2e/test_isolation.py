@@ -9,6 +9,7 @@ import pytest
 from rollbox import Client, Sandbox
 from tests.support.images import IMAGE
 from tests.support.installed import Installed, kubectl, objects
+from tests.support.waiting import until
 
 # Tries one TCP address; prints how it ended.
 PROBE = """
@@ -47,8 +48,13 @@ async def service(name: str, namespace: str) -> str:
 
 
 async def pod_address(name: str, namespace: str) -> str:
-    """The address of a pod."""
-    return str(json.loads(await kubectl("get", "pod", name, "-n", namespace, "-o", "json"))["status"]["podIP"])
+    """The address of a pod; a sandbox is ready before the API server knows its address."""
+
+    async def known() -> str:
+        found = json.loads(await kubectl("get", "pod", name, "-n", namespace, "-o", "json"))
+        return str(found["status"].get("podIP") or "")
+
+    return await until(known)
 
 
 async def test_the_kernel_is_gvisors(sandbox: Sandbox, client: Client) -> None:

@@ -90,7 +90,7 @@ async def test_malformed_exec_requests(stack: Product, sandbox: Sandbox, body: b
         (b"{}", "image"),
         (b'{"image": ""}', "image"),
         (b'{"image": "a b"}', "image"),
-        (b'{"image": "x", "gpu": 1}', "gpu"),
+        (b'{"image": "x", "tpu": 1}', "tpu"),
         (b'{"image": "x", "ttl_ms": 0}', "ttl_ms"),
         (b'{"image": "x", "memory_bytes": {"request": 2147483648, "limit": 1073741824}}', "memory_bytes"),
         (b'{"image": "x", "labels": {"": "v"}}', "labels"),

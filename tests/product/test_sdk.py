@@ -132,7 +132,7 @@ async def test_a_program_that_finds_no_gateway_or_has_no_right(stack: Product) -
 
 async def test_the_quickstart_does_what_it_says(found: Product, client: Client) -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(EXAMPLES / "quickstart.py")),
+        *(sys.executable, str(EXAMPLES / "quickstart.py"), IMAGE),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

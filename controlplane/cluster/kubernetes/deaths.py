@@ -60,16 +60,21 @@ def death(pod: Pod, node_trouble: str | None = None) -> Death | None:
 def unexplained(pod: Pod) -> bool:
     """Whether a pod's end is seen and its reason may yet come.
 
-    A kubelet that evicts, or shuts down, reports the end of the containers first, and only after the last of them the
-    pod's own phase and reason.
+    A kubelet that evicts, or shuts down, reports the end of the containers first, then the pod's phase, and its reason
+    with that or later.
     """
-    if _status(pod).get("phase") in ("Failed", "Succeeded") or pod["metadata"].get("deletionTimestamp"):
+    if _status(pod).get("reason") or pod["metadata"].get("deletionTimestamp"):
         return False
     ends = [ended for _, ended in _terminated(pod)]
     return bool(ends) and all(
         one.get("exitCode") in _ENDED_BY_OTHERS and one.get("reason") in (None, "", "Completed", "Error", "Unknown")
         for one in ends
     )
+
+
+def asked_to_end(pod: Pod) -> bool:
+    """Whether the sidecar has ended in peace: it does so only when somebody ends the whole pod, who has a reason."""
+    return any(role == SIDECAR and ended.get("exitCode") == 0 for role, ended in _terminated(pod))
 
 
 def sandbox_trouble(message: str) -> Verdict | None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from controlplane.clock import Clock
 from controlplane.cluster.kubernetes.client import Json
-from controlplane.cluster.kubernetes.deaths import death, sandbox_trouble, unexplained, unscheduled
+from controlplane.cluster.kubernetes.deaths import asked_to_end, death, sandbox_trouble, unexplained, unscheduled
 from controlplane.cluster.kubernetes.listener import Listener
 from controlplane.cluster.kubernetes.podspec import ANNOTATION_START_BY
 from controlplane.cluster.kubernetes.trimmed import trimmed
@@ -19,6 +19,8 @@ MAX_REMEMBERED: Final = 4096
 BEFORE_DEADLINE_S: Final = 0.3
 # How long an end waits for its reason: a busy kubelet's second. Less than gateways hold a broken call for the cause.
 REASON_WITHIN_S: Final = 2.5
+# The same where there must be one: a loaded node has taken five. Callers that gateways let go ask again meanwhile.
+SURE_REASON_WITHIN_S: Final = 9.0
 
 
 class Pods:
@@ -142,7 +144,8 @@ class Pods:
         """Its end is told a little later, unless a better reason comes first."""
         self._forget_deadline(name)
         if name not in self._doubted:
-            self._doubted[name] = asyncio.get_running_loop().call_later(REASON_WITHIN_S, self._believe, name)
+            within_s = SURE_REASON_WITHIN_S if asked_to_end(self._pods[name]) else REASON_WITHIN_S
+            self._doubted[name] = asyncio.get_running_loop().call_later(within_s, self._believe, name)
 
     def _believe(self, name: str) -> None:
         self._doubted.pop(name, None)

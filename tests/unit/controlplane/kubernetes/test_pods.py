@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controlplane.cluster.kubernetes.deaths import unexplained
-from controlplane.cluster.kubernetes.pods import REASON_WITHIN_S, Pods
+from controlplane.cluster.kubernetes.pods import REASON_WITHIN_S, SURE_REASON_WITHIN_S, Pods
 from controlplane.cluster.protocol import Death
 from tests.support.virtual_time import VirtualClock
 
@@ -66,15 +66,18 @@ async def test_an_eviction_is_told_by_its_reason_and_not_by_the_ends_that_come_b
         assert not pods.in_doubt("sb-1")
 
 
-async def test_an_end_that_nobody_explains_is_told_a_little_later_however_often_it_is_repeated() -> None:
+@pytest.mark.parametrize(("end", "within_s"), [(KILLED, REASON_WITHIN_S), (IN_PEACE, SURE_REASON_WITHIN_S)])
+async def test_an_end_that_nobody_explains_is_told_a_little_later_however_often_it_is_repeated(
+    end: Any, within_s: float
+) -> None:
     async with watched() as (pods, told):
         for _ in range(4):
-            pods.put(pod(IN_PEACE))
-            await asyncio.sleep(1)
+            pods.put(pod(end))
+            await asyncio.sleep(0.5)
         await asyncio.sleep(10)
         ((after_s, death),) = told
         assert death.cause == "sandbox_lost"
-        assert after_s == pytest.approx(REASON_WITHIN_S, abs=0.1)
+        assert after_s == pytest.approx(within_s, abs=0.1)
 
 
 async def test_an_end_of_our_own_meanwhile_is_nobodys_news() -> None:
@@ -93,7 +96,7 @@ async def test_an_end_of_our_own_meanwhile_is_nobodys_news() -> None:
         pod({"exitCode": 137, "reason": "OOMKilled"}),
         pod({"exitCode": 128, "reason": "StartError"}),
         pod(IN_PEACE, {"exitCode": 3, "reason": "Error"}),
-        pod(IN_PEACE, phase="Succeeded"),
+        pod(IN_PEACE, phase="Failed", reason="NodeShutdown"),
         pod(IN_PEACE, KILLED, **EVICTED),
     ],
 )
