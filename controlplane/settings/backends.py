@@ -84,7 +84,7 @@ class KubernetesSettings:
             runtime_class=read("RUNTIME_CLASS", rules.word, "gvisor"),
             required_kernel=read("REQUIRED_KERNEL", rules.word, "gVisor"),
             dns_shards=read("DNS_SHARDS", rules.count(1, 256), "16"),
-            starts_per_node=read("STARTS_PER_NODE", rules.count(1, 256), "8"),
+            starts_per_node=read("STARTS_PER_NODE", rules.count(1, 1024), "8"),
             priority_class=read("PRIORITY_CLASS", str.strip, ""),
             node_selector=read.optional("NODE_SELECTOR", rules.labels) or {},
             tolerations=read.optional("TOLERATIONS", rules.objects) or (),

@@ -129,10 +129,13 @@ class Installed:
         wait = ("--wait", "--timeout", INSTALL_TIMEOUT)
         await run("helm", "rollback", self.release, "--namespace", self.namespace, *wait)
 
+    async def component(self, name: str) -> list[dict[str, Any]]:
+        """The platform's pods of one component (`gateway`, `controlplane`, `redis`, ...)."""
+        return await objects("pods", "-n", self.namespace, "-l", f"app.kubernetes.io/component={name}")
+
     async def pods(self, component: str) -> list[str]:
-        """Names of the platform's pods of one component (`gateway`, `controlplane`, `redis`, ...)."""
-        label = f"app.kubernetes.io/component={component}"
-        return [pod["metadata"]["name"] for pod in await objects("pods", "-n", self.namespace, "-l", label)]
+        """The names of these pods."""
+        return [pod["metadata"]["name"] for pod in await self.component(component)]
 
 
 @contextlib.asynccontextmanager

@@ -39,7 +39,7 @@ async def _template(product: Installed) -> dict[str, object]:
     """A pod of the product's, as it made it, without its name and its place."""
     async with (
         Client(product.url, product.api_key) as client,
-        await client.create(ON_CLUSTER, cpu=(0.01, 2), memory=("64Mi", "256Mi"), ttl=3600) as sandbox,
+        await client.create(ON_CLUSTER, cpu=(0.001, 2), memory=("64Mi", "256Mi"), ttl=3600) as sandbox,
     ):
         pods = await objects("pods", "-n", product.sandboxes)
         spec = next(pod["spec"] for pod in pods if pod["metadata"]["name"] == sandbox.id)

@@ -36,12 +36,15 @@ class Sums:
     seconds: dict[str, float]
 
     @classmethod
-    async def read(cls, url: str) -> Sums:
-        """From the gateway's metrics (one replica)."""
-        async with aiohttp.ClientSession() as http, http.get(f"{url}/metrics") as answer:
-            text = await answer.text()
-        sums = {part: _value(text, f"rollbox_gateway_exec_{part}_seconds_sum") for part in PARTS}
-        return cls(_value(text, "rollbox_gateway_exec_total_seconds_count"), sums)
+    async def read(cls, product: Installed) -> Sums:
+        """From the metrics of all gateways: a connection may be with any of them."""
+        texts = []
+        async with aiohttp.ClientSession() as http:
+            for pod in await product.component("gateway"):
+                async with http.get(f"http://{pod['status']['podIP']}:8080/metrics") as answer:
+                    texts.append(await answer.text())
+        sums = {part: sum(_value(text, f"rollbox_gateway_exec_{part}_seconds_sum") for text in texts) for part in PARTS}
+        return cls(sum(_value(text, "rollbox_gateway_exec_total_seconds_count") for text in texts), sums)
 
     def means_ms(self, before: Sums) -> dict[str, float]:
         """Mean of each part of the executions since ``before``, in ms."""
@@ -64,6 +67,11 @@ class Ways:
         self._sandboxes = sandboxes
         self._threads = threads
         kubernetes_config.load_kube_config(str(kubeconfig()))  # type: ignore[no-untyped-call]
+
+    @property
+    def count(self) -> int:
+        """How many sandboxes there are."""
+        return len(self._sandboxes)
 
     async def ours(self, lane: int) -> None:
         """Through SDK, gateway and sidecar."""
@@ -102,12 +110,13 @@ async def measure(product: Installed) -> list[Record]:
     """The records of this scenario. Cost: some minutes, most of them for 100 sandboxes and for kubectl."""
     async with contextlib.AsyncExitStack() as exits:
         client = await exits.enter_async_context(Client(product.url, product.api_key))
-        sandboxes = await exits.enter_async_context(filled(client, SANDBOXES, "exec-path"))
         threads = exits.enter_context(ThreadPoolExecutor(max(COUNTS)))
+        async with filled(client, 1, "exec-path-one") as one:
+            alone = Ways(product, one, threads)
+            records = [*await _at(1, alone), *await _split(product, alone), *await _in_one(alone)]
+        sandboxes = await exits.enter_async_context(filled(client, SANDBOXES, "exec-path"))
         ways = Ways(product, sandboxes, threads)
-        records = [record for at_once in COUNTS for record in await _at(at_once, ways)]
-        split = await _split(product, ways)
-        return [*records, *split, *await _in_one(Ways(product, sandboxes[:1], threads))]
+        return [*records, *await _at(20, ways), *await _at(100, ways)]
 
 
 async def _at(at_once: int, ways: Ways) -> list[Record]:
@@ -117,7 +126,7 @@ async def _at(at_once: int, ways: Ways) -> list[Record]:
     by_kubectl = distribution(await closed_loop(at_once, theirs, ways.kubectl))
     by_stream = distribution(await closed_loop(at_once, streamed, ways.stream))
     name = f"exec of true in gVisor, {at_once} at once in different sandboxes"
-    where = f"closed loop, {SANDBOXES} sandboxes on the node, everything on this machine"
+    where = f"closed loop, {ways.count} sandboxes on the node, everything on this machine"
     kubectl_target, stream_target = TARGETS[at_once]
     against = (("kubectl exec", by_kubectl, kubectl_target), ("stream() of the client", by_stream, stream_target))
     return [
@@ -164,9 +173,9 @@ async def _in_one(ways: Ways) -> list[Record]:
 
 
 async def _split(product: Installed, ways: Ways) -> list[Record]:
-    before = await Sums.read(product.url)
+    before = await Sums.read(product)
     mine = await closed_loop(1, 1000, ways.ours)
-    means = (await Sums.read(product.url)).means_ms(before)
+    means = (await Sums.read(product)).means_ms(before)
     whole = sum(mine) / len(mine)
     parts = {
         "SDK and HTTP": whole - means["total"],

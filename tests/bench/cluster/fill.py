@@ -20,7 +20,7 @@ async def filled(client: Client, count: int, run: str, start_timeout_s: float = 
                 *(
                     client.create(
                         ON_CLUSTER,
-                        cpu=(0.01, 2),
+                        cpu=(0.001, 2),
                         memory=("64Mi", "256Mi"),
                         labels=labels,
                         ttl=3600,

@@ -30,7 +30,11 @@ HERD = 500
 # A herd's sidecars come up over this time: three times the rate of thirty busy nodes.
 SPREAD_S = 2.0
 RELEASE = "rollbox-readiness"
-VALUES = ("controlplane.startsPerNode=1000", "controlplane.startsInFlight=1000", "preflight.enabled=false")
+VALUES = (
+    *("controlplane.startsPerNode=1000", "controlplane.startsInFlight=1000", "preflight.enabled=false"),
+    # The class of the release that is there already.
+    "runtimeClass.create=false",
+)
 
 
 @dataclass(frozen=True)
