@@ -16,13 +16,21 @@ from tests.support.installed import kubectl, run
 
 NAME = "rollbox-bench"
 SELECTOR = {"rollbox.dev/bench": "node"}
+# Keeps everybody else away, and drops what the node controller put there while nothing beat.
+TAINT = {"key": "rollbox.dev/bench", "value": "node", "effect": "NoSchedule"}
+TOLERATION = {"key": "rollbox.dev/bench", "operator": "Exists"}
 HEARTBEAT_S = 10.0
 
 
 @asynccontextmanager
 async def fake_node() -> AsyncIterator[None]:
     """The node, ready and with room for a thousand pods, while the block runs."""
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NAME, "labels": SELECTOR}}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": NAME, "labels": SELECTOR},
+        "spec": {"taints": [TAINT]},
+    }
     await run("kubectl", "apply", "-f", "-", stdin=json.dumps(node).encode())
     await _beat()
     beating = asyncio.create_task(_keep_beating())
@@ -53,5 +61,4 @@ async def _beat() -> None:
     }
     status: dict[str, Any] = {"capacity": room, "allocatable": room, "conditions": [ready]}
     await kubectl("patch", "node", NAME, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
-    lift = {"spec": {"taints": None}}
-    await kubectl("patch", "node", NAME, "--type=merge", "-p", json.dumps(lift))
+    await kubectl("patch", "node", NAME, "--type=merge", "-p", json.dumps({"spec": {"taints": [TAINT]}}))

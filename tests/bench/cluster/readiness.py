@@ -20,7 +20,7 @@ from kubernetes_asyncio import config as kubernetes_config
 from kubernetes_asyncio import watch as kubernetes_watch
 
 from rollbox import Client
-from tests.bench.cluster.fake_node import SELECTOR, fake_node
+from tests.bench.cluster.fake_node import SELECTOR, TOLERATION, fake_node
 from tests.bench.record import Baseline, Record, distribution
 from tests.support.images import ON_CLUSTER
 from tests.support.installed import Installed, installed, kubeconfig, kubectl
@@ -34,6 +34,7 @@ VALUES = (
     *("controlplane.startsPerNode=1000", "controlplane.startsInFlight=1000", "preflight.enabled=false"),
     # The class of the release that is there already.
     "runtimeClass.create=false",
+    *(f"sandboxes.tolerations[0].{key}={value}" for key, value in TOLERATION.items()),
 )
 
 
@@ -163,7 +164,12 @@ def _pod(name: str) -> dict[str, Any]:
     container = {"name": "target", "image": ON_CLUSTER, "resources": {"requests": {"cpu": "1m"}}}
     return {
         "metadata": {"name": name, "labels": {"bench": "watched"}},
-        "spec": {"nodeSelector": SELECTOR, "containers": [container], "automountServiceAccountToken": False},
+        "spec": {
+            "nodeSelector": SELECTOR,
+            "tolerations": [TOLERATION],
+            "containers": [container],
+            "automountServiceAccountToken": False,
+        },
     }
 
 
