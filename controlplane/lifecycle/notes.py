@@ -8,8 +8,9 @@ import structlog
 
 from controlplane.cluster import Cluster
 
-# A write is one small call to a server that has better things to do.
-AT_ONCE: Final = 8
+# A write is one small call to a server that has better things to do: in a herd, to start the others.
+AT_ONCE: Final = 2
+REST_S: Final = 0.03
 # Guess: what a busy server leaves behind in a minute. Without its facts a sandbox is adopted by its own word.
 MOST_BEHIND: Final = 10_000
 TRIES: Final = 8
@@ -26,6 +27,7 @@ class Notes:
         self._facts: dict[str, dict[str, str]] = {}
         self._more = asyncio.Event()
         self._writing = 0
+        self._flushing = False
         self._idle = asyncio.Event()
         self._idle.set()
         self._log = structlog.get_logger("notes")
@@ -57,6 +59,7 @@ class Notes:
 
     async def flush(self) -> None:
         """Waits a little until everything is written; call it while ``run`` runs."""
+        self._flushing = True
         try:
             async with asyncio.timeout(FLUSH_WITHIN_S):
                 await self._idle.wait()
@@ -77,6 +80,8 @@ class Notes:
                 await self._written(sandbox_id, facts)
             finally:
                 self._writing -= 1
+            if not self._flushing:
+                await asyncio.sleep(REST_S)
 
     async def _written(self, sandbox_id: str, facts: dict[str, str]) -> None:
         pause_s = FIRST_PAUSE_S

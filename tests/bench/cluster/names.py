@@ -11,7 +11,7 @@ import socket
 import struct
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from kubernetes_asyncio import client as kubernetes_client
 from kubernetes_asyncio import config as kubernetes_config
@@ -41,8 +41,7 @@ class Resolver(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keeps the transport."""
-        assert isinstance(transport, asyncio.DatagramTransport)
-        self.transport = transport
+        self.transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
         """Wakes who asked: with whether there was an answer."""

@@ -25,7 +25,7 @@ from tests.bench.record import Baseline, Record, distribution
 from tests.support.images import ON_CLUSTER
 from tests.support.installed import Installed, installed, kubeconfig, kubectl
 
-SINGLE = 60
+SINGLE = 200
 HERD = 500
 # A herd's sidecars come up over this time: three times the rate of thirty busy nodes.
 SPREAD_S = 2.0
@@ -192,8 +192,8 @@ async def measure(product: Installed) -> list[Record]:
     """The records of this scenario. Cost: some minutes, for a release of its own and its pods."""
     async with _stage() as stage:
         await stage.pushed(10, 1.0)
-        single = distribution(await stage.pushed(SINGLE, SINGLE * 0.1))
-        single_watch = distribution(await stage.watched(SINGLE, SINGLE * 0.1))
+        single = distribution(await stage.pushed(SINGLE, SINGLE * 0.05))
+        single_watch = distribution(await stage.watched(SINGLE, SINGLE * 0.05))
         herd = distribution(await stage.pushed(HERD, SPREAD_S))
         herd_watch = distribution(await stage.watched(HERD, SPREAD_S))
         at_once = distribution(await stage.pushed(HERD, 0.0))
@@ -201,7 +201,7 @@ async def measure(product: Installed) -> list[Record]:
     played = "played sidecars, real control plane (2 replicas), store and API server, all on this machine"
     what = "the kubelet's status write until a watch tells, p99 (without the kubelet's own second)"
     shapes = (
-        ("one at a time", single, single_watch, "value <= 20", f"{SINGLE} pushes, 100 ms apart"),
+        ("one at a time", single, single_watch, "value <= 20", f"{SINGLE} pushes, 50 ms apart"),
         (f"a herd of {HERD}", herd, herd_watch, "value <= 100", f"{HERD} waiting creates, pushes over {SPREAD_S} s"),
         (f"{HERD} in the same instant", at_once, at_once_watch, "", f"{HERD} waiting creates, pushes all at once"),
     )
