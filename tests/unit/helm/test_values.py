@@ -27,7 +27,7 @@ def test_without_a_registry_the_refusal_says_what_to_set() -> None:
         ("gateway.replica=2", "'/gateway': additional properties 'replica' not allowed"),
         ("gateway.autoscaling.cpuPercent=101", "'/gateway/autoscaling/cpuPercent': maximum"),
         ("gateway.service.type=Public", "'/gateway/service/type': value must be one of"),
-        ("controlplane.startsPerNode=1000", "'/controlplane/startsPerNode': maximum"),
+        ("controlplane.startsPerNode=2000", "'/controlplane/startsPerNode': maximum"),
         ("controlplane.drainSeconds=0", "'/controlplane/drainSeconds': minimum"),
         ("controlplane.resources.limits.cpu=lots", "'/controlplane/resources/limits/cpu'"),
         ("operator.replicas=2", "'/operator': additional properties 'replicas'"),
