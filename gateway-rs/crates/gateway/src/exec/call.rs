@@ -22,6 +22,10 @@ use crate::upstream::{self, Loss};
 /// and the runtime itself needs up to two to say that memory was the cause.
 const END_WAIT: Duration = Duration::from_secs(5);
 
+/// The same for a sandbox that no new connection reaches either: it is gone or as good as, and the caller is better
+/// served by the cause than by haste. A node that evicts takes up to ten seconds to say why.
+const GONE_WAIT: Duration = Duration::from_secs(12);
+
 const SIGKILL: u32 = 9;
 
 /// On top of the command's own timeout, which the sidecar enforces: to kill the tree and collect the output.
