@@ -194,7 +194,7 @@ async fn ask<T>(
 /// What a failed call is answered with: the sandbox's end when there is one, else what the failure says.
 async fn explain(gateway: &Gateway, route: &Arc<Route>, status: &Status) -> Problem {
     let id = &route.sandbox_id;
-    let end_known = Instant::now() + END_WAIT;
+    let began = Instant::now();
     let said = async {
         let problem = match upstream::of(status) {
             Loss::Answered(problem) => return problem,
@@ -204,7 +204,8 @@ async fn explain(gateway: &Gateway, route: &Arc<Route>, status: &Status) -> Prob
             }
             Loss::Broken(reason) => broken(gateway, route, &reason).await,
         };
-        tokio::time::sleep_until(end_known).await;
+        let wait = if problem.code == Code::SandboxUnreachable { GONE_WAIT } else { END_WAIT };
+        tokio::time::sleep_until(began + wait).await;
         problem
     };
     let mut said = std::pin::pin!(said);

@@ -155,4 +155,4 @@ async fn refused() -> Response {
 }
 
 /// How long anything may take before a test has failed.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(40);
