@@ -59,6 +59,6 @@ debian_tarball() {
 
 coredns_tarball() {
   local folder
-  folder=$(tests/cluster/toolchain/build.sh | sed -n 's/^coredns //p')
+  folder=$(tests/cluster/toolchain/build.sh coredns | sed -n 's/^coredns //p')
   tar --create --file "$1" --owner 0 --group 0 --directory "$folder/bin" coredns
 }

@@ -95,7 +95,7 @@ def puller(lines: Sequence[dict[str, Any]], present: Sequence[str] = ()) -> Serv
     ("name", "why", "code"),
     [
         ("r/not-found:1", "initializing r/not-found:1: 503 Service Unavailable", "image_pull_failed"),
-        ("api/ollama-tls:1", "docker.io/api/ollama-tls:1: requested access is denied", "image_not_found"),
+        ("api/ollama-tls:1", "registry.example.com/api/ollama-tls:1: requested access is denied", "image_not_found"),
         ("r:5000/timeout", "r:5000/timeout: manifest unknown", "image_not_found"),
     ],
 )

@@ -1,13 +1,13 @@
 """The chart, rendered by the real helm."""
 
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
+
+from tests.support.installed import program
 
 ROOT: Final = Path(__file__).parents[2]
 CHART: Final = ROOT / "helm"
@@ -22,22 +22,6 @@ class ChartError(Exception):
     """Helm refused; its own words are the message."""
 
 
-def binary() -> str:
-    """The helm of PATH, else the test cluster's.
-
-    Raises:
-        FileNotFoundError: there is neither.
-    """
-    found = shutil.which("helm")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rollbox" / "cluster"
-    built = sorted(cache.glob("helm-*/bin/helm"), key=lambda path: path.stat().st_mtime)
-    if not found and not built:
-        raise FileNotFoundError(
-            f"no helm in PATH and none in {cache}: `make cluster` builds one, or install 3.18 or later"
-        )
-    return found or str(built[-1])
-
-
 def run(*arguments: str) -> str:
     """Runs helm; its standard output.
 
@@ -45,7 +29,7 @@ def run(*arguments: str) -> str:
         ChartError: it failed.
     Cost: half a second.
     """
-    done = subprocess.run([binary(), *arguments], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([program("helm"), *arguments], capture_output=True, text=True, check=False, timeout=60)
     if done.returncode:
         raise ChartError(done.stderr)
     return done.stdout
