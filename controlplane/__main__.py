@@ -13,7 +13,7 @@ from controlplane.errors import Problem
 from controlplane.settings import EXIT_CONFIG, SettingError, Settings
 from controlplane.telemetry import complain, configure_log
 
-# Cycles are rare here, what lives through a herd of creates is not: under the default's the herd waits for the collector.
+# Cycles are rare here, what lives through a herd of creates is not: with the default a herd waits for the collector.
 GC_THRESHOLDS: Final = (10_000, 50, 50)
 
 

@@ -64,7 +64,10 @@ def test_a_bad_value_is_refused_by_name(field: str, change: dict[str, Any]) -> N
     assert field in [str(part) for part in caught.value.errors()[0]["loc"]]
 
 
-@pytest.mark.parametrize("image", ["a", "python:3.12-slim", "localhost:5000/a/b@sha256:" + "0" * 64, "registry.example.com/x/y:1"])
+NAMES = ["a", "python:3.12-slim", "localhost:5000/a/b@sha256:" + "0" * 64, "registry.example.com/x/y:1"]
+
+
+@pytest.mark.parametrize("image", NAMES)
 def test_names_of_images_are_taken(image: str) -> None:
     assert SandboxSpec(image=image).image == image
 
