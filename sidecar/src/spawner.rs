@@ -7,7 +7,7 @@
 //! # Layout
 //! - `frame`: the words on the socket; `channel`: the spawner's end of it, `link`: the sidecar's.
 //! - `namespaces`, `proc_mount`, `seccomp`, `settle`: the way in, and what is closed behind it.
-//! - `serve`: the loop; `plan`, `identity`, `clone`: a spawn; `lineage`, `sweep`: a kill.
+//! - `serve`: the loop; `plan`, `identity`, `clone`, `untold`: a spawn; `lineage`, `sweep`: a kill.
 
 mod channel;
 mod clone;
@@ -22,6 +22,7 @@ mod seccomp;
 mod serve;
 mod settle;
 mod sweep;
+mod untold;
 
 use std::fmt::Display;
 use std::io;

@@ -10,12 +10,15 @@ use std::ffi::c_char;
 use std::io::{self, IoSliceMut};
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollTimeout, poll};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use nix::unistd::ForkResult;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// Descriptors that one message may bring.
 const MAX_DESCRIPTORS: usize = 8;
@@ -111,6 +114,15 @@ pub fn receive(
     Ok(message.bytes)
 }
 
+/// Has the runtime watch a socket for what can be read from it, and for nothing else.
+///
+/// # Errors
+/// The kernel watches no more descriptors for this process.
+pub fn watch_reading(socket: UnixStream) -> io::Result<AsyncFd<UnixStream>> {
+    // SAFETY: the stream owns its descriptor, which is closed with it and is never another one.
+    Ok(unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?)
+}
+
 /// Installs a filter for this process and all its children. Unlike the libraries' calls it leaves no_new_privs
 /// alone, which would break `sudo` in commands; so it needs SYS_ADMIN.
 ///
@@ -191,7 +203,6 @@ pub fn pause(duration: Duration) {
 mod tests {
     use std::io::{IoSlice, Read, Write};
     use std::os::fd::AsFd;
-    use std::os::unix::net::UnixStream;
 
     use nix::sys::socket::{ControlMessage, sendmsg};
 

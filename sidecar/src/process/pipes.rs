@@ -2,9 +2,9 @@
 
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use nix::fcntl::OFlag;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::{pipe2, read};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::task::coop::consume_budget;
@@ -21,8 +21,10 @@ const MAX_PIPE_BYTES: usize = 1 << 20;
 pub(super) struct Pipes {
     /// None: the command reads the null device.
     pub(super) stdin: Option<Sender>,
-    pub(super) stdout: Receiver,
-    pub(super) stderr: Receiver,
+    /// Known to the runtime only while `pump` reads it: most commands are over before that is worth its price.
+    pub(super) stdout: OwnedFd,
+    /// As `stdout`.
+    pub(super) stderr: OwnedFd,
 }
 
 /// Makes the pipes; also gives the command's ends, in the order of their numbers.
@@ -42,34 +44,40 @@ pub(super) fn open(with_stdin: bool) -> io::Result<(Pipes, Vec<OwnedFd>)> {
 }
 
 /// Only our end is made non-blocking: the flag belongs to an end, and commands expect theirs to block.
-fn output() -> io::Result<(Receiver, OwnedFd)> {
+fn output() -> io::Result<(OwnedFd, OwnedFd)> {
     let (ours, theirs) = pipe2(OFlag::O_CLOEXEC)?;
-    Ok((Receiver::from_owned_fd(ours)?, theirs))
+    fcntl(&ours, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    Ok((ours, theirs))
 }
 
 /// Reads until all writers have closed. Whoever reads the ring is never waited for.
-pub(super) async fn pump(pipe: &Receiver, process: &Process, stream: Stream) {
-    while pipe.readable().await.is_ok() {
+///
+/// # Errors
+/// Out of descriptors, or of places to watch them.
+pub(super) async fn pump(pipe: &OwnedFd, process: &Process, stream: Stream) -> io::Result<()> {
+    let pipe = Receiver::from_owned_fd_unchecked(pipe.try_clone()?)?;
+    loop {
+        pipe.readable().await?;
         // A pipe that is filled as fast as it is emptied is always readable: without this nobody else would get a turn.
         consume_budget().await;
         // On the stack only between two waits, so that a thousand idle commands hold no such buffer.
         let mut chunk = [0; CHUNK_BYTES];
         match pipe.try_read(&mut chunk) {
-            Ok(0) => return,
+            Ok(0) => return Ok(()),
             Ok(count) => keep(process, stream, &chunk[..count]),
             Err(err) if err.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => return,
+            Err(err) => return Err(err),
         }
     }
 }
 
 /// Takes what the pipe holds now. Straight from the kernel, because the runtime may not know yet that there is
 /// something. Bounded, because a daemon of the command may go on writing.
-pub(super) fn drain(pipe: &Receiver, process: &Process, stream: Stream) {
+pub(super) fn drain(pipe: &OwnedFd, process: &Process, stream: Stream) {
     let mut chunk = [0; CHUNK_BYTES];
     let mut taken = 0;
     while taken < MAX_PIPE_BYTES {
-        match read(pipe.as_fd(), &mut chunk) {
+        match read(pipe, &mut chunk) {
             Ok(count) if count > 0 => {
                 keep(process, stream, &chunk[..count]);
                 taken += count;

@@ -68,15 +68,18 @@ async fn run(process: &Process, start: Start, context: &Context) -> Result<Ended
     let ooms_before = context.oom.read();
     let with_stdin = command.stdin_open || !command.stdin.is_empty();
     let (mut pipes, theirs) = pipes::open(with_stdin).map_err(|err| out_of_descriptors(&err))?;
-    context.link.send(&order(&command, &defaults, subscription.id), theirs).await?;
-    let pid = spawned(&mut subscription).await?;
-    let runs_since = Instant::now();
+    let prompt = with_stdin || !process.needs_waiters;
+    context.link.send(&order(&command, &defaults, subscription.id, prompt), theirs).await?;
+    let (pid, age) = spawned(&mut subscription).await?;
+    let now = Instant::now();
+    let runs_since = now.checked_sub(age).unwrap_or(now).max(received);
     let spawn_us = micros(runs_since - received);
     process.pid.store(pid.into(), Ordering::Relaxed);
     process.enter(Phase::Running { spawn_us });
 
     let traffic = traffic(process, &mut pipes, &command.stdin);
-    let stopped = stopped(process, command.timeout, context.orphan_grace);
+    let limit = command.timeout.map(|limit| limit.saturating_sub(age));
+    let stopped = stopped(process, limit, context.orphan_grace);
     let (ending, cause) = match until_end(traffic, stopped, &mut subscription).await? {
         Outcome::Ended(ending) => (ending, None),
         Outcome::Stopped(cause) => (kill(process, context, &mut subscription).await?, Some(cause)),
@@ -92,22 +95,26 @@ async fn run(process: &Process, start: Start, context: &Context) -> Result<Ended
 /// Moves data in all three directions until all streams are at their end.
 async fn traffic(process: &Process, pipes: &mut Pipes, input: &[u8]) {
     let stdin = pipes.stdin.take();
-    tokio::join!(
-        pipes::pump(&pipes.stdout, process, Stream::Stdout),
-        pipes::pump(&pipes.stderr, process, Stream::Stderr),
-        async { process.stdin.lock().await.begin(stdin, input).await },
-    );
+    let output = async |pipe, stream| {
+        if let Err(err) = pipes::pump(pipe, process, stream).await {
+            log::event("output_unread", &[("exec_id", &process.exec_id), ("reason", &err.to_string())]);
+        }
+    };
+    tokio::join!(output(&pipes.stdout, Stream::Stdout), output(&pipes.stderr, Stream::Stderr), async {
+        process.stdin.lock().await.begin(stdin, input).await
+    },);
 }
 
-fn order(command: &Command, defaults: &Defaults, id: u64) -> Order {
+fn order(command: &Command, defaults: &Defaults, id: u64, prompt: bool) -> Order {
     let (env, cwd, user) = command.bound(defaults);
     let (exec_id, program) = (command.exec_id.clone(), command.program.clone());
-    Order::Spawn(Spawn { id, exec_id, program, cwd, user, umask: command.umask, env })
+    Order::Spawn(Spawn { id, exec_id, program, cwd, user, umask: command.umask, env, prompt })
 }
 
-async fn spawned(subscription: &mut Subscription) -> Result<u32, Problem> {
+/// The process, and for how long it has run.
+async fn spawned(subscription: &mut Subscription) -> Result<(u32, Duration), Problem> {
     match subscription.reports.recv().await {
-        Some(Report::Spawned { pid, .. }) => Ok(pid),
+        Some(Report::Spawned { pid, age_us, .. }) => Ok((pid, Duration::from_micros(age_us.into()))),
         Some(Report::Refused { refusal, detail, .. }) => Err(refused(refusal, &detail)),
         Some(other) => {
             Err(Problem::new(Code::Internal, format!("the spawner answered a start with {other:?}")))

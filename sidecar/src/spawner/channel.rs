@@ -35,6 +35,11 @@ impl Channel {
         self.socket.write_all(&report.encode())
     }
 
+    /// Sends two reports as one message.
+    pub(super) fn send_both(&mut self, first: &Report, second: &Report) -> io::Result<()> {
+        self.socket.write_all(&[first.encode(), second.encode()].concat())
+    }
+
     /// Reads one message, without waiting; whether there was one.
     ///
     /// # Errors

@@ -71,18 +71,18 @@ pub struct Attempt {
 pub struct Child<'a> {
     /// Standard input, output and error; none of them may be one of the numbers 0 to 2.
     pub stdio: [BorrowedFd<'a>; 3],
-    /// Working directory.
+    /// Working directory; the spawner's is `/`.
     pub cwd: &'a CStr,
-    /// File mode creation mask.
-    pub umask: u32,
+    /// File mode creation mask; none: the spawner's.
+    pub umask: Option<u32>,
+    /// Whether there is an OOM killer to advise.
+    pub oom_killer: bool,
     /// Limits, none above what the spawner may set.
     pub limits: &'a [Limit],
     /// User id.
     pub uid: u32,
-    /// Group id.
-    pub gid: u32,
-    /// Supplementary groups.
-    pub groups: &'a [u32],
+    /// Group id and supplementary groups; none: the spawner's.
+    pub groups: Option<(u32, &'a [u32])>,
     /// Capabilities of root; another user has none.
     pub permitted: u64,
     /// Inheritable capabilities of root.
@@ -239,15 +239,23 @@ fn become_command(plan: &Child<'_>, stage: &AtomicU32) -> Result<(), i32> {
         call(libc::SYS_dup3, [from.as_raw_fd().into(), number, 0])?;
     }
     enter(Stage::OomScore);
-    prefer_for_oom()?;
+    if plan.oom_killer {
+        prefer_for_oom()?;
+    }
     enter(Stage::Limits);
     plan.limits.iter().try_for_each(set_limit)?;
-    call(libc::SYS_umask, [plan.umask.into(), 0, 0])?;
+    if let Some(umask) = plan.umask {
+        call(libc::SYS_umask, [umask.into(), 0, 0])?;
+    }
     enter(Stage::Cwd);
-    call(libc::SYS_chdir, [plan.cwd.as_ptr() as c_long, 0, 0])?;
+    if plan.cwd != c"/" {
+        call(libc::SYS_chdir, [plan.cwd.as_ptr() as c_long, 0, 0])?;
+    }
     enter(Stage::User);
-    call(libc::SYS_setgroups, [plan.groups.len() as c_long, plan.groups.as_ptr() as c_long, 0])?;
-    call(libc::SYS_setresgid, [plan.gid.into(); 3])?;
+    if let Some((gid, groups)) = plan.groups {
+        call(libc::SYS_setgroups, [groups.len() as c_long, groups.as_ptr() as c_long, 0])?;
+        call(libc::SYS_setresgid, [gid.into(); 3])?;
+    }
     call(libc::SYS_setresuid, [plan.uid.into(); 3])?;
     enter(Stage::Capabilities);
     if plan.uid == 0 {
@@ -262,7 +270,7 @@ fn become_command(plan: &Child<'_>, stage: &AtomicU32) -> Result<(), i32> {
 }
 
 /// Tries all paths as execvp does: goes on where the file is missing or forbidden, and in the end would rather say
-/// "forbidden" than "missing".
+/// "forbidden" than "missing". First a look whether there is a file: under gVisor a failed execve costs more.
 fn exec(plan: &Child<'_>) -> Result<(), i32> {
     let mut outcome = libc::ENOENT;
     for attempt in plan.attempts {
@@ -274,6 +282,9 @@ fn exec(plan: &Child<'_>) -> Result<(), i32> {
             arguments.pointers.as_ptr() as c_long,
             plan.environ.pointers.as_ptr() as c_long,
         ];
+        if plan.attempts.len() > 1 && is_missing(path) {
+            continue;
+        }
         match call(libc::SYS_execve, [path, argv, envp]) {
             Err(libc::ENOENT | libc::ENOTDIR) => {}
             Err(libc::EACCES) => outcome = libc::EACCES,
@@ -284,17 +295,16 @@ fn exec(plan: &Child<'_>) -> Result<(), i32> {
     Err(outcome)
 }
 
-/// Raising the own score needs no privilege. A kernel without the file (gVisor may be configured so) has no OOM
-/// killer to advise.
+fn is_missing(path: c_long) -> bool {
+    let found = call(libc::SYS_faccessat, [libc::AT_FDCWD.into(), path, libc::F_OK.into()]);
+    matches!(found, Err(libc::ENOENT | libc::ENOTDIR))
+}
+
+/// Raising the own score needs no privilege.
 fn prefer_for_oom() -> Result<(), i32> {
     let path = c"/proc/self/oom_score_adj".as_ptr() as c_long;
-    let fd = match call(
-        libc::SYS_openat,
-        [libc::AT_FDCWD.into(), path, (libc::O_WRONLY | libc::O_CLOEXEC).into()],
-    ) {
-        Err(libc::ENOENT) => return Ok(()),
-        opened => opened?,
-    };
+    let flags = libc::O_WRONLY | libc::O_CLOEXEC;
+    let fd = call(libc::SYS_openat, [libc::AT_FDCWD.into(), path, flags.into()])?;
     let score = c"1000";
     let written = call(libc::SYS_write, [fd, score.as_ptr() as c_long, 4]);
     call(libc::SYS_close, [fd, 0, 0])?;

@@ -43,6 +43,8 @@ pub struct Spawn {
     pub umask: u32,
     /// Variables over those of the image.
     pub env: Vec<(OsBytes, OsBytes)>,
+    /// Whether its start is to be told at once, and not with its end where that comes soon.
+    pub prompt: bool,
 }
 
 /// Sidecar to spawner.
@@ -134,6 +136,8 @@ pub enum Report {
         id: u64,
         /// Its process in the sandbox's PID namespace.
         pid: u32,
+        /// For how many microseconds it has run by now.
+        age_us: u32,
     },
     /// The command did not start; nothing of it ran.
     Refused {
@@ -216,6 +220,7 @@ impl Spawn {
         to.u64(self.id)
             .bytes(self.exec_id.as_bytes())
             .u32(self.umask)
+            .u8(u8::from(self.prompt))
             .bytes(&self.cwd)
             .bytes(self.user.as_bytes());
         match &self.program {
@@ -230,6 +235,7 @@ impl Spawn {
             id: from.u64()?,
             exec_id: from.text()?,
             umask: from.u32()?,
+            prompt: from.flag()?,
             cwd: from.os_bytes()?,
             user: from.text()?,
             program: match from.u8()? {
@@ -251,7 +257,7 @@ impl Report {
                 to.tag(0).bytes(kernel.as_bytes()).u64(*target_found_us).u64(*entered_us).done();
             }
             Self::Failed { code, detail } => to.tag(1).bytes(code.as_bytes()).bytes(detail.as_bytes()).done(),
-            Self::Spawned { id, pid } => to.tag(2).u64(*id).u32(*pid).done(),
+            Self::Spawned { id, pid, age_us } => to.tag(2).u64(*id).u32(*pid).u32(*age_us).done(),
             Self::Refused { id, refusal, detail } => {
                 to.tag(3).u64(*id).u8(*refusal as u8).bytes(detail.as_bytes()).done();
             }
@@ -276,7 +282,7 @@ impl Report {
         let report = match from.u8()? {
             0 => Self::Ready { kernel: from.text()?, target_found_us: from.u64()?, entered_us: from.u64()? },
             1 => Self::Failed { code: from.text()?, detail: from.text()? },
-            2 => Self::Spawned { id: from.u64()?, pid: from.u32()? },
+            2 => Self::Spawned { id: from.u64()?, pid: from.u32()?, age_us: from.u32()? },
             3 => Self::Refused { id: from.u64()?, refusal: refusal(from.u8()?)?, detail: from.text()? },
             4 => Self::Ended { id: from.u64()?, ending: ending(&mut from)? },
             5 => Self::Swept { id: from.u64()?, left: from.u32()? },

@@ -1,25 +1,31 @@
 //! The sidecar's end of the socket: orders out, reports to whoever waits for them.
 
 use std::collections::HashMap;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Read};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
-use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use wire::{Code, Problem};
 
 use super::frame::{HEADER_BYTES, MAX_FRAME_BYTES, Order, Report, frame_length};
+use crate::sys;
 
 /// Orders that may wait for the spawner; more wait in their callers.
 const QUEUE: usize = 64;
 /// One process reports at most its start, its end and the end of a kill, a ping its answer.
 const REPORTS: usize = 4;
 const CHUNK_BYTES: usize = 4 << 10;
+
+/// Watched for reports only: else every order that the spawner takes would wake this process, to say that there is
+/// room for another one.
+type Socket = AsyncFd<StdStream>;
 
 /// What comes back for one number. `None` from it means that the spawner is gone.
 pub type Reports = mpsc::Receiver<Report>;
@@ -74,7 +80,7 @@ pub async fn connect(socket: StdStream) -> Result<Connection, Problem> {
     let silent =
         |err: io::Error| Problem::new(Code::Internal, format!("the spawner ended without a report: {err}"));
     socket.set_nonblocking(true).map_err(silent)?;
-    let stream = UnixStream::from_std(socket).map_err(silent)?;
+    let stream = sys::watch_reading(socket).map_err(silent)?;
     let mut inbox = Inbox::default();
     let ready = match inbox.next(&stream).await.map_err(silent)? {
         ready @ Report::Ready { .. } => ready,
@@ -131,12 +137,7 @@ pub fn lost() -> Problem {
     Problem::new(Code::SandboxLost, "the sandbox's init is gone, and with it every process of the sandbox")
 }
 
-async fn drive(
-    stream: UnixStream,
-    mut inbox: Inbox,
-    mut queue: mpsc::Receiver<Parcel>,
-    listeners: Listeners,
-) {
+async fn drive(stream: Socket, mut inbox: Inbox, mut queue: mpsc::Receiver<Parcel>, listeners: Listeners) {
     let receive = async {
         while let Ok(report) = inbox.next(&stream).await {
             deliver(&listeners, report);
@@ -171,7 +172,7 @@ fn deliver(listeners: &Listeners, report: Report) {
 
 /// The descriptors go with the first bytes and are closed here as soon as those are sent: else a command's pipes
 /// would never end.
-async fn send_all(stream: &UnixStream, parcel: Parcel) -> io::Result<()> {
+async fn send_all(stream: &Socket, parcel: Parcel) -> io::Result<()> {
     let Parcel { frame, mut descriptors } = parcel;
     let mut sent = 0;
     while sent < frame.len() {
@@ -179,15 +180,22 @@ async fn send_all(stream: &UnixStream, parcel: Parcel) -> io::Result<()> {
         let control = [ControlMessage::ScmRights(&rights)];
         let control = if rights.is_empty() { &[] } else { &control[..] };
         let rest = [IoSlice::new(&frame[sent..])];
-        sent += stream
-            .async_io(Interest::WRITABLE, || {
-                let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-                Ok(sendmsg::<()>(stream.as_raw_fd(), &rest, control, flags, None)?)
-            })
-            .await?;
-        descriptors.clear();
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        match sendmsg::<()>(stream.as_raw_fd(), &rest, control, flags, None) {
+            Ok(count) => {
+                sent += count;
+                descriptors.clear();
+            }
+            Err(Errno::EAGAIN) => writable(stream).await?,
+            Err(errno) => return Err(errno.into()),
+        }
     }
     Ok(())
+}
+
+async fn writable(stream: &Socket) -> io::Result<()> {
+    // A second descriptor, since one can be watched only once.
+    UnixStream::from_std(stream.get_ref().try_clone()?)?.writable().await
 }
 
 /// Bytes that have arrived but are not a whole report yet.
@@ -197,18 +205,24 @@ struct Inbox {
 }
 
 impl Inbox {
-    async fn next(&mut self, stream: &UnixStream) -> io::Result<Report> {
+    async fn next(&mut self, stream: &Socket) -> io::Result<Report> {
         loop {
             if let Some(report) = self.take()? {
                 return Ok(report);
             }
-            stream.readable().await?;
+            let mut ready = stream.readable().await?;
             let mut chunk = [0; CHUNK_BYTES];
-            match stream.try_read(&mut chunk) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => self.bytes.extend_from_slice(&chunk[..count]),
-                Err(err) if err.kind() == io::ErrorKind::WouldBlock => {}
-                Err(err) => return Err(err),
+            match ready.try_io(|stream| stream.get_ref().read(&mut chunk)) {
+                Ok(Ok(0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(Ok(count)) => {
+                    self.bytes.extend_from_slice(&chunk[..count]);
+                    // All that there was; the next look would only say so.
+                    if count < CHUNK_BYTES {
+                        ready.clear_ready();
+                    }
+                }
+                Ok(Err(err)) => return Err(err),
+                Err(_would_block) => {}
             }
         }
     }
@@ -260,7 +274,7 @@ mod tests {
     async fn a_long_order_arrives_whole_with_its_descriptors() {
         let (ours, theirs) = StdStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
-        let stream = UnixStream::from_std(ours).unwrap();
+        let stream = sys::watch_reading(ours).unwrap();
         let frame = vec![7; 1 << 20];
         let null = std::fs::File::open("/dev/null").unwrap();
         let parcel = Parcel { frame: frame.clone(), descriptors: vec![null.into()] };

@@ -162,6 +162,7 @@ mod tests {
             user: String::new(),
             umask: 0,
             env: vec![],
+            prompt: false,
         }
     }
 

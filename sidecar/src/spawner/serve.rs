@@ -24,6 +24,7 @@ use super::identity::Databases;
 use super::plan::{Plan, Refused};
 use super::settle::Settled;
 use super::sweep::{self, Marks, Sweep};
+use super::untold::Untold;
 use crate::sys::{self, Ended};
 
 /// Messages that are read before anything else gets its turn; more than the sidecar has commands at a time.
@@ -49,6 +50,7 @@ pub(super) struct Spawner {
     /// Ordered but not started yet; as many as the sidecar lets run at a time.
     waiting: VecDeque<(Spawn, io::Result<Stdio>)>,
     sweeps: Vec<Sweep>,
+    untold: Untold,
 }
 
 impl Spawner {
@@ -62,6 +64,7 @@ impl Spawner {
             commands: BTreeMap::new(),
             waiting: VecDeque::new(),
             sweeps: Vec::new(),
+            untold: Untold::default(),
         })
     }
 
@@ -80,9 +83,11 @@ impl Spawner {
                 self.listen(channel)?;
             }
             self.sweep(channel)?;
-            if let Some((spawn, stdio)) = self.waiting.pop_front() {
-                let report = self.start(&spawn, stdio);
+            while let Some(report) = self.untold.overdue(Instant::now()) {
                 channel.send(&report)?;
+            }
+            if let Some((spawn, stdio)) = self.waiting.pop_front() {
+                self.start(&spawn, stdio, channel)?;
             }
         }
     }
@@ -114,12 +119,12 @@ impl Spawner {
         Ok((orders, ends))
     }
 
-    /// Until the next start, or the next round of a kill.
+    /// Until the next start, the next round of a kill, or the next start that is to be told.
     fn patience(&self) -> PollTimeout {
         if !self.waiting.is_empty() {
             return PollTimeout::ZERO;
         }
-        let Some(due) = self.sweeps.iter().map(Sweep::due).min() else {
+        let Some(due) = self.sweeps.iter().map(Sweep::due).chain(self.untold.due()).min() else {
             return PollTimeout::NONE;
         };
         let left = due.saturating_duration_since(Instant::now());
@@ -128,8 +133,8 @@ impl Spawner {
     }
 
     fn reap(&mut self, channel: &mut Channel) -> io::Result<()> {
-        // One signal may stand for several ends, so its count says nothing.
-        while self.ended.read_signal()?.is_some() {}
+        // One signal may stand for several ends, so its count says nothing; and there is never a second one to read.
+        self.ended.read_signal()?;
         while let Some((pid, ended)) = sys::reap() {
             let ending = match ended {
                 Ended::Exited(code) => Ending::Exited(code),
@@ -140,7 +145,11 @@ impl Spawner {
                 self.commands.iter().find(|(_, command)| command.leader.as_raw() == pid).map(|(id, _)| *id)
             {
                 self.commands.remove(&id);
-                channel.send(&Report::Ended { id, ending })?;
+                let end = Report::Ended { id, ending };
+                match self.untold.take(id, Instant::now()) {
+                    Some(start) => channel.send_both(&start, &end)?,
+                    None => channel.send(&end)?,
+                }
             }
         }
         Ok(())
@@ -168,12 +177,19 @@ impl Spawner {
         }
     }
 
-    fn start(&mut self, spawn: &Spawn, stdio: io::Result<Stdio>) -> Report {
+    fn start(&mut self, spawn: &Spawn, stdio: io::Result<Stdio>, channel: &mut Channel) -> io::Result<()> {
+        let id = spawn.id;
         match stdio.map_err(lost_descriptors).and_then(|stdio| self.spawn(spawn, &stdio)) {
-            Ok(pid) => Report::Spawned { id: spawn.id, pid: pid.as_raw().cast_unsigned() },
+            Ok(pid) if spawn.prompt => {
+                channel.send(&Report::Spawned { id, pid: pid.as_raw().cast_unsigned(), age_us: 0 })
+            }
+            Ok(pid) => {
+                self.untold.add(id, pid.as_raw().cast_unsigned(), Instant::now());
+                Ok(())
+            }
             Err((refusal, detail)) => {
                 let detail = detail.chars().take(MAX_DETAIL_CHARS).collect();
-                Report::Refused { id: spawn.id, refusal, detail }
+                channel.send(&Report::Refused { id, refusal, detail })
             }
         }
     }
@@ -183,14 +199,16 @@ impl Spawner {
         let fresh = (!spawn.user.is_empty()).then(read_databases);
         let plan = Plan::new(spawn, &settled.target, fresh.as_ref().unwrap_or(&settled.databases))?;
         give_to(stdio, plan.identity.uid);
+        let (groups, inherited) = (&*plan.identity.groups, &settled.target.status);
+        let foreign = plan.identity.gid != inherited.gid || *groups != inherited.groups;
         let child = Child {
             stdio: [stdio[0].as_fd(), stdio[1].as_fd(), stdio[2].as_fd()],
             cwd: &plan.cwd,
-            umask: if spawn.umask == 0 { settled.target.status.umask } else { spawn.umask },
+            umask: (spawn.umask != 0).then_some(spawn.umask),
+            oom_killer: settled.oom_killer,
             limits: &settled.limits,
             uid: plan.identity.uid,
-            gid: plan.identity.gid,
-            groups: &plan.identity.groups,
+            groups: foreign.then_some((plan.identity.gid, groups)),
             permitted: settled.permitted,
             inheritable: settled.inheritable,
             no_new_privs: settled.target.status.no_new_privs,

@@ -6,7 +6,8 @@ use std::io;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl;
 use nix::sys::signal::SigSet;
-use nix::unistd::{Uid, geteuid, getuid, setresuid};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{Gid, Uid, geteuid, getuid, setgroups, setresgid, setresuid};
 
 use super::identity::Databases;
 use super::seccomp::InitSignals;
@@ -36,6 +37,8 @@ pub(super) struct Settled {
     pub(super) databases: Databases,
     /// `/proc/version`
     pub(super) kernel: String,
+    /// Whether the kernel chooses among processes when memory runs out. gVisor is one process to the kernel that does.
+    pub(super) oom_killer: bool,
 }
 
 /// Settles in. In this order: mounts while they are possible, then the powers that commands inherit, last the
@@ -54,12 +57,15 @@ pub(super) fn settle(target: Target) -> io::Result<Settled> {
     let permitted = target.status.bounding & own.permitted;
     let inheritable = target.status.inheritable & own.permitted;
     hand_down(&own, target.status.bounding, inheritable)?;
-    let init = if proc_mount::is_gvisor() { InitSignals::Exposed } else { InitSignals::Shielded };
+    inherit_from(&target.status)?;
+    let gvisor = proc_mount::is_gvisor();
+    let init = if gvisor { InitSignals::Exposed } else { InitSignals::Shielded };
     sys::install_filter(&seccomp::program(init))?;
     Ok(Settled {
         limits: within_reach(&target.limits, &limits::parse(&fs::read_to_string("/proc/self/limits")?)),
         kernel: fs::read_to_string("/proc/version")?.trim_end().to_owned(),
         databases: read_databases(),
+        oom_killer: !gvisor,
         permitted,
         inheritable,
         target,
@@ -72,6 +78,15 @@ pub(super) fn settle(target: Target) -> io::Result<Settled> {
 fn guard_limits() {
     // Where the id is not mapped commands can spoil no sandbox but their own.
     let _ = setresuid(getuid(), geteuid(), NOT_ROOT);
+}
+
+/// What a command of the target's own user has from this process, and need not set.
+fn inherit_from(target: &Status) -> io::Result<()> {
+    std::env::set_current_dir("/")?;
+    umask(Mode::from_bits_truncate(target.umask));
+    setgroups(&target.groups.iter().copied().map(Gid::from_raw).collect::<Vec<_>>())?;
+    let gid = Gid::from_raw(target.gid);
+    Ok(setresgid(gid, gid, gid)?)
 }
 
 pub(super) fn own_status() -> io::Result<Status> {

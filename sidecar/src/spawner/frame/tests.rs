@@ -15,9 +15,17 @@ fn program() -> impl Strategy<Value = Program> {
 
 fn spawn() -> impl Strategy<Value = Spawn> {
     let env = prop::collection::vec((os_bytes(), os_bytes()), 0..5);
-    (any::<u64>(), "[a-z]{0,8}", program(), os_bytes(), "\\PC{0,8}", any::<u32>(), env).prop_map(
-        |(id, exec_id, program, cwd, user, umask, env)| Spawn { id, exec_id, program, cwd, user, umask, env },
-    )
+    (any::<u64>(), "[a-z]{0,8}", program(), os_bytes(), "\\PC{0,8}", any::<u32>(), env, any::<bool>())
+        .prop_map(|(id, exec_id, program, cwd, user, umask, env, prompt)| Spawn {
+            id,
+            exec_id,
+            program,
+            cwd,
+            user,
+            umask,
+            env,
+            prompt,
+        })
 }
 
 fn order() -> impl Strategy<Value = Order> {
@@ -40,7 +48,7 @@ fn report() -> impl Strategy<Value = Report> {
             Report::Ready { kernel, target_found_us, entered_us }
         }),
         ("[a-z_]{0,20}", "\\PC{0,20}").prop_map(|(code, detail)| Report::Failed { code, detail }),
-        (id, any::<u32>()).prop_map(|(id, pid)| Report::Spawned { id, pid }),
+        (id, any::<u32>(), any::<u32>()).prop_map(|(id, pid, age_us)| Report::Spawned { id, pid, age_us }),
         (id, prop::sample::select(&REFUSALS), "\\PC{0,20}")
             .prop_map(|(id, refusal, detail)| { Report::Refused { id, refusal, detail } }),
         (id, any::<i32>()).prop_map(|(id, code)| Report::Ended { id, ending: Ending::Exited(code) }),
@@ -110,6 +118,7 @@ fn a_nul_in_an_argument_is_refused() {
         user: String::new(),
         umask: 0,
         env: Vec::new(),
+        prompt: false,
     })
     .encode()
     .split_off(HEADER_BYTES);

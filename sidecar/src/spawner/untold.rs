@@ -1,0 +1,78 @@
+//! Starts that the sidecar has not been told of yet. Pure.
+//!
+//! Most commands are over in milliseconds. Under gVisor each message that wakes the sidecar costs as much as several
+//! system calls, so a start waits a moment for its end, and both go in one message.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::frame::Report;
+
+/// Longer than a small command takes, short beside what anybody notices: until then a command's output stays in its
+/// pipes, and nobody can signal it.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// Oldest first; at most as many as there are commands.
+#[derive(Debug, Default)]
+pub(super) struct Untold {
+    starts: VecDeque<Start>,
+}
+
+#[derive(Debug)]
+struct Start {
+    id: u64,
+    pid: u32,
+    at: Instant,
+}
+
+impl Start {
+    fn report(&self, now: Instant) -> Report {
+        let age = now.saturating_duration_since(self.at).as_micros();
+        Report::Spawned { id: self.id, pid: self.pid, age_us: u32::try_from(age).unwrap_or(u32::MAX) }
+    }
+}
+
+impl Untold {
+    /// Command `id` has started with process `pid`, just now.
+    pub(super) fn add(&mut self, id: u64, pid: u32, at: Instant) {
+        self.starts.push_back(Start { id, pid, at });
+    }
+
+    /// The report on the start of `id` if it is still to be told.
+    pub(super) fn take(&mut self, id: u64, now: Instant) -> Option<Report> {
+        let at = self.starts.iter().position(|start| start.id == id)?;
+        self.starts.remove(at).map(|start| start.report(now))
+    }
+
+    /// The next report that has waited long enough.
+    pub(super) fn overdue(&mut self, now: Instant) -> Option<Report> {
+        self.due().filter(|due| *due <= now)?;
+        self.starts.pop_front().map(|start| start.report(now))
+    }
+
+    /// When the next one has.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.starts.front().map(|start| start.at + PATIENCE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_is_told_once_with_its_end_or_after_a_moment() {
+        let (mut untold, began) = (Untold::default(), Instant::now());
+        assert_eq!((untold.due(), untold.take(1, began)), (None, None));
+        untold.add(1, 11, began);
+        untold.add(2, 12, began + Duration::from_millis(1));
+        untold.add(3, 13, began + Duration::from_millis(2));
+        let now = began + Duration::from_millis(3);
+        assert_eq!(untold.take(2, now), Some(Report::Spawned { id: 2, pid: 12, age_us: 2000 }));
+        assert_eq!((untold.take(2, now), untold.overdue(now)), (None, None));
+        assert_eq!(untold.due(), Some(began + PATIENCE));
+        let later = began + PATIENCE;
+        assert_eq!(untold.overdue(later), Some(Report::Spawned { id: 1, pid: 11, age_us: 10_000 }));
+        assert_eq!((untold.overdue(later), untold.take(3, later).is_some()), (None, true));
+    }
+}
