@@ -26,6 +26,9 @@ TOGETHER: Final = 128
 _HEAD: Final = "head"
 # A full Redis takes nothing new; ends, slots and leases go on, and make room.
 _GROWING: Final = "admit"
+# Nobody's answer hangs on it: it goes along with the next message, or after a moment.
+_BEHIND: Final = "free_slot"
+BEHIND_S: Final = 0.01
 
 T = TypeVar("T")
 # A command, and who waits for its answer.
@@ -62,6 +65,7 @@ class Calls:
         self._digests: dict[str, str] = {}
         self._steps: list[_Step] = []
         self._sending: asyncio.Task[None] | None = None
+        self._later: asyncio.TimerHandle | None = None
 
     async def load(self) -> None:
         """Brings the scripts to the Redis.
@@ -120,6 +124,7 @@ class Calls:
 
     async def close(self) -> None:
         """Closes all connections; what is under way is answered, or fails, within the calls' bounds."""
+        self._begin()
         if self._sending is not None:
             await self._sending
         await self.redis.aclose(close_connection_pool=True)  # type: ignore[no-untyped-call,unused-ignore]
@@ -133,9 +138,18 @@ class Calls:
     def _step(self, name: str, args: tuple[object, ...]) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._steps.append((("EVALSHA", self._digests[name], 1, self.prefix, *args), answer))
-        if self._sending is None:
-            self._sending = asyncio.create_task(self._send(), name="calls to Redis")
+        if name != _BEHIND:
+            self._begin()
+        elif self._later is None:
+            self._later = asyncio.get_running_loop().call_later(BEHIND_S, self._begin)
         return answer
+
+    def _begin(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        if self._steps and self._sending is None:
+            self._sending = asyncio.create_task(self._send(), name="calls to Redis")
 
     async def _send(self) -> None:
         while self._steps:

@@ -8,7 +8,7 @@ import pytest
 
 from controlplane.errors import Problem
 from controlplane.lifecycle import notes
-from controlplane.lifecycle.notes import AT_ONCE, TRIES, Notes
+from controlplane.lifecycle.notes import AT_ONCE, LATE_S, QUIET_S, TRIES, Notes
 from tests.support.fake_cluster import FakeCluster
 
 
@@ -52,6 +52,42 @@ async def test_what_comes_while_one_waits_goes_along() -> None:
         await behind.flush()
         assert behind.behind == 0
     assert [facts for name, facts in cluster.written if name == "sb-x"] == [{"a": "2", "b": "3"}]
+
+
+async def test_a_herd_is_waited_out() -> None:
+    cluster = Slow()
+    async with writing(cluster) as behind:
+        for number in range(20):
+            behind.write(f"sb-{number}", {"a": "1"})
+            await asyncio.sleep(QUIET_S / 2)
+            assert cluster.tries == 0
+        await asyncio.sleep(QUIET_S)
+        assert cluster.tries == AT_ONCE
+
+
+async def test_what_is_late_is_written_however_busy_it_is() -> None:
+    cluster = Slow()
+    async with writing(cluster) as behind:
+        for number in range(round(2 * LATE_S / QUIET_S) - 1):
+            behind.write(f"sb-{number}", {"a": "1"})
+            await asyncio.sleep(QUIET_S / 2)
+        assert cluster.tries == 0
+        for number in range(5):
+            behind.write(f"sb-more-{number}", {"a": "1"})
+            await asyncio.sleep(QUIET_S / 2)
+        assert cluster.tries == AT_ONCE
+
+
+async def test_what_only_we_know_goes_first() -> None:
+    cluster = Slow()
+    async with writing(cluster) as behind:
+        for number in range(20):
+            behind.write(f"sb-{number}", {"a": "1"})
+            await asyncio.sleep(QUIET_S / 2)
+        behind.write("sb-x", {"b": "2"}, soon=True)
+        behind.write("sb-y", {"a": "1"})
+        await asyncio.sleep(QUIET_S + 1.1)
+    assert cluster.written[0] == ("sb-x", {"b": "2"})
 
 
 async def test_an_ended_sandbox_is_not_written_of() -> None:
