@@ -5,6 +5,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import structlog
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
+
+from controlplane.telemetry import configure_log
 
 pytest_plugins = ["tests.support.product"]
 
@@ -26,3 +30,11 @@ def the_log_is_as_it_was() -> Iterator[None]:
     before = structlog.get_config()
     yield
     structlog.configure(**before)
+
+
+@pytest.fixture
+def said(the_log_is_as_it_was: None) -> Iterator[list[EventDict]]:
+    """The lines that the control plane logs during the test."""
+    configure_log("info")
+    with capture_logs() as lines:
+        yield lines

@@ -1,6 +1,6 @@
 """What a control plane stands on, opened as its settings say: the cluster and the store."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -9,20 +9,23 @@ from controlplane.cluster import Cluster
 from controlplane.cluster.engine import EngineCluster
 from controlplane.settings import PREFIX, EngineSettings, KubernetesSettings, SettingError, Settings
 from controlplane.store import Journal, JournaledStore, MemoryStore, RedisStore, Store
+from controlplane.telemetry import Metrics
 
 # In the state directory: why sandboxes ended, for 24 h, also across a restart.
 JOURNAL: Final = "ends.jsonl"
+# Redis and control plane start side by side; after this one had better say what it lacks and be started again.
+REDIS_WITHIN_S: Final = 60.0
 
 
 @asynccontextmanager
-async def opened_cluster(settings: Settings) -> AsyncIterator[Cluster]:
+async def opened_cluster(settings: Settings, metrics: Metrics) -> AsyncIterator[Cluster]:
     """The cluster of the backend that was chosen.
 
     Raises:
         Problem: it does not answer, or cannot hold sandboxes.
     """
     if isinstance(settings.backend, KubernetesSettings):
-        async with _kubernetes(settings.backend) as cluster:
+        async with _kubernetes(settings.backend, metrics) as cluster:
             yield cluster
         return
     engine = settings.backend
@@ -38,7 +41,7 @@ async def opened_cluster(settings: Settings) -> AsyncIterator[Cluster]:
 
 
 @asynccontextmanager
-async def _kubernetes(settings: KubernetesSettings) -> AsyncIterator[Cluster]:
+async def _kubernetes(settings: KubernetesSettings, metrics: Metrics) -> AsyncIterator[Cluster]:
     # Here, so that an engine needs no Kubernetes client.
     from controlplane.cluster.kubernetes import KubernetesCluster  # noqa: PLC0415
 
@@ -56,22 +59,30 @@ async def _kubernetes(settings: KubernetesSettings) -> AsyncIterator[Cluster]:
         tolerations=settings.tolerations,
         image_pull_secrets=settings.image_pull_secrets,
         kubeconfig=settings.kubeconfig,
+        forged=metrics.forged_address,
     ) as cluster:
         yield cluster
 
 
 @asynccontextmanager
-async def opened_store(settings: Settings, clock: Clock, failed: Callable[[], None]) -> AsyncIterator[Store]:
+async def opened_store(settings: Settings, clock: Clock, metrics: Metrics) -> AsyncIterator[Store]:
     """The store of many replicas when there is a Redis, else this process's own.
 
     Raises:
         SettingError: the state directory cannot be written.
-        Problem: the Redis does not answer.
+        Problem: the Redis does not answer within a minute.
     """
     backend = settings.backend
     if settings.redis_url is not None:
         installation = backend.installation if isinstance(backend, KubernetesSettings) else "engine"
-        store = RedisStore.open(settings.redis_url, installation=installation, clock=clock, failed=failed)
+        store = RedisStore.open(
+            settings.redis_url,
+            installation=installation,
+            clock=clock,
+            failed=metrics.store_failed,
+            unreadable=metrics.unreadable,
+            within_s=REDIS_WITHIN_S,
+        )
         async with store as shared:
             yield shared
     elif isinstance(backend, EngineSettings):

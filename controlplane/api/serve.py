@@ -31,8 +31,8 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
     clock, metrics = SystemClock(), Metrics()
     key = _signing_key(settings, clock)
     async with AsyncExitStack() as stack:
-        cluster = await stack.enter_async_context(opened_cluster(settings))
-        store = await stack.enter_async_context(opened_store(settings, clock, metrics.store_failed))
+        cluster = await stack.enter_async_context(opened_cluster(settings, metrics))
+        store = await stack.enter_async_context(opened_store(settings, clock, metrics))
         parts = Parts(
             store=store,
             cluster=cluster,

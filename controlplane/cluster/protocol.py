@@ -122,6 +122,11 @@ class Cluster(Protocol):
         """Whether facts may be written after the sandbox is announced: where a write costs a call to a server."""
         ...
 
+    @property
+    def stops_at_once(self) -> int:
+        """How many stops it bears at one time; the others wait here."""
+        ...
+
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
         """Begins a start and returns; the sidecar's push tells when it is ready.
 

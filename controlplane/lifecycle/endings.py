@@ -21,6 +21,8 @@ from controlplane.model import EndCause, Sandbox, State
 PLATFORM: Final = "control plane"
 # When the store is away at the moment of an expiry.
 EXPIRE_AGAIN_MS: Final = 5_000
+# How many ends of one call are stored side by side.
+TOGETHER: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,10 @@ class Endings:
     async def end_all(self, sandboxes: Sequence[Sandbox], problem: Problem, by: str) -> Deleted:
         """Ends many together and waits until the cluster has confirmed, or not in time."""
         # All ends first: quota and routes of the last one do not wait for the cluster to take the first one off.
-        for sandbox in sandboxes:
-            await self.end(sandbox.id, problem, by)
+        for at in range(0, len(sandboxes), TOGETHER):
+            some = (self.end(sandbox.id, problem, by) for sandbox in sandboxes[at : at + TOGETHER])
+            for failure in filter(None, await asyncio.gather(*some, return_exceptions=True)):
+                raise failure
         confirmations = await asyncio.gather(
             *(self.confirmed(sandbox) for sandbox in sandboxes), return_exceptions=True
         )

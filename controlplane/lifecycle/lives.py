@@ -90,10 +90,14 @@ class Lives:
         if self.store.shared:
             await self._replicas.go()
 
-    def begin(self, sandbox: Sandbox) -> None:
-        """Begins the start of an admitted sandbox, or goes on with one that another replica has left."""
+    def begin(self, sandbox: Sandbox) -> bool:
+        """Begins the start of an admitted sandbox, or goes on with one that another replica has left.
+
+        Returns:
+            False when it is under way here.
+        """
         if sandbox.id in self._starts:
-            return
+            return False
         self.ledger.hold(sandbox)
         self.endings.reaper.watch(sandbox.id, sandbox.expires_at_ms)
         start = self._group.create_task(self._start(sandbox), name=f"start {sandbox.id}")
@@ -108,6 +112,7 @@ class Lives:
             self.ledger.release(sandbox.id)
 
         start.add_done_callback(over)
+        return True
 
     def doubt(self, sandbox: Sandbox) -> None:
         """The store did not say whether it has admitted this one: it is begun or ended as soon as it does."""

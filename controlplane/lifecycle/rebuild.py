@@ -16,6 +16,7 @@ from controlplane.lifecycle.keeper import Keeper
 from controlplane.lifecycle.ledger import Ledger
 from controlplane.lifecycle.parts import Parts
 from controlplane.model import EndCause, Sandbox, State, load_record
+from controlplane.store import UnreadableRecordError
 
 # Health answers in milliseconds; on a machine that just came up, 16 at once are gentle.
 AT_ONCE: Final = 16
@@ -78,7 +79,10 @@ class Rebuilder:
         return found
 
     async def _look(self, seen: Observed, found: Found) -> None:
-        known = await self._store.peek(seen.sandbox_id)
+        try:
+            known = await self._store.peek(seen.sandbox_id)
+        except UnreadableRecordError:
+            return  # it has a record, and replicas that can read it
         if known is not None:
             self._known(known, seen, found)
             return

@@ -11,10 +11,10 @@ from controlplane.lifecycle.ledger import Ledger
 from controlplane.lifecycle.states import Event
 from controlplane.model import Sandbox
 
-# Seen: deleting hundreds at once loads a node for minutes; 8 keep one machine busy.
-AT_ONCE: Final = 8
 FIRST_RETRY_S: Final = 0.2
 LAST_RETRY_S: Final = 30.0
+# A cluster that is away fails thousands at once: so many are told, once each, and how many it came to.
+MOST_TOLD: Final = 8
 # How long a delete call is held for the confirmation before it says so.
 CONFIRM_WITHIN_S: Final = 60.0
 
@@ -26,8 +26,10 @@ class Reclaimer:
         self._cluster = cluster
         self._ledger = ledger
         self._group = group
-        self._free = asyncio.Semaphore(AT_ONCE)
+        self._free = asyncio.Semaphore(cluster.stops_at_once)
         self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._failing: set[str] = set()  # those that were tried in vain
+        self._most_failing = 0
         self._log = structlog.get_logger("reclaim")
 
     def begin(self, sandbox_id: str, start: asyncio.Task[None] | None = None) -> None:
@@ -68,9 +70,12 @@ class Reclaimer:
             start.cancel()
             await asyncio.wait([start])
         pause_s = FIRST_RETRY_S
-        while not await self._stopped(sandbox_id):
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, LAST_RETRY_S)
+        try:
+            while not await self._stopped(sandbox_id):
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, LAST_RETRY_S)
+        finally:
+            self._recovered(sandbox_id)
 
     async def _stopped(self, sandbox_id: str) -> bool:
         try:
@@ -78,10 +83,24 @@ class Reclaimer:
                 await self._cluster.stop(sandbox_id)
             await self._ledger.take(sandbox_id, Event.CONFIRM)
         except Problem as problem:
-            self._log.warning("not stopped yet", sandbox_id=sandbox_id, code=problem.code, detail=problem.detail)
+            self._failed(sandbox_id, f"{problem.code}: {problem.detail}")
             return False
         except Exception:
             # One sandbox that cannot be taken off must not take the others down with it.
             self._log.exception("not stopped yet", sandbox_id=sandbox_id)
             return False
         return True
+
+    def _failed(self, sandbox_id: str, why: str) -> None:
+        if len(self._failing) < MOST_TOLD and sandbox_id not in self._failing:
+            self._log.warning("not stopped yet", sandbox_id=sandbox_id, detail=why)
+        self._failing.add(sandbox_id)
+        self._most_failing = max(self._most_failing, len(self._failing))
+
+    def _recovered(self, sandbox_id: str) -> None:
+        if sandbox_id not in self._failing:
+            return
+        self._failing.discard(sandbox_id)
+        if not self._failing:
+            self._log.info("none is left that was not stopped", most_at_once=self._most_failing)
+            self._most_failing = 0

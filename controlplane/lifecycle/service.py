@@ -192,7 +192,7 @@ class Sandboxes:
         self._lives.endings.reaper.watch(sandbox_id, sandbox.expires_at_ms)
         facts = {"expires_at_ms": str(sandbox.expires_at_ms)}
         if self._parts.cluster.annotates_behind:
-            self._lives.notes.write(sandbox_id, facts)
+            self._lives.notes.write(sandbox_id, facts, soon=True)
         else:
             await self._parts.cluster.annotate(sandbox_id, facts)
         return sandbox

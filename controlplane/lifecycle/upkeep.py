@@ -26,7 +26,7 @@ class Upkeep:
     """See ``replicas.Work``.
 
     Args:
-        begin: begins a start, or goes on with one; nothing when it is under way.
+        begin: begins a start, or goes on with one; False, and nothing, when it is under way.
         end_overdue: ends a start whose deadline was before this moment (Unix ms).
     """
 
@@ -39,7 +39,7 @@ class Upkeep:
         endings: Endings,
         turns: Turns,
         group: asyncio.TaskGroup,
-        begin: Callable[[Sandbox], None],
+        begin: Callable[[Sandbox], bool],
         end_overdue: Callable[[str, int], Awaitable[None]],
     ) -> None:
         self._parts = parts
@@ -85,9 +85,9 @@ class Upkeep:
             self._endings.reclaimer.begin(sandbox_id)
         for sandbox_id in due.abandoned:
             sandbox = await self._store.get(sandbox_id)
-            if sandbox is not None and sandbox.state in UNREADY:
+            # It stays abandoned in the store until its record changes next.
+            if sandbox is not None and sandbox.state in UNREADY and self._begin(sandbox):
                 self._log.info("taken over", sandbox_id=sandbox_id, state=sandbox.state)
-                self._begin(sandbox)
 
     async def orphans(self) -> None:
         """See ``Work.orphans``."""

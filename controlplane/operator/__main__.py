@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from typing import Final
 
 import kopf
 import structlog
@@ -18,12 +19,16 @@ from controlplane.settings import EXIT_CONFIG, OperatorSettings, SettingError
 from controlplane.store import RedisStore
 from controlplane.telemetry import complain, configure_log
 
+REDIS_WITHIN_S: Final = 60.0
+
 
 async def _run(settings: OperatorSettings) -> None:
     clock, place = SystemClock(), settings.place
     async with (
         KubernetesClient.connect(place.kubeconfig, clock) as client,
-        RedisStore.open(settings.redis_url, installation=place.installation, clock=clock) as store,
+        RedisStore.open(
+            settings.redis_url, installation=place.installation, clock=clock, within_s=REDIS_WITHIN_S
+        ) as store,
     ):
         where = {"namespace": place.namespace, "installation": place.installation}
         notices = Notices(client, clock, place.namespace)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -16,7 +17,7 @@ from controlplane.model import Sandbox
 from controlplane.operator.notices import Notices
 from controlplane.operator.plan import Pod, Remove, plan
 from controlplane.operator.records import Records
-from controlplane.store import StoreLostError
+from controlplane.store import StoreLostError, UnreadableRecordError
 
 EVERY_S: Final = 30.0
 # Deleting hundreds at once loads a node for minutes.
@@ -70,8 +71,9 @@ class Sweep:
             StoreLostError: there is nothing to compare with.
         """
         live = await self._records.live()
-        pods = (await self._client.list(self._path, self._mine)).items
-        todo = plan(await self._with_ended(live, pods), pods, self._clock.now_ms())
+        listed = (await self._client.list(self._path, self._mine)).items
+        records, pods = await self._with_ended(live, listed)
+        todo = plan(records, pods, self._clock.now_ms())
         for death in todo.deaths:
             if await self._records.bury(death):
                 self._log.warning("missed death", sandbox_id=death.sandbox_id, cause=death.cause, detail=death.detail)
@@ -80,13 +82,21 @@ class Sweep:
             await self._remove(one, by_name[one.name])
             await asyncio.sleep(PAUSE_S)
 
-    async def _with_ended(self, live: Mapping[str, Sandbox], pods: Sequence[Pod]) -> Mapping[str, Sandbox]:
-        """The records of all pods: one that is not live may have ended, or be missing."""
-        records = dict(live)
-        for name in [str(pod["metadata"]["name"]) for pod in pods]:
-            if name not in records and (record := await self._records.get(name)) is not None:
-                records[name] = record
-        return records
+    async def _with_ended(
+        self, live: Mapping[str, Sandbox], pods: Sequence[Pod]
+    ) -> tuple[Mapping[str, Sandbox], Sequence[Pod]]:
+        """The records of all pods: one that is not live may have ended, or be missing.
+
+        Pods whose record cannot be read are left out, and to who can.
+        """
+        records, judged = dict(live), []
+        for pod in pods:
+            name = str(pod["metadata"]["name"])
+            with suppress(UnreadableRecordError):
+                if name not in records and (record := await self._records.get(name)) is not None:
+                    records[name] = record
+                judged.append(pod)
+        return records, judged
 
     async def _remove(self, one: Remove, pod: Pod) -> None:
         self._log.warning("removing", sandbox_id=one.name, why=one.why)

@@ -19,6 +19,7 @@ from controlplane.store.protocol import (
     SlotFreed,
     Store,
     StoreLostError,
+    UnreadableRecordError,
     Withdrawn,
 )
 from controlplane.store.redis import RedisStore
@@ -40,5 +41,6 @@ __all__ = [
     "SlotFreed",
     "Store",
     "StoreLostError",
+    "UnreadableRecordError",
     "Withdrawn",
 ]

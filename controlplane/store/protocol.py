@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
+from controlplane.errors import Problem
 from controlplane.model import Sandbox, State
+
+
+class UnreadableRecordError(Problem):
+    """There is a record, and this version cannot read it: another one has written it, or it is damaged."""
+
+    def __init__(self, sandbox_id: str, why: str) -> None:
+        detail = f"the record of {sandbox_id} cannot be read by this version of the control plane: {why}"
+        super().__init__("internal", detail[:500], sandbox_id=sandbox_id)
 
 
 class StoreLostError(Exception):
@@ -98,6 +107,8 @@ class Custody(Enum):
 
 class Store(Protocol):
     """Sandbox records, idempotency keys, the count against the limit, start slots and leases.
+
+    A record that cannot be read is left out of every list; asked for by name it is an ``UnreadableRecordError``.
 
     Raises, every method: ``Problem`` (upstream_timeout: it does not answer), ``StoreLostError``.
     """

@@ -11,8 +11,10 @@ from controlplane.clock import Clock
 from controlplane.model import Sandbox, State
 from controlplane.store import feed
 from controlplane.store.calls import Calls
+from controlplane.store.opening import loaded
 from controlplane.store.protocol import Admission, Admitted, Custody, Due, Full, Known, News, Withdrawn
-from controlplane.store.rows import key_of, load, row
+from controlplane.store.records import Records
+from controlplane.store.rows import key_of, row
 
 TOMBSTONE_MS: Final = 24 * 3_600_000
 # How many records are read at a time: below a megabyte as a rule.
@@ -29,8 +31,9 @@ class RedisStore:
 
     shared = True
 
-    def __init__(self, calls: Calls, clock: Clock, replica: str) -> None:
+    def __init__(self, calls: Calls, clock: Clock, replica: str, records: Records) -> None:
         self._calls = calls
+        self._records = records
         self._clock = clock
         self._replica = replica
         self._writings = count()
@@ -38,7 +41,15 @@ class RedisStore:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, url: str, *, installation: str, clock: Clock, replica: str = "", failed: Callable[[], None] = lambda: None
+        cls,
+        url: str,
+        *,
+        installation: str,
+        clock: Clock,
+        replica: str = "",
+        failed: Callable[[], None] = lambda: None,
+        unreadable: Callable[[], None] = lambda: None,
+        within_s: float = 0.0,
     ) -> AsyncIterator[Self]:
         """A store at ``url`` while the block runs.
 
@@ -48,14 +59,16 @@ class RedisStore:
             clock: the time of day; the replicas' clocks are expected to agree within a second.
             replica: this process's name among the replicas; made up when empty.
             failed: told of every call that failed.
+            unreadable: told of each record that this version cannot read, once.
+            within_s: how long a Redis that is not there yet is waited for.
 
         Raises:
             Problem: upstream_timeout, it does not answer.
         """
         calls = Calls(url, f"{{rollbox:{installation}}}:", failed)
         try:
-            await calls.load()
-            yield cls(calls, clock, replica or secrets.token_hex(4))
+            await loaded(calls, within_s)
+            yield cls(calls, clock, replica or secrets.token_hex(4), Records(unreadable))
         finally:
             await calls.close()
 
@@ -71,11 +84,13 @@ class RedisStore:
             return Full(int(answer), limit)
         if what == "withdrawn":
             return Withdrawn()
-        return Admitted(load(answer)) if what == "admitted" else Known(load(answer))
+        kept = self._records.read(answer)
+        return Admitted(kept) if what == "admitted" else Known(kept)
 
     async def get(self, sandbox_id: str) -> Sandbox | None:
         """See ``Store.get``."""
-        return self._kept(*await self._calls.run("get", sandbox_id))
+        record, ended = await self._calls.run("get", sandbox_id)
+        return self._records.read(record, sandbox_id) if self._kept(record, ended) else None
 
     async def replace(self, sandbox: Sandbox, expected_version: int) -> bool:
         """See ``Store.replace``."""
@@ -134,8 +149,9 @@ class RedisStore:
         return bool(await self._calls.run("lease", self._clock.now_ms(), name, holder, ttl_ms))
 
     async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:
-        """See ``Store.due``."""
-        return Due(*(tuple(ids) for ids in await self._calls.run("due", now_ms, unconfirmed_before_ms, MOST_DUE)))
+        """See ``Store.due``; what cannot be read is left to a version that can."""
+        due = await self._calls.run("due", now_ms, unconfirmed_before_ms, MOST_DUE)
+        return Due(*(tuple(one for one in ids if one not in self._records) for ids in due))
 
     def feed(self) -> AsyncIterator[News]:
         """See ``Store.feed``."""
@@ -156,7 +172,7 @@ class RedisStore:
 
     async def _by_key(self, owner: str, key: str, *, withdraw: str) -> Sandbox | None:
         record = await self._calls.run("by_key", self._clock.now_ms(), key_of(owner, key), withdraw)
-        return load(record) if record else None
+        return self._records.read(record) if record else None
 
     async def _read(self, ids: Sequence[str]) -> Iterable[Sandbox]:
         found: list[Sandbox] = []
@@ -164,11 +180,11 @@ class RedisStore:
             pipe = self._calls.pipe()
             for sandbox_id in ids[at : at + CHUNK]:
                 pipe.hmget(f"{self._calls.prefix}s:{sandbox_id}", "record", "ended")
-            kept = [self._kept(record, ended) for record, ended in await self._calls.piped(pipe)]
-            found.extend(one for one in kept if one is not None)
+            for sandbox_id, (record, ended) in zip(ids[at : at + CHUNK], await self._calls.piped(pipe), strict=True):
+                if self._kept(record, ended) and (one := self._records.read_or_none(record, sandbox_id)) is not None:
+                    found.append(one)
         return found
 
-    def _kept(self, record: str | None, ended: str | None) -> Sandbox | None:
-        if record is None or (ended and int(ended) <= self._clock.now_ms() - TOMBSTONE_MS):
-            return None
-        return load(record)
+    def _kept(self, record: str | None, ended: str | None) -> bool:
+        """Whether there is such a record still."""
+        return record is not None and not (ended and int(ended) <= self._clock.now_ms() - TOMBSTONE_MS)

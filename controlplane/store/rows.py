@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
+from controlplane.errors import TABLE
 from controlplane.model import EndCause, Sandbox, SandboxSpec, State
 
 _PLAIN: Final = (
@@ -43,6 +44,8 @@ def load(text: str | bytes) -> Sandbox:
 
 def _load(fields: Mapping[str, Any]) -> Sandbox:
     end = fields["end"]
+    if end is not None and end["cause"] not in TABLE:
+        raise ValueError(f"not a cause of this version: {end['cause']!r}")
     return Sandbox(
         **{name: fields[name] for name in _PLAIN if name in fields},
         spec=SandboxSpec.model_validate(fields["spec"]),

@@ -42,6 +42,14 @@ class Metrics:
         self._answers = Counter("rollbox_api_answers", "Answers of the API.", ["status"], registry=registry)
         self._pushes = Counter("rollbox_readiness_pushes", "Readiness pushes.", ["outcome"], registry=registry)
         self._store_errors = Counter("rollbox_store_errors", "Calls to the store that failed.", registry=registry)
+        self._forged = Counter(
+            "rollbox_forged_addresses",
+            "Sandboxes that were not where their readiness push said, each replica's own count.",
+            registry=registry,
+        )
+        self._unreadable = Counter(
+            "rollbox_store_unreadable_records", "Records of another version, left out of lists.", registry=registry
+        )
         self._resyncs = Counter("rollbox_store_feed_resyncs", "Times the change feed began anew.", registry=registry)
         self._rebuilds = Counter("rollbox_store_rebuilds", "Times that a lost store was rebuilt.", registry=registry)
         self._lag = Histogram(
@@ -68,9 +76,17 @@ class Metrics:
         """Counts a readiness push."""
         self._pushes.labels(outcome).inc()
 
+    def forged_address(self) -> None:
+        """Counts a sandbox whose push named another address than the cluster does."""
+        self._forged.inc()
+
     def store_failed(self) -> None:
         """Counts a call to the store that failed, repetitions included."""
         self._store_errors.inc()
+
+    def unreadable(self) -> None:
+        """Counts a record that this version cannot read, once each."""
+        self._unreadable.inc()
 
     def resynced(self) -> None:
         """Counts a change feed that began, or began anew."""

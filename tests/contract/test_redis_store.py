@@ -11,10 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
+from structlog.typing import EventDict
 
 from controlplane.clock import SystemClock
 from controlplane.errors import Problem
-from controlplane.model import EndCause, Sandbox, SandboxSpec, State
+from controlplane.model import EndCause, SandboxSpec, State
 from controlplane.store import (
     Admitted,
     Changed,
@@ -25,8 +26,10 @@ from controlplane.store import (
     Resync,
     SlotFreed,
     StoreLostError,
+    UnreadableRecordError,
     Withdrawn,
 )
+from controlplane.store.rows import dump
 from tests.contract.store_suite import DAY_S, Advance, Now, StoreSuite, ended, sandbox
 from tests.support.redis_server import redis_server
 
@@ -391,10 +394,61 @@ async def test_a_redis_that_hangs_is_given_up(url: str, tmp_path: Path) -> None:
                 pass
 
 
-def test_a_record_of_another_version_is_refused() -> None:
-    from controlplane.store.rows import dump, load  # noqa: PLC0415
+async def test_a_redis_that_comes_up_later_is_waited_for_and_that_is_said_once(
+    tmp_path: Path, said: list[EventDict]
+) -> None:
+    opening = asyncio.create_task(_opened_and_closed(f"unix://{tmp_path}/redis.sock", within_s=20))
+    await until(lambda: said)
+    await asyncio.sleep(1)
+    with redis_server(tmp_path):
+        await opening
+    assert [one["event"] for one in said] == ["waiting for Redis", "Redis is there"]
+    assert "redis.sock" in said[0]["at"]
 
-    one: Sandbox = sandbox("sb-1")
-    assert load(dump(one)) == one
-    with pytest.raises(ValueError, match="not a record of this version"):
-        load('{"id": "sb-1"}')
+
+async def test_a_redis_that_does_not_come_up_in_time_is_named(tmp_path: Path, said: list[EventDict]) -> None:
+    with pytest.raises(Problem, match="upstream_timeout: Redis at .*redis.sock"):
+        await _opened_and_closed(f"unix://{tmp_path}/redis.sock", within_s=1)
+    assert [one["event"] for one in said] == ["waiting for Redis"]
+
+
+async def _opened_and_closed(url: str, within_s: float) -> None:
+    async with RedisStore.open(url, installation="t", clock=ShiftedClock(), within_s=within_s):
+        pass
+
+
+ODD = {
+    "another version's": '{"id": "sb-2"}',
+    "damaged": "no json",
+    "of an unknown state": dump(sandbox("sb-2")).replace("requested", "hibernated"),
+    "of an unknown cause": dump(ended(sandbox("sb-2"))).replace("deleted", "abducted"),
+}
+
+
+@pytest.mark.parametrize("record", ODD.values(), ids=ODD.keys())
+async def test_a_record_that_cannot_be_read_is_left_out_and_told_once(
+    url: str, record: str, said: list[EventDict]
+) -> None:
+    counted: list[None] = []
+    async with (
+        replicas(url, 1) as (other,),
+        RedisStore.open(url, installation="t", clock=ShiftedClock(), unreadable=lambda: counted.append(None)) as store,
+        Redis.from_url(url) as redis,
+    ):
+        for number in (1, 2, 3):
+            await other.admit(sandbox(f"sb-{number}", key=f"k{number}"), 0)
+        await redis.hset("{rollbox:t}:s:sb-2", "record", record)
+        for _ in range(3):
+            assert [one.id for one in await store.find(None, {})] == ["sb-1", "sb-3"]
+            for question in (store.get("sb-2"), store.admit(sandbox("sb-4", key="k2"), 0)):
+                with pytest.raises(UnreadableRecordError, match="internal: the record of .* cannot be read"):
+                    await question
+        assert {one.get("sandbox_id") for one in said} <= {"sb-2", ""}
+        assert len(counted) == len(said) <= 2
+        # Nobody who cannot read it ends it.
+        assert "sb-2" in (await other.due(10, 0)).expired
+        assert (await store.due(10, 0)).expired == ("sb-1", "sb-3")
+        # Once it can be read it is as any other.
+        await redis.hset("{rollbox:t}:s:sb-2", "record", dump(sandbox("sb-2", key="k2")))
+        assert await store.get("sb-2") == sandbox("sb-2", key="k2")
+        assert len((await store.due(10, 0)).expired) == 3

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 
 import pytest
 
-from rollbox import Client, Sandbox
+from rollbox import Client
 from rollbox.errors import (
     CapacityUnavailable,
     DiskFull,
@@ -21,24 +19,9 @@ from rollbox.errors import (
 )
 from tests.support.images import IMAGE, REGISTRY
 from tests.support.installed import Installed, kubectl, objects
-from tests.support.waiting import succeeds, until
+from tests.support.waiting import waiting
 
 EAT = "held = []\nwhile True: held.append(b'x' * 2**24)"
-
-
-@contextlib.asynccontextmanager
-async def waiting(
-    sandbox: Sandbox, command: str = "touch /tmp/began; sleep 600"
-) -> AsyncIterator[asyncio.Task[object]]:
-    """A call that has begun in the sandbox and waits."""
-    call: asyncio.Task[object] = asyncio.create_task(sandbox.exec(command))
-    try:
-        await until(lambda: succeeds(sandbox, "cat /tmp/began"))
-        yield call
-    finally:
-        call.cancel()
-        with contextlib.suppress(asyncio.CancelledError, SandboxError):
-            await call
 
 
 async def test_a_memory_bomb_ends_as_oom_killed(client: Client) -> None:

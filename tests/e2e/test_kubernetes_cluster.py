@@ -62,10 +62,8 @@ async def door() -> AsyncIterator[Door]:
 
 async def own_address() -> str:
     """The address of this machine that pods reach it by."""
-    nodes = await installed.objects("nodes")
-    node = next(one["address"] for one in nodes[0]["status"]["addresses"] if one["type"] == "InternalIP")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((node, 9))
+        probe.connect((await installed.node_address(), 9))
         return str(probe.getsockname()[0])
 
 

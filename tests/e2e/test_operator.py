@@ -65,6 +65,7 @@ async def test_a_pod_that_is_on_no_record_is_removed(stack: Installed, client: C
             "containers": [{**container, "command": ["sleep", "3600"]}],
             "runtimeClassName": ours["spec"]["runtimeClassName"],
             "automountServiceAccountToken": False,
+            "restartPolicy": "Never",
         },
     }
     await run("kubectl", "apply", "-n", stack.sandboxes, "-f", "-", stdin=json.dumps(manifest).encode())

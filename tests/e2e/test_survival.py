@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 import time
 from collections.abc import AsyncIterator
 
@@ -12,6 +11,7 @@ import pytest
 
 from rollbox import Client, Sandbox, SandboxRecord
 from rollbox.errors import SandboxError
+from tests.support.faults import kill, node_part, ready
 from tests.support.images import IMAGE
 from tests.support.installed import Installed, kubectl, objects, own_cluster
 from tests.support.waiting import succeeds, until
@@ -64,20 +64,6 @@ async def some(client: Client, count: int, **options: object) -> AsyncIterator[l
         yield list(made)
 
 
-async def kill(stack: Installed, component: str, *, everyone: bool = False) -> None:
-    """Kills pods of a component without any grace."""
-    pods = await stack.pods(component)
-    await kubectl(
-        "delete", "pod", *(pods if everyone else pods[:1]), "-n", stack.namespace, "--grace-period=0", "--force"
-    )
-
-
-async def ready(stack: Installed, component: str) -> None:
-    """Waits until a component is whole again."""
-    label = f"app.kubernetes.io/component={component}"
-    await kubectl("wait", "pods", "-n", stack.namespace, "-l", label, "--for=condition=Ready", "--timeout=120s")
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("component", ["gateway", "controlplane", "redis"])
 async def test_execs_under_way_survive(stack: Installed, client: Client, component: str) -> None:
@@ -117,6 +103,31 @@ async def test_creates_under_way_survive(stack: Installed, client: Client, compo
         assert (await sandbox.exec("echo alive")).stdout == "alive\n"
     assert {record.id for record in await client.list(run)} >= {sandbox.id for sandbox in made}
     await client.delete(labels=run)
+    await until(lambda: _none_left(stack, client, run), SETTLES_WITHIN_S)
+
+
+@pytest.mark.timeout(300)
+async def test_creates_survive_both_control_planes(stack: Installed, client: Client) -> None:
+    run = {"run": f"both-killed-{time.time_ns()}"}
+    # Little enough of each for all of them to have room on a node of two cores.
+    options = {"cpu": (0.02, 1), "memory": ("32Mi", "128Mi"), "labels": run, "start_timeout": 180}
+    creates = [asyncio.create_task(client.create(IMAGE, **options)) for _ in range(16)]  # type: ignore[arg-type]
+    # Some of them are running by then, some start, some wait for their turn.
+    await asyncio.sleep(1.5)
+    await kill(stack, "controlplane", everyone=True)
+    made = await asyncio.gather(*creates)
+    await ready(stack, "controlplane")
+    answers = await asyncio.gather(*(sandbox.exec("echo alive") for sandbox in made))
+    assert {answer.stdout for answer in answers} == {"alive\n"}
+    ids = {sandbox.id for sandbox in made}
+    records = await client.list(run)
+    assert (len(ids), len(records)) == (16, 16)
+    assert {record.id for record in records} == ids
+    assert {record.state for record in records} == {"running"}
+    pods = {pod["metadata"]["name"] for pod in await objects("pods", "-n", stack.sandboxes)}
+    assert pods == ids
+    report = await client.delete(labels=run)
+    assert report.failed == {}
     await until(lambda: _none_left(stack, client, run), SETTLES_WITHIN_S)
 
 
@@ -209,17 +220,6 @@ async def test_the_api_server_is_away_for_a_while(stack: Installed, client: Clie
             async with await creating as late:
                 assert (await late.exec("echo late")).stdout == "late\n"
         assert load.failures == []
-
-
-async def node_part(verb: str, name: str) -> None:
-    """Stops or starts a part of the test cluster's node."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.cluster", verb, name),
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    _, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
 
 
 async def test_both_replicas_answer_for_the_same_sandboxes(stack: Installed, client: Client) -> None:

@@ -35,6 +35,7 @@ class FakeCluster:
     next_annotate_error: Problem | None = None
     annotates_behind: bool = False
     slots: int = 1024
+    stops_at_once: int = 8
     isolation: str = ""
     held: dict[str, Held] = field(default_factory=dict)
     started: list[str] = field(default_factory=list)

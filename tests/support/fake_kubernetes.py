@@ -55,12 +55,15 @@ class FakeKubernetes:
     faults: list[Fault] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     kubelet: bool = True
+    change_s: float = 0.0  # how long a change takes
     oldest: int = 0
     version: int = 1
     history: list[tuple[int, str, str, Json]] = field(default_factory=list)
     streams: list[asyncio.Event] = field(default_factory=list)
     over: asyncio.Event = field(default_factory=asyncio.Event)
     url: str = ""
+    changes_under_way: int = 0
+    most_changes_at_once: int = 0
 
     def __post_init__(self) -> None:
         self._changed = asyncio.Condition()
@@ -108,7 +111,7 @@ class FakeKubernetes:
             (one for one in self.faults if one.times and one.method == request.method and one.part in line), None
         )
         if fault is None:
-            return await self._answer(request)
+            return await self._counted(request)
         fault.times -= 1
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(fault.delay_s):
@@ -119,6 +122,17 @@ class FakeKubernetes:
             assert request.transport is not None
             request.transport.abort()
         return _status(fault.status, fault.reason, fault.message, fault.headers)
+
+    async def _counted(self, request: web.Request) -> web.StreamResponse:
+        if request.method == "GET":
+            return await self._answer(request)
+        self.changes_under_way += 1
+        self.most_changes_at_once = max(self.most_changes_at_once, self.changes_under_way)
+        try:
+            await asyncio.sleep(self.change_s)
+            return await self._answer(request)
+        finally:
+            self.changes_under_way -= 1
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         collection, _, name = request.path.rpartition("/")
@@ -173,12 +187,13 @@ class FakeKubernetes:
         await response.prepare(request)
         closed = asyncio.Event()
         self.streams.append(closed)
+        at = 0
         try:
             while not closed.is_set():
-                for version, kind, collection, thing in self.history:
+                for version, kind, collection, thing in self.history[at:]:
+                    at += 1
                     if version > since and collection == request.path:
                         await response.write(json.dumps({"type": kind, "object": thing}).encode() + b"\n")
-                        since = version
                 try:
                     async with asyncio.timeout(0.02), self._changed:
                         await self._changed.wait()

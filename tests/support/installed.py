@@ -28,6 +28,7 @@ INSTALL_TIMEOUT = "5m"
 LEAVES_NONE_OF = (
     *("clusterroles", "clusterrolebindings", "priorityclasses", "runtimeclasses", "pods", "services", "secrets"),
     *("configmaps", "networkpolicies", "persistentvolumeclaims", "jobs"),
+    *("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
 )
 
 
@@ -92,6 +93,12 @@ async def objects(*arguments: str) -> list[dict[str, Any]]:
     """The items that `kubectl get` finds."""
     items: list[dict[str, Any]] = json.loads(await kubectl("get", *arguments, "--output", "json"))["items"]
     return items
+
+
+async def node_address() -> str:
+    """The address of the cluster's first node; of the cluster of `make cluster` it is this machine's."""
+    nodes = await objects("nodes")
+    return next(str(one["address"]) for one in nodes[0]["status"]["addresses"] if one["type"] == "InternalIP")
 
 
 @dataclass

@@ -1,6 +1,8 @@
-"""A real Redis of one's own: on a unix socket, in memory, gone at the end."""
+"""A real Redis of one's own: in memory, gone at the end."""
 
+import secrets
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,8 +13,12 @@ UP_WITHIN_S = 10.0
 
 
 @contextmanager
-def redis_server(folder: Path) -> Iterator[str]:
+def redis_server(folder: Path, address: str = "") -> Iterator[str]:
     """The URL of a Redis that runs while the block does; it is empty.
+
+    Args:
+        folder: where its socket is.
+        address: of this machine, where it listens as well, with a password; then the URL is this one's.
 
     Raises:
         RuntimeError: there is none to start, or it did not start. Nothing is skipped for want of it.
@@ -20,14 +26,24 @@ def redis_server(folder: Path) -> Iterator[str]:
     if shutil.which("redis-server") is None:
         raise RuntimeError("redis-server is not on PATH: `make setup` installs what the tests need")
     path = folder / "redis.sock"
-    command = ["redis-server", "--port", "0", "--unixsocket", str(path), "--save", "", "--appendonly", "no"]
-    with subprocess.Popen([*command, "--dir", str(folder)], stdout=subprocess.DEVNULL) as server:
+    port, password = (_free_port(address), secrets.token_hex(16)) if address else (0, "")
+    options = ["--unixsocket", str(path), "--save", "", "--appendonly", "no", "--dir", str(folder)]
+    listen = ["--bind", address, "--requirepass", password] if address else []
+    command = ["redis-server", "--port", str(port), *options, *listen]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
         try:
             until_s = time.monotonic() + UP_WITHIN_S
             while not path.exists():
                 if server.poll() is not None or time.monotonic() > until_s:
                     raise RuntimeError("redis-server did not start")
                 time.sleep(0.02)
-            yield f"unix://{path}"
+            yield f"redis://:{password}@{address}:{port}/0" if address else f"unix://{path}"
         finally:
             server.kill()
+
+
+def _free_port(address: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 from rollbox import Sandbox
+from rollbox.errors import SandboxError
 
 _T = TypeVar("_T")
 
@@ -26,3 +28,18 @@ async def until(look: Callable[[], Awaitable[_T]], limit_s: float = 30.0) -> _T:
 async def succeeds(sandbox: Sandbox, command: str) -> bool:
     """Whether a command in the sandbox exits with 0 now."""
     return (await sandbox.exec(command)).ok
+
+
+@contextlib.asynccontextmanager
+async def waiting(
+    sandbox: Sandbox, command: str = "touch /tmp/began; sleep 600"
+) -> AsyncIterator[asyncio.Task[object]]:
+    """A call that has begun in the sandbox and waits."""
+    call: asyncio.Task[object] = asyncio.create_task(sandbox.exec(command))
+    try:
+        await until(lambda: succeeds(sandbox, "cat /tmp/began"))
+        yield call
+    finally:
+        call.cancel()
+        with contextlib.suppress(asyncio.CancelledError, SandboxError):
+            await call

@@ -8,7 +8,7 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -16,11 +16,14 @@ from typing import Any, Final, Self
 
 import aiohttp
 import structlog
+from aiohttp.helpers import get_env_proxy_for_url
+from yarl import URL
 
 from controlplane.clock import Clock, SystemClock
 from controlplane.cluster.finish import finish
 from controlplane.cluster.kubernetes.access import Access, access
 from controlplane.cluster.kubernetes.events import decoded
+from controlplane.cluster.kubernetes.outage import Outage
 from controlplane.cluster.kubernetes.refusals import MAX_RETRY_AFTER_S, Refusal, Refused
 from controlplane.cluster.kubernetes.trouble import MAX_SKEW_S, is_certificate, skew_s, unreachable
 from controlplane.errors import Problem
@@ -71,6 +74,7 @@ class KubernetesClient:
         self._clock = clock
         self._free = asyncio.Semaphore(CALLS_AT_ONCE)
         self._skewed = False
+        self._outage = Outage(way.url)
         self._log = structlog.get_logger("kubernetes")
 
     @classmethod
@@ -84,7 +88,7 @@ class KubernetesClient:
         way = await access(kubeconfig)
         connector = aiohttp.TCPConnector(limit=0, ssl=way.tls if way.tls is not None else True)
         limits = aiohttp.ClientTimeout(total=ATTEMPT_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
-        async with aiohttp.ClientSession(connector=connector, timeout=limits, trust_env=True) as http:
+        async with aiohttp.ClientSession(connector=connector, timeout=limits, **_proxy(way.url)) as http:
             yield cls(http, way, clock or SystemClock())
 
     async def get(self, path: str, *, within_s: float = WITHIN_S) -> Json:
@@ -151,7 +155,7 @@ class KubernetesClient:
                     if response.connection is not None and response.connection.transport is not None:
                         response.connection.transport.abort()
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise unreachable(self.way.url, what, error, self._clock.now_ms()) from error
+            raise self._unanswered(what, error) from error
 
     async def _call(
         self,
@@ -203,9 +207,15 @@ class KubernetesClient:
                     answer: Json = json.loads(await response.read() or b"{}")
                     return answer
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise unreachable(self.way.url, what, error, self._clock.now_ms()) from error
+            raise self._unanswered(what, error) from error
+
+    def _unanswered(self, what: str, error: Exception) -> Problem:
+        problem = unreachable(self.way.url, what, error, self._clock.now_ms())
+        self._outage.failed(problem.detail)
+        return problem
 
     async def _checked(self, response: aiohttp.ClientResponse, what: str) -> None:
+        self._outage.answered()
         self._compare_clocks(response.headers.get("Date"))
         if response.status >= HTTPStatus.BAD_REQUEST:
             body = await response.read()
@@ -227,6 +237,14 @@ class KubernetesClient:
     @property
     def _naming(self) -> dict[str, Any]:
         return {} if self.way.server_name is None else {"server_hostname": self.way.server_name}
+
+
+def _proxy(url: str) -> dict[str, Any]:
+    """Once: a session that trusts the environment reads it for every call, on two threads."""
+    with suppress(LookupError):
+        proxy, auth = get_env_proxy_for_url(URL(url))
+        return {"proxy": proxy, "proxy_auth": auth}
+    return {}
 
 
 def _passing(problem: Problem) -> bool:

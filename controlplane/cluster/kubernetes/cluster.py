@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from http import HTTPStatus
@@ -34,6 +34,8 @@ from controlplane.model import SandboxSpec, load_record
 
 # A create that the API server has not taken by then had better be asked for anew.
 CREATE_WITHIN_S: Final = 30.0
+# A stop is two calls, of which few are under way at a time (``removal``), and then the kubelets' business.
+MAX_STOPS: Final = 4096
 _ID: Final = re.compile(r"sb-[a-z0-9]{1,60}")
 _OURS: Final = (ANNOTATION_RECORD, ANNOTATION_START_BY)
 
@@ -45,7 +47,15 @@ class KubernetesCluster:
     """
 
     def __init__(
-        self, client: KubernetesClient, place: Place, fleet: Fleet, what: Description, *, required: str, per_node: int
+        self,
+        client: KubernetesClient,
+        place: Place,
+        fleet: Fleet,
+        what: Description,
+        *,
+        required: str,
+        per_node: int,
+        forged: Callable[[], None],
     ) -> None:
         self._client = client
         self._place = place
@@ -56,7 +66,7 @@ class KubernetesCluster:
         self._clock: Clock = SystemClock()
         self._ready = ReadyAddress(place.ready_url)
         self._nodes = Nodes(self._lost)
-        self._pods = Pods(self._clock, self._nodes.trouble)
+        self._pods = Pods(self._clock, self._nodes.trouble, forged)
         self._path = f"/api/v1/namespaces/{place.namespace}/pods"
         self._mine = {"labelSelector": f"{LABEL_INSTALLATION}={place.installation}"}
         self._removal = Removal(client, self._pods, self._path)
@@ -79,6 +89,7 @@ class KubernetesCluster:
         tolerations: Sequence[Mapping[str, object]],
         image_pull_secrets: Sequence[str],
         kubeconfig: Path | None,
+        forged: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[Self]:
         """A cluster, its watches running while the block does.
 
@@ -96,6 +107,7 @@ class KubernetesCluster:
             dns_shards: how many headless Services there are.
             starts_per_node: how many starts one node bears at a time.
             kubeconfig: None: the service account of the pod that this runs in.
+            forged: told of each sandbox that is not where its readiness push said.
 
         Raises:
             Problem: isolation_missing, when there is no such RuntimeClass or no node has its runtime; internal, when
@@ -120,7 +132,9 @@ class KubernetesCluster:
             what = isolation.describe(version, runtime_class, runtime.handler, required_kernel)
             # The API server adds the RuntimeClass's own to every pod.
             fleet = Fleet({**runtime.selector, **node_selector}, (*tolerations, *runtime.tolerations), runtime.handler)
-            cluster = cls(client, place, fleet, what, required=required_kernel, per_node=starts_per_node)
+            cluster = cls(
+                *(client, place, fleet, what), required=required_kernel, per_node=starts_per_node, forged=forged
+            )
             async with cluster._watching():
                 yield cluster
 
@@ -131,6 +145,11 @@ class KubernetesCluster:
     def check(self, spec: SandboxSpec) -> None:
         """See ``Cluster.check``; capacity_unavailable, when there is no node for sandboxes."""
         self._fleet.check(spec, self._nodes.all)
+
+    @property
+    def stops_at_once(self) -> int:
+        """See ``Cluster.stops_at_once``."""
+        return MAX_STOPS
 
     @property
     def annotates_behind(self) -> bool:

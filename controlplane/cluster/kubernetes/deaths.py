@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from controlplane.cluster.kubernetes.podspec import SIDECAR, TARGET
+from controlplane.cluster.kubernetes.podspec import ANNOTATION_ADDRESS, SIDECAR, SIDECAR_PORT, TARGET
 from controlplane.cluster.protocol import Death
 from controlplane.errors import Code
 
@@ -51,10 +51,19 @@ def death(pod: Pod, node_trouble: str | None = None) -> Death | None:
             return _death(pod, verdict)
     if node_trouble is not None:
         return _death(pod, ("node_lost", node_trouble))
-    for look in (_deleted, _ended):
+    for look in (misplaced, _deleted, _ended):
         if (verdict := look(pod)) is not None:
             return _death(pod, verdict)
     return None
+
+
+def misplaced(pod: Pod) -> Verdict | None:
+    """Judges a pod that is not where its readiness push said: somebody else has pushed in its name."""
+    pushed = str((pod["metadata"].get("annotations") or {}).get(ANNOTATION_ADDRESS) or "")
+    own = str(_status(pod).get("podIP") or "")
+    if not pushed or not own or pushed in (f"http://{own}:{SIDECAR_PORT}", f"http://[{own}]:{SIDECAR_PORT}"):
+        return None
+    return "sandbox_lost", f"its readiness push was forged: it named {_cut(pushed)}, and its pod has the address {own}"
 
 
 def unexplained(pod: Pod) -> bool:

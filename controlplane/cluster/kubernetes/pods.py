@@ -7,7 +7,14 @@ from typing import Any, Final
 
 from controlplane.clock import Clock
 from controlplane.cluster.kubernetes.client import Json
-from controlplane.cluster.kubernetes.deaths import asked_to_end, death, sandbox_trouble, unexplained, unscheduled
+from controlplane.cluster.kubernetes.deaths import (
+    asked_to_end,
+    death,
+    misplaced,
+    sandbox_trouble,
+    unexplained,
+    unscheduled,
+)
 from controlplane.cluster.kubernetes.listener import Listener
 from controlplane.cluster.kubernetes.podspec import ANNOTATION_START_BY
 from controlplane.cluster.kubernetes.trimmed import trimmed
@@ -28,10 +35,14 @@ class Pods:
 
     Args:
         trouble: tells why a node is taken for lost.
+        forged: told of each sandbox that is not where its readiness push said.
     """
 
-    def __init__(self, clock: Clock, trouble: Callable[[str], str | None]) -> None:
+    def __init__(
+        self, clock: Clock, trouble: Callable[[str], str | None], forged: Callable[[], None] = lambda: None
+    ) -> None:
         self._clock = clock
+        self._forged = forged
         self._trouble = trouble
         self._pods: dict[str, Json] = {}
         self._dead: OrderedDict[str, Death] = OrderedDict()
@@ -134,6 +145,8 @@ class Pods:
         if judged is None and words is not None and (verdict := sandbox_trouble(words)) is not None:
             judged = Death(name, *verdict)
         if judged is not None:
+            if misplaced(pod) is not None:
+                self._forged()
             self._tell(judged)
         elif words is not None or unscheduled(pod) is not None:
             self._set_deadline(name, pod)

@@ -20,6 +20,8 @@ LABEL_SANDBOX: Final = f"{DOMAIN}/sandbox"
 LABEL_SHARD: Final = f"{DOMAIN}/shard"
 ANNOTATION_RECORD: Final = f"{DOMAIN}/record"
 ANNOTATION_START_BY: Final = f"{DOMAIN}/start-by-ms"
+# What the readiness push said; a fact of ``Cluster.annotate``.
+ANNOTATION_ADDRESS: Final = f"{DOMAIN}/address"
 FINALIZER: Final = f"{DOMAIN}/tombstone"
 
 SIDECAR: Final = "sidecar"

@@ -11,8 +11,11 @@ from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.errors import Problem
 
 WITHIN_S: Final = 55.0
-# The watch tells; this is for when it has missed something.
-LOOK_EVERY_S: Final = 5.0
+# The watch tells; this is for when it has missed something. Twice as long after each look: thousands may wait.
+LOOK_AGAIN_S: Final = 5.0
+# Removals that speak to the API server at one time, two calls each: half of the client's share, so that thousands of
+# ends leave room for creates. Waiting for a kubelet takes up no place.
+ASKING_AT_ONCE: Final = 8
 # The kubelet kills what has not ended by then.
 GRACE_S: Final = 1
 
@@ -27,6 +30,7 @@ class Removal:
         self._client = client
         self._pods = pods
         self._path = path
+        self._turns = asyncio.Semaphore(ASKING_AT_ONCE)
 
     async def remove(self, sandbox_id: str) -> None:
         """Returns when the pod object is gone; unknown is success.
@@ -36,8 +40,8 @@ class Removal:
         """
         gone = self._pods.stopping(sandbox_id)
         try:
-            async with asyncio.timeout(WITHIN_S):
-                if await self._ask(sandbox_id, GRACE_S):
+            if await self._ask(sandbox_id, GRACE_S):
+                async with asyncio.timeout(WITHIN_S):
                     await self._gone(sandbox_id, gone)
         except TimeoutError as error:
             detail = f"the pod {sandbox_id} is not gone after {WITHIN_S:.0f} s; its kubelet has not confirmed the end"
@@ -49,11 +53,12 @@ class Removal:
         """Asks for the end; False when there is nothing to end."""
         path = f"{self._path}/{sandbox_id}"
         # Side by side: either may come first.
-        answers = await asyncio.gather(
-            self._client.delete(path, {"gracePeriodSeconds": grace_s}, within_s=WITHIN_S),
-            self._client.patch(path, WITHOUT_FINALIZER, STRATEGIC, within_s=WITHIN_S),
-            return_exceptions=True,
-        )
+        async with self._turns:
+            answers = await asyncio.gather(
+                self._client.delete(path, {"gracePeriodSeconds": grace_s}, within_s=WITHIN_S),
+                self._client.patch(path, WITHOUT_FINALIZER, STRATEGIC, within_s=WITHIN_S),
+                return_exceptions=True,
+            )
         failures = [one for one in answers if isinstance(one, BaseException)]
         for failure in failures:
             if not _missing(failure):
@@ -61,16 +66,19 @@ class Removal:
         return not failures or sandbox_id in self._pods
 
     async def _gone(self, sandbox_id: str, gone: "asyncio.Future[None]") -> None:
+        pause_s = LOOK_AGAIN_S
         while not gone.done():
-            await asyncio.wait([gone], timeout=LOOK_EVERY_S)
-            if gone.done() or not await self._exists(sandbox_id):
-                return
             if self._pods.on_lost_node(sandbox_id):
                 await self._ask(sandbox_id, 0)
+            await asyncio.wait([gone], timeout=pause_s)
+            if gone.done() or not await self._exists(sandbox_id):
+                return
+            pause_s *= 2
 
     async def _exists(self, sandbox_id: str) -> bool:
         try:
-            await self._client.get(f"{self._path}/{sandbox_id}")
+            async with self._turns:
+                await self._client.get(f"{self._path}/{sandbox_id}")
         except Refused as refused:
             if not _missing(refused):
                 raise

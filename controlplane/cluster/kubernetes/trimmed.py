@@ -2,26 +2,27 @@
 
 from typing import Any, Final
 
-from controlplane.cluster.kubernetes.podspec import ANNOTATION_START_BY
+from controlplane.cluster.kubernetes.podspec import ANNOTATION_ADDRESS, ANNOTATION_START_BY
 
 Json = dict[str, Any]
 
 _JUDGED: Final = ("PodScheduled", "DisruptionTarget")
+_READ: Final = (ANNOTATION_START_BY, ANNOTATION_ADDRESS)
 
 
 def trimmed(pod: Json) -> Json:
     """What judging needs of a pod: a tenth of it."""
     about, status = pod["metadata"], pod.get("status") or {}
-    start_by = (about.get("annotations") or {}).get(ANNOTATION_START_BY)
+    annotations = about.get("annotations") or {}
     return {
         "metadata": {
             "name": about["name"],
             "deletionTimestamp": about.get("deletionTimestamp"),
-            "annotations": {ANNOTATION_START_BY: start_by} if start_by else {},
+            "annotations": {name: annotations[name] for name in _READ if annotations.get(name)},
         },
         "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName")},
         "status": {
-            **{key: status[key] for key in ("phase", "reason", "message") if status.get(key)},
+            **{key: status[key] for key in ("phase", "reason", "message", "podIP") if status.get(key)},
             "conditions": [one for one in status.get("conditions") or () if one.get("type") in _JUDGED],
             "containerStatuses": [
                 {key: one.get(key) for key in ("name", "image", "state")}

@@ -54,6 +54,7 @@ class Reflector:
         self._mirror = mirror
         self._version = ""
         self._synced = asyncio.Event()
+        self._told = ""
         self._log = structlog.get_logger("watch").bind(path=path)
 
     @property
@@ -83,11 +84,17 @@ class Reflector:
                     self._version = ""
                     self._log.info("the API server has forgotten where we were: listing again")
                 else:
-                    self._log.warning("the watch broke", code=problem.code, detail=problem.detail)
+                    self._complain(problem)
             if self._version != before:
-                pause_s = FIRST_PAUSE_S
+                pause_s, self._told = FIRST_PAUSE_S, ""
             await asyncio.sleep(random.uniform(0, pause_s))  # noqa: S311 - spreads reconnections
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
+
+    def _complain(self, problem: Problem) -> None:
+        # A server that does not answer is the client's to tell; the same refusal again is no news.
+        news = problem.__cause__ is None and problem.detail != self._told
+        self._told = problem.detail
+        (self._log.warning if news else self._log.debug)("the watch broke", code=problem.code, detail=problem.detail)
 
     async def _relist(self) -> None:
         seen = await self._client.list(self._path, self._query)

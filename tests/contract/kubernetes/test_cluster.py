@@ -3,12 +3,16 @@
 import asyncio
 import time
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.typing import EventDict
 
 from controlplane.cluster import Boot
 from controlplane.cluster.kubernetes import KubernetesCluster
+from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.removal import ASKING_AT_ONCE
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec
 from tests.contract.cluster_suite import ClusterSuite
@@ -143,6 +147,24 @@ async def test_a_death_while_the_server_forgot_where_we_were_is_told(
     assert ("removed from outside" if gone else "exit code 9") in detail
 
 
+async def test_a_sandbox_that_is_not_where_its_push_said_is_ended_and_counted(
+    api: FakeKubernetes, opener: Opener
+) -> None:
+    counted: list[None] = []
+    async with opener(forged=lambda: counted.append(None)) as cluster:
+        for name, pushed in (("sb-1", "10.0.0.1:7070"), ("sb-2", "10.0.0.9:7070"), ("sb-3", "10.0.0.1:8080")):
+            await cluster.start(name, SPEC, BOOT)
+            await cluster.annotate(name, {"address": f"http://{pushed}"})
+        assert counted == []
+        async with aclosing(cluster.watch()) as deaths, asyncio.timeout(5):  # type: ignore[type-var]
+            for name in ("sb-1", "sb-2", "sb-3"):
+                await api.patch_status(name, podIP="10.0.0.1")
+            told = [await anext(deaths) for _ in range(2)]
+        assert [(one.sandbox_id, one.cause) for one in told] == [("sb-2", "sandbox_lost"), ("sb-3", "sandbox_lost")]
+        assert "10.0.0.9" in told[0].detail
+        assert len(counted) == 2
+
+
 async def test_a_pod_that_is_deleted_from_outside_keeps_its_finalizer_until_it_is_stopped(
     api: FakeKubernetes, cluster: KubernetesCluster
 ) -> None:
@@ -214,7 +236,7 @@ async def test_a_node_without_the_runtime_is_told_at_once(api: FakeKubernetes, c
 async def test_a_stop_on_a_lost_node_does_not_wait_for_its_kubelet(
     api: FakeKubernetes, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.cluster.kubernetes.removal.LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr("controlplane.cluster.kubernetes.removal.LOOK_AGAIN_S", 0.1)
     monkeypatch.setattr("controlplane.cluster.kubernetes.lost_nodes.SILENT_S", 0.05)
     api.kubelet = False
     await cluster.start("sb-1", SPEC, BOOT)
@@ -224,6 +246,23 @@ async def test_a_stop_on_a_lost_node_does_not_wait_for_its_kubelet(
     await asyncio.sleep(0.1)
     await cluster.stop("sb-1")
     assert api.objects[PODS] == {}
+
+
+async def test_a_crowd_of_stops_asks_in_turn_and_waits_for_the_kubelets_together(
+    api: FakeKubernetes, cluster: KubernetesCluster
+) -> None:
+    names = [f"sb-{number}" for number in range(60)]
+    await asyncio.gather(*(cluster.start(name, SPEC, BOOT) for name in names))
+    api.kubelet, api.change_s, api.most_changes_at_once = False, 0.01, 0
+    stops = asyncio.gather(*(cluster.stop(name) for name in names))
+    async with asyncio.timeout(30):
+        # Not one kubelet has confirmed, and all of them have been asked.
+        while sum(call.startswith("DELETE") for call in api.calls) < len(names):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert api.most_changes_at_once <= 2 * ASKING_AT_ONCE
+        for name in names:
+            await api.remove(PODS, name)
+        await stops
 
 
 async def test_a_stop_that_nobody_confirms_says_so(
@@ -276,3 +315,41 @@ async def test_a_kernel_that_was_not_promised_is_refused(cluster: KubernetesClus
     async with opener(required_kernel="any") as careless:
         careless.vouch("Linux version 6.1.0")
         assert "not checked" in careless.describe().isolation_detail
+
+
+async def test_a_server_that_is_away_is_told_of_once_and_its_return_once(
+    said: list[EventDict], api: FakeKubernetes, kubeconfig: Path
+) -> None:
+    async with KubernetesClient.connect(kubeconfig) as client:
+        for _ in range(2):
+            api.faults = [Fault("GET", NODES, drop=True, times=6)]
+            await client.get(f"{NODES}/n1")
+            await client.get(f"{NODES}/n1")
+    assert [one["event"] for one in said if one["log_level"] != "debug"] == [
+        *("the API server does not answer", "the API server answers again") * 2
+    ]
+    # The HTTP client itself asks once more when a connection that was used before breaks.
+    assert all(one["calls_failed"] >= 3 for one in said if "calls_failed" in one)
+
+
+async def test_a_server_that_is_away_breaks_watches_in_silence(
+    said: list[EventDict], api: FakeKubernetes, cluster: KubernetesCluster
+) -> None:
+    await cluster.start("sb-1", SPEC, BOOT)
+    api.faults = [Fault("GET", "?watch", drop=True, times=9)]
+    api.close_streams()
+    await api.patch_status("sb-1", containerStatuses=terminated(reason="OOMKilled"))
+    await first_death(cluster)
+    assert "the watch broke" not in [one["event"] for one in said]
+
+
+async def test_a_refusal_that_is_repeated_is_told_once(
+    said: list[EventDict], api: FakeKubernetes, cluster: KubernetesCluster
+) -> None:
+    assert cluster
+    api.faults = [Fault("GET", f"{PODS}?watch", 403, "Forbidden", "not allowed", times=3)]
+    api.close_streams()
+    async with asyncio.timeout(30):
+        while api.faults[0].times:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert [one["event"] for one in said] == ["the watch broke"]

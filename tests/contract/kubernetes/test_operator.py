@@ -16,7 +16,7 @@ from controlplane.operator.nodes import NodeNotices
 from controlplane.operator.notices import Notices
 from controlplane.operator.records import Records
 from controlplane.operator.sweep import Sweep
-from controlplane.store import MemoryStore, StoreLostError
+from controlplane.store import MemoryStore, StoreLostError, UnreadableRecordError
 from tests.support.fake_kubernetes import EVENTS, NAMESPACE, PODS, FakeKubernetes, Fault, fake_kubernetes, node
 
 WHERE = {"namespace": NAMESPACE, "installation": "r"}
@@ -89,6 +89,23 @@ async def test_a_store_that_is_being_rebuilt_condemns_nobody(scene: Scene, monke
     sweep.cancel()
     await asyncio.wait([sweep])
     assert list(scene.api.objects[PODS]) == ["sb-1"]
+
+
+async def test_what_cannot_be_read_is_left_alone_and_holds_nothing_up(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get = scene.store.get
+
+    async def some(sandbox_id: str) -> Sandbox | None:
+        if sandbox_id == "sb-odd":
+            raise UnreadableRecordError(sandbox_id, "it is odd")
+        return await get(sandbox_id)
+
+    monkeypatch.setattr(scene.store, "get", some)
+    for name in ("sb-odd", "sb-orphan"):
+        await scene.api.put(PODS, pod(name))
+    await scene.sweep.once()
+    assert list(scene.api.objects[PODS]) == ["sb-odd"]
 
 
 async def test_a_sweep_that_failed_is_made_again(scene: Scene) -> None:

@@ -114,3 +114,23 @@ def test_teardown_stops_what_makes_sandboxes_first(manifests: list[Manifest]) ->
     assert settings["sandboxNamespace"] == "rollbox-sandboxes"
     hooks = [one for one in manifests if "helm.sh/hook" in one["metadata"].get("annotations", {})]
     assert not [one for one in hooks if one["metadata"].get("namespace") == "rollbox-sandboxes"]
+
+
+def test_the_api_server_takes_only_sandboxed_pods_where_sandboxes_are(manifests: list[Manifest]) -> None:
+    (policy,) = of_kind(manifests, "ValidatingAdmissionPolicy")
+    (binding,) = of_kind(manifests, "ValidatingAdmissionPolicyBinding")
+    assert binding["spec"]["policyName"] == policy["metadata"]["name"]
+    assert binding["spec"]["validationActions"] == ["Deny"]
+    where = {"matchLabels": {"kubernetes.io/metadata.name": "rollbox-sandboxes"}}
+    assert binding["spec"]["matchResources"] == {"namespaceSelector": where}
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    words = " ".join(one["expression"] for one in policy["spec"]["validations"])
+    for word in ("'gvisor'", "hostNetwork", "hostPID", "hostIPC", "hostPath", "privileged", "Token", "restartPolicy"):
+        assert word in words
+
+
+def test_the_admission_policy_names_the_class_and_can_be_left_out() -> None:
+    (policy,) = of_kind(render("runtimeClass.name=cloud"), "ValidatingAdmissionPolicy")
+    assert "== 'cloud'" in policy["spec"]["validations"][0]["expression"]
+    kinds = {one["kind"] for one in render("admissionPolicy.enabled=false")}
+    assert not [kind for kind in kinds if kind.startswith("ValidatingAdmission")]

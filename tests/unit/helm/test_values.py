@@ -40,6 +40,7 @@ def test_without_a_registry_the_refusal_says_what_to_set() -> None:
         ("sandboxes.quota.pods=-1", "'/sandboxes/quota/pods'"),
         ("runtimeClass.handler=", "'/runtimeClass/handler'"),
         ("priorityClasses.platformValue=2000000000", "'/priorityClasses/platformValue': maximum"),
+        ("admissionPolicy.enabled=maybe", "'/admissionPolicy/enabled': got string, want boolean"),
         ("networkPolicies.enabled=maybe", "'/networkPolicies/enabled': got string, want boolean"),
         ("preflight.timeoutSeconds=1", "'/preflight/timeoutSeconds': minimum"),
         ("images.pullPolicy=Sometimes", "'/images/pullPolicy'"),
@@ -66,6 +67,34 @@ def test_an_external_redis_replaces_the_own_one() -> None:
     assert named(manifests, "Secret", "rollbox-redis")["data"].keys() == {"url"}
 
 
+def test_the_own_redis_keeps_its_file_where_the_value_says() -> None:
+    (own,) = of_kind(render(), "StatefulSet")
+    (data,) = [one for one in own["spec"]["template"]["spec"]["volumes"] if one["name"] == "data"]
+    assert data == {"name": "data", "emptyDir": {"sizeLimit": "2Gi"}}
+    assert "volumeClaimTemplates" not in own["spec"]
+    (kept,) = of_kind(
+        render("redis.persistence.enabled=true", "redis.persistence.size=5Gi", "redis.persistence.storageClass=fast"),
+        "StatefulSet",
+    )
+    assert [one["name"] for one in kept["spec"]["template"]["spec"]["volumes"]] == ["config"]
+    (claim,) = kept["spec"]["volumeClaimTemplates"]
+    assert claim["metadata"]["name"] == "data"
+    assert claim["spec"]["storageClassName"] == "fast"
+    assert claim["spec"]["resources"] == {"requests": {"storage": "5Gi"}}
+    # An uninstall leaves nothing.
+    assert kept["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete"
+
+
+def test_the_gateway_scales_as_its_values_say() -> None:
+    (scaler,) = of_kind(render("gateway.autoscaling.maxReplicas=5"), "HorizontalPodAutoscaler")
+    spec = scaler["spec"]
+    assert (spec["minReplicas"], spec["maxReplicas"]) == (2, 5)
+    assert spec["scaleTargetRef"] == {"apiVersion": "apps/v1", "kind": "Deployment", "name": "rollbox-gateway"}
+    fixed = render("gateway.autoscaling.enabled=false", "gateway.replicas=3")
+    assert not of_kind(fixed, "HorizontalPodAutoscaler")
+    assert named(fixed, "Deployment", "rollbox-gateway")["spec"]["replicas"] == 3
+
+
 def test_existing_secrets_are_used_and_none_is_made() -> None:
     manifests = render("existingSecrets.apiKeys=keys", "existingSecrets.signingKey=key", "redis.existingSecret=store")
     assert not of_kind(manifests, "Secret")
@@ -75,6 +104,7 @@ def test_existing_secrets_are_used_and_none_is_made() -> None:
 
 def test_two_releases_share_no_name_that_is_the_clusters() -> None:
     cluster_wide = {"ClusterRole", "ClusterRoleBinding", "Namespace", "PriorityClass"}
+    cluster_wide |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
     names = [
         {(one["kind"], one["metadata"]["name"]) for one in render(release=release) if one["kind"] in cluster_wide}
         for release in ("one", "two")

@@ -7,8 +7,10 @@ import pytest
 
 from controlplane.cluster import Boot, Death, Health
 from controlplane.errors import Problem
-from controlplane.model import SandboxSpec, State
+from controlplane.model import Sandbox, SandboxSpec, State
+from controlplane.store import MemoryStore, UnreadableRecordError
 from tests.support.fake_cluster import FakeCluster, FakeSidecars, Held
+from tests.support.virtual_time import VirtualClock
 from tests.support.world import OWNER, SPEC, world
 
 
@@ -117,6 +119,25 @@ async def test_what_cannot_be_read_is_removed() -> None:
         await asyncio.sleep(1)
         assert await after.service.find(OWNER, {}, None) == []
     assert cluster.held == {}
+
+
+class OddStore(MemoryStore):
+    """One record in it is of another version."""
+
+    async def get(self, sandbox_id: str) -> Sandbox | None:
+        if sandbox_id == "sb-odd":
+            raise UnreadableRecordError(sandbox_id, "it is odd")
+        return await super().get(sandbox_id)
+
+
+async def test_what_has_a_record_that_cannot_be_read_is_left_alone() -> None:
+    clock = VirtualClock()
+    cluster = FakeCluster()
+    for name in ("sb-odd", "sb-x"):
+        cluster.held[name] = Held(SPEC, Boot("t", "k", "damaged"), {"ready_at_ms": "1"})
+    async with world(cluster, clock=clock, store=OddStore(clock)):
+        await asyncio.sleep(1)
+    assert list(cluster.held) == ["sb-odd"]
 
 
 class Hesitant(FakeSidecars):

@@ -1,7 +1,13 @@
-"""The end of a control plane does not wait for an engine that never answers."""
+"""Taking sandboxes off: as many at a time as the cluster bears, and nobody waits for an engine that never answers."""
 
 import asyncio
 
+import pytest
+from structlog.typing import EventDict
+
+from controlplane.errors import Problem
+from controlplane.lifecycle import Options
+from controlplane.model import SandboxSpec
 from tests.support.fake_cluster import FakeCluster
 from tests.support.world import OWNER, SPEC, world
 
@@ -18,3 +24,32 @@ async def test_a_stop_that_hangs_does_not_hold_the_end_back() -> None:
     assert list(cluster.held) == [sandbox.id]
     await asyncio.wait([delete])
     assert delete.cancelled()
+
+
+async def test_a_thousand_are_confirmed_in_time_where_the_cluster_takes_them_at_once() -> None:
+    cluster = FakeCluster(stops_at_once=4096, stop_s=20)
+    spec = SandboxSpec(image="a", labels={"run": "r1"})
+    async with world(cluster, options=Options(starts_in_flight=1024)) as plane:
+        await asyncio.gather(*(plane.service.create(OWNER, spec) for _ in range(1000)))
+        deleted = await plane.service.delete_all(OWNER, {"run": "r1"})
+        assert len(deleted.ids) == 1000
+        assert deleted.failed == {}
+
+
+async def test_a_cluster_that_is_away_is_told_of_in_a_few_lines(
+    said: list[EventDict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = FakeCluster(stops_at_once=4096)
+
+    async def away(_: str) -> None:
+        raise Problem("internal", "the API server is away")
+
+    async with world(cluster, options=Options(starts_in_flight=1024)) as plane:
+        await asyncio.gather(*(plane.service.create(OWNER, SPEC) for _ in range(100)))
+        with monkeypatch.context() as patch:
+            patch.setattr(cluster, "stop", away)
+            deleting = asyncio.create_task(plane.service.delete_all(OWNER, {}))
+            await asyncio.sleep(20)
+        assert (await deleting).failed == {}
+    assert [one["event"] for one in said] == ["not stopped yet"] * 8 + ["none is left that was not stopped"]
+    assert said[-1]["most_at_once"] == 100

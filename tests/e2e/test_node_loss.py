@@ -1,0 +1,60 @@
+"""A node falls silent: its sandboxes end as `node_lost` within seconds, and once it is back everything works."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rollbox import Client
+from rollbox.errors import NodeLost
+from tests.support.faults import node_part, ready
+from tests.support.images import IMAGE
+from tests.support.installed import Installed, kubectl, objects, own_cluster
+from tests.support.waiting import until, waiting
+
+# Until Kubernetes itself takes a silent node for lost: its grace period is 50 s, or 40 in older versions.
+DECLARED_WITHIN = "120s"
+# The platform believes it 12 s later; the rest is for a busy machine.
+TOLD_WITHIN_S = 30.0
+BACK_WITHIN = "90s"
+
+
+async def _nodes_are(ready: str, within: str) -> None:
+    await kubectl("wait", "nodes", "--all", f"--for=condition=Ready={ready}", f"--timeout={within}")
+
+
+@pytest.mark.timeout(360)
+async def test_a_lost_node_is_told_within_seconds_and_its_return_heals(stack: Installed, client: Client) -> None:
+    if not own_cluster():
+        pytest.skip("a given cluster's kubelet is not ours to stop")
+    # Kubernetes takes the pods of a lost node out of their Services, and here that is all of them.
+    gateway = (await stack.component("gateway"))[0]["status"]["podIP"]
+    async with Client(f"http://{gateway}:8080", stack.api_key) as direct:
+        sandbox = await direct.create(IMAGE, memory="128Mi")
+        async with waiting(sandbox) as call:
+            await node_part("stop", "kubelet")
+            try:
+                await _nodes_are("Unknown", DECLARED_WITHIN)
+                with pytest.raises(NodeLost) as lost:
+                    async with asyncio.timeout(TOLD_WITHIN_S):
+                        await call
+                assert lost.value.is_infra
+                with pytest.raises(NodeLost):
+                    await sandbox.exec("true")
+            finally:
+                await node_part("start", "kubelet")
+                await _nodes_are("True", BACK_WITHIN)
+    for component in ("redis", "controlplane", "gateway", "dns"):
+        await ready(stack, component)
+    record = await client.get(sandbox.id)
+    assert record.end is not None
+    assert record.end.cause == "node_lost"
+    async with await client.create(IMAGE, memory="128Mi", start_timeout=120) as fresh:
+        assert (await fresh.exec("echo back")).stdout == "back\n"
+    await until(lambda: _gone(stack, sandbox.id), 60.0)
+
+
+async def _gone(stack: Installed, sandbox_id: str) -> bool:
+    await asyncio.sleep(0.5)
+    return sandbox_id not in {pod["metadata"]["name"] for pod in await objects("pods", "-n", stack.sandboxes)}
