@@ -121,9 +121,10 @@ async def test_creates_survive_both_control_planes(stack: Installed, client: Cli
     assert {answer.stdout for answer in answers} == {"alive\n"}
     ids = {sandbox.id for sandbox in made}
     records = await client.list(run)
-    assert (len(ids), len(records)) == (16, 16)
-    assert {record.id for record in records} == ids
-    assert {record.state for record in records} == {"running"}
+    assert len(ids) == 16
+    # Nothing twice: no record, no pod beside them.
+    assert [record for record in records if record.id not in ids or record.state != "running"] == []
+    assert len(records) == 16
     pods = {pod["metadata"]["name"] for pod in await objects("pods", "-n", stack.sandboxes)}
     assert pods == ids
     report = await client.delete(labels=run)

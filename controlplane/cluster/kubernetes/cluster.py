@@ -32,8 +32,6 @@ from controlplane.cluster.kubernetes.watch import Reflector
 from controlplane.cluster.protocol import Boot, Death, Description, Observed, Started
 from controlplane.model import SandboxSpec, load_record
 
-# A create that the API server has not taken by then had better be asked for anew.
-CREATE_WITHIN_S: Final = 30.0
 # A stop is two calls, of which few are under way at a time (``removal``), and then the kubelets' business.
 MAX_STOPS: Final = 4096
 _ID: Final = re.compile(r"sb-[a-z0-9]{1,60}")
@@ -170,7 +168,8 @@ class KubernetesCluster:
         record = load_record(boot.record)
         start_by_ms = self._clock.now_ms() + spec.start_timeout_ms if record is None else record.start_by_ms
         manifest = pod(sandbox_id, spec, boot, place, start_by_ms)
-        within_s = min(CREATE_WITHIN_S, spec.start_timeout_ms / 1000)
+        # An API server that is away may be back while the caller still waits.
+        within_s = max(0.0, start_by_ms - self._clock.now_ms()) / 1000
         try:
             await self._client.create(self._path, manifest, within_s=within_s)
         except Refused as refused:

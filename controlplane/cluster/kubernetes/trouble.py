@@ -37,7 +37,10 @@ def unreachable(url: str, what: str, error: BaseException, now_ms: int) -> Probl
         return Problem("internal", f"{what}: {_certificate(url, words, now_ms)}", api_server=url)
     if isinstance(error, TimeoutError):
         return Problem("upstream_timeout", f"the API server at {url} did not answer {what} in time", api_server=url)
-    return Problem("internal", f"the API server at {url} broke off {what}: {words}", api_server=url)
+    detail = f"the API server at {url} broke off {what}: {words}"
+    if isinstance(error, OSError | aiohttp.ClientConnectionError):
+        return Problem("upstream_timeout", detail, api_server=url)
+    return Problem("internal", detail, api_server=url)
 
 
 def _certificate(url: str, words: str, now_ms: int) -> str:
