@@ -3,6 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
+# Here, and not by its plugin at the end of a run: so deep in the stack Python 3.11.7's parser fails, and with it the
+# report of what failed.
+import hypothesis  # noqa: F401
 import pytest
 import structlog
 from structlog.testing import capture_logs

@@ -99,8 +99,8 @@ class Calls:
         return answers
 
     def pipe(self) -> Pipeline:
-        """A pipeline for ``piped``."""
-        pipe = self.redis.pipeline(transaction=False)
+        """A pipeline for ``piped``: a look at one moment."""
+        pipe = self.redis.pipeline(transaction=True)
         pipe.exists(f"{self.prefix}intact")
         return pipe
 

@@ -17,6 +17,9 @@ _log = logging.getLogger("rollbox")
 REPEATABLE = frozenset({"stream_interrupted", "draining", "upstream_timeout", "capacity_unavailable", "rate_limited"})
 """Codes after which the same request may work on its own. The others tell the caller something: they are raised."""
 
+PASSING = frozenset({"stream_interrupted", "draining", "upstream_timeout"})
+"""Of these, the ones of a platform that is on its way back."""
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
@@ -31,6 +34,8 @@ class RetryPolicy:
         first_s: the longest first wait, seconds.
         longest_s: the longest wait that the server did not ask for, seconds.
         budget_s: the sum of all waits at most, seconds; a longer wait is not begun, the error is raised instead.
+        patience_s: the same, and instead of `tries`, while a gateway answers that the platform is on its way back: for
+            a create, whose caller waits anyway. Of no effect with one try.
         sleep: how to wait; a test passes its own.
     """
 
@@ -38,6 +43,7 @@ class RetryPolicy:
     first_s: float = 0.1
     longest_s: float = 3.0
     budget_s: float = 20.0
+    patience_s: float = 0.0
     sleep: Callable[[float], Awaitable[None]] = field(default=asyncio.sleep, repr=False)
 
     def wait_s(self, failures: int, error: SandboxError, waited_s: float) -> float | None:
@@ -48,11 +54,14 @@ class RetryPolicy:
             error: the last failure.
             waited_s: seconds waited so far.
         """
-        if error.code not in REPEATABLE or failures >= self.tries:
+        if error.code not in REPEATABLE or self.tries == 1:
             return None
-        wait = min(self.first_s * 3 ** (failures - 1), self.longest_s) * random.uniform(0.5, 1.0)  # noqa: S311
-        wait = max(wait, (error.retry_after_ms or 0) / 1000)
-        return wait if waited_s + wait <= self.budget_s else None
+        longest_s = min(self.first_s * 3.0 ** min(failures - 1, 20), self.longest_s)
+        wait = max(longest_s * random.uniform(0.5, 1.0), (error.retry_after_ms or 0) / 1000)  # noqa: S311
+        # Only a gateway gives a request id: an address where nobody answers is not waited for.
+        if error.code in PASSING and error.request_id and waited_s + wait <= self.patience_s:
+            return wait
+        return wait if failures < self.tries and waited_s + wait <= self.budget_s else None
 
 
 async def repeat(policy: RetryPolicy, send: Callable[[], Awaitable[_T]]) -> _T:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollbox import RetryPolicy, SandboxError
-from rollbox.errors import BY_CODE, Draining, SandboxLost
+from rollbox.errors import BY_CODE, Draining, RateLimited, SandboxLost
 from rollbox.retry import REPEATABLE, repeat
 from tests.unit.sdk.conftest import Clock
 
@@ -50,3 +50,13 @@ def test_only_what_may_help_by_itself_is_repeated(code: str) -> None:
     assert (RetryPolicy().wait_s(1, error, 0) is not None) == (code in REPEATABLE)
     if code in REPEATABLE:
         assert error.retry in ("later", "resume")
+
+
+def test_a_gateway_that_answers_is_waited_for_as_long_as_the_caller_does() -> None:
+    policy = RetryPolicy(patience_s=120)
+    answered = Draining("x", request_id="r1")
+    assert policy.wait_s(50, answered, 100) is not None
+    assert policy.wait_s(50, answered, 119) is None
+    assert policy.wait_s(50, Draining("nobody answers"), 30) is None
+    assert policy.wait_s(50, RateLimited("x", request_id="r1"), 30) is None
+    assert RetryPolicy(tries=1, patience_s=120).wait_s(1, answered, 0) is None
