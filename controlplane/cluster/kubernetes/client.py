@@ -32,6 +32,9 @@ CONNECT_TIMEOUT_S: Final = 5.0
 # The server's own limit on a call is 60 s, but one that takes this long is better asked again.
 ATTEMPT_TIMEOUT_S: Final = 15.0
 WITHIN_S: Final = 60.0
+# A pod that is killed is a stranger to the API server before its process has ended: what that has begun is not to fail
+# for it, but to be taken on by another replica.
+DISOWNED_S: Final = 5.0
 FIRST_PAUSE_S: Final = 0.1
 LAST_PAUSE_S: Final = 5.0
 # The server gives one user a fair share of its slots; a herd of ours must not wait in its queue instead of in ours.
@@ -168,7 +171,7 @@ class KubernetesClient:
         within_s: float = WITHIN_S,
     ) -> Json:
         loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + within_s
+        deadline_s, disowned_until_s = loop.time() + within_s, loop.time() + DISOWNED_S
         data = None if body is None else json.dumps(body).encode()
         request = _Request(method, path, dict(query or {}), data, kind)
         pause_s, refusal = FIRST_PAUSE_S, None
@@ -183,7 +186,8 @@ class KubernetesClient:
                 refusal = problem if isinstance(problem, Refused) else None
                 # The whole range: callers that failed together shall not come back together.
                 wait_s = _asked_for(problem) + random.uniform(0, pause_s)  # noqa: S311
-                if not _passing(problem) or loop.time() + wait_s >= deadline_s:
+                disowned = method == "POST" and _unauthorized(problem) and loop.time() + wait_s < disowned_until_s
+                if not (_passing(problem) or disowned) or loop.time() + wait_s >= deadline_s:
                     raise
                 self._log.debug("asking again", what=f"{method} {path}", detail=problem.detail, wait_s=round(wait_s, 2))
             await asyncio.sleep(wait_s)
@@ -245,6 +249,10 @@ def _proxy(url: str) -> dict[str, Any]:
         proxy, auth = get_env_proxy_for_url(URL(url))
         return {"proxy": proxy, "proxy_auth": auth}
     return {}
+
+
+def _unauthorized(problem: Problem) -> bool:
+    return isinstance(problem, Refused) and problem.refusal.status == HTTPStatus.UNAUTHORIZED
 
 
 def _passing(problem: Problem) -> bool:

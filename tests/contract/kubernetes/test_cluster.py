@@ -74,7 +74,6 @@ async def test_a_create_whose_answer_was_lost_is_no_failure(api: FakeKubernetes,
         (403, "Forbidden", 'pods is forbidden: User "u" cannot create resource', "internal", "cannot create"),
         (403, "Forbidden", 'pod rejected: RuntimeClass "gvisor" not found', "isolation_missing", "RuntimeClass"),
         (422, "Invalid", "spec.containers[1].image: Invalid value", "invalid_argument", "image"),
-        (401, "Unauthorized", "Unauthorized", "internal", "expired"),
     ],
 )
 async def test_refusals_are_typed(
@@ -85,6 +84,17 @@ async def test_refusals_are_typed(
         await cluster.start("sb-1", SPEC, BOOT)
     assert caught.value.code == code
     assert api.calls.count(f"POST {PODS}") == 1, "what cannot succeed was asked again"
+
+
+async def test_a_credential_that_is_not_known_for_a_moment_fails_no_start(
+    api: FakeKubernetes, cluster: KubernetesCluster
+) -> None:
+    api.faults = [Fault("POST", "/pods", 401, "Unauthorized", times=2)]
+    await cluster.start("sb-1", SPEC, BOOT)
+    api.faults = [Fault("POST", "/pods", 401, "Unauthorized", times=1000)]
+    with pytest.raises(Problem, match="expired") as caught:
+        await cluster.start("sb-2", SandboxSpec(image="a", start_timeout_ms=600), BOOT)
+    assert caught.value.code == "internal"
 
 
 async def test_a_server_that_stays_away_is_given_up_at_the_deadline(
