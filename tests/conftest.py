@@ -1,6 +1,7 @@
 """What holds for every test: nothing of it outlives it."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Iterator
 
 # Here, and not by its plugin at the end of a run: so deep in the stack Python 3.11.7's parser fails, and with it the
@@ -14,6 +15,9 @@ from structlog.typing import EventDict
 from controlplane.telemetry import configure_log
 
 pytest_plugins = ["tests.support.product"]
+
+# A run that was started in the background ignores Ctrl-C, and so would every program that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
