@@ -15,7 +15,7 @@ from controlplane.cluster.kubernetes.client import Json, KubernetesClient
 from controlplane.cluster.kubernetes.deaths import death
 from controlplane.cluster.kubernetes.lost_nodes import Nodes
 from controlplane.cluster.kubernetes.nodes import Fleet
-from controlplane.cluster.kubernetes.pods import Pods, SandboxEvents
+from controlplane.cluster.kubernetes.pods import Events, Pods
 from controlplane.cluster.kubernetes.podspec import (
     ANNOTATION_RECORD,
     ANNOTATION_START_BY,
@@ -222,11 +222,15 @@ class KubernetesCluster:
     def _reflectors(self) -> Sequence[Reflector]:
         """Nodes first: pods are judged by them."""
         events = f"/api/v1/namespaces/{self._place.namespace}/events"
-        complaints = {"fieldSelector": "reason=FailedCreatePodSandBox,involvedObject.kind=Pod"}
+
+        def told(reason: str) -> dict[str, str]:
+            return {"fieldSelector": f"reason={reason},involvedObject.kind=Pod"}
+
         return (
             Reflector(self._client, "/api/v1/nodes", {}, self._nodes),
             Reflector(self._client, self._path, self._mine, self._pods),
-            Reflector(self._client, events, complaints, SandboxEvents(self._pods)),
+            Reflector(self._client, events, told("FailedCreatePodSandBox"), Events(self._pods.no_sandbox)),
+            Reflector(self._client, events, told("Evicted"), Events(self._pods.evicted)),
         )
 
     def _observe(self, seen: Json) -> Observed:

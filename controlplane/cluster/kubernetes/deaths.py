@@ -81,6 +81,13 @@ def unexplained(pod: Pod) -> bool:
     )
 
 
+def eviction(words: str, reason: str = "Evicted") -> Verdict:
+    """Judges the words with which a pod is evicted."""
+    if _OWN_DISK.search(words):
+        return "disk_full", _cut(words)
+    return "sandbox_evicted", f"{reason}: {_cut(words)}"
+
+
 def asked_to_end(pod: Pod) -> bool:
     """Whether the sidecar has ended in peace: it does so only when somebody ends the whole pod, who has a reason."""
     return any(role == SIDECAR and ended.get("exitCode") == 0 for role, ended in _terminated(pod))
@@ -119,11 +126,9 @@ def _evicted(pod: Pod) -> Verdict | None:
         return None
     reason = str(disruption.get("reason") if disruption else "Evicted")
     words = _cut(str(status.get("message") or (disruption or {}).get("message") or reason))
-    if _OWN_DISK.search(words):
-        return "disk_full", words
     if reason == "DeletionByPodGC":
         return "node_lost", words
-    return "sandbox_evicted", f"{reason}: {words}"
+    return eviction(words, reason)
 
 
 def _rejected(pod: Pod) -> Verdict | None:

@@ -10,6 +10,7 @@ from controlplane.cluster.kubernetes.client import Json
 from controlplane.cluster.kubernetes.deaths import (
     asked_to_end,
     death,
+    eviction,
     misplaced,
     sandbox_trouble,
     unexplained,
@@ -26,8 +27,9 @@ MAX_REMEMBERED: Final = 4096
 BEFORE_DEADLINE_S: Final = 0.3
 # How long an end waits for its reason: a busy kubelet's second. Less than gateways hold a broken call for the cause.
 REASON_WITHIN_S: Final = 2.5
-# The same where there must be one: a loaded node has taken five. Callers that gateways let go ask again meanwhile.
-SURE_REASON_WITHIN_S: Final = 9.0
+# The same where there must be one and no event has told it: a kubelet may take ten. Callers that gateways let go ask
+# again meanwhile.
+SURE_REASON_WITHIN_S: Final = 11.0
 
 
 class Pods:
@@ -127,6 +129,11 @@ class Pods:
         if name in self._pods:
             self._judge(name)
 
+    def evicted(self, name: str, message: str) -> None:
+        """The kubelet's words about a pod that it evicts: in the pod itself they stand up to ten seconds later."""
+        if name in self._pods and name not in self._dead and name not in self._stopping:
+            self._tell(Death(name, *eviction(message)))
+
     def close(self) -> None:
         """Ends what still waits."""
         for name in (*self._deadlines, *self._doubted):
@@ -200,11 +207,15 @@ class Pods:
             self._tell(Death(name, "start_timeout", detail))
 
 
-class SandboxEvents:
-    """A mirror of the kubelets' complaints about pod sandboxes: nowhere else is told that a runtime is missing."""
+class Events:
+    """A mirror of what kubelets say of pods in events only, or there sooner than in the pods.
 
-    def __init__(self, pods: Pods) -> None:
-        self._pods = pods
+    Args:
+        heard: gets the pod's name and the words.
+    """
+
+    def __init__(self, heard: Callable[[str, str], None]) -> None:
+        self._heard = heard
 
     def replace(self, objects: Sequence[Json]) -> None:
         """See ``Mirror.replace``."""
@@ -214,7 +225,7 @@ class SandboxEvents:
     def put(self, thing: Json) -> None:
         """See ``Mirror.put``."""
         about = thing.get("involvedObject") or {}
-        self._pods.no_sandbox(str(about.get("name") or ""), str(thing.get("message") or ""))
+        self._heard(str(about.get("name") or ""), str(thing.get("message") or ""))
 
     def remove(self, thing: Json) -> None:
         """See ``Mirror.remove``: events expire, what they told stays."""

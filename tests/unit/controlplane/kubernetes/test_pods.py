@@ -74,10 +74,21 @@ async def test_an_end_that_nobody_explains_is_told_a_little_later_however_often_
         for _ in range(4):
             pods.put(pod(end))
             await asyncio.sleep(0.5)
-        await asyncio.sleep(10)
+        await asyncio.sleep(15)
         ((after_s, death),) = told
         assert death.cause == "sandbox_lost"
         assert after_s == pytest.approx(within_s, abs=0.1)
+
+
+async def test_an_eviction_is_told_by_its_event_and_once() -> None:
+    async with watched() as (pods, told):
+        pods.evicted("sb-1", "The node was low on resource: memory.")  # of one that is not here (any more)
+        pods.put(pod())
+        pods.evicted("sb-1", "Pod ephemeral local storage usage exceeds the total limit of containers 64Mi. ")
+        pods.put(pod(IN_PEACE, KILLED, **EVICTED))
+        await asyncio.sleep(15)
+        ((_, death),) = told
+        assert death.cause == "disk_full"
 
 
 async def test_an_end_of_our_own_meanwhile_is_nobodys_news() -> None:
