@@ -6,6 +6,7 @@ objects costs more than all the rest.
 
 import asyncio
 import json
+import math
 import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -171,7 +172,7 @@ class KubernetesClient:
         within_s: float = WITHIN_S,
     ) -> Json:
         loop = asyncio.get_running_loop()
-        deadline_s, disowned_until_s = loop.time() + within_s, loop.time() + DISOWNED_S
+        deadline_s, disowned_until_s = loop.time() + within_s, math.inf
         data = None if body is None else json.dumps(body).encode()
         request = _Request(method, path, dict(query or {}), data, kind)
         pause_s, refusal = FIRST_PAUSE_S, None
@@ -186,8 +187,11 @@ class KubernetesClient:
                 refusal = problem if isinstance(problem, Refused) else None
                 # The whole range: callers that failed together shall not come back together.
                 wait_s = _asked_for(problem) + random.uniform(0, pause_s)  # noqa: S311
-                disowned = method == "POST" and _unauthorized(problem) and loop.time() + wait_s < disowned_until_s
-                if not (_passing(problem) or disowned) or loop.time() + wait_s >= deadline_s:
+                disowned = method == "POST" and _unauthorized(problem)
+                if disowned:
+                    disowned_until_s = min(disowned_until_s, loop.time() + DISOWNED_S)
+                passing = _passing(problem) or (disowned and loop.time() + wait_s < disowned_until_s)
+                if not passing or loop.time() + wait_s >= deadline_s:
                     raise
                 self._log.debug("asking again", what=f"{method} {path}", detail=problem.detail, wait_s=round(wait_s, 2))
             await asyncio.sleep(wait_s)

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Coroutine, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -70,11 +69,11 @@ class Gateway:
         Cancel safety: deletes by the key, within 2 s; the server refuses a create with this key that arrives later.
         """
         start_s = body["start_timeout_ms"] / 1000
-        limit_s, retries = start_s + _GRACE_S, replace(self._retries, patience_s=start_s)
+        limit_s = start_s + _GRACE_S
         headers = {"Idempotency-Key": key}
         url, data = self._url(), json.dumps(body).encode()
         try:
-            answer = await self._call("POST", url, data, headers=headers, limit_s=limit_s, retries=retries)
+            answer = await self._call("POST", url, data, headers=headers, limit_s=limit_s, patience_s=start_s)
         except asyncio.CancelledError:
             await self._farewell(self._delete_by_key(key))
             raise
@@ -182,7 +181,7 @@ class Gateway:
         headers: Mapping[str, str] | None = None,
         sandbox_id: str | None = None,
         limit_s: float = _CALL_LIMIT_S,
-        retries: RetryPolicy | None = None,
+        patience_s: float = 0.0,
     ) -> Answer:
         """Send a call with the API key, repeated while that is safe and may help."""
 
@@ -192,7 +191,7 @@ class Gateway:
             )
 
         try:
-            return await repeat(retries or self._retries, send)
+            return await repeat(self._retries, send, patience_s=patience_s)
         except SandboxError as error:
             error.sandbox_id = error.sandbox_id or sandbox_id
             raise

@@ -34,8 +34,6 @@ class RetryPolicy:
         first_s: the longest first wait, seconds.
         longest_s: the longest wait that the server did not ask for, seconds.
         budget_s: the sum of all waits at most, seconds; a longer wait is not begun, the error is raised instead.
-        patience_s: the same, and instead of `tries`, while a gateway answers that the platform is on its way back: for
-            a create, whose caller waits anyway. Of no effect with one try.
         sleep: how to wait; a test passes its own.
     """
 
@@ -43,28 +41,29 @@ class RetryPolicy:
     first_s: float = 0.1
     longest_s: float = 3.0
     budget_s: float = 20.0
-    patience_s: float = 0.0
     sleep: Callable[[float], Awaitable[None]] = field(default=asyncio.sleep, repr=False)
 
-    def wait_s(self, failures: int, error: SandboxError, waited_s: float) -> float | None:
+    def wait_s(self, failures: int, error: SandboxError, waited_s: float, patience_s: float = 0.0) -> float | None:
         """Seconds to wait before the next try; None when this error, at this point, is to be raised.
 
         Args:
             failures: how many tries failed, 1 or more.
             error: the last failure.
             waited_s: seconds waited so far.
+            patience_s: the sum of all waits, instead of `tries` and `budget_s`, while a gateway answers that the
+                platform is on its way back. Of no effect with one try.
         """
         if error.code not in REPEATABLE or self.tries == 1:
             return None
         longest_s = min(self.first_s * 3.0 ** min(failures - 1, 20), self.longest_s)
         wait = max(longest_s * random.uniform(0.5, 1.0), (error.retry_after_ms or 0) / 1000)  # noqa: S311
         # Only a gateway gives a request id: an address where nobody answers is not waited for.
-        if error.code in PASSING and error.request_id and waited_s + wait <= self.patience_s:
+        if error.code in PASSING and error.request_id and waited_s + wait <= patience_s:
             return wait
         return wait if failures < self.tries and waited_s + wait <= self.budget_s else None
 
 
-async def repeat(policy: RetryPolicy, send: Callable[[], Awaitable[_T]]) -> _T:
+async def repeat(policy: RetryPolicy, send: Callable[[], Awaitable[_T]], *, patience_s: float = 0.0) -> _T:
     """Call `send` until it returns or its error is to be raised; the last error is chained to the one before."""
     failures = 0
     waited_s = 0.0
@@ -73,7 +72,7 @@ async def repeat(policy: RetryPolicy, send: Callable[[], Awaitable[_T]]) -> _T:
             return await send()
         except SandboxError as error:
             failures += 1
-            wait = policy.wait_s(failures, error, waited_s)
+            wait = policy.wait_s(failures, error, waited_s, patience_s)
             if wait is None:
                 raise
             _log.debug("try %d failed with %s, next in %.3f s: %s", failures, error.code, wait, error.detail)

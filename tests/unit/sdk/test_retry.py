@@ -53,10 +53,10 @@ def test_only_what_may_help_by_itself_is_repeated(code: str) -> None:
 
 
 def test_a_gateway_that_answers_is_waited_for_as_long_as_the_caller_does() -> None:
-    policy = RetryPolicy(patience_s=120)
+    policy = RetryPolicy()
     answered = Draining("x", request_id="r1")
-    assert policy.wait_s(50, answered, 100) is not None
-    assert policy.wait_s(50, answered, 119) is None
-    assert policy.wait_s(50, Draining("nobody answers"), 30) is None
-    assert policy.wait_s(50, RateLimited("x", request_id="r1"), 30) is None
-    assert RetryPolicy(tries=1, patience_s=120).wait_s(1, answered, 0) is None
+    assert policy.wait_s(50, answered, 100, patience_s=120) is not None
+    assert policy.wait_s(50, answered, 119, patience_s=120) is None
+    assert policy.wait_s(50, Draining("nobody answers"), 30, patience_s=120) is None
+    assert policy.wait_s(50, RateLimited("x", request_id="r1"), 30, patience_s=120) is None
+    assert RetryPolicy(tries=1).wait_s(1, answered, 0, patience_s=120) is None
