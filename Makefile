@@ -59,9 +59,11 @@ bench-cluster: build cluster images ## measure on the cluster, kubectl exec besi
 	$(BIN)/python -m tests.bench.cluster
 
 # The fuzzer needs the compiler's unstable flags; the variable grants them to the installed one.
-fuzz: ## fuzz the decoder of the spawner's frames for two minutes
+fuzz: ## fuzz the decoders of the spawner's and the file workers' frames and of attached clients' messages, a minute each
 	command -v cargo-fuzz >/dev/null || cargo install --quiet --locked cargo-fuzz
-	cd sidecar && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz RUSTC_BOOTSTRAP=1 cargo fuzz run frame -- -max_total_time=120 -max_len=4096
+	cd sidecar && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz RUSTC_BOOTSTRAP=1 cargo fuzz run frame -- -max_total_time=60 -max_len=4096
+	cd sidecar && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz RUSTC_BOOTSTRAP=1 cargo fuzz run job -- -max_total_time=60 -max_len=4096
+	cd gateway-rs/crates/gateway && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz RUSTC_BOOTSTRAP=1 cargo fuzz run attach -- -max_total_time=60 -max_len=4096
 
 contract: venv ## write every generated copy of the contract
 	$(BIN)/python contract/generate.py

@@ -17,12 +17,14 @@ class Context:
 
     Attributes:
         limits: told in ``/v1/info``, by name.
+        ports_domain: where the gateways serve ports by host name; None: nowhere.
     """
 
     service: Sandboxes
     parts: Parts
     keys: ApiKeys
     limits: Mapping[str, int]
+    ports_domain: str | None = None
 
 
 # Coroutines all, though none waits: the framework would run plain functions on threads.

@@ -1,6 +1,6 @@
 """The bodies of the HTTP API; closed, with units in the names."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -48,6 +48,7 @@ class SandboxBody(BaseModel):
     end: EndBody | None
     timings_ms: dict[str, int]
     generation: int
+    public_ports: list[int]
 
     @classmethod
     def of(cls, sandbox: Sandbox, place: Description) -> Self:
@@ -77,6 +78,7 @@ class SandboxBody(BaseModel):
             "end": None if sandbox.end is None else EndBody.of(sandbox.end),
             "timings_ms": dict(sandbox.timings_ms),
             "generation": sandbox.generation,
+            "public_ports": list(sandbox.public_ports),
         }
 
 
@@ -118,6 +120,26 @@ class ExtendRequest(Closed):
     """How long a sandbox shall live at least, from now."""
 
     ttl_ms: int = Field(ge=1_000, le=MAX_TTL_MS)
+
+
+class PortRequest(Closed):
+    """Who may reach a port: whoever has the sandbox's token, or anyone."""
+
+    visibility: Literal["private", "public"] = "private"
+
+
+class PortBody(BaseModel):
+    """A port of a sandbox as callers reach it.
+
+    Attributes:
+        url: relative to the address of the gateway.
+        host_url: the same by a host name of its own, with the scheme and port of the gateway; None: not offered here.
+    """
+
+    port: int
+    visibility: Literal["private", "public"]
+    url: str
+    host_url: str | None
 
 
 class EngineBody(BaseModel):

@@ -40,13 +40,13 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             key=key,
             clock=clock,
             metrics=metrics,
-            board=RouteBoard(clock),
+            board=RouteBoard(clock, key),
         )
         options = Options(settings.starts_in_flight, settings.max_sandboxes, settings.probe_every_ms)
         # The service outlives its listeners: a push or a call that is under way finds it.
         service = await stack.enter_async_context(Sandboxes.running(parts, options))
         limits = {"max_sandboxes": settings.max_sandboxes, "starts_in_flight": settings.starts_in_flight}
-        app = create_app(Context(service, parts, ApiKeys(settings.api_keys), limits))
+        app = create_app(Context(service, parts, ApiKeys(settings.api_keys), limits, settings.ports_domain))
         # A socket is open to all, its directory is not: only sidecars have it mounted, and each brings a credential.
         door = serving_http(create_ready_app(service), settings.ready, mode=0o666, most_at_once=MAX_PUSHES)
         await stack.enter_async_context(door)

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
-from controlplane.settings import EXIT_CONFIG, Listen
+from controlplane.settings import EXIT_CONFIG, Listen, rules
 
 DEFAULT_LISTEN: Final = "127.0.0.1:7420"
+# Names below it are this machine to every browser (RFC 6761 section 6.3).
+DEFAULT_PORTS_DOMAIN: Final = "localhost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,7 @@ class UpOptions:
     engine: str | None
     starts_in_flight: int
     max_sandboxes: int
+    ports_domain: str
     keep: bool
     json: bool
 
@@ -42,6 +45,12 @@ def parser(environ: Mapping[str, str] = os.environ) -> argparse.ArgumentParser:
     made.add_argument("--engine", help="unix:///path of a Docker Engine API; default: the first one found")
     made.add_argument("--starts-in-flight", default=4, type=_positive, help="how many sandboxes start at once")
     made.add_argument("--max-sandboxes", default=0, type=_natural, help="0: no limit")
+    made.add_argument(
+        "--ports-domain",
+        default=DEFAULT_PORTS_DOMAIN,
+        type=_domain,
+        help="sandboxes' ports are served as PORT-ID.DOMAIN; names below it must lead here",
+    )
     made.add_argument("--keep", action="store_true", help="leave sandboxes running at the end; the next start adopts")
     made.add_argument("--json", action="store_true", help="one line of JSON on stdout when ready")
     return made
@@ -67,6 +76,13 @@ def _listen(text: str) -> Listen:
     if listen.path is not None:
         raise argparse.ArgumentTypeError(f"{text!r} must be host:port")
     return listen
+
+
+def _domain(text: str) -> str:
+    try:
+        return rules.domain(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} {error}") from error
 
 
 def _state_dir(text: str) -> Path:

@@ -86,6 +86,7 @@ def _settings(options: UpOptions, directory: state.StateDir, found: Engine, api_
         signing_key_file=directory.signing_key,
         starts_in_flight=options.starts_in_flight,
         max_sandboxes=options.max_sandboxes,
+        ports_domain=options.ports_domain,
     )
 
 
@@ -97,4 +98,5 @@ def _gateway_settings(options: UpOptions, settings: Settings) -> dict[str, str]:
         "ROUTES_URL": str(settings.routes),
         "CONTROLPLANE_URL": str(settings.api),
         "DRAIN_MS": str(DRAIN_MS),
+        "PORTS_DOMAIN": options.ports_domain,
     }

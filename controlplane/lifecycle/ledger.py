@@ -131,6 +131,17 @@ class Ledger:
                 return after
         return None
 
+    async def open_port(self, sandbox_id: str, port: int, *, public: bool) -> Sandbox | None:
+        """Opens a port to anyone, or takes that back, and tells the gateways; the record, or None: there is none."""
+        while (before := await self._store.get(sandbox_id)) is not None:
+            after = before.with_port(port, public=public, now_ms=self._clock.now_ms())
+            if after is before or not before.state.counted:
+                return before
+            if await self._store.replace(after, before.version):
+                self.hear(after)
+                return after
+        return None
+
     async def adopt(self, sandbox: Sandbox) -> bool:
         """Puts a sandbox on record that was found on the cluster, unless it is, and tells the gateways."""
         if not await self._store.restore(sandbox):

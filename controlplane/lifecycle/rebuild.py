@@ -124,7 +124,7 @@ class Rebuilder:
             expires_at_ms=max(record.expires_at_ms, _whole(seen.facts.get("expires_at_ms", ""))),
             address=seen.facts.get("address") or seen.address,
             kernel=seen.facts.get("kernel", ""),
-        )
+        ).with_ports_fact(seen.facts.get("public_ports", ""))
         if seen.death is not None:
             return self._dead(sandbox, seen.death.cause, seen.death.detail)
         if sandbox.expires_at_ms <= self._clock.now_ms():

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from controlplane.clock import Clock
+from controlplane.lifecycle.tokens import SigningKey
 from controlplane.model import Sandbox
 from controlplane.wire import routes_pb2 as wire
 
@@ -44,8 +45,9 @@ class Subscription:
 class RouteBoard:
     """All routes and the ends on record. Changing it never waits; every subscriber hears of every change."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, key: SigningKey) -> None:
         self._clock = clock
+        self._key = key
         self._routes: dict[str, wire.Route] = {}
         self._ends: OrderedDict[str, wire.EndOfSandbox] = OrderedDict()
         self._subscribers: set[Subscription] = set()
@@ -57,12 +59,21 @@ class RouteBoard:
         return len(self._subscribers)
 
     def publish(self, sandbox: Sandbox) -> None:
-        """Announces where a running sandbox is; nothing when that is known, or its end."""
-        route = wire.Route(
-            sandbox_id=sandbox.id, address=sandbox.address or "", generation=sandbox.generation, owner=sandbox.owner
-        )
-        if sandbox.id in self._ends or self._routes.get(sandbox.id) == route:
+        """Announces where a running sandbox is and what of it is public; nothing when that is known, or its end."""
+        known = self._routes.get(sandbox.id)
+        if sandbox.id in self._ends or (known is not None and _tells(known, sandbox)):
             return
+        route = wire.Route(
+            sandbox_id=sandbox.id,
+            address=sandbox.address or "",
+            generation=sandbox.generation,
+            owner=sandbox.owner,
+            ports_revision=sandbox.ports_revision,
+            public_ports=[
+                wire.PublicPort(port=port, token=self._key.port_token(sandbox, port).text)
+                for port in sandbox.public_ports
+            ],
+        )
         self._routes[sandbox.id] = route
         self._tell(wire.Delta(routes=[route]))
 
@@ -118,3 +129,13 @@ class RouteBoard:
             if first.at_ms > oldest_ms and len(self._ends) <= MAX_ENDS:
                 break
             self._ends.popitem(last=False)
+
+
+def _tells(route: wire.Route, sandbox: Sandbox) -> bool:
+    """Whether a route says what the record says, or something newer about its ports."""
+    same = (route.address, route.generation, route.owner) == (
+        sandbox.address or "",
+        sandbox.generation,
+        sandbox.owner,
+    )
+    return same and route.ports_revision >= sandbox.ports_revision

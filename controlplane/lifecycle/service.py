@@ -20,6 +20,8 @@ from controlplane.telemetry import Levels
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 LIVE: Final = frozenset(State) - {State.ENDED}
+# Of one sandbox: each is a row in every gateway.
+MOST_PUBLIC_PORTS: Final = 64
 
 
 def new_id() -> str:
@@ -190,12 +192,30 @@ class Sandboxes:
         if sandbox is None or sandbox.end is not None:
             return await self.alive(owner, sandbox_id)
         self._lives.endings.reaper.watch(sandbox_id, sandbox.expires_at_ms)
-        facts = {"expires_at_ms": str(sandbox.expires_at_ms)}
+        await self._note(sandbox_id, {"expires_at_ms": str(sandbox.expires_at_ms)})
+        return sandbox
+
+    async def open_port(self, owner: str, sandbox_id: str, port: int, *, public: bool) -> Sandbox:
+        """Lets anyone reach a port without a token, or takes that back; the gateways know when this returns.
+
+        Raises:
+            Problem: sandbox_not_found, why it has ended, or quota_exceeded: too many ports are public.
+        """
+        before = await self.alive(owner, sandbox_id)
+        if public and port not in before.public_ports and len(before.public_ports) >= MOST_PUBLIC_PORTS:
+            detail = f"{sandbox_id} has {MOST_PUBLIC_PORTS} public ports, no more are opened"
+            raise Problem("quota_exceeded", detail, sandbox_id=sandbox_id, limit=MOST_PUBLIC_PORTS)
+        sandbox = await self._lives.ledger.open_port(sandbox_id, port, public=public)
+        if sandbox is None or sandbox.end is not None:
+            return await self.alive(owner, sandbox_id)
+        await self._note(sandbox_id, {"public_ports": sandbox.ports_fact})
+        return sandbox
+
+    async def _note(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         if self._parts.cluster.annotates_behind:
             self._lives.notes.write(sandbox_id, facts, soon=True)
         else:
             await self._parts.cluster.annotate(sandbox_id, facts)
-        return sandbox
 
     async def alive(self, owner: str, sandbox_id: str) -> Sandbox:
         """The record of a sandbox that has not ended.

@@ -19,6 +19,8 @@ ALGORITHM: Final = "EdDSA"
 # A token outlives its sandbox a little, so that a late caller hears why it ended rather than "expired".
 SLACK_MS: Final = 60_000
 # Expiry is held against the injected clock, not against the machine's.
+# What opens a public port lives as long as that: only its sandbox's own sidecar takes it.
+PORT_TOKEN_MS: Final = 366 * 24 * 3_600_000
 _READ: Final[Options] = {"require": ["sub", "exp", "iss"], "verify_exp": False, "verify_iat": False}
 
 
@@ -62,6 +64,10 @@ class SigningKey:
     def token(self, sandbox: Sandbox) -> Token:
         """The token that a sandbox is used with, until a little after it expires. Cost: 60 us."""
         return self._mint(sandbox, "exec", sandbox.expires_at_ms + SLACK_MS)
+
+    def port_token(self, sandbox: Sandbox, port: int) -> Token:
+        """What a gateway reaches one public port with; it opens nothing else."""
+        return self._mint(sandbox, f"port:{port}", sandbox.ports_revision + PORT_TOKEN_MS)
 
     def readiness(self, sandbox: Sandbox) -> Token:
         """The credential of one sandbox's readiness push; it opens nothing else."""

@@ -1,11 +1,15 @@
 """``Sandbox``: the record of one sandbox, an immutable value; ``lifecycle.states`` says how it may change."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Final, Self
 
 from controlplane.errors import TABLE, Code, Fault, Problem
 from controlplane.model.spec import SandboxSpec
+
+_PORTS_FACT: Final = re.compile(r"([0-9]{1,15}):((?:[0-9]{1,5}(?:,[0-9]{1,5})*)?)")
 
 
 class State(StrEnum):
@@ -60,6 +64,8 @@ class Sandbox:
         fingerprint: of the spec as it was asked for; outlives ``spec.env``, which no cluster keeps.
         address: where the sidecar answers, once it is known.
         timings_ms: how long each phase of the start took, by phase.
+        public_ports: what anyone may reach without a token, in order.
+        ports_revision: grows with every change of them, also across a loss of the store (Unix ms of the change).
     """
 
     id: str
@@ -77,11 +83,34 @@ class Sandbox:
     kernel: str = ""
     end: EndCause | None = None
     timings_ms: Mapping[str, int] = field(default_factory=dict)
+    public_ports: tuple[int, ...] = ()
+    ports_revision: int = 0
 
     @property
     def start_by_ms(self) -> int:
         """When its start is overdue (Unix time)."""
         return self.created_at_ms + self.spec.start_timeout_ms
+
+    def with_port(self, port: int, *, public: bool, now_ms: int) -> Self:
+        """The record with this port open to anyone, or not any more; itself when that is so already."""
+        ports = {*self.public_ports, port} if public else {*self.public_ports} - {port}
+        if ports == {*self.public_ports}:
+            return self
+        revision = max(now_ms, self.ports_revision + 1)
+        return replace(self, public_ports=tuple(sorted(ports)), ports_revision=revision, version=self.version + 1)
+
+    @property
+    def ports_fact(self) -> str:
+        """The public ports as a cluster carries them beside the sandbox."""
+        return f"{self.ports_revision}:{','.join(map(str, self.public_ports))}"
+
+    def with_ports_fact(self, fact: str) -> Self:
+        """The record with what ``ports_fact`` says; itself when that is not such a fact."""
+        found = _PORTS_FACT.fullmatch(fact)
+        if found is None:
+            return self
+        ports = tuple(int(port) for port in found[2].split(",") if port)
+        return replace(self, public_ports=ports, ports_revision=int(found[1]))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether every one of ``labels`` is on this sandbox."""

@@ -1,6 +1,7 @@
 """What values must be: every rule takes the text and raises ``ValueError`` with its words."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,9 @@ from urllib.parse import urlsplit
 # Linux: sun_path has 108 bytes, the last of them NUL.
 MAX_SOCKET_PATH_BYTES: Final = 107
 MIN_KEY_CHARS: Final = 16
+MAX_DOMAIN_CHARS: Final = 180
+_LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_DOMAIN: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,13 @@ def absolute_path(text: str) -> Path:
     if not Path(text).is_absolute():
         raise ValueError("must be an absolute path")
     return Path(text)
+
+
+def domain(text: str) -> str:
+    """A DNS name with room for PORT-ID before it (RFC 1035: 253 characters in all)."""
+    if len(text) > MAX_DOMAIN_CHARS or not _DOMAIN.fullmatch(text):
+        raise ValueError(f"must be a DNS name in small letters of at most {MAX_DOMAIN_CHARS} characters")
+    return text
 
 
 def word(text: str) -> str:

@@ -29,6 +29,7 @@ class Settings:
         max_sandboxes: for all owners together; 0 = no limit.
         redis_url: the store of many replicas; None = this process's memory (on an engine, with a journal).
         probe_every_ms: how often every running sandbox is asked for a proof of life; 0 = never.
+        ports_domain: below which the gateways serve ports by host name (PORT-ID.DOMAIN); None = they do not.
     """
 
     backend: EngineSettings | KubernetesSettings
@@ -41,6 +42,7 @@ class Settings:
     max_sandboxes: int
     redis_url: str | None = None
     probe_every_ms: int = 0
+    ports_domain: str | None = None
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
@@ -64,6 +66,7 @@ class Settings:
             max_sandboxes=read("MAX_SANDBOXES", rules.count(0, 1_000_000), "0"),
             redis_url=read.secret("REDIS_URL", rules.redis_url) if read.has("REDIS_URL") else None,
             probe_every_ms=read("PROBE_EVERY_MS", rules.count(0, 3_600_000), "20000" if on_kubernetes else "0"),
+            ports_domain=read.optional("PORTS_DOMAIN", rules.domain),
         )
 
 

@@ -10,7 +10,7 @@ from controlplane.model import EndCause, Sandbox, SandboxSpec, State
 
 _PLAIN: Final = (
     *("id", "owner", "created_at_ms", "expires_at_ms", "fingerprint", "idempotency_key", "version", "generation"),
-    *("ready_at_ms", "address", "kernel"),
+    *("ready_at_ms", "address", "kernel", "ports_revision"),
 )
 
 
@@ -25,6 +25,7 @@ def dump(sandbox: Sandbox, *, env: bool = True) -> str:
             "spec": spec.model_dump(mode="json", exclude=secret),
             "end": None if sandbox.end is None else asdict(sandbox.end),
             "timings_ms": dict(sandbox.timings_ms),
+            "public_ports": sandbox.public_ports,
         },
         separators=(",", ":"),
     )
@@ -52,6 +53,7 @@ def _load(fields: Mapping[str, Any]) -> Sandbox:
         state=State(fields["state"]),
         end=None if end is None else EndCause(**end),
         timings_ms=fields["timings_ms"],
+        public_ports=tuple(fields.get("public_ports", ())),
     )
 
 

@@ -7,6 +7,11 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Keep(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    KEEP_TAIL: _ClassVar[Keep]
+    KEEP_HEAD: _ClassVar[Keep]
+
 class End(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     END_UNSPECIFIED: _ClassVar[End]
@@ -23,6 +28,19 @@ class FileKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DIRECTORY: _ClassVar[FileKind]
     SYMLINK: _ClassVar[FileKind]
     OTHER: _ClassVar[FileKind]
+
+class Change(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CHANGE_UNSPECIFIED: _ClassVar[Change]
+    CREATED: _ClassVar[Change]
+    WRITTEN: _ClassVar[Change]
+    REMOVED: _ClassVar[Change]
+    MOVED: _ClassVar[Change]
+    ATTRIBUTES: _ClassVar[Change]
+    OVERFLOWED: _ClassVar[Change]
+    WATCHING: _ClassVar[Change]
+KEEP_TAIL: Keep
+KEEP_HEAD: Keep
 END_UNSPECIFIED: End
 EXITED: End
 SIGNALLED: End
@@ -34,6 +52,14 @@ FILE: FileKind
 DIRECTORY: FileKind
 SYMLINK: FileKind
 OTHER: FileKind
+CHANGE_UNSPECIFIED: Change
+CREATED: Change
+WRITTEN: Change
+REMOVED: Change
+MOVED: Change
+ATTRIBUTES: Change
+OVERFLOWED: Change
+WATCHING: Change
 
 class Problem(_message.Message):
     __slots__ = ("code", "detail", "details")
@@ -53,7 +79,7 @@ class Problem(_message.Message):
     def __init__(self, code: _Optional[str] = ..., detail: _Optional[str] = ..., details: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ExecRequest(_message.Message):
-    __slots__ = ("exec_id", "argv", "command", "cwd", "env", "user", "stdin", "timeout_ms", "max_output_bytes", "stdin_open", "umask", "terminal")
+    __slots__ = ("exec_id", "argv", "command", "cwd", "env", "user", "stdin", "timeout_ms", "max_output_bytes", "stdin_open", "umask", "terminal", "max_stderr_bytes", "keep", "output_waits")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -73,6 +99,9 @@ class ExecRequest(_message.Message):
     STDIN_OPEN_FIELD_NUMBER: _ClassVar[int]
     UMASK_FIELD_NUMBER: _ClassVar[int]
     TERMINAL_FIELD_NUMBER: _ClassVar[int]
+    MAX_STDERR_BYTES_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_WAITS_FIELD_NUMBER: _ClassVar[int]
     exec_id: str
     argv: _containers.RepeatedScalarFieldContainer[str]
     command: str
@@ -85,7 +114,10 @@ class ExecRequest(_message.Message):
     stdin_open: bool
     umask: int
     terminal: TerminalSize
-    def __init__(self, exec_id: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., command: _Optional[str] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., user: _Optional[str] = ..., stdin: _Optional[bytes] = ..., timeout_ms: _Optional[int] = ..., max_output_bytes: _Optional[int] = ..., stdin_open: _Optional[bool] = ..., umask: _Optional[int] = ..., terminal: _Optional[_Union[TerminalSize, _Mapping]] = ...) -> None: ...
+    max_stderr_bytes: int
+    keep: Keep
+    output_waits: bool
+    def __init__(self, exec_id: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., command: _Optional[str] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., user: _Optional[str] = ..., stdin: _Optional[bytes] = ..., timeout_ms: _Optional[int] = ..., max_output_bytes: _Optional[int] = ..., stdin_open: _Optional[bool] = ..., umask: _Optional[int] = ..., terminal: _Optional[_Union[TerminalSize, _Mapping]] = ..., max_stderr_bytes: _Optional[int] = ..., keep: _Optional[_Union[Keep, str]] = ..., output_waits: _Optional[bool] = ...) -> None: ...
 
 class TerminalSize(_message.Message):
     __slots__ = ("columns", "rows")
@@ -199,6 +231,18 @@ class SignalSent(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class ResizeRequest(_message.Message):
+    __slots__ = ("exec_id", "terminal")
+    EXEC_ID_FIELD_NUMBER: _ClassVar[int]
+    TERMINAL_FIELD_NUMBER: _ClassVar[int]
+    exec_id: str
+    terminal: TerminalSize
+    def __init__(self, exec_id: _Optional[str] = ..., terminal: _Optional[_Union[TerminalSize, _Mapping]] = ...) -> None: ...
+
+class Resized(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class CancelRequest(_message.Message):
     __slots__ = ("exec_id",)
     EXEC_ID_FIELD_NUMBER: _ClassVar[int]
@@ -243,70 +287,100 @@ class ReadFileRequest(_message.Message):
     OFFSET_BYTES_FIELD_NUMBER: _ClassVar[int]
     LENGTH_BYTES_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
-    path: str
+    path: bytes
     offset_bytes: int
     length_bytes: int
     user: str
-    def __init__(self, path: _Optional[str] = ..., offset_bytes: _Optional[int] = ..., length_bytes: _Optional[int] = ..., user: _Optional[str] = ...) -> None: ...
+    def __init__(self, path: _Optional[bytes] = ..., offset_bytes: _Optional[int] = ..., length_bytes: _Optional[int] = ..., user: _Optional[str] = ...) -> None: ...
 
 class FileChunk(_message.Message):
-    __slots__ = ("data", "sha256")
+    __slots__ = ("data", "sha256", "info")
     DATA_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
+    INFO_FIELD_NUMBER: _ClassVar[int]
     data: bytes
     sha256: bytes
-    def __init__(self, data: _Optional[bytes] = ..., sha256: _Optional[bytes] = ...) -> None: ...
+    info: FileInfo
+    def __init__(self, data: _Optional[bytes] = ..., sha256: _Optional[bytes] = ..., info: _Optional[_Union[FileInfo, _Mapping]] = ...) -> None: ...
 
 class WriteFileRequest(_message.Message):
-    __slots__ = ("path", "mode", "user", "size_bytes", "sha256", "data")
+    __slots__ = ("path", "mode", "user", "size_bytes", "sha256", "data", "parents", "owner")
     PATH_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
-    path: str
+    PARENTS_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    path: bytes
     mode: int
     user: str
     size_bytes: int
     sha256: bytes
     data: bytes
-    def __init__(self, path: _Optional[str] = ..., mode: _Optional[int] = ..., user: _Optional[str] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[bytes] = ..., data: _Optional[bytes] = ...) -> None: ...
+    parents: bool
+    owner: str
+    def __init__(self, path: _Optional[bytes] = ..., mode: _Optional[int] = ..., user: _Optional[str] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[bytes] = ..., data: _Optional[bytes] = ..., parents: _Optional[bool] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class PathRequest(_message.Message):
-    __slots__ = ("path", "user")
+    __slots__ = ("path", "user", "follow")
     PATH_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
-    path: str
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    path: bytes
     user: str
-    def __init__(self, path: _Optional[str] = ..., user: _Optional[str] = ...) -> None: ...
+    follow: bool
+    def __init__(self, path: _Optional[bytes] = ..., user: _Optional[str] = ..., follow: _Optional[bool] = ...) -> None: ...
 
 class ListDirectoryRequest(_message.Message):
-    __slots__ = ("path", "recursive", "limit")
+    __slots__ = ("path", "recursive", "limit", "user")
     PATH_FIELD_NUMBER: _ClassVar[int]
     RECURSIVE_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
-    path: str
+    USER_FIELD_NUMBER: _ClassVar[int]
+    path: bytes
     recursive: bool
     limit: int
-    def __init__(self, path: _Optional[str] = ..., recursive: _Optional[bool] = ..., limit: _Optional[int] = ...) -> None: ...
+    user: str
+    def __init__(self, path: _Optional[bytes] = ..., recursive: _Optional[bool] = ..., limit: _Optional[int] = ..., user: _Optional[str] = ...) -> None: ...
+
+class MakeDirectoryRequest(_message.Message):
+    __slots__ = ("path", "user", "parents", "mode")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    PARENTS_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    path: bytes
+    user: str
+    parents: bool
+    mode: int
+    def __init__(self, path: _Optional[bytes] = ..., user: _Optional[str] = ..., parents: _Optional[bool] = ..., mode: _Optional[int] = ...) -> None: ...
 
 class MoveFileRequest(_message.Message):
-    __slots__ = ("to", "replace")
+    __slots__ = ("to", "replace", "user", "parents")
     FROM_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
     REPLACE_FIELD_NUMBER: _ClassVar[int]
-    to: str
+    USER_FIELD_NUMBER: _ClassVar[int]
+    PARENTS_FIELD_NUMBER: _ClassVar[int]
+    to: bytes
     replace: bool
-    def __init__(self, to: _Optional[str] = ..., replace: _Optional[bool] = ..., **kwargs) -> None: ...
+    user: str
+    parents: bool
+    def __init__(self, to: _Optional[bytes] = ..., replace: _Optional[bool] = ..., user: _Optional[str] = ..., parents: _Optional[bool] = ..., **kwargs) -> None: ...
 
 class RemoveFileRequest(_message.Message):
-    __slots__ = ("path", "recursive")
+    __slots__ = ("path", "recursive", "user", "missing_ok")
     PATH_FIELD_NUMBER: _ClassVar[int]
     RECURSIVE_FIELD_NUMBER: _ClassVar[int]
-    path: str
+    USER_FIELD_NUMBER: _ClassVar[int]
+    MISSING_OK_FIELD_NUMBER: _ClassVar[int]
+    path: bytes
     recursive: bool
-    def __init__(self, path: _Optional[str] = ..., recursive: _Optional[bool] = ...) -> None: ...
+    user: str
+    missing_ok: bool
+    def __init__(self, path: _Optional[bytes] = ..., recursive: _Optional[bool] = ..., user: _Optional[str] = ..., missing_ok: _Optional[bool] = ...) -> None: ...
 
 class Removed(_message.Message):
     __slots__ = ("count",)
@@ -325,16 +399,113 @@ class FileInfo(_message.Message):
     MODIFIED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     LINK_TARGET_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
-    path: str
+    path: bytes
     kind: FileKind
     size_bytes: int
     mode: int
     uid: int
     gid: int
     modified_at_ms: int
-    link_target: str
+    link_target: bytes
     sha256: bytes
-    def __init__(self, path: _Optional[str] = ..., kind: _Optional[_Union[FileKind, str]] = ..., size_bytes: _Optional[int] = ..., mode: _Optional[int] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., modified_at_ms: _Optional[int] = ..., link_target: _Optional[str] = ..., sha256: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, path: _Optional[bytes] = ..., kind: _Optional[_Union[FileKind, str]] = ..., size_bytes: _Optional[int] = ..., mode: _Optional[int] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., modified_at_ms: _Optional[int] = ..., link_target: _Optional[bytes] = ..., sha256: _Optional[bytes] = ...) -> None: ...
+
+class ReadArchiveRequest(_message.Message):
+    __slots__ = ("path", "user")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    path: bytes
+    user: str
+    def __init__(self, path: _Optional[bytes] = ..., user: _Optional[str] = ...) -> None: ...
+
+class WriteArchiveRequest(_message.Message):
+    __slots__ = ("path", "user", "data", "parents")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    PARENTS_FIELD_NUMBER: _ClassVar[int]
+    path: bytes
+    user: str
+    data: bytes
+    parents: bool
+    def __init__(self, path: _Optional[bytes] = ..., user: _Optional[str] = ..., data: _Optional[bytes] = ..., parents: _Optional[bool] = ...) -> None: ...
+
+class ArchiveWritten(_message.Message):
+    __slots__ = ("count", "size_bytes", "skipped")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    size_bytes: int
+    skipped: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, count: _Optional[int] = ..., size_bytes: _Optional[int] = ..., skipped: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class WatchRequest(_message.Message):
+    __slots__ = ("path", "recursive", "user")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    RECURSIVE_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    path: bytes
+    recursive: bool
+    user: str
+    def __init__(self, path: _Optional[bytes] = ..., recursive: _Optional[bool] = ..., user: _Optional[str] = ...) -> None: ...
+
+class WatchEvent(_message.Message):
+    __slots__ = ("change", "path")
+    CHANGE_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    FROM_FIELD_NUMBER: _ClassVar[int]
+    change: Change
+    path: bytes
+    def __init__(self, change: _Optional[_Union[Change, str]] = ..., path: _Optional[bytes] = ..., **kwargs) -> None: ...
+
+class PortFrame(_message.Message):
+    __slots__ = ("port", "datagrams", "data", "eof")
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    DATAGRAMS_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    EOF_FIELD_NUMBER: _ClassVar[int]
+    port: int
+    datagrams: bool
+    data: bytes
+    eof: bool
+    def __init__(self, port: _Optional[int] = ..., datagrams: _Optional[bool] = ..., data: _Optional[bytes] = ..., eof: _Optional[bool] = ...) -> None: ...
+
+class WaitPortRequest(_message.Message):
+    __slots__ = ("port", "timeout_ms")
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    port: int
+    timeout_ms: int
+    def __init__(self, port: _Optional[int] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+
+class PortState(_message.Message):
+    __slots__ = ("listening",)
+    LISTENING_FIELD_NUMBER: _ClassVar[int]
+    listening: bool
+    def __init__(self, listening: _Optional[bool] = ...) -> None: ...
+
+class UsageRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class UsageReport(_message.Message):
+    __slots__ = ("cpu_us", "memory_bytes", "memory_limit_bytes", "disk_bytes", "disk_limit_bytes", "processes", "processes_limit")
+    CPU_US_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    cpu_us: int
+    memory_bytes: int
+    memory_limit_bytes: int
+    disk_bytes: int
+    disk_limit_bytes: int
+    processes: int
+    processes_limit: int
+    def __init__(self, cpu_us: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., disk_limit_bytes: _Optional[int] = ..., processes: _Optional[int] = ..., processes_limit: _Optional[int] = ...) -> None: ...
 
 class ConfigureRequest(_message.Message):
     __slots__ = ("env", "cwd", "user")

@@ -59,6 +59,11 @@ class AgentStub:
                 request_serializer=agent__pb2.SignalRequest.SerializeToString,
                 response_deserializer=agent__pb2.SignalSent.FromString,
                 _registered_method=True)
+        self.Resize = channel.unary_unary(
+                '/rollbox.agent.v1.Agent/Resize',
+                request_serializer=agent__pb2.ResizeRequest.SerializeToString,
+                response_deserializer=agent__pb2.Resized.FromString,
+                _registered_method=True)
         self.Cancel = channel.unary_unary(
                 '/rollbox.agent.v1.Agent/Cancel',
                 request_serializer=agent__pb2.CancelRequest.SerializeToString,
@@ -91,7 +96,7 @@ class AgentStub:
                 _registered_method=True)
         self.MakeDirectory = channel.unary_unary(
                 '/rollbox.agent.v1.Agent/MakeDirectory',
-                request_serializer=agent__pb2.PathRequest.SerializeToString,
+                request_serializer=agent__pb2.MakeDirectoryRequest.SerializeToString,
                 response_deserializer=agent__pb2.FileInfo.FromString,
                 _registered_method=True)
         self.MoveFile = channel.unary_unary(
@@ -99,10 +104,45 @@ class AgentStub:
                 request_serializer=agent__pb2.MoveFileRequest.SerializeToString,
                 response_deserializer=agent__pb2.FileInfo.FromString,
                 _registered_method=True)
+        self.CopyFile = channel.unary_unary(
+                '/rollbox.agent.v1.Agent/CopyFile',
+                request_serializer=agent__pb2.MoveFileRequest.SerializeToString,
+                response_deserializer=agent__pb2.FileInfo.FromString,
+                _registered_method=True)
         self.RemoveFile = channel.unary_unary(
                 '/rollbox.agent.v1.Agent/RemoveFile',
                 request_serializer=agent__pb2.RemoveFileRequest.SerializeToString,
                 response_deserializer=agent__pb2.Removed.FromString,
+                _registered_method=True)
+        self.ReadArchive = channel.unary_stream(
+                '/rollbox.agent.v1.Agent/ReadArchive',
+                request_serializer=agent__pb2.ReadArchiveRequest.SerializeToString,
+                response_deserializer=agent__pb2.FileChunk.FromString,
+                _registered_method=True)
+        self.WriteArchive = channel.stream_unary(
+                '/rollbox.agent.v1.Agent/WriteArchive',
+                request_serializer=agent__pb2.WriteArchiveRequest.SerializeToString,
+                response_deserializer=agent__pb2.ArchiveWritten.FromString,
+                _registered_method=True)
+        self.WatchFiles = channel.unary_stream(
+                '/rollbox.agent.v1.Agent/WatchFiles',
+                request_serializer=agent__pb2.WatchRequest.SerializeToString,
+                response_deserializer=agent__pb2.WatchEvent.FromString,
+                _registered_method=True)
+        self.Connect = channel.stream_stream(
+                '/rollbox.agent.v1.Agent/Connect',
+                request_serializer=agent__pb2.PortFrame.SerializeToString,
+                response_deserializer=agent__pb2.PortFrame.FromString,
+                _registered_method=True)
+        self.WaitPort = channel.unary_unary(
+                '/rollbox.agent.v1.Agent/WaitPort',
+                request_serializer=agent__pb2.WaitPortRequest.SerializeToString,
+                response_deserializer=agent__pb2.PortState.FromString,
+                _registered_method=True)
+        self.Usage = channel.unary_unary(
+                '/rollbox.agent.v1.Agent/Usage',
+                request_serializer=agent__pb2.UsageRequest.SerializeToString,
+                response_deserializer=agent__pb2.UsageReport.FromString,
                 _registered_method=True)
         self.Configure = channel.unary_unary(
                 '/rollbox.agent.v1.Agent/Configure',
@@ -156,6 +196,13 @@ class AgentServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Resize(self, request, context):
+        """Tells a command on a terminal the terminal's new size.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Cancel(self, request, context):
         """Kills the whole process tree of a command at once and records the end as CANCELLED. Idempotent.
         """
@@ -171,13 +218,16 @@ class AgentServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReadFile(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Files, all as a process of the named user in the sandbox would see them. Paths are bytes, absolute, or relative to
+        the working directory.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WriteFile(self, request_iterator, context):
-        """Missing associated documentation comment in .proto file."""
+        """Written beside the file and renamed over it when size and digest are right: readers see the old file or the new.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -206,8 +256,56 @@ class AgentServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CopyFile(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RemoveFile(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadArchive(self, request, context):
+        """A directory (or file) as one tar stream, with modes, symbolic links and empty directories.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WriteArchive(self, request_iterator, context):
+        """Unpacks a tar stream below a directory; nothing is written outside it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchFiles(self, request, context):
+        """Tells changes below a path until the caller goes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Connect(self, request_iterator, context):
+        """A connection to a port in the sandbox: a TCP stream, or datagrams.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WaitPort(self, request, context):
+        """Answers when something listens on a TCP port there, or the wait is over.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Usage(self, request, context):
+        """What the sandbox uses, seen from inside.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -254,6 +352,11 @@ def add_AgentServicer_to_server(servicer, server):
                     request_deserializer=agent__pb2.SignalRequest.FromString,
                     response_serializer=agent__pb2.SignalSent.SerializeToString,
             ),
+            'Resize': grpc.unary_unary_rpc_method_handler(
+                    servicer.Resize,
+                    request_deserializer=agent__pb2.ResizeRequest.FromString,
+                    response_serializer=agent__pb2.Resized.SerializeToString,
+            ),
             'Cancel': grpc.unary_unary_rpc_method_handler(
                     servicer.Cancel,
                     request_deserializer=agent__pb2.CancelRequest.FromString,
@@ -286,7 +389,7 @@ def add_AgentServicer_to_server(servicer, server):
             ),
             'MakeDirectory': grpc.unary_unary_rpc_method_handler(
                     servicer.MakeDirectory,
-                    request_deserializer=agent__pb2.PathRequest.FromString,
+                    request_deserializer=agent__pb2.MakeDirectoryRequest.FromString,
                     response_serializer=agent__pb2.FileInfo.SerializeToString,
             ),
             'MoveFile': grpc.unary_unary_rpc_method_handler(
@@ -294,10 +397,45 @@ def add_AgentServicer_to_server(servicer, server):
                     request_deserializer=agent__pb2.MoveFileRequest.FromString,
                     response_serializer=agent__pb2.FileInfo.SerializeToString,
             ),
+            'CopyFile': grpc.unary_unary_rpc_method_handler(
+                    servicer.CopyFile,
+                    request_deserializer=agent__pb2.MoveFileRequest.FromString,
+                    response_serializer=agent__pb2.FileInfo.SerializeToString,
+            ),
             'RemoveFile': grpc.unary_unary_rpc_method_handler(
                     servicer.RemoveFile,
                     request_deserializer=agent__pb2.RemoveFileRequest.FromString,
                     response_serializer=agent__pb2.Removed.SerializeToString,
+            ),
+            'ReadArchive': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadArchive,
+                    request_deserializer=agent__pb2.ReadArchiveRequest.FromString,
+                    response_serializer=agent__pb2.FileChunk.SerializeToString,
+            ),
+            'WriteArchive': grpc.stream_unary_rpc_method_handler(
+                    servicer.WriteArchive,
+                    request_deserializer=agent__pb2.WriteArchiveRequest.FromString,
+                    response_serializer=agent__pb2.ArchiveWritten.SerializeToString,
+            ),
+            'WatchFiles': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchFiles,
+                    request_deserializer=agent__pb2.WatchRequest.FromString,
+                    response_serializer=agent__pb2.WatchEvent.SerializeToString,
+            ),
+            'Connect': grpc.stream_stream_rpc_method_handler(
+                    servicer.Connect,
+                    request_deserializer=agent__pb2.PortFrame.FromString,
+                    response_serializer=agent__pb2.PortFrame.SerializeToString,
+            ),
+            'WaitPort': grpc.unary_unary_rpc_method_handler(
+                    servicer.WaitPort,
+                    request_deserializer=agent__pb2.WaitPortRequest.FromString,
+                    response_serializer=agent__pb2.PortState.SerializeToString,
+            ),
+            'Usage': grpc.unary_unary_rpc_method_handler(
+                    servicer.Usage,
+                    request_deserializer=agent__pb2.UsageRequest.FromString,
+                    response_serializer=agent__pb2.UsageReport.SerializeToString,
             ),
             'Configure': grpc.unary_unary_rpc_method_handler(
                     servicer.Configure,
@@ -445,6 +583,33 @@ class Agent:
             '/rollbox.agent.v1.Agent/Signal',
             agent__pb2.SignalRequest.SerializeToString,
             agent__pb2.SignalSent.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Resize(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rollbox.agent.v1.Agent/Resize',
+            agent__pb2.ResizeRequest.SerializeToString,
+            agent__pb2.Resized.FromString,
             options,
             channel_credentials,
             insecure,
@@ -632,7 +797,7 @@ class Agent:
             request,
             target,
             '/rollbox.agent.v1.Agent/MakeDirectory',
-            agent__pb2.PathRequest.SerializeToString,
+            agent__pb2.MakeDirectoryRequest.SerializeToString,
             agent__pb2.FileInfo.FromString,
             options,
             channel_credentials,
@@ -672,6 +837,33 @@ class Agent:
             _registered_method=True)
 
     @staticmethod
+    def CopyFile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rollbox.agent.v1.Agent/CopyFile',
+            agent__pb2.MoveFileRequest.SerializeToString,
+            agent__pb2.FileInfo.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def RemoveFile(request,
             target,
             options=(),
@@ -688,6 +880,168 @@ class Agent:
             '/rollbox.agent.v1.Agent/RemoveFile',
             agent__pb2.RemoveFileRequest.SerializeToString,
             agent__pb2.Removed.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadArchive(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/rollbox.agent.v1.Agent/ReadArchive',
+            agent__pb2.ReadArchiveRequest.SerializeToString,
+            agent__pb2.FileChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WriteArchive(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/rollbox.agent.v1.Agent/WriteArchive',
+            agent__pb2.WriteArchiveRequest.SerializeToString,
+            agent__pb2.ArchiveWritten.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchFiles(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/rollbox.agent.v1.Agent/WatchFiles',
+            agent__pb2.WatchRequest.SerializeToString,
+            agent__pb2.WatchEvent.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Connect(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/rollbox.agent.v1.Agent/Connect',
+            agent__pb2.PortFrame.SerializeToString,
+            agent__pb2.PortFrame.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WaitPort(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rollbox.agent.v1.Agent/WaitPort',
+            agent__pb2.WaitPortRequest.SerializeToString,
+            agent__pb2.PortState.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Usage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rollbox.agent.v1.Agent/Usage',
+            agent__pb2.UsageRequest.SerializeToString,
+            agent__pb2.UsageReport.FromString,
             options,
             channel_credentials,
             insecure,

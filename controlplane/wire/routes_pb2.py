@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0croutes.proto\x12\x11rollbox.routes.v1\"\"\n\x0cWatchRequest\x12\x12\n\ngateway_id\x18\x01 \x01(\t\"\xb0\x01\n\x06Update\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12/\n\x08snapshot\x18\x02 \x01(\x0b\x32\x1b.rollbox.routes.v1.SnapshotH\x00\x12)\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\x18.rollbox.routes.v1.DeltaH\x00\x12\x31\n\theartbeat\x18\x04 \x01(\x0b\x32\x1c.rollbox.routes.v1.HeartbeatH\x00\x42\x06\n\x04\x62ody\"c\n\x08Snapshot\x12(\n\x06routes\x18\x01 \x03(\x0b\x32\x18.rollbox.routes.v1.Route\x12-\n\x04\x65nds\x18\x02 \x03(\x0b\x32\x1f.rollbox.routes.v1.EndOfSandbox\"`\n\x05\x44\x65lta\x12(\n\x06routes\x18\x01 \x03(\x0b\x32\x18.rollbox.routes.v1.Route\x12-\n\x04\x65nds\x18\x02 \x03(\x0b\x32\x1f.rollbox.routes.v1.EndOfSandbox\"O\n\x05Route\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\r\n\x05owner\x18\x04 \x01(\t\"d\n\x0c\x45ndOfSandbox\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\x12\r\n\x05\x61t_ms\x18\x05 \x01(\x03\"\x0b\n\tHeartbeat2O\n\x06Routes\x12\x45\n\x05Watch\x12\x1f.rollbox.routes.v1.WatchRequest\x1a\x19.rollbox.routes.v1.Update0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0croutes.proto\x12\x11rollbox.routes.v1\"\"\n\x0cWatchRequest\x12\x12\n\ngateway_id\x18\x01 \x01(\t\"\xb0\x01\n\x06Update\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12/\n\x08snapshot\x18\x02 \x01(\x0b\x32\x1b.rollbox.routes.v1.SnapshotH\x00\x12)\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\x18.rollbox.routes.v1.DeltaH\x00\x12\x31\n\theartbeat\x18\x04 \x01(\x0b\x32\x1c.rollbox.routes.v1.HeartbeatH\x00\x42\x06\n\x04\x62ody\"c\n\x08Snapshot\x12(\n\x06routes\x18\x01 \x03(\x0b\x32\x18.rollbox.routes.v1.Route\x12-\n\x04\x65nds\x18\x02 \x03(\x0b\x32\x1f.rollbox.routes.v1.EndOfSandbox\"`\n\x05\x44\x65lta\x12(\n\x06routes\x18\x01 \x03(\x0b\x32\x18.rollbox.routes.v1.Route\x12-\n\x04\x65nds\x18\x02 \x03(\x0b\x32\x1f.rollbox.routes.v1.EndOfSandbox\"\x9c\x01\n\x05Route\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\r\n\x05owner\x18\x04 \x01(\t\x12\x16\n\x0eports_revision\x18\x05 \x01(\x04\x12\x33\n\x0cpublic_ports\x18\x06 \x03(\x0b\x32\x1d.rollbox.routes.v1.PublicPort\")\n\nPublicPort\x12\x0c\n\x04port\x18\x01 \x01(\r\x12\r\n\x05token\x18\x02 \x01(\t\"d\n\x0c\x45ndOfSandbox\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\x12\r\n\x05\x61t_ms\x18\x05 \x01(\x03\"\x0b\n\tHeartbeat2O\n\x06Routes\x12\x45\n\x05Watch\x12\x1f.rollbox.routes.v1.WatchRequest\x1a\x19.rollbox.routes.v1.Update0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,12 +39,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SNAPSHOT']._serialized_end=349
   _globals['_DELTA']._serialized_start=351
   _globals['_DELTA']._serialized_end=447
-  _globals['_ROUTE']._serialized_start=449
-  _globals['_ROUTE']._serialized_end=528
-  _globals['_ENDOFSANDBOX']._serialized_start=530
-  _globals['_ENDOFSANDBOX']._serialized_end=630
-  _globals['_HEARTBEAT']._serialized_start=632
-  _globals['_HEARTBEAT']._serialized_end=643
-  _globals['_ROUTES']._serialized_start=645
-  _globals['_ROUTES']._serialized_end=724
+  _globals['_ROUTE']._serialized_start=450
+  _globals['_ROUTE']._serialized_end=606
+  _globals['_PUBLICPORT']._serialized_start=608
+  _globals['_PUBLICPORT']._serialized_end=649
+  _globals['_ENDOFSANDBOX']._serialized_start=651
+  _globals['_ENDOFSANDBOX']._serialized_end=751
+  _globals['_HEARTBEAT']._serialized_start=753
+  _globals['_HEARTBEAT']._serialized_end=764
+  _globals['_ROUTES']._serialized_start=766
+  _globals['_ROUTES']._serialized_end=845
 # @@protoc_insertion_point(module_scope)

@@ -1,4 +1,4 @@
-//! Who may call: the bearer of a token of this very sandbox.
+//! Who may call: the bearer of a token of this very sandbox; for connections to one port also that of a token for it.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,6 +13,25 @@ use crate::server::answer::status;
 
 /// The one scope that opens the agent.
 const SCOPE: &str = "exec";
+/// Before a port's number: opens the connections to that one, and nothing else.
+const PORT_SCOPE: &str = "port:";
+/// The calls that a token for a port opens.
+const PORT_CALLS: [&str; 2] = ["/rollbox.agent.v1.Agent/Connect", "/rollbox.agent.v1.Agent/WaitPort"];
+
+/// The path of a request, for the interceptor, which is not shown it otherwise.
+#[derive(Debug, Clone)]
+pub struct CalledPath(pub String);
+
+/// On a call whose token is good for these ports only.
+#[derive(Debug, Clone)]
+pub struct PortScope(Arc<[String]>);
+
+impl PortScope {
+    /// Whether the token is for `port`.
+    pub fn holds(&self, port: u16) -> bool {
+        self.0.iter().any(|held| held.strip_prefix(PORT_SCOPE) == Some(&port.to_string()))
+    }
+}
 
 /// Checks the token of every call. Verified tokens are remembered by the verifier, so a repeated one costs about
 /// a microsecond.
@@ -59,18 +78,35 @@ impl Auth {
         Self { known, ..self.clone() }
     }
 
-    fn check(&self, header: Option<&[u8]>, now_unix_s: u64) -> Result<(), Problem> {
-        self.verifier.verify(bearer(header)?, now_unix_s)?.allow(&self.sandbox_id, SCOPE)
+    /// Lets a call in; with a scope when its token is for ports only.
+    fn check(
+        &self,
+        path: &str,
+        header: Option<&[u8]>,
+        now_unix_s: u64,
+    ) -> Result<Option<PortScope>, Problem> {
+        let claims = self.verifier.verify(bearer(header)?, now_unix_s)?;
+        let allowed = claims.allow(&self.sandbox_id, SCOPE);
+        let ours = *claims.sandbox_id == *self.sandbox_id;
+        match allowed {
+            Ok(()) => Ok(None),
+            Err(_) if ours && PORT_CALLS.contains(&path) => Ok(Some(PortScope(claims.scopes))),
+            Err(problem) => Err(problem),
+        }
     }
 }
 
 impl Interceptor for Auth {
-    fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        let path = request.extensions_mut().remove::<CalledPath>().map(|path| path.0).unwrap_or_default();
         let header = request.metadata().get("authorization").map(|value| value.as_bytes());
         // A clock before 1970 can verify nothing: then every token counts as expired.
         let now_unix_s =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |since| since.as_secs());
-        self.check(header, now_unix_s).map_err(|problem| status(&problem))?;
+        let scope = self.check(&path, header, now_unix_s).map_err(|problem| status(&problem))?;
+        if let Some(scope) = scope {
+            request.extensions_mut().insert(scope);
+        }
         self.known.come();
         Ok(request)
     }
@@ -84,6 +120,16 @@ mod tests {
     use super::*;
 
     fn check(sandbox_id: &str, scope: &str, expires_at_s: u64, seed: u8) -> Result<(), Code> {
+        called("/rollbox.agent.v1.Agent/Exec", sandbox_id, scope, expires_at_s, seed).map(drop)
+    }
+
+    fn called(
+        path: &str,
+        sandbox_id: &str,
+        scope: &str,
+        expires_at_s: u64,
+        seed: u8,
+    ) -> Result<Option<PortScope>, Code> {
         let auth =
             Auth::new("sb-1", Arc::new(Verifier::new(&Signer::from_seed([1; 32]).public_key()).unwrap()));
         let claims = Claims {
@@ -93,7 +139,7 @@ mod tests {
             expires_at_s,
         };
         let header = format!("Bearer {}", Signer::from_seed([seed; 32]).sign(&claims));
-        auth.check(Some(header.as_bytes()), 1000).map_err(|problem| problem.code)
+        auth.check(path, Some(header.as_bytes()), 1000).map_err(|problem| problem.code)
     }
 
     #[test]
@@ -103,5 +149,18 @@ mod tests {
         assert_eq!(check("sb-1", "exec", 1001, 2), Err(Code::Unauthenticated));
         assert_eq!(check("sb-2", "exec", 1001, 1), Err(Code::PermissionDenied));
         assert_eq!(check("sb-1", "ready", 1001, 1), Err(Code::PermissionDenied));
+    }
+
+    #[test]
+    fn a_token_for_a_port_opens_connections_to_that_port_and_nothing_else() {
+        for path in PORT_CALLS {
+            let scope = called(path, "sb-1", "port:8000", 1001, 1).unwrap().unwrap();
+            assert!(scope.holds(8000) && !scope.holds(800) && !scope.holds(80));
+            assert!(!called(path, "sb-1", "ready", 1001, 1).unwrap().unwrap().holds(8000));
+            assert!(called(path, "sb-1", "exec", 1001, 1).unwrap().is_none());
+            assert_eq!(called(path, "sb-2", "port:8000", 1001, 1).map(drop), Err(Code::PermissionDenied));
+            assert_eq!(called(path, "sb-1", "port:8000", 1000, 1).map(drop), Err(Code::Unauthenticated));
+        }
+        assert_eq!(check("sb-1", "port:8000", 1001, 1), Err(Code::PermissionDenied));
     }
 }

@@ -11,14 +11,19 @@
 //! - `target`: finds the target's process and reads what commands inherit from it.
 //! - `spawner`: all that happens on the other side of the socket, and `spawner::link`, this side of it.
 //! - `process`, `ring`, `records`, `oom`: a command's life, its output, and the memory of both.
+//! - `files`: files of the sandbox, by workers in it.
+//! - `ports`: connections to what listens in the sandbox.
 //! - `request`, `auth`, `server`: what callers may ask, who may, and the answers.
+//! - `usage`: what the sandbox uses.
 //! - `readiness`: tells the control plane; `run`: all of it in order.
 //! - `sys`, `spawner::clone`: the only unsafe code.
 
 pub mod auth;
+pub mod files;
 pub mod install;
 pub mod log;
 pub mod oom;
+pub mod ports;
 pub mod process;
 pub mod readiness;
 pub mod records;
@@ -30,3 +35,4 @@ pub mod settings;
 pub mod spawner;
 pub mod sys;
 pub mod target;
+pub mod usage;

@@ -3,21 +3,26 @@
 //! A `Process` is shared by the task that supervises it (`supervise`) and by everyone who waits, attaches, writes or
 //! cancels. It stays as the record when the command has ended.
 
-mod pipes;
+mod readers;
 mod stdin;
+mod streams;
 pub mod supervise;
+mod terminal;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Mutex as AsyncMutex, watch};
-use wire::Problem;
 use wire::agent::End;
+use wire::{Code, Problem};
 
 use crate::request::{Call, Command};
 use crate::ring::{Budget, Ring};
-use crate::spawner::frame::Program;
+use crate::spawner::frame::{Program, Size};
+use readers::Readers;
+pub use readers::{Position, Reader};
 use stdin::Stdin;
+use terminal::Terminal;
 
 /// Of a long command line this much is kept for lists.
 const MAX_SHOWN_BYTES: usize = 512;
@@ -81,6 +86,10 @@ pub struct Process {
     needs_waiters: bool,
     pid: AtomicU64,
     outputs: [Mutex<Ring>; 2],
+    /// For whom the output waits; none: for nobody.
+    readers: Option<Readers>,
+    /// While it runs on one.
+    terminal: Mutex<Option<Terminal>>,
     activity: watch::Sender<()>,
     phase: watch::Sender<Phase>,
     waiters: watch::Sender<usize>,
@@ -112,7 +121,7 @@ impl Process {
     /// A process that has not started, with output from `budget`. `id` is the spawner's number, `started_at_ms` Unix
     /// time.
     pub fn new(command: &Command, call: Call, budget: &Arc<Budget>, id: u64, started_at_ms: u64) -> Self {
-        let ring = || Mutex::new(Ring::new(command.max_output_bytes, Arc::clone(budget)));
+        let ring = |limit_bytes| Mutex::new(Ring::new(limit_bytes, command.keep, Arc::clone(budget)));
         Self {
             exec_id: command.exec_id.clone(),
             fingerprint: command.fingerprint(),
@@ -122,7 +131,9 @@ impl Process {
             stdin: AsyncMutex::new(Stdin::new(command.stdin_open)),
             needs_waiters: call == Call::Exec,
             pid: AtomicU64::new(0),
-            outputs: [ring(), ring()],
+            outputs: command.max_output_bytes.map(ring),
+            readers: command.output_waits.then(Readers::new),
+            terminal: Mutex::default(),
             activity: watch::Sender::new(()),
             phase: watch::Sender::new(Phase::Starting),
             waiters: watch::Sender::new(0),
@@ -147,8 +158,34 @@ impl Process {
 
     /// What it has written.
     pub fn output(&self, stream: Stream) -> MutexGuard<'_, Ring> {
-        // Nothing panics while the lock is held, so poison is of no interest.
-        self.outputs[stream as usize].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.outputs[stream as usize])
+    }
+
+    /// How much of a stream may be read from the command now, at least 1; waits if the output does.
+    async fn room(&self, stream: Stream) -> usize {
+        match &self.readers {
+            Some(readers) => readers.room(stream, &self.outputs[stream as usize]).await,
+            None => usize::MAX,
+        }
+    }
+
+    /// Sets the size of its terminal's window.
+    ///
+    /// # Errors
+    /// `invalid_argument`: it has none. `conflict`: the command has closed it.
+    pub fn resize(&self, size: Size) -> Result<(), Problem> {
+        let Some(terminal) = lock(&self.terminal).clone() else {
+            let detail = format!("exec {} does not run on a terminal", self.exec_id);
+            return Err(Problem::new(Code::InvalidArgument, detail).with("field", "exec_id"));
+        };
+        let closed = |err| Problem::new(Code::Conflict, format!("the terminal cannot be resized: {err}"));
+        terminal.resize(size).map_err(closed)
+    }
+
+    /// Has its terminal send a signal as a key would, to the foreground processes. False: it has none, or this is
+    /// no such signal.
+    pub fn press(&self, signal: u32) -> bool {
+        lock(&self.terminal).as_ref().is_some_and(|terminal| terminal.signal(signal))
     }
 
     /// Memory that its output holds.
@@ -208,10 +245,16 @@ impl Process {
     }
 }
 
+/// Nothing panics while a lock is held, so poison is of no interest.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn shown(program: &Program) -> Vec<String> {
     let arguments = match program {
         Program::Argv(argv) => argv.clone(),
         Program::Shell(text) => vec![b"sh".to_vec(), b"-c".to_vec(), text.clone()],
+        Program::Worker => Vec::new(),
     };
     let mut left = MAX_SHOWN_BYTES;
     let mut cut = |argument: Vec<u8>| {

@@ -152,7 +152,11 @@ mod tests {
         else {
             panic!("{exec_id} is not new");
         };
-        made.output(Stream::Stdout).push(&vec![0; output_bytes]);
+        let mut left = output_bytes;
+        while left > 0 {
+            let written = made.output(Stream::Stdout).fill(left, |space| Ok::<_, ()>(space.len())).unwrap();
+            left -= written;
+        }
         records.finish(made);
     }
 

@@ -5,10 +5,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use bytes::Bytes;
-use wire::agent::{ConfigureRequest, ExecRequest};
+use wire::agent::{self, ConfigureRequest, ExecRequest, TerminalSize};
 use wire::{Code, Problem};
 
-use crate::spawner::frame::{OsBytes, Program};
+use crate::ring::Keep;
+use crate::spawner::frame::{OsBytes, Program, Size};
 
 /// Output kept per stream when the caller does not say.
 pub const DEFAULT_OUTPUT_BYTES: usize = 4 << 20;
@@ -45,16 +46,22 @@ pub struct Command {
     pub env: BTreeMap<String, String>,
     /// User; empty: configured, else the image's.
     pub user: String,
-    /// Mask; 0: the target's.
-    pub umask: u32,
+    /// Mask; none: the target's.
+    pub umask: Option<u32>,
     /// Input, then its end unless `stdin_open`.
     pub stdin: Bytes,
     /// Whether more input may come.
     pub stdin_open: bool,
     /// How long it may run.
     pub timeout: Option<Duration>,
-    /// Output kept per stream.
-    pub max_output_bytes: usize,
+    /// Output kept of standard output and standard error.
+    pub max_output_bytes: [usize; 2],
+    /// Which part of a longer one.
+    pub keep: Keep,
+    /// Whether it waits for its readers rather than lose what they have not read.
+    pub output_waits: bool,
+    /// The terminal to run on.
+    pub terminal: Option<Size>,
 }
 
 /// Who asks, because some options are only for one of them.
@@ -81,8 +88,11 @@ impl Command {
         check_size("stdin", stdin_bytes, MAX_STDIN_BYTES)?;
         check_size("argv, command and env together", argument_bytes(&request), MAX_ARGUMENT_BYTES)?;
         Ok(Self {
+            max_output_bytes: output_bytes(&request)?,
+            keep: keep(&request)?,
             program: program(request.argv, request.command)?,
-            max_output_bytes: output_bytes(request.max_output_bytes)?,
+            output_waits: request.output_waits,
+            terminal: request.terminal.map(size).transpose()?,
             timeout: (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms)),
             env: request.env.into_iter().collect(),
             exec_id: request.exec_id,
@@ -101,9 +111,11 @@ impl Command {
         match &self.program {
             Program::Argv(argv) => (0, argv).hash(&mut hasher),
             Program::Shell(text) => (1, text).hash(&mut hasher),
+            Program::Worker => 2.hash(&mut hasher),
         }
         (&self.cwd, &self.env, &self.user, self.umask, &self.stdin).hash(&mut hasher);
         (self.stdin_open, self.timeout, self.max_output_bytes).hash(&mut hasher);
+        (self.keep, self.output_waits, self.terminal).hash(&mut hasher);
         hasher.finish()
     }
 
@@ -153,17 +165,22 @@ pub fn invalid(field: &str, detail: &str) -> Problem {
 }
 
 fn check_options(request: &ExecRequest, call: Call) -> Result<(), Problem> {
-    if request.terminal.is_some() {
-        return Err(Problem::new(
-            Code::Unsupported,
-            "terminal is not offered by this version of the sidecar",
+    let started_only = [
+        ("stdin_open", request.stdin_open),
+        ("terminal", request.terminal.is_some()),
+        ("output_waits", request.output_waits),
+    ];
+    if let Some((field, _)) = started_only.iter().find(|(_, given)| *given && call == Call::Exec) {
+        return Err(invalid(field, &format!("{field} is only for Start: Exec brings all and answers once")));
+    }
+    if request.terminal.is_some() && request.max_stderr_bytes > 0 {
+        return Err(invalid("max_stderr_bytes", "max_stderr_bytes: on a terminal all output is stdout"));
+    }
+    if request.umask.is_some_and(|mask| mask > MAX_UMASK) {
+        return Err(invalid(
+            "umask",
+            &format!("umask {:#o} is not within 0 and 0o777", request.umask.unwrap_or(0)),
         ));
-    }
-    if request.stdin_open && call == Call::Exec {
-        return Err(invalid("stdin_open", "stdin_open is only for Start: Exec has its whole input in stdin"));
-    }
-    if request.umask > MAX_UMASK {
-        return Err(invalid("umask", &format!("umask {:#o} is not within 0 and 0o777", request.umask)));
     }
     Ok(())
 }
@@ -188,15 +205,42 @@ fn program(argv: Vec<String>, command: String) -> Result<Program, Problem> {
     }
 }
 
-fn output_bytes(wanted: u64) -> Result<usize, Problem> {
-    match usize::try_from(wanted) {
-        Ok(0) => Ok(DEFAULT_OUTPUT_BYTES),
+/// Of standard output and standard error.
+fn output_bytes(request: &ExecRequest) -> Result<[usize; 2], Problem> {
+    let bytes = |field, wanted: u64, default| match usize::try_from(wanted) {
+        Ok(0) => Ok(default),
         Ok(bytes) if bytes <= MAX_OUTPUT_BYTES => Ok(bytes),
-        _ => {
-            let detail = format!("max_output_bytes {wanted} is more than {MAX_OUTPUT_BYTES}");
-            Err(invalid("max_output_bytes", &detail))
-        }
+        _ => Err(invalid(field, &format!("{field} {wanted} is more than {MAX_OUTPUT_BYTES}"))),
+    };
+    let stdout = bytes("max_output_bytes", request.max_output_bytes, DEFAULT_OUTPUT_BYTES)?;
+    Ok([stdout, bytes("max_stderr_bytes", request.max_stderr_bytes, stdout)?])
+}
+
+fn keep(request: &ExecRequest) -> Result<Keep, Problem> {
+    match agent::Keep::try_from(request.keep) {
+        Ok(agent::Keep::Tail) => Ok(Keep::Tail),
+        Ok(agent::Keep::Head) if request.output_waits => Err(invalid(
+            "output_waits",
+            "output_waits is for the last bytes (keep: tail): of the first ones none is ever let go of",
+        )),
+        Ok(agent::Keep::Head) => Ok(Keep::Head),
+        Err(_) => Err(invalid("keep", &format!("keep {} is neither head nor tail", request.keep))),
     }
+}
+
+/// The size of a terminal's window.
+///
+/// # Errors
+/// `invalid_argument`.
+pub fn size(wanted: TerminalSize) -> Result<Size, Problem> {
+    let TerminalSize { columns, rows } = wanted;
+    let side = |value: u32| u16::try_from(value).ok().filter(|value| *value > 0);
+    side(columns).zip(side(rows)).map(|(columns, rows)| Size { columns, rows }).ok_or_else(|| {
+        invalid(
+            "terminal",
+            &format!("a terminal of {columns} columns and {rows} rows: each is 1 to {}", u16::MAX),
+        )
+    })
 }
 
 fn check_env<'a>(env: impl IntoIterator<Item = (&'a String, &'a String)>) -> Result<(), Problem> {
@@ -236,8 +280,6 @@ fn argument_bytes(request: &ExecRequest) -> usize {
 mod tests {
     use std::collections::HashMap;
 
-    use wire::agent::TerminalSize;
-
     use super::*;
 
     fn request() -> ExecRequest {
@@ -259,7 +301,8 @@ mod tests {
     #[test]
     fn defaults_fill_what_the_caller_leaves_out() {
         let command = Command::new(request(), Call::Exec).unwrap();
-        assert_eq!((command.max_output_bytes, command.timeout), (DEFAULT_OUTPUT_BYTES, None));
+        assert_eq!((command.max_output_bytes, command.timeout), ([DEFAULT_OUTPUT_BYTES; 2], None));
+        assert_eq!((command.umask, command.keep, command.terminal), (None, Keep::Tail, None));
         assert_eq!(command.program, Program::Argv(vec![b"true".to_vec()]));
     }
 
@@ -275,17 +318,44 @@ mod tests {
         assert_eq!(field(|r| r.cwd = "/a\0".into()), "cwd");
         assert_eq!(field(|r| r.env = HashMap::from([("A=".into(), "1".into())])), "env");
         assert_eq!(field(|r| r.env = HashMap::from([("A".into(), "\0".into())])), "env");
-        assert_eq!(field(|r| r.umask = 0o1000), "umask");
+        assert_eq!(field(|r| r.umask = Some(0o1000)), "umask");
         assert_eq!(field(|r| r.stdin_open = true), "stdin_open");
         assert_eq!(field(|r| r.max_output_bytes = u64::MAX), "max_output_bytes");
+        assert_eq!(field(|r| r.max_stderr_bytes = u64::MAX), "max_stderr_bytes");
+        assert_eq!(field(|r| r.keep = 2), "keep");
+        assert_eq!(field(|r| r.output_waits = true), "output_waits");
+        assert_eq!(field(|r| r.terminal = Some(TerminalSize { columns: 80, rows: 24 })), "terminal");
     }
 
     #[test]
-    fn what_is_too_large_or_not_offered_has_its_own_code() {
+    fn a_started_command_may_have_a_terminal_of_a_size() {
+        let start = |change: fn(&mut ExecRequest)| {
+            let mut request = request();
+            change(&mut request);
+            Command::new(request, Call::Start)
+        };
+        let terminal = |columns, rows| Some(TerminalSize { columns, rows });
+        let command = start(|r| r.terminal = Some(TerminalSize { columns: 80, rows: 24 })).unwrap();
+        assert_eq!(command.terminal, Some(Size { columns: 80, rows: 24 }));
+        for wrong in [terminal(0, 24), terminal(80, 0), terminal(65536, 24)] {
+            let refused =
+                Command::new(ExecRequest { terminal: wrong, ..request() }, Call::Start).unwrap_err();
+            assert_eq!(refused.details["field"], "terminal");
+        }
+        let stderr = start(|r| {
+            r.terminal = Some(TerminalSize { columns: 80, rows: 24 });
+            r.max_stderr_bytes = 1;
+        });
+        assert_eq!(stderr.unwrap_err().details["field"], "max_stderr_bytes");
+        let head = start(|r| (r.keep, r.output_waits) = (agent::Keep::Head.into(), true));
+        assert_eq!(head.unwrap_err().details["field"], "output_waits");
+    }
+
+    #[test]
+    fn what_is_too_large_has_its_own_code() {
         let large = refusal(|r| r.argv.push("x".repeat(MAX_ARGUMENT_BYTES)));
         assert_eq!(large.code, Code::PayloadTooLarge);
         assert_eq!(refusal(|r| r.stdin = vec![0; MAX_STDIN_BYTES + 1].into()).code, Code::PayloadTooLarge);
-        assert_eq!(refusal(|r| r.terminal = Some(TerminalSize::default())).code, Code::Unsupported);
     }
 
     #[test]
@@ -296,7 +366,12 @@ mod tests {
             Command::new(request, Call::Start).unwrap().fingerprint()
         };
         let base = fingerprint(&|_| {});
-        let changes: [&dyn Fn(&mut ExecRequest); 7] = [
+        let changes: [&dyn Fn(&mut ExecRequest); 12] = [
+            &|r| r.umask = Some(0),
+            &|r| r.max_stderr_bytes = 1,
+            &|r| r.keep = agent::Keep::Head.into(),
+            &|r| r.output_waits = true,
+            &|r| r.terminal = Some(TerminalSize { columns: 80, rows: 24 }),
             &|r| r.argv.push("x".into()),
             &|r| r.cwd = "/".into(),
             &|r| r.stdin = Bytes::from_static(b"x"),

@@ -1,10 +1,16 @@
-//! What a command wrote: the last bytes of a stream, with their place in it.
+//! What a command wrote: the last or the first bytes of a stream, with their place in it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::{Bytes, BytesMut};
+
 /// Every ring may have this much, however many there are.
 const FREE_BYTES: usize = 64 << 10;
+/// Blocks grow with what is written: a silent command holds none, a flood is read in large ones.
+const SMALLEST_BLOCK_BYTES: usize = 4 << 10;
+const LARGEST_BLOCK_BYTES: usize = 64 << 10;
 
 /// Memory for all rings together, above what each may have anyway. The sidecar shares a memory limit with the
 /// commands, so without it a few that write much at a time would have the sidecar killed.
@@ -29,60 +35,158 @@ impl Budget {
     }
 }
 
-/// Keeps the last `limit_bytes` of a stream, or fewer when the budget is spent, and counts all of it. Memory grows
-/// with what is written, never ahead.
+/// Which part of a stream is kept when it is longer than the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Keep {
+    /// The last bytes.
+    Tail,
+    /// The first bytes.
+    Head,
+}
+
+/// Keeps `limit_bytes` of a stream, or fewer when the budget is spent, and counts all of it. Memory grows with what
+/// is written, never ahead. Bytes lie in blocks that are read into, kept and handed out without a copy.
 #[derive(Debug)]
 pub struct Ring {
     budget: Arc<Budget>,
     taken_bytes: usize,
-    kept: Vec<u8>,
-    /// Where the oldest byte lies once `kept` is full.
-    start: usize,
+    keep: Keep,
     limit_bytes: usize,
+    /// Full ones, oldest first.
+    blocks: VecDeque<Bytes>,
+    /// The one that is being filled; whole, whatever of it is filled.
+    open: BytesMut,
+    filled_bytes: usize,
+    /// In all blocks: with a tail up to one block more than the limit.
+    kept_bytes: usize,
     total_bytes: u64,
 }
 
 impl Ring {
     /// An empty ring; allocates nothing.
-    pub fn new(limit_bytes: usize, budget: Arc<Budget>) -> Self {
-        Self { budget, taken_bytes: 0, kept: Vec::new(), start: 0, limit_bytes, total_bytes: 0 }
+    pub fn new(limit_bytes: usize, keep: Keep, budget: Arc<Budget>) -> Self {
+        Self {
+            budget,
+            taken_bytes: 0,
+            keep,
+            limit_bytes,
+            blocks: VecDeque::new(),
+            open: BytesMut::new(),
+            filled_bytes: 0,
+            kept_bytes: 0,
+            total_bytes: 0,
+        }
     }
 
-    /// Appends `data`, letting go of the oldest bytes. Cost: one copy of what is kept.
-    pub fn push(&mut self, data: &[u8]) {
-        self.total_bytes += data.len() as u64;
-        self.reserve(data.len().min(self.limit_bytes - self.kept.len()));
-        let data = &data[data.len().saturating_sub(self.limit_bytes)..];
-        let (grow, wrap) = data.split_at(data.len().min(self.limit_bytes - self.kept.len()));
-        self.kept.extend_from_slice(grow);
-        self.overwrite(wrap);
+    /// Has `read` put at most `max_bytes` into the ring's own memory; what it returns, which says how many they are.
+    ///
+    /// # Errors
+    /// Those of `read`; then nothing has changed.
+    pub fn fill<E>(
+        &mut self,
+        max_bytes: usize,
+        read: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        self.extend();
+        if self.is_closed() {
+            let mut dropped = [0; LARGEST_BLOCK_BYTES];
+            let count = read(&mut dropped[..LARGEST_BLOCK_BYTES.min(max_bytes)])?;
+            self.total_bytes += count as u64;
+            return Ok(count);
+        }
+        let space = &mut self.open[self.filled_bytes..];
+        let most = space.len().min(max_bytes);
+        let count = read(&mut space[..most])?.min(most);
+        self.total_bytes += count as u64;
+        let kept = match self.keep {
+            Keep::Tail => count,
+            Keep::Head => count.min(self.limit_bytes - self.kept_bytes),
+        };
+        self.filled_bytes += kept;
+        self.kept_bytes += kept;
+        Ok(count)
     }
 
-    /// Doubles like `Vec`, but never past the limit, which from then on is what is there when the budget is spent.
-    fn reserve(&mut self, additional: usize) {
-        let wanted = self.kept.len() + additional;
-        if wanted <= self.kept.capacity() {
+    /// Whether no later byte will be kept.
+    fn is_closed(&self) -> bool {
+        self.keep == Keep::Head && self.kept_bytes >= self.limit_bytes
+    }
+
+    /// Makes sure that `open` has space, unless nothing more is kept.
+    fn extend(&mut self) {
+        let wanted = self.reserve();
+        if !self.open.is_empty() || self.is_closed() {
             return;
         }
-        let doubled = wanted.max(self.kept.capacity() * 2).min(self.limit_bytes);
-        let more = doubled.saturating_sub(FREE_BYTES).saturating_sub(self.taken_bytes);
-        if self.budget.take(more) {
-            self.taken_bytes += more;
-        } else {
-            self.limit_bytes = self.kept.capacity().max(FREE_BYTES).min(self.limit_bytes);
+        let mut spare = None;
+        while self.is_oldest_spare() {
+            spare = self.drop_oldest();
         }
-        self.kept.reserve_exact(doubled.min(self.limit_bytes) - self.kept.len());
+        let bytes = match &spare {
+            Some((bytes, _)) if !self.afford(self.kept_bytes + wanted) => *bytes,
+            _ => wanted,
+        };
+        let used_again = spare.and_then(|(_, memory)| memory).filter(|memory| memory.len() == bytes);
+        self.open = used_again.unwrap_or_else(|| BytesMut::zeroed(bytes));
     }
 
-    /// Only called when `kept` is full, so its length is the limit.
-    fn overwrite(&mut self, mut data: &[u8]) {
-        while !data.is_empty() {
-            let room = self.kept.len() - self.start;
-            let (now, rest) = data.split_at(data.len().min(room));
-            self.kept[self.start..self.start + now.len()].copy_from_slice(now);
-            self.start = (self.start + now.len()) % self.kept.len();
-            data = rest;
+    /// Puts a full block away and gives the size of the next one. When the budget does not give it, what is there is
+    /// the limit from then on.
+    fn reserve(&mut self) -> usize {
+        if self.filled_bytes == self.open.len() && self.filled_bytes > 0 {
+            self.blocks.push_back(std::mem::take(&mut self.open).freeze());
+            self.filled_bytes = 0;
         }
+        let grown = usize::try_from(self.total_bytes).unwrap_or(usize::MAX);
+        let wanted = grown.clamp(SMALLEST_BLOCK_BYTES, LARGEST_BLOCK_BYTES);
+        let spare = self.is_oldest_spare();
+        let freed = if spare { self.oldest_bytes() } else { 0 };
+        if self.open.is_empty() && !self.is_closed() && !self.afford(self.kept_bytes - freed + wanted) {
+            match self.keep {
+                Keep::Head => self.limit_bytes = self.kept_bytes,
+                Keep::Tail if spare => {}
+                Keep::Tail => self.limit_bytes = self.kept_bytes - self.oldest_bytes(),
+            }
+        }
+        wanted
+    }
+
+    /// Whether the limit is kept without the oldest block.
+    fn is_oldest_spare(&self) -> bool {
+        let oldest = self.oldest_bytes();
+        self.keep == Keep::Tail && oldest > 0 && self.kept_bytes - oldest >= self.limit_bytes
+    }
+
+    fn oldest_bytes(&self) -> usize {
+        self.blocks.front().map_or(0, Bytes::len)
+    }
+
+    /// Lets go of the oldest block: its size, and its memory unless somebody still reads it.
+    fn drop_oldest(&mut self) -> Option<(usize, Option<BytesMut>)> {
+        let block = self.blocks.pop_front()?;
+        self.kept_bytes -= block.len();
+        Some((block.len(), block.try_into_mut().ok()))
+    }
+
+    /// Whether the ring may hold `bytes`.
+    fn afford(&mut self, bytes: usize) -> bool {
+        let more = bytes.saturating_sub(FREE_BYTES).saturating_sub(self.taken_bytes);
+        let granted = self.budget.take(more);
+        if granted {
+            self.taken_bytes += more;
+        }
+        granted
+    }
+
+    /// How many bytes may come before one is lost that a reader needs who began at `begun` and has taken all up to
+    /// `taken`. What he has taken last he may ask for again, since it may be lost on its way: so three quarters of
+    /// the ring are behind him.
+    pub fn room(&mut self, begun: u64, taken: u64) -> usize {
+        self.reserve();
+        let behind = self.limit_bytes - self.limit_bytes / 4;
+        let needed = begun.max(taken.saturating_sub(behind as u64)).min(self.total_bytes);
+        let used = usize::try_from(self.total_bytes - needed).unwrap_or(usize::MAX);
+        self.limit_bytes.saturating_sub(used)
     }
 
     /// Everything that was ever written.
@@ -92,30 +196,48 @@ impl Ring {
 
     /// How many bytes are kept.
     pub fn kept_bytes(&self) -> usize {
-        self.kept.len()
+        self.kept_bytes.min(self.limit_bytes)
     }
 
-    /// The kept bytes in order.
-    pub fn tail(&self) -> Vec<u8> {
-        let (newer, older) = self.kept.split_at(self.start);
-        [older, newer].concat()
+    /// The kept bytes in order. Cost: one copy of them.
+    pub fn kept(&self) -> Vec<u8> {
+        let mut skip = self.kept_bytes - self.kept_bytes();
+        let mut kept = Vec::with_capacity(self.kept_bytes());
+        for block in self.blocks.iter().map(|block| &block[..]).chain([&self.open[..self.filled_bytes]]) {
+            kept.extend_from_slice(&block[skip.min(block.len())..]);
+            skip = skip.saturating_sub(block.len());
+        }
+        kept
     }
 
     /// At most `max_bytes` from `offset` on, and the offset of the first: later than asked when the ring has let
-    /// go of bytes, and never past the end of what was written.
-    pub fn read_from(&self, offset: u64, max_bytes: usize) -> (u64, Vec<u8>) {
-        let oldest = self.total_bytes - self.kept.len() as u64;
-        let from = offset.clamp(oldest, self.total_bytes);
-        let skip = usize::try_from(from - oldest).unwrap_or(usize::MAX);
-        let (newer, older) = self.kept.split_at(self.start);
-        let data = older.iter().chain(newer).skip(skip).take(max_bytes).copied().collect();
-        (from, data)
+    /// go of bytes, and never past the end of what it has. Cost: a copy only from the block that is being filled.
+    pub fn read_from(&self, offset: u64, max_bytes: usize) -> (u64, Bytes) {
+        let first = match self.keep {
+            Keep::Tail => self.total_bytes - self.kept_bytes as u64,
+            Keep::Head => 0,
+        };
+        let end = first + self.kept_bytes as u64;
+        let from = offset.clamp(end - self.kept_bytes() as u64, end);
+        let mut skip = usize::try_from(from - first).unwrap_or(usize::MAX);
+        for block in &self.blocks {
+            if skip < block.len() {
+                return (from, block.slice(skip..block.len().min(skip.saturating_add(max_bytes))));
+            }
+            skip -= block.len();
+        }
+        let rest = &self.open[skip..self.filled_bytes];
+        (from, Bytes::copy_from_slice(&rest[..rest.len().min(max_bytes)]))
     }
 
     /// Gives unused memory back; for when nothing more will be written.
     pub fn shrink(&mut self) {
-        self.kept.shrink_to_fit();
-        let spare = self.taken_bytes - self.kept.capacity().saturating_sub(FREE_BYTES).min(self.taken_bytes);
+        let open = std::mem::take(&mut self.open);
+        if self.filled_bytes > 0 {
+            self.blocks.push_back(Bytes::copy_from_slice(&open[..self.filled_bytes]));
+            self.filled_bytes = 0;
+        }
+        let spare = self.taken_bytes - self.kept_bytes.saturating_sub(FREE_BYTES).min(self.taken_bytes);
         self.taken_bytes -= spare;
         self.budget.give(spare);
     }
@@ -128,66 +250,4 @@ impl Drop for Ring {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn new_ring(limit_bytes: usize) -> Ring {
-        Ring::new(limit_bytes, Budget::new(0).into())
-    }
-
-    #[test]
-    fn when_the_budget_is_spent_each_keeps_what_it_has_and_goes_on() {
-        let budget = Arc::new(Budget::new(FREE_BYTES));
-        let [mut first, mut second] = [(); 2].map(|()| Ring::new(1 << 20, Arc::clone(&budget)));
-        let data: Vec<u8> = (0..=255).cycle().take(200_000).collect();
-        first.push(&data[..2 * FREE_BYTES]);
-        second.push(&data);
-        assert_eq!((first.kept_bytes(), second.kept_bytes()), (2 * FREE_BYTES, FREE_BYTES));
-        assert_eq!(second.tail(), data[data.len() - FREE_BYTES..]);
-        first.push(b"end");
-        assert!(first.tail().ends_with(b"end") && first.kept_bytes() == 2 * FREE_BYTES);
-        drop((first, second));
-        assert_eq!(budget.left_bytes.load(Ordering::Relaxed), FREE_BYTES);
-    }
-
-    proptest! {
-        #[test]
-        fn it_keeps_exactly_the_tail(writes in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..20), limit in 0usize..64) {
-            let mut ring = new_ring(limit);
-            let mut all = Vec::new();
-            for write in &writes {
-                ring.push(write);
-                all.extend_from_slice(write);
-                let tail = &all[all.len().saturating_sub(limit)..];
-                prop_assert_eq!(ring.tail(), tail);
-                prop_assert_eq!(ring.total_bytes(), all.len() as u64);
-                prop_assert!(ring.kept.capacity() <= limit);
-            }
-        }
-
-        #[test]
-        fn reading_piecewise_gives_the_tail_with_its_offset(data in prop::collection::vec(any::<u8>(), 0..200), limit in 1usize..64, step in 1usize..10) {
-            let mut ring = new_ring(limit);
-            ring.push(&data[..data.len() / 3]);
-            ring.push(&data[data.len() / 3..]);
-            let (mut offset, mut seen) = (0, Vec::new());
-            loop {
-                let (from, chunk) = ring.read_from(offset, step);
-                if chunk.is_empty() { break }
-                if seen.is_empty() { prop_assert_eq!(from, data.len().saturating_sub(limit) as u64) } else { prop_assert_eq!(from, offset) }
-                offset = from + chunk.len() as u64;
-                seen.extend(chunk);
-            }
-            prop_assert_eq!(seen, ring.tail());
-        }
-    }
-
-    #[test]
-    fn an_offset_past_the_end_is_brought_back_to_it() {
-        let mut ring = new_ring(8);
-        ring.push(b"abc");
-        assert_eq!(ring.read_from(100, 8), (3, Vec::new()));
-    }
-}
+mod tests;

@@ -91,6 +91,8 @@ async fn prepare(
         kernel: kernel.clone(),
         target_command: settings.target_command.clone(),
         started,
+        own_port: settings.listen.port(),
+        limits: settings.limits,
     };
     let draining = watch::Sender::new(false);
     let service = Service::new(identity, context, draining.subscribe());

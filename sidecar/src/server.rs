@@ -2,11 +2,13 @@
 //!
 //! # Layout
 //! - `agent`: the calls, one method each; `answer`: records and problems as messages.
-//! - `attach`: output as a stream.
+//! - `attach`: output as a stream; `ports`: connections as streams; `files`: the calls on files.
 //! - `listen`: sockets; `connections`: their bounds, shutdown.
 
 pub mod agent;
 pub mod answer;
 mod attach;
 pub mod connections;
+mod files;
 pub mod listen;
+mod ports;

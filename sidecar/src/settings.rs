@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,27 @@ pub enum Endpoint {
     Unix(PathBuf),
     /// A TCP address. No host names: a static binary cannot resolve them, and addresses are what is known.
     Tcp(SocketAddr),
+}
+
+impl Endpoint {
+    /// The TCP port, where it is one.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Self::Unix(_) => None,
+            Self::Tcp(address) => Some(address.port()),
+        }
+    }
+}
+
+/// What the sandbox was promised at most; 0: no limit, or none that is known here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Limits {
+    /// Of memory, without what the sidecar itself has on top.
+    pub memory_bytes: u64,
+    /// Of the root file system.
+    pub disk_bytes: u64,
+    /// Processes and threads.
+    pub pids: u32,
 }
 
 /// Everything that the sidecar is told from outside.
@@ -45,6 +67,8 @@ pub struct Settings {
     pub orphan_grace: Duration,
     /// How long the target may take to appear.
     pub start_timeout: Duration,
+    /// What usage is told against.
+    pub limits: Limits,
 }
 
 /// A setting that breaks its rule.
@@ -96,6 +120,11 @@ impl Settings {
                 .unwrap_or_else(|| "/.rollbox/target".to_owned()),
             orphan_grace: source.duration_ms("ORPHAN_GRACE_MS", 30_000)?,
             start_timeout: source.duration_ms("START_TIMEOUT_MS", 60_000)?,
+            limits: Limits {
+                memory_bytes: source.limit("MEMORY_LIMIT_BYTES")?,
+                disk_bytes: source.limit("DISK_LIMIT_BYTES")?,
+                pids: source.limit("PIDS_LIMIT")?,
+            },
         })
     }
 }
@@ -139,6 +168,10 @@ impl Source<'_> {
     ) -> Result<T, BadSetting> {
         self.required(name, rule, parse)
             .map_err(|bad| BadSetting { value: bad.value.map(|_| "(hidden)".to_owned()), ..bad })
+    }
+
+    fn limit<T: FromStr + Default>(&self, name: &str) -> Result<T, BadSetting> {
+        Ok(self.optional(name, "a whole number", |text| text.parse().ok())?.unwrap_or_default())
     }
 
     fn duration_ms(&self, name: &str, default_ms: u64) -> Result<Duration, BadSetting> {
@@ -235,6 +268,8 @@ mod tests {
             ("INSTALL", "/"),
             ("ORPHAN_GRACE_MS", "0"),
             ("ORPHAN_GRACE_MS", "3600001"),
+            ("PIDS_LIMIT", "-1"),
+            ("MEMORY_LIMIT_BYTES", "2Gi"),
         ] {
             let bad = read_with(name, Some(value)).unwrap_err();
             assert!(bad.variable.ends_with(name), "{name}={value}: {bad}");

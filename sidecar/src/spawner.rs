@@ -7,7 +7,7 @@
 //! # Layout
 //! - `frame`: the words on the socket; `channel`: the spawner's end of it, `link`: the sidecar's.
 //! - `namespaces`, `proc_mount`, `seccomp`, `settle`: the way in, and what is closed behind it.
-//! - `serve`: the loop; `plan`, `identity`, `clone`, `untold`: a spawn; `lineage`, `sweep`: a kill.
+//! - `serve`: the loop; `plan`, `identity`, `terminal`, `clone`, `untold`: a spawn; `lineage`, `sweep`: a kill.
 
 mod channel;
 mod clone;
@@ -22,6 +22,7 @@ mod seccomp;
 mod serve;
 mod settle;
 mod sweep;
+pub mod terminal;
 mod untold;
 
 use std::fmt::Display;
@@ -38,6 +39,7 @@ use crate::target::{self, Target};
 use channel::Channel;
 use frame::Report;
 use serve::Spawner;
+pub(crate) use serve::read_databases;
 
 /// The bit of `CAP_DAC_OVERRIDE`.
 const DAC_OVERRIDE: u64 = 1 << 1;

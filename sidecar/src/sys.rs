@@ -114,15 +114,6 @@ pub fn receive(
     Ok(message.bytes)
 }
 
-/// Has the runtime watch a socket for what can be read from it, and for nothing else.
-///
-/// # Errors
-/// The kernel watches no more descriptors for this process.
-pub fn watch_reading(socket: UnixStream) -> io::Result<AsyncFd<UnixStream>> {
-    // SAFETY: the stream owns its descriptor, which is closed with it and is never another one.
-    Ok(unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?)
-}
-
 /// Installs a filter for this process and all its children. Unlike the libraries' calls it leaves no_new_privs
 /// alone, which would break `sudo` in commands; so it needs SYS_ADMIN.
 ///
@@ -159,6 +150,79 @@ pub fn reap() -> Option<(i32, Ended)> {
         Ended::Exited(libc::WEXITSTATUS(status))
     };
     (pid > 0).then_some((pid, ended))
+}
+
+/// What holds a descriptor open for as long as it is there itself.
+pub trait Held: AsRawFd {}
+
+impl Held for OwnedFd {}
+impl Held for UnixStream {}
+impl Held for BorrowedFd<'_> {}
+
+/// Has the runtime watch a descriptor for `interest`, and for nothing else.
+///
+/// # Errors
+/// It is of a kind that cannot be waited for, or the kernel watches no more of them for this process.
+pub fn watch<T: Held>(held: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+    // SAFETY: a descriptor that is held is open, and the same one, until it is dropped.
+    unsafe { AsyncFd::register_with_interest(held, interest) }.map_err(io::Error::from)
+}
+
+/// Unlocks a terminal's other end.
+///
+/// # Errors
+/// `master` is none.
+pub fn unlock_terminal(master: BorrowedFd<'_>) -> io::Result<()> {
+    let unlocked: libc::c_int = 0;
+    // SAFETY: the kernel reads one integer.
+    let done = unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCSPTLCK, &raw const unlocked) };
+    Ok(Errno::result(done).map(drop)?)
+}
+
+/// The number of a terminal in its `/dev/pts`.
+///
+/// # Errors
+/// `master` is none.
+pub fn terminal_number(master: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut number: libc::c_uint = 0;
+    // SAFETY: the kernel writes one integer.
+    let done = unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCGPTN, &raw mut number) };
+    Ok(Errno::result(done).map(|_| number)?)
+}
+
+/// The other end of a terminal, whatever lies at its path.
+///
+/// # Errors
+/// `master` is none, or the kernel has no such call.
+pub fn open_peer(master: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
+    // SAFETY: takes integers only; the descriptor that comes back is nobody else's.
+    unsafe {
+        let peer = Errno::result(libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER, flags))?;
+        Ok(OwnedFd::from_raw_fd(peer))
+    }
+}
+
+/// Sets the size of a terminal's window.
+///
+/// # Errors
+/// `terminal` is none.
+pub fn set_window_size(terminal: BorrowedFd<'_>, columns: u16, rows: u16) -> io::Result<()> {
+    let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the kernel reads one `winsize`.
+    let done = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
+    Ok(Errno::result(done).map(drop)?)
+}
+
+/// Sends SIGINT, SIGQUIT or SIGTSTP to the foreground processes of a terminal.
+///
+/// # Errors
+/// `master` is none, the signal is another one, or the kernel has no such call.
+pub fn signal_foreground(master: BorrowedFd<'_>, number: u32) -> io::Result<()> {
+    const TIOCSIG: u64 = 0x4004_5436;
+    // SAFETY: takes integers only.
+    let done = unsafe { libc::ioctl(master.as_raw_fd(), TIOCSIG as _, number) };
+    Ok(Errno::result(done).map(drop)?)
 }
 
 /// Sends any signal, also a real-time one. A process that is gone is no error worth having.

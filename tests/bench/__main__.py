@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from rich.console import Console
 
-from tests.bench import exec_path, gateway_hop, memory
+from tests.bench import exec_path, gateway_hop, memory, neighbour, surface
 from tests.bench.record import Record, save
 from tests.bench.table import table
 from tests.support.containers import engine, engine_command
@@ -22,6 +22,8 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[list[Record]]]] = {
     "exec_path": exec_path.measure,
     "gateway_hop": gateway_hop.measure,
     "memory": memory.measure,
+    "surface": surface.measure,
+    "neighbour": neighbour.measure,
 }
 
 

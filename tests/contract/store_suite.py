@@ -65,6 +65,13 @@ class StoreSuite:
         assert await store.replace(replace(first, state=State.ENDING, version=1), 0)
         assert isinstance(await store.admit(sandbox("sb-2"), 1), Admitted)
 
+    async def test_ports_are_on_record(self, store: Store) -> None:
+        first = sandbox("sb-1")
+        await store.admit(first, 0)
+        after = first.with_port(8000, public=True, now_ms=5)
+        assert await store.replace(after, 0)
+        assert await store.get("sb-1") == after
+
     async def test_replace_compares_versions(self, store: Store) -> None:
         first = sandbox("sb-1")
         await store.admit(first, 0)

@@ -16,18 +16,18 @@ from controlplane.clock import SystemClock
 from controlplane.cluster.sidecar import GrpcSidecars
 from controlplane.errors import Problem
 from controlplane.errors.rpc import abort
-from controlplane.lifecycle import RouteBoard
+from controlplane.lifecycle import RouteBoard, SigningKey
 from controlplane.model import EndCause, Sandbox, SandboxSpec, State
 from controlplane.settings import Listen
 from controlplane.wire import agent_pb2, agent_pb2_grpc, routes_pb2, routes_pb2_grpc
-from tests.support.world import SPEC, world
+from tests.support.world import PRIVATE, SPEC, world
 
 RUNNING = Sandbox("sb-1", "alice", SPEC, 0, 1, "f", state=State.RUNNING, address="unix:/a")
 
 
 async def test_the_feed_sends_snapshot_deltas_and_heartbeats(tmp_path: Path) -> None:
     clock = SystemClock()
-    board = RouteBoard(clock)
+    board = RouteBoard(clock, SigningKey(PRIVATE, clock))
     board.publish(RUNNING)
     listen = Listen(path=tmp_path / "r.sock")
     async with serving_routes(board, listen), aio.insecure_channel(str(listen)) as channel:

@@ -1,7 +1,8 @@
 """A gateway in this process that speaks the public HTTP API, for tests of the SDK and the command line.
 
 It keeps the rules that a client can see (ids, keys, tokens) and runs nothing: a command is answered from `results`, or
-echoes its stdin, or, when it is `hold`, waits until it is cancelled. `faults` make a route fail in order.
+echoes its stdin, or, when it is `hold`, waits until it is cancelled. `faults` make a route fail in order. What is
+spawned is scripted or a real process of this machine (`fake_processes`), files are those of a folder (`fake_files`).
 """
 
 from __future__ import annotations
@@ -17,11 +18,19 @@ from typing import Any
 from aiohttp import web
 
 from rollbox.errors import BY_CODE
+from tests.support import fake_ports
+from tests.support.fake_files import FakeFiles, Refused
+from tests.support.fake_processes import STDERR, STDOUT, FakeProcesses, Script
 
 API_KEY = "rbx_test"
 HTTP = {"unauthenticated": 401, "sandbox_not_found": 404, "exec_not_found": 404, "conflict": 409, "deleted": 410}
 HTTP |= {"invalid_argument": 400, "capacity_unavailable": 503, "draining": 503, "upstream_timeout": 504}
 HTTP |= {"stream_interrupted": 502, "internal": 500, "quota_exceeded": 429, "image_not_found": 422, "sandbox_lost": 410}
+HTTP |= {"file_not_found": 404, "permission_denied": 403, "no_space": 507}
+
+
+# Routes that take the owner's key; the others take the sandbox's token.
+OWNERS = ("info", "create", "list", "delete_many", "get", "delete", "extend", "token", "set_port")
 
 
 @dataclass
@@ -65,6 +74,10 @@ class FakeGateway:
     cancel_came: asyncio.Event = field(default_factory=asyncio.Event)
     cancel_may_go: asyncio.Event = field(default_factory=asyncio.Event)
     url: str = ""
+    real_execs: bool = False
+    missing_commands: set[str] = field(default_factory=set)
+    processes: FakeProcesses = field(default_factory=FakeProcesses)
+    files: FakeFiles = field(default_factory=FakeFiles)
 
     def fail(self, route: str, *faults: Fault) -> None:
         """Make the next requests of a route fail: create, exec, token, delete, list, info, extend, cancel."""
@@ -95,6 +108,27 @@ class FakeGateway:
                 web.post(f"{box}/token", self._route("token", self._token)),
                 web.post(f"{box}/exec", self._route("exec", self._exec)),
                 web.delete(box + "/execs/{exec}", self._route("cancel", self._cancel)),
+                web.get(f"{box}/execs", self._route("execs", self._execs)),
+                web.post(f"{box}/execs", self._route("spawn", self._spawn)),
+                web.get(box + "/execs/{exec}/attach", self._route("attach", self._attach)),
+                web.post(box + "/execs/{exec}/signal", self._route("signal", self._signal)),
+                web.get(f"{box}/file", self._file("read", self.files.read)),
+                web.put(f"{box}/file", self._file("write", self.files.write)),
+                web.delete(f"{box}/file", self._file("remove", self.files.remove)),
+                web.get(f"{box}/file/info", self._file("stat", self.files.stat)),
+                web.post(f"{box}/file/move", self._file("move", self.files.move)),
+                web.post(f"{box}/file/copy", self._file("copy", self.files.move)),
+                web.get(f"{box}/directory", self._file("list_directory", self.files.list)),
+                web.post(f"{box}/directory", self._file("mkdir", self.files.mkdir)),
+                web.get(f"{box}/archive", self._file("read_archive", self.files.read_archive)),
+                web.put(f"{box}/archive", self._file("write_archive", self.files.write_archive)),
+                web.get(f"{box}/watch", self._file("watch", self.files.watch)),
+                web.get(f"{box}/usage", self._route("usage", self._usage)),
+                web.get(box + "/ports/{port}", self._route("port", fake_ports.state)),
+                web.post(box + "/ports/{port}", self._route("set_port", self._set_port)),
+                web.delete(box + "/ports/{port}", self._route("set_port", self._set_port)),
+                web.get(box + "/ports/{port}/tcp", self._route("tcp", fake_ports.tcp)),
+                web.get(box + "/ports/{port}/udp", self._route("udp", fake_ports.udp)),
             ]
         )
         return app
@@ -108,13 +142,29 @@ class FakeGateway:
             if fault is not None and not fault.after:
                 return _broken(request, fault)
             scope = request.match_info.get("id", "")
-            wanted = self.tokens.get(scope) if name in ("exec", "cancel") else API_KEY
+            wanted = API_KEY if name in OWNERS else self.tokens.get(scope)
             if request.headers.get("Authorization") != f"Bearer {wanted}":
                 return problem("unauthenticated", "the credential is wrong or expired")
             answered = await answer(request)
             return answered if fault is None else _broken(request, fault)
 
         return handle
+
+    def _file(
+        self, name: str, answer: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def answered(request: web.Request) -> web.StreamResponse:
+            try:
+                return await answer(request)
+            except Refused as refusal:
+                return problem(refusal.code, refusal.detail, details=refusal.details)
+
+        return self._route(name, answered)
+
+    async def _usage(self, request: web.Request) -> web.Response:
+        used = {"cpu_ms": 1234.5, "memory_bytes": 3 << 20, "disk_bytes": 5 << 30, "processes": 2, "later": 1}
+        limits = {"memory_limit_bytes": 2 << 30, "disk_limit_bytes": None, "processes_limit": 512}
+        return web.json_response({**used, **limits})
 
     async def _info(self, request: web.Request) -> web.Response:
         return web.json_response({"version": "0", "backend": "engine", "isolation": "runc", "network": "none"})
@@ -205,10 +255,64 @@ class FakeGateway:
             return web.json_response({**self.execs[exec_id], "replayed": True})
         command = body.get("command") or " ".join(body["argv"])
         self.runs.append(exec_id)
+        if self.real_execs:
+            return web.json_response(await self._real(body))
         if command == "hold":
             await self._hold(exec_id)
         self.execs[exec_id] = _result(exec_id, body, self.results.get(command, {}))
         return web.json_response(self.execs[exec_id])
+
+    async def _real(self, body: dict[str, Any]) -> dict[str, Any]:
+        made = self.processes.start({**body, "user": None})
+        while made.result is None:
+            await made.changed.wait()
+        said = {
+            name: made.outputs[kind].decode("utf-8", "replace")
+            for name, kind in (("stdout", STDOUT), ("stderr", STDERR))
+        }
+        return _result(body["exec_id"], {}, {**made.result, **said})
+
+    async def _execs(self, request: web.Request) -> web.Response:
+        return web.json_response({"execs": self.processes.summaries()})
+
+    async def _spawn(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        self.bodies.append(body)
+        if (body.get("argv") or [""])[0] in self.missing_commands:
+            return problem("invalid_argument", "the command is not there", details={"reason": "command_not_found"})
+        command = body.get("command") or " ".join(body["argv"])
+        if command in self.results:
+            self.processes.scripts[command] = Script.of(self.results[command])
+        if command == "hold":
+            self.processes.scripts["hold"] = Script(hold=True)
+            self.cancelled[body["exec_id"]] = asyncio.Event()
+            self.holding.set()
+            self.held.set()
+        replayed = body["exec_id"] in self.processes.execs
+        made = self.processes.start(body)
+        while self.processes.hold_starts or (made.process is None and made.result is None and not made.tells_pid):
+            await made.changed.wait()
+        pid = made.process.pid if made.process else 1
+        return web.json_response({"exec_id": made.exec_id, "pid": pid, "spawn_ms": 0.5, "replayed": replayed})
+
+    async def _attach(self, request: web.Request) -> web.StreamResponse:
+        made = self.processes.execs.get(request.match_info["exec"])
+        if made is None:
+            return problem("exec_not_found", f"there is no exec {request.match_info['exec']}")
+        return await self.processes.attach(request, made)
+
+    async def _signal(self, request: web.Request) -> web.Response:
+        made = self.processes.execs.get(request.match_info["exec"])
+        if made is None:
+            return problem("exec_not_found", f"there is no exec {request.match_info['exec']}")
+        body = await request.json()
+        self.processes.signal(made, body["signal"], body["tree"])
+        return web.json_response({})
+
+    async def _set_port(self, request: web.Request) -> web.Response:
+        box = self.sandboxes[request.match_info["id"]]
+        visibility = "private" if request.method == "DELETE" else (await request.json())["visibility"]
+        return web.json_response(fake_ports.told(box, int(request.match_info["port"]), visibility))
 
     async def _hold(self, exec_id: str) -> None:
         cancelled = self.cancelled[exec_id] = asyncio.Event()
@@ -221,6 +325,12 @@ class FakeGateway:
         self.cancel_came.set()
         if self.hold_cancels:
             await self.cancel_may_go.wait()
+        made = self.processes.execs.get(request.match_info["exec"])
+        if made is not None:
+            self.processes.kill(made)
+            if made.exec_id in self.cancelled:
+                self.cancelled[made.exec_id].set()
+            return web.json_response(_result(made.exec_id, {}, {"end": "cancelled", "exit_code": None}))
         event = self.cancelled.get(request.match_info["exec"])
         if event is None:
             return problem("exec_not_found", f"there is no exec {request.match_info['exec']}")
@@ -228,14 +338,20 @@ class FakeGateway:
         return web.json_response(_result(request.match_info["exec"], {}, {"end": "cancelled", "exit_code": None}))
 
 
-def problem(code: str, detail: str, retry_after_ms: int | None = None, status: int | None = None) -> web.Response:
+def problem(
+    code: str,
+    detail: str,
+    retry_after_ms: int | None = None,
+    status: int | None = None,
+    details: dict[str, str] | None = None,
+) -> web.Response:
     """Build an answer of the contract's shape."""
     kind = BY_CODE.get(code)
     body: dict[str, Any] = {
         "code": code,
         "detail": detail,
         "request_id": "req-1",
-        "details": {},
+        "details": details or {},
         "type": f"urn:rollbox:error:{code}",
     }
     if kind is not None:
@@ -312,6 +428,7 @@ async def serving(fake: FakeGateway | None = None) -> AsyncIterator[FakeGateway]
         fake.url = "http://{}:{}".format(*runner.addresses[0][:2])
         yield fake
     finally:
+        await fake.processes.aclose()
         await runner.cleanup()
 
 

@@ -22,6 +22,9 @@ from tests.support.images import IMAGE
 from tests.support.installed import installed
 from tests.support.stack import Product, start, stop_process, why_no_engine
 
+# The label of sandboxes that outlive the test that uses them.
+SHARED = "tests-shared"
+
 
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Product]:
@@ -64,9 +67,34 @@ async def client(stack: Product) -> AsyncIterator[Client]:
     async with Client(stack.url, stack.api_key) as made:
         yield made
         # What is ending is in the server's hand: a create that failed is answered before its containers are gone.
-        left = [record.id for record in await made.list() if record.state != "ending"]
+        left = [record.id for record in await made.list() if record.state != "ending" and SHARED not in record.labels]
         await made.delete(*left) if left else None
         assert left == [], "the test left sandboxes behind"
+
+
+@pytest.fixture(scope="module")
+def shared_id(stack: Product) -> Iterator[str]:
+    """A sandbox for all tests of a module that ask for `shared`; it must still be there at the end."""
+
+    async def made() -> str:
+        async with Client(stack.url, stack.api_key) as client:
+            return (await client.create(IMAGE, memory="512Mi", labels={SHARED: "module"})).detach()
+
+    async def deleted(sandbox_id: str) -> None:
+        async with Client(stack.url, stack.api_key) as client:
+            assert (await client.get(sandbox_id)).state == "running", "a test has ended the shared sandbox"
+            await client.delete(sandbox_id)
+
+    with asyncio.Runner() as runner:
+        sandbox_id = runner.run(made())
+        yield sandbox_id
+        runner.run(deleted(sandbox_id))
+
+
+@pytest.fixture
+async def shared(client: Client, shared_id: str) -> Sandbox:
+    """The module's sandbox: for tests that leave nothing behind in it that others would see."""
+    return await client.connect(shared_id)
 
 
 @pytest.fixture

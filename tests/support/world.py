@@ -53,14 +53,15 @@ async def world(
     cluster = cluster or FakeCluster()
     sidecars = sidecars or FakeSidecars()
     clock = clock or VirtualClock()
+    key = SigningKey(PRIVATE, clock)
     parts = Parts(
         store=store or MemoryStore(clock),
         cluster=cluster,
         sidecars=sidecars,
-        key=SigningKey(PRIVATE, clock),
+        key=key,
         clock=clock,
         metrics=Metrics(),
-        board=RouteBoard(clock),
+        board=RouteBoard(clock, key),
     )
     async with Sandboxes.running(parts, options or Options()) as service:
         cluster.push = service.accept_push

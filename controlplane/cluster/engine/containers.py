@@ -151,6 +151,8 @@ def _sidecar_settings(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host
         ("READY_TOKEN", boot.ready_token),
         ("TOKEN_PUBLIC_KEY", boot.token_public_key),
         ("START_TIMEOUT_MS", str(spec.start_timeout_ms)),
+        ("MEMORY_LIMIT_BYTES", str(spec.memory_bytes.limit)),
+        ("PIDS_LIMIT", str(_pids(spec))),
     ]
 
 
@@ -166,5 +168,9 @@ def _limits(spec: SandboxSpec, *, memory_bytes: int, pids: int) -> Body:
         "MemoryReservation": min(spec.memory_bytes.request, spec.memory_bytes.limit),
         "NanoCpus": spec.cpu_millicores.limit * 1_000_000,
         "CpuShares": max(2, spec.cpu_millicores.request * 1024 // 1000),
-        "PidsLimit": (DEFAULT_PIDS if spec.pids_limit is None else spec.pids_limit) + pids,
+        "PidsLimit": _pids(spec) + pids,
     }
+
+
+def _pids(spec: SandboxSpec) -> int:
+    return DEFAULT_PIDS if spec.pids_limit is None else spec.pids_limit

@@ -141,6 +141,8 @@ def _settings(sandbox_id: str, spec: SandboxSpec, boot: Boot, place: Place) -> l
         ("READY_TOKEN", boot.ready_token),
         ("TOKEN_PUBLIC_KEY", boot.token_public_key),
         ("START_TIMEOUT_MS", str(spec.start_timeout_ms)),
+        ("MEMORY_LIMIT_BYTES", str(spec.memory_bytes.limit)),
+        ("DISK_LIMIT_BYTES", str(resources.disk_bytes(spec))),
         ("INSTALL", TARGET_COMMAND),
         ("TARGET_COMMAND", TARGET_COMMAND),
     )

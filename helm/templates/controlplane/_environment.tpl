@@ -33,6 +33,9 @@
 - {name: ROLLBOX_CONTROLPLANE_API, value: "0.0.0.0:8081"}
 - {name: ROLLBOX_CONTROLPLANE_READY, value: "0.0.0.0:8082"}
 - {name: ROLLBOX_CONTROLPLANE_ROUTES, value: "0.0.0.0:8083"}
+{{- with .Values.gateway.portsDomain }}
+- {name: ROLLBOX_CONTROLPLANE_PORTS_DOMAIN, value: {{ . | quote }}}
+{{- end }}
 - {name: ROLLBOX_CONTROLPLANE_API_KEYS_FILE, value: /etc/rollbox/api-keys/keys}
 - {name: ROLLBOX_CONTROLPLANE_SIGNING_KEY_FILE, value: /etc/rollbox/signing/tls.key}
 {{- end }}

@@ -23,11 +23,13 @@ __all__ = [
     "Internal",
     "InvalidArgument",
     "IsolationMissing",
+    "NoSpace",
     "NodeLost",
     "OomKilled",
     "PayloadTooLarge",
     "PermissionDenied",
     "PidsExhausted",
+    "PortUnreachable",
     "QuotaExceeded",
     "RateLimited",
     "SandboxError",
@@ -178,6 +180,24 @@ class PidsExhausted(SandboxError):
     fault = "workload"
     retry = "never"
     hint = "Kill processes of the sandbox or delete it; treat it as the result of the code."
+
+
+class NoSpace(SandboxError):
+    """There is no room for the data in the sandbox. Remove files, or create the sandbox with a larger disk (or memory, where files live in it)."""
+
+    code = "no_space"
+    fault = "workload"
+    retry = "never"
+    hint = "Remove files, or create the sandbox with a larger disk (or memory, where files live in it)."
+
+
+class PortUnreachable(SandboxError):
+    """Nothing answers on that port of the sandbox. Start the server first, on 127.0.0.1 or 0.0.0.0, and wait for it with `sandbox.ports.wait(port)`."""
+
+    code = "port_unreachable"
+    fault = "workload"
+    retry = "later"
+    hint = "Start the server first, on 127.0.0.1 or 0.0.0.0, and wait for it with `sandbox.ports.wait(port)`."
 
 
 class ExecDeadline(SandboxError):
@@ -369,6 +389,8 @@ BY_CODE: dict[str, type[SandboxError]] = {
         OomKilled,
         DiskFull,
         PidsExhausted,
+        NoSpace,
+        PortUnreachable,
         ExecDeadline,
         ExecFailed,
         ExecCancelled,

@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Coroutine, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote
 
+import aiohttp
 from yarl import URL
 
 from rollbox import labels as label_rules
 from rollbox._problem import SandboxError
-from rollbox.errors import ExecNotFound, InvalidArgument, Unauthenticated
+from rollbox.errors import ExecNotFound, InvalidArgument, StreamInterrupted, Unauthenticated, UpstreamTimeout
 from rollbox.record import SandboxRecord
 from rollbox.retry import REPEATABLE, RetryPolicy, repeat
 from rollbox.settings import Settings
-from rollbox.transport import Answer, Transport
+from rollbox.transport import Answer, Body, Source, Transport
 
 _T = TypeVar("_T")
+Query: TypeAlias = Sequence[tuple[str, str | bytes]]
 _log = logging.getLogger("rollbox")
 
 _CALL_LIMIT_S = 60.0
@@ -75,11 +78,11 @@ class Gateway:
         try:
             answer = await self._call("POST", url, data, headers=headers, limit_s=limit_s, patience_s=start_s)
         except asyncio.CancelledError:
-            await self._farewell(self._delete_by_key(key))
+            await self.farewell(self._delete_by_key(key))
             raise
         except SandboxError as error:
             if forget and error.code in REPEATABLE:
-                await self._farewell(self._delete_by_key(key))
+                await self.farewell(self._delete_by_key(key))
             raise
         return self._opened(answer)
 
@@ -126,13 +129,144 @@ class Gateway:
 
         Cancel safety: the command is killed on the server, within 2 s.
         """
-        data = json.dumps(body).encode()
         timeout_ms = body.get("timeout_ms")
         limit_s = timeout_ms / 1000 + _GRACE_S if timeout_ms else None
+        return await self._started(access, access.exec_url, body, limit_s)
+
+    async def spawn(self, access: Access, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Start a command and return `{exec_id, pid, ...}`. Cancel safety: as `exec`."""
+        return await self._started(access, self.scoped_url(access, "execs"), body, _CALL_LIMIT_S)
+
+    async def end_exec(self, access: Access, exec_id: str) -> None:
+        """Kill a command with all its processes. Cancel safety: the kill goes on; bounded at 2 s, never raising."""
+        await self.farewell(self._cancel(access, exec_id))
+
+    async def scoped(
+        self,
+        access: Access,
+        method: str,
+        *parts: str,
+        query: Query = (),
+        body: Mapping[str, Any] | None = None,
+        idempotent: bool = True,
+    ) -> Any:  # noqa: ANN401
+        """Call a route of one sandbox with its token and return the JSON; repeated while that may help.
+
+        `parts` are of the path below the sandbox; bytes in `query` travel as they are. What is not `idempotent` must
+        not be done twice: a lost answer is raised, not repeated.
+        """
+        url = self.scoped_url(access, *parts, query=query)
+        data = None if body is None else json.dumps(body).encode()
+
+        async def once() -> Answer | SandboxError:
+            try:
+                return await self.with_token(
+                    access, lambda token: self._transport.send(method, url, token, data, limit_s=_CALL_LIMIT_S)
+                )
+            except (StreamInterrupted, UpstreamTimeout) as error:
+                if idempotent:
+                    raise
+                return error
+
         try:
-            return await repeat(self._retries, lambda: self._exec_once(access, data, limit_s))
+            answer = await repeat(self._retries, once)
+            if isinstance(answer, SandboxError):
+                raise answer
+        except SandboxError as error:
+            error.sandbox_id = access.sandbox_id
+            raise
+        return answer.body
+
+    @asynccontextmanager
+    async def exchange(
+        self,
+        access: Access,
+        method: str,
+        *parts: str,
+        query: Query = (),
+        source: Source | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[Body]:
+        """Call a route of one sandbox whose bodies are not held in memory, once; see `Transport.exchange`."""
+        url = self.scoped_url(access, *parts, query=query)
+        try:
+            async with AsyncExitStack() as stack:
+                yield await self.with_token(
+                    access,
+                    lambda token: stack.enter_async_context(
+                        self._transport.exchange(method, url, token, source=source, headers=headers)
+                    ),
+                )
+        except SandboxError as error:
+            error.sandbox_id = access.sandbox_id
+            raise
+
+    async def attach(self, access: Access, exec_id: str, offsets: tuple[int, int]) -> aiohttp.ClientWebSocketResponse:
+        """Open the WebSocket of a command, output from these offsets, once; pings come as messages."""
+        query = [("stdout_offset", str(offsets[0])), ("stderr_offset", str(offsets[1]))]
+        url = self.scoped_url(access, "execs", exec_id, "attach", query=query)
+        return await self.with_token(access, lambda token: self._transport.websocket(url, token, autoping=False))
+
+    async def open_port(self, access: Access, port: int, kind: str) -> aiohttp.ClientWebSocketResponse:
+        """Open the WebSocket of a connection to a port ("tcp" or "udp"), once."""
+        url = self.scoped_url(access, "ports", str(port), kind)
+        try:
+            return await self.with_token(access, lambda token: self._transport.websocket(url, token))
+        except SandboxError as error:
+            error.sandbox_id = access.sandbox_id
+            raise
+
+    async def set_port(self, access: Access, port: int, visibility: str | None) -> dict[str, Any]:
+        """Say who may reach a port; None takes it back. Returns where it is reached."""
+        url = self.scoped_url(access, "ports", str(port))
+        body = None if visibility is None else json.dumps({"visibility": visibility}).encode()
+        method = "DELETE" if body is None else "POST"
+        answer = await self._call(method, url, body, sandbox_id=access.sandbox_id)
+        return dict(answer.body)
+
+    async def repeated(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        """Repeat a call as the policy says."""
+        return await repeat(self._retries, call)
+
+    @property
+    def retries(self) -> RetryPolicy:
+        """How requests are repeated."""
+        return self._retries
+
+    def scoped_url(self, access: Access, *parts: str, query: Query = ()) -> URL:
+        """Build an address below one sandbox."""
+        url = self._url(access.sandbox_id, *parts)
+        if not query:
+            return url
+        pairs = "&".join(f"{name}={quote(value, safe='')}" for name, value in query)
+        return URL(f"{url}?{pairs}", encoded=True)
+
+    async def with_token(self, access: Access, call: Callable[[str], Awaitable[_T]]) -> _T:
+        """Call with the sandbox's token, and once more with a fresh one when it has expired."""
+        token = access.token
+        try:
+            return await call(token)
+        except Unauthenticated:
+            await self._refresh(access, token)
+            return await call(access.token)
+
+    async def _started(
+        self, access: Access, url: URL, body: Mapping[str, Any], limit_s: float | None
+    ) -> dict[str, Any]:
+        data = json.dumps(body).encode()
+
+        async def once() -> dict[str, Any]:
+            answer: dict[str, Any] = (
+                await self.with_token(
+                    access, lambda token: self._transport.send("POST", url, token, data, limit_s=limit_s)
+                )
+            ).body
+            return answer
+
+        try:
+            return await repeat(self._retries, once)
         except asyncio.CancelledError:
-            await self._farewell(self._cancel(access, body["exec_id"]))
+            await self.farewell(self._cancel(access, body["exec_id"]))
             raise
         except SandboxError as error:
             error.sandbox_id = access.sandbox_id
@@ -143,16 +277,6 @@ class Gateway:
         if self._owed:
             await asyncio.wait(self._owed, timeout=_FAREWELL_LIMIT_S)
         await self._transport.aclose()
-
-    async def _exec_once(self, access: Access, data: bytes, limit_s: float | None) -> dict[str, Any]:
-        token = access.token
-        try:
-            answer = await self._transport.send("POST", access.exec_url, token, data, limit_s=limit_s)
-        except Unauthenticated:
-            await self._refresh(access, token)
-            answer = await self._transport.send("POST", access.exec_url, access.token, data, limit_s=limit_s)
-        body: dict[str, Any] = answer.body
-        return body
 
     async def _refresh(self, access: Access, stale: str) -> None:
         """Get a fresh token, once for all calls that found the old one expired."""
@@ -224,7 +348,7 @@ class Gateway:
         if not owed.cancelled() and owed.exception() is not None:
             _log.debug("a call that a cancelled caller left failed: %s", owed.exception())
 
-    async def _farewell(self, call: Coroutine[Any, Any, None]) -> None:
+    async def farewell(self, call: Coroutine[Any, Any, None]) -> None:
         """Tell the server about a cancelled call: shielded from a second cancellation, bounded, never raising."""
 
         async def bounded() -> None:

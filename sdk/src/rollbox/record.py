@@ -48,6 +48,7 @@ class SandboxRecord:
     end: End | None = None
     timings_ms: dict[str, float] = field(default_factory=dict)
     generation: int = 0
+    public_ports: list[int] = field(default_factory=list)
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> SandboxRecord:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from rollbox import labels as label_rules
 from rollbox.errors import InvalidArgument
 from rollbox.quantity import Cpu, Memory, Size, cpu_range, memory_range, parse_memory
+
+Keep: TypeAlias = Literal["head", "tail"]
+"""Which part of an output that is longer than its limit is kept."""
 
 
 class CreateOptions(TypedDict, total=False):
@@ -39,7 +42,26 @@ class ExecOptions(TypedDict, total=False):
     stdin: bytes | str
     timeout: float | None
     max_output_bytes: int | None
+    max_stderr_bytes: int | None
+    keep: Keep
+    umask: int | None
     check: bool
+    exec_id: str | None
+
+
+class SpawnOptions(TypedDict, total=False):
+    """The options of `Sandbox.spawn`, for code that passes them on; the meaning is told there."""
+
+    cwd: str | None
+    env: Mapping[str, str] | None
+    user: str | None
+    umask: int | None
+    stdin: bool
+    terminal: tuple[int, int] | None
+    timeout: float | None
+    max_output_bytes: int | None
+    max_stderr_bytes: int | None
+    output_waits: bool
     exec_id: str | None
 
 
@@ -83,7 +105,10 @@ def exec_body(
     user: str | None,
     stdin: bytes | str,
     timeout: float | None,
-    max_output_bytes: int | None,
+    max_output_bytes: int | None = None,
+    max_stderr_bytes: int | None = None,
+    keep: Keep = "tail",
+    umask: int | None = None,
 ) -> dict[str, Any]:
     """Build the body of an exec, arguments as in `Sandbox.exec`; InvalidArgument for one that makes no sense."""
     body: dict[str, Any] = {"exec_id": exec_id, **_command(cmd)}
@@ -95,7 +120,47 @@ def exec_body(
         body["timeout_ms"] = milliseconds("timeout", timeout)
     if max_output_bytes is not None:
         body["max_output_bytes"] = count("max_output_bytes", max_output_bytes)
+    if max_stderr_bytes is not None:
+        body["max_stderr_bytes"] = count("max_stderr_bytes", max_stderr_bytes)
+    if keep != "tail":
+        body["keep"] = _keep(keep)
+    if umask is not None:
+        body["umask"] = bits("umask", umask, 0o777)
     return body
+
+
+def spawn_body(
+    cmd: str | Sequence[str],
+    exec_id: str,
+    *,
+    stdin: bool,
+    terminal: tuple[int, int] | None,
+    output_waits: bool,
+    cwd: str | None,
+    env: Mapping[str, str] | None,
+    user: str | None,
+    umask: int | None,
+    timeout: float | None,
+    max_output_bytes: int | None,
+    max_stderr_bytes: int | None,
+) -> dict[str, Any]:
+    """Build the body of a spawn, arguments as in `Sandbox.spawn`; InvalidArgument for one that makes no sense."""
+    body = exec_body(
+        cmd,
+        exec_id,
+        cwd=cwd,
+        env=env,
+        user=user,
+        stdin=b"",
+        timeout=timeout,
+        max_output_bytes=max_output_bytes,
+        max_stderr_bytes=max_stderr_bytes,
+        umask=umask,
+    )
+    if terminal is not None:
+        columns, rows = terminal
+        body["terminal"] = {"columns": count("columns", columns), "rows": count("rows", rows)}
+    return {**body, "stdin_open": stdin, "output_waits": output_waits}
 
 
 def hint_when_not_found(cmd: str | Sequence[str]) -> str | None:
@@ -119,6 +184,13 @@ def count(name: str, value: int) -> int:
     """Return the value; InvalidArgument when it is not a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidArgument(f"{name} {value!r} is not a whole number of at least 1")
+    return value
+
+
+def bits(name: str, value: int, most: int) -> int:
+    """Return the value; InvalidArgument when it is not a whole number from 0 to `most`, as file modes are."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise InvalidArgument(f"{name} {value!r} is not a whole number from 0 to 0o{most:o}")
     return value
 
 
@@ -180,6 +252,12 @@ def _stdin(stdin: bytes | str) -> dict[str, str]:
     if not isinstance(stdin, bytes | bytearray | memoryview):
         raise InvalidArgument(f"stdin is {type(stdin).__name__}, not bytes or str")
     return {"stdin": b64encode(stdin).decode("ascii"), "stdin_encoding": "base64"}
+
+
+def _keep(keep: str) -> str:
+    if keep not in ("head", "tail"):
+        raise InvalidArgument(f"keep {keep!r} is neither 'head' nor 'tail'")
+    return keep
 
 
 def _text(name: str, value: str) -> str:

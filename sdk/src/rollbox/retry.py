@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from rollbox._problem import SandboxError
@@ -78,3 +78,33 @@ async def repeat(policy: RetryPolicy, send: Callable[[], Awaitable[_T]], *, pati
             _log.debug("try %d failed with %s, next in %.3f s: %s", failures, error.code, wait, error.detail)
         waited_s += wait
         await policy.sleep(wait)
+
+
+class Resumption:
+    """The waits between attempts to go on with a stream from where it broke; progress begins anew."""
+
+    def __init__(self, policy: RetryPolicy, budget_s: float) -> None:
+        self._policy = replace(policy, tries=10**6, budget_s=budget_s)
+        self._failures = 0
+        self._waited_s = 0.0
+        self._since = 0.0
+
+    def progress(self) -> None:
+        """Something came: the next failure is a first one."""
+        self._failures = 0
+
+    async def after(self, error: SandboxError) -> None:
+        """Wait after a failure, but the first: another gateway answers at once. Raises it when the budget is spent."""
+        if error.code not in REPEATABLE:
+            raise error
+        now = asyncio.get_running_loop().time()
+        self._failures += 1
+        if self._failures == 1:
+            self._since, self._waited_s = now, 0.0
+            return
+        wait = self._policy.wait_s(self._failures - 1, error, max(self._waited_s, now - self._since))
+        if wait is None:
+            self._failures = 0
+            raise error
+        self._waited_s += wait
+        await self._policy.sleep(wait)

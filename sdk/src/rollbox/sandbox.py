@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -11,10 +11,17 @@ from uuid import uuid4
 from rollbox import request, shared
 from rollbox._problem import SandboxError
 from rollbox.errors import Deleted, InvalidArgument, SandboxNotFound
+from rollbox.files import Files
 from rollbox.gateway import Gateway, Opened
+from rollbox.ports import Ports
+from rollbox.process import Process, Processes
+from rollbox.process.link import Link
 from rollbox.quantity import Cpu, Memory, Size
 from rollbox.record import SandboxList, SandboxRecord
+from rollbox.request import Keep
 from rollbox.result import ExecResult
+from rollbox.shell import DEFAULT_OUTPUT_BYTES, Shell
+from rollbox.usage import Usage
 
 if TYPE_CHECKING:
     from rollbox.client import Client
@@ -141,6 +148,9 @@ class Sandbox:
         stdin: bytes | str = b"",
         timeout: float | None = None,  # noqa: ASYNC109
         max_output_bytes: int | None = None,
+        max_stderr_bytes: int | None = None,
+        keep: Keep = "tail",
+        umask: int | None = None,
         check: bool = False,
         exec_id: str | None = None,
     ) -> ExecResult:
@@ -153,7 +163,10 @@ class Sandbox:
             user: the name or number that it runs as, over that of the sandbox.
             stdin: what it reads; then it sees the end of the file.
             timeout: seconds after which the server kills it with all its processes; None: only the sandbox's ttl.
-            max_output_bytes: how much of stdout and of stderr to keep, each; the last bytes are kept.
+            max_output_bytes: how much of stdout and of stderr to keep, each.
+            max_stderr_bytes: how much of stderr, over `max_output_bytes`.
+            keep: which part of a longer output: "tail" or "head".
+            umask: its mask for new files, like 0o022; None: that of the image's own process.
             check: raise unless it exits with 0.
             exec_id: the same id with the same arguments never runs twice, it gives the same result; made up when None.
 
@@ -171,15 +184,121 @@ class Sandbox:
         self._refuse_deleted()
         made_id = uuid4().hex if exec_id is None else request.key("exec_id", exec_id)
         body = request.exec_body(
-            cmd, made_id, cwd=cwd, env=env, user=user, stdin=stdin, timeout=timeout, max_output_bytes=max_output_bytes
+            cmd,
+            made_id,
+            cwd=cwd,
+            env=env,
+            user=user,
+            stdin=stdin,
+            timeout=timeout,
+            max_output_bytes=max_output_bytes,
+            max_stderr_bytes=max_stderr_bytes,
+            keep=keep,
+            umask=umask,
         )
-        try:
+        with _hint_when_not_found(cmd):
             result = ExecResult.from_json(await self._gateway.exec(self._access, body), self.id)
-        except InvalidArgument as error:
-            if error.details.get("reason") == "command_not_found":
-                error.hint = request.hint_when_not_found(cmd) or error.hint
-            raise
         return result.check() if check else result
+
+    async def spawn(
+        self,
+        cmd: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        umask: int | None = None,
+        stdin: bool = True,
+        terminal: tuple[int, int] | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+        max_output_bytes: int | None = None,
+        max_stderr_bytes: int | None = None,
+        output_waits: bool = True,
+        exec_id: str | None = None,
+    ) -> Process:
+        """Start a command and return its process as soon as it runs; output, input and end go through that.
+
+        Args:
+            cmd: as for `exec`, like all that is not told here.
+            cwd: its directory.
+            env: its variables.
+            user: whom it runs as.
+            umask: its mask for new files.
+            stdin: keep its input open for `process.stdin`; else it sees the end of the file.
+            terminal: run it on a terminal of so many columns and rows; all its output is stdout then.
+            timeout: seconds until it is killed.
+            max_output_bytes: how much of the last output the sandbox keeps for who attaches later.
+            max_stderr_bytes: how much of stderr, over `max_output_bytes`.
+            output_waits: let the command wait while its reader has not read, as on a pipe (10 s where there is no
+                reader); else what does not fit is let go of at once, which suits servers that run in the background.
+            exec_id: the same id with the same arguments never runs twice.
+
+        Raises: as `exec`.
+        Cancel safety: a cancelled spawn kills the command on the server.
+        Cost: one request; a WebSocket from the first read, write or wait on.
+        """
+        self._refuse_deleted()
+        made_id = uuid4().hex if exec_id is None else request.key("exec_id", exec_id)
+        body = request.spawn_body(
+            cmd,
+            made_id,
+            cwd=cwd,
+            env=env,
+            user=user,
+            umask=umask,
+            stdin=stdin,
+            terminal=terminal,
+            timeout=timeout,
+            max_output_bytes=max_output_bytes,
+            max_stderr_bytes=max_stderr_bytes,
+            output_waits=output_waits,
+        )
+        with _hint_when_not_found(cmd):
+            started = await self._gateway.spawn(self._access, body)
+        return Process(self._gateway, self._access, Link(self._gateway, self._access, made_id, (0, 0)), started["pid"])
+
+    async def shell(
+        self,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
+    ) -> Shell:
+        """Start a shell that keeps directory, variables and functions from one command to the next.
+
+        Args:
+            cwd: where it starts.
+            env: its variables.
+            user: whom it runs as.
+            max_output_bytes: how much of each command's stdout and stderr to keep, each; the last bytes are kept.
+
+        Raises: as `exec`; InvalidArgument when the image has neither bash nor sh.
+        Cost: one process in the sandbox, bash where there is one.
+        """
+        return await Shell.start(
+            self, self._gateway.farewell, cwd=cwd, env=env, user=user, max_output_bytes=max_output_bytes
+        )
+
+    @property
+    def processes(self) -> Processes:
+        """The commands that run in it, and those that ended: list them, attach to one."""
+        return Processes(self._gateway, self._access)
+
+    @property
+    def files(self) -> Files:
+        """Its files."""
+        return Files(self._gateway, self._access)
+
+    @property
+    def ports(self) -> Ports:
+        """What listens in it."""
+        return Ports(self._gateway, self._access)
+
+    async def usage(self) -> Usage:
+        """Tell what it uses now: processor time, memory, disk, processes. Cost: one request."""
+        self._refuse_deleted()
+        return Usage.from_json(await self._gateway.scoped(self._access, "GET", "usage"))
 
     async def extend(self, ttl: float) -> SandboxRecord:
         """Let the sandbox live for at least `ttl` seconds from now; returns its record with the new `expires_at_ms`."""
@@ -243,3 +362,13 @@ class Sandbox:
 
     def __repr__(self) -> str:
         return f"Sandbox(id={self.id!r}, image={self._record.image!r}, state={self._record.state!r})"
+
+
+@contextlib.contextmanager
+def _hint_when_not_found(cmd: str | Sequence[str]) -> Iterator[None]:
+    try:
+        yield
+    except InvalidArgument as error:
+        if error.details.get("reason") == "command_not_found":
+            error.hint = request.hint_when_not_found(cmd) or error.hint
+        raise

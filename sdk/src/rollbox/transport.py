@@ -1,4 +1,7 @@
-"""One HTTP session for one event loop: a request in, JSON out, every failure a SandboxError. Knows no route."""
+"""One HTTP session for one event loop; every failure is a SandboxError. Knows no route.
+
+Three shapes: `send` (a request in, JSON out), `exchange` (bodies that are never held whole), `websocket`.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import asyncio
 import json
 import resource
 import socket
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import aiohttp
 from yarl import URL
@@ -26,6 +30,14 @@ _CONNECT_TIMEOUT_S = 10.0
 _MOST_CONNECTIONS = 4096
 # aiohttp warns about larger bodies in one piece, since writing them would hold up the loop.
 _ONE_PIECE_BYTES = 2**20
+# Of a transfer without a byte moved, either way; the gateway gives one up after 30 s.
+_IDLE_LIMIT_S = 45.0
+# The gateway's messages end at 1 MiB and a header.
+_MESSAGE_BYTES = 2**22
+_WS_TIMEOUT = aiohttp.ClientWSTimeout(ws_receive=None, ws_close=2.0)
+
+Source: TypeAlias = Callable[[], AsyncIterator[bytes]]
+"""Makes the body of one attempt: called again for each."""
 
 
 class Answer(NamedTuple):
@@ -36,6 +48,36 @@ class Answer(NamedTuple):
     headers: Mapping[str, str]
 
 
+class Body:
+    """The body of an answer, as it comes. Raises StreamInterrupted when the connection breaks, or is silent too long.
+
+    Attributes:
+        headers: of the answer.
+    """
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self.headers: Mapping[str, str] = response.headers
+        self._response = response
+
+    async def exactly(self, count: int) -> bytes:
+        """Read so many bytes."""
+        return await self._reading(self._response.content.readexactly(count))
+
+    async def line(self) -> bytes:
+        """Read a line with its end; an empty one at the end of the body."""
+        return await self._reading(self._response.content.readline())
+
+    async def json(self) -> Any:  # noqa: ANN401
+        """Read all as JSON."""
+        return _decoded(await self._reading(self._response.read()), self._response.url)
+
+    async def _reading(self, call: Awaitable[bytes]) -> bytes:
+        try:
+            return await call
+        except (aiohttp.ClientError, TimeoutError, OSError, EOFError, ValueError) as error:
+            raise StreamInterrupted(f"the answer of {self._response.url.path} broke off: {error!r}") from error
+
+
 class Transport:
     """Connections to one gateway. Opened on the first request, on the loop of that request, and bound to it."""
 
@@ -44,6 +86,7 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        self._sockets: set[aiohttp.ClientWebSocketResponse] = set()
 
     async def send(
         self,
@@ -90,9 +133,67 @@ class Transport:
             raise read_problem(response.status, raw, response.headers)
         return Answer(response.status, _decoded(raw, url), response.headers)
 
+    @asynccontextmanager
+    async def exchange(
+        self,
+        method: str,
+        url: URL,
+        credential: str,
+        *,
+        source: Source | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[Body]:
+        """Send a request whose body or answer is not held in memory; errors as `send`.
+
+        `source` makes the body; what it raises is raised here, and the server sees a body that broke off.
+        Yields the body of the answer. Leaving early closes the connection.
+        """
+        sent = {"Authorization": f"Bearer {credential}", **(headers or {})}
+        session = self._open()
+        outgoing: _Outgoing | None = None
+        try:
+            async with asyncio.timeout(None if source is None else _IDLE_LIMIT_S) as scope:
+                outgoing = None if source is None else _Outgoing(source, scope)
+                data = None if outgoing is None else outgoing.chunks()
+                call = session.request(method, url, data=data, headers=sent, timeout=_TRANSFER, allow_redirects=False)
+                response = await call
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if outgoing is not None and outgoing.failure is not None:
+                raise outgoing.failure from None
+            raise self._broken(method, error, _IDLE_LIMIT_S) from error
+        finally:
+            if outgoing is not None:
+                outgoing.scope = None
+        async with response:
+            if response.status >= HTTPStatus.MULTIPLE_CHOICES:
+                raise read_problem(response.status, await response.read(), response.headers)
+            yield Body(response)
+
+    async def websocket(
+        self, url: URL, credential: str, *, headers: Mapping[str, str] | None = None, autoping: bool = True
+    ) -> aiohttp.ClientWebSocketResponse:
+        """Open a WebSocket; the caller closes it.
+
+        With `autoping` pings are answered unseen, else they come as messages. Raises as `send`; a refused handshake is
+        the server's problem.
+        """
+        sent = {"Authorization": f"Bearer {credential}", **(headers or {})}
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                made = await self._open().ws_connect(
+                    url, headers=sent, autoping=autoping, max_msg_size=_MESSAGE_BYTES, timeout=_WS_TIMEOUT
+                )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._broken("WebSocket handshake", error, _CONNECT_TIMEOUT_S) from error
+        # Those that their owner forgot are closed with the session.
+        self._sockets = {known for known in self._sockets if not known.closed} | {made}
+        return made
+
     async def aclose(self) -> None:
         """Close all connections. Idempotent; requests after it are refused."""
         self._closed = True
+        await asyncio.gather(*(socket.close() for socket in self._sockets), return_exceptions=True)
+        self._sockets.clear()
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -138,6 +239,11 @@ def read_problem(status: int, raw: bytes, headers: Mapping[str, str]) -> Sandbox
         kind = BY_CODE.get(_CODE_OF_STATUS.get(status, "internal"), Internal)
         detail = f"HTTP {status} without a problem body: {page!r}"
         return kind(detail, request_id=headers.get("X-Request-Id"), retry_after_ms=_retry_after_ms({}, headers))
+    return told_problem(body, headers)
+
+
+def told_problem(body: Mapping[str, Any], headers: Mapping[str, str]) -> SandboxError:
+    """Build the exception of a problem of the contract, which came as an answer or as the last message of a stream."""
     kind = BY_CODE.get(body["code"], SandboxError)
     error = kind(
         str(body.get("detail") or body.get("title") or body["code"]),
@@ -172,6 +278,27 @@ def _timeout(limit_s: float | None) -> aiohttp.ClientTimeout:
 
 
 _PATIENT = _timeout(None)
+_TRANSFER = _timeout(_IDLE_LIMIT_S)
+
+
+class _Outgoing:
+    """A body on its way out: moves the deadline with every chunk, keeps what its source raised."""
+
+    def __init__(self, source: Source, scope: asyncio.Timeout) -> None:
+        self.failure: Exception | None = None
+        self.scope: asyncio.Timeout | None = scope
+        self._source = source
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        try:
+            async for chunk in self._source():
+                if self.scope is not None and not self.scope.expired():
+                    self.scope.reschedule(loop.time() + _IDLE_LIMIT_S)
+                yield chunk
+        except Exception as error:
+            self.failure = error
+            raise
 
 
 def _session() -> aiohttp.ClientSession:
@@ -182,7 +309,14 @@ def _session() -> aiohttp.ClientSession:
         headers={"User-Agent": f"rollbox/{__version__}", "Accept": "application/json"},
         # Compressing costs both ends more time than the network does for outputs of this size.
         skip_auto_headers=("Accept-Encoding",),
+        raise_for_status=_refuse_handshake,
     )
+
+
+async def _refuse_handshake(response: aiohttp.ClientResponse) -> None:
+    """Read the problem of a refused WebSocket: aiohttp's own error has no body."""
+    if "Sec-WebSocket-Key" in response.request_info.headers and response.status != HTTPStatus.SWITCHING_PROTOCOLS:
+        raise read_problem(response.status, await response.read(), response.headers)
 
 
 def _socket(address: aiohttp.AddrInfoType) -> socket.socket:

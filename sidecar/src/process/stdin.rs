@@ -1,29 +1,35 @@
-//! Standard input: what was accepted, and the pipe it goes to.
+//! Standard input: what was accepted, and the pipe or terminal it goes to.
 
-use std::io;
+use std::sync::Arc;
 
-use tokio::net::unix::pipe::Sender;
 use wire::{Code, Problem};
+
+use super::streams::Side;
+use super::terminal::Terminal;
 
 /// The writing side of a command's standard input.
 #[derive(Debug)]
 pub struct Stdin {
-    pipe: Option<Sender>,
+    end: Option<Arc<Side>>,
+    terminal: Option<Terminal>,
     stays_open: bool,
     accepted: u64,
+    /// Whether the last byte was a line's last, or there was none.
+    at_line_start: bool,
 }
 
 impl Stdin {
     pub(super) fn new(stays_open: bool) -> Self {
-        Self { pipe: None, stays_open, accepted: 0 }
+        Self { end: None, terminal: None, stays_open, accepted: 0, at_line_start: true }
     }
 
-    /// Writes what the request brought, then closes unless more may come.
-    pub(super) async fn begin(&mut self, pipe: Option<Sender>, data: &[u8]) {
-        self.pipe = pipe;
+    /// Writes what the request brought to `end`, then its end unless more may come.
+    pub(super) async fn begin(&mut self, end: Option<Arc<Side>>, terminal: Option<Terminal>, data: &[u8]) {
+        self.end = end;
+        self.terminal = terminal;
         self.push(data).await;
         if !self.stays_open {
-            self.close();
+            self.finish().await;
         }
     }
 
@@ -39,73 +45,93 @@ impl Stdin {
         }
         let known = usize::try_from(self.accepted - offset).unwrap_or(usize::MAX);
         let fresh = data.get(known..).unwrap_or_default();
-        if self.pipe.is_none() && !fresh.is_empty() {
+        if self.end.is_none() && !fresh.is_empty() {
             return Err(
                 Problem::new(Code::Conflict, "standard input is closed").with("offset", self.accepted)
             );
         }
         self.push(fresh).await;
         if eof {
-            self.close();
+            self.finish().await;
         }
         Ok(self.accepted)
     }
 
-    /// Nothing more will be written.
+    /// Nothing more will be written. A terminal is told by the character that its user would type: what follows a
+    /// half line only ends the line, so there it takes two.
+    async fn finish(&mut self) {
+        if let Some(character) = self.terminal.as_ref().and_then(Terminal::end_of_input) {
+            let typed = [character; 2];
+            let needed = if self.at_line_start { 1 } else { 2 };
+            self.send(&typed[..needed], |_, _| {}).await;
+        }
+        self.close();
+    }
+
+    /// The command is over, or has closed its input.
     pub(super) fn close(&mut self) {
-        self.pipe = None;
+        self.end = None;
+        self.terminal = None;
     }
 
     /// Counts as it goes, so that a caller who is gone half-way finds the right number when he comes back. A command
     /// that closed its input has had enough: the rest is accepted and dropped, as a shell's pipe would.
     async fn push(&mut self, data: &[u8]) {
+        let dropped = self.send(data, |stdin, count| stdin.accepted += count as u64).await;
+        self.accepted += dropped as u64;
+        if let Some(last) = data.last() {
+            self.at_line_start = matches!(last, b'\n' | b'\r');
+        }
+    }
+
+    /// Writes `data` as long as there is somebody to read it; how many bytes are left.
+    async fn send(&mut self, data: &[u8], mut sent: impl FnMut(&mut Self, usize)) -> usize {
         let mut rest = data;
-        while let (Some(pipe), false) = (&self.pipe, rest.is_empty()) {
-            let written = match pipe.writable().await {
-                Ok(()) => pipe.try_write(rest),
-                Err(err) => Err(err),
-            };
-            match written {
+        while let (Some(end), false) = (self.end.clone(), rest.is_empty()) {
+            match end.write(rest).await {
                 Ok(count) => {
-                    self.accepted += count as u64;
+                    sent(self, count);
                     rest = &rest[count..];
                 }
-                Err(err) if err.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => self.close(),
             }
         }
-        self.accepted += rest.len() as u64;
+        rest.len()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncReadExt;
-    use tokio::net::unix::pipe::pipe;
+    use std::io::{PipeReader, Read, pipe};
 
     use super::*;
 
+    async fn begun(data: &[u8]) -> (Stdin, PipeReader) {
+        let (reader, writer) = pipe().unwrap();
+        let end = Side::to_write(writer.into()).unwrap();
+        let mut stdin = Stdin::new(true);
+        stdin.begin(Some(end.into()), None, data).await;
+        (stdin, reader)
+    }
+
     #[tokio::test]
     async fn repeats_are_skipped_and_gaps_refused() {
-        let (sender, mut receiver) = pipe().unwrap();
-        let mut stdin = Stdin::new(true);
-        stdin.begin(Some(sender), b"ab").await;
+        let (mut stdin, mut reader) = begun(b"ab").await;
         assert_eq!(stdin.write(0, b"abcd", false).await, Ok(4));
         assert_eq!(stdin.write(0, b"abcd", false).await, Ok(4));
         assert_eq!(stdin.write(9, b"x", false).await.unwrap_err().code, Code::Conflict);
         assert_eq!(stdin.write(4, b"", true).await, Ok(4));
         let mut text = String::new();
-        receiver.read_to_string(&mut text).await.unwrap();
+        reader.read_to_string(&mut text).unwrap();
         assert_eq!(text, "abcd");
         assert_eq!(stdin.write(4, b"x", false).await.unwrap_err().code, Code::Conflict);
     }
 
     #[tokio::test]
     async fn a_reader_that_has_had_enough_is_no_error() {
-        let (sender, receiver) = pipe().unwrap();
-        drop(receiver);
-        let mut stdin = Stdin::new(true);
-        stdin.begin(Some(sender), b"abc").await;
+        let (mut stdin, reader) = begun(b"").await;
+        drop(reader);
+        assert_eq!(stdin.write(0, b"abc", false).await, Ok(3));
         assert_eq!(stdin.write(3, b"", true).await, Ok(3));
     }
 }

@@ -1,5 +1,6 @@
 //! A command's life: start, pump, end; and the ways in which we end it.
 
+use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use wire::agent::End;
 use wire::{Code, Problem};
 
-use super::pipes::{self, Pipes};
+use super::streams::{Output, Prepared, Side, Streams, pump};
 use super::{Cause, Ended, Phase, Process, Stream};
 use crate::log;
 use crate::oom::{self, OomCounter};
@@ -58,6 +59,7 @@ pub async fn supervise(process: Arc<Process>, start: Start, context: Arc<Context
     };
     process.output(Stream::Stdout).shrink();
     process.output(Stream::Stderr).shrink();
+    super::lock(&process.terminal).take();
     process.enter(phase);
     // Only now: somebody may hold the lock while he writes to a daemon that does not read, until he sees the end.
     process.stdin.lock().await.close();
@@ -66,18 +68,25 @@ pub async fn supervise(process: Arc<Process>, start: Start, context: Arc<Context
 async fn run(process: &Process, start: Start, context: &Context) -> Result<Ended, Problem> {
     let Start { command, defaults, received, mut subscription } = start;
     let ooms_before = context.oom.read();
-    let with_stdin = command.stdin_open || !command.stdin.is_empty();
-    let (mut pipes, theirs) = pipes::open(with_stdin).map_err(|err| out_of_descriptors(&err))?;
-    let prompt = with_stdin || !process.needs_waiters;
+    let (prepared, theirs) = prepare(&command).map_err(|err| out_of_descriptors(&err))?;
+    let prompt = !process.needs_waiters || !command.stdin.is_empty();
     context.link.send(&order(&command, &defaults, subscription.id, prompt), theirs).await?;
     let (pid, age) = spawned(&mut subscription).await?;
     let now = Instant::now();
     let runs_since = now.checked_sub(age).unwrap_or(now).max(received);
     let spawn_us = micros(runs_since - received);
     process.pid.store(pid.into(), Ordering::Relaxed);
+    let mut streams = match prepared.opened() {
+        Ok(streams) => streams,
+        Err(err) => {
+            kill(process, context, &mut subscription).await?;
+            return Err(out_of_descriptors(&err));
+        }
+    };
+    super::lock(&process.terminal).clone_from(&streams.terminal);
     process.enter(Phase::Running { spawn_us });
 
-    let traffic = traffic(process, &mut pipes, &command.stdin);
+    let traffic = traffic(process, streams.stdin.take(), &streams, &command.stdin);
     let limit = command.timeout.map(|limit| limit.saturating_sub(age));
     let stopped = stopped(process, limit, context.orphan_grace);
     let (ending, cause) = match until_end(traffic, stopped, &mut subscription).await? {
@@ -85,34 +94,47 @@ async fn run(process: &Process, start: Start, context: &Context) -> Result<Ended
         Outcome::Stopped(cause) => (kill(process, context, &mut subscription).await?, Some(cause)),
     };
     let run_us = micros(runs_since.elapsed());
-    pipes::drain(&pipes.stdout, process, Stream::Stdout);
-    pipes::drain(&pipes.stderr, process, Stream::Stderr);
+    // Who has it killed does not wait for its readers.
+    streams.drain(process, cause.is_none()).await;
     let oom_killed = oom::looks_killed(ending) && context.oom.read() > ooms_before;
     let (end, exit_code, signal) = classify(ending, cause, oom_killed);
     Ok(Ended { end, exit_code, signal, spawn_us, run_us })
 }
 
+fn prepare(command: &Command) -> std::io::Result<(Prepared, Vec<OwnedFd>)> {
+    match command.terminal {
+        Some(_) => Prepared::terminal(),
+        None => Prepared::pipes(command.stdin_open || !command.stdin.is_empty()),
+    }
+}
+
 /// Moves data in all three directions until all streams are at their end.
-async fn traffic(process: &Process, pipes: &mut Pipes, input: &[u8]) {
-    let stdin = pipes.stdin.take();
-    let output = async |pipe, stream| {
-        if let Err(err) = pipes::pump(pipe, process, stream).await {
+async fn traffic(process: &Process, stdin: Option<Arc<Side>>, streams: &Streams, input: &[u8]) {
+    let terminal = streams.terminal.clone();
+    let output = async |from: &Output, stream| {
+        if let Err(err) = pump(from, process, stream).await {
             log::event("output_unread", &[("exec_id", &process.exec_id), ("reason", &err.to_string())]);
         }
     };
-    tokio::join!(output(&pipes.stdout, Stream::Stdout), output(&pipes.stderr, Stream::Stderr), async {
-        process.stdin.lock().await.begin(stdin, input).await
+    let stderr = async {
+        if let Some(stderr) = &streams.stderr {
+            output(stderr, Stream::Stderr).await;
+        }
+    };
+    tokio::join!(output(&streams.stdout, Stream::Stdout), stderr, async {
+        process.stdin.lock().await.begin(stdin, terminal, input).await
     },);
 }
 
 fn order(command: &Command, defaults: &Defaults, id: u64, prompt: bool) -> Order {
     let (env, cwd, user) = command.bound(defaults);
     let (exec_id, program) = (command.exec_id.clone(), command.program.clone());
-    Order::Spawn(Spawn { id, exec_id, program, cwd, user, umask: command.umask, env, prompt })
+    let Command { umask, terminal, .. } = *command;
+    Order::Spawn(Spawn { id, exec_id, program, cwd, user, umask, terminal, env, prompt })
 }
 
 /// The process, and for how long it has run.
-async fn spawned(subscription: &mut Subscription) -> Result<(u32, Duration), Problem> {
+pub(crate) async fn spawned(subscription: &mut Subscription) -> Result<(u32, Duration), Problem> {
     match subscription.reports.recv().await {
         Some(Report::Spawned { pid, age_us, .. }) => Ok((pid, Duration::from_micros(age_us.into()))),
         Some(Report::Refused { refusal, detail, .. }) => Err(refused(refusal, &detail)),

@@ -5,19 +5,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use wire::agent::agent_server::Agent;
 use wire::agent::*;
 use wire::{Code, Problem};
 
 use super::answer;
-use super::attach::{Events, Position, attach};
+use super::attach::{Events, attach};
+use super::files::{Answers, Files};
+use super::ports;
+use crate::files::call::Places;
+use crate::ports::Ports;
 use crate::process::supervise::{Context, Start, supervise};
 use crate::process::{Cause, Process};
 use crate::records::{Claim, Records};
-use crate::request::{Call, Command, Defaults, check_exec_id, invalid};
+use crate::request::{Call, Command, Defaults, check_exec_id, invalid, size};
+use crate::settings::Limits;
 use crate::spawner::frame::Order;
+use crate::usage;
 
 const MAX_SIGNAL: u32 = 64;
 /// A spawner that does not answer for so long is stuck.
@@ -43,6 +48,9 @@ struct Shared {
     defaults: Mutex<Defaults>,
     draining: watch::Receiver<bool>,
     acknowledged: AtomicBool,
+    ports: Ports,
+    places: Places,
+    limits: Limits,
 }
 
 /// Who the agent is and where it stands.
@@ -56,12 +64,16 @@ pub struct Identity {
     pub target_command: String,
     /// When the sidecar started.
     pub started: Instant,
+    /// The port that it listens on itself, where that is one.
+    pub own_port: Option<u16>,
+    /// What the sandbox was promised at most.
+    pub limits: Limits,
 }
 
 impl Service {
     /// An agent that takes new work until `draining` is true.
     pub fn new(identity: Identity, context: Context, draining: watch::Receiver<bool>) -> Self {
-        let Identity { sandbox_id, kernel, target_command, started } = identity;
+        let Identity { sandbox_id, kernel, target_command, started, own_port, limits } = identity;
         let shared = Shared {
             sandbox_id,
             kernel,
@@ -72,6 +84,9 @@ impl Service {
             defaults: Mutex::default(),
             draining,
             acknowledged: AtomicBool::new(false),
+            ports: Ports::new(own_port),
+            places: Places::default(),
+            limits,
         };
         Self { shared: Arc::new(shared) }
     }
@@ -191,13 +206,31 @@ impl Service {
         if !(1..=MAX_SIGNAL).contains(&signal) {
             return Err(invalid("signal", &format!("signal {signal} is not within 1 and {MAX_SIGNAL}")));
         }
-        let process = self.find(&exec_id)?;
-        process.started().await?;
-        if !process.is_running() {
-            return Err(Problem::new(Code::Conflict, format!("exec {exec_id} has ended")));
+        let process = self.running(&exec_id).await?;
+        if tree || !process.press(signal) {
+            self.shared
+                .context
+                .link
+                .send(&Order::Signal { id: process.id, signal, tree }, Vec::new())
+                .await?;
         }
-        self.shared.context.link.send(&Order::Signal { id: process.id, signal, tree }, Vec::new()).await?;
         Ok(SignalSent {})
+    }
+
+    async fn resize_terminal(&self, request: ResizeRequest) -> Result<Resized, Problem> {
+        let wanted = size(request.terminal.unwrap_or_default())?;
+        self.running(&request.exec_id).await?.resize(wanted)?;
+        Ok(Resized {})
+    }
+
+    /// The process of an id, which runs.
+    async fn running(&self, exec_id: &str) -> Result<Arc<Process>, Problem> {
+        let process = self.find(exec_id)?;
+        process.started().await?;
+        if process.is_running() {
+            return Ok(process);
+        }
+        Err(Problem::new(Code::Conflict, format!("exec {exec_id} has ended")))
     }
 
     async fn end(&self, exec_id: &str) -> Result<ExecResult, Problem> {
@@ -217,9 +250,22 @@ impl Service {
         Ok(Configured {})
     }
 
+    /// For one call on files.
+    fn files(&self) -> Result<Files<'_>, Status> {
+        if *self.shared.draining.borrow() {
+            return Err(answer::status(&Problem::new(Code::Draining, "the sandbox is shutting down")));
+        }
+        let defaults = lock(&self.shared.defaults).clone();
+        Ok(Files { places: &self.shared.places, context: &self.shared.context, defaults })
+    }
+
+    async fn measure(&self) -> Result<UsageReport, Problem> {
+        let disk = in_time(self.shared.context.link.disk()).await?;
+        Ok(usage::report(disk, self.shared.limits))
+    }
+
     async fn report(&self) -> Result<HealthResponse, Problem> {
-        let silent = |_| Problem::new(Code::SandboxUnreachable, "the sandbox's init does not answer");
-        tokio::time::timeout(PING_PATIENCE, self.shared.context.link.ping()).await.map_err(silent)??;
+        in_time(self.shared.context.link.ping()).await?;
         Ok(HealthResponse {
             sandbox_id: self.shared.sandbox_id.clone(),
             kernel: self.shared.kernel.clone(),
@@ -233,8 +279,11 @@ impl Service {
 #[tonic::async_trait]
 impl Agent for Service {
     type AttachStream = Events;
-    type ReadFileStream = ReceiverStream<Result<FileChunk, Status>>;
-    type ListDirectoryStream = ReceiverStream<Result<FileInfo, Status>>;
+    type ReadFileStream = Answers<FileChunk>;
+    type ListDirectoryStream = Answers<FileInfo>;
+    type ReadArchiveStream = Answers<FileChunk>;
+    type WatchFilesStream = Answers<WatchEvent>;
+    type ConnectStream = ports::Frames;
 
     async fn exec(&self, request: Request<ExecRequest>) -> Answer<ExecResult> {
         answered(self.run(request.into_inner()).await)
@@ -245,8 +294,8 @@ impl Agent for Service {
     }
 
     async fn attach(&self, request: Request<AttachRequest>) -> Answer<Self::AttachStream> {
-        let AttachRequest { exec_id, stdout_offset: stdout, stderr_offset: stderr } = request.into_inner();
-        answered(self.find(&exec_id).map(|process| attach(process, Position { stdout, stderr })))
+        let AttachRequest { exec_id, stdout_offset, stderr_offset } = request.into_inner();
+        answered(self.find(&exec_id).map(|process| attach(process, [stdout_offset, stderr_offset])))
     }
 
     async fn write_stdin(&self, request: Request<StdinChunk>) -> Answer<StdinAccepted> {
@@ -268,32 +317,70 @@ impl Agent for Service {
         }))
     }
 
-    async fn read_file(&self, _: Request<ReadFileRequest>) -> Answer<Self::ReadFileStream> {
-        answered(Err(not_offered("ReadFile")))
+    async fn resize(&self, request: Request<ResizeRequest>) -> Answer<Resized> {
+        answered(self.resize_terminal(request.into_inner()).await)
     }
 
-    async fn write_file(&self, _: Request<Streaming<WriteFileRequest>>) -> Answer<FileInfo> {
-        answered(Err(not_offered("WriteFile")))
+    async fn read_file(&self, request: Request<ReadFileRequest>) -> Answer<Self::ReadFileStream> {
+        answered(self.files()?.read(request.into_inner()).await)
     }
 
-    async fn stat_file(&self, _: Request<PathRequest>) -> Answer<FileInfo> {
-        answered(Err(not_offered("StatFile")))
+    async fn write_file(&self, request: Request<Streaming<WriteFileRequest>>) -> Answer<FileInfo> {
+        answered(self.files()?.write(request.into_inner()).await)
     }
 
-    async fn list_directory(&self, _: Request<ListDirectoryRequest>) -> Answer<Self::ListDirectoryStream> {
-        answered(Err(not_offered("ListDirectory")))
+    async fn stat_file(&self, request: Request<PathRequest>) -> Answer<FileInfo> {
+        answered(self.files()?.stat(request.into_inner()).await)
     }
 
-    async fn make_directory(&self, _: Request<PathRequest>) -> Answer<FileInfo> {
-        answered(Err(not_offered("MakeDirectory")))
+    async fn list_directory(
+        &self,
+        request: Request<ListDirectoryRequest>,
+    ) -> Answer<Self::ListDirectoryStream> {
+        answered(self.files()?.list(request.into_inner()).await)
     }
 
-    async fn move_file(&self, _: Request<MoveFileRequest>) -> Answer<FileInfo> {
-        answered(Err(not_offered("MoveFile")))
+    async fn make_directory(&self, request: Request<MakeDirectoryRequest>) -> Answer<FileInfo> {
+        answered(self.files()?.make_directory(request.into_inner()).await)
     }
 
-    async fn remove_file(&self, _: Request<RemoveFileRequest>) -> Answer<Removed> {
-        answered(Err(not_offered("RemoveFile")))
+    async fn move_file(&self, request: Request<MoveFileRequest>) -> Answer<FileInfo> {
+        answered(self.files()?.rename(request.into_inner()).await)
+    }
+
+    async fn copy_file(&self, request: Request<MoveFileRequest>) -> Answer<FileInfo> {
+        answered(self.files()?.copy(request.into_inner()).await)
+    }
+
+    async fn remove_file(&self, request: Request<RemoveFileRequest>) -> Answer<Removed> {
+        answered(self.files()?.remove(request.into_inner()).await)
+    }
+
+    async fn read_archive(&self, request: Request<ReadArchiveRequest>) -> Answer<Self::ReadArchiveStream> {
+        answered(self.files()?.read_archive(request.into_inner()).await)
+    }
+
+    async fn write_archive(
+        &self,
+        request: Request<Streaming<WriteArchiveRequest>>,
+    ) -> Answer<ArchiveWritten> {
+        answered(self.files()?.write_archive(request.into_inner()).await)
+    }
+
+    async fn watch_files(&self, request: Request<WatchRequest>) -> Answer<Self::WatchFilesStream> {
+        answered(self.files()?.watch(request.into_inner()).await)
+    }
+
+    async fn connect(&self, request: Request<Streaming<PortFrame>>) -> Answer<Self::ConnectStream> {
+        answered(ports::connect(&self.shared.ports, request).await)
+    }
+
+    async fn wait_port(&self, request: Request<WaitPortRequest>) -> Answer<PortState> {
+        answered(ports::wait(&self.shared.ports, request).await)
+    }
+
+    async fn usage(&self, _: Request<UsageRequest>) -> Answer<UsageReport> {
+        answered(self.measure().await)
     }
 
     async fn configure(&self, request: Request<ConfigureRequest>) -> Answer<Configured> {
@@ -305,13 +392,14 @@ impl Agent for Service {
     }
 }
 
-fn answered<T>(outcome: Result<T, Problem>) -> Answer<T> {
-    outcome.map(Response::new).map_err(|problem| answer::status(&problem))
+/// An answer of the spawner, or that there is none.
+async fn in_time<T>(asked: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
+    let silent = |_| Problem::new(Code::SandboxUnreachable, "the sandbox's init does not answer");
+    tokio::time::timeout(PING_PATIENCE, asked).await.map_err(silent)?
 }
 
-fn not_offered(call: &str) -> Problem {
-    Problem::new(Code::Unsupported, format!("{call} is not offered by this version of the sidecar"))
-        .with("call", call)
+fn answered<T>(outcome: Result<T, Problem>) -> Answer<T> {
+    outcome.map(Response::new).map_err(|problem| answer::status(&problem))
 }
 
 fn unix_ms() -> u64 {

@@ -9,7 +9,7 @@ use wire::agent::attach_event::Event;
 use wire::agent::{AttachEvent, Chunk};
 
 use super::answer;
-use crate::process::{Phase, Process, Stream};
+use crate::process::{Phase, Position, Process, Reader, Stream};
 
 /// Bytes in one event.
 const MAX_CHUNK_BYTES: usize = 64 << 10;
@@ -19,20 +19,15 @@ const QUEUE: usize = 2;
 /// The events of a process.
 pub(super) type Events = ReceiverStream<Result<AttachEvent, Status>>;
 
-/// Where a reader is in the two streams.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Position {
-    pub(super) stdout: u64,
-    pub(super) stderr: u64,
-}
-
 /// Streams a process from `position` on; ends after its result, or when the reader is gone.
 pub(super) fn attach(process: Arc<Process>, position: Position) -> Events {
     let (events, queue) = mpsc::channel(QUEUE);
+    // Before anything else of the command is read: it waits for this reader from here on.
+    let reader = Reader::new(&process, position);
     tokio::spawn(async move {
         let _waiter = process.waiter();
         tokio::select! {
-            () = feed(&process, position, &events) => {}
+            () = feed(&process, &reader, position, &events) => {}
             // A silent command would otherwise hold the feed of a reader who is long gone.
             () = events.closed() => {}
         }
@@ -40,7 +35,12 @@ pub(super) fn attach(process: Arc<Process>, position: Position) -> Events {
     ReceiverStream::new(queue)
 }
 
-async fn feed(process: &Process, mut position: Position, events: &mpsc::Sender<Result<AttachEvent, Status>>) {
+async fn feed(
+    process: &Process,
+    reader: &Reader,
+    mut position: Position,
+    events: &mpsc::Sender<Result<AttachEvent, Status>>,
+) {
     let mut activity = process.activity();
     loop {
         activity.mark_unchanged();
@@ -50,6 +50,7 @@ async fn feed(process: &Process, mut position: Position, events: &mpsc::Sender<R
             if events.send(Ok(AttachEvent { event: Some(event) })).await.is_err() {
                 return;
             }
+            reader.took(position);
         }
         let last = match phase {
             Phase::Ended(ended) => {
@@ -71,9 +72,10 @@ async fn feed(process: &Process, mut position: Position, events: &mpsc::Sender<R
 
 /// The next piece of either stream, if there is one.
 fn next(process: &Process, position: &mut Position) -> Option<Event> {
-    read(process, Stream::Stdout, &mut position.stdout)
+    let [stdout, stderr] = position;
+    read(process, Stream::Stdout, stdout)
         .map(Event::Stdout)
-        .or_else(|| read(process, Stream::Stderr, &mut position.stderr).map(Event::Stderr))
+        .or_else(|| read(process, Stream::Stderr, stderr).map(Event::Stderr))
 }
 
 fn read(process: &Process, stream: Stream, position: &mut u64) -> Option<Chunk> {

@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::body::Incoming;
 use hyper::server::conn::http2;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::sync::{Semaphore, watch};
@@ -19,7 +21,7 @@ use wire::agent::agent_server::AgentServer;
 
 use super::agent::Service;
 use super::listen::{Listener, Stream};
-use crate::auth::{Auth, Known};
+use crate::auth::{Auth, CalledPath, Known};
 
 /// The largest input (16 MiB) and the largest answer (two outputs of 16 MiB) with room to spare.
 const MAX_MESSAGE_BYTES: usize = 40 << 20;
@@ -30,11 +32,14 @@ const MAX_STRANGERS: usize = 64;
 const STRANGER_LIFETIME: Duration = Duration::from_secs(5);
 /// For a call that crossed with our word that it came too late.
 const FAREWELL: Duration = Duration::from_secs(1);
-const MAX_STREAMS: u32 = 512;
+const MAX_STREAMS: u32 = 1024;
 /// A token has 4 KiB at most.
 const MAX_HEADER_BYTES: u32 = 16 << 10;
 /// Small: the peer is near, and every connection holds such buffers.
 const WINDOW_BYTES: u32 = 256 << 10;
+/// Of all streams of a connection. What a stream's consumer in the sandbox does not take stays unread in its window; the
+/// calls beside it must not wait for that. 256 such streams are what a gateway allows a sandbox.
+const CONNECTION_WINDOW_BYTES: u32 = 2 * 256 * WINDOW_BYTES;
 const SEND_BUFFER_BYTES: usize = 64 << 10;
 /// A peer whose machine is gone says no word of it, and its calls would count as waiters for ever.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
@@ -114,7 +119,13 @@ async fn connection(
     places: Arc<Semaphore>,
     mut draining: watch::Receiver<bool>,
 ) {
-    let served = protocol().serve_connection(TokioIo::new(stream), TowerToHyperService::new(agent));
+    let agent = TowerToHyperService::new(agent);
+    let named = service_fn(move |mut request: http::Request<Incoming>| {
+        let path = CalledPath(request.uri().path().to_owned());
+        request.extensions_mut().insert(path);
+        agent.call(request)
+    });
+    let served = protocol().serve_connection(TokioIo::new(stream), named);
     let mut served = std::pin::pin!(served);
     let accepted = async {
         timeout(STRANGER_LIFETIME, known.set()).await.ok()?;
@@ -144,7 +155,7 @@ fn protocol() -> http2::Builder<TokioExecutor> {
     let mut protocol = http2::Builder::new(TokioExecutor::new());
     protocol
         .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_send_buf_size(SEND_BUFFER_BYTES)
         .max_concurrent_streams(MAX_STREAMS)
         .max_header_list_size(MAX_HEADER_BYTES)

@@ -8,14 +8,9 @@ use std::os::unix::net::UnixStream;
 use super::frame::{HEADER_BYTES, Order, Report, frame_length};
 use crate::sys;
 
-/// How many descriptors an order to spawn brings.
-const STDIO_COUNT: usize = 3;
 const CHUNK_BYTES: usize = 16 << 10;
 /// More than this is not held on to when the buffer is empty.
 const KEPT_BYTES: usize = 64 << 10;
-
-/// Standard input, output and error of a command.
-pub(super) type Stdio = [OwnedFd; STDIO_COUNT];
 
 /// Frames in, frames out. Bounded: a frame that is too long ends the connection.
 #[derive(Debug)]
@@ -79,14 +74,13 @@ impl Channel {
         Ok(Some(order))
     }
 
-    /// The descriptors of the order to spawn that `next` gave last. They came with its first bytes, and orders come
-    /// in order, so they are the oldest three.
+    /// The descriptors of the order that `next` gave last, which brings `COUNT`. They came with its first bytes, and
+    /// orders come in order, so they are the oldest.
     ///
     /// # Errors
     /// They did not come: this process is out of descriptors.
-    pub(super) fn stdio(&mut self) -> io::Result<Stdio> {
-        let oldest: Vec<OwnedFd> =
-            self.descriptors.drain(..STDIO_COUNT.min(self.descriptors.len())).collect();
+    pub(super) fn descriptors<const COUNT: usize>(&mut self) -> io::Result<[OwnedFd; COUNT]> {
+        let oldest: Vec<OwnedFd> = self.descriptors.drain(..COUNT.min(self.descriptors.len())).collect();
         oldest.try_into().map_err(|_| io::Error::other("the descriptors of an order are missing"))
     }
 }
@@ -129,6 +123,6 @@ mod tests {
     #[test]
     fn missing_descriptors_are_an_error() {
         let (_ours, theirs) = UnixStream::pair().unwrap();
-        assert!(Channel::new(theirs).stdio().is_err());
+        assert!(Channel::new(theirs).descriptors::<3>().is_err());
     }
 }

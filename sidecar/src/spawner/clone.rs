@@ -15,7 +15,7 @@
 )]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
-use std::io::{self, PipeReader};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::Pid;
+use nix::unistd::{ForkResult, Pid};
 
 use crate::sys;
 use crate::target::limits::Limit;
@@ -32,6 +32,8 @@ use crate::target::limits::Limit;
 const STACK_BYTES: usize = 64 << 10;
 const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 const EXIT_BEFORE_EXEC: c_int = 127;
+/// Behind the standard ones.
+const FIRST_OTHER_DESCRIPTOR: c_long = 3;
 /// A start takes well under a millisecond of work; this much is for a sandbox whose processors are all taken.
 const START_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -71,6 +73,8 @@ pub struct Attempt {
 pub struct Child<'a> {
     /// Standard input, output and error; none of them may be one of the numbers 0 to 2.
     pub stdio: [BorrowedFd<'a>; 3],
+    /// Whether standard input is a terminal, to be the controlling one.
+    pub terminal: bool,
     /// Working directory; the spawner's is `/`.
     pub cwd: &'a CStr,
     /// File mode creation mask; none: the spawner's.
@@ -198,8 +202,55 @@ pub fn start(stack: &mut Stack, plan: &Child<'_>) -> Result<Pid, Failure> {
     };
     // The failed child is of no interest to anybody else; its end must not look like a command's.
     let _ = nix::sys::wait::waitpid(pid, None);
-    let stage = STAGES.get(shared.stage.load(Ordering::Relaxed) as usize).copied().unwrap_or(Stage::Exec);
-    Err(Failure { stage, errno })
+    Err(Failure { stage: stage(shared.stage.load(Ordering::Relaxed)), errno })
+}
+
+/// Starts a process that executes no program but calls `work` and then ends. It has all that a command gets, but for
+/// the environment, and its signals stay blocked. Its memory is a copy of the caller's, which is small.
+///
+/// # Errors
+/// As for [`start`].
+pub fn fork(plan: &Child<'_>, work: extern "C" fn()) -> Result<Pid, Failure> {
+    let unstarted = |errno| Failure { stage: Stage::Clone, errno };
+    let (mut reports, report) = io::pipe().map_err(|_| unstarted(Errno::last()))?;
+    // SAFETY: the spawner has one thread, so the child has its whole state and may do anything.
+    let child = match unsafe { nix::unistd::fork() }.map_err(unstarted)? {
+        ForkResult::Child => forked(plan, report, work),
+        ForkResult::Parent { child } => child,
+    };
+    drop(report);
+    let in_time = closed_within(&reports, START_PATIENCE);
+    if !in_time {
+        sys::signal(child.as_raw(), libc::SIGKILL);
+    }
+    // What it has to say is there, or it is gone.
+    let mut said = [0; 2];
+    let failure = match reports.read_exact(&mut said) {
+        Ok(()) => Failure { stage: stage(said[0].into()), errno: Errno::from_raw(said[1].into()) },
+        Err(_) if in_time => return Ok(child),
+        Err(_) => Failure { stage: Stage::Exec, errno: Errno::ETIMEDOUT },
+    };
+    let _ = nix::sys::wait::waitpid(child, None);
+    Err(failure)
+}
+
+/// The child of `fork`. Its end of the pipe closes with all other descriptors when it is what it is to be.
+fn forked(plan: &Child<'_>, mut report: PipeWriter, work: extern "C" fn()) -> ! {
+    let reached = AtomicU32::new(Stage::Clone as u32);
+    let done = take_on(plan, &reached)
+        .and_then(|()| call(libc::SYS_close_range, [FIRST_OTHER_DESCRIPTOR, libc::c_uint::MAX.into(), 0]));
+    if let Err(errno) = done {
+        // Both are small; a parent that is gone needs no word.
+        let said = [reached.load(Ordering::Relaxed) as u8, u8::try_from(errno).unwrap_or(0)];
+        let _ = report.write_all(&said);
+        std::process::exit(EXIT_BEFORE_EXEC);
+    }
+    work();
+    std::process::exit(0)
+}
+
+fn stage(number: u32) -> Stage {
+    STAGES.get(number as usize).copied().unwrap_or(Stage::Exec)
 }
 
 /// Whether the other end of `pipe` is closed before `patience` is over. The child may change `errno` at any time, so
@@ -231,12 +282,23 @@ extern "C" fn child(argument: *mut c_void) -> c_int {
 }
 
 fn become_command(plan: &Child<'_>, stage: &AtomicU32) -> Result<(), i32> {
+    take_on(plan, stage)?;
+    unblock_signals()?;
+    stage.store(Stage::Exec as u32, Ordering::Relaxed);
+    exec(plan)
+}
+
+/// Everything of a command but its program. Signals stay blocked.
+fn take_on(plan: &Child<'_>, stage: &AtomicU32) -> Result<(), i32> {
     let enter = |next: Stage| stage.store(next as u32, Ordering::Relaxed);
     enter(Stage::Stdio);
     call(libc::SYS_setsid, [0, 0, 0])?;
     for (number, from) in (0..).zip(plan.stdio) {
         // A dup is not close-on-exec; the original, like all else that the spawner holds, is.
         call(libc::SYS_dup3, [from.as_raw_fd().into(), number, 0])?;
+    }
+    if plan.terminal {
+        call(libc::SYS_ioctl, [0, libc::TIOCSCTTY as c_long, 0])?;
     }
     enter(Stage::OomScore);
     if plan.oom_killer {
@@ -264,9 +326,7 @@ fn become_command(plan: &Child<'_>, stage: &AtomicU32) -> Result<(), i32> {
     if plan.no_new_privs {
         prctl(libc::PR_SET_NO_NEW_PRIVS, [1, 0])?;
     }
-    unblock_signals()?;
-    enter(Stage::Exec);
-    exec(plan)
+    Ok(())
 }
 
 /// Tries all paths as execvp does: goes on where the file is missing or forbidden, and in the end would rather say

@@ -9,6 +9,8 @@ mod codec;
 
 use codec::{Reader, Writer};
 
+use crate::usage::Disk;
+
 /// Upper bound of a frame's length; a longer one is an error of the peer.
 pub const MAX_FRAME_BYTES: usize = 2 << 20;
 /// Length of the length.
@@ -24,9 +26,21 @@ pub enum Program {
     Argv(Vec<OsBytes>),
     /// A string for `bash -c`, or `sh -c` where there is no bash.
     Shell(OsBytes),
+    /// Nothing: the process is a worker on files (`files::worker`), forked from the spawner.
+    Worker,
 }
 
-/// A command to start. Comes with three descriptors: its standard input, output and error.
+/// The size of a terminal's window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Size {
+    /// Characters in a line.
+    pub columns: u16,
+    /// Lines.
+    pub rows: u16,
+}
+
+/// A command to start. Comes with three descriptors: its standard input, output and error. With a terminal it comes
+/// with one, a socket: over that the spawner sends the terminal's master before it reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spawn {
     /// The sidecar's number for the process; reports repeat it.
@@ -39,8 +53,10 @@ pub struct Spawn {
     pub cwd: OsBytes,
     /// User; empty: the target's.
     pub user: String,
-    /// File mode creation mask; 0: the target's.
-    pub umask: u32,
+    /// File mode creation mask; none: the target's.
+    pub umask: Option<u32>,
+    /// What it runs on, if not on pipes.
+    pub terminal: Option<Size>,
     /// Variables over those of the image.
     pub env: Vec<(OsBytes, OsBytes)>,
     /// Whether its start is to be told at once, and not with its end where that comes soon.
@@ -68,6 +84,11 @@ pub enum Order {
     },
     /// Answer with [`Report::Pong`].
     Ping {
+        /// Comes back.
+        nonce: u64,
+    },
+    /// Answer with [`Report::Disk`].
+    Disk {
         /// Comes back.
         nonce: u64,
     },
@@ -167,6 +188,13 @@ pub enum Report {
         /// The ping's.
         nonce: u64,
     },
+    /// How full the root file system is.
+    Disk {
+        /// The order's.
+        nonce: u64,
+        /// Nothing known of it: zeros.
+        disk: Disk,
+    },
 }
 
 /// The bytes are no frame.
@@ -194,6 +222,7 @@ impl Order {
             Self::Signal { id, signal, tree } => to.tag(1).u64(*id).u32(*signal).u8(u8::from(*tree)).done(),
             Self::Kill { id } => to.tag(2).u64(*id).done(),
             Self::Ping { nonce } => to.tag(3).u64(*nonce).done(),
+            Self::Disk { nonce } => to.tag(4).u64(*nonce).done(),
         }
         to.finish()
     }
@@ -209,6 +238,7 @@ impl Order {
             1 => Self::Signal { id: from.u64()?, signal: from.u32()?, tree: from.flag()? },
             2 => Self::Kill { id: from.u64()? },
             3 => Self::Ping { nonce: from.u64()? },
+            4 => Self::Disk { nonce: from.u64()? },
             _ => return Err(Malformed),
         };
         from.end().map(|()| order)
@@ -219,13 +249,15 @@ impl Spawn {
     fn write(&self, to: &mut Writer) {
         to.u64(self.id)
             .bytes(self.exec_id.as_bytes())
-            .u32(self.umask)
+            .option(self.umask, |to, mask| to.u32(mask).done())
+            .option(self.terminal, |to, size| to.u16(size.columns).u16(size.rows).done())
             .u8(u8::from(self.prompt))
             .bytes(&self.cwd)
             .bytes(self.user.as_bytes());
         match &self.program {
             Program::Argv(argv) => to.u8(0).list(argv, |to, argument| to.bytes(argument).done()),
             Program::Shell(text) => to.u8(1).bytes(text),
+            Program::Worker => to.u8(2),
         };
         to.list(&self.env, |to, (name, value)| to.bytes(name).bytes(value).done());
     }
@@ -234,13 +266,15 @@ impl Spawn {
         Ok(Self {
             id: from.u64()?,
             exec_id: from.text()?,
-            umask: from.u32()?,
+            umask: from.option(Reader::u32)?,
+            terminal: from.option(|from| Ok(Size { columns: from.u16()?, rows: from.u16()? }))?,
             prompt: from.flag()?,
             cwd: from.os_bytes()?,
             user: from.text()?,
             program: match from.u8()? {
                 0 => Program::Argv(from.list(Reader::os_bytes)?),
                 1 => Program::Shell(from.os_bytes()?),
+                2 => Program::Worker,
                 _ => return Err(Malformed),
             },
             env: from.list(|from| Ok((from.os_bytes()?, from.os_bytes()?)))?,
@@ -269,6 +303,9 @@ impl Report {
             }
             Self::Swept { id, left } => to.tag(5).u64(*id).u32(*left).done(),
             Self::Pong { nonce } => to.tag(6).u64(*nonce).done(),
+            Self::Disk { nonce, disk } => {
+                to.tag(7).u64(*nonce).u64(disk.used_bytes).u64(disk.size_bytes).done();
+            }
         }
         to.finish()
     }
@@ -287,6 +324,10 @@ impl Report {
             4 => Self::Ended { id: from.u64()?, ending: ending(&mut from)? },
             5 => Self::Swept { id: from.u64()?, left: from.u32()? },
             6 => Self::Pong { nonce: from.u64()? },
+            7 => Self::Disk {
+                nonce: from.u64()?,
+                disk: Disk { used_bytes: from.u64()?, size_bytes: from.u64()? },
+            },
             _ => return Err(Malformed),
         };
         from.end().map(|()| report)

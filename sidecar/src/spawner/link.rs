@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
@@ -16,6 +17,7 @@ use wire::{Code, Problem};
 
 use super::frame::{HEADER_BYTES, MAX_FRAME_BYTES, Order, Report, frame_length};
 use crate::sys;
+use crate::usage::Disk;
 
 /// Orders that may wait for the spawner; more wait in their callers.
 const QUEUE: usize = 64;
@@ -80,7 +82,7 @@ pub async fn connect(socket: StdStream) -> Result<Connection, Problem> {
     let silent =
         |err: io::Error| Problem::new(Code::Internal, format!("the spawner ended without a report: {err}"));
     socket.set_nonblocking(true).map_err(silent)?;
-    let stream = sys::watch_reading(socket).map_err(silent)?;
+    let stream = sys::watch(socket, Interest::READABLE).map_err(silent)?;
     let mut inbox = Inbox::default();
     let ready = match inbox.next(&stream).await.map_err(silent)? {
         ready @ Report::Ready { .. } => ready,
@@ -130,6 +132,19 @@ impl Link {
         self.send(&Order::Ping { nonce: subscription.id }, Vec::new()).await?;
         subscription.reports.recv().await.map(drop).ok_or_else(lost)
     }
+
+    /// How full the target's root file system is.
+    ///
+    /// # Errors
+    /// `sandbox_lost`: the spawner is gone.
+    pub async fn disk(&self) -> Result<Disk, Problem> {
+        let mut subscription = self.subscribe();
+        self.send(&Order::Disk { nonce: subscription.id }, Vec::new()).await?;
+        match subscription.reports.recv().await {
+            Some(Report::Disk { disk, .. }) => Ok(disk),
+            _ => Err(lost()),
+        }
+    }
 }
 
 /// The spawner is gone, and with it everything that ran.
@@ -161,6 +176,7 @@ fn deliver(listeners: &Listeners, report: Report) {
         | Report::Refused { id, .. }
         | Report::Ended { id, .. }
         | Report::Swept { id, .. }
+        | Report::Disk { nonce: id, .. }
         | Report::Pong { nonce: id } => *id,
         Report::Ready { .. } | Report::Failed { .. } => return,
     };
@@ -274,7 +290,7 @@ mod tests {
     async fn a_long_order_arrives_whole_with_its_descriptors() {
         let (ours, theirs) = StdStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
-        let stream = sys::watch_reading(ours).unwrap();
+        let stream = sys::watch(ours, Interest::READABLE).unwrap();
         let frame = vec![7; 1 << 20];
         let null = std::fs::File::open("/dev/null").unwrap();
         let parcel = Parcel { frame: frame.clone(), descriptors: vec![null.into()] };

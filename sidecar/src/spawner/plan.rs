@@ -15,6 +15,8 @@ pub const MARKER: &str = "ROLLBOX_EXEC_ID";
 const MAX_DIRECTORIES: usize = 256;
 /// The kernel knows no longer name of a file.
 const MAX_NAME_BYTES: usize = 255;
+/// What every terminal that people sit at understands.
+const DEFAULT_TERM: &[u8] = b"xterm-256color";
 const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// A command, ready to be executed.
@@ -90,6 +92,9 @@ fn environment(spawn: &Spawn, target: &Target, account: &Account) -> BTreeMap<Os
             environ.entry(variable.into()).or_insert_with(|| value.into());
         }
     }
+    if spawn.terminal.is_some() {
+        environ.entry(b"TERM".to_vec()).or_insert_with(|| DEFAULT_TERM.to_vec());
+    }
     environ.extend(spawn.env.iter().cloned());
     environ.insert(MARKER.into(), spawn.exec_id.clone().into());
     environ
@@ -101,6 +106,7 @@ fn argument_lists(program: &Program) -> Vec<Vec<OsBytes>> {
         Program::Shell(text) => {
             ["bash", "sh"].map(|shell| vec![shell.into(), b"-c".to_vec(), text.clone()]).into()
         }
+        Program::Worker => Vec::new(),
     }
 }
 
@@ -140,6 +146,7 @@ fn c_strings(values: impl Iterator<Item = OsBytes>) -> Result<CStrings, Refused>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spawner::frame::Size;
     use crate::target::status::Status;
 
     fn target() -> Target {
@@ -160,7 +167,8 @@ mod tests {
             program,
             cwd: vec![],
             user: String::new(),
-            umask: 0,
+            umask: None,
+            terminal: None,
             env: vec![],
             prompt: false,
         }
@@ -199,6 +207,16 @@ mod tests {
         assert_eq!(variable(&first, "USER").as_deref(), Some("bob"));
         order.env = vec![(b"HOME".to_vec(), b"/mine".to_vec())];
         assert_eq!(variable(&plan(&order), "HOME").as_deref(), Some("/mine"));
+    }
+
+    #[test]
+    fn a_terminal_has_a_name_unless_somebody_says_another() {
+        let mut order = spawn(Program::Shell(b"true".to_vec()));
+        assert_eq!(variable(&plan(&order), "TERM"), None);
+        order.terminal = Some(Size { columns: 80, rows: 24 });
+        assert_eq!(variable(&plan(&order), "TERM").as_deref(), Some("xterm-256color"));
+        order.env = vec![(b"TERM".to_vec(), b"dumb".to_vec())];
+        assert_eq!(variable(&plan(&order), "TERM").as_deref(), Some("dumb"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{CStr, OsStr};
 use std::fs::OpenOptions;
 use std::io::{self, Read};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -15,17 +15,21 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::{SFlag, fstat};
+use nix::sys::statvfs::statvfs;
 use nix::unistd::{Pid, Uid, fchown};
 
-use super::channel::{Channel, Stdio};
+use super::channel::Channel;
 use super::clone::{self, Child, Failure, Stack, Stage};
-use super::frame::{Ending, Order, Refusal, Report, Spawn};
+use super::frame::{Ending, Order, Program, Refusal, Report, Spawn};
 use super::identity::Databases;
 use super::plan::{Plan, Refused};
 use super::settle::Settled;
 use super::sweep::{self, Marks, Sweep};
+use super::terminal;
 use super::untold::Untold;
+use crate::files::worker;
 use crate::sys::{self, Ended};
+use crate::usage::Disk;
 
 /// Messages that are read before anything else gets its turn; more than the sidecar has commands at a time.
 const MAX_READS: usize = 512;
@@ -39,6 +43,23 @@ const MAX_DATABASE_BYTES: u64 = 1 << 20;
 struct Command {
     leader: Pid,
     exec_id: String,
+    on_terminal: bool,
+}
+
+/// What an order to spawn brought.
+#[derive(Debug)]
+enum Brought {
+    /// Standard input, output and error.
+    Pipes([OwnedFd; 3]),
+    /// Where the terminal is to be sent.
+    Socket(OwnedFd),
+}
+
+/// Standard input, output and error of a command.
+#[derive(Debug)]
+enum Stdio {
+    Pipes([OwnedFd; 3]),
+    Terminal(OwnedFd),
 }
 
 /// The init of a sandbox.
@@ -48,7 +69,7 @@ pub(super) struct Spawner {
     stack: Stack,
     commands: BTreeMap<u64, Command>,
     /// Ordered but not started yet; as many as the sidecar lets run at a time.
-    waiting: VecDeque<(Spawn, io::Result<Stdio>)>,
+    waiting: VecDeque<(Spawn, io::Result<Brought>)>,
     sweeps: Vec<Sweep>,
     untold: Untold,
 }
@@ -86,8 +107,8 @@ impl Spawner {
             while let Some(report) = self.untold.overdue(Instant::now()) {
                 channel.send(&report)?;
             }
-            if let Some((spawn, stdio)) = self.waiting.pop_front() {
-                self.start(&spawn, stdio, channel)?;
+            if let Some((spawn, brought)) = self.waiting.pop_front() {
+                self.start(&spawn, brought, channel)?;
             }
         }
     }
@@ -158,7 +179,11 @@ impl Spawner {
     fn obey(&mut self, order: Order, channel: &mut Channel) -> io::Result<()> {
         match order {
             Order::Spawn(spawn) => {
-                self.waiting.push_back((spawn, channel.stdio()));
+                let brought = match spawn.terminal {
+                    Some(_) => channel.descriptors().map(|[socket]| Brought::Socket(socket)),
+                    None => channel.descriptors().map(Brought::Pipes),
+                };
+                self.waiting.push_back((spawn, brought));
                 Ok(())
             }
             Order::Signal { id, signal, tree } => {
@@ -168,18 +193,25 @@ impl Spawner {
             Order::Kill { id } => match self.commands.get(&id) {
                 Some(command) => {
                     let marks = Marks::new(command.leader, &command.exec_id);
-                    self.sweeps.push(Sweep::new(id, marks, Instant::now()));
+                    self.sweeps.push(Sweep::new(id, marks, command.on_terminal, Instant::now()));
                     Ok(())
                 }
                 None => channel.send(&Report::Swept { id, left: 0 }),
             },
             Order::Ping { nonce } => channel.send(&Report::Pong { nonce }),
+            Order::Disk { nonce } => channel.send(&Report::Disk { nonce, disk: disk() }),
         }
     }
 
-    fn start(&mut self, spawn: &Spawn, stdio: io::Result<Stdio>, channel: &mut Channel) -> io::Result<()> {
+    fn start(
+        &mut self,
+        spawn: &Spawn,
+        brought: io::Result<Brought>,
+        channel: &mut Channel,
+    ) -> io::Result<()> {
         let id = spawn.id;
-        match stdio.map_err(lost_descriptors).and_then(|stdio| self.spawn(spawn, &stdio)) {
+        let stdio = brought.and_then(|brought| brought.stdio(spawn));
+        match stdio.map_err(no_streams).and_then(|stdio| self.spawn(spawn, &stdio)) {
             Ok(pid) if spawn.prompt => {
                 channel.send(&Report::Spawned { id, pid: pid.as_raw().cast_unsigned(), age_us: 0 })
             }
@@ -202,9 +234,10 @@ impl Spawner {
         let (groups, inherited) = (&*plan.identity.groups, &settled.target.status);
         let foreign = plan.identity.gid != inherited.gid || *groups != inherited.groups;
         let child = Child {
-            stdio: [stdio[0].as_fd(), stdio[1].as_fd(), stdio[2].as_fd()],
+            stdio: stdio.each().map(AsFd::as_fd),
+            terminal: spawn.terminal.is_some(),
             cwd: &plan.cwd,
-            umask: (spawn.umask != 0).then_some(spawn.umask),
+            umask: spawn.umask,
             oom_killer: settled.oom_killer,
             limits: &settled.limits,
             uid: plan.identity.uid,
@@ -216,8 +249,14 @@ impl Spawner {
             arguments: &plan.arguments,
             attempts: &plan.attempts,
         };
-        let leader = clone::start(&mut self.stack, &child).map_err(|failure| refused(failure, &plan))?;
-        self.commands.insert(spawn.id, Command { leader, exec_id: spawn.exec_id.clone() });
+        let started = match spawn.program {
+            Program::Worker => clone::fork(&child, worker::run),
+            Program::Argv(_) | Program::Shell(_) => clone::start(&mut self.stack, &child),
+        };
+        let leader = started.map_err(|failure| refused(failure, &plan))?;
+        let command =
+            Command { leader, exec_id: spawn.exec_id.clone(), on_terminal: spawn.terminal.is_some() };
+        self.commands.insert(spawn.id, command);
         Ok(leader)
     }
 
@@ -240,21 +279,42 @@ impl Spawner {
     }
 }
 
-fn lost_descriptors(err: io::Error) -> Refused {
-    (Refusal::Internal, err.to_string())
+impl Brought {
+    /// The streams of the command; a terminal is made here, so that it is one of the sandbox's.
+    fn stdio(self, spawn: &Spawn) -> io::Result<Stdio> {
+        match (self, spawn.terminal) {
+            (Self::Pipes(pipes), _) => Ok(Stdio::Pipes(pipes)),
+            (Self::Socket(_), None) => Err(io::ErrorKind::InvalidInput.into()),
+            (Self::Socket(socket), Some(size)) => terminal::open(size, &socket).map(Stdio::Terminal),
+        }
+    }
 }
 
-/// A pipe belongs to whoever made it, here root; without this `/dev/stdout` could not be opened by another user.
+impl Stdio {
+    fn each(&self) -> [&OwnedFd; 3] {
+        match self {
+            Self::Pipes(pipes) => pipes.each_ref(),
+            Self::Terminal(terminal) => [terminal; 3],
+        }
+    }
+}
+
+fn no_streams(err: io::Error) -> Refused {
+    (Refusal::Internal, format!("the command's streams could not be made: {err}"))
+}
+
+/// A pipe belongs to whoever made it, here root; without this `/dev/stdout` could not be opened by another user, nor
+/// `/dev/tty`. The null device is everybody's.
 fn give_to(stdio: &Stdio, uid: u32) {
-    let pipes = stdio.iter().filter(|fd| {
-        uid != 0
-            && fstat(fd)
-                .is_ok_and(|found| SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT == SFlag::S_IFIFO)
-    });
-    // Where it cannot be done the streams themselves work all the same.
-    pipes.for_each(|fd| {
+    let own = |fd: &OwnedFd| {
+        let kind = |mode| SFlag::from_bits_truncate(mode) & SFlag::S_IFMT;
+        matches!(stdio, Stdio::Terminal(_))
+            || fstat(fd).is_ok_and(|found| kind(found.st_mode) == SFlag::S_IFIFO)
+    };
+    for fd in stdio.each().into_iter().filter(|fd| uid != 0 && own(fd)) {
+        // Where it cannot be done the streams themselves work all the same.
         let _ = fchown(fd, Some(Uid::from_raw(uid)), None);
-    });
+    }
 }
 
 fn refused(failure: Failure, plan: &Plan) -> Refused {
@@ -308,8 +368,16 @@ fn exists(plan: &Plan, attempt: &clone::Attempt) -> bool {
 }
 
 /// Reads the target's user files; called in its mount namespace.
-pub(super) fn read_databases() -> Databases {
+pub(crate) fn read_databases() -> Databases {
     Databases { passwd: read_bounded("/etc/passwd"), group: read_bounded("/etc/group") }
+}
+
+/// The root file system as commands see it.
+fn disk() -> Disk {
+    let Ok(seen) = statvfs("/") else { return Disk::default() };
+    let (blocks, block_bytes) = (seen.blocks(), seen.fragment_size());
+    let used = blocks.saturating_sub(seen.blocks_free());
+    Disk { used_bytes: used.saturating_mul(block_bytes), size_bytes: blocks.saturating_mul(block_bytes) }
 }
 
 /// A missing file reads as an empty one. Not waiting on open, in case a command has put a pipe there.

@@ -25,6 +25,8 @@ const MAX_DURATION: Duration = Duration::from_secs(2);
 const QUICK_ROUNDS: u32 = 20;
 const QUICK_PAUSE: Duration = Duration::from_millis(1);
 const SLOW_PAUSE: Duration = Duration::from_millis(5);
+/// So long a command on a terminal may take to end by itself when that hangs up.
+const HANGUP_PATIENCE: Duration = Duration::from_millis(100);
 /// A process's environment is at most a few times the megabyte that a command starts with.
 const MAX_ENVIRON_BYTES: u64 = 4 << 20;
 /// All environments of one look together: some milliseconds, in which no command starts.
@@ -101,11 +103,25 @@ pub(super) struct Sweep {
     rounds: u32,
     due: Instant,
     last: Instant,
+    /// Until then only a hang-up has been sent.
+    lenient_until: Instant,
 }
 
 impl Sweep {
-    pub(super) fn new(id: u64, marks: Marks, now: Instant) -> Self {
-        Self { id, marks, rounds: 0, due: now, last: now + MAX_DURATION }
+    /// A kill that begins now; of a command on a terminal it begins with the hang-up of that.
+    pub(super) fn new(id: u64, marks: Marks, on_terminal: bool, now: Instant) -> Self {
+        let lenient_until = if on_terminal { now + HANGUP_PATIENCE } else { now };
+        Self { id, marks, rounds: 0, due: now, last: now + MAX_DURATION, lenient_until }
+    }
+
+    /// What this round sends.
+    fn signals(&self, now: Instant) -> &'static [i32] {
+        match (now < self.lenient_until, self.rounds) {
+            (false, _) => &[libc::SIGKILL],
+            // A stopped process does not see a hang-up before it goes on.
+            (true, 0) => &[libc::SIGHUP, libc::SIGCONT],
+            (true, _) => &[],
+        }
     }
 
     /// When the next round is due.
@@ -126,7 +142,7 @@ pub(super) fn round(sweeps: &mut Vec<Sweep>, now: Instant) -> Vec<(u64, u32)> {
     let mut hit = BTreeSet::new();
     for sweep in sweeps.iter().filter(|sweep| sweep.due <= now) {
         let related = sweep.marks.related(&entries);
-        signal(&related, libc::SIGKILL);
+        sweep.signals(now).iter().for_each(|number| signal(&related, *number));
         if !related.is_empty() {
             hit.insert(sweep.id);
         }
@@ -138,7 +154,7 @@ pub(super) fn round(sweeps: &mut Vec<Sweep>, now: Instant) -> Vec<(u64, u32)> {
             return true;
         }
         let members = sweep.marks.members_in(&look);
-        signal(&members, libc::SIGKILL);
+        sweep.signals(now).iter().for_each(|number| signal(&members, *number));
         sweep.rounds += 1;
         sweep.due = now + if sweep.rounds < QUICK_ROUNDS { QUICK_PAUSE } else { SLOW_PAUSE };
         let goes_on = (!members.is_empty() || hit.contains(&sweep.id)) && now < sweep.last;

@@ -26,11 +26,34 @@ async fn environment_directory_and_user_are_the_images_then_the_claims_then_the_
         env: env(&[("FROM", "call")]),
         cwd: "/".into(),
         user: "0:4711".into(),
-        umask: 0o077,
+        umask: Some(0o077),
         ..shell("echo $FROM $ALSO; pwd; id -u; id -g; id -G; umask; echo $HOME")
     };
     let result = sandbox.exec(call).await.unwrap();
     assert_eq!(text(&result), "call claim\n/\n0\n4711\n4711\n0077\n/root\n");
+}
+
+#[tokio::test]
+async fn a_mask_may_be_any_also_none() {
+    let sandbox = Sandbox::start().await;
+    for (umask, expected) in [(Some(0), "0000\n"), (Some(0o077), "0077\n"), (None, "0022\n")] {
+        let request = ExecRequest { umask, ..shell("umask") };
+        assert_eq!(text(&sandbox.exec(request).await.unwrap()), expected);
+    }
+}
+
+#[tokio::test]
+async fn numbers_are_users_in_an_image_that_knows_none() {
+    let sandbox = Sandbox::start_without_users().await;
+    assert_eq!(sandbox.sh("wc -c < /etc/passwd; wc -c < /etc/group").await, "0\n0\n");
+    for (user, expected) in
+        [("4711", "4711 0 0 /\n"), ("4711:4712", "4711 4712 4712 /\n"), ("0", "0 0 0 /root\n")]
+    {
+        let request = ExecRequest { user: user.into(), ..shell("echo $(id -u) $(id -g) $(id -G) $HOME") };
+        assert_eq!(text(&sandbox.exec(request).await.unwrap()), expected);
+    }
+    let refused = sandbox.exec(ExecRequest { user: "root".into(), ..argv(&["true"]) }).await.unwrap_err();
+    assert_eq!(refused.details["reason"], "user_not_found");
 }
 
 #[tokio::test]

@@ -4,10 +4,15 @@
 
 mod confinement;
 mod endings;
+mod files;
 mod hostile;
 mod inheritance;
+mod ports;
 mod records;
 mod sandbox;
 mod start;
 mod streams;
 mod tcp;
+mod terminals;
+mod usage;
+mod waits;

@@ -1,7 +1,7 @@
 //! Repeated ids, credentials, lists, load.
 
 use wire::Code;
-use wire::agent::{ExecRequest, HealthRequest, ListRequest, PathRequest};
+use wire::agent::{ExecRequest, HealthRequest, ListRequest};
 
 use crate::sandbox::{SANDBOX_ID, Sandbox, argv, problem, shell, signed, text, token, with_token};
 
@@ -40,7 +40,7 @@ async fn only_the_sandboxs_own_living_token_opens() {
 }
 
 #[tokio::test]
-async fn lists_health_and_what_is_not_offered() {
+async fn lists_and_health() {
     let sandbox = Sandbox::start().await;
     let mut client = sandbox.client.clone();
     sandbox.sh("echo 12345").await;
@@ -54,8 +54,6 @@ async fn lists_health_and_what_is_not_offered() {
     let health = client.health(signed(HealthRequest {})).await.unwrap().into_inner();
     assert_eq!((health.sandbox_id.as_str(), health.running_execs), (SANDBOX_ID, 1));
     assert!(health.kernel.starts_with("Linux version") && health.acknowledged);
-    let status = client.stat_file(signed(PathRequest::default())).await.unwrap_err();
-    assert_eq!(problem(&status).code, Code::Unsupported);
 }
 
 #[tokio::test]

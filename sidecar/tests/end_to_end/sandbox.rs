@@ -23,8 +23,10 @@ use wire::agent::{CancelRequest, ExecRequest, ExecResult};
 
 pub const SANDBOX_ID: &str = "sb-test";
 pub const PATIENCE: Duration = Duration::from_secs(20);
-const SEED: [u8; 32] = [7; 32];
+pub const SEED: [u8; 32] = [7; 32];
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
+/// As the gateway's: streams that nobody reads do not hold up the others.
+const WINDOW_BYTES: u32 = 256 << 10;
 /// What engines leave a container by default.
 const CAPABILITIES: &str = "-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,+net_bind_service,+net_raw,+sys_chroot,+mknod,+audit_write,+setfcap";
 
@@ -44,13 +46,24 @@ impl Sandbox {
 
     /// With further settings of the sidecar, by the last part of their names.
     pub async fn start_with(settings: &[(&str, &str)]) -> Self {
+        Self::start_after(settings, "true").await
+    }
+
+    /// Of an image that has no users and no groups.
+    pub async fn start_without_users() -> Self {
+        let hide = "mount --bind /dev/null /etc/passwd && mount --bind /dev/null /etc/group";
+        Self::start_after(&[], hide).await
+    }
+
+    /// `prepare` is run in the target's namespaces before its main process.
+    async fn start_after(settings: &[(&str, &str)], prepare: &str) -> Self {
         assert!(nix::unistd::geteuid().is_root(), "these tests make namespaces and therefore need root");
         let directory = TempDir::new().unwrap();
         open_to_all(directory.path());
         let binary = directory.path().join("target");
         std::fs::copy(env!("CARGO_BIN_EXE_rollbox-target"), &binary).unwrap();
         let ready = UnixListener::bind(directory.path().join("ready.sock")).unwrap();
-        let target = target(&binary, directory.path());
+        let target = target(&binary, directory.path(), prepare);
         let sidecar = Owned(sidecar(&binary, directory.path(), settings).spawn().unwrap());
         let (credential, readiness) = tokio::time::timeout(PATIENCE, readiness(&ready)).await.unwrap();
         let listen = settings.iter().find_map(|(name, value)| (*name == "LISTEN").then_some(*value));
@@ -107,9 +120,10 @@ impl Drop for Owned {
     }
 }
 
-fn target(binary: &Path, directory: &Path) -> Owned {
+fn target(binary: &Path, directory: &Path, prepare: &str) -> Owned {
     let child = Command::new("unshare")
-        .args(["--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--mount-proc", "setpriv"])
+        .args(["--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--mount-proc"])
+        .args(["sh", "-c", &format!("{prepare} && exec \"$@\""), "sh", "setpriv"])
         .args(["--bounding-set", CAPABILITIES, "--inh-caps=-all"])
         .arg(binary)
         .env_clear()
@@ -180,7 +194,10 @@ async fn connect(path: PathBuf) -> Channel {
         let path = path.clone();
         async move { UnixStream::connect(path).await.map(TokioIo::new) }
     });
-    Endpoint::from_static("http://sidecar").connect_with_connector(connector).await.unwrap()
+    let endpoint = Endpoint::from_static("http://sidecar")
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(256 * WINDOW_BYTES);
+    endpoint.connect_with_connector(connector).await.unwrap()
 }
 
 pub fn token(sandbox_id: &str, lifetime_s: i64) -> String {

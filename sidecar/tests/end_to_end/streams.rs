@@ -2,7 +2,7 @@
 
 use wire::Code;
 use wire::agent::attach_event::Event;
-use wire::agent::{AttachRequest, End, ExecRequest, StdinChunk};
+use wire::agent::{AttachRequest, End, ExecRequest, Keep, StdinChunk};
 
 use crate::sandbox::{Sandbox, argv, problem, shell, signed, text};
 
@@ -19,6 +19,26 @@ async fn of_much_output_the_tail_is_kept_and_the_rest_is_counted() {
     assert_eq!((stdout.total_bytes, stdout.truncated, stdout.data.len()), (total, true, 1000));
     assert!(text(&result).ends_with("0123456\n0123456\n"));
     assert_eq!((stderr.data.as_slice(), stderr.truncated), (&b"END"[..], false));
+}
+
+#[tokio::test]
+async fn each_stream_has_its_limit_and_the_beginning_can_be_kept() {
+    let sandbox = Sandbox::start().await;
+    let request = ExecRequest {
+        max_output_bytes: 10,
+        max_stderr_bytes: 5,
+        keep: Keep::Head.into(),
+        ..shell("seq 1 2000000; printf error-text >&2")
+    };
+    let result = sandbox.exec(request).await.unwrap();
+    let (stdout, stderr) = (result.stdout.as_ref().unwrap(), result.stderr.as_ref().unwrap());
+    assert_eq!(
+        (stdout.data.as_slice(), stdout.total_bytes, stdout.truncated),
+        (&b"1\n2\n3\n4\n5\n"[..], 14_888_896, true)
+    );
+    assert_eq!((stderr.data.as_slice(), stderr.total_bytes, stderr.truncated), (&b"error"[..], 10, true));
+    let request = ExecRequest { max_stderr_bytes: 5, ..shell("printf error-text >&2") };
+    assert_eq!(sandbox.exec(request).await.unwrap().stderr.unwrap().data, b"-text");
 }
 
 #[tokio::test]
@@ -64,8 +84,12 @@ async fn an_attached_reader_sees_all_from_any_offset_and_then_the_result() {
     assert!(started.pid > 1 && !started.replayed);
     assert!(client.start(signed(request)).await.unwrap().into_inner().replayed);
 
-    let chunk =
-        |offset, data: &str, eof| StdinChunk { exec_id: exec_id.clone(), offset, data: data.into(), eof };
+    let chunk = |offset, data: &str, eof| StdinChunk {
+        exec_id: exec_id.clone(),
+        offset,
+        data: data.to_owned().into(),
+        eof,
+    };
     assert_eq!(client.write_stdin(signed(chunk(0, "he", false))).await.unwrap().into_inner().offset, 2);
     let gap = client.write_stdin(signed(chunk(9, "x", false))).await.unwrap_err();
     assert_eq!(problem(&gap).code, Code::Conflict);
@@ -74,7 +98,7 @@ async fn an_attached_reader_sees_all_from_any_offset_and_then_the_result() {
     let Some(Event::Stdout(first)) = events.message().await.unwrap().unwrap().event else {
         panic!("no output first")
     };
-    assert_eq!((first.offset, first.data.as_slice()), (6, &b"6789abcdef"[..]), "the gap is explicit");
+    assert_eq!((first.offset, &first.data[..]), (6, &b"6789abcdef"[..]), "the gap is explicit");
     client.write_stdin(signed(chunk(0, "hello\n", true))).await.unwrap();
 
     let (mut stdout, mut stderr, mut result) = (Vec::new(), Vec::new(), None);

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable
 
 from rich.console import Console
 
-from tests.bench.cluster import cold_start, exec_path, memory, names, readiness
+from tests.bench import neighbour
+from tests.bench.cluster import cold_start, exec_path, memory, names, readiness, surface
 from tests.bench.record import Record, save
 from tests.bench.table import table
 from tests.support.installed import RELEASE, Installed, installed, kubectl, objects, why_no_cluster
@@ -27,6 +28,8 @@ SCENARIOS: dict[str, Callable[[Installed], Awaitable[list[Record]]]] = {
     "memory": memory.measure,
     "readiness": readiness.measure,
     "names": names.measure,
+    "surface": surface.measure,
+    "neighbour": neighbour.measure,
 }
 
 

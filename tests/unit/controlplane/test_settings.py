@@ -115,6 +115,8 @@ def test_what_pods_are_placed_by_is_json_and_lists(on_kubernetes: dict[str, str]
         ("NODE_SELECTOR", "pool=sandboxes", "must be JSON"),
         ("NODE_SELECTOR", '{"pool": 1}', "must be a JSON object of texts"),
         ("TOLERATIONS", "{}", "must be a JSON list of objects"),
+        ("PORTS_DOMAIN", "Ports.example.com", "must be a DNS name in small letters"),
+        ("PORTS_DOMAIN", "example.com.", "must be a DNS name in small letters"),
         ("DNS_SHARDS", "0", "must be a whole number from 1 to 256"),
         ("REDIS_URL", "http://:hush@redis", r"REDIS_URL is '\(hidden\)': must be redis://host:port"),
         ("API_KEYS", "alice:0123456789abcdef", "API_KEYS is .* and not both"),

@@ -74,11 +74,11 @@ def test_exec_passes_stdin_on(apart: FakeGateway) -> None:
     assert rollbox("exec", "sb-1", "--stdin", "file", "--", "cat").exit_code == 2
 
 
-def test_exec_tells_a_truncated_output_on_stderr(apart: FakeGateway) -> None:
+def test_exec_tells_lost_output_on_stderr(apart: FakeGateway) -> None:
     sandbox_id = made(apart)
     apart.results["x"] = {"stdout": "end", "stdout_truncated": True, "stdout_total_bytes": 100}
     result = rollbox("exec", sandbox_id, "--", "x")
-    assert (result.stdout, result.stderr) == ("end", "stdout: the last 3 of 100 bytes\n")
+    assert (result.stdout, result.stderr) == ("end", "stdout: 97 bytes from byte 0 on are lost\n")
 
 
 def test_ps_lists_and_filters(apart: FakeGateway) -> None:
@@ -212,7 +212,7 @@ def test_create_passes_every_option_on(apart: FakeGateway) -> None:
 
 
 def test_ctrl_c_while_the_standard_input_is_awaited_ends_at_once(apart: FakeGateway) -> None:
-    command = [sys.executable, "-c", _AWAITS_STDIN, "exec", made(apart), "--stdin", "-", "--", "cat"]
+    command = [sys.executable, "-c", _AWAITS_STDIN, "exec", made(apart), "--json", "--stdin", "-", "--", "cat"]
     source = str(Path(sdk.__file__).parents[1])
     pipe = subprocess.PIPE
     environment = {**os.environ, "PYTHONPATH": source}

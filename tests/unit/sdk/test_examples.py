@@ -3,11 +3,16 @@
 import asyncio
 import importlib
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import rollbox
+from tests.support.gateway_fake import FakeGateway
 
 EXAMPLES = Path(__file__).parents[3] / "sdk" / "examples"
 AT_ONCE = 4
@@ -68,3 +73,25 @@ def test_anything_else_is_not_as_expected(humaneval: Any, change: str) -> None:
         told.add(humaneval.Graded(sample, "masked" if change == "masked" else "passed", "exited"))
     told.left_behind = 1 if change == "left" else 0
     assert not told.as_expected()
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("processes", ["line 1", "line 2", "line 3", "0", "to cat and back", "started", "cancelled"]),
+        ("shell", ["1 ['/tmp', 'rollbox'] trouble", "deadline rollbox is still here"]),
+        ("files", ["hello", "['/tmp/work/hello.txt']", "2 {} ['empty', 'run.sh']"]),
+    ],
+)
+def test_the_examples_of_the_surface_say_what_they_show(
+    apart: FakeGateway, tmp_path: Path, name: str, lines: list[str]
+) -> None:
+    apart.real_execs = True
+    apart.files.root = tmp_path
+    environment = {**os.environ, "PYTHONPATH": str(Path(rollbox.__file__).parents[1])}
+    started = [sys.executable, str(EXAMPLES / f"{name}.py"), "python"]
+    done = subprocess.run(started, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = done.stdout.splitlines()
+    assert [line for line in said if line in lines] == lines
+    assert {box["state"] for box in apart.sandboxes.values()} == {"ended"}

@@ -14,11 +14,25 @@ def test_the_door_lists_exactly_these_names() -> None:
         "End",
         "ExecOptions",
         "ExecResult",
+        "ExecSummary",
+        "FileChange",
+        "FileInfo",
+        "Files",
+        "Gap",
+        "Listing",
+        "OutputStream",
+        "Process",
+        "Processes",
         "RetryPolicy",
         "Sandbox",
         "SandboxError",
         "SandboxList",
         "SandboxRecord",
+        "Shell",
+        "SpawnOptions",
+        "StdinWriter",
+        "TransferReport",
+        "Usage",
         "__version__",
         "aclose",
         "errors",
@@ -32,10 +46,21 @@ def test_every_public_class_and_method_tells_what_it_does() -> None:
         "DeleteReport",
         "End",
         "ExecResult",
+        "ExecSummary",
+        "FileChange",
+        "FileInfo",
+        "Files",
+        "Listing",
+        "OutputStream",
+        "Process",
+        "Processes",
         "RetryPolicy",
         "Sandbox",
         "SandboxError",
         "SandboxRecord",
+        "Shell",
+        "StdinWriter",
+        "TransferReport",
     ):
         kind = getattr(rollbox, name)
         assert kind.__doc__, name
@@ -47,7 +72,10 @@ def test_every_public_class_and_method_tells_what_it_does() -> None:
 
 
 def test_the_sync_face_has_the_same_methods() -> None:
-    for name, closing in (("Sandbox", set[str]()), ("Client", {"aclose", "gateway"})):
+    closing_names = {"Client": {"aclose", "gateway"}, "Process": {"aclose"}, "Shell": {"aclose", "start"}}
+    plumbing = {"arrived", "finish", "full", "asks_again"}
+    for name in ("Sandbox", "Client", "Process", "Processes", "OutputStream", "StdinWriter", "Shell", "Files"):
+        closing = closing_names.get(name, plumbing if name == "OutputStream" else set[str]())
         ours = {member for member in vars(getattr(sync, name)) if not member.startswith("_")}
         theirs = {member for member in vars(getattr(rollbox, name)) if not member.startswith("_")}
         assert theirs - closing <= ours, name
@@ -57,7 +85,9 @@ def test_options_are_those_of_the_methods() -> None:
     create = set(inspect.signature(rollbox.Sandbox.create).parameters) - {"image", "client"}
     run = set(inspect.signature(rollbox.Sandbox.exec).parameters) - {"self", "cmd"}
     assert set(rollbox.CreateOptions.__annotations__) == create
+    spawn = set(inspect.signature(rollbox.Sandbox.spawn).parameters) - {"self", "cmd"}
     assert set(rollbox.ExecOptions.__annotations__) == run
+    assert set(rollbox.SpawnOptions.__annotations__) == spawn
 
 
 def test_every_error_is_a_sandbox_error_of_its_own_code() -> None:

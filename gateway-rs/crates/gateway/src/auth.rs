@@ -1,8 +1,10 @@
 //! Who may use a sandbox: the bearer of its token.
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
+use resolve::Route;
 use token::{Claims, Verifier};
 use wire::{Code, Problem};
 
@@ -13,7 +15,7 @@ const SCOPE: &str = "exec";
 #[derive(Debug)]
 pub(crate) struct Bearer {
     pub(crate) claims: Claims,
-    /// The header as it came: the sidecar verifies it again.
+    /// For the sidecar, which verifies it again.
     pub(crate) header: HeaderValue,
 }
 
@@ -28,14 +30,41 @@ pub(crate) fn check(verifier: &Verifier, headers: &HeaderMap, sandbox_id: &str) 
         // Which one counts is for each reader to say; the next one may say otherwise.
         return Err(Problem::new(Code::Unauthenticated, "the Authorization header is given more than once"));
     }
-    let token = token::bearer(header.map(HeaderValue::as_bytes))?;
+    check_token(verifier, token::bearer(header.map(HeaderValue::as_bytes))?, sandbox_id)
+}
+
+/// The same for a token that came another way.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn check_token(verifier: &Verifier, token: &str, sandbox_id: &str) -> Result<Bearer, Problem> {
     let claims = verifier.verify(token, now_unix_s())?;
     claims.allow(sandbox_id, SCOPE)?;
-    // `bearer` has refused an absent header.
-    let mut header = header.cloned().unwrap_or_else(|| HeaderValue::from_static(""));
+    Ok(Bearer { claims, header: bearer(token) })
+}
+
+/// Whether a token is one of ours, for whatever sandbox.
+pub(crate) fn is_ours(verifier: &Verifier, token: &str) -> bool {
+    verifier.verify(token, now_unix_s()).is_ok()
+}
+
+/// What opens one public port of a sandbox to whoever asks.
+pub(crate) fn anyone(route: &Route, port_token: &str) -> Bearer {
+    let claims = Claims {
+        sandbox_id: Arc::clone(&route.sandbox_id),
+        owner: Arc::clone(&route.owner),
+        scopes: Arc::new([]),
+        expires_at_s: u64::MAX,
+    };
+    Bearer { claims, header: bearer(port_token) }
+}
+
+fn bearer(token: &str) -> HeaderValue {
+    // A token that was verified has none but visible characters.
+    let mut header = HeaderValue::try_from(format!("Bearer {token}")).unwrap_or(HeaderValue::from_static(""));
     // So that no `Debug` of it, in whatever log, shows the token.
     header.set_sensitive(true);
-    Ok(Bearer { claims, header })
+    header
 }
 
 /// A clock before 1970 reads as 1970: tokens then count as valid until it is set, and the sidecar checks them again.

@@ -1,4 +1,7 @@
-//! Request bodies of execs: read whole, bounded in size, in time and, over all calls, in memory.
+//! Request bodies: those of execs read whole, bounded in size, in time and, over all calls, in memory; those that pass
+//! through timed.
+
+mod timed;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +12,8 @@ use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::{Code, Problem};
+
+pub(crate) use timed::{BrokenOff, Timed};
 
 /// A client that sends nothing for this long is taken for gone (a guess: a TCP retransmission takes seconds at most).
 pub(crate) const SILENCE: Duration = Duration::from_secs(15);
@@ -153,7 +158,7 @@ impl Reader {
 
 /// Reads on and drops what comes, within bounds. A connection that is closed while its client still sends is reset,
 /// and the reset destroys the refusal on its way to the client.
-async fn discard(body: &mut Body) {
+pub(crate) async fn discard(body: &mut (impl http_body::Body<Data = Bytes> + Unpin)) {
     let all = async {
         let mut left_bytes = DISCARD_BYTES;
         while let Some(Ok(frame)) = body.frame().await {

@@ -49,7 +49,7 @@ pub(crate) fn render(problem: &Problem, request_id: &HeaderValue) -> Response {
 
 /// When it makes sense to come back. One second is a guess: longer than a queue's turn, shorter than anybody's
 /// patience; clients add their own jitter and growth.
-fn retry_after_ms(code: Code) -> Option<u64> {
+pub(crate) fn retry_after_ms(code: Code) -> Option<u64> {
     (code.retry() == Retry::Later).then_some(1000)
 }
 

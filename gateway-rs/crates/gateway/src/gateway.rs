@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use resolve::{Directory, Dns, LookupFailed, NameServers, Resolver};
+use tokio_util::task::TaskTracker;
 use wire::{Code, Problem};
 
 use crate::admission::{Admission, Limits};
@@ -32,7 +33,14 @@ const MAX_OTHERS: usize = 16_384;
 #[derive(Debug)]
 pub(crate) struct Gateway {
     pub(crate) settings: Settings,
+    /// For execs.
     pub(crate) admission: Arc<Admission>,
+    /// For streams that live long: attached clients, watches.
+    pub(crate) streams: Arc<Admission>,
+    /// For connections to ports: anyone may make them where a port is public, and must not be in the owner's way.
+    pub(crate) ports: Arc<Admission>,
+    /// For file calls.
+    pub(crate) transfers: Arc<Admission>,
     pub(crate) bodies: body::Reader,
     pub(crate) dialer: Arc<Dialer>,
     pub(crate) drain: Drain,
@@ -40,6 +48,8 @@ pub(crate) struct Gateway {
     pub(crate) forwarder: Forwarder,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) resolver: Resolver,
+    /// Connections to ports, one task each; they end by themselves when the drain is over.
+    pub(crate) tunnels: TaskTracker,
     pub(crate) upstream: Arc<Pool>,
 }
 
@@ -57,20 +67,39 @@ impl Gateway {
             None => None,
         };
         let dialer = Arc::new(Dialer::default());
-        let limits = Limits {
-            inflight: settings.max_inflight,
-            per_sandbox: settings.max_inflight_per_sandbox,
-            queued_per_owner: MAX_QUEUED_PER_OWNER,
-            queued: MAX_QUEUED,
+        let gate = |inflight, per_sandbox, knob| {
+            let limits =
+                Limits { inflight, per_sandbox, queued_per_owner: MAX_QUEUED_PER_OWNER, queued: MAX_QUEUED };
+            Admission::new(limits, settings.queue_timeout, knob)
         };
         let metrics = Arc::new(Metrics::new());
         Ok(Self {
-            admission: Admission::new(limits, settings.queue_timeout),
+            admission: gate(
+                settings.max_inflight,
+                settings.max_inflight_per_sandbox,
+                "ROLLBOX_GATEWAY_MAX_INFLIGHT, ROLLBOX_GATEWAY_MAX_INFLIGHT_PER_SANDBOX",
+            ),
+            streams: gate(
+                settings.max_streams,
+                settings.max_streams_per_sandbox,
+                "ROLLBOX_GATEWAY_MAX_STREAMS, ROLLBOX_GATEWAY_MAX_STREAMS_PER_SANDBOX",
+            ),
+            ports: gate(
+                settings.max_port_connections,
+                settings.max_port_connections_per_sandbox,
+                "ROLLBOX_GATEWAY_MAX_PORT_CONNECTIONS, ROLLBOX_GATEWAY_MAX_PORT_CONNECTIONS_PER_SANDBOX",
+            ),
+            transfers: gate(
+                settings.max_transfers,
+                settings.max_transfers_per_sandbox,
+                "ROLLBOX_GATEWAY_MAX_TRANSFERS, ROLLBOX_GATEWAY_MAX_TRANSFERS_PER_SANDBOX",
+            ),
             bodies: body::Reader::new(settings.max_body_bytes, settings.queue_timeout),
             drain: Drain::default(),
             feed: FeedState::default(),
             forwarder: Forwarder::new(settings.controlplane.clone(), Arc::clone(&dialer)),
             resolver: Resolver::new(Arc::new(Directory::new()), dns, PUSH_WAIT),
+            tunnels: TaskTracker::new(),
             upstream: Pool::new(Arc::clone(&metrics), Arc::clone(&dialer)),
             dialer,
             metrics,
@@ -84,7 +113,9 @@ impl Gateway {
     /// `draining` once the drain has started, `capacity_unavailable` when too many calls are under way.
     pub(crate) fn enter(&self) -> Result<Call, Problem> {
         let call = self.drain.enter()?;
-        let limit = self.settings.max_inflight + MAX_QUEUED + MAX_OTHERS;
+        let Settings { max_inflight, max_streams, max_port_connections, max_transfers, .. } = self.settings;
+        let running = max_inflight + max_streams + max_port_connections + max_transfers;
+        let limit = running + MAX_QUEUED + MAX_OTHERS;
         if self.drain.calls() > limit {
             let detail = format!("{limit} calls of all kinds are under way, no more are taken");
             return Err(Problem::new(Code::CapacityUnavailable, detail));

@@ -7,7 +7,10 @@
 //! # Layout, from the outside in
 //! - `settings`: the environment, checked before anything is bound. `run`: the whole life of the process.
 //! - `server`: connections: accepted, bounded, timed. `router`: all routes on one screen.
-//! - `exec`: the request, its call and its answer. `forward`: everything else under `/v1`.
+//! - `exec`: the request, its call and its answer. `processes`: clients that stay attached to a command. `files`: files
+//!   in and out. `forward`: everything else under `/v1`.
+//! - `call`: one call to a sandbox, of whatever kind. `query`, `body`: what requests bring.
+//! - `ports`: what listens in a sandbox. `usage`: what a sandbox uses.
 //! - `auth`, `admission`, `drain`: who may, who is next, and when nobody may any more.
 //! - `upstream`: connections to sidecars. `feed`: the route table kept true; `dns_checks`: whether DNS says the same.
 //!   `transport`: sockets for all of them.
@@ -16,13 +19,18 @@
 mod admission;
 mod auth;
 mod body;
+mod call;
 mod dns_checks;
 mod drain;
 mod error;
 pub mod exec;
 mod feed;
+mod files;
 mod forward;
 mod gateway;
+pub mod ports;
+pub mod processes;
+mod query;
 mod request_id;
 mod router;
 mod run;
@@ -31,6 +39,7 @@ mod settings;
 mod telemetry;
 mod transport;
 mod upstream;
+mod usage;
 
 pub use run::{EXIT_FAILED, EXIT_SETTINGS, Running, StartFailed, run_from_environment, start};
 pub use settings::{Headless, InvalidSetting, Settings};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
+use axum::middleware;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, delete, get, post};
 use futures_util::FutureExt as _;
@@ -14,21 +15,42 @@ use wire::{Code, Fault, Problem};
 
 use crate::error::{self, Failure};
 use crate::exec::endpoints as exec;
+use crate::files;
 use crate::forward::forward;
 use crate::gateway::Gateway;
+use crate::ports::endpoints as ports;
+use crate::processes;
 use crate::request_id;
+use crate::usage::usage;
 
 pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
     Router::new()
         .route("/v1/sandboxes/{id}/exec", post(exec::exec))
-        .route("/v1/sandboxes/{id}/execs", get(exec::list))
+        .route("/v1/sandboxes/{id}/execs", get(exec::list).post(exec::start))
         .route("/v1/sandboxes/{id}/execs/{exec_id}", delete(exec::cancel))
+        .route("/v1/sandboxes/{id}/execs/{exec_id}/attach", get(processes::attach))
+        .route("/v1/sandboxes/{id}/execs/{exec_id}/signal", post(exec::signal))
+        .route("/v1/sandboxes/{id}/file", get(files::read_file).put(files::write_file).delete(files::remove))
+        .route("/v1/sandboxes/{id}/file/info", get(files::stat))
+        .route("/v1/sandboxes/{id}/file/move", post(files::move_file))
+        .route("/v1/sandboxes/{id}/file/copy", post(files::copy))
+        .route("/v1/sandboxes/{id}/directory", get(files::list).post(files::make_directory))
+        .route("/v1/sandboxes/{id}/archive", get(files::read_archive).put(files::write_archive))
+        .route("/v1/sandboxes/{id}/watch", get(files::watch))
+        .route("/v1/sandboxes/{id}/ports/{port}", get(ports::state).post(forward).delete(forward))
+        .route("/v1/sandboxes/{id}/ports/{port}/tcp", get(ports::tcp))
+        .route("/v1/sandboxes/{id}/ports/{port}/udp", get(ports::udp))
+        .route("/v1/sandboxes/{id}/ports/{port}/http", any(ports::http))
+        .route("/v1/sandboxes/{id}/ports/{port}/http/", any(ports::http))
+        .route("/v1/sandboxes/{id}/ports/{port}/http/{*rest}", any(ports::http))
+        .route("/v1/sandboxes/{id}/usage", get(usage))
         .route("/v1/{*rest}", any(forward))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
+        .layer(middleware::from_fn_with_state(Arc::clone(&gateway), ports::by_host))
         .with_state(gateway)
 }
 

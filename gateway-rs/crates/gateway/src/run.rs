@@ -182,6 +182,8 @@ impl Running {
         }
         self.server.close(CLOSE_GRACE).await;
         self.gateway.upstream.close().await;
+        self.gateway.tunnels.close();
+        self.gateway.tunnels.wait().await;
         self.tasks.shutdown().await;
         tracing::info!("stopped");
     }
@@ -190,5 +192,6 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.server.cut();
+        self.gateway.drain.expire();
     }
 }

@@ -26,7 +26,21 @@ pub struct Settings {
     pub max_inflight: usize,
     /// `ROLLBOX_GATEWAY_MAX_INFLIGHT_PER_SANDBOX`: the same for one sandbox.
     pub max_inflight_per_sandbox: usize,
-    /// `ROLLBOX_GATEWAY_QUEUE_TIMEOUT_MS`: how long an exec may wait for its turn.
+    /// `ROLLBOX_GATEWAY_MAX_STREAMS`: streams that live long (attached clients, watches) at one time.
+    pub max_streams: usize,
+    /// `ROLLBOX_GATEWAY_MAX_STREAMS_PER_SANDBOX`: the same for one sandbox.
+    pub max_streams_per_sandbox: usize,
+    /// `ROLLBOX_GATEWAY_MAX_TRANSFERS`: file calls under way at one time.
+    pub max_transfers: usize,
+    /// `ROLLBOX_GATEWAY_MAX_TRANSFERS_PER_SANDBOX`: the same for one sandbox.
+    pub max_transfers_per_sandbox: usize,
+    /// `ROLLBOX_GATEWAY_MAX_PORT_CONNECTIONS`: connections to ports of sandboxes at one time.
+    pub max_port_connections: usize,
+    /// `ROLLBOX_GATEWAY_MAX_PORT_CONNECTIONS_PER_SANDBOX`: the same for one sandbox.
+    pub max_port_connections_per_sandbox: usize,
+    /// `ROLLBOX_GATEWAY_PORTS_DOMAIN`: sandboxes' ports are also served as `PORT-ID.DOMAIN`; unset: by path only.
+    pub ports_domain: Option<String>,
+    /// `ROLLBOX_GATEWAY_QUEUE_TIMEOUT_MS`: how long a call may wait for its turn.
     pub queue_timeout: Duration,
     /// `ROLLBOX_GATEWAY_MAX_BODY_BYTES`: largest body of an exec request.
     pub max_body_bytes: usize,
@@ -65,6 +79,12 @@ pub struct InvalidSetting {
 const SHARDS: u64 = 16;
 const MAX_SHARDS: u64 = 1024;
 
+/// As many commands as a sidecar runs, each with a client attached. Together with the transfers also what the windows of
+/// a connection to a sidecar have room for, however slow the readers are.
+const MAX_STREAMS_PER_SANDBOX: u64 = 256;
+const MAX_TRANSFERS_PER_SANDBOX: u64 = 128;
+const MAX_PORT_CONNECTIONS_PER_SANDBOX: u64 = 128;
+
 /// Upper end of every duration: a day in milliseconds. A larger one is a unit mistaken.
 const MAX_DURATION_MS: u64 = 24 * 60 * 60 * 1000;
 
@@ -77,6 +97,9 @@ impl Settings {
     pub fn read(read: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidSetting> {
         let read = |name: &str| read(name).filter(|value| !value.is_empty());
         let max_inflight = number(&read, "ROLLBOX_GATEWAY_MAX_INFLIGHT", 4096, 1, 1_000_000)?;
+        let max_streams = number(&read, "ROLLBOX_GATEWAY_MAX_STREAMS", 4096, 1, 1_000_000)?;
+        let max_transfers = number(&read, "ROLLBOX_GATEWAY_MAX_TRANSFERS", 1024, 1, 1_000_000)?;
+        let max_ports = number(&read, "ROLLBOX_GATEWAY_MAX_PORT_CONNECTIONS", 4096, 1, 1_000_000)?;
         Ok(Self {
             listen: parsed(&read, "ROLLBOX_GATEWAY_LISTEN", Some("127.0.0.1:7420"), "must be IP:PORT")?,
             verifier: Arc::new(key(&read)?),
@@ -90,6 +113,31 @@ impl Settings {
                 1,
                 max_inflight,
             )?),
+            max_streams: count(max_streams),
+            max_streams_per_sandbox: count(number(
+                &read,
+                "ROLLBOX_GATEWAY_MAX_STREAMS_PER_SANDBOX",
+                MAX_STREAMS_PER_SANDBOX.min(max_streams),
+                1,
+                MAX_STREAMS_PER_SANDBOX.min(max_streams),
+            )?),
+            max_transfers: count(max_transfers),
+            max_transfers_per_sandbox: count(number(
+                &read,
+                "ROLLBOX_GATEWAY_MAX_TRANSFERS_PER_SANDBOX",
+                64.min(max_transfers),
+                1,
+                MAX_TRANSFERS_PER_SANDBOX.min(max_transfers),
+            )?),
+            max_port_connections: count(max_ports),
+            max_port_connections_per_sandbox: count(number(
+                &read,
+                "ROLLBOX_GATEWAY_MAX_PORT_CONNECTIONS_PER_SANDBOX",
+                MAX_PORT_CONNECTIONS_PER_SANDBOX.min(max_ports),
+                1,
+                MAX_PORT_CONNECTIONS_PER_SANDBOX.min(max_ports),
+            )?),
+            ports_domain: ports_domain(&read)?,
             queue_timeout: duration(&read, "ROLLBOX_GATEWAY_QUEUE_TIMEOUT_MS", 30_000)?,
             max_body_bytes: count(number(&read, "ROLLBOX_GATEWAY_MAX_BODY_BYTES", 32 << 20, 1024, 1 << 30)?),
             drain: duration(&read, "ROLLBOX_GATEWAY_DRAIN_MS", 30_000)?,
@@ -187,6 +235,24 @@ fn headless(read: Read<'_>) -> Result<Option<Headless>, InvalidSetting> {
         None => None,
     };
     Ok(Some(Headless { zone, shards, server }))
+}
+
+fn ports_domain(read: Read<'_>) -> Result<Option<String>, InvalidSetting> {
+    let variable = "ROLLBOX_GATEWAY_PORTS_DOMAIN";
+    let Some(value) = read(variable) else { return Ok(None) };
+    let small = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(small)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    // 180: room for a port, an id of 63 characters and what is between them in a name of 253 (RFC 1035 section 2.3.4).
+    if value.len() > 180 || !value.split('.').all(label) {
+        let rule = "must be a DNS name in small letters of at most 180 characters, no final dot";
+        return Err(invalid(variable, Some(&value), rule));
+    }
+    Ok(Some(value))
 }
 
 fn zone(read: Read<'_>) -> Result<Option<String>, InvalidSetting> {

@@ -71,6 +71,17 @@ async fn sixteen_mebibytes_pass_in_both_directions() {
 }
 
 #[tokio::test]
+async fn what_a_sandbox_uses_is_told_and_a_limit_that_is_none_is_null() {
+    let rig = Rig::new().sandbox("sb-1").start().await;
+    let token = token_of("sb-1", "alice", &["exec"]);
+    let answer = rig.client.call(Method::GET, "/v1/sandboxes/sb-1/usage", &token).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    let expected = json!({"cpu_ms": 1.5, "memory_bytes": 1 << 20, "memory_limit_bytes": 2 << 20, "disk_bytes": 0,
+        "disk_limit_bytes": null, "processes": 3, "processes_limit": null});
+    assert_eq!(answer.json(), expected);
+}
+
+#[tokio::test]
 async fn every_problem_of_the_sidecar_comes_through_unchanged() {
     let rig = Rig::new().sandbox("sb-1").start().await;
     for code in Code::ALL {

@@ -5,6 +5,7 @@
 //!
 //! # Layout
 //! - `address`: `unix:/PATH` and `http://HOST:PORT`.
+//! - `ports`: what of a sandbox is open to anyone.
 //! - `route`: a route, its end ([`Tombstone`]) and what becomes of it ([`Fate`]).
 //! - `table`: pure; snapshots and deltas in, routes out, fenced by generation.
 //! - `update`: the feed's messages as values of this crate.
@@ -17,6 +18,7 @@
 mod address;
 mod directory;
 mod dns;
+mod ports;
 mod resolver;
 mod route;
 mod shard;
@@ -26,6 +28,7 @@ mod update;
 pub use address::{Address, InvalidAddress};
 pub use directory::{Directory, Found};
 pub use dns::{Dns, Lookup, LookupFailed, NameServers};
+pub use ports::PublicPorts;
 pub use resolver::Resolver;
 pub use route::{Fate, Route, Source, Tombstone};
 pub use shard::shard;

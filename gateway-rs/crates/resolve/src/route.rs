@@ -4,7 +4,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use wire::{Code, Problem};
 
-use crate::Address;
+use crate::{Address, PublicPorts};
 
 /// Which of the two answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,6 +26,8 @@ pub struct Route {
     pub generation: u64,
     /// Who holds the quota; empty when DNS answered.
     pub owner: Arc<str>,
+    /// What anyone may reach without a token.
+    pub ports: PublicPorts,
     /// Who says so.
     pub source: Source,
     /// When it was heard of.
@@ -67,18 +69,21 @@ impl Route {
         generation: u64,
         owner: Arc<str>,
         source: Source,
+        ports: PublicPorts,
     ) -> Arc<Self> {
         let fate = Arc::new(watch::Sender::new(None));
-        Arc::new(Self { sandbox_id, address, generation, owner, source, since: Instant::now(), fate })
+        Arc::new(Self { sandbox_id, address, generation, owner, ports, source, since: Instant::now(), fate })
     }
 
-    /// This route of DNS as the table says it: calls that are under way on it go on, and hear what becomes of it.
-    pub(crate) fn confirmed(&self, generation: u64, owner: Arc<str>) -> Arc<Self> {
+    /// This route as the table says it now, at the same address: calls that are under way on it go on, and hear what
+    /// becomes of it.
+    pub(crate) fn confirmed(&self, generation: u64, owner: Arc<str>, ports: PublicPorts) -> Arc<Self> {
         Arc::new(Self {
             sandbox_id: Arc::clone(&self.sandbox_id),
             address: self.address.clone(),
             generation,
             owner,
+            ports,
             source: Source::Table,
             since: Instant::now(),
             fate: Arc::clone(&self.fate),

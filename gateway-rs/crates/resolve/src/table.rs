@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::{Address, End, Entry, Fate, Route, Source, Tombstone, Update};
+use crate::{Address, End, Entry, Fate, PublicPorts, Route, Source, Tombstone, Update};
 
 /// Tombstones kept, oldest dropped first: a day of 100,000 sandboxes, about 25 MB (a guess at a large installation).
 /// After that an ended sandbox answers `sandbox_not_found` instead of its cause.
@@ -111,7 +111,7 @@ impl Table {
         }
         let id: Arc<str> = sandbox_id.into();
         // Generation 0: whatever is pushed later wins.
-        let route = Route::new(Arc::clone(&id), address, 0, "".into(), Source::Dns);
+        let route = Route::new(Arc::clone(&id), address, 0, "".into(), Source::Dns, PublicPorts::default());
         if self.dns_routes < MAX_DNS_ROUTES {
             self.insert(id, Arc::clone(&route));
         }
@@ -152,6 +152,12 @@ impl Table {
         let id = Arc::clone(&entry.sandbox_id);
         let ended = self.tombstones.get(&id).is_some_and(|end| end.generation >= entry.generation);
         let current = self.routes.get(&id);
+        if let Some(route) = current.filter(|route| !ended && changes_ports(route, &entry)) {
+            // The same place: calls that are under way have nothing to do with it.
+            let route = route.confirmed(entry.generation, entry.owner, entry.ports);
+            self.insert(id, route);
+            return;
+        }
         let newer = current
             .is_some_and(|route| route.source == Source::Table && route.generation >= entry.generation);
         if ended || newer {
@@ -160,11 +166,12 @@ impl Table {
         }
         let from_dns = current.filter(|route| route.source == Source::Dns);
         let route = match from_dns.filter(|route| route.address == entry.address) {
-            Some(route) => route.confirmed(entry.generation, entry.owner),
+            Some(route) => route.confirmed(entry.generation, entry.owner, entry.ports),
             None => {
                 applied.dns_disagreements += usize::from(from_dns.is_some());
                 self.remove(&id, Fate::Replaced);
-                Route::new(Arc::clone(&id), entry.address, entry.generation, entry.owner, Source::Table)
+                let Entry { address, generation, owner, ports, .. } = entry;
+                Route::new(Arc::clone(&id), address, generation, owner, Source::Table, ports)
             }
         };
         self.tombstones.remove(&id);
@@ -205,6 +212,13 @@ impl Table {
             route.decide(fate);
         }
     }
+}
+
+/// Whether an entry says something new about the ports of a route, and nothing else.
+fn changes_ports(route: &Route, entry: &Entry) -> bool {
+    route.source == Source::Table
+        && (route.generation, &route.address) == (entry.generation, &entry.address)
+        && entry.ports.revision > route.ports.revision
 }
 
 /// Every sandbox that a snapshot says something of.

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use wire::{Code, routes};
 
-use crate::{Address, Tombstone};
+use crate::{Address, PublicPorts, Tombstone};
 
 /// One message of the feed that says something about routes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub struct Entry {
     pub generation: u64,
     /// Who holds the quota.
     pub owner: Arc<str>,
+    /// What anyone may reach.
+    pub ports: PublicPorts,
 }
 
 /// An end as pushed.
@@ -66,6 +68,7 @@ fn entries(routes: Vec<routes::Route>, unreadable: &mut Vec<String>) -> Vec<Entr
             address,
             generation: route.generation,
             owner: route.owner.into(),
+            ports: PublicPorts::from_wire(route.ports_revision, route.public_ports),
         }),
         Err(_) => {
             unreadable.push(route.sandbox_id);
@@ -113,6 +116,7 @@ mod tests {
             address: address.to_owned(),
             generation: 1,
             owner: "alice".to_owned(),
+            ..routes::Route::default()
         };
         let routes = vec![route("sb-1", "unix:/a"), route("sb-2", "ftp://x")];
         let delta = message(routes::update::Body::Delta(routes::Delta { routes, ends: Vec::new() }));

@@ -14,7 +14,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use resolve::{Address, Directory, Dns, Entry, Lookup, LookupFailed, Resolver, Source, Tombstone, Update};
+use resolve::{
+    Address, Directory, Dns, Entry, Lookup, LookupFailed, PublicPorts, Resolver, Source, Tombstone, Update,
+};
 use tokio::time::Instant;
 use wire::Code;
 
@@ -53,6 +55,7 @@ fn push(id: &str) -> Update {
         address: Address::Unix("/a".into()),
         generation: 1,
         owner: "alice".into(),
+        ports: PublicPorts::default(),
     };
     Update::Delta { routes: vec![entry], ends: Vec::new() }
 }

@@ -9,15 +9,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use resolve::{Address, Applied, Entry, Fate, Source, Table, Tombstone, Update};
+use resolve::{Address, Applied, Entry, Fate, PublicPorts, Source, Table, Tombstone, Update};
 use wire::Code;
+use wire::routes::{self, PublicPort};
 
 /// What the model knows of a sandbox; the derived order is the rule (an end wins within its generation).
 type Known = (u64, bool);
 
 fn entry(id: &str, generation: u64) -> Entry {
     let address = Address::Unix(format!("/{id}/{generation}").into());
-    Entry { sandbox_id: id.into(), address, generation, owner: "alice".into() }
+    Entry { sandbox_id: id.into(), address, generation, owner: "alice".into(), ports: PublicPorts::default() }
 }
 
 fn end(id: &str, generation: u64) -> Tombstone {
@@ -30,6 +31,22 @@ fn route(id: &str, generation: u64) -> Update {
 
 fn ended(id: &str, generation: u64) -> Update {
     Update::Delta { routes: Vec::new(), ends: vec![end(id, generation)] }
+}
+
+/// Public ports as the feed brings them.
+fn ports(revision: u64, public: &[(u32, &str)]) -> Update {
+    let public = public.iter().map(|(port, token)| PublicPort { port: *port, token: (*token).to_owned() });
+    let route = routes::Route {
+        sandbox_id: "sb-1".to_owned(),
+        address: "unix:/sb-1/1".to_owned(),
+        generation: 1,
+        owner: "alice".to_owned(),
+        ports_revision: revision,
+        public_ports: public.collect(),
+    };
+    let delta = routes::Delta { routes: vec![route], ends: Vec::new() };
+    let message = routes::Update { version: 1, body: Some(routes::update::Body::Delta(delta)) };
+    Update::from_wire(message).unwrap().0
 }
 
 fn known(table: &Table, id: &str) -> Option<Known> {
@@ -184,4 +201,26 @@ fn only_a_route_from_dns_can_be_forgotten() {
     let pushed = table.route("sb-2").unwrap().clone();
     table.forget_dns(&pushed);
     assert!(pushed.is_current());
+}
+
+#[test]
+fn a_change_of_ports_leaves_calls_that_are_under_way_alone_and_an_older_one_changes_nothing() {
+    let mut table = Table::default();
+    table.apply(ports(5, &[]));
+    let before = table.route("sb-1").unwrap().clone();
+    for (revision, public, token) in [
+        (6, vec![(80, "a")], Some("a")),
+        (5, vec![], Some("a")),
+        (6, vec![], Some("a")),
+        (7, vec![], None),
+        (6, vec![(80, "a")], None),
+    ] {
+        table.apply(ports(revision, &public));
+        let route = table.route("sb-1").unwrap();
+        assert_eq!(route.ports.token(80), token, "{revision} {public:?}");
+        assert!(route.is_same(&before) && before.is_current());
+    }
+    table.apply(ended("sb-1", 1));
+    table.apply(ports(8, &[(80, "a")]));
+    assert!(table.route("sb-1").is_none() && !before.is_current());
 }

@@ -84,6 +84,10 @@ pub enum Code {
     DiskFull,
     /// The workload used up its process limit.
     PidsExhausted,
+    /// There is no room for the data in the sandbox.
+    NoSpace,
+    /// Nothing answers on that port of the sandbox.
+    PortUnreachable,
     /// The command passed its timeout and was killed with all its processes.
     ExecDeadline,
     /// The command ended with a non-zero exit code or a signal.
@@ -126,7 +130,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, in the order of the table.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 36] = [
         Self::InvalidArgument,
         Self::Unauthenticated,
         Self::PermissionDenied,
@@ -142,6 +146,8 @@ impl Code {
         Self::OomKilled,
         Self::DiskFull,
         Self::PidsExhausted,
+        Self::NoSpace,
+        Self::PortUnreachable,
         Self::ExecDeadline,
         Self::ExecFailed,
         Self::ExecCancelled,
@@ -181,6 +187,8 @@ impl Code {
             Self::OomKilled => "oom_killed",
             Self::DiskFull => "disk_full",
             Self::PidsExhausted => "pids_exhausted",
+            Self::NoSpace => "no_space",
+            Self::PortUnreachable => "port_unreachable",
             Self::ExecDeadline => "exec_deadline",
             Self::ExecFailed => "exec_failed",
             Self::ExecCancelled => "exec_cancelled",
@@ -221,6 +229,8 @@ impl Code {
             "oom_killed" => Self::OomKilled,
             "disk_full" => Self::DiskFull,
             "pids_exhausted" => Self::PidsExhausted,
+            "no_space" => Self::NoSpace,
+            "port_unreachable" => Self::PortUnreachable,
             "exec_deadline" => Self::ExecDeadline,
             "exec_failed" => Self::ExecFailed,
             "exec_cancelled" => Self::ExecCancelled,
@@ -262,6 +272,8 @@ impl Code {
             Self::OomKilled => 410,
             Self::DiskFull => 410,
             Self::PidsExhausted => 410,
+            Self::NoSpace => 507,
+            Self::PortUnreachable => 502,
             Self::ExecDeadline => 410,
             Self::ExecFailed => 410,
             Self::ExecCancelled => 410,
@@ -302,6 +314,8 @@ impl Code {
             Self::OomKilled => "ABORTED",
             Self::DiskFull => "ABORTED",
             Self::PidsExhausted => "ABORTED",
+            Self::NoSpace => "RESOURCE_EXHAUSTED",
+            Self::PortUnreachable => "UNAVAILABLE",
             Self::ExecDeadline => "ABORTED",
             Self::ExecFailed => "ABORTED",
             Self::ExecCancelled => "ABORTED",
@@ -342,6 +356,8 @@ impl Code {
             Self::OomKilled => Fault::Workload,
             Self::DiskFull => Fault::Workload,
             Self::PidsExhausted => Fault::Workload,
+            Self::NoSpace => Fault::Workload,
+            Self::PortUnreachable => Fault::Workload,
             Self::ExecDeadline => Fault::Workload,
             Self::ExecFailed => Fault::Workload,
             Self::ExecCancelled => Fault::Caller,
@@ -382,6 +398,8 @@ impl Code {
             Self::OomKilled => Retry::Never,
             Self::DiskFull => Retry::Never,
             Self::PidsExhausted => Retry::Never,
+            Self::NoSpace => Retry::Never,
+            Self::PortUnreachable => Retry::Later,
             Self::ExecDeadline => Retry::Never,
             Self::ExecFailed => Retry::Never,
             Self::ExecCancelled => Retry::Never,
@@ -422,6 +440,8 @@ impl Code {
             Self::OomKilled => "The kernel killed the workload because it passed its memory limit.",
             Self::DiskFull => "The workload filled its disk limit.",
             Self::PidsExhausted => "The workload used up its process limit.",
+            Self::NoSpace => "There is no room for the data in the sandbox.",
+            Self::PortUnreachable => "Nothing answers on that port of the sandbox.",
             Self::ExecDeadline => "The command passed its timeout and was killed with all its processes.",
             Self::ExecFailed => "The command ended with a non-zero exit code or a signal.",
             Self::ExecCancelled => "The command was cancelled and killed with all its processes.",
@@ -477,6 +497,12 @@ impl Code {
             Self::DiskFull => "Give the sandbox more disk, or treat it as the result of the code.",
             Self::PidsExhausted => {
                 "Kill processes of the sandbox or delete it; treat it as the result of the code."
+            }
+            Self::NoSpace => {
+                "Remove files, or create the sandbox with a larger disk (or memory, where files live in it)."
+            }
+            Self::PortUnreachable => {
+                "Start the server first, on 127.0.0.1 or 0.0.0.0, and wait for it with `sandbox.ports.wait(port)`."
             }
             Self::ExecDeadline => {
                 "Raise timeout, or treat it as the result of the code; the partial output is in the result."

@@ -5,7 +5,11 @@ import typer
 from rollbox._version import __version__
 from rollbox.cli.doctor import doctor
 from rollbox.cli.exec import exec_
+from rollbox.cli.files import cp, ls
+from rollbox.cli.port_forward import port_forward
+from rollbox.cli.processes import attach, kill, processes
 from rollbox.cli.sandboxes import create, delete, ps
+from rollbox.cli.top import top
 from rollbox.cli.up import up
 
 app = typer.Typer(
@@ -18,7 +22,14 @@ app = typer.Typer(
 app.command("up")(up)
 app.command("create")(create)
 app.command("exec")(exec_)
+app.command("processes")(processes)
+app.command("attach")(attach)
+app.command("kill")(kill)
+app.command("cp")(cp)
+app.command("ls")(ls)
+app.command("port-forward")(port_forward)
 app.command("ps")(ps)
+app.command("top")(top)
 app.command("delete")(delete)
 app.command("doctor")(doctor)
 

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, TypedDict
 
 import typer
 
 from rollbox import labels as label_rules
-from rollbox.cli import output
+from rollbox.cli import output, streaming
 from rollbox.client import Client
 from rollbox.errors import InvalidArgument, SandboxError
 from rollbox.result import ExecResult
 
 # The codes that `timeout`, the kernel's SIGKILL and Ctrl-C have given shell scripts for decades.
 EXIT_BY_END = {"deadline": 124, "oom_killed": 137, "cancelled": 130}
+
+
+class _Place(TypedDict):
+    cwd: str | None
+    env: Mapping[str, str]
+    user: str | None
+    timeout: float | None
 
 
 def exec_(
@@ -26,26 +34,38 @@ def exec_(
     env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="May be repeated.")] = None,
     user: Annotated[str | None, typer.Option(help="User to run as.")] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds until it is killed.")] = None,
-    stdin: Annotated[str | None, typer.Option(metavar="-", help="`-` passes the standard input on.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    interactive: Annotated[bool, typer.Option("--interactive", "-i", help="Pass the standard input on.")] = False,
+    tty: Annotated[bool, typer.Option("--tty", "-t", help="Run it on a terminal like this one.")] = False,
+    stdin: Annotated[str | None, typer.Option(metavar="-", help="`-` is as `-i`.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, at the end.")] = False,
 ) -> None:
-    """Run a command in a sandbox; exits as the command did (124 deadline, 137 out of memory, 130 Ctrl-C)."""
+    """Run a command in a sandbox; its output comes as it is written, and it exits as the command did (124 deadline,
+    137 out of memory, 130 Ctrl-C). `-it` is for shells and other programs that talk to a person.
+    """
+    interactive = interactive or _wants_stdin(stdin, as_json=json)
+    if tty:
+        _check_terminal(as_json=json)
     # Before there is an event loop: a read that blocks one cannot be interrupted.
-    given = _stdin(stdin, as_json=json)
+    given = _all_stdin() if json and interactive else b""
 
     async def call(client: Client) -> ExecResult:
         sandbox = await client.connect(sandbox_id)
-        variables = label_rules.parse(env or ())
+        place: _Place = {"cwd": cwd, "env": label_rules.parse(env or ()), "user": user, "timeout": timeout}
         try:
-            return await sandbox.exec(command, cwd=cwd, env=variables, user=user, stdin=given, timeout=timeout)
+            if json:
+                return await sandbox.exec(command, stdin=given, **place)
+            size = streaming.window() if tty else None
+            process = await sandbox.spawn(command, stdin=interactive, terminal=size, **place)
         except InvalidArgument as error:
             raise _with_shell_hint(error, command) from error
+        async with process:
+            return await streaming.run(process, stdin=interactive, terminal=tty)
 
-    result = output.run(call, what=f"running {command[0]} in {sandbox_id}", as_json=json)
+    result = output.run(call, what=f"running {command[0]} in {sandbox_id}", as_json=json, quiet=not json)
     if json:
         output.data(result.to_json())
     else:
-        _pass_on(result)
+        tell_end(result)
     raise typer.Exit(exit_code(result))
 
 
@@ -56,12 +76,29 @@ def exit_code(result: ExecResult) -> int:
     return EXIT_BY_END.get(result.end, result.exit_code or 0)
 
 
-def _stdin(option: str | None, *, as_json: bool) -> bytes:
-    if option is None:
-        return b""
-    if option != "-":
+def tell_end(result: ExecResult) -> None:
+    """Say on stderr how a command ended that did not exit by itself."""
+    if result.end != "exited":
+        by = f" ({result.signal_name})" if result.end == "signalled" else ""
+        output.talk(f"the command ended as {result.end}{by} after {result.run_ms:.0f} ms")
+
+
+def _wants_stdin(option: str | None, *, as_json: bool) -> bool:
+    if option not in (None, "-"):
         error = InvalidArgument(f"--stdin {option!r}: only `-`, the standard input, is offered")
         output.fail(error, as_json=as_json)
+    return option == "-"
+
+
+def _check_terminal(*, as_json: bool) -> None:
+    if as_json:
+        output.fail(InvalidArgument("--json and --tty cannot go together", hint="Leave one out."), as_json=True)
+    if not sys.stdin.isatty():
+        hint = "Leave -t out: -i alone passes the standard input on."
+        output.fail(InvalidArgument("the standard input is no terminal", hint=hint))
+
+
+def _all_stdin() -> bytes:
     try:
         return sys.stdin.buffer.read()
     except KeyboardInterrupt:
@@ -74,17 +111,3 @@ def _with_shell_hint(error: SandboxError, command: list[str]) -> SandboxError:
     if error.details.get("reason") == "command_not_found" and len(command) == 1 and " " in command[0]:
         error.hint = f"For a shell line write: -- sh -c {shlex.quote(command[0])}"
     return error
-
-
-def _pass_on(result: ExecResult) -> None:
-    """Both streams byte for byte; what is not the command's own words goes to stderr."""
-    for stream, said in ((sys.stdout, result.stdout_bytes), (sys.stderr, result.stderr_bytes)):
-        stream.buffer.write(said)
-        stream.flush()
-    for name in ("stdout", "stderr"):
-        if getattr(result, f"{name}_truncated"):
-            kept, total = len(getattr(result, f"{name}_bytes")), getattr(result, f"{name}_total_bytes")
-            output.talk(f"{name}: the last {kept} of {total} bytes")
-    if result.end != "exited":
-        by = f" ({result.signal_name})" if result.end == "signalled" else ""
-        output.talk(f"the command ended as {result.end}{by} after {result.run_ms:.0f} ms")

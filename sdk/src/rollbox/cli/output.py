@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, NoReturn, TypeVar
 
 import typer
@@ -22,18 +24,20 @@ _T = TypeVar("_T")
 EXIT_BY_FAULT = {"caller": 2, "workload": 3, "capacity": 4, "platform": 5}
 INTERRUPTED = 130
 TERMINATED = 143
+BROKEN_PIPE = 141
 _SPINNER_AFTER_S = 2.0
 # A person waits: say soon that nobody answers, instead of riding out a restart as programs do.
 _RETRIES = RetryPolicy(tries=3)
 
 
-def run(call: Callable[[Client], Awaitable[_T]], *, what: str, as_json: bool = False) -> _T:
+def run(call: Callable[[Client], Awaitable[_T]], *, what: str, as_json: bool = False, quiet: bool = False) -> _T:
     """Run one call with a client of its own; an error ends the process with the exit code of its fault.
 
     Args:
         call: gets the client.
         what: said beside the spinner when it takes more than 2 s.
         as_json: tell an error as JSON.
+        quiet: no spinner, for calls that write themselves.
     """
 
     async def called() -> _T:
@@ -41,13 +45,17 @@ def run(call: Callable[[Client], Awaitable[_T]], *, what: str, as_json: bool = F
         calling = asyncio.current_task()
         if calling is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, calling.cancel)
-        async with Client(retries=_RETRIES) as client, _spinner(what):
+        async with Client(retries=_RETRIES) as client, nullcontext() if quiet else _spinner(what):
             return await call(client)
 
     try:
         return asyncio.run(called())
     except SandboxError as error:
         fail(error, as_json=as_json)
+    except BrokenPipeError:
+        # Nobody reads on, as with `| head`: what a shell says of a command that SIGPIPE ended.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(BROKEN_PIPE) from None
     except (KeyboardInterrupt, asyncio.CancelledError) as interruption:
         talk(f"interrupted while {what}")
         raise typer.Exit(INTERRUPTED if isinstance(interruption, KeyboardInterrupt) else TERMINATED) from None

@@ -127,15 +127,15 @@ def _rows(records: list[SandboxRecord]) -> list[tuple[str, ...]]:
     now_ms = time.time() * 1000
     for record in sorted(records, key=lambda record: record.created_at_ms):
         state = f"{record.state} ({record.end.cause})" if record.end else record.state
-        left = "" if record.end else _span((record.expires_at_ms - now_ms) / 1000)
+        left = "" if record.end else span((record.expires_at_ms - now_ms) / 1000)
         labels = ",".join(f"{key}={value}" for key, value in record.labels.items())
-        age = _span((now_ms - record.created_at_ms) / 1000)
+        age = span((now_ms - record.created_at_ms) / 1000)
         rows.append((record.id, state, record.image, age, left, labels))
     return rows
 
 
-def _span(seconds: float) -> str:
-    """Write a duration in its largest whole unit."""
+def span(seconds: float) -> str:
+    """Write a duration, seconds, in its largest whole unit."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
         if seconds >= size:
             return f"{seconds / size:.0f}{unit}"

@@ -21,6 +21,11 @@ impl Writer {
         self
     }
 
+    pub(super) fn u16(&mut self, value: u16) -> &mut Self {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
     pub(super) fn u32(&mut self, value: u32) -> &mut Self {
         self.bytes.extend_from_slice(&value.to_le_bytes());
         self
@@ -39,6 +44,12 @@ impl Writer {
     pub(super) fn list<T>(&mut self, items: &[T], write: impl Fn(&mut Self, &T)) -> &mut Self {
         self.length(items.len());
         items.iter().for_each(|item| write(self, item));
+        self
+    }
+
+    pub(super) fn option<T>(&mut self, value: Option<T>, write: impl Fn(&mut Self, T)) -> &mut Self {
+        self.u8(u8::from(value.is_some()));
+        value.into_iter().for_each(|value| write(self, value));
         self
     }
 
@@ -89,6 +100,10 @@ impl<'a> Reader<'a> {
         }
     }
 
+    pub(super) fn u16(&mut self) -> Result<u16, Malformed> {
+        self.array().map(u16::from_le_bytes)
+    }
+
     pub(super) fn u32(&mut self) -> Result<u32, Malformed> {
         self.array().map(u32::from_le_bytes)
     }
@@ -110,6 +125,13 @@ impl<'a> Reader<'a> {
 
     pub(super) fn text(&mut self) -> Result<String, Malformed> {
         std::str::from_utf8(self.bytes()?).map(str::to_owned).map_err(|_| Malformed)
+    }
+
+    pub(super) fn option<T>(
+        &mut self,
+        read: impl Fn(&mut Self) -> Result<T, Malformed>,
+    ) -> Result<Option<T>, Malformed> {
+        self.flag()?.then(|| read(self)).transpose()
     }
 
     /// The count is not trusted with an allocation: every item takes at least one length from the bytes that are

@@ -9,23 +9,28 @@ fn os_bytes() -> impl Strategy<Value = OsBytes> {
 fn program() -> impl Strategy<Value = Program> {
     prop_oneof![
         prop::collection::vec(os_bytes(), 0..5).prop_map(Program::Argv),
-        os_bytes().prop_map(Program::Shell)
+        os_bytes().prop_map(Program::Shell),
+        Just(Program::Worker)
     ]
 }
 
 fn spawn() -> impl Strategy<Value = Spawn> {
     let env = prop::collection::vec((os_bytes(), os_bytes()), 0..5);
-    (any::<u64>(), "[a-z]{0,8}", program(), os_bytes(), "\\PC{0,8}", any::<u32>(), env, any::<bool>())
-        .prop_map(|(id, exec_id, program, cwd, user, umask, env, prompt)| Spawn {
+    let size = any::<(u16, u16)>().prop_map(|(columns, rows)| Size { columns, rows });
+    let options = (any::<Option<u32>>(), prop::option::of(size), any::<bool>());
+    (any::<u64>(), "[a-z]{0,8}", program(), os_bytes(), "\\PC{0,8}", options, env).prop_map(
+        |(id, exec_id, program, cwd, user, (umask, terminal, prompt), env)| Spawn {
             id,
             exec_id,
             program,
             cwd,
             user,
             umask,
+            terminal,
             env,
             prompt,
-        })
+        },
+    )
 }
 
 fn order() -> impl Strategy<Value = Order> {
@@ -38,6 +43,7 @@ fn order() -> impl Strategy<Value = Order> {
         }),
         any::<u64>().prop_map(|id| Order::Kill { id }),
         any::<u64>().prop_map(|nonce| Order::Ping { nonce }),
+        any::<u64>().prop_map(|nonce| Order::Disk { nonce }),
     ]
 }
 
@@ -55,6 +61,9 @@ fn report() -> impl Strategy<Value = Report> {
         (id, any::<u32>()).prop_map(|(id, signal)| Report::Ended { id, ending: Ending::Signalled(signal) }),
         (id, any::<u32>()).prop_map(|(id, left)| Report::Swept { id, left }),
         id.prop_map(|nonce| Report::Pong { nonce }),
+        any::<[u64; 3]>().prop_map(|[nonce, used_bytes, size_bytes]| {
+            Report::Disk { nonce, disk: Disk { used_bytes, size_bytes } }
+        }),
     ]
 }
 
@@ -116,7 +125,8 @@ fn a_nul_in_an_argument_is_refused() {
         program: Program::Shell(b"a?b".to_vec()),
         cwd: Vec::new(),
         user: String::new(),
-        umask: 0,
+        umask: None,
+        terminal: None,
         env: Vec::new(),
         prompt: false,
     })

@@ -241,6 +241,18 @@ async def test_an_extension_at_another_replica_holds() -> None:
         assert await ends(two.a) == [(sandbox.id, "ttl_expired")]
 
 
+async def test_a_port_that_is_public_at_one_replica_is_so_for_the_gateways_of_all() -> None:
+    async with pair() as two:
+        sandbox = (await two.a.service.create(OWNER, SPEC)).sandbox
+        for public, ports in ((True, [80]), (False, [])):
+            await two.b.service.open_port(OWNER, sandbox.id, 80, public=public)
+            await asyncio.sleep(1)
+            for plane in (two.a, two.b):
+                with plane.parts.board.subscribe() as feed:
+                    (route,) = (await feed.next()).snapshot.routes
+                    assert [one.port for one in route.public_ports] == ports
+
+
 async def test_slots_are_shared_and_a_freed_one_is_heard_of_at_once() -> None:
     async with pair(options=Options(starts_in_flight=2)) as two:
         began_s = asyncio.get_running_loop().time()

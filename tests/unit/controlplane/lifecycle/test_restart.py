@@ -19,12 +19,13 @@ from tests.support.world import OWNER, PRIVATE, SPEC
 @asynccontextmanager
 async def plane(folder: Path, cluster: FakeCluster) -> AsyncIterator[tuple[Sandboxes, RouteBoard]]:
     clock = VirtualClock()
-    board = RouteBoard(clock)
+    key = SigningKey(PRIVATE, clock)
+    board = RouteBoard(clock, key)
     parts = Parts(
         store=JournaledStore(clock, Journal(folder / "ends.jsonl")),
         cluster=cluster,
         sidecars=FakeSidecars(),
-        key=SigningKey(PRIVATE, clock),
+        key=key,
         clock=clock,
         metrics=Metrics(),
         board=board,

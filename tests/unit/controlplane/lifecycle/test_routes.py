@@ -5,18 +5,23 @@ from dataclasses import replace
 
 import pytest
 
-from controlplane.lifecycle import RouteBoard
+from controlplane.lifecycle import RouteBoard, SigningKey
 from controlplane.lifecycle.routes import ENDS_PER_MESSAGE, MAX_BEHIND
 from controlplane.model import EndCause, Sandbox, State
 from tests.support.virtual_time import EPOCH_MS, VirtualClock
-from tests.support.world import SPEC
+from tests.support.world import PRIVATE, SPEC
 
 RUNNING = Sandbox("sb-1", "alice", SPEC, 0, 1, "f", state=State.RUNNING, address="unix:/a")
 END = EndCause("oom_killed", "the kernel killed it", EPOCH_MS, "engine")
 
 
+def new_board() -> RouteBoard:
+    clock = VirtualClock()
+    return RouteBoard(clock, SigningKey(PRIVATE, clock))
+
+
 async def test_a_subscription_begins_with_what_is_true() -> None:
-    board = RouteBoard(VirtualClock())
+    board = new_board()
     board.publish(RUNNING)
     board.publish(replace(RUNNING, id="sb-2"))
     board.withdraw(replace(RUNNING, id="sb-2", end=END))
@@ -28,7 +33,7 @@ async def test_a_subscription_begins_with_what_is_true() -> None:
 
 
 async def test_changes_follow_in_order_with_growing_versions() -> None:
-    board = RouteBoard(VirtualClock())
+    board = new_board()
     with board.subscribe() as one, board.subscribe() as two:
         board.publish(RUNNING)
         board.withdraw(replace(RUNNING, end=END))
@@ -42,7 +47,7 @@ async def test_changes_follow_in_order_with_growing_versions() -> None:
 
 
 async def test_a_gateway_that_is_too_far_behind_is_cut_off() -> None:
-    board = RouteBoard(VirtualClock())
+    board = new_board()
     with board.subscribe() as subscription:
         for number in range(MAX_BEHIND + 1):
             board.publish(replace(RUNNING, generation=number))
@@ -50,7 +55,7 @@ async def test_a_gateway_that_is_too_far_behind_is_cut_off() -> None:
 
 
 async def test_many_ends_come_in_several_messages() -> None:
-    board = RouteBoard(VirtualClock())
+    board = new_board()
     for number in range(ENDS_PER_MESSAGE + 10):
         board.withdraw(replace(RUNNING, id=f"sb-{number}", end=replace(END, detail="x" * 5_000)))
     with board.subscribe() as subscription:
@@ -60,7 +65,7 @@ async def test_many_ends_come_in_several_messages() -> None:
 
 
 async def test_ends_are_forgotten_after_a_day() -> None:
-    board = RouteBoard(VirtualClock())
+    board = new_board()
     board.withdraw(replace(RUNNING, end=END))
     await asyncio.sleep(24 * 3600 + 1)
     with board.subscribe() as subscription:
@@ -69,4 +74,4 @@ async def test_ends_are_forgotten_after_a_day() -> None:
 
 async def test_a_sandbox_without_an_end_is_not_withdrawn() -> None:
     with pytest.raises(ValueError, match="sb-1 has no end"):
-        RouteBoard(VirtualClock()).withdraw(RUNNING)
+        new_board().withdraw(RUNNING)

@@ -1,4 +1,5 @@
-//! How many execs are under way, and who is next when all places are taken.
+//! How many calls of a kind are under way, and who is next when all places are taken. Three gates of one make: execs,
+//! streams that live long (attach, watch, ports), and transfers of files; none can starve the others.
 //!
 //! Not a tower layer: the place is taken after the body was read and the route is known, so that neither a slow client
 //! nor a sandbox that is not there yet holds one.
@@ -16,11 +17,13 @@ use wire::{Code, Problem};
 pub(crate) use queue::Limits;
 use queue::{Entered, FairQueue};
 
-/// The gate that every exec passes.
+/// The gate that every call of a kind passes.
 #[derive(Debug)]
 pub(crate) struct Admission {
     limits: Limits,
     timeout: Duration,
+    /// The settings that its limits are.
+    knob: &'static str,
     queue: Mutex<FairQueue<oneshot::Sender<Permit>>>,
 }
 
@@ -34,8 +37,8 @@ pub(crate) struct Permit {
 
 impl Admission {
     /// A gate where a call waits at most `timeout`.
-    pub(crate) fn new(limits: Limits, timeout: Duration) -> Arc<Self> {
-        Arc::new(Self { limits, timeout, queue: Mutex::new(FairQueue::new(limits)) })
+    pub(crate) fn new(limits: Limits, timeout: Duration, knob: &'static str) -> Arc<Self> {
+        Arc::new(Self { limits, timeout, knob, queue: Mutex::new(FairQueue::new(limits)) })
     }
 
     /// Takes a place, or waits for one.
@@ -67,7 +70,9 @@ impl Admission {
                     Ok(Err(_)) | Err(_) => Err(self.waited_too_long(sandbox_id)),
                 }
             }
-            (Entered::Full(what, limit), _) => Err(refused(format!("{what} are at their limit of {limit}"))),
+            (Entered::Full(what, limit), _) => {
+                Err(self.refused(format!("{what} are at their limit of {limit}")))
+            }
             _ => Ok(self.permit(Arc::clone(sandbox_id))),
         }
     }
@@ -96,20 +101,19 @@ impl Admission {
 
     fn waited_too_long(&self, sandbox_id: &str) -> Problem {
         let Limits { inflight, per_sandbox, .. } = self.limits;
-        refused(format!(
+        self.refused(format!(
             "the call waited {} ms for its turn; at most {inflight} calls run at one time, {per_sandbox} in sandbox {sandbox_id}",
             self.timeout.as_millis()
         ))
     }
 
+    fn refused(&self, detail: String) -> Problem {
+        Problem::new(Code::CapacityUnavailable, detail).with("knob", self.knob)
+    }
+
     fn lock(&self) -> MutexGuard<'_, FairQueue<oneshot::Sender<Permit>>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn refused(detail: String) -> Problem {
-    Problem::new(Code::CapacityUnavailable, detail)
-        .with("knob", "ROLLBOX_GATEWAY_MAX_INFLIGHT, ROLLBOX_GATEWAY_MAX_INFLIGHT_PER_SANDBOX")
 }
 
 impl Drop for Permit {

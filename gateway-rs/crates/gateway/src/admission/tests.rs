@@ -174,7 +174,7 @@ proptest! {
 }
 
 fn gate(limits: Limits) -> Arc<Admission> {
-    Admission::new(limits, Duration::from_secs(30))
+    Admission::new(limits, Duration::from_secs(30), "KNOB")
 }
 
 #[tokio::test(start_paused = true)]

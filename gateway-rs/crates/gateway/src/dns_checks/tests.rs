@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::pin::Pin;
 
-use resolve::{Address, Directory, Entry, Found, Lookup, LookupFailed, Update};
+use resolve::{Address, Directory, Entry, Found, Lookup, LookupFailed, PublicPorts, Update};
 
 use super::*;
 use crate::telemetry::Gauges;
@@ -28,7 +28,13 @@ impl Lookup for Names {
 
 fn push(directory: &Directory, id: &str) -> Arc<Route> {
     let address = Address::Tcp { host: "10.0.0.1".to_owned(), port: 7070 };
-    let entry = Entry { sandbox_id: id.into(), address, generation: 1, owner: "o".into() };
+    let entry = Entry {
+        sandbox_id: id.into(),
+        address,
+        generation: 1,
+        owner: "o".into(),
+        ports: PublicPorts::default(),
+    };
     directory.apply(Update::Delta { routes: vec![entry], ends: Vec::new() });
     let Found::Live(route) = directory.find(id) else { panic!("{id} is not there") };
     route

@@ -4,7 +4,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
-use wire::agent::{End, ExecResult, ExecSummary, ListResponse, Output};
+use wire::agent::{End, ExecResult, ExecSummary, ListResponse, Output, Started};
 
 /// The answer to `POST .../exec` and to a cancel.
 #[derive(Serialize)]
@@ -55,6 +55,22 @@ pub(super) fn encode(result: &ExecResult, queue: Duration) -> Vec<u8> {
     // Room for the fixed part and some escapes: one allocation for nearly every answer.
     let mut json = Vec::with_capacity(512 + answer.stdout.len() + answer.stderr.len());
     write(&mut json, &answer);
+    json
+}
+
+/// The answer to `POST .../execs`.
+pub(super) fn encode_started(started: &Started) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Answer<'a> {
+        exec_id: &'a str,
+        pid: u32,
+        spawn_ms: f64,
+        replayed: bool,
+    }
+    let Started { exec_id, pid, spawn_us, replayed } = started;
+    let spawn_ms = ms(Duration::from_micros(*spawn_us));
+    let mut json = Vec::new();
+    write(&mut json, &Answer { exec_id, pid: *pid, spawn_ms, replayed: *replayed });
     json
 }
 
@@ -119,13 +135,13 @@ fn text(data: &[u8]) -> (Cow<'_, str>, &'static str) {
 }
 
 /// Milliseconds to three decimals: microseconds are what is measured.
-fn ms(duration: Duration) -> f64 {
+pub(crate) fn ms(duration: Duration) -> f64 {
     let us = u32::try_from(duration.as_micros());
     us.map_or_else(|_| (duration.as_secs_f64() * 1e6).round() / 1e3, |us| f64::from(us) / 1e3)
 }
 
 /// Writing plain structs of strings and numbers to memory cannot fail.
-fn write(json: &mut Vec<u8>, value: &impl Serialize) {
+pub(crate) fn write(json: &mut Vec<u8>, value: &impl Serialize) {
     drop(serde_json::to_writer(json, value));
 }
 

@@ -9,7 +9,9 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 use resolve::Found;
 use wire::Problem;
+use wire::agent::SignalRequest;
 
+use super::request::Signal;
 use super::{answer, call, request, rules};
 use crate::auth::{self, Bearer};
 use crate::body::Read;
@@ -27,14 +29,40 @@ pub(crate) async fn exec(
 ) -> Result<Response, Failure> {
     let _call = gateway.enter()?;
     let bearer = authorize(&gateway, id, request.headers())?;
-    if let Found::Ended(tombstone) = gateway.resolver.directory().find(&bearer.claims.sandbox_id) {
-        return Err(tombstone.problem().into());
-    }
-    let Read { bytes, budget } = gateway.bodies.read(request.into_body()).await?;
+    let Read { bytes, budget } = body(&gateway, &bearer, request).await?;
     let decoded = request::decode(&bytes, request_id::unique)?;
     drop(bytes);
     let outcome = call::exec(&gateway, bearer, decoded, budget).await?;
     Ok(json(answer::encode(&outcome.result, outcome.queue)))
+}
+
+/// `POST /v1/sandboxes/{id}/execs`: starts a command and answers as soon as it runs.
+pub(crate) async fn start(
+    State(gateway): State<Arc<Gateway>>,
+    id: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, Failure> {
+    let _call = gateway.enter()?;
+    let bearer = authorize(&gateway, id, request.headers())?;
+    let Read { bytes, budget } = body(&gateway, &bearer, request).await?;
+    let decoded = request::decode_start(&bytes, request_id::unique)?;
+    drop(bytes);
+    let started = call::start(&gateway, &bearer, decoded, budget).await?;
+    Ok(json(answer::encode_started(&started)))
+}
+
+/// `POST /v1/sandboxes/{id}/execs/{exec_id}/signal`: sends a signal to the command, or to all its processes.
+pub(crate) async fn signal(
+    State(gateway): State<Arc<Gateway>>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    request: Request,
+) -> Result<Response, Failure> {
+    let _call = gateway.enter()?;
+    let (bearer, exec_id) = authorize_exec(&gateway, path, request.headers())?;
+    let Read { bytes, .. } = body(&gateway, &bearer, request).await?;
+    let Signal { signal, tree } = request::decode_signal(&bytes)?;
+    call::signal(&gateway, &bearer, SignalRequest { exec_id, signal, tree }).await?;
+    Ok(json(b"{}".to_vec()))
 }
 
 /// `GET /v1/sandboxes/{id}/execs`: running and recorded execs, newest first.
@@ -55,14 +83,31 @@ pub(crate) async fn cancel(
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let _call = gateway.enter()?;
-    let Path((id, exec_id)) = path.map_err(unreadable)?;
-    let bearer = auth::check(&gateway.settings.verifier, &headers, &id)?;
-    rules::check_exec_id(&exec_id)?;
+    let (bearer, exec_id) = authorize_exec(&gateway, path, &headers)?;
     let result = call::cancel(&gateway, &bearer, exec_id).await?;
     Ok(json(answer::encode(&result, Duration::ZERO)))
 }
 
-fn authorize(
+/// The body, unless the sandbox is known to have ended: then nobody has to send it.
+async fn body(gateway: &Gateway, bearer: &Bearer, request: Request) -> Result<Read, Problem> {
+    if let Found::Ended(tombstone) = gateway.resolver.directory().find(&bearer.claims.sandbox_id) {
+        return Err(tombstone.problem());
+    }
+    gateway.bodies.read(request.into_body()).await
+}
+
+pub(crate) fn authorize_exec(
+    gateway: &Gateway,
+    path: Result<Path<(String, String)>, PathRejection>,
+    headers: &HeaderMap,
+) -> Result<(Bearer, String), Problem> {
+    let Path((id, exec_id)) = path.map_err(unreadable)?;
+    let bearer = auth::check(&gateway.settings.verifier, headers, &id)?;
+    rules::check_exec_id(&exec_id)?;
+    Ok((bearer, exec_id))
+}
+
+pub(crate) fn authorize(
     gateway: &Gateway,
     id: Result<Path<String>, PathRejection>,
     headers: &HeaderMap,
@@ -71,11 +116,11 @@ fn authorize(
     auth::check(&gateway.settings.verifier, headers, &id)
 }
 
-fn unreadable(rejection: PathRejection) -> Problem {
+pub(crate) fn unreadable(rejection: PathRejection) -> Problem {
     rules::invalid("path", format!("the path cannot be read: {rejection}"))
 }
 
-fn json(body: Vec<u8>) -> Response {
+pub(crate) fn json(body: Vec<u8>) -> Response {
     let mut response = Response::new(Body::from(body));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response

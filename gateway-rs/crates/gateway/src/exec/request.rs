@@ -4,13 +4,13 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
-use wire::agent::ExecRequest;
+use serde::de::{self, Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
+use wire::agent::{ExecRequest, TerminalSize};
 use wire::{Code, Problem};
 
 use super::rules;
 
-/// The body of `POST .../exec` as it stands. `null` means absent.
+/// The body of `POST .../exec` and of `POST .../execs` as it stands. `null` means absent.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Body {
@@ -34,6 +34,25 @@ struct Body {
     timeout_ms: Option<u64>,
     #[serde(default)]
     max_output_bytes: Option<u64>,
+    #[serde(default)]
+    max_stderr_bytes: Option<u64>,
+    #[serde(default)]
+    keep: Option<String>,
+    #[serde(default)]
+    umask: Option<u64>,
+    #[serde(default)]
+    stdin_open: Option<bool>,
+    #[serde(default)]
+    terminal: Option<Terminal>,
+    #[serde(default)]
+    output_waits: Option<bool>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Terminal {
+    columns: u64,
+    rows: u64,
 }
 
 /// Reads and checks the body of `POST .../exec`; `make_id` names an exec that has no name.
@@ -42,9 +61,66 @@ struct Body {
 /// `invalid_argument` or `payload_too_large`. The detail names field, value and rule; `details.field` the field, and
 /// for a body that is no such JSON `details.line` and `details.column` the position.
 pub fn decode(body: &[u8], make_id: impl FnOnce() -> String) -> Result<ExecRequest, Problem> {
+    let body: Body = read(body)?;
+    let given = [
+        ("stdin_open", body.stdin_open.is_some()),
+        ("terminal", body.terminal.is_some()),
+        ("output_waits", body.output_waits.is_some()),
+    ];
+    if let Some((field, _)) = given.iter().find(|(_, given)| *given) {
+        let detail = format!("{field} is given; it is for commands that are attached to (POST .../execs)");
+        return Err(rules::invalid(field, detail));
+    }
+    checked(body, make_id)
+}
+
+/// The same for the body of `POST .../execs`, which starts a command to be attached to.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_start(body: &[u8], make_id: impl FnOnce() -> String) -> Result<ExecRequest, Problem> {
+    let body: Body = read(body)?;
+    if body.terminal.is_some() && body.max_stderr_bytes.is_some() {
+        let detail = "max_stderr_bytes is given with a terminal, on which all output is stdout";
+        return Err(rules::invalid("max_stderr_bytes", detail));
+    }
+    if body.output_waits == Some(true) && body.keep.as_deref() == Some("head") {
+        let detail =
+            "output_waits is given with keep head, which never waits: what is over the limit is dropped";
+        return Err(rules::invalid("output_waits", detail));
+    }
+    checked(body, make_id)
+}
+
+/// The body of `POST .../signal`; also what an attached client says.
+pub(crate) struct Signal {
+    pub(crate) signal: u32,
+    pub(crate) tree: bool,
+}
+
+/// Reads and checks the body of `POST .../signal`.
+///
+/// # Errors
+/// As [`decode`].
+pub(super) fn decode_signal(body: &[u8]) -> Result<Signal, Problem> {
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Body {
+        signal: u64,
+        #[serde(default)]
+        tree: Option<bool>,
+    }
+    let Body { signal, tree } = read(body)?;
+    Ok(Signal { signal: rules::small("signal", signal, rules::SIGNAL)?, tree: tree.unwrap_or_default() })
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     check_object(body)?;
     // Without the path first: keeping track of it costs, and nearly every body is good.
-    let body: Body = serde_json::from_slice(body).map_err(|_| locate(body))?;
+    serde_json::from_slice(body).map_err(|_| locate::<T>(body))
+}
+
+fn checked(body: Body, make_id: impl FnOnce() -> String) -> Result<ExecRequest, Problem> {
     let request = ExecRequest {
         exec_id: body.exec_id.unwrap_or_else(make_id),
         argv: rules::given("argv", body.argv, body.command.is_some())?,
@@ -55,10 +131,22 @@ pub fn decode(body: &[u8], make_id: impl FnOnce() -> String) -> Result<ExecReque
         stdin: stdin(body.stdin, body.stdin_encoding)?,
         timeout_ms: rules::in_range("timeout_ms", body.timeout_ms, rules::TIMEOUT_MS)?,
         max_output_bytes: rules::in_range("max_output_bytes", body.max_output_bytes, rules::OUTPUT_BYTES)?,
-        ..ExecRequest::default()
+        max_stderr_bytes: rules::in_range("max_stderr_bytes", body.max_stderr_bytes, rules::OUTPUT_BYTES)?,
+        keep: rules::keep(body.keep)?.into(),
+        umask: body.umask.map(|umask| rules::small("umask", umask, rules::UMASK)).transpose()?,
+        stdin_open: body.stdin_open.unwrap_or_default(),
+        terminal: body.terminal.map(terminal).transpose()?,
+        output_waits: body.output_waits.unwrap_or_default(),
     };
     rules::check(&request)?;
     Ok(request)
+}
+
+fn terminal(size: Terminal) -> Result<TerminalSize, Problem> {
+    Ok(TerminalSize {
+        columns: rules::small("terminal.columns", size.columns, rules::TERMINAL)?,
+        rows: rules::small("terminal.rows", size.rows, rules::TERMINAL)?,
+    })
 }
 
 /// Serde reads a struct from an array too, field by field; here that is a mistake.
@@ -77,10 +165,10 @@ fn check_object(body: &[u8]) -> Result<(), Problem> {
 }
 
 /// Names the place in a body that is not what it should be.
-fn locate(body: &[u8]) -> Problem {
+fn locate<T: DeserializeOwned>(body: &[u8]) -> Problem {
     let reader = &mut serde_json::Deserializer::from_slice(body);
-    let (path, error) = match serde_path_to_error::deserialize::<_, Body>(reader) {
-        Ok(_) => match serde_json::from_slice::<Body>(body) {
+    let (path, error) = match serde_path_to_error::deserialize::<_, T>(reader) {
+        Ok(_) => match serde_json::from_slice::<T>(body) {
             // One value and then something else: only reading to the end finds that.
             Err(error) => (String::new(), error),
             Ok(_) => return rules::invalid("body", "the body is wrong"),

@@ -1,7 +1,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use wire::agent::ExecRequest;
+use wire::agent::{ExecRequest, Keep};
 use wire::{Code, Problem};
 
 /// Upper end a week: longer than any sandbox lives (a guess). 0 is refused rather than read as "none": absent is none.
@@ -9,6 +9,15 @@ pub(super) const TIMEOUT_MS: RangeInclusive<u64> = 1..=7 * 24 * 60 * 60 * 1000;
 
 /// Kept output of each stream, at most (contract: exec semantics).
 pub(super) const OUTPUT_BYTES: RangeInclusive<u64> = 1..=16 << 20;
+
+/// Permission bits.
+pub(super) const UMASK: RangeInclusive<u64> = 0..=0o777;
+
+/// Columns and rows: a kernel's `winsize` has 16 bits for each (tty_ioctl(4)).
+pub(crate) const TERMINAL: RangeInclusive<u64> = 1..=65_535;
+
+/// Signals that exist (signal(7)).
+pub(crate) const SIGNAL: RangeInclusive<u64> = 1..=64;
 
 /// contract: exec semantics.
 const MAX_STDIN_BYTES: usize = 16 << 20;
@@ -61,13 +70,32 @@ pub(super) fn filled(field: &str, text: Option<String>) -> Result<String, Proble
 }
 
 /// A number that is absent (0 on the wire to the sidecar) or within its range.
-pub(super) fn in_range(field: &str, number: Option<u64>, range: RangeInclusive<u64>) -> Result<u64, Problem> {
+pub(crate) fn in_range(field: &str, number: Option<u64>, range: RangeInclusive<u64>) -> Result<u64, Problem> {
     match number {
-        Some(number) if !range.contains(&number) => {
-            let (least, most) = range.into_inner();
-            Err(invalid(field, format!("{field} is {number}, it must be {least} to {most}")))
-        }
-        number => Ok(number.unwrap_or(0)),
+        Some(number) => bounded(field, number, range),
+        None => Ok(0),
+    }
+}
+
+/// The same for a number that is there and whose range fits 32 bits.
+pub(crate) fn small(field: &str, number: u64, range: RangeInclusive<u64>) -> Result<u32, Problem> {
+    bounded(field, number, range).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+fn bounded(field: &str, number: u64, range: RangeInclusive<u64>) -> Result<u64, Problem> {
+    if range.contains(&number) {
+        return Ok(number);
+    }
+    let (least, most) = range.into_inner();
+    Err(invalid(field, format!("{field} is {number}, it must be {least} to {most}")))
+}
+
+/// Which part of a longer stream is kept; the last bytes unless it is said.
+pub(super) fn keep(name: Option<String>) -> Result<Keep, Problem> {
+    match name.as_deref() {
+        None | Some("tail") => Ok(Keep::Tail),
+        Some("head") => Ok(Keep::Head),
+        Some(other) => Err(invalid("keep", format!("keep is {other:?}, it must be head or tail"))),
     }
 }
 
@@ -85,7 +113,7 @@ pub(crate) fn check_exec_id(exec_id: &str) -> Result<(), Problem> {
 pub(super) fn check(request: &ExecRequest) -> Result<(), Problem> {
     check_exec_id(&request.exec_id)?;
     check_text("cwd", &request.cwd, MAX_CWD_BYTES)?;
-    check_text("user", &request.user, MAX_USER_BYTES)?;
+    check_user("user", &request.user)?;
     check_text("command", &request.command, MAX_ARGUMENT_BYTES)?;
     let mut sum = request.command.len();
     for (n, argument) in request.argv.iter().enumerate() {
@@ -103,6 +131,11 @@ pub(super) fn check(request: &ExecRequest) -> Result<(), Problem> {
         return Err(too_large("stdin", request.stdin.len(), MAX_STDIN_BYTES));
     }
     Ok(())
+}
+
+/// What a user must be: a name or uid, optionally ":group".
+pub(crate) fn check_user(field: &str, user: &str) -> Result<(), Problem> {
+    check_text(field, user, MAX_USER_BYTES)
 }
 
 fn check_variable(name: &str, value: &str) -> Result<(), Problem> {

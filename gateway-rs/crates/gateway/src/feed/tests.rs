@@ -32,6 +32,7 @@ fn snapshot(ids: &[&str]) -> Result<routes::Update, Status> {
         address: "unix:/a".to_owned(),
         generation: 1,
         owner: "alice".to_owned(),
+        ..routes::Route::default()
     };
     message(Body::Snapshot(routes::Snapshot { routes: ids.iter().map(route).collect(), ends: Vec::new() }))
 }

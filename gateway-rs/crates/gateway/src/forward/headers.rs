@@ -17,7 +17,7 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 ];
 
 /// Removes what must not pass a proxy: the known ones, and those that `Connection` names.
-pub(super) fn strip(headers: &mut HeaderMap) {
+pub(crate) fn strip(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()

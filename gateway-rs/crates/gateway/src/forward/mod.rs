@@ -3,6 +3,9 @@
 mod body;
 mod headers;
 
+pub(crate) use body::Held;
+pub(crate) use headers::strip;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +25,7 @@ use resolve::Address;
 use tower::util::BoxCloneSyncService;
 use wire::{Code, Problem};
 
-use self::body::{BrokenOff, Held, Timed};
+use crate::body::{BrokenOff, SILENCE, Timed};
 use crate::drain;
 use crate::error::Failure;
 use crate::gateway::Gateway;
@@ -96,13 +99,16 @@ async fn send(
     body: Body,
 ) -> Result<http::Response<Incoming>, Problem> {
     if body.size_hint().upper().is_none_or(|bytes| bytes > KEPT_BYTES) {
-        return client.request(Request::from_parts(head, Timed::new(body))).await.map_err(|e| failed(&e));
+        return client
+            .request(Request::from_parts(head, Timed::new(body, SILENCE)))
+            .await
+            .map_err(|e| failed(&e));
     }
-    let body = Timed::new(body).collect().await.map_err(|broken| unreadable(&broken))?.to_bytes();
+    let body = Timed::new(body, SILENCE).collect().await.map_err(|broken| unreadable(&broken))?.to_bytes();
     let idempotent = is_idempotent(&head);
     let mut pauses = PAUSES.into_iter();
     loop {
-        let request = Request::from_parts(head.clone(), Timed::new(body.clone().into()));
+        let request = Request::from_parts(head.clone(), Timed::new(body.clone().into(), SILENCE));
         let error = match client.request(request).await {
             Ok(response) => return Ok(response),
             Err(error) => error,

@@ -4,6 +4,7 @@ mod preface;
 #[cfg(test)]
 mod tests;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,9 +47,17 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 const UNHEARD: Duration = Duration::from_secs(30);
 
+/// What may wait in a client's socket: a slow reader of a command's output is to slow the command down, not to find
+/// megabytes of it lost in a buffer when it comes again.
+const UNSENT_BYTES: u32 = 256 << 10;
+
 /// HTTP/2 peers that vanished are noticed by pings.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Who is at the other end of a request's connection; in its extensions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub(crate) IpAddr);
 
 /// The public port.
 #[derive(Debug)]
@@ -111,6 +120,9 @@ impl Server {
     pub(crate) fn cut(&self) {
         self.closing.cancel();
         self.cut.cancel();
+        // Upgraded connections have left ours; their calls listen to the drain.
+        self.gateway.drain.start();
+        self.gateway.drain.expire();
     }
 
     fn place(self: &Arc<Self>, stream: TcpStream) {
@@ -124,6 +136,8 @@ impl Server {
 
     async fn serve(self: Arc<Self>, mut stream: TcpStream, _place: OwnedSemaphorePermit) {
         let _counted = Counted::new(&self.gateway.metrics.client_connections);
+        // One that is gone already has no address.
+        let Ok(peer) = stream.peer_addr().map(|address| Peer(address.ip())) else { return };
         let preface = async {
             tune(&stream)?;
             tokio::time::timeout(PREFACE_TIMEOUT, preface::read(&mut stream)).await?
@@ -136,17 +150,17 @@ impl Server {
         if let Ok((protocol, first_bytes)) = read {
             let io = TokioIo::new(Replayed::new(first_bytes, stream));
             match protocol {
-                Protocol::Http1 => self.serve_http1(io).await,
-                Protocol::Http2 => self.serve_http2(io).await,
+                Protocol::Http1 => self.serve_http1(io, peer).await,
+                Protocol::Http2 => self.serve_http2(io, peer).await,
             }
         }
     }
 
-    async fn serve_http1(&self, io: TokioIo<Replayed>) {
-        let service = service_fn(|request| self.answer(request));
+    async fn serve_http1(&self, io: TokioIo<Replayed>, peer: Peer) {
+        let service = service_fn(|request| self.answer(request, peer));
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(64 << 10);
-        let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+        let mut connection = std::pin::pin!(builder.serve_connection(io, service).with_upgrades());
         tokio::select! {
             biased;
             _ = &mut connection => return,
@@ -155,11 +169,11 @@ impl Server {
         drop(connection.await);
     }
 
-    async fn serve_http2(self: &Arc<Self>, io: TokioIo<Replayed>) {
+    async fn serve_http2(self: &Arc<Self>, io: TokioIo<Replayed>, peer: Peer) {
         let server = Arc::clone(self);
         let service = service_fn(move |request| {
             let server = Arc::clone(&server);
-            async move { server.answer(request).await }
+            async move { server.answer(request, peer).await }
         });
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
@@ -178,8 +192,10 @@ impl Server {
 
     async fn answer(
         &self,
-        request: http::Request<Incoming>,
+        mut request: http::Request<Incoming>,
+        peer: Peer,
     ) -> Result<http::Response<Body>, std::convert::Infallible> {
+        request.extensions_mut().insert(peer);
         Ok(router::answer(&self.gateway, self.router.clone(), request.map(Body::new)).await)
     }
 }
@@ -190,6 +206,7 @@ fn tune(stream: &TcpStream) -> std::io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, PROBE_INTERVAL)?;
     sockopt::set_tcp_keepintvl(stream, PROBE_INTERVAL)?;
+    socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES)?;
     let unheard_ms = u32::try_from(UNHEARD.as_millis()).unwrap_or(u32::MAX);
     Ok(sockopt::set_tcp_user_timeout(stream, unheard_ms)?)
 }

@@ -10,9 +10,9 @@ use prometheus_client::registry::Registry;
 use resolve::Source;
 use wire::{Code, agent};
 
-/// One label from a closed set of names; never an id.
-type Label = [(&'static str, &'static str); 1];
-type CounterBy = Family<Label, Counter>;
+/// Labels from closed sets of names; never an id.
+type Labels<const N: usize> = [(&'static str, &'static str); N];
+type CounterBy<const N: usize = 1> = Family<Labels<N>, Counter>;
 
 /// Upper bounds in seconds: 100 us (below what a spawn costs) to 100 s, then an hour; factors of about 2 where execs
 /// of healthy sandboxes are, coarser above.
@@ -50,6 +50,73 @@ pub(crate) enum DnsCheck {
     Error,
 }
 
+/// What streams, by what it is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Attach,
+    Download,
+    Upload,
+    Watch,
+}
+
+/// As the client sees it: what it sends goes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    In,
+    Out,
+}
+
+/// How an attached client's stream ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AttachEnd {
+    Result,
+    Problem,
+    Drained,
+    Left,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileOperation {
+    Read,
+    Write,
+    Info,
+    List,
+    Make,
+    Move,
+    Copy,
+    Remove,
+    ReadArchive,
+    WriteArchive,
+    Watch,
+}
+
+/// What a file call came to: refused is the caller's or the workload's doing, failed the platform's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileOutcome {
+    Ok,
+    Refused,
+    Failed,
+    Gone,
+}
+
+/// Counts a stream as open for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Open(Gauge);
+
+impl Open {
+    pub(crate) fn new(metrics: &Metrics, stream: Stream) -> Self {
+        let gauge = metrics.streams_open.get_or_create(&[("stream", stream.name())]).clone();
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 /// Values that are read when somebody asks, not kept.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Gauges {
@@ -82,6 +149,11 @@ pub(crate) struct Metrics {
     connects: CounterBy,
     dns_checks: CounterBy,
     forwarded: CounterBy,
+    streams_open: Family<Labels<1>, Gauge>,
+    stream_bytes: CounterBy<2>,
+    attaches: CounterBy,
+    attach_ends: CounterBy,
+    files: CounterBy<2>,
     pub(crate) dns_disagreements: Counter,
     pub(crate) feed_reconnects: Counter,
     pub(crate) feed_fenced: Counter,
@@ -123,6 +195,16 @@ impl Metrics {
             connects: counters("outcome", ["connected", "failed"]),
             dns_checks: counters("outcome", ["agree", "disagree", "absent", "error"]),
             forwarded: counters("status", STATUS_CLASSES),
+            streams_open: gauges("stream", Stream::ALL.map(Stream::name)),
+            stream_bytes: crossed("stream", Stream::ALL.map(Stream::name), "direction", ["in", "out"]),
+            attaches: counters("kind", ["first", "again"]),
+            attach_ends: counters("end", ["result", "problem", "drained", "left"]),
+            files: crossed(
+                "operation",
+                FileOperation::ALL.map(FileOperation::name),
+                "outcome",
+                ["ok", "refused", "failed", "gone"],
+            ),
             dns_disagreements: Counter::default(),
             feed_reconnects: Counter::default(),
             feed_fenced: Counter::default(),
@@ -132,6 +214,7 @@ impl Metrics {
             live: Live::default(),
         };
         metrics.register_kept();
+        metrics.register_streams();
         metrics.register_gauges();
         metrics
     }
@@ -174,6 +257,27 @@ impl Metrics {
             self.refused_connections.clone(),
         );
         registry.register("panics", "Requests at which the gateway itself failed", self.panics.clone());
+    }
+
+    fn register_streams(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "streams_open",
+            "Streams under way, by what they are for",
+            self.streams_open.clone(),
+        );
+        registry.register(
+            "stream_bytes",
+            "Data of streams; in is from the client",
+            self.stream_bytes.clone(),
+        );
+        registry.register(
+            "attaches",
+            "Clients attached: first, or again from an offset",
+            self.attaches.clone(),
+        );
+        registry.register("attach_ends", "Attached clients, by how it ended", self.attach_ends.clone());
+        registry.register("files", "File calls, by operation and outcome", self.files.clone());
     }
 
     fn register_gauges(&mut self) {
@@ -250,6 +354,40 @@ impl Metrics {
         self.forwarded.get_or_create(&[("status", *class)]).inc();
     }
 
+    pub(crate) fn streamed(&self, stream: Stream, direction: Direction, bytes: usize) {
+        let direction = match direction {
+            Direction::In => "in",
+            Direction::Out => "out",
+        };
+        let labels = [("stream", stream.name()), ("direction", direction)];
+        self.stream_bytes.get_or_create(&labels).inc_by(u64::try_from(bytes).unwrap_or(u64::MAX));
+    }
+
+    /// A client attached, `again` when it goes on from an offset.
+    pub(crate) fn attached(&self, again: bool) {
+        self.attaches.get_or_create(&[("kind", if again { "again" } else { "first" })]).inc();
+    }
+
+    pub(crate) fn attach_ended(&self, end: AttachEnd) {
+        let end = match end {
+            AttachEnd::Result => "result",
+            AttachEnd::Problem => "problem",
+            AttachEnd::Drained => "drained",
+            AttachEnd::Left => "left",
+        };
+        self.attach_ends.get_or_create(&[("end", end)]).inc();
+    }
+
+    pub(crate) fn file(&self, operation: FileOperation, outcome: FileOutcome) {
+        let outcome = match outcome {
+            FileOutcome::Ok => "ok",
+            FileOutcome::Refused => "refused",
+            FileOutcome::Failed => "failed",
+            FileOutcome::Gone => "gone",
+        };
+        self.files.get_or_create(&[("operation", operation.name()), ("outcome", outcome)]).inc();
+    }
+
     /// The OpenMetrics text, with the gauges as they are now.
     pub(crate) fn render(&self, now: &Gauges) -> String {
         self.live.set(now);
@@ -257,6 +395,51 @@ impl Metrics {
         // Writing to a String cannot fail.
         let _never = encode(&mut text, &self.registry);
         text
+    }
+}
+
+impl Stream {
+    const ALL: [Self; 4] = [Self::Attach, Self::Download, Self::Upload, Self::Watch];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Attach => "attach",
+            Self::Download => "download",
+            Self::Upload => "upload",
+            Self::Watch => "watch",
+        }
+    }
+}
+
+impl FileOperation {
+    const ALL: [Self; 11] = [
+        Self::Read,
+        Self::Write,
+        Self::Info,
+        Self::List,
+        Self::Make,
+        Self::Move,
+        Self::Copy,
+        Self::Remove,
+        Self::ReadArchive,
+        Self::WriteArchive,
+        Self::Watch,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Info => "info",
+            Self::List => "list",
+            Self::Make => "make",
+            Self::Move => "move",
+            Self::Copy => "copy",
+            Self::Remove => "remove",
+            Self::ReadArchive => "read_archive",
+            Self::WriteArchive => "write_archive",
+            Self::Watch => "watch",
+        }
     }
 }
 
@@ -300,6 +483,29 @@ fn counters<const N: usize>(label: &'static str, values: [&'static str; N]) -> C
     family
 }
 
+fn crossed<const N: usize, const M: usize>(
+    first: &'static str,
+    values: [&'static str; N],
+    second: &'static str,
+    others: [&'static str; M],
+) -> CounterBy<2> {
+    let family = CounterBy::default();
+    for value in values {
+        for other in others {
+            drop(family.get_or_create(&[(first, value), (second, other)]));
+        }
+    }
+    family
+}
+
+fn gauges<const N: usize>(label: &'static str, values: [&'static str; N]) -> Family<Labels<1>, Gauge> {
+    let family = Family::default();
+    for value in values {
+        drop(family.get_or_create(&[(label, value)]));
+    }
+    family
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,6 +522,9 @@ mod tests {
         assert!(text.contains("rollbox_gateway_routes 3"));
         assert!(text.contains("rollbox_gateway_exec_ends_total{end=\"oom_killed\"} 0"));
         assert!(text.contains("rollbox_gateway_exec_queue_seconds_bucket{le=\"0.0001\"} 0"));
+        assert!(text.contains("rollbox_gateway_files_total{operation=\"write_archive\",outcome=\"gone\"} 0"));
+        assert!(text.contains("rollbox_gateway_stream_bytes_total{stream=\"upload\",direction=\"in\"} 0"));
+        assert!(text.contains("rollbox_gateway_streams_open{stream=\"attach\"} 0"));
         assert!(text.ends_with("# EOF\n"));
     }
 

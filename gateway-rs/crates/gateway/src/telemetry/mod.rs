@@ -4,4 +4,7 @@ mod log;
 mod metrics;
 
 pub(crate) use log::install as install_log;
-pub(crate) use metrics::{Connects, DnsCheck, Ended, Gauges, Metrics};
+pub(crate) use metrics::{
+    AttachEnd, Connects, Direction, DnsCheck, Ended, FileOperation, FileOutcome, Gauges, Metrics, Open,
+    Stream,
+};

@@ -6,9 +6,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use h2::Reason;
 use http::{Request, Response};
-use http_body::Body as _;
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
 use tonic::Status;
 use tonic::body::Body;
 use tower::Service;
@@ -16,6 +14,7 @@ use tower::Service;
 use crate::body::Budget;
 
 use super::link::Unreachable;
+use super::outgoing::{Answered, Outgoing, Parts, Streamed};
 use super::pool::Lease;
 
 /// Times that one request is sent, each only because the one before provably started nothing.
@@ -23,7 +22,7 @@ const ATTEMPTS: usize = 3;
 
 /// A message up to this size is kept until its answer, to be sent again when the sidecar refuses it. Larger ones would
 /// take too much memory for something so rare; their callers are told to send them again.
-const KEPT_BYTES: u64 = 64 << 10;
+const KEPT_BYTES: usize = 64 << 10;
 
 /// What gRPC stubs send through: the sandbox's connection, opened when needed.
 #[derive(Debug, Clone)]
@@ -52,9 +51,9 @@ impl Channel {
 }
 
 impl Service<Request<Body>> for Channel {
-    type Response = Response<Incoming>;
+    type Response = Response<Answered>;
     type Error = SendFailed;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Incoming>, SendFailed>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Answered>, SendFailed>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SendFailed>> {
         Poll::Ready(Ok(()))
@@ -65,16 +64,14 @@ impl Service<Request<Body>> for Channel {
     }
 }
 
-async fn send(lease: Lease, request: Request<Body>) -> Result<Response<Incoming>, SendFailed> {
-    let mut request = encoded(request).await?;
-    let small = request.body().size_hint().upper().is_some_and(|bytes| bytes <= KEPT_BYTES);
+async fn send(lease: Lease, request: Request<Body>) -> Result<Response<Answered>, SendFailed> {
+    let (mut request, kept) = outgoing(request).await?;
     let mut attempts = 0;
     loop {
         attempts += 1;
         let mut sender = lease.link.sender(&lease.pool).await?;
-        let kept = small.then(|| request.clone());
         let mut failed = match sender.try_send_request(request).await {
-            Ok(response) => return Ok(response),
+            Ok(response) => return Ok(response.map(|body| Answered::new(body, lease))),
             Err(failed) => failed,
         };
         let refusal = Refusal::of(failed.error());
@@ -82,7 +79,8 @@ async fn send(lease: Lease, request: Request<Body>) -> Result<Response<Incoming>
             lease.link.retire();
         }
         // The request comes back only when not a byte of it was given to the connection (hyper, TrySendError).
-        let unstarted = failed.take_message().or(kept.filter(|_| refusal.is_some()));
+        let again = || kept.clone().filter(|_| refusal.is_some()).map(|request| request.map(Outgoing::Whole));
+        let unstarted = failed.take_message().or_else(again);
         match unstarted {
             Some(unstarted) if attempts < ATTEMPTS => request = unstarted,
             _ => return Err(SendFailed::Lost(failed.into_error())),
@@ -90,15 +88,29 @@ async fn send(lease: Lease, request: Request<Body>) -> Result<Response<Incoming>
     }
 }
 
-/// The whole message as one piece, whose memory counts against the budget of its call until it is sent.
-async fn encoded(request: Request<Body>) -> Result<Request<Full<Bytes>>, SendFailed> {
+/// What is sent, and once more what can be kept of it to be sent again.
+async fn outgoing(
+    request: Request<Body>,
+) -> Result<(Request<Outgoing>, Option<Request<Full<Bytes>>>), SendFailed> {
     let (mut head, body) = request.into_parts();
+    if let Some(streamed) = head.extensions.remove::<Streamed>() {
+        return Ok((Request::from_parts(head, Outgoing::Streamed(Parts::new(body, streamed))), None));
+    }
+    let budget = head.extensions.remove::<Budget>();
+    let bytes = encoded(body, budget).await?;
+    let small = bytes.len() <= KEPT_BYTES;
+    let request = Request::from_parts(head, Full::new(bytes));
+    let kept = small.then(|| request.clone());
+    Ok((request.map(Outgoing::Whole), kept))
+}
+
+/// The whole message as one piece, whose memory counts against the budget of its call until it is sent.
+async fn encoded(body: Body, budget: Option<Budget>) -> Result<Bytes, SendFailed> {
     let bytes = body.collect().await.map_err(|status| SendFailed::Encoding(Box::new(status)))?.to_bytes();
-    let bytes = match head.extensions.remove::<Budget>() {
+    Ok(match budget {
         Some(budget) => Bytes::from_owner(Counted { bytes, _budget: budget }),
         None => bytes,
-    };
-    Ok(Request::from_parts(head, Full::new(bytes)))
+    })
 }
 
 struct Counted {

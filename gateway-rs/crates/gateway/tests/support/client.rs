@@ -104,7 +104,7 @@ impl Client {
         self.until(async || self.get("/readyz").await.status == StatusCode::OK).await;
     }
 
-    async fn until(&self, condition: impl AsyncFn() -> bool) {
+    pub async fn until(&self, condition: impl AsyncFn() -> bool) {
         let waited = tokio::time::timeout(super::controlplane::PATIENCE, async {
             while !condition().await {
                 tokio::time::sleep(Duration::from_millis(5)).await;

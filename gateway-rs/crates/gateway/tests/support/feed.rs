@@ -10,7 +10,7 @@ use futures_util::{Stream, StreamExt as _, stream};
 use tokio::sync::broadcast;
 use tonic::{Request, Response, Status};
 use wire::routes::routes_server::{Routes, RoutesServer};
-use wire::routes::{Delta, EndOfSandbox, Route, Snapshot, Update, WatchRequest, update::Body};
+use wire::routes::{Delta, EndOfSandbox, PublicPort, Route, Snapshot, Update, WatchRequest, update::Body};
 
 use super::serve::Served;
 
@@ -40,6 +40,7 @@ impl Feed {
             address: format!("unix:{}", socket.display()),
             generation,
             owner: "alice".to_owned(),
+            ..Route::default()
         };
         self.state.routes.lock().unwrap().insert(id.to_owned(), route.clone());
         route
@@ -56,6 +57,21 @@ impl Feed {
     pub fn push(&self, id: &str, socket: &Path, generation: u64) {
         let routes = vec![self.know(id, socket, generation)];
         self.state.deltas.send(Delta { routes, ends: Vec::new() }).unwrap();
+    }
+
+    /// Opens ports to anyone; each token is `port-token-PORT`.
+    pub fn open_ports(&self, id: &str, ports: &[u16], revision: u64) {
+        let route = {
+            let mut routes = self.state.routes.lock().unwrap();
+            let route = routes.get_mut(id).unwrap();
+            route.ports_revision = revision;
+            route.public_ports = ports
+                .iter()
+                .map(|port| PublicPort { port: (*port).into(), token: format!("port-token-{port}") })
+                .collect();
+            route.clone()
+        };
+        self.state.deltas.send(Delta { routes: vec![route], ends: Vec::new() }).unwrap();
     }
 
     pub fn end(&self, id: &str, generation: u64, cause: &str) {

@@ -6,9 +6,13 @@
 pub mod client;
 pub mod controlplane;
 pub mod feed;
+pub mod files;
+pub mod ports;
 pub mod proxy;
+pub mod running;
 pub mod serve;
 pub mod sidecar;
+pub mod socket;
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
 //! A sidecar with a language of its own: `echo TEXT`, `exit N`, `bytes`, `hang`, `hold`, `problem CODE`, `status`,
-//! `killed END`, `cat` (standard input).
+//! `killed END`, `cat` (standard input). What is started to be attached to is in `running`, files are in `files`.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -12,6 +12,8 @@ use wire::agent::agent_server::{Agent, AgentServer};
 use wire::agent::{self, End, ExecRequest, ExecResult, Output};
 use wire::{Code, Problem};
 
+use super::files::Files;
+use super::running::Processes;
 use super::serve::Served;
 
 /// The handle of a fake sidecar.
@@ -28,6 +30,8 @@ struct State {
     /// Execs whose caller went away before the end.
     dropped: watch::Sender<usize>,
     hold: Semaphore,
+    processes: Processes,
+    files: Files,
 }
 
 impl Sidecar {
@@ -37,6 +41,8 @@ impl Sidecar {
             tokens: Mutex::default(),
             dropped: watch::Sender::default(),
             hold: Semaphore::new(0),
+            processes: Processes::default(),
+            files: Files::default(),
         });
         let service = AgentServer::new(Fake(Arc::clone(&state)))
             .max_decoding_message_size(64 << 20)
@@ -61,6 +67,14 @@ impl Sidecar {
     /// Lets this many `hold` commands end.
     pub fn release(&self, count: usize) {
         self.state.hold.add_permits(count);
+    }
+
+    pub fn processes(&self) -> &Processes {
+        &self.state.processes
+    }
+
+    pub fn files(&self) -> &Files {
+        &self.state.files
     }
 
     pub fn last_token(&self) -> String {
@@ -113,6 +127,11 @@ pub fn status(code: &str) -> Status {
 }
 
 impl State {
+    fn keep_token<T>(&self, request: &Request<T>) {
+        let token = request.metadata().get("authorization").unwrap().to_str().unwrap().to_owned();
+        self.tokens.lock().unwrap().push(token);
+    }
+
     async fn run(&self, request: ExecRequest) -> Result<ExecResult, Status> {
         let (verb, rest) = request.command.split_once(' ').unwrap_or((&request.command, ""));
         match verb {
@@ -136,13 +155,16 @@ fn not_called<T>() -> Result<Response<T>, Status> {
     Err(Status::unimplemented("not called by the gateway"))
 }
 
-type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+pub type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl Agent for Fake {
     type AttachStream = Events<agent::AttachEvent>;
     type ReadFileStream = Events<agent::FileChunk>;
     type ListDirectoryStream = Events<agent::FileInfo>;
+    type ReadArchiveStream = Events<agent::FileChunk>;
+    type WatchFilesStream = Events<agent::WatchEvent>;
+    type ConnectStream = Events<agent::PortFrame>;
 
     async fn exec(&self, request: Request<ExecRequest>) -> Result<Response<ExecResult>, Status> {
         let token = request.metadata().get("authorization").unwrap().to_str().unwrap().to_owned();
@@ -169,69 +191,145 @@ impl Agent for Fake {
         Ok(Response::new(killed(&request, "CANCELLED")))
     }
 
-    async fn start(&self, _: Request<ExecRequest>) -> Result<Response<agent::Started>, Status> {
-        not_called()
+    async fn start(&self, request: Request<ExecRequest>) -> Result<Response<agent::Started>, Status> {
+        let request = request.into_inner();
+        self.0.seen.send_modify(|seen| seen.push(request.clone()));
+        self.0.processes.start(&request).map(Response::new)
     }
 
-    async fn attach(&self, _: Request<agent::AttachRequest>) -> Result<Response<Self::AttachStream>, Status> {
-        not_called()
+    async fn attach(
+        &self,
+        request: Request<agent::AttachRequest>,
+    ) -> Result<Response<Self::AttachStream>, Status> {
+        self.0.processes.attach(&request.into_inner()).map(Response::new)
     }
 
     async fn read_file(
         &self,
-        _: Request<agent::ReadFileRequest>,
+        request: Request<agent::ReadFileRequest>,
     ) -> Result<Response<Self::ReadFileStream>, Status> {
-        not_called()
+        self.0.files.read(&request.into_inner()).map(Response::new)
     }
 
     async fn list_directory(
         &self,
-        _: Request<agent::ListDirectoryRequest>,
+        request: Request<agent::ListDirectoryRequest>,
     ) -> Result<Response<Self::ListDirectoryStream>, Status> {
-        not_called()
+        self.0.files.list(&request.into_inner()).map(Response::new)
     }
 
     async fn write_file(
         &self,
-        _: Request<tonic::Streaming<agent::WriteFileRequest>>,
+        request: Request<tonic::Streaming<agent::WriteFileRequest>>,
     ) -> Result<Response<agent::FileInfo>, Status> {
-        not_called()
+        self.0.files.write(request.into_inner()).await.map(Response::new)
     }
 
     async fn write_stdin(
         &self,
-        _: Request<agent::StdinChunk>,
+        request: Request<agent::StdinChunk>,
     ) -> Result<Response<agent::StdinAccepted>, Status> {
-        not_called()
+        self.0.processes.write(request.into_inner()).await.map(Response::new)
     }
 
-    async fn signal(&self, _: Request<agent::SignalRequest>) -> Result<Response<agent::SignalSent>, Status> {
-        not_called()
+    async fn signal(
+        &self,
+        request: Request<agent::SignalRequest>,
+    ) -> Result<Response<agent::SignalSent>, Status> {
+        self.0.processes.signal(&request.into_inner()).map(Response::new)
     }
 
-    async fn stat_file(&self, _: Request<agent::PathRequest>) -> Result<Response<agent::FileInfo>, Status> {
-        not_called()
+    async fn stat_file(
+        &self,
+        request: Request<agent::PathRequest>,
+    ) -> Result<Response<agent::FileInfo>, Status> {
+        self.0.files.stat(&request.into_inner().path).map(Response::new)
     }
 
     async fn make_directory(
         &self,
-        _: Request<agent::PathRequest>,
+        request: Request<agent::MakeDirectoryRequest>,
     ) -> Result<Response<agent::FileInfo>, Status> {
-        not_called()
+        self.0.files.make(&request.into_inner()).map(Response::new)
     }
 
     async fn move_file(
         &self,
-        _: Request<agent::MoveFileRequest>,
+        request: Request<agent::MoveFileRequest>,
     ) -> Result<Response<agent::FileInfo>, Status> {
-        not_called()
+        self.0.files.copy(&request.into_inner(), true).map(Response::new)
     }
 
     async fn remove_file(
         &self,
-        _: Request<agent::RemoveFileRequest>,
+        request: Request<agent::RemoveFileRequest>,
     ) -> Result<Response<agent::Removed>, Status> {
-        not_called()
+        self.0.files.remove(&request.into_inner()).map(Response::new)
+    }
+
+    async fn resize(
+        &self,
+        request: Request<agent::ResizeRequest>,
+    ) -> Result<Response<agent::Resized>, Status> {
+        self.0.processes.resize(&request.into_inner()).map(Response::new)
+    }
+
+    async fn copy_file(
+        &self,
+        request: Request<agent::MoveFileRequest>,
+    ) -> Result<Response<agent::FileInfo>, Status> {
+        self.0.files.copy(&request.into_inner(), false).map(Response::new)
+    }
+
+    async fn read_archive(
+        &self,
+        request: Request<agent::ReadArchiveRequest>,
+    ) -> Result<Response<Self::ReadArchiveStream>, Status> {
+        let agent::ReadArchiveRequest { path, user } = request.into_inner();
+        self.0.files.read(&agent::ReadFileRequest { path, user, ..Default::default() }).map(Response::new)
+    }
+
+    async fn watch_files(
+        &self,
+        request: Request<agent::WatchRequest>,
+    ) -> Result<Response<Self::WatchFilesStream>, Status> {
+        self.0.files.watch(&request.into_inner().path).map(Response::new)
+    }
+
+    async fn wait_port(
+        &self,
+        request: Request<agent::WaitPortRequest>,
+    ) -> Result<Response<agent::PortState>, Status> {
+        self.0.keep_token(&request);
+        let listening = super::ports::listens(request.into_inner()).await;
+        Ok(Response::new(agent::PortState { listening }))
+    }
+
+    async fn usage(&self, _: Request<agent::UsageRequest>) -> Result<Response<agent::UsageReport>, Status> {
+        let (cpu_us, memory_bytes, memory_limit_bytes) = (1500, 1 << 20, 2 << 20);
+        let report = agent::UsageReport {
+            cpu_us,
+            memory_bytes,
+            memory_limit_bytes,
+            processes: 3,
+            ..Default::default()
+        };
+        Ok(Response::new(report))
+    }
+
+    async fn write_archive(
+        &self,
+        request: Request<tonic::Streaming<agent::WriteArchiveRequest>>,
+    ) -> Result<Response<agent::ArchiveWritten>, Status> {
+        self.0.files.unpack(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn connect(
+        &self,
+        request: Request<tonic::Streaming<agent::PortFrame>>,
+    ) -> Result<Response<Self::ConnectStream>, Status> {
+        self.0.keep_token(&request);
+        super::ports::connect(request.into_inner()).await.map(Response::new)
     }
 
     async fn configure(

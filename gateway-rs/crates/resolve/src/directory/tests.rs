@@ -1,11 +1,17 @@
 use tokio::task::yield_now;
 
 use super::*;
-use crate::{Entry, Tombstone};
+use crate::{Entry, PublicPorts, Tombstone};
 
 fn delta(id: &str, generation: u64) -> Update {
     let address = Address::Unix(format!("/{id}").into());
-    let entry = Entry { sandbox_id: id.into(), address, generation, owner: "alice".into() };
+    let entry = Entry {
+        sandbox_id: id.into(),
+        address,
+        generation,
+        owner: "alice".into(),
+        ports: PublicPorts::default(),
+    };
     Update::Delta { routes: vec![entry], ends: Vec::new() }
 }
 
@@ -92,6 +98,7 @@ fn a_snapshot_of_many_parts_is_taken_in_whole() {
         address: Address::Unix(format!("/{n}").into()),
         generation: 1,
         owner: "alice".into(),
+        ports: PublicPorts::default(),
     };
     let end = |n: usize| {
         let cause = wire::Code::Deleted;

@@ -7,11 +7,16 @@ fn decoded(body: &Value) -> Result<ExecRequest, Problem> {
     decode(body.to_string().as_bytes(), || "made".to_owned())
 }
 
+type Decode = fn(&[u8], fn() -> String) -> Result<ExecRequest, Problem>;
+
 #[test]
 fn the_shared_vectors_hold() {
     let vectors: Value =
         serde_json::from_str(include_str!("../../../../../../contract/vectors/exec.json")).unwrap();
-    for case in vectors["requests"].as_array().unwrap() {
+    let all = |list: &str| vectors[list].as_array().unwrap().clone();
+    let execs = all("requests").into_iter().map(|case| (case, decode as Decode));
+    let starts = all("starts").into_iter().map(|case| (case, decode_start as Decode));
+    for (case, decode) in execs.chain(starts) {
         let name = &case["name"];
         let outcome = decode(case["body"].as_str().unwrap().as_bytes(), || "made".to_owned());
         let problem = outcome.as_ref().err();
@@ -31,6 +36,7 @@ fn all_fields_arrive() {
     let request = decoded(&json!({
         "exec_id": "e-1", "argv": ["a", "b"], "cwd": "/tmp", "env": {"A": "1"}, "user": "root:root",
         "stdin": "aGk=", "stdin_encoding": "base64", "timeout_ms": 5, "max_output_bytes": 7,
+        "max_stderr_bytes": 8, "keep": "head", "umask": 0o22,
     }))
     .unwrap();
     let expected = ExecRequest {
@@ -42,6 +48,9 @@ fn all_fields_arrive() {
         stdin: "hi".into(),
         timeout_ms: 5,
         max_output_bytes: 7,
+        max_stderr_bytes: 8,
+        keep: wire::agent::Keep::Head.into(),
+        umask: Some(0o22),
         ..ExecRequest::default()
     };
     assert_eq!(request, expected);

@@ -1,0 +1,221 @@
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Uri};
+use tonic::Streaming;
+use wire::Problem;
+use wire::agent::{FileChunk, FileInfo, FileKind, ReadArchiveRequest, ReadFileRequest};
+
+use super::operation::Operation;
+use super::{frames, info};
+use crate::call;
+use crate::error::Failure;
+use crate::exec::rules;
+use crate::gateway::Gateway;
+use crate::query::Query;
+use crate::telemetry::{Direction, FileOperation, Open, Stream};
+
+/// `GET /v1/sandboxes/{id}/file`: the bytes of a file, or of a part of it.
+pub(crate) async fn read_file(
+    State(gateway): State<Arc<Gateway>>,
+    id: Result<Path<String>, PathRejection>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let check = || {
+        let query = Query::read(uri.query(), &["path", "offset", "length", "user"])?;
+        let (offset_bytes, length) = (query.number("offset")?.unwrap_or(0), query.number("length")?);
+        if length == Some(0) {
+            // To the sidecar it means "to the end".
+            return Err(rules::invalid(
+                "length",
+                "length is 0, it must be 1 or more; leave it out for the rest",
+            ));
+        }
+        let (path, user) = (query.path("path")?, query.user("user")?);
+        Ok(ReadFileRequest { path, offset_bytes, length_bytes: length.unwrap_or(0), user })
+    };
+    let (mut operation, request) =
+        Operation::enter(gateway, id, &headers, FileOperation::Read, check).await?;
+    let (offset, length) = (request.offset_bytes, request.length_bytes);
+    let (mut agent, request) = (operation.agent.clone(), operation.authorized(request));
+    let chunks = operation.ask(agent.read_file(request)).await?;
+    let download = Download::begin(operation, chunks, frames::wanted(&headers)).await?;
+    Ok(download.answer("application/octet-stream", |info| known_length(info, offset, length)))
+}
+
+/// `GET /v1/sandboxes/{id}/archive`: a directory (or file) as one tar stream.
+pub(crate) async fn read_archive(
+    State(gateway): State<Arc<Gateway>>,
+    id: Result<Path<String>, PathRejection>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let check = || {
+        let query = Query::read(uri.query(), &["path", "user"])?;
+        Ok(ReadArchiveRequest { path: query.path("path")?, user: query.user("user")? })
+    };
+    let (mut operation, request) =
+        Operation::enter(gateway, id, &headers, FileOperation::ReadArchive, check).await?;
+    let (mut agent, request) = (operation.agent.clone(), operation.authorized(request));
+    let chunks = operation.ask(agent.read_archive(request)).await?;
+    let download = Download::begin(operation, chunks, frames::wanted(&headers)).await?;
+    Ok(download.answer("application/x-tar", |_| None))
+}
+
+/// How many bytes will come, when that can be said: files of the kernel (/proc) have size 0 and bytes.
+fn known_length(info: &FileInfo, offset: u64, length: u64) -> Option<u64> {
+    if info.kind() != FileKind::File || info.size_bytes == 0 {
+        return None;
+    }
+    let rest = info.size_bytes.saturating_sub(offset);
+    Some(if length == 0 { rest } else { rest.min(length) })
+}
+
+/// A file or an archive on its way to the client.
+struct Download {
+    operation: Operation,
+    chunks: Streaming<FileChunk>,
+    framed: bool,
+    /// The first chunk, waited for before the answer begins: most failures are known by then.
+    first: Option<FileChunk>,
+    info: Option<FileInfo>,
+    /// Pieces that are next, before more is asked for.
+    ready: std::collections::VecDeque<Bytes>,
+    sent_bytes: u64,
+    /// The promised length: nobody asks for more after the last of it.
+    length: Option<u64>,
+    sha256: Vec<u8>,
+    over: bool,
+    _open: Open,
+}
+
+impl Download {
+    async fn begin(
+        mut operation: Operation,
+        mut chunks: Streaming<FileChunk>,
+        framed: bool,
+    ) -> Result<Self, Problem> {
+        let first = call::next(&operation.gateway, &operation.route, &mut chunks).await;
+        let mut first = first.inspect_err(|problem| operation.failed(problem))?;
+        let info = first.as_mut().and_then(|chunk| chunk.info.take());
+        let open = Open::new(&operation.gateway.metrics, Stream::Download);
+        let mut ready = std::collections::VecDeque::with_capacity(2);
+        if let Some(info) = info.as_ref().filter(|_| framed) {
+            ready.push_back(frames::info(&info::json(info)));
+        }
+        let (sent_bytes, length, sha256, over) = (0, None, Vec::new(), false);
+        Ok(Self {
+            operation,
+            chunks,
+            framed,
+            first,
+            info,
+            ready,
+            sent_bytes,
+            length,
+            sha256,
+            over,
+            _open: open,
+        })
+    }
+
+    fn answer(mut self, kind: &'static str, length: impl FnOnce(&FileInfo) -> Option<u64>) -> Response {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(if self.framed { frames::TYPE } else { kind }));
+        if let Some(info) = &self.info {
+            if let Some(value) = info::header(info) {
+                headers.insert(info::HEADER, value);
+            }
+            self.length = length(info).filter(|_| !self.framed);
+        }
+        if let Some(length) = self.length {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        let pieces = stream::unfold(self, |mut download| async { Some((download.next().await?, download)) });
+        let mut response = Response::new(Body::from_stream(pieces));
+        *response.headers_mut() = headers;
+        response
+    }
+
+    /// The next piece of the body. An error breaks the connection: without frames there is no other way to tell.
+    async fn next(&mut self) -> Option<Result<Bytes, Problem>> {
+        loop {
+            if let Some(piece) = self.ready.pop_front() {
+                return Some(Ok(piece));
+            }
+            if self.over {
+                return None;
+            }
+            match self.chunk().await {
+                Ok(Some(chunk)) => self.take_in(chunk),
+                Ok(None) => self.finish(),
+                Err(problem) => {
+                    self.over = true;
+                    self.operation.broke(&problem);
+                    if !self.framed {
+                        return Some(Err(problem));
+                    }
+                    self.ready.push_back(frames::problem(&problem, self.operation.request_id()));
+                }
+            }
+        }
+    }
+
+    async fn chunk(&mut self) -> Result<Option<FileChunk>, Problem> {
+        match self.first.take() {
+            Some(first) => Ok(Some(first)),
+            None => call::next(&self.operation.gateway, &self.operation.route, &mut self.chunks).await,
+        }
+    }
+
+    fn take_in(&mut self, chunk: FileChunk) {
+        if !chunk.sha256.is_empty() {
+            self.sha256 = chunk.sha256;
+        }
+        if chunk.data.is_empty() {
+            return;
+        }
+        self.sent_bytes += u64::try_from(chunk.data.len()).unwrap_or(0);
+        self.operation.gateway.metrics.streamed(Stream::Download, Direction::Out, chunk.data.len());
+        if self.length == Some(self.sent_bytes) {
+            self.operation.done();
+        }
+        if self.framed {
+            self.ready.push_back(frames::data_head(chunk.data.len()));
+        }
+        self.ready.push_back(chunk.data);
+    }
+
+    fn finish(&mut self) {
+        self.over = true;
+        self.operation.done();
+        if self.framed {
+            self.ready.push_back(frames::last(&self.sha256, self.sent_bytes));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_is_promised_only_where_it_is_known() {
+        let mut info = FileInfo { size_bytes: 100, ..FileInfo::default() };
+        assert_eq!(known_length(&info, 0, 0), None, "not a file");
+        info.set_kind(FileKind::File);
+        assert_eq!(known_length(&info, 0, 0), Some(100));
+        assert_eq!(known_length(&info, 90, 50), Some(10));
+        assert_eq!(known_length(&info, 10, 50), Some(50));
+        assert_eq!(known_length(&info, 200, 50), Some(0));
+        info.size_bytes = 0;
+        assert_eq!(known_length(&info, 0, 0), None, "as files of the kernel");
+    }
+}

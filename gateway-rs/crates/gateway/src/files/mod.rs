@@ -1,0 +1,22 @@
+//! Files of a sandbox: streamed both ways at constant memory; what they are allowed is the sandbox's to say.
+//!
+//! - `info`: `agent::FileInfo` -> JSON. Pure.
+//! - `frames`: the encoding of an answer that can still fail in the middle. Pure.
+//! - `operation`: one file call: its place, its route, its outcome.
+//! - `download`, `upload`: a file or an archive, out and in. `listing`, `watch`: streams of JSON.
+//! - `endpoints`: what answers with one message.
+
+mod download;
+mod endpoints;
+mod frames;
+mod info;
+mod listing;
+mod operation;
+mod upload;
+mod watch;
+
+pub(crate) use download::{read_archive, read_file};
+pub(crate) use endpoints::{copy, info as stat, make_directory, move_file, remove};
+pub(crate) use listing::list;
+pub(crate) use upload::{write_archive, write_file};
+pub(crate) use watch::watch;

@@ -1,0 +1,133 @@
+use std::sync::Arc;
+
+use axum::extract::Path;
+use axum::extract::rejection::PathRejection;
+use http::{HeaderMap, HeaderValue};
+use resolve::Route;
+use tonic::{Request, Response, Status};
+use wire::agent::agent_client::AgentClient;
+use wire::{Fault, Problem};
+
+use crate::admission::Permit;
+use crate::auth::Bearer;
+use crate::call;
+use crate::drain::Call;
+use crate::exec::endpoints;
+use crate::gateway::Gateway;
+use crate::request_id;
+use crate::telemetry::{FileOperation, FileOutcome};
+use crate::upstream::Channel;
+
+/// One file call, counted by its outcome when it is dropped: a caller that leaves drops it before it has one.
+pub(super) struct Operation {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) bearer: Bearer,
+    pub(super) route: Arc<Route>,
+    pub(super) agent: AgentClient<Channel>,
+    request_id: HeaderValue,
+    counted: Counted,
+    _place: Arc<Permit>,
+    _call: Call,
+}
+
+/// Says what came of an operation, when it is over.
+struct Counted {
+    gateway: Arc<Gateway>,
+    operation: FileOperation,
+    outcome: FileOutcome,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.gateway.metrics.file(self.operation, self.outcome);
+    }
+}
+
+impl Operation {
+    /// Lets a call in: token, query (`check`), route, place.
+    ///
+    /// # Errors
+    /// Whatever refuses it.
+    pub(super) async fn enter<T>(
+        gateway: Arc<Gateway>,
+        id: Result<Path<String>, PathRejection>,
+        headers: &HeaderMap,
+        operation: FileOperation,
+        check: impl FnOnce() -> Result<T, Problem>,
+    ) -> Result<(Self, T), Problem> {
+        let mut counted = Counted { gateway: Arc::clone(&gateway), operation, outcome: FileOutcome::Gone };
+        let entered = async {
+            let call = gateway.enter()?;
+            let bearer = endpoints::authorize(&gateway, id, headers)?;
+            let checked = check()?;
+            // A watch lives as long as its caller.
+            let gate = if operation == FileOperation::Watch { &gateway.streams } else { &gateway.transfers };
+            let (route, place) = call::admit(&gateway, gate, &bearer).await?;
+            Ok((call, bearer, checked, route, place))
+        };
+        let (call, bearer, checked, route, place) =
+            entered.await.inspect_err(|problem| counted.outcome = outcome(problem))?;
+        let agent = gateway.upstream.agent(&route);
+        let request_id = headers.get(request_id::HEADER).cloned().unwrap_or(HeaderValue::from_static(""));
+        let place = Arc::new(place);
+        let operation =
+            Self { gateway, bearer, route, agent, request_id, counted, _place: place, _call: call };
+        Ok((operation, checked))
+    }
+
+    /// The operation's place, for what may outlive the call.
+    pub(super) fn place(&self) -> Arc<Permit> {
+        Arc::clone(&self._place)
+    }
+
+    pub(super) fn request_id(&self) -> &str {
+        self.request_id.to_str().unwrap_or_default()
+    }
+
+    pub(super) fn authorized<T>(&self, message: T) -> Request<T> {
+        call::authorized(message, &self.bearer.header)
+    }
+
+    /// The answer to a call that takes the sidecar a moment.
+    pub(super) async fn ask<T>(
+        &mut self,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, Problem> {
+        let answered = call::ask(&self.gateway, &self.route, call).await;
+        answered.inspect_err(|problem| self.failed(problem))
+    }
+
+    /// The answer to a call that takes as long as it takes.
+    pub(super) async fn patiently<T>(
+        &mut self,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, Problem> {
+        let answered = call::patiently(&self.gateway, &self.route, call).await;
+        answered.inspect_err(|problem| self.failed(problem))
+    }
+
+    /// It came to its end.
+    pub(super) fn done(&mut self) {
+        self.counted.outcome = FileOutcome::Ok;
+    }
+
+    /// It came to this.
+    pub(super) fn failed(&mut self, problem: &Problem) {
+        self.counted.outcome = outcome(problem);
+    }
+
+    /// The same for an answer that has begun: nobody else counts its problem.
+    pub(super) fn broke(&mut self, problem: &Problem) {
+        self.failed(problem);
+        self.gateway.metrics.problem(problem.code);
+        let (request_id, code) = (self.request_id(), problem.code.name());
+        tracing::info!(request_id, code, detail = problem.detail, "an answer broke off");
+    }
+}
+
+fn outcome(problem: &Problem) -> FileOutcome {
+    match problem.code.fault() {
+        Fault::Caller | Fault::Workload => FileOutcome::Refused,
+        Fault::Capacity | Fault::Platform => FileOutcome::Failed,
+    }
+}

@@ -1,0 +1,139 @@
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, Bytes};
+use futures_util::Stream as _;
+use resolve::Route;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::mpsc;
+use tokio_util::sync::{DropGuard, PollSender};
+use tonic::{Status, Streaming};
+use wire::Problem;
+use wire::agent::PortFrame;
+
+use crate::auth::Bearer;
+use crate::call;
+use crate::gateway::Gateway;
+
+/// Frames on their way to the sidecar; more wait for it.
+const QUEUE: usize = 2;
+
+/// Largest piece of data in one frame.
+pub(super) const CHUNK_BYTES: usize = 64 << 10;
+
+/// A port of a sandbox that has answered: frames both ways. Dropping it breaks the connection off.
+pub(super) struct Frames {
+    pub(super) up: mpsc::Sender<PortFrame>,
+    pub(super) down: Streaming<PortFrame>,
+    pub(super) guard: DropGuard,
+}
+
+/// Connects to a port.
+///
+/// # Errors
+/// `port_unreachable` where nothing listens, or whatever keeps the sandbox from being called.
+pub(super) async fn open(
+    gateway: &Gateway,
+    bearer: &Bearer,
+    route: &Arc<Route>,
+    port: u16,
+    datagrams: bool,
+) -> Result<Frames, Problem> {
+    let (up, frames) = mpsc::channel(QUEUE);
+    let first = PortFrame { port: port.into(), datagrams, ..PortFrame::default() };
+    // There is room: it is the first.
+    drop(up.try_send(first));
+    let messages = futures_util::stream::unfold(frames, async |mut frames: mpsc::Receiver<PortFrame>| {
+        frames.recv().await.map(|frame| (frame, frames))
+    });
+    let (request, guard) = call::streamed(messages, &bearer.header, ());
+    let mut agent = gateway.upstream.agent(route);
+    let mut down = call::ask(gateway, route, agent.connect(request)).await?;
+    call::next(gateway, route, &mut down).await?;
+    Ok(Frames { up, down, guard })
+}
+
+/// The same as a byte stream.
+pub(super) struct Connection {
+    /// First to go: a stream that is broken off must not look like one that has ended.
+    _guard: DropGuard,
+    up: PollSender<PortFrame>,
+    down: Streaming<PortFrame>,
+    /// Of the latest frame, what was not read yet.
+    rest: Bytes,
+    ended: bool,
+}
+
+impl From<Frames> for Connection {
+    fn from(frames: Frames) -> Self {
+        let Frames { up, down, guard } = frames;
+        Self { _guard: guard, up: PollSender::new(up), down, rest: Bytes::new(), ended: false }
+    }
+}
+
+/// The status that a failure of a connection was, in whatever it is wrapped.
+pub(super) fn status_of<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Status> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        if let Some(status) = inner.and_then(|inner| inner.downcast_ref()) {
+            return Some(status);
+        }
+        next = error.source();
+    }
+    None
+}
+
+impl Connection {
+    fn poll_send(&mut self, cx: &mut Context<'_>, frame: impl FnOnce() -> PortFrame) -> Poll<io::Result<()>> {
+        let broken = |_| io::Error::from(io::ErrorKind::BrokenPipe);
+        ready!(self.up.poll_reserve(cx)).map_err(broken)?;
+        Poll::Ready(self.up.send_item(frame()).map_err(broken))
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.rest.is_empty() && !self.ended {
+            match ready!(Pin::new(&mut self.down).poll_next(cx)) {
+                Some(Ok(frame)) => {
+                    self.ended = frame.eof;
+                    self.rest = frame.data;
+                }
+                Some(Err(status)) => return Poll::Ready(Err(io::Error::other(status))),
+                None => self.ended = true,
+            }
+        }
+        let count = self.rest.len().min(buf.remaining());
+        buf.put_slice(&self.rest[..count]);
+        self.rest.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let data = &buf[..buf.len().min(CHUNK_BYTES)];
+        let frame = || PortFrame { data: Bytes::copy_from_slice(data), ..PortFrame::default() };
+        self.poll_send(cx, frame).map_ok(|()| data.len())
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.up.is_closed() {
+            return Poll::Ready(Ok(()));
+        }
+        let sent = ready!(self.poll_send(cx, || PortFrame { eof: true, ..PortFrame::default() }));
+        self.up.close();
+        Poll::Ready(sent)
+    }
+}

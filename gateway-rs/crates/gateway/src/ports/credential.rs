@@ -1,0 +1,147 @@
+use http::header::{AUTHORIZATION, COOKIE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// For clients whose Authorization header is meant for the server.
+const TOKEN_HEADER: HeaderName = HeaderName::from_static("x-rollbox-token");
+
+/// The cookie, and the parameter of a query that becomes one: for browsers, which send nothing else by themselves.
+pub(super) const TOKEN_NAME: &str = "rollbox_token";
+
+/// How API keys begin: one that was sent here by mistake is not for a server in a sandbox either.
+const API_KEY: &str = "rbx_";
+
+/// Where a token may stand; in this order they are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    Header,
+    Query,
+    Authorization,
+    Cookie,
+}
+
+/// What a request brought.
+#[derive(Debug)]
+pub(super) struct Given {
+    pub(super) tokens: Vec<(Source, String)>,
+    /// The query without ours.
+    pub(super) query: Option<String>,
+}
+
+/// Takes everything out of a request that may be a token of ours, but for an Authorization header that is not one by
+/// `is_ours`: that one is the server's.
+pub(super) fn take(head: &mut Parts, is_ours: impl Fn(&str) -> bool) -> Given {
+    let mut tokens = Vec::new();
+    tokens.extend(texts(&head.headers, &TOKEN_HEADER).into_iter().map(|token| (Source::Header, token)));
+    head.headers.remove(TOKEN_HEADER);
+    let query = head.uri.query().map(|query| without(query, "&", Source::Query, &mut tokens));
+    let bearers = bearers(&head.headers);
+    if bearers.iter().any(|token| token.starts_with(API_KEY) || is_ours(token)) {
+        head.headers.remove(AUTHORIZATION);
+    }
+    tokens.extend(bearers.into_iter().map(|token| (Source::Authorization, token)));
+    take_cookies(&mut head.headers, &mut tokens);
+    // One of a kind: each costs a signature check, and nobody has vouched for this caller yet.
+    tokens.dedup_by_key(|(source, _)| *source);
+    Given { tokens, query: query.filter(|query| !query.is_empty()) }
+}
+
+fn bearers(headers: &HeaderMap) -> Vec<String> {
+    let bearer = |text: String| {
+        let (scheme, token) = text.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+    };
+    texts(headers, &AUTHORIZATION).into_iter().filter_map(bearer).collect()
+}
+
+fn take_cookies(headers: &mut HeaderMap, tokens: &mut Vec<(Source, String)>) {
+    let left: Vec<HeaderValue> = headers
+        .get_all(COOKIE)
+        .iter()
+        .filter_map(|value| {
+            let Ok(text) = value.to_str() else { return Some(value.clone()) };
+            let left = without(text, "; ", Source::Cookie, tokens);
+            HeaderValue::from_str(&left).ok().filter(|value| !value.is_empty())
+        })
+        .collect();
+    headers.remove(COOKIE);
+    for value in left {
+        headers.append(COOKIE, value);
+    }
+}
+
+/// A list of `NAME=VALUE` without ours, whose values become `tokens`.
+fn without(list: &str, separator: &str, source: Source, tokens: &mut Vec<(Source, String)>) -> String {
+    let mut left = Vec::new();
+    for part in list.split(separator.trim()).map(str::trim) {
+        match part.split_once('=') {
+            Some((TOKEN_NAME, token)) => tokens.push((source, token.to_owned())),
+            _ => left.push(part),
+        }
+    }
+    left.join(separator)
+}
+
+fn texts(headers: &HeaderMap, name: &HeaderName) -> Vec<String> {
+    headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn taken(uri: &str, headers: &[(&str, &str)]) -> (Given, HeaderMap) {
+        let mut request = Request::get(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (mut head, ()) = request.body(()).unwrap().into_parts();
+        let given = take(&mut head, |token| token == "ours");
+        (given, head.headers)
+    }
+
+    #[test]
+    fn tokens_are_found_in_order_and_none_is_left() {
+        let (given, headers) = taken(
+            "/a?x=1&rollbox_token=query&y=2",
+            &[
+                ("cookie", "a=b; rollbox_token=cookie; c=d"),
+                ("authorization", "Bearer ours"),
+                ("x-rollbox-token", "header"),
+            ],
+        );
+        let expected = [
+            (Source::Header, "header"),
+            (Source::Query, "query"),
+            (Source::Authorization, "ours"),
+            (Source::Cookie, "cookie"),
+        ];
+        assert_eq!(given.tokens, expected.map(|(source, token)| (source, token.to_owned())));
+        assert_eq!(given.query.as_deref(), Some("x=1&y=2"));
+        assert_eq!(headers.len(), 1);
+        assert_eq!(headers["cookie"], "a=b; c=d");
+    }
+
+    #[test]
+    fn the_callers_own_authorization_stays() {
+        for own in ["Bearer theirs", "Basic YTpi"] {
+            assert_eq!(taken("/", &[("authorization", own)]).1["authorization"], own);
+        }
+        for ours in ["Bearer ours", "bearer ours", "Bearer rbx_alice"] {
+            assert!(taken("/", &[("authorization", ours)]).1.is_empty(), "{ours}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_alike_is_the_servers() {
+        let (given, headers) = taken("/?rollbox_tokens=1&a", &[("cookie", "my_rollbox_token=1")]);
+        assert!(given.tokens.is_empty());
+        assert_eq!(
+            (given.query.as_deref(), &headers["cookie"]),
+            (Some("rollbox_tokens=1&a"), &"my_rollbox_token=1".parse().unwrap())
+        );
+        assert_eq!(taken("/?rollbox_token=t", &[("cookie", "rollbox_token=t")]).0.query, None);
+    }
+}

@@ -1,0 +1,175 @@
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::{FromRequestParts as _, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, LOCATION, REFERRER_POLICY, SET_COOKIE};
+use http::request::Parts;
+use http::{HeaderValue, Method, StatusCode};
+use resolve::Found;
+use serde_json::json;
+use wire::agent::WaitPortRequest;
+use wire::{Code, Problem};
+
+use super::connection;
+use super::credential::{self, Given, Source};
+use super::headers::{self, Outside};
+use super::place::Place;
+use super::proxy::Proxied;
+use super::raw::{MAX_MESSAGE_BYTES, Tunnel};
+use crate::auth::{self, Bearer};
+use crate::call::{self, authorized};
+use crate::error::Failure;
+use crate::exec::rules;
+use crate::gateway::Gateway;
+use crate::processes::socket;
+use crate::query::Query;
+use crate::request_id;
+
+/// Who asks, and what is left of the query.
+struct Asker {
+    bearer: Bearer,
+    /// The token and where it stood; `None` for anyone at a public port.
+    token: Option<(Source, String)>,
+    query: Option<String>,
+}
+
+/// `GET /v1/sandboxes/{id}/ports/{port}`: whether something listens; waits for it up to `wait_ms`.
+pub(crate) async fn state(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+) -> Result<Response, Failure> {
+    let _call = gateway.enter()?;
+    let (mut head, _) = request.into_parts();
+    let place = Place::of_path(head.uri.path())?;
+    let asker = authorize(&gateway, &mut head, &place)?;
+    let wait_ms = Query::read(asker.query.as_deref(), &["wait_ms"])?.number("wait_ms")?.unwrap_or(0);
+    let (route, _permit) = call::admit(&gateway, &gateway.ports, &asker.bearer).await?;
+    let mut agent = gateway.upstream.agent(&route);
+    let request = WaitPortRequest { port: place.port.into(), timeout_ms: wait_ms };
+    let waited = agent.wait_port(authorized(request, &asker.bearer.header));
+    let listening = call::patiently(&gateway, &route, waited).await?.listening;
+    let body = json!({"port": place.port, "listening": listening}).to_string();
+    Ok(([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response())
+}
+
+/// `/v1/sandboxes/{id}/ports/{port}/http/...`: any request to the server there.
+pub(crate) async fn http(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, Failure> {
+    let path = request.uri().path();
+    let place = Place::of_path(path)?;
+    if path == place.prefix && matches!(*request.method(), Method::GET | Method::HEAD) {
+        // Else the links of its pages, which are relative to it, would lead beside it.
+        let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
+        return Ok(redirect(StatusCode::PERMANENT_REDIRECT, &format!("{path}/{query}")));
+    }
+    proxy(gateway, request, place).await
+}
+
+/// The same by host name, before any route is looked at; other hosts are passed on.
+pub(crate) async fn by_host(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Failure> {
+    let Some(domain) = &gateway.settings.ports_domain else { return Ok(next.run(request).await) };
+    let named = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+    let host = named.or(request.uri().authority().map(|authority| authority.as_str())).unwrap_or_default();
+    match Place::of_host(host, request.uri().path(), domain)? {
+        Some(place) => proxy(gateway, request, place).await,
+        None => Ok(next.run(request).await),
+    }
+}
+
+async fn proxy(gateway: Arc<Gateway>, request: Request, place: Place) -> Result<Response, Failure> {
+    let call = gateway.enter()?;
+    let (mut head, body) = request.into_parts();
+    let Asker { bearer, token, query } = authorize(&gateway, &mut head, &place)?;
+    let outside = Outside::of(&head);
+    if let Some((Source::Query, token)) = &token
+        && matches!(head.method, Method::GET | Method::HEAD)
+        && !headers::wants_websocket(&head)
+    {
+        return Ok(keep_token(token, &place, &outside, query.as_deref()));
+    }
+    let proxied = Proxied { gateway, call, bearer, place, outside, query };
+    Ok(proxied.send(Request::from_parts(head, body)).await?)
+}
+
+/// Moves the token from the address, where people copy it from, to a cookie of this port's pages.
+fn keep_token(token: &str, place: &Place, outside: &Outside, query: Option<&str>) -> Response {
+    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+    let path = format!("{}{}{query}", place.prefix, place.path);
+    // A path may begin with two slashes, which alone would be another host.
+    let absolute = format!("{}://{}{path}", outside.scheme, outside.host);
+    let mut response = redirect(StatusCode::FOUND, if place.prefix.is_empty() { &absolute } else { &path });
+    if let Some(cookie) = headers::token_cookie(token, place, outside) {
+        response.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    response
+}
+
+fn redirect(status: StatusCode, to: &str) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    if let Ok(to) = HeaderValue::try_from(to) {
+        headers.insert(LOCATION, to);
+    }
+    response
+}
+
+/// `GET /v1/sandboxes/{id}/ports/{port}/tcp`: a WebSocket whose binary messages are the bytes of a TCP connection.
+pub(crate) async fn tcp(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, Failure> {
+    raw(gateway, request, false).await
+}
+
+/// `GET /v1/sandboxes/{id}/ports/{port}/udp`: a WebSocket whose binary messages are a datagram each.
+pub(crate) async fn udp(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, Failure> {
+    raw(gateway, request, true).await
+}
+
+async fn raw(gateway: Arc<Gateway>, request: Request, datagrams: bool) -> Result<Response, Failure> {
+    let call = gateway.enter()?;
+    let (mut head, _) = request.into_parts();
+    let place = Place::of_path(head.uri.path())?;
+    let Asker { bearer, query, .. } = authorize(&gateway, &mut head, &place)?;
+    Query::read(query.as_deref(), &[])?;
+    let upgrade = WebSocketUpgrade::from_request_parts(&mut head, &()).await.map_err(|rejection| {
+        rules::invalid("upgrade", format!("this is a WebSocket over HTTP/1.1: {}", rejection.body_text()))
+    })?;
+    let (route, permit) = call::admit(&gateway, &gateway.ports, &bearer).await?;
+    let frames = connection::open(&gateway, &bearer, &route, place.port, datagrams).await?;
+    let request_id = head.headers.get(request_id::HEADER).cloned().unwrap_or(HeaderValue::from_static(""));
+    let tunnel = Tunnel { gateway, route, frames, datagrams, request_id, _call: call, _place: permit };
+    Ok(socket::bounded(upgrade, MAX_MESSAGE_BYTES).on_upgrade(|socket| tunnel.run(socket)))
+}
+
+/// The first of the tokens that is good for the sandbox, else what opens the port to anyone.
+fn authorize(gateway: &Gateway, head: &mut Parts, place: &Place) -> Result<Asker, Problem> {
+    if head.headers.get_all(AUTHORIZATION).iter().count() > 1 {
+        return Err(Problem::new(Code::Unauthenticated, "the Authorization header is given more than once"));
+    }
+    let verifier = &gateway.settings.verifier;
+    let Given { tokens, query } = credential::take(head, |token| auth::is_ours(verifier, token));
+    let mut refused = None;
+    for token in tokens {
+        match auth::check_token(verifier, &token.1, &place.sandbox_id) {
+            Ok(bearer) => return Ok(Asker { bearer, token: Some(token), query }),
+            Err(problem) => refused = refused.or(Some(problem)),
+        }
+    }
+    if let Found::Live(route) = gateway.resolver.directory().find(&place.sandbox_id)
+        && let Some(token) = route.ports.token(place.port)
+    {
+        return Ok(Asker { bearer: auth::anyone(&route, token), token: None, query });
+    }
+    Err(refused.unwrap_or_else(|| {
+        let detail =
+            format!("port {} of {} is private: bring the sandbox's token", place.port, place.sandbox_id);
+        Problem::new(Code::Unauthenticated, detail)
+    }))
+}

@@ -1,0 +1,172 @@
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use http::request::Parts;
+use http::{Method, StatusCode, Version};
+use hyper::client::conn::http1;
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use resolve::Route;
+use tokio::io::copy_bidirectional_with_sizes;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use wire::{Code, Problem};
+
+use super::connection::{self, CHUNK_BYTES, Connection, status_of};
+use super::headers::{self, Outside};
+use super::place::Place;
+use crate::admission::Permit;
+use crate::auth::Bearer;
+use crate::call;
+use crate::drain::Call;
+use crate::forward::Held;
+use crate::gateway::Gateway;
+use crate::server::Peer;
+
+/// Of a server's head; hyper's own bound on the number of headers is 100.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+
+/// A request on its way to a server in a sandbox.
+pub(super) struct Proxied {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) call: Call,
+    pub(super) bearer: Bearer,
+    pub(super) place: Place,
+    pub(super) outside: Outside,
+    /// The query as the server sees it.
+    pub(super) query: Option<String>,
+}
+
+impl Proxied {
+    /// Sends the request on and streams the answer back, or becomes the tunnel of a WebSocket. No deadline: a server may
+    /// take its time, and a stream of events has no end.
+    ///
+    /// # Errors
+    /// `port_unreachable` where nothing listens or what listens does not speak HTTP; `invalid_argument` for a request
+    /// that cannot be passed on; whatever keeps the sandbox from being called.
+    ///
+    /// # Cancel safety
+    /// Dropping it breaks the connection to the server off.
+    pub(super) async fn send(self, request: Request) -> Result<Response, Problem> {
+        let (mut head, body) = request.into_parts();
+        if head.method == Method::CONNECT {
+            return Err(
+                Problem::new(Code::InvalidArgument, "CONNECT is not offered here").with("field", "method")
+            );
+        }
+        let switch = headers::wants_websocket(&head);
+        let client = head.extensions.remove::<OnUpgrade>().filter(|_| switch);
+        self.prepare(&mut head, client.is_some())?;
+        let (gateway, bearer) = (&self.gateway, &self.bearer);
+        let (route, permit) = call::admit(gateway, &gateway.ports, bearer).await?;
+        let frames = connection::open(gateway, bearer, &route, self.place.port, false).await?;
+        let (mut sender, cut) = self.handshake(frames.into(), &route).await?;
+        let answered = sender.send_request(Request::from_parts(head, body));
+        let mut response = self.answered(&route, answered).await?;
+        headers::to_client(response.headers_mut(), &self.place);
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            let Self { call, .. } = self;
+            return Ok(response.map(|body| Body::new(Held::new(body, (call, permit, cut)))));
+        }
+        let client = client.ok_or_else(|| unspoken(&self.place, "it switched protocols unasked"))?;
+        self.tunnel(client, response, permit, cut)
+    }
+
+    fn prepare(&self, head: &mut Parts, switch: bool) -> Result<(), Problem> {
+        let peer = head.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
+        head.uri = self.place.target(self.query.as_deref())?;
+        head.version = Version::HTTP_11;
+        head.extensions.clear();
+        headers::to_server(&mut head.headers, &self.place, &self.outside, peer, switch);
+        Ok(())
+    }
+
+    /// Speaks HTTP over a connection, whose own task ends with it, with the guard or with the drain.
+    async fn handshake(
+        &self,
+        connection: Connection,
+        route: &Arc<Route>,
+    ) -> Result<(http1::SendRequest<Body>, tokio_util::sync::DropGuard), Problem> {
+        let mut builder = http1::Builder::new();
+        builder.max_buf_size(MAX_HEAD_BYTES);
+        let handshake = builder.handshake(TokioIo::new(connection));
+        let (sender, connection) = self.answered(route, handshake).await?;
+        let (cut, gateway) = (CancellationToken::new(), Arc::clone(&self.gateway));
+        let guard = cut.clone().drop_guard();
+        self.gateway.tunnels.spawn(async move {
+            tokio::select! {
+                // How it ended is told to whoever sent the request or reads the answer.
+                _ = connection.with_upgrades() => {}
+                () = cut.cancelled() => {}
+                () = gateway.drain.expired() => {}
+            }
+        });
+        Ok((sender, guard))
+    }
+
+    async fn answered<T>(
+        &self,
+        route: &Arc<Route>,
+        answer: impl Future<Output = hyper::Result<T>>,
+    ) -> Result<T, Problem> {
+        let mut garbled = None;
+        let asked = async {
+            answer.await.map_err(|error| match status_of(&error) {
+                Some(status) => status.clone(),
+                None => {
+                    garbled = Some(error);
+                    Status::unknown("no HTTP")
+                }
+            })
+        };
+        match call::uncut(&self.gateway, route, asked).await {
+            Ok(answer) => Ok(answer),
+            Err(cut) => match garbled {
+                Some(error) => Err(unspoken(&self.place, &error.to_string())),
+                None => Err(cut.explain(&self.gateway, route).await),
+            },
+        }
+    }
+
+    /// Both sides of a WebSocket, until one of them ends it, its sandbox ends or the drain does.
+    fn tunnel(
+        self,
+        client: OnUpgrade,
+        mut response: http::Response<hyper::body::Incoming>,
+        permit: Permit,
+        cut: tokio_util::sync::DropGuard,
+    ) -> Result<Response, Problem> {
+        let server = hyper::upgrade::on(&mut response);
+        let mut answer = Response::new(Body::empty());
+        *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        *answer.headers_mut() = std::mem::take(response.headers_mut());
+        headers::switching(answer.headers_mut());
+        let gateway = Arc::clone(&self.gateway);
+        self.gateway.tunnels.spawn(async move {
+            let _held = (self.call, permit);
+            tokio::select! {
+                () = carry(client, server, cut) => {}
+                () = gateway.drain.expired() => {}
+            }
+        });
+        Ok(answer)
+    }
+}
+
+async fn carry(client: OnUpgrade, server: OnUpgrade, cut: tokio_util::sync::DropGuard) {
+    let Ok((client, server)) = tokio::try_join!(client, server) else { return };
+    // From here on the connection is ours, and its task has ended.
+    drop(cut.disarm());
+    let io = |upgraded: Upgraded| TokioIo::new(upgraded);
+    let (mut client, mut server) = (io(client), io(server));
+    // Who broke it knows.
+    drop(copy_bidirectional_with_sizes(&mut client, &mut server, CHUNK_BYTES, CHUNK_BYTES).await);
+}
+
+fn unspoken(place: &Place, why: &str) -> Problem {
+    let detail = format!("what listens on port {} of the sandbox does not answer in HTTP: {why}", place.port);
+    Problem::new(Code::PortUnreachable, detail).with("port", place.port).with("reason", "no_http")
+}

@@ -1,0 +1,172 @@
+use std::sync::Arc;
+
+use axum::extract::ws::{Message, WebSocket};
+use http::HeaderValue;
+use resolve::Route;
+use serde::Deserialize;
+use tokio::sync::mpsc;
+use tonic::Streaming;
+use wire::agent::PortFrame;
+use wire::{Code, Problem};
+
+use super::connection::Frames;
+use crate::admission::Permit;
+use crate::call::{self, Cut};
+use crate::drain::Call;
+use crate::gateway::Gateway;
+use crate::processes::message;
+use crate::processes::socket::{self, Gone, Reader, Said, Writer};
+
+/// Largest message of a client: two of them and one on its way is what a connection holds at most.
+pub(super) const MAX_MESSAGE_BYTES: usize = 256 << 10;
+
+/// Says that nothing more comes from this side of a TCP connection.
+const EOF: &str = r#"{"type":"eof"}"#;
+
+/// A connection to a port as messages: binary ones are bytes, or a datagram each.
+pub(super) struct Tunnel {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) route: Arc<Route>,
+    pub(super) frames: Frames,
+    pub(super) datagrams: bool,
+    pub(super) request_id: HeaderValue,
+    pub(super) _call: Call,
+    pub(super) _place: Permit,
+}
+
+/// How it ends.
+enum Ending {
+    /// Both sides have said all.
+    Done,
+    /// The last message says why.
+    Problem(Box<Problem>, u16),
+    /// The drain is over.
+    Expired,
+    /// There is nobody to tell.
+    Left,
+}
+
+/// What a client says in text.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Word {
+    #[serde(rename = "type")]
+    _kind: Kind,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    Eof,
+}
+
+impl Tunnel {
+    /// Moves bytes both ways until both have ended, or client, server, sandbox or this gateway ends it.
+    pub(super) async fn run(self, socket: WebSocket) {
+        let (mut reader, mut writer) = socket::split(socket);
+        let Frames { up, mut down, guard } = self.frames;
+        // Outlives the guard: a client that breaks off must not look like one that has said all.
+        let open = up.clone();
+        let (gateway, route) = (&*self.gateway, &self.route);
+        let ending = tokio::select! {
+            biased;
+            () = gateway.drain.expired() => Ending::Expired,
+            ending = send(&mut reader, up, self.datagrams) => ending,
+            ending = receive(gateway, route, &mut down, &mut writer, self.datagrams) => ending,
+        };
+        drop(guard);
+        drop(open);
+        let (code, reason) = match &ending {
+            Ending::Left => return,
+            Ending::Done => (socket::NORMAL, ""),
+            Ending::Expired => (socket::RESTARTS, "this gateway is shutting down; connect again"),
+            Ending::Problem(problem, code) => {
+                gateway.metrics.problem(problem.code);
+                let request_id = self.request_id.to_str().unwrap_or_default();
+                tracing::info!(
+                    request_id,
+                    code = problem.code.name(),
+                    detail = problem.detail,
+                    "connection ended"
+                );
+                if writer.send(message::problem(problem, request_id)).await.is_err() {
+                    return;
+                }
+                (*code, "")
+            }
+        };
+        writer.close(reader, code, reason).await;
+    }
+}
+
+/// What the client says, to the server. Ends only when the client is gone, or wrong.
+async fn send(reader: &mut Reader, up: mpsc::Sender<PortFrame>, datagrams: bool) -> Ending {
+    let mut up = Some(up);
+    loop {
+        let frame = match reader.next().await {
+            Ok(Said::Binary(data)) => PortFrame { data, ..PortFrame::default() },
+            Ok(Said::Text(text)) => match serde_json::from_str(&text) {
+                Ok(Word { .. }) if !datagrams => PortFrame { eof: true, ..PortFrame::default() },
+                _ => return wrong(format!("the text message {:?} is not {EOF}", shortened(&text))),
+            },
+            Err(Gone::Left) => return Ending::Left,
+            Err(Gone::Wrong(problem, code)) => return Ending::Problem(problem, code),
+        };
+        let Some(open) = &up else { return wrong("a message came after the end".to_owned()) };
+        let eof = frame.eof;
+        // When nobody takes it, the other direction says why.
+        if open.send(frame).await.is_err() {
+            return std::future::pending().await;
+        }
+        if eof {
+            up = None;
+        }
+    }
+}
+
+/// What the server says, to the client.
+async fn receive(
+    gateway: &Gateway,
+    route: &Arc<Route>,
+    down: &mut Streaming<PortFrame>,
+    writer: &mut Writer,
+    datagrams: bool,
+) -> Ending {
+    loop {
+        let frame = tokio::select! {
+            biased;
+            frame = call::uncut(gateway, route, down.message()) => frame,
+            () = writer.ping_is_due() => match writer.ping().await {
+                Ok(()) => continue,
+                Err(_) => return Ending::Left,
+            },
+        };
+        let frame = match frame {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Ending::Done,
+            Err(Cut::Expired) => return Ending::Expired,
+            Err(cut) => {
+                return match writer.pinging(cut.explain(gateway, route)).await {
+                    Ok(problem) => Ending::Problem(problem.into(), socket::NORMAL),
+                    Err(_) => Ending::Left,
+                };
+            }
+        };
+        let eof = frame.eof;
+        if (datagrams || !frame.data.is_empty()) && writer.send(Message::Binary(frame.data)).await.is_err() {
+            return Ending::Left;
+        }
+        if eof && writer.send(Message::text(EOF)).await.is_err() {
+            return Ending::Left;
+        }
+    }
+}
+
+fn wrong(detail: String) -> Ending {
+    let problem = Problem::new(Code::InvalidArgument, detail).with("field", "message");
+    Ending::Problem(problem.into(), socket::MALFORMED)
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(64).collect()
+}

@@ -1,0 +1,267 @@
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use axum::extract::ws::Message;
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use wire::agent::{Chunk, End, ExecResult, Output, TerminalSize};
+use wire::{Code, Problem};
+
+use crate::exec::{end_name, ms, rules};
+
+/// Kinds of binary messages: their first byte. Then eight bytes of offset, most significant first, then data.
+const STDIN: u8 = 0;
+const STDOUT: u8 = 1;
+const STDERR: u8 = 2;
+const HEAD_BYTES: usize = 9;
+
+/// The largest message of a client. Long ones hold up what comes after them, a Ctrl-C for example.
+pub(super) const MAX_MESSAGE_BYTES: usize = 1 << 20;
+
+/// What an attached client says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Said {
+    Stdin { offset: u64, data: Bytes, eof: bool },
+    Signal { signal: u32, tree: bool },
+    Resize(TerminalSize),
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+enum Text {
+    StdinEof {
+        offset: u64,
+    },
+    Signal {
+        signal: u64,
+        #[serde(default)]
+        tree: bool,
+    },
+    Resize {
+        columns: u64,
+        rows: u64,
+    },
+}
+
+/// Reads a binary message of a client.
+///
+/// # Errors
+/// `invalid_argument` naming what is wrong with it.
+pub(super) fn binary(mut message: Bytes) -> Result<Said, Problem> {
+    if message.len() < HEAD_BYTES {
+        let detail = format!("a binary message has {} bytes, its head alone has {HEAD_BYTES}", message.len());
+        return Err(rules::invalid("message", detail));
+    }
+    match message.get_u8() {
+        STDIN => {
+            let offset = message.get_u64();
+            let end = offset.checked_add(u64::try_from(message.len()).unwrap_or(u64::MAX));
+            end.ok_or_else(|| {
+                rules::invalid("offset", format!("stdin at offset {offset} is beyond all numbers"))
+            })?;
+            Ok(Said::Stdin { offset, data: message, eof: false })
+        }
+        kind => {
+            let detail = format!("a binary message is of kind {kind}, a client sends only {STDIN} (stdin)");
+            Err(rules::invalid("kind", detail))
+        }
+    }
+}
+
+/// Reads a text message of a client.
+///
+/// # Errors
+/// `invalid_argument` naming what is wrong with it.
+pub(super) fn text(message: &str) -> Result<Said, Problem> {
+    let wrong = |e| rules::invalid("message", format!("a text message is wrong: {e}"));
+    Ok(match serde_json::from_str(message).map_err(wrong)? {
+        Text::StdinEof { offset } => Said::Stdin { offset, data: Bytes::new(), eof: true },
+        Text::Signal { signal, tree } => {
+            Said::Signal { signal: number("signal", signal, rules::SIGNAL)?, tree }
+        }
+        Text::Resize { columns, rows } => Said::Resize(TerminalSize {
+            columns: number("columns", columns, rules::TERMINAL)?,
+            rows: number("rows", rows, rules::TERMINAL)?,
+        }),
+    })
+}
+
+fn number(field: &str, number: u64, range: RangeInclusive<u64>) -> Result<u32, Problem> {
+    rules::small(field, number, range)
+}
+
+/// Any message, from a first byte that says which: 0 is a text, anything else the bytes as they are. For fuzzing: it
+/// must neither panic nor refuse with anything but `invalid_argument`.
+pub fn check_decoding(bytes: &[u8]) {
+    let said = match bytes.split_first() {
+        Some((0, rest)) => match std::str::from_utf8(rest) {
+            Ok(rest) => text(rest),
+            Err(_) => return,
+        },
+        Some((_, rest)) => binary(Bytes::copy_from_slice(rest)),
+        None => binary(Bytes::new()),
+    };
+    if let Err(problem) = said {
+        assert_eq!(problem.code, Code::InvalidArgument, "{problem}");
+    }
+}
+
+pub(super) fn stdout(chunk: &Chunk) -> Message {
+    output(STDOUT, chunk)
+}
+
+pub(super) fn stderr(chunk: &Chunk) -> Message {
+    output(STDERR, chunk)
+}
+
+fn output(kind: u8, chunk: &Chunk) -> Message {
+    let mut message = BytesMut::with_capacity(HEAD_BYTES + chunk.data.len());
+    message.put_u8(kind);
+    message.put_u64(chunk.offset);
+    message.put_slice(&chunk.data);
+    Message::Binary(message.freeze())
+}
+
+/// All stdin below `offset` has been taken.
+pub(super) fn taken(offset: u64) -> Message {
+    Message::text(json!({"type": "stdin", "offset": offset}).to_string())
+}
+
+/// No stdin will be taken any more; output goes on.
+pub(super) fn stdin_closed(problem: &Problem, request_id: &str) -> Message {
+    Message::text(json!({"type": "stdin_closed", "problem": problem.to_json(request_id, None)}).to_string())
+}
+
+/// The last message: why there is no result.
+pub(crate) fn problem(problem: &Problem, request_id: &str) -> Message {
+    let retry_after_ms = crate::error::retry_after_ms(problem.code);
+    let mut body = problem.to_json(request_id, retry_after_ms);
+    // The object's own `type` is the URN of its code, which the code says too.
+    body["type"] = "problem".into();
+    Message::text(body.to_string())
+}
+
+/// The last message: what the command came to. Its output has gone before.
+pub(super) fn result(result: &ExecResult) -> Message {
+    #[derive(Serialize)]
+    struct Ended<'a> {
+        r#type: &'static str,
+        exec_id: &'a str,
+        end: Option<&'static str>,
+        exit_code: Option<i32>,
+        signal: Option<u32>,
+        stdout_total_bytes: u64,
+        stderr_total_bytes: u64,
+        spawn_ms: f64,
+        run_ms: f64,
+        replayed: bool,
+    }
+    let total = |output: &Option<Output>| output.as_ref().map_or(0, |output| output.total_bytes);
+    let exited = result.end() == End::Exited;
+    let ended = Ended {
+        r#type: "result",
+        exec_id: &result.exec_id,
+        end: end_name(result.end()),
+        exit_code: exited.then_some(result.exit_code),
+        signal: Some(result.signal).filter(|signal| !exited && *signal != 0),
+        stdout_total_bytes: total(&result.stdout),
+        stderr_total_bytes: total(&result.stderr),
+        spawn_ms: ms(Duration::from_micros(result.spawn_us)),
+        run_ms: ms(Duration::from_micros(result.run_us)),
+        replayed: result.replayed,
+    };
+    // Plain structs of strings and numbers can always be written.
+    Message::text(serde_json::to_string(&ended).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn parsed(message: &Message) -> Value {
+        serde_json::from_str(message.to_text().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_a_client_may_say_is_understood() {
+        let stdin = binary(Bytes::from_static(b"\0\0\0\0\0\0\0\x01\x02hi")).unwrap();
+        assert_eq!(stdin, Said::Stdin { offset: 258, data: "hi".into(), eof: false });
+        let eof = text(r#"{"type": "stdin_eof", "offset": 7}"#).unwrap();
+        assert_eq!(eof, Said::Stdin { offset: 7, data: Bytes::new(), eof: true });
+        let signal = text(r#"{"type": "signal", "signal": 15, "tree": true}"#).unwrap();
+        assert_eq!(signal, Said::Signal { signal: 15, tree: true });
+        let resize = text(r#"{"type": "resize", "columns": 80, "rows": 24}"#).unwrap();
+        assert_eq!(resize, Said::Resize(TerminalSize { columns: 80, rows: 24 }));
+    }
+
+    #[test]
+    fn everything_else_is_refused() {
+        for message in
+            [&b""[..], b"\0\0\0\0\0\0\0\0", b"\x01\0\0\0\0\0\0\0\0", b"\0\xff\xff\xff\xff\xff\xff\xff\xffx"]
+        {
+            assert_eq!(binary(Bytes::copy_from_slice(message)).unwrap_err().code, Code::InvalidArgument);
+        }
+        for message in [
+            "",
+            "{}",
+            "[]",
+            "null",
+            "{\"type\": \"stdin\"}",
+            "{\"type\": \"stdin_eof\"}",
+            "{\"type\": \"stdin_eof\", \"offset\": -1}",
+            "{\"type\": \"signal\", \"signal\": 0}",
+            "{\"type\": \"signal\", \"signal\": 65}",
+            "{\"type\": \"signal\", \"signal\": 15, \"more\": 1}",
+            "{\"type\": \"resize\", \"columns\": 80}",
+            "{\"type\": \"resize\", \"columns\": 0, \"rows\": 24}",
+            "{\"type\": \"resize\", \"columns\": 80, \"rows\": 65536}",
+            "{\"type\": \"resize\"} x",
+        ] {
+            assert_eq!(text(message).unwrap_err().code, Code::InvalidArgument, "{message}");
+        }
+    }
+
+    #[test]
+    fn output_carries_its_offset() {
+        let message = stderr(&Chunk { offset: 258, data: "hi".into() });
+        assert_eq!(message.into_data().as_ref(), b"\x02\0\0\0\0\0\0\x01\x02hi");
+    }
+
+    #[test]
+    fn a_problem_keeps_everything_but_its_type() {
+        let message = parsed(&problem(&Problem::new(Code::Draining, "going").with("a", 1), "req-1"));
+        assert_eq!((&message["type"], &message["code"]), (&json!("problem"), &json!("draining")));
+        assert_eq!((&message["request_id"], &message["details"]["a"]), (&json!("req-1"), &json!("1")));
+    }
+
+    #[test]
+    fn a_result_has_the_totals() {
+        let output = |total_bytes| Some(Output { total_bytes, ..Output::default() });
+        let mut ended =
+            ExecResult { exec_id: "e-1".into(), stdout: output(5), stderr: output(7), ..Default::default() };
+        ended.set_end(End::Signalled);
+        ended.signal = 9;
+        let message = parsed(&result(&ended));
+        assert_eq!(
+            (&message["end"], &message["signal"], &message["exit_code"]),
+            (&json!("signalled"), &json!(9), &json!(null))
+        );
+        assert_eq!((&message["stdout_total_bytes"], &message["stderr_total_bytes"]), (&json!(5), &json!(7)));
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            check_decoding(&bytes);
+        }
+
+        #[test]
+        fn texts_never_panic(message in "\\{\"type\": ?\"[a-z_]{1,10}\"(, ?\"[a-z]{1,8}\": ?-?[0-9]{1,25}){0,3}\\}") {
+            check_decoding(format!("\0{message}").as_bytes());
+        }
+    }
+}

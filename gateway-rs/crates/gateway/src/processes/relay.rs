@@ -1,0 +1,243 @@
+use std::sync::Arc;
+
+use axum::extract::ws::{Message, WebSocket};
+use http::HeaderValue;
+use resolve::Route;
+use tokio::sync::{mpsc, watch};
+use tonic::Streaming;
+use wire::agent::agent_client::AgentClient;
+use wire::agent::{AttachEvent, ResizeRequest, SignalRequest, attach_event::Event};
+use wire::{Code, Problem};
+
+use super::message::{self, Said};
+use super::socket::{self, Gone, Reader, Writer};
+use super::stdin::{self, Progress, Stdin};
+use crate::admission::Permit;
+use crate::auth::Bearer;
+use crate::call::{self, authorized};
+use crate::drain::Call;
+use crate::exec::rules;
+use crate::gateway::Gateway;
+use crate::telemetry::{AttachEnd, Direction, Open, Stream};
+use crate::upstream::{self, Channel, Loss};
+
+/// Signals and sizes that wait for the sidecar; more at one time is no person's doing.
+const MAX_CONTROLS: usize = 64;
+
+/// One attached client: the call that it is, and what it is attached to.
+pub(super) struct Relay {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) bearer: Bearer,
+    pub(super) route: Arc<Route>,
+    pub(super) agent: AgentClient<Channel>,
+    pub(super) exec_id: String,
+    pub(super) events: Streaming<AttachEvent>,
+    pub(super) request_id: HeaderValue,
+    pub(super) _call: Call,
+    pub(super) _place: Permit,
+}
+
+/// How it ends.
+enum Ending {
+    /// This is the last message.
+    Last(Message),
+    /// There is no result, for this reason; the close code says whose doing it is.
+    Problem(Box<Problem>, u16),
+    /// Another gateway goes on from the client's offsets.
+    Drain,
+    /// There is nobody to tell.
+    Left,
+}
+
+/// What is to be done to the command.
+enum Control {
+    Signal(SignalRequest),
+    Resize(ResizeRequest),
+}
+
+impl Relay {
+    /// Moves bytes both ways until the command, the client, the sandbox or this gateway comes to its end.
+    pub(super) async fn run(mut self, socket: WebSocket) {
+        let gateway = Arc::clone(&self.gateway);
+        let _open = Open::new(&gateway.metrics, Stream::Attach);
+        let (mut reader, mut writer) = socket::split(socket);
+        let ending = self.relay(&mut reader, &mut writer).await;
+        self.finish(ending, reader, writer).await;
+    }
+
+    async fn relay(&mut self, reader: &mut Reader, writer: &mut Writer) -> Ending {
+        let (stdin, writes, progress) = stdin::stdin();
+        let (controls, orders) = mpsc::channel(MAX_CONTROLS);
+        let exec_id = self.exec_id.clone();
+        let (header, gateway) = (&self.bearer.header, &self.gateway);
+        let request_id = self.request_id.to_str().unwrap_or_default();
+        let down = Down { gateway, route: &self.route, request_id, events: &mut self.events, writer };
+        tokio::select! {
+            biased;
+            () = gateway.drain.started() => Ending::Drain,
+            ending = listen(gateway, &exec_id, reader, &stdin, &controls) => ending,
+            ending = down.run(progress) => ending,
+            problem = control(self.agent.clone(), header, orders) => Ending::Problem(problem.into(), socket::NORMAL),
+            () = writes.run(self.agent.clone(), header, &exec_id) => Ending::Left,
+        }
+    }
+
+    async fn finish(&self, ending: Ending, reader: Reader, mut writer: Writer) {
+        let request_id = self.request_id.to_str().unwrap_or_default();
+        let metrics = &self.gateway.metrics;
+        let (last, code, reason) = match ending {
+            Ending::Left => return metrics.attach_ended(AttachEnd::Left),
+            Ending::Drain => {
+                metrics.attach_ended(AttachEnd::Drained);
+                (None, socket::RESTARTS, "this gateway is shutting down; attach again")
+            }
+            Ending::Last(message) => {
+                metrics.attach_ended(AttachEnd::Result);
+                (Some(message), socket::NORMAL, "")
+            }
+            Ending::Problem(problem, code) => {
+                metrics.attach_ended(AttachEnd::Problem);
+                metrics.problem(problem.code);
+                tracing::info!(
+                    request_id,
+                    code = problem.code.name(),
+                    detail = problem.detail,
+                    "attach ended"
+                );
+                (Some(message::problem(&problem, request_id)), code, "")
+            }
+        };
+        if let Some(last) = last
+            && writer.send(last).await.is_err()
+        {
+            return;
+        }
+        writer.close(reader, code, reason).await;
+    }
+}
+
+/// The command's side: its output, and what became of its input.
+struct Down<'a> {
+    gateway: &'a Gateway,
+    route: &'a Arc<Route>,
+    request_id: &'a str,
+    events: &'a mut Streaming<AttachEvent>,
+    writer: &'a mut Writer,
+}
+
+impl Down<'_> {
+    async fn run(mut self, progress: watch::Receiver<Progress>) -> Ending {
+        match self.relay(progress).await {
+            Ok(ending) => ending,
+            Err(Gone::Wrong(problem, code)) => Ending::Problem(problem, code),
+            Err(Gone::Left) => Ending::Left,
+        }
+    }
+
+    async fn relay(&mut self, mut progress: watch::Receiver<Progress>) -> Result<Ending, Gone> {
+        loop {
+            tokio::select! {
+                () = self.writer.ping_is_due() => self.writer.ping().await?,
+                Ok(()) = progress.changed() => {
+                    let Progress { taken, closed } = progress.borrow_and_update().clone();
+                    self.writer.send(message::taken(taken)).await?;
+                    if let Some(problem) = closed {
+                        self.writer.send(message::stdin_closed(&problem, self.request_id)).await?;
+                    }
+                }
+                event = call::uncut(self.gateway, self.route, self.events.message()) => match event {
+                    Ok(Some(AttachEvent { event })) => {
+                        if let Some(ending) = self.event(event).await? {
+                            return Ok(ending);
+                        }
+                    }
+                    Ok(None) => return Ok(unfinished()),
+                    Err(cut) => {
+                        let problem = self.writer.pinging(cut.explain(self.gateway, self.route)).await?;
+                        return Ok(Ending::Problem(problem.into(), socket::NORMAL));
+                    }
+                }
+            }
+        }
+    }
+
+    async fn event(&mut self, event: Option<Event>) -> Result<Option<Ending>, Gone> {
+        let (message, bytes) = match event {
+            Some(Event::Stdout(chunk)) => (message::stdout(&chunk), chunk.data.len()),
+            Some(Event::Stderr(chunk)) => (message::stderr(&chunk), chunk.data.len()),
+            Some(Event::Result(result)) => return Ok(Some(Ending::Last(message::result(&result)))),
+            // Of a sidecar that is newer than this gateway.
+            None => return Ok(None),
+        };
+        self.writer.send(message).await?;
+        self.gateway.metrics.streamed(Stream::Attach, Direction::Out, bytes);
+        Ok(None)
+    }
+}
+
+fn unfinished() -> Ending {
+    let detail = "the sidecar ended the stream without a result";
+    Ending::Problem(Problem::new(Code::StreamInterrupted, detail).into(), socket::NORMAL)
+}
+
+/// The client's side. Never waits for the command: a Ctrl-C must pass input that nobody reads.
+async fn listen(
+    gateway: &Gateway,
+    exec_id: &str,
+    reader: &mut Reader,
+    stdin: &Stdin,
+    controls: &mpsc::Sender<Control>,
+) -> Ending {
+    loop {
+        let heard = match reader.next().await {
+            Ok(socket::Said::Binary(data)) => message::binary(data),
+            Ok(socket::Said::Text(text)) => message::text(&text),
+            Err(Gone::Left) => return Ending::Left,
+            Err(Gone::Wrong(problem, code)) => return Ending::Problem(problem, code),
+        };
+        if let Err(problem) = heard.and_then(|said| obey(gateway, exec_id, said, stdin, controls)) {
+            return Ending::Problem(problem.into(), socket::MALFORMED);
+        }
+    }
+}
+
+fn obey(
+    gateway: &Gateway,
+    exec_id: &str,
+    said: Said,
+    stdin: &Stdin,
+    controls: &mpsc::Sender<Control>,
+) -> Result<(), Problem> {
+    let exec_id = exec_id.to_owned();
+    let control = match said {
+        Said::Stdin { offset, data, eof } => {
+            gateway.metrics.streamed(Stream::Attach, Direction::In, data.len());
+            return stdin.write(offset, data, eof);
+        }
+        Said::Signal { signal, tree } => Control::Signal(SignalRequest { exec_id, signal, tree }),
+        Said::Resize(terminal) => Control::Resize(ResizeRequest { exec_id, terminal: Some(terminal) }),
+    };
+    let full = |_| rules::invalid("message", format!("{MAX_CONTROLS} signals and sizes wait already"));
+    controls.try_send(control).map_err(full)
+}
+
+/// Does what the client wants done, one after the other; completes with the first thing that cannot be done.
+async fn control(
+    mut agent: AgentClient<Channel>,
+    header: &HeaderValue,
+    mut orders: mpsc::Receiver<Control>,
+) -> Problem {
+    while let Some(order) = orders.recv().await {
+        let done = match order {
+            Control::Signal(signal) => agent.signal(authorized(signal, header)).await.map(drop),
+            Control::Resize(size) => agent.resize(authorized(size, header)).await.map(drop),
+        };
+        if let Err(Loss::Answered(problem)) = done.map_err(|status| upstream::of(&status))
+            // It ended meanwhile: its result says so.
+            && !matches!(problem.code, Code::Conflict | Code::ExecNotFound)
+        {
+            return problem;
+        }
+    }
+    std::future::pending().await
+}

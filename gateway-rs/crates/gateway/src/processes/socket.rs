@@ -1,0 +1,154 @@
+use std::time::Duration;
+
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
+use bytes::Bytes;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt as _, StreamExt as _};
+use tokio::time::{Interval, MissedTickBehavior, timeout};
+use wire::{Code, Problem};
+
+/// Between our pings; a client answers them with pongs.
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A client that says nothing for this long, not even a pong, is gone.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// A client that takes nothing for this long is cut off, pongs or not: it holds a place.
+const STALL: Duration = Duration::from_secs(30);
+
+/// For the client's side of a close.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Close codes (RFC 6455 section 7.4.1, and 1012 of its registry: the service restarts, come again).
+pub(crate) const NORMAL: u16 = 1000;
+pub(crate) const MALFORMED: u16 = 1002;
+pub(crate) const TOO_LARGE: u16 = 1009;
+pub(crate) const RESTARTS: u16 = 1012;
+
+/// What a client said.
+#[derive(Debug)]
+pub(crate) enum Said {
+    Binary(Bytes),
+    Text(Utf8Bytes),
+}
+
+/// Why a client says nothing more.
+#[derive(Debug)]
+pub(crate) enum Gone {
+    /// It closed, broke off, or fell silent: there is nobody to answer.
+    Left,
+    /// It sent what no client may; it is to be closed with this code.
+    Wrong(Box<Problem>, u16),
+}
+
+/// The bounds of a socket: its messages, and the memory that it takes while it is idle.
+pub(crate) fn bounded(upgrade: WebSocketUpgrade, max_message_bytes: usize) -> WebSocketUpgrade {
+    upgrade
+        .max_message_size(max_message_bytes)
+        .max_frame_size(max_message_bytes)
+        .read_buffer_size(32 << 10)
+        // Every message is sent at once: who writes waits until it is.
+        .write_buffer_size(0)
+}
+
+/// Both directions of a socket, each for a loop of its own.
+pub(crate) fn split(socket: WebSocket) -> (Reader, Writer) {
+    let (sink, stream) = socket.split();
+    let mut pings = tokio::time::interval(PING_INTERVAL);
+    pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    (Reader { stream }, Writer { sink, pings })
+}
+
+/// What comes from the client.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    stream: SplitStream<WebSocket>,
+}
+
+impl Reader {
+    /// The next message; pings and pongs only prove life.
+    ///
+    /// # Cancel safety
+    /// Cancel safe, but that silence is measured from the latest call.
+    pub(crate) async fn next(&mut self) -> Result<Said, Gone> {
+        loop {
+            match timeout(SILENCE, self.stream.next()).await {
+                Ok(Some(Ok(Message::Binary(data)))) => return Ok(Said::Binary(data)),
+                Ok(Some(Ok(Message::Text(text)))) => return Ok(Said::Text(text)),
+                Ok(Some(Ok(Message::Ping(_) | Message::Pong(_)))) => {}
+                Ok(Some(Err(error))) => return Err(Gone::of(&error)),
+                Ok(Some(Ok(Message::Close(_))) | None) | Err(_) => return Err(Gone::Left),
+            }
+        }
+    }
+}
+
+impl Gone {
+    fn of(error: &axum::Error) -> Self {
+        use tungstenite::Error;
+        use tungstenite::error::ProtocolError;
+        let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<Error>());
+        let (code, close) = match cause {
+            Some(Error::Capacity(_)) => (Code::PayloadTooLarge, TOO_LARGE),
+            Some(Error::Protocol(ProtocolError::ResetWithoutClosingHandshake)) => return Self::Left,
+            Some(Error::Protocol(_) | Error::Utf8(_)) => (Code::InvalidArgument, MALFORMED),
+            _ => return Self::Left,
+        };
+        Self::Wrong(Box::new(Problem::new(code, format!("a message cannot be read: {error}"))), close)
+    }
+}
+
+/// What goes to the client.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    sink: SplitSink<WebSocket, Message>,
+    pings: Interval,
+}
+
+impl Writer {
+    /// Completes when it is time for a ping.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn ping_is_due(&mut self) {
+        self.pings.tick().await;
+    }
+
+    pub(crate) async fn ping(&mut self) -> Result<(), Gone> {
+        self.send(Message::Ping(Bytes::new())).await
+    }
+
+    /// Sends a message and waits until the socket has taken it: a slow reader is waited for, a while.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: the message may be lost. The socket stays whole.
+    pub(crate) async fn send(&mut self, message: Message) -> Result<(), Gone> {
+        match timeout(STALL, self.sink.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(Gone::Left),
+        }
+    }
+
+    /// What comes of `task`, which may take longer than a client is patient with silence.
+    pub(crate) async fn pinging<T>(&mut self, task: impl Future<Output = T>) -> Result<T, Gone> {
+        let mut task = std::pin::pin!(task);
+        loop {
+            tokio::select! {
+                biased;
+                done = task.as_mut() => return Ok(done),
+                () = self.ping_is_due() => self.ping().await?,
+            }
+        }
+    }
+
+    /// Closes in good order: ours, then theirs, which is waited for briefly.
+    pub(crate) async fn close(mut self, mut reader: Reader, code: u16, reason: &'static str) {
+        let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
+        let farewell = async {
+            if self.sink.send(Message::Close(Some(frame))).await.is_ok() {
+                while let Some(Ok(_)) = reader.stream.next().await {}
+            }
+        };
+        drop(timeout(FAREWELL, farewell).await);
+    }
+}

@@ -1,0 +1,123 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use wire::Problem;
+use wire::agent::StdinChunk;
+use wire::agent::agent_client::AgentClient;
+
+use crate::call::authorized;
+use crate::exec::rules;
+use crate::upstream::{self, Channel, Loss};
+
+/// What a client may have written without our word that it was taken (contract: attach).
+const WINDOW_BYTES: usize = 1 << 20;
+
+/// What a message costs besides its data, so that empty ones are bounded too.
+const MESSAGE_BYTES: usize = 32;
+
+/// Room for a full window of messages of 64 bytes; a terminal's keys are taken as they come.
+const MAX_PERMITS: usize = WINDOW_BYTES + (16 << 10) * MESSAGE_BYTES;
+
+/// How far the command has taken its input, for the client; only the latest word counts.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Progress {
+    pub(super) taken: u64,
+    /// Why nothing more is taken.
+    pub(super) closed: Option<Problem>,
+}
+
+/// Where what the client writes goes in.
+#[derive(Debug)]
+pub(super) struct Stdin {
+    window: Arc<Semaphore>,
+    writes: mpsc::UnboundedSender<Write>,
+}
+
+/// Where it comes out, towards the command.
+#[derive(Debug)]
+pub(super) struct Writes {
+    writes: mpsc::UnboundedReceiver<Write>,
+    progress: watch::Sender<Progress>,
+}
+
+#[derive(Debug)]
+struct Write {
+    offset: u64,
+    data: Bytes,
+    eof: bool,
+    /// Of the window; the queue itself has no other bound.
+    _share: OwnedSemaphorePermit,
+}
+
+pub(super) fn stdin() -> (Stdin, Writes, watch::Receiver<Progress>) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let (progress, told) = watch::channel(Progress::default());
+    let window = Arc::new(Semaphore::new(MAX_PERMITS));
+    (Stdin { window, writes: sender }, Writes { writes: receiver, progress }, told)
+}
+
+impl Stdin {
+    /// Takes a write in; never waits.
+    ///
+    /// # Errors
+    /// `invalid_argument` for a client that writes on although much of what it wrote was not taken yet.
+    pub(super) fn write(&self, offset: u64, data: Bytes, eof: bool) -> Result<(), Problem> {
+        let cost = u32::try_from(data.len() + MESSAGE_BYTES).unwrap_or(u32::MAX);
+        let Ok(share) = Arc::clone(&self.window).try_acquire_many_owned(cost) else {
+            let detail = format!("more than {WINDOW_BYTES} bytes of stdin were sent and not yet taken");
+            return Err(rules::invalid("stdin", detail));
+        };
+        // Without a receiver the client is on its way out.
+        let _gone = self.writes.send(Write { offset, data, eof, _share: share });
+        Ok(())
+    }
+}
+
+impl Writes {
+    /// Hands writes to the command one after the other, for ever; the owner drops it.
+    pub(super) async fn run(mut self, mut agent: AgentClient<Channel>, header: &HeaderValue, exec_id: &str) {
+        while let Some(Write { offset, data, eof, _share: share }) = self.writes.recv().await {
+            if self.progress.borrow().closed.is_some() {
+                continue;
+            }
+            let chunk = StdinChunk { exec_id: exec_id.to_owned(), offset, data, eof };
+            match agent.write_stdin(authorized(chunk, header)).await {
+                Ok(accepted) => {
+                    let taken = accepted.into_inner().offset;
+                    drop(share);
+                    self.progress.send_modify(|progress| progress.taken = taken);
+                }
+                Err(status) => match upstream::of(&status) {
+                    Loss::Answered(problem) => {
+                        self.progress.send_modify(|progress| progress.closed = Some(problem));
+                    }
+                    // The output's side finds out why, and tells.
+                    Loss::Unreachable(_) | Loss::Broken(_) => break,
+                },
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_does_not_wait_for_our_word_is_refused() {
+        let (stdin, _writes, _told) = stdin();
+        let piece = Bytes::from(vec![b'x'; 64 << 10]);
+        let taken = (0..64).take_while(|n| stdin.write(n * (64 << 10), piece.clone(), false).is_ok()).count();
+        assert!((16..32).contains(&taken), "{taken}");
+    }
+
+    #[test]
+    fn empty_writes_are_bounded_too() {
+        let (stdin, _writes, _told) = stdin();
+        let taken = (0..1_000_000).take_while(|_| stdin.write(0, Bytes::new(), false).is_ok()).count();
+        assert!(taken < 100_000, "{taken}");
+    }
+}

@@ -1,0 +1,59 @@
+//! `GET /v1/sandboxes/{id}/usage`: what a sandbox uses.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use http::HeaderMap;
+use serde::Serialize;
+use wire::agent::{UsageReport, UsageRequest};
+
+use crate::call::{self, authorized};
+use crate::error::Failure;
+use crate::exec::endpoints::authorize;
+use crate::exec::{json, ms, write};
+use crate::gateway::Gateway;
+
+/// Of what is not limited, or whose limit is not known, the limit is `null`.
+#[derive(Serialize)]
+struct Usage {
+    cpu_ms: f64,
+    memory_bytes: u64,
+    memory_limit_bytes: Option<u64>,
+    disk_bytes: u64,
+    disk_limit_bytes: Option<u64>,
+    processes: u32,
+    processes_limit: Option<u32>,
+}
+
+impl From<UsageReport> for Usage {
+    fn from(report: UsageReport) -> Self {
+        Self {
+            cpu_ms: ms(std::time::Duration::from_micros(report.cpu_us)),
+            memory_bytes: report.memory_bytes,
+            memory_limit_bytes: Some(report.memory_limit_bytes).filter(|limit| *limit != 0),
+            disk_bytes: report.disk_bytes,
+            disk_limit_bytes: Some(report.disk_limit_bytes).filter(|limit| *limit != 0),
+            processes: report.processes,
+            processes_limit: Some(report.processes_limit).filter(|limit| *limit != 0),
+        }
+    }
+}
+
+/// Takes no place: it must work while all are taken.
+pub(crate) async fn usage(
+    State(gateway): State<Arc<Gateway>>,
+    id: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let _call = gateway.enter()?;
+    let bearer = authorize(&gateway, id, &headers)?;
+    let route = call::resolve(&gateway, &bearer.claims.sandbox_id).await?;
+    let mut agent = gateway.upstream.agent(&route);
+    let report =
+        call::ask(&gateway, &route, agent.usage(authorized(UsageRequest {}, &bearer.header))).await?;
+    let mut body = Vec::new();
+    write(&mut body, &Usage::from(report));
+    Ok(json(body))
+}

@@ -1,0 +1,113 @@
+//! An attached client.
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use futures_util::{SinkExt as _, StreamExt as _};
+use http::Request;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use super::{Started, token_of};
+
+/// A WebSocket to a command.
+#[derive(Debug)]
+pub struct Socket {
+    pub stream: WebSocketStream<TcpStream>,
+}
+
+/// What the gateway said.
+#[derive(Debug, PartialEq)]
+pub enum Said {
+    Output { kind: u8, offset: u64, data: Bytes },
+    Text(Value),
+    Closed(u16),
+    Broken,
+}
+
+impl Started {
+    /// Attaches to a command of sandbox `sb-1`.
+    pub async fn attach(&self, exec_id: &str, query: &str) -> Socket {
+        self.try_attach(exec_id, query).await.unwrap()
+    }
+
+    /// # Errors
+    /// The status and the code of the problem that came instead.
+    pub async fn try_attach(&self, exec_id: &str, query: &str) -> Result<Socket, (u16, String)> {
+        let path = format!("/v1/sandboxes/sb-1/execs/{exec_id}/attach{query}");
+        let request = format!("ws://{}{path}", self.client.address);
+        let mut request: Request<()> = request.into_client_request().unwrap();
+        let token = format!("Bearer {}", token_of("sb-1", "alice", &["exec"]));
+        request.headers_mut().insert("authorization", token.parse().unwrap());
+        let stream = TcpStream::connect(self.client.address).await.unwrap();
+        match tokio_tungstenite::client_async(request, stream).await {
+            Ok((stream, _)) => Ok(Socket { stream }),
+            Err(Error::Http(response)) => {
+                let body = response.body().clone().unwrap_or_default();
+                let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
+                Err((response.status().as_u16(), problem["code"].as_str().unwrap_or_default().to_owned()))
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl Socket {
+    /// The next thing that was said, pings left out.
+    pub async fn next(&mut self) -> Said {
+        loop {
+            let heard =
+                tokio::time::timeout(super::controlplane::PATIENCE, self.stream.next()).await.unwrap();
+            return match heard {
+                Some(Ok(Message::Binary(mut data))) => {
+                    let (kind, offset) = (data.get_u8(), data.get_u64());
+                    Said::Output { kind, offset, data }
+                }
+                Some(Ok(Message::Text(text))) => Said::Text(serde_json::from_str(&text).unwrap()),
+                Some(Ok(Message::Close(frame))) => {
+                    Said::Closed(frame.map_or(1005, |frame| frame.code.into()))
+                }
+                Some(Ok(_)) => continue,
+                Some(Err(_)) | None => Said::Broken,
+            };
+        }
+    }
+
+    /// The next text of a type; everything else before it is dropped.
+    pub async fn text(&mut self, kind: &str) -> Value {
+        loop {
+            match self.next().await {
+                Said::Text(value) if value["type"] == kind => return value,
+                Said::Closed(_) | Said::Broken => panic!("closed before {kind}"),
+                _ => {}
+            }
+        }
+    }
+
+    /// All output up to the last message; then that, and the close code.
+    pub async fn rest(&mut self) -> (Vec<u8>, Value, u16) {
+        let (mut output, mut last) = (Vec::new(), Value::Null);
+        loop {
+            match self.next().await {
+                Said::Output { data, .. } => output.extend_from_slice(&data),
+                Said::Text(value) if value["type"] == "stdin" => {}
+                Said::Text(value) => last = value,
+                Said::Closed(code) => return (output, last, code),
+                Said::Broken => panic!("broken after {last}"),
+            }
+        }
+    }
+
+    pub async fn stdin(&mut self, offset: u64, data: &[u8]) {
+        let mut message = BytesMut::new();
+        message.put_u8(0);
+        message.put_u64(offset);
+        message.put_slice(data);
+        self.stream.send(Message::Binary(message.freeze())).await.unwrap();
+    }
+
+    pub async fn say(&mut self, text: &str) {
+        self.stream.send(Message::text(text)).await.unwrap();
+    }
+}

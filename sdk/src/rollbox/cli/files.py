@@ -1,0 +1,195 @@
+"""`rollbox cp` and `ls`."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from rollbox.cli import output
+from rollbox.cli.sandboxes import Json
+from rollbox.client import Client
+from rollbox.errors import FileNotFound, InvalidArgument
+from rollbox.files import FileInfo, Files, Listing, TransferReport, transfer
+from rollbox.files.paths import shown
+
+Place = Annotated[str, typer.Argument(metavar="ID:PATH", help="A path in a sandbox.")]
+_KINDS = {"file": stat.S_IFREG, "directory": stat.S_IFDIR, "symlink": stat.S_IFLNK, "other": 0}
+
+
+@dataclass(frozen=True)
+class _Remote:
+    sandbox_id: str
+    path: str
+
+
+def cp(
+    source: Annotated[str, typer.Argument(metavar="SRC", help="A local path, or ID:PATH.")],
+    target: Annotated[str, typer.Argument(metavar="DST", help="A local path, or ID:PATH; a directory gets SRC in it.")],
+    *,
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Copy a directory with all in it.")] = False,
+    user: Annotated[str | None, typer.Option(help="User to read or write as in the sandbox.")] = None,
+    json: Json = False,
+) -> None:
+    """Copy a file or a directory into a sandbox, or out of it; modes and links are kept."""
+
+    async def call(client: Client) -> TransferReport:
+        origin, end = _place(source), _place(target)
+        remote = origin if isinstance(origin, _Remote) else end
+        if not isinstance(remote, _Remote) or (isinstance(origin, _Remote) and isinstance(end, _Remote)):
+            hint = "Write one of them as ID:/path; from sandbox to sandbox copy by way of this machine."
+            raise InvalidArgument(f"one of {source!r} and {target!r} must be in a sandbox, the other here", hint=hint)
+        files = (await client.connect(remote.sandbox_id)).files
+        with _bar(shown(source)) as progress:
+            if isinstance(origin, _Remote):
+                return await _down(files, origin.path, Path(target), user=user, recursive=recursive, bar=progress)
+            return await _up(files, Path(source), remote.path, user=user, recursive=recursive, bar=progress)
+
+    began = time.monotonic()
+    report = output.run(call, what=f"copying {source}", as_json=json, quiet=True)
+    if json:
+        output.data({**report.to_json(), "seconds": round(time.monotonic() - began, 3)})
+        return
+    for path, reason in report.skipped.items():
+        output.talk(f"left out: {shown(path)} ({reason})")
+    if report.skipped_count > len(report.skipped):
+        output.talk(f"left out: {report.skipped_count - len(report.skipped)} more")
+
+
+def ls(
+    place: Place,
+    *,
+    long: Annotated[bool, typer.Option("--long", "-l", help="Mode, owner, size and time too.")] = False,
+    recursive: Annotated[bool, typer.Option("--recursive", "-R", help="All below it.")] = False,
+    limit: Annotated[int, typer.Option(help="Most entries.")] = 10_000,
+    user: Annotated[str | None, typer.Option(help="User to look as.")] = None,
+    json: Json = False,
+) -> None:
+    """List a directory in a sandbox, or show one file."""
+
+    async def call(client: Client) -> Listing:
+        remote = _place(place)
+        if not isinstance(remote, _Remote):
+            raise InvalidArgument(f"{place!r} is not of the form ID:PATH", hint="`rollbox ps` shows the ids.")
+        files = (await client.connect(remote.sandbox_id)).files
+        info = await files.stat(remote.path, user=user)
+        if info.kind != "directory":
+            return Listing([info], truncated=False)
+        return await files.list(remote.path, recursive=recursive, limit=limit, user=user)
+
+    found = output.run(call, what=f"listing {place}", as_json=json)
+    if json:
+        output.data({"entries": [info.to_json() for info in found], "truncated": found.truncated})
+        return
+    for line in map(_long if long else _short, found):
+        typer.echo(line)
+    if found.truncated:
+        output.talk(f"there are more than {limit} entries; `--limit` shows more")
+
+
+async def _up(
+    files: Files, source: Path, target: str, *, user: str | None, recursive: bool, bar: _Bar
+) -> TransferReport:
+    folder = _local_directory(source)
+    if folder and not recursive:
+        raise InvalidArgument(f"{source} is a directory", hint="Add -r to copy it with all in it.")
+    if target.endswith("/") or await _is_directory(files, target, user):
+        target = f"{target.rstrip('/')}/{_name(source)}"
+    if folder:
+        return await files.upload_dir(source, target, user=user, progress=bar)
+    with transfer.opened(source) as file:
+        bar.expect(os.fstat(file.fileno()).st_size)
+    info = await files.upload(source, target, user=user, progress=bar)
+    return TransferReport(1, info.size_bytes)
+
+
+async def _down(
+    files: Files, source: str, target: Path, *, user: str | None, recursive: bool, bar: _Bar
+) -> TransferReport:
+    info = await files.stat(source, user=user)
+    name = os.path.basename(source.rstrip("/")) or "root"  # noqa: PTH119
+    if _local_directory(target) and name not in (".", ".."):
+        target /= name
+    if info.kind == "directory":
+        if not recursive:
+            raise InvalidArgument(f"{source} is a directory", hint="Add -r to copy it with all in it.")
+        return await files.download_dir(source, target, user=user, progress=bar)
+    if not _local_directory(target.parent):
+        raise InvalidArgument(f"the directory {target.parent} does not exist here", hint="Make it first.")
+    bar.expect(info.size_bytes)
+    got = await files.download(source, target, user=user, progress=bar)
+    return TransferReport(1, got.size_bytes)
+
+
+def _name(path: Path) -> str:
+    # Resolved: "." and ".." have names too.
+    return path.resolve().name
+
+
+def _local_directory(path: Path) -> bool:
+    return path.is_dir()
+
+
+async def _is_directory(files: Files, path: str, user: str | None) -> bool:
+    try:
+        return (await files.stat(path, user=user)).kind == "directory"
+    except FileNotFound:
+        return False
+
+
+def _place(text: str) -> _Remote | str:
+    """`ID:PATH` is in a sandbox; what has a slash before its first colon is local, like ./a:b."""
+    sandbox_id, separator, path = text.partition(":")
+    if not separator or "/" in sandbox_id or not sandbox_id:
+        return text
+    if not path:
+        raise InvalidArgument(f"{text!r} has no path after the colon", hint=f"Write {sandbox_id}:/path.")
+    return _Remote(sandbox_id, path)
+
+
+class _Bar:
+    """Progress that is shown, or not."""
+
+    def __init__(self, shown_by: Progress | None, label: str) -> None:
+        self._progress = shown_by
+        self._task = None if shown_by is None else shown_by.add_task(label, total=None)
+
+    def expect(self, total: int) -> None:
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, total=total)
+
+    def __call__(self, moved: int) -> None:
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=moved)
+
+
+@contextmanager
+def _bar(label: str) -> Iterator[_Bar]:
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Bar(None, label)
+        return
+    text = TextColumn("{task.description}", markup=False)
+    with Progress(text, BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=console, transient=True) as made:
+        yield _Bar(made, label)
+
+
+def _short(info: FileInfo) -> str:
+    return shown(info.path)
+
+
+def _long(info: FileInfo) -> str:
+    mode = stat.filemode(_KINDS[info.kind] | info.mode)
+    when = datetime.fromtimestamp(info.modified_at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    link = "" if info.link_target is None else f" -> {shown(info.link_target)}"
+    return f"{mode} {info.uid:>5} {info.gid:>5} {info.size_bytes:>12} {when} {shown(info.path)}{link}"

@@ -1,0 +1,6 @@
+"""Files of a sandbox. From leaf to door: paths, info, frames, pack, unpack < transfer < handle."""
+
+from rollbox.files.handle import Files
+from rollbox.files.info import FileChange, FileInfo, Listing, TransferReport
+
+__all__ = ["FileChange", "FileInfo", "Files", "Listing", "TransferReport"]

@@ -1,0 +1,66 @@
+"""Bodies in frames: a kind, a length, a payload; the last one tells the digest, or the problem, so that the end of a
+body and its breaking are never confused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import AsyncIterator
+
+from rollbox.errors import Internal, StreamInterrupted
+from rollbox.files.info import FileInfo
+from rollbox.transport import Body, told_problem
+
+ACCEPT = {"Accept": "application/vnd.rollbox.frames"}
+DATA, END, PROBLEM, INFO = range(4)
+_HEAD = struct.Struct(">BI")
+_MOST_BYTES = 2**24
+
+
+async def read(body: Body) -> AsyncIterator[tuple[int, bytes]]:
+    """Iterate over frames up to the last; a problem is raised."""
+    while True:
+        kind, length = _HEAD.unpack(await body.exactly(_HEAD.size))
+        if length > _MOST_BYTES:
+            raise StreamInterrupted(f"the gateway announced a frame of {length} bytes: the answer is damaged")
+        payload = await body.exactly(length)
+        if kind == PROBLEM:
+            raise told_problem(json.loads(payload), {})
+        yield kind, payload
+        if kind == END:
+            return
+
+
+class Checked:
+    """The data of a framed body: what came is counted and hashed, and compared with the last frame.
+
+    Attributes:
+        info: from the first frame, once data came; None when there is none.
+        size_bytes: how much came.
+    """
+
+    def __init__(self, body: Body) -> None:
+        self.info: FileInfo | None = None
+        self.size_bytes = 0
+        self._body = body
+        self._digest = hashlib.sha256()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Iterate over the data; Internal when size or digest at the end are not those of what came."""
+        async for kind, payload in read(self._body):
+            if kind == INFO:
+                self.info = FileInfo.from_json(json.loads(payload))
+            elif kind == DATA and payload:
+                self._digest.update(payload)
+                self.size_bytes += len(payload)
+                yield payload
+            elif kind == END:
+                self._compare(json.loads(payload))
+
+    def _compare(self, told: dict[str, object]) -> None:
+        ours = (self._digest.hexdigest(), self.size_bytes)
+        if (told["sha256"], told["size_bytes"]) != ours:
+            # Not to be repeated: what came has been handed on.
+            raise Internal(f"{ours[1]} bytes with digest {ours[0]} came, the sandbox sent {told}")

@@ -1,0 +1,438 @@
+"""`sandbox.files`: what a program does with the files of a sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import stat
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Coroutine
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from rollbox._problem import SandboxError
+from rollbox.errors import Conflict, FileNotFound, InvalidArgument, StreamInterrupted
+from rollbox.files import frames, paths, transfer
+from rollbox.files.info import FileChange, FileInfo, Listing, TransferReport
+from rollbox.files.landing import Landing, directory
+from rollbox.files.pack import packed
+from rollbox.files.paths import SandboxPath
+from rollbox.files.transfer import Progress, Readable
+from rollbox.files.unpack import Unpacker
+from rollbox.gateway import Access, Gateway
+from rollbox.request import bits, count
+from rollbox.retry import Resumption
+from rollbox.transport import Body, Source, told_problem
+
+_Pairs: TypeAlias = list[tuple[str, str | bytes]]
+_RETURN_BUDGET_S = 60.0
+# The gateway sends a heartbeat every 5 s.
+_WATCH_SILENCE_S = 15.0
+_MOST_ENTRIES = 100_000
+
+
+class Files:
+    """Files of one sandbox, as a process in it sees them: its file system, its links, its permissions.
+
+    Paths are absolute, or relative to the sandbox's working directory; str, bytes or path objects. `user` is the name
+    or number that the call acts as, as for `exec`. Everything raises `FileNotFound`, `PermissionDenied`, `Conflict`
+    (something is in the way), `NoSpace` or `InvalidArgument` (`details["reason"]`: is_directory, not_directory,
+    name_too_long, symlink_loop, not_regular) as the kernel said, and what `exec` raises for a sandbox that is no more.
+    """
+
+    def __init__(self, gateway: Gateway, access: Access) -> None:
+        """Use `sandbox.files` instead."""
+        self._gateway = gateway
+        self._access = access
+
+    async def read(
+        self, path: SandboxPath, *, offset: int = 0, length: int | None = None, user: str | None = None
+    ) -> bytes:
+        """Return the bytes of a file, in memory; `open_read` is for large ones."""
+        return b"".join([part async for part in self.open_read(path, offset=offset, length=length, user=user)])
+
+    async def read_text(self, path: SandboxPath, *, encoding: str = "utf-8", user: str | None = None) -> str:
+        """Return the text of a file; UnicodeDecodeError when it is none."""
+        return (await self.read(path, user=user)).decode(encoding)
+
+    async def open_read(
+        self, path: SandboxPath, *, offset: int = 0, length: int | None = None, user: str | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """Iterate over the bytes of a file as they come, in constant memory.
+
+        A connection that breaks is made again from where it was, for up to 60 s; every byte is checked by size and
+        digest at the end.
+
+        Args:
+            path: which.
+            user: as whom.
+            offset: of the first byte.
+            length: how many bytes at most; None is to the end.
+
+        Raises:
+            Conflict: the connection broke, and the file had changed when it was made again.
+            Internal: what came is not what was sent.
+        """
+        async for part, _ in self._parts(path, offset, length, user):
+            yield part
+
+    async def write(
+        self,
+        path: SandboxPath,
+        data: bytes | str | AsyncIterable[bytes] | Readable,
+        *,
+        mode: int | None = None,
+        owner: str | None = None,
+        user: str | None = None,
+        parents: bool = True,
+    ) -> FileInfo:
+        """Write a file: beside it, then renamed over it, so that readers see the old one or the new one, whole.
+
+        Args:
+            path: where.
+            data: bytes, text (as UTF-8), an open binary file, or an asynchronous iterator of bytes.
+            mode: permissions like 0o755; None keeps those of the old file, or what the mask leaves of 0666.
+            owner: whom it belongs to then, as `user[:group]`; None is who writes.
+            user: as whom.
+            parents: make missing directories.
+
+        Returns:
+            the file as it is now, with the digest that the sandbox computed, which was compared with ours.
+
+        Raises:
+            NoSpace: there is no room; the old file is as it was.
+        Cancel safety: the old file is as it was, or the new one is there.
+        """
+        query = [*self._place(path, user), ("parents", _flag(parents))]
+        if mode is not None:
+            query.append(("mode", f"{bits('mode', mode, 0o7777):04o}"))
+        if owner is not None:
+            query.append(("owner", owner))
+        if isinstance(data, str):
+            data = data.encode()
+        if isinstance(data, bytes | bytearray | memoryview):
+            whole = bytes(data)
+            query += [("size", str(len(whole))), ("sha256", hashlib.sha256(whole).hexdigest())]
+            return await self._put_file(query, transfer.of_bytes(whole))
+        if isinstance(data, AsyncIterable):
+            return await self._put_file(query, transfer.of_iterator(data))
+        if not hasattr(data, "read"):
+            raise InvalidArgument(f"data is {type(data).__name__}: not bytes, text, a file or an asynchronous iterator")
+        return await self._put_file(query, transfer.of_iterator(transfer.of_file(data)))
+
+    async def stat(self, path: SandboxPath, *, follow: bool = True, user: str | None = None) -> FileInfo:
+        """Tell what is there; with `follow=False`, about a symbolic link itself."""
+        body = await self._call("GET", "file/info", [*self._place(path, user), ("follow", _flag(follow))])
+        return FileInfo.from_json(body)
+
+    async def exists(self, path: SandboxPath, *, follow: bool = True, user: str | None = None) -> bool:
+        """Whether something is there."""
+        try:
+            await self.stat(path, follow=follow, user=user)
+        except FileNotFound:
+            return False
+        return True
+
+    async def list(
+        self, path: SandboxPath, *, recursive: bool = False, limit: int = 10_000, user: str | None = None
+    ) -> Listing:
+        """List a directory, or all below it: at most `limit` entries (100,000); `.truncated` when there are more."""
+        if count("limit", limit) > _MOST_ENTRIES:
+            raise InvalidArgument(f"limit {limit} is over {_MOST_ENTRIES}", hint="List single directories instead.")
+        query = [*self._place(path, user), ("recursive", _flag(recursive)), ("limit", str(limit))]
+        body = await self._call("GET", "directory", query)
+        return Listing([FileInfo.from_json(item) for item in body["entries"]], truncated=body["truncated"])
+
+    async def mkdir(
+        self, path: SandboxPath, *, parents: bool = True, mode: int | None = None, user: str | None = None
+    ) -> FileInfo:
+        """Make a directory; with `parents` also those above, and one that is there is no error."""
+        query = [*self._place(path, user), ("parents", _flag(parents))]
+        if mode is not None:
+            query.append(("mode", f"{bits('mode', mode, 0o7777):04o}"))
+        return FileInfo.from_json(await self._call("POST", "directory", query, idempotent=parents))
+
+    async def move(
+        self,
+        source: SandboxPath,
+        target: SandboxPath,
+        *,
+        replace: bool = False,
+        parents: bool = True,
+        user: str | None = None,
+    ) -> FileInfo:
+        """Rename; Conflict when something is there, unless `replace`."""
+        return await self._two("file/move", source, target, replace=replace, parents=parents, user=user)
+
+    async def copy(
+        self,
+        source: SandboxPath,
+        target: SandboxPath,
+        *,
+        replace: bool = False,
+        parents: bool = True,
+        user: str | None = None,
+    ) -> FileInfo:
+        """Copy a file within the sandbox; Conflict when something is there, unless `replace`."""
+        return await self._two("file/copy", source, target, replace=replace, parents=parents, user=user)
+
+    async def remove(
+        self, path: SandboxPath, *, recursive: bool = False, missing_ok: bool = False, user: str | None = None
+    ) -> int:
+        """Remove a file, a link or a directory (with all in it when `recursive`); returns how many things went."""
+        flags = [("recursive", _flag(recursive)), ("missing_ok", _flag(missing_ok))]
+        body = await self._call("DELETE", "file", [*self._place(path, user), *flags], idempotent=missing_ok)
+        return int(body["removed"])
+
+    async def watch(
+        self, path: SandboxPath, *, recursive: bool = False, user: str | None = None
+    ) -> AsyncGenerator[FileChange, None]:
+        """Iterate over changes below a path, until the iteration is left.
+
+        The first one is `watching`: every change from there on is told. After a connection that broke comes
+        `overflowed`, then `watching` again. Leave it with `contextlib.aclosing`, or by breaking off its task.
+        """
+        query = [*self._place(path, user), ("recursive", _flag(recursive))]
+        resumption = Resumption(self._gateway.retries, _RETURN_BUDGET_S)
+        while True:
+            try:
+                async with self._gateway.exchange(self._access, "GET", "watch", query=query) as body:
+                    async for change in _changes(body):
+                        resumption.progress()
+                        yield change
+            except SandboxError as error:
+                await resumption.after(error)
+            yield FileChange("overflowed")
+
+    async def upload(
+        self,
+        local: str | os.PathLike[str],
+        remote: SandboxPath,
+        *,
+        mode: int | None = None,
+        owner: str | None = None,
+        user: str | None = None,
+        parents: bool = True,
+        progress: Progress | None = None,
+    ) -> FileInfo:
+        """Write a local file into the sandbox, in constant memory; its mode is kept unless `mode` is given.
+
+        `progress` is called with the bytes sent so far. The rest is as for `write`; repeated when a connection breaks.
+        """
+        path = Path(local)
+        with transfer.opened(path) as file:
+            status = os.fstat(file.fileno())
+        kept = stat.S_IMODE(status.st_mode) & 0o777 if mode is None else bits("mode", mode, 0o7777)
+        query = [*self._place(remote, user), ("parents", _flag(parents)), ("mode", f"{kept:04o}")]
+        query += [("size", str(status.st_size)), *([] if owner is None else [("owner", owner)])]
+        return await self._put_file(query, transfer.of_path(path), progress)
+
+    async def download(
+        self,
+        remote: SandboxPath,
+        local: str | os.PathLike[str],
+        *,
+        user: str | None = None,
+        progress: Progress | None = None,
+    ) -> FileInfo:
+        """Write a file of the sandbox to a local one, in constant memory, atomically; its mode is kept (no set-uid).
+
+        `progress` is called with the bytes received so far. The rest is as for `open_read`.
+        """
+        name = paths.decoded(paths.encoded("remote", remote)).rstrip("/").rpartition("/")[2] or "file"
+        landing = Landing(Path(local), name)
+        info, moved = None, 0
+        try:
+            async for part, first in self._parts(remote, 0, None, user):
+                info, moved = first, moved + len(part)
+                await _finished(asyncio.to_thread(landing.write, part))
+                if progress is not None:
+                    progress(moved)
+            info = info or await self.stat(remote, user=user)
+            landing.land(info.mode)
+        finally:
+            landing.close()
+        return info
+
+    async def upload_dir(
+        self,
+        local: str | os.PathLike[str],
+        remote: SandboxPath,
+        *,
+        user: str | None = None,
+        parents: bool = True,
+        progress: Progress | None = None,
+    ) -> TransferReport:
+        """Write what is in a local directory below one in the sandbox, as one stream made on the fly.
+
+        Modes, symbolic links and empty directories are kept; all belongs to who writes. Nothing is removed there.
+
+        Returns:
+            how much was made, and what was left out: sockets, FIFOs, devices, what cannot be read, what changed.
+        Cancel safety: what was written so far is there.
+        """
+        root = directory(Path(local))
+        query = [*self._place(remote, user), ("parents", _flag(parents))]
+
+        async def once() -> TransferReport:
+            report = TransferReport()
+            source = transfer.Hashed(lambda: transfer.in_thread(packed(os.fsencode(root), report)), progress)
+            body = await self._put("archive", query, source.chunks)
+            report.count, report.size_bytes = body["count"], body["size_bytes"]
+            for name in body["skipped"]:
+                report.skip(name, "left out by the sandbox")
+            return report
+
+        return await self._gateway.repeated(once)
+
+    async def download_dir(
+        self,
+        remote: SandboxPath,
+        local: str | os.PathLike[str],
+        *,
+        user: str | None = None,
+        max_bytes: int | None = None,
+        progress: Progress | None = None,
+    ) -> TransferReport:
+        """Write what is in a directory of the sandbox below a local one; nothing is written outside it.
+
+        The sandbox is taken for an attacker: absolute names, `..`, links that may lead outside, devices and set-uid
+        bits are left out and told. Existing files are replaced, never written through.
+
+        Args:
+            remote: from where.
+            local: to where; made when it is missing.
+            user: as whom.
+            max_bytes: PayloadTooLarge when the files' data are more; None: no limit but the local disk.
+            progress: called with the bytes received so far.
+        Cancel safety: what was written so far is there.
+        """
+        query = self._place(remote, user)
+
+        async def once() -> TransferReport:
+            report = TransferReport()
+            async with self._gateway.exchange(
+                self._access, "GET", "archive", query=query, headers=frames.ACCEPT
+            ) as body:
+                await _unpacked(frames.Checked(body), Path(local), report, max_bytes, progress)
+            return report
+
+        return await self._gateway.repeated(once)
+
+    async def _parts(
+        self, path: SandboxPath, offset: int, length: int | None, user: str | None
+    ) -> AsyncIterator[tuple[bytes, FileInfo | None]]:
+        """The data of a file with its first information, from where it broke when it breaks."""
+        if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
+            raise InvalidArgument(f"offset {offset!r} is not a whole number of bytes")
+        left = None if length is None else count("length", length)
+        first: FileInfo | None = None
+        resumption = Resumption(self._gateway.retries, _RETURN_BUDGET_S)
+        while left is None or left > 0:
+            rest = [] if left is None else [("length", str(left))]
+            query = [*self._place(path, user), ("offset", str(offset)), *rest]
+            try:
+                async with self._gateway.exchange(
+                    self._access, "GET", "file", query=query, headers=frames.ACCEPT
+                ) as body:
+                    checked = frames.Checked(body)
+                    async for part in checked.chunks():
+                        first = _same(first, checked.info)
+                        offset += len(part)
+                        left = None if left is None else left - len(part)
+                        resumption.progress()
+                        yield part, first
+            except SandboxError as error:
+                await resumption.after(error)
+            else:
+                return
+
+    async def _put_file(self, query: _Pairs, source: Source, progress: Progress | None = None) -> FileInfo:
+        hashed = transfer.Hashed(source, progress)
+
+        async def once() -> FileInfo:
+            info = FileInfo.from_json(await self._put("file", query, hashed.chunks))
+            if info.sha256 is not None and info.sha256 != hashed.sha256:
+                raise StreamInterrupted(f"{info.path} has digest {info.sha256}, what was sent has {hashed.sha256}")
+            return info
+
+        return await self._gateway.repeated(once)
+
+    async def _put(self, route: str, query: _Pairs, source: Source) -> Any:  # noqa: ANN401
+        async with self._gateway.exchange(self._access, "PUT", route, query=query, source=source) as body:
+            return await body.json()
+
+    async def _two(
+        self, route: str, source: SandboxPath, target: SandboxPath, *, replace: bool, parents: bool, user: str | None
+    ) -> FileInfo:
+        query: _Pairs = [
+            ("from", paths.encoded("source", source)),
+            ("to", paths.encoded("target", target)),
+            ("replace", _flag(replace)),
+            ("parents", _flag(parents)),
+            *_user(user),
+        ]
+        return FileInfo.from_json(await self._call("POST", route, query, idempotent=False))
+
+    async def _call(self, method: str, route: str, query: _Pairs, *, idempotent: bool = True) -> Any:  # noqa: ANN401
+        return await self._gateway.scoped(self._access, method, *route.split("/"), query=query, idempotent=idempotent)
+
+    def _place(self, path: SandboxPath, user: str | None) -> _Pairs:
+        return [("path", paths.encoded("path", path)), *_user(user)]
+
+
+async def _changes(body: Body) -> AsyncIterator[FileChange]:
+    while True:
+        try:
+            async with asyncio.timeout(_WATCH_SILENCE_S):
+                line = await body.line()
+        except TimeoutError:
+            raise StreamInterrupted(f"the watch was silent for {_WATCH_SILENCE_S:g} s") from None
+        if not line:
+            raise StreamInterrupted("the watch broke off")
+        if line.strip():
+            told = json.loads(line)
+            if "problem" in told:
+                raise told_problem(told["problem"], {})
+            yield FileChange.from_json(told)
+
+
+async def _unpacked(
+    archive: frames.Checked, local: Path, report: TransferReport, max_bytes: int | None, progress: Progress | None
+) -> None:
+    unpacker = Unpacker(local, report, max_bytes)
+    try:
+        async for part in archive.chunks():
+            await _finished(asyncio.to_thread(unpacker.feed, part))
+            if progress is not None:
+                progress(archive.size_bytes)
+        unpacker.finish()
+    finally:
+        unpacker.close()
+
+
+async def _finished(call: Coroutine[Any, Any, None]) -> None:
+    """Wait for a thread's piece of work, even when cancelled: what it works on is closed next."""
+    working = asyncio.ensure_future(call)
+    try:
+        await asyncio.shield(working)
+    finally:
+        if not working.done():
+            await asyncio.wait([working])
+
+
+def _same(first: FileInfo | None, now: FileInfo | None) -> FileInfo | None:
+    if first is None or now is None:
+        return first or now
+    if (first.size_bytes, first.modified_at_ms) != (now.size_bytes, now.modified_at_ms):
+        raise Conflict(f"{first.path} changed while it was read, and the connection broke", hint="Read it again.")
+    return first
+
+
+def _user(user: str | None) -> _Pairs:
+    return [] if user is None else [("user", user)]
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"

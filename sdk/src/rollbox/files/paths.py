@@ -1,0 +1,47 @@
+"""Names of files as bytes: any name that a kernel takes goes both ways. Pure."""
+
+from __future__ import annotations
+
+import os
+from base64 import b64decode
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from rollbox.errors import InvalidArgument
+
+SandboxPath: TypeAlias = str | bytes | os.PathLike[str]
+"""A path in the sandbox, relative to its working directory when not absolute; bytes that are not UTF-8 as bytes, or as
+a str with surrogate escapes, which is how they come back."""
+
+
+def encoded(name: str, path: SandboxPath) -> bytes:
+    """Write a path as bytes; InvalidArgument names the argument when it is empty, holds NUL, or is none."""
+    plain = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(plain, str | bytes):
+        raise InvalidArgument(f"{name} is {plain!r}, not a path")
+    try:
+        raw = plain if isinstance(plain, bytes) else plain.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"{name} {plain!r} is no valid Unicode text; pass bytes") from error
+    if not raw or b"\0" in raw:
+        raise InvalidArgument(f"{name} {plain!r} is empty or holds a NUL byte")
+    return raw
+
+
+def decoded(raw: bytes) -> str:
+    """Read a path; bytes that are not UTF-8 become surrogate escapes."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def told(body: Mapping[str, Any], name: str) -> str | None:
+    """Read `name` or `name_base64` of a JSON object; None when there is neither."""
+    if body.get(f"{name}_base64"):
+        return decoded(b64decode(body[f"{name}_base64"]))
+    value: str | None = body.get(name)
+    return value
+
+
+def shown(path: str) -> str:
+    """Make a path fit to print: what is not UTF-8, or would drive a terminal, is replaced."""
+    text = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

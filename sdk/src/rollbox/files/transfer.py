@@ -1,0 +1,114 @@
+"""Bodies that are read again for each attempt, in pieces, without holding up the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import stat
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, Protocol, TypeAlias
+
+from rollbox.errors import InvalidArgument
+from rollbox.transport import Source
+
+PIECE_BYTES = 2**20
+Progress: TypeAlias = Callable[[int], None]
+"""Called with the bytes moved so far."""
+
+
+class Readable(Protocol):
+    """An open binary file."""
+
+    def read(self, size: int, /) -> bytes:
+        """Read at most so many bytes; none at the end."""
+
+
+class Hashed:
+    """A source that is counted and hashed on its way; begins anew with each attempt.
+
+    Attributes:
+        size_bytes, sha256: of the attempt under way or over.
+    """
+
+    def __init__(self, source: Source, progress: Progress | None = None) -> None:
+        self.size_bytes = 0
+        self._digest = hashlib.sha256()
+        self._source = source
+        self._progress = progress
+
+    @property
+    def sha256(self) -> str:
+        """Hexadecimal."""
+        return self._digest.hexdigest()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Make the body of one attempt."""
+        self.size_bytes, self._digest = 0, hashlib.sha256()
+        async for chunk in self._source():
+            self._digest.update(chunk)
+            self.size_bytes += len(chunk)
+            yield chunk
+            if self._progress is not None:
+                self._progress(self.size_bytes)
+
+
+def of_bytes(data: bytes) -> Source:
+    """Bytes in pieces; the source can be read again."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for start in range(0, len(data), PIECE_BYTES):
+            yield data[start : start + PIECE_BYTES]
+
+    return chunks
+
+
+def of_iterator(data: AsyncIterable[bytes]) -> Source:
+    """An asynchronous iterator: for one attempt only."""
+    used = False
+
+    async def chunks() -> AsyncIterator[bytes]:
+        nonlocal used
+        if used:
+            hint = "Call write again with a fresh iterator; the old file is as it was."
+            raise InvalidArgument("the connection broke, and an iterator cannot be read again", hint=hint)
+        used = True
+        async for chunk in data:
+            yield chunk
+
+    return chunks
+
+
+def of_file(file: Readable) -> AsyncIterator[bytes]:
+    """Iterate over what an open file has from its position on."""
+    return in_thread(iter(lambda: file.read(PIECE_BYTES), b""))
+
+
+def of_path(path: Path) -> Source:
+    """A local file; opened for each attempt."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        with await asyncio.to_thread(opened, path) as file:
+            async for chunk in of_file(file):
+                yield chunk
+
+    return chunks
+
+
+def opened(path: Path) -> BinaryIO:
+    """Open a regular local file to read; InvalidArgument when it is something else, or not there."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise InvalidArgument(f"{path} cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise InvalidArgument(f"{path} is not a regular file", hint="Use upload_dir (`rollbox cp -r`) for a directory.")
+    return os.fdopen(file, "rb", buffering=0)
+
+
+async def in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Iterate in the loop's threads, a trip for each piece."""
+    while piece := await asyncio.to_thread(next, pieces, b""):
+        yield piece

@@ -1,0 +1,270 @@
+"""A tar stream from a sandbox into a local directory. Whoever wrote it is the attacker: nothing lands outside.
+
+Every entry is reached by descriptors from the directory down, without following any link, so a link in the archive
+leads no later entry anywhere. Links are made only when they stay inside: relative, and climbing (`..`) only at the
+beginning, since the way up from a real directory is real. Python's own filter for this is missing in early 3.11.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tarfile
+from collections.abc import Generator
+from contextlib import suppress
+from pathlib import Path
+
+from rollbox.errors import Internal, PayloadTooLarge
+from rollbox.files import paths
+from rollbox.files.info import TransferReport
+
+_BLOCK = tarfile.BLOCKSIZE
+_PIECE_BYTES = 2**20
+# Of one long name or one extended header: paths end at 4 KiB, attributes of the file may come with them.
+_MOST_EXTRA_BYTES = 2**20
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
+_EXTRA = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
+
+
+class _Refused(Exception):  # noqa: N818
+    """Why an entry is left out."""
+
+
+class Unpacker:
+    """Unpacks below one directory; `feed` it, then `finish`, then `close` in any case. Not for two threads at once."""
+
+    def __init__(self, root: Path, report: TransferReport, max_bytes: int | None = None) -> None:
+        """Make the directory when it is missing.
+
+        Args:
+            root: where to; a link there is followed, it is the caller's own.
+            report: counts what is made and names what is left out.
+            max_bytes: PayloadTooLarge when the files' data are more.
+        """
+        root.mkdir(parents=True, exist_ok=True)
+        self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._parent: tuple[tuple[str, ...], int] | None = None
+        self._report = report
+        self._max_bytes = max_bytes
+        self._held = bytearray()
+        self._reading = self._archive()
+        self._wanted = next(self._reading)
+        self._done = False
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the archive, as many as there are."""
+        if self._done:
+            return
+        self._held += data
+        while len(self._held) >= self._wanted:
+            piece = bytes(self._held[: self._wanted])
+            del self._held[: self._wanted]
+            try:
+                self._wanted = self._reading.send(piece)
+            except StopIteration:
+                self._done = True
+                return
+
+    def finish(self) -> None:
+        """Internal when the archive is not at its end."""
+        if not self._done:
+            raise Internal("the archive broke off before its end")
+
+    def close(self) -> None:
+        """Give the descriptors back. A file that was under way is removed. Idempotent."""
+        self._reading.close()
+        self._leave_parent()
+        if self._root >= 0:
+            os.close(self._root)
+            self._root = -1
+
+    def _archive(self) -> Generator[int, bytes, None]:
+        extra: dict[str, str] = {}
+        while True:
+            block = yield _BLOCK
+            if not any(block):
+                return
+            try:
+                entry = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+            except tarfile.TarError as error:
+                raise Internal(f"the archive is damaged: {error}") from error
+            if entry.type in _EXTRA or entry.type == tarfile.XGLTYPE:
+                told = yield from self._extra(entry)
+                # What holds for all entries is a comment in practice; a path for all of them would be nonsense.
+                extra |= {} if entry.type == tarfile.XGLTYPE else told
+                continue
+            _complete(entry, extra)
+            extra = {}
+            yield from self._entry(entry)
+
+    def _extra(self, entry: tarfile.TarInfo) -> Generator[int, bytes, dict[str, str]]:
+        if not 0 <= entry.size <= _MOST_EXTRA_BYTES:
+            raise Internal(f"the archive has a header of {entry.size} bytes: it is damaged")
+        padded = yield entry.size + -entry.size % _BLOCK
+        data = padded[: entry.size]
+        if entry.type in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK):
+            name = "path" if entry.type == tarfile.GNUTYPE_LONGNAME else "linkpath"
+            return {name: paths.decoded(data.split(b"\0")[0])}
+        return _records(data)
+
+    def _entry(self, entry: tarfile.TarInfo) -> Generator[int, bytes, None]:
+        if entry.size < 0 or entry.type == tarfile.GNUTYPE_SPARSE:
+            raise Internal(f"the archive has an entry that cannot be read: {paths.shown(entry.name)!r}")
+        file = -1
+        try:
+            try:
+                file = self._made(entry)
+            except (_Refused, OSError) as error:
+                self._report.skip(entry.name, getattr(error, "strerror", None) or str(error))
+            yield from self._data(entry, file)
+            if file >= 0:
+                os.fchmod(file, entry.mode & 0o777)
+                with suppress(OverflowError, OSError, ValueError):
+                    os.utime(file, (entry.mtime, entry.mtime))
+        finally:
+            if file >= 0:
+                os.close(file)
+
+    def _data(self, entry: tarfile.TarInfo, file: int) -> Generator[int, bytes, None]:
+        # Only files have data, whatever the header of a link or directory says of its target's size.
+        left = entry.size if entry.type not in (tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE) else 0
+        padding = -left % _BLOCK
+        if file >= 0:
+            self._count(left)
+        while left:
+            piece = yield min(left, _PIECE_BYTES)
+            left -= len(piece)
+            while piece and file >= 0:
+                piece = piece[os.write(file, piece) :]
+        if padding:
+            yield padding
+
+    def _count(self, size: int) -> None:
+        self._report.size_bytes += size
+        if self._max_bytes is not None and self._report.size_bytes > self._max_bytes:
+            hint = "Raise max_bytes, or download less; what came so far is there."
+            raise PayloadTooLarge(f"the directory has more than {self._max_bytes} bytes of data", hint=hint)
+
+    def _made(self, entry: tarfile.TarInfo) -> int:
+        """Make the entry; returns the descriptor of a file to be written, -1 for all others."""
+        parts = _parts(entry.name)
+        if not parts:
+            return -1
+        parent, name = self._directory(parts[:-1]), parts[-1]
+        made = -1
+        if entry.type == tarfile.DIRTYPE:
+            self._make_directory(parent, name, entry.mode)
+        elif entry.type in _PLAIN:
+            _unlinked(parent, name)
+            made = os.open(name, _NEW_FILE, 0o600, dir_fd=parent)
+        elif entry.type == tarfile.SYMTYPE:
+            _check_link(entry.linkname, len(parts) - 1)
+            _unlinked(parent, name)
+            os.symlink(entry.linkname, name, dir_fd=parent)
+        elif entry.type == tarfile.LNKTYPE:
+            self._hard_link(entry.linkname, parts)
+        else:
+            raise _Refused("a device, FIFO or socket")
+        self._report.count += 1
+        return made
+
+    def _make_directory(self, parent: int, name: str, mode: int) -> None:
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=parent)
+        made = os.open(name, _DIRECTORY, dir_fd=parent)
+        try:
+            # Its owner stays able to fill it and to remove it.
+            os.fchmod(made, mode & 0o777 | 0o700)
+        finally:
+            os.close(made)
+
+    def _hard_link(self, target: str, parts: tuple[str, ...]) -> None:
+        origin = _parts(target)
+        if not origin:
+            raise _Refused("a link to the directory itself")
+        source = os.dup(self._directory(origin[:-1]))
+        try:
+            # A second name for a symbolic link, elsewhere, could lead outside.
+            if not stat.S_ISREG(os.lstat(origin[-1], dir_fd=source).st_mode):
+                raise _Refused("a link to something that is no file")
+            parent = self._directory(parts[:-1])
+            if origin == parts:
+                raise _Refused("a link to itself")
+            _unlinked(parent, parts[-1])
+            os.link(origin[-1], parts[-1], src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
+        finally:
+            os.close(source)
+
+    def _directory(self, parts: tuple[str, ...]) -> int:
+        """Walk down, making what is missing, following nothing; the last one is remembered for its neighbours."""
+        if self._parent is not None and self._parent[0] == parts:
+            return self._parent[1]
+        self._leave_parent()
+        at = os.dup(self._root)
+        try:
+            for part in parts:
+                with suppress(FileExistsError):
+                    os.mkdir(part, 0o755, dir_fd=at)
+                below = os.open(part, _DIRECTORY, dir_fd=at)
+                os.close(at)
+                at = below
+        except OSError:
+            os.close(at)
+            raise
+        self._parent = (parts, at)
+        return at
+
+    def _leave_parent(self) -> None:
+        if self._parent is not None:
+            os.close(self._parent[1])
+            self._parent = None
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    if name.startswith("/"):
+        raise _Refused("an absolute name")
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
+    if ".." in parts:
+        raise _Refused("a name that climbs with ..")
+    return parts
+
+
+def _check_link(target: str, depth: int) -> None:
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    climbs = 0
+    while climbs < len(parts) and parts[climbs] == "..":
+        climbs += 1
+    if not target or target.startswith("/") or climbs > depth or ".." in parts[climbs:]:
+        raise _Refused(f"a link that may lead outside: {paths.shown(target)!r}")
+
+
+def _unlinked(parent: int, name: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=parent)
+
+
+def _complete(entry: tarfile.TarInfo, extra: dict[str, str]) -> None:
+    """What earlier headers told about this one."""
+    entry.name = extra.get("path", entry.name)
+    entry.linkname = extra.get("linkpath", entry.linkname)
+    try:
+        entry.size = int(extra.get("size", entry.size))
+        entry.mtime = float(extra.get("mtime", entry.mtime))
+    except ValueError as error:
+        raise Internal(f"the archive is damaged: {error}") from error
+
+
+def _records(data: bytes) -> dict[str, str]:
+    """Read `length name=value` lines."""
+    told: dict[str, str] = {}
+    while data:
+        digits, _, _ = data.partition(b" ")
+        length = int(digits) if digits.isdigit() and len(digits) < 8 else 0
+        name, separator, value = data[len(digits) + 1 : length - 1].partition(b"=")
+        if not separator or length > len(data):
+            raise Internal("the archive is damaged: an extended header is none")
+        told[paths.decoded(name)] = paths.decoded(value)
+        data = data[length:]
+    return told

@@ -1,0 +1,240 @@
+"""What listens in a sandbox: its addresses for other programs, and raw connections from this one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+import aiohttp
+from yarl import URL
+
+from rollbox import request
+from rollbox._problem import SandboxError
+from rollbox.errors import InvalidArgument, PortUnreachable, StreamInterrupted
+from rollbox.gateway import Access, Gateway
+from rollbox.transport import told_problem
+
+_CHUNK_BYTES: Final = 2**16
+# Messages that wait for a slow reader: 4 MiB at most; more stays on the way.
+_QUEUE: Final = 64
+# The gateway pings every 5 s: one that says nothing for so long is gone.
+_SILENCE_S: Final = 15.0
+# One wait of the server; longer ones are made of several.
+_WAIT_S: Final = 20.0
+_MOST_DATAGRAM_BYTES: Final = 65_507
+_CREDENTIAL_HEADER: Final = "X-Rollbox-Token"
+_GOES_ON: Final = 1012
+
+
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """A port as other programs reach it over HTTP and WebSocket.
+
+    Attributes:
+        url: its address, by path; ends with a slash.
+        headers: what every request must bring; empty for a public port. They are a credential of the whole sandbox.
+        public: whether anyone may reach it.
+        host_url: its address by a host name of its own, better for browsers; None where the installation has none.
+    """
+
+    url: str
+    headers: Mapping[str, str]
+    public: bool
+    host_url: str | None = None
+
+
+class Ports:
+    """The ports of one sandbox. Get it as `sandbox.ports`."""
+
+    def __init__(self, gateway: Gateway, access: Access) -> None:
+        """Use `sandbox.ports` instead."""
+        self._gateway = gateway
+        self._access = access
+
+    async def expose(self, port: int, public: bool = False) -> Exposed:
+        """Give the address of a port; with `public`, let anyone reach it until `close` or the sandbox's end.
+
+        Nothing needs to listen yet: `wait` for it. Without `public` a port that was public is private again.
+        """
+        visibility = "public" if public else "private"
+        return self._exposed(await self._gateway.set_port(self._access, checked(port), visibility))
+
+    async def close(self, port: int) -> Exposed:
+        """Take a public port back; connections that are open go on. Idempotent."""
+        return self._exposed(await self._gateway.set_port(self._access, checked(port), None))
+
+    async def wait(self, port: int, timeout: float = 60.0) -> None:  # noqa: ASYNC109
+        """Return when something listens on a TCP port, on 127.0.0.1, ::1 or all addresses.
+
+        The server looks by connecting: one that ends with its first connection is better met with `connect_tcp`.
+
+        Raises:
+            PortUnreachable: nothing listened for `timeout` seconds.
+        """
+        checked(port)
+        left_ms = request.milliseconds("timeout", timeout)
+        while True:
+            wait_ms = min(left_ms, int(_WAIT_S * 1000))
+            query = [("wait_ms", str(wait_ms))]
+            answer = await self._gateway.scoped(self._access, "GET", "ports", str(port), query=query)
+            if answer["listening"]:
+                return
+            left_ms -= wait_ms
+            if left_ms <= 0:
+                detail = f"nothing listened on port {port} for {timeout:g} s"
+                raise PortUnreachable(detail, details={"port": str(port)}, sandbox_id=self._access.sandbox_id)
+
+    async def connect_tcp(self, port: int) -> PortStream:
+        """Connect to a TCP port; close what it returns, or use it as a context manager."""
+        return PortStream(await self._open(port, "tcp"), self._access.sandbox_id)
+
+    async def connect_udp(self, port: int) -> PortDatagrams:
+        """Make a UDP socket whose peer is this port; close what it returns, or use it as a context manager."""
+        return PortDatagrams(await self._open(port, "udp"), self._access.sandbox_id)
+
+    async def _open(self, port: int, kind: Literal["tcp", "udp"]) -> aiohttp.ClientWebSocketResponse:
+        return await self._gateway.open_port(self._access, checked(port), kind)
+
+    def _exposed(self, body: Mapping[str, Any]) -> Exposed:
+        base = URL(self._gateway.settings.url)
+        public = body["visibility"] == "public"
+        headers = {} if public else {_CREDENTIAL_HEADER: self._access.token}
+        by_host = body.get("host_url")
+        host_url = None if by_host is None else base.join(URL(by_host)).with_port(base.explicit_port)
+        url = base.join(URL(body["url"]))
+        return Exposed(str(url), headers, public, None if host_url is None else str(host_url))
+
+
+class _Tunnel:
+    """A WebSocket whose messages are read as they come, so that its pings are answered whatever the caller does."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, sandbox_id: str) -> None:
+        self._socket = socket
+        self._sandbox_id = sandbox_id
+        self._came: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE)
+        self._failure: SandboxError | None = None
+        self._reading = asyncio.create_task(self._read_all(), name="rollbox port")
+
+    async def aclose(self) -> None:
+        """Close the connection. Idempotent."""
+        self._reading.cancel()
+        await asyncio.wait([self._reading])
+        await self._socket.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _next(self) -> bytes | None:
+        """The next message; None at the end, again and again."""
+        over = self._came.empty() and self._reading.done()
+        item = None if over else await self._came.get()
+        if item is None and self._failure is not None:
+            raise self._failure
+        return item
+
+    async def _send(self, data: bytes) -> None:
+        try:
+            await self._socket.send_bytes(data)
+        except (OSError, aiohttp.ClientError) as error:
+            raise self._failure or self._lost(repr(error)) from error
+
+    async def _read_all(self) -> None:
+        try:
+            while (data := await self._message()) is not None:
+                await self._came.put(data)
+        except SandboxError as error:
+            self._failure = error
+        finally:
+            # For who waits for more; nobody waits where there is no room.
+            if not self._came.full():
+                self._came.put_nowait(None)
+
+    async def _message(self) -> bytes | None:
+        try:
+            message = await self._socket.receive(timeout=_SILENCE_S)
+        except TimeoutError as error:
+            raise self._lost(f"the gateway said nothing for {_SILENCE_S:.0f} s") from error
+        if message.type is aiohttp.WSMsgType.BINARY:
+            return bytes(message.data)
+        if message.type is aiohttp.WSMsgType.TEXT:
+            return self._word(json.loads(message.data))
+        if message.type is aiohttp.WSMsgType.CLOSE and message.data == aiohttp.WSCloseCode.OK:
+            return None
+        why = "the gateway shut down" if message.data == _GOES_ON else f"the connection broke: {message.data!r}"
+        raise self._lost(why)
+
+    def _word(self, word: Mapping[str, Any]) -> bytes | None:
+        if word.get("type") == "problem":
+            error = told_problem(word, {})
+            error.sandbox_id = self._sandbox_id
+            raise error
+        return None
+
+    def _lost(self, why: str) -> StreamInterrupted:
+        hint = "Connect again: what was sent and not answered may or may not have arrived."
+        return StreamInterrupted(why, hint=hint, sandbox_id=self._sandbox_id)
+
+
+class PortStream(_Tunnel):
+    """A TCP connection to a port of a sandbox: bytes both ways, each way with its own end.
+
+    Every method raises PortUnreachable when the server broke the connection, StreamInterrupted when the way to it did,
+    and the cause when the sandbox ended. One reader and one writer at a time.
+    """
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, sandbox_id: str) -> None:
+        """Use `sandbox.ports.connect_tcp` instead."""
+        super().__init__(socket, sandbox_id)
+        self._rest = b""
+
+    async def read(self, most_bytes: int = _CHUNK_BYTES) -> bytes:
+        """Read what has come, at most so many bytes; waits for some. Empty when the server has ended its side."""
+        if not self._rest:
+            self._rest = await self._next() or b""
+        data, self._rest = self._rest[:most_bytes], self._rest[most_bytes:]
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes; waits while the server takes none."""
+        for at in range(0, len(data), _CHUNK_BYTES):
+            await self._send(bytes(data[at : at + _CHUNK_BYTES]))
+
+    async def write_eof(self) -> None:
+        """Say that nothing more comes; reading goes on."""
+        try:
+            await self._socket.send_str('{"type":"eof"}')
+        except (OSError, aiohttp.ClientError) as error:
+            raise self._failure or self._lost(repr(error)) from error
+
+
+class PortDatagrams(_Tunnel):
+    """A UDP socket whose peer is a port of a sandbox. Errors as of `PortStream`; datagrams may get lost, as always."""
+
+    async def send(self, data: bytes) -> None:
+        """Send one datagram of at most 65507 bytes."""
+        if len(data) > _MOST_DATAGRAM_BYTES:
+            raise InvalidArgument(f"a datagram of {len(data)} bytes is larger than {_MOST_DATAGRAM_BYTES}")
+        await self._send(bytes(data))
+
+    async def receive(self) -> bytes:
+        """Return the next datagram; waits for it."""
+        data = await self._next()
+        if data is None:
+            raise self._lost("the connection was closed")
+        return data
+
+
+def checked(port: int) -> int:
+    """Return the port; InvalidArgument when it is none."""
+    if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65_535:
+        raise InvalidArgument(f"port {port!r} is not a whole number from 1 to 65535")
+    return port

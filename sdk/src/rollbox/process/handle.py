@@ -1,0 +1,114 @@
+"""A process: what `sandbox.spawn` and `sandbox.processes.attach` return."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+from rollbox.errors import InvalidArgument
+from rollbox.gateway import Access, Gateway
+from rollbox.process import frames
+from rollbox.process.link import Link
+from rollbox.process.streams import OutputStream, StdinWriter
+from rollbox.request import count
+from rollbox.result import ExecResult
+
+_MOST_SIGNAL = 64
+
+
+class Process:
+    """A command that runs in a sandbox.
+
+    As an asynchronous context manager it kills the command at the end, unless it has ended or `detach()` was called. A
+    connection that breaks (a gateway that restarts) is made again from the offsets for up to 60 s; nothing is read
+    twice, and what the sandbox could not keep meanwhile is in `stdout.gaps`.
+
+    Attributes:
+        exec_id: its name; `sandbox.processes.attach(exec_id)` comes back to it from any program.
+        pid: in the sandbox; None after `attach`.
+        stdout, stderr: its output; on a terminal all is stdout.
+        stdin: its input.
+    """
+
+    def __init__(self, gateway: Gateway, access: Access, link: Link, pid: int | None) -> None:
+        """Use `Sandbox.spawn` or `Processes.attach` instead."""
+        self.exec_id = link.exec_id
+        self.pid = pid
+        self.stdout: OutputStream = link.streams[frames.STDOUT]
+        self.stderr: OutputStream = link.streams[frames.STDERR]
+        self.stdin = StdinWriter(link)
+        self._gateway = gateway
+        self._access = access
+        self._link = link
+        self._detached = False
+
+    @property
+    def result(self) -> ExecResult | None:
+        """How it ended, as far as this program has heard; `wait` waits for it."""
+        return self._link.result
+
+    @property
+    def ended(self) -> bool:
+        """Whether this program has heard of its end."""
+        return self._link.result is not None
+
+    async def wait(self) -> ExecResult:
+        """Wait for the end and return how it ended; its outputs are in the streams, not in the result.
+
+        Raises:
+            StreamInterrupted: no gateway answered for 60 s; the command may still run.
+            SandboxLost, TtlExpired, ...: the sandbox is no more.
+        Cancel safety: the command is not touched.
+        """
+        return await self._link.ended()
+
+    async def read_both(self) -> tuple[bytes, bytes]:
+        """Return all of stdout and stderr, in memory; one after the other would hold up a command that writes both."""
+        async with asyncio.TaskGroup() as group:
+            stdout = group.create_task(self.stdout.read())
+            stderr = group.create_task(self.stderr.read())
+        return stdout.result(), stderr.result()
+
+    async def signal(self, number: int, *, tree: bool = False) -> None:
+        """Send a signal to its process, or with `tree` to all its processes; sent once at most.
+
+        Raises:
+            InvalidArgument: the number is no signal.
+            Conflict, ExecNotFound: it has ended.
+        """
+        if not 1 <= count("signal", int(number)) <= _MOST_SIGNAL:
+            raise InvalidArgument(f"signal {number} is not one of 1 to {_MOST_SIGNAL}")
+        body = {"signal": int(number), "tree": tree}
+        await self._gateway.scoped(self._access, "POST", "execs", self.exec_id, "signal", body=body, idempotent=False)
+
+    async def kill(self) -> None:
+        """Kill it with all its processes; its end is `cancelled`. Idempotent."""
+        await self._gateway.scoped(self._access, "DELETE", "execs", self.exec_id)
+
+    async def resize(self, columns: int, rows: int) -> None:
+        """Tell a command on a terminal the new size of its window."""
+        await self._link.resize(count("columns", columns), count("rows", rows))
+
+    def detach(self) -> str:
+        """Leave the command running when the `async with` ends; returns its exec_id."""
+        self._detached = True
+        return self.exec_id
+
+    async def aclose(self) -> None:
+        """Close the connection; the command is not touched. Idempotent."""
+        await self._link.close()
+
+    async def __aenter__(self) -> Process:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if not self._detached and self._link.result is None:
+                await self._gateway.end_exec(self._access, self.exec_id)
+        finally:
+            await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"Process(exec_id={self.exec_id!r}, sandbox_id={self._access.sandbox_id!r}, pid={self.pid})"

@@ -1,0 +1,319 @@
+"""The connection of one process: attached when somebody waits, attached again from the offsets when it breaks.
+
+There is no task: whoever waits for something receives for all. So a process that nobody looks at costs nothing here,
+and a program that does not read holds up the command, not this memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+
+from rollbox._problem import SandboxError
+from rollbox.errors import Conflict, Internal, StreamInterrupted
+from rollbox.gateway import Access, Gateway
+from rollbox.process import frames
+from rollbox.process.streams import OutputStream
+from rollbox.result import ExecResult
+from rollbox.retry import REPEATABLE, Resumption
+from rollbox.transport import told_problem
+
+# The gateway pings every 5 s; what is silent for so long is dead.
+_SILENCE_S = 15.0
+_PING_S = 5.0
+# After so long without taking anything a reader counts as gone, here as in the sidecar.
+_PATIENCE_S = 10.0
+_RETURN_BUDGET_S = 60.0
+_UNACKNOWLEDGED_BYTES = 2**20
+# The gateway judges silence by whole messages, so they are small.
+_STDIN_MESSAGE_BYTES = 2**16
+_BREAK = (aiohttp.ClientError, OSError)
+
+
+class Link:
+    """Receives for stdout, stderr, stdin's window and the result of one process."""
+
+    def __init__(self, gateway: Gateway, access: Access, exec_id: str, offsets: tuple[int, int]) -> None:
+        self.exec_id = exec_id
+        self.result: ExecResult | None = None
+        self.streams = {
+            kind: OutputStream(self, at) for kind, at in zip((frames.STDOUT, frames.STDERR), offsets, strict=True)
+        }
+        self._gateway = gateway
+        self._access = access
+        self._resumption = Resumption(gateway.retries, _RETURN_BUDGET_S)
+        self._ws: aiohttp.ClientWebSocketResponse | None = None
+        self._receiving = False
+        self._changed: asyncio.Future[SandboxError | None] | None = None
+        self._stdin = _Unacknowledged()
+        self._size: tuple[int, int] | None = None
+
+    def now(self) -> float:
+        """The loop's clock, seconds."""
+        return asyncio.get_running_loop().time()
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        """Receive, or wait for who receives, until `done()`. Cancel safety: nothing that came is lost."""
+        while not done():
+            if self._receiving:
+                await self._change()
+                continue
+            self._receiving = True
+            failure: SandboxError | None = None
+            try:
+                await self._step()
+            except SandboxError as error:
+                failure = error
+                raise
+            finally:
+                self._receiving = False
+                self.announce(failure)
+
+    async def ended(self) -> ExecResult:
+        """Wait for the result."""
+        await self.until(lambda: self.result is not None)
+        assert self.result is not None  # noqa: S101
+        return self.result
+
+    async def write(self, data: bytes) -> None:
+        """Send stdin within the window."""
+        if self._stdin.closing:
+            raise Conflict(f"stdin of exec {self.exec_id} is closed: nothing can follow write_eof()", hint="")
+        for start in range(0, len(data), _STDIN_MESSAGE_BYTES):
+            await self.until(lambda: self._stdin.has_room or self._stdin_over)
+            self._refuse_over()
+            part = data[start : start + _STDIN_MESSAGE_BYTES]
+            await self._send(frames.written(self._stdin.add(part), part))
+
+    async def write_eof(self) -> None:
+        """Send the end of stdin, once."""
+        if not self._stdin.closing and not self._stdin_over:
+            self._stdin.closing = True
+            await self._send(self._stdin.eof())
+
+    async def drain(self) -> None:
+        """Wait until the sandbox has all of stdin."""
+        await self.until(lambda: not self._stdin.parts or self._stdin_over)
+        if self._stdin.parts:
+            self._refuse_over()
+
+    async def resize(self, columns: int, rows: int) -> None:
+        """Tell the terminal's size; told again after a break."""
+        self._size = (columns, rows)
+        if self.result is None:
+            await self._send(_resize(columns, rows))
+
+    async def open(self) -> None:
+        """Attach once, so that an exec that is not there is told at once."""
+        if self._ws is None:
+            await self._attach()
+
+    async def close(self) -> None:
+        """Leave; the process is not touched. Idempotent."""
+        ws, self._ws = self._ws, None
+        if ws is not None:
+            await ws.close()
+
+    def announce(self, failure: SandboxError | None = None) -> None:
+        """Wake all that wait for a change."""
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set_result(failure)
+
+    async def _change(self) -> None:
+        if self._changed is None:
+            self._changed = asyncio.get_running_loop().create_future()
+        failure = await asyncio.shield(self._changed)
+        if failure is not None:
+            raise failure
+
+    async def _step(self) -> None:
+        """Receive one message, or wait for a reader, or attach."""
+        if any(stream.asks_again for stream in self.streams.values()):
+            await self.close()
+        if self._ws is None:
+            await self._attach()
+            return
+        if await self._held_up(self._ws):
+            return
+        message = await self._receive(self._ws)
+        if message is None:
+            return
+        try:
+            if isinstance(message, bytes):
+                kind, offset, data = frames.read(message)
+                self.streams[kind].arrived(offset, data)
+                self._resumption.progress()
+            else:
+                await self._told(json.loads(message))
+        except (ValueError, KeyError, TypeError) as error:
+            raise Internal(f"the gateway sent a message that is none: {message[:100]!r}") from error
+
+    async def _held_up(self, ws: aiohttp.ClientWebSocketResponse) -> bool:
+        """Whether a reader has to take something first; a stream without one is left out from here on."""
+        for stream in self.streams.values():
+            if not stream.full:
+                continue
+            patience_s = stream.taken_at + _PATIENCE_S - self.now()
+            if not stream.begun or patience_s <= 0:
+                stream.behind = True
+                continue
+            try:
+                async with asyncio.timeout(min(patience_s, _PING_S)):
+                    await self._change()
+            except TimeoutError:
+                await self._pinged(ws)
+            return True
+        return False
+
+    async def _pinged(self, ws: aiohttp.ClientWebSocketResponse) -> None:
+        """A sign of life while nothing is received: the gateway hears no pongs then."""
+        try:
+            await ws.ping()
+        except _BREAK as error:
+            await self._lost(error)
+
+    async def _receive(self, ws: aiohttp.ClientWebSocketResponse) -> bytes | str | None:
+        try:
+            async with asyncio.timeout(_SILENCE_S):
+                message = await ws.receive()
+            if message.type is aiohttp.WSMsgType.PING:
+                await ws.pong(message.data)
+        except (TimeoutError, *_BREAK) as error:
+            await self._lost(error)
+            return None
+        if message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT):
+            data: bytes | str = message.data
+            return data
+        if message.type not in (aiohttp.WSMsgType.PING, aiohttp.WSMsgType.PONG):
+            await self._lost(ws.exception() or ConnectionError(f"closed with {ws.close_code}"))
+        return None
+
+    async def _told(self, body: dict[str, Any]) -> None:
+        match body["type"]:
+            case "stdin":
+                self._stdin.acknowledged(body["offset"])
+                self._resumption.progress()
+            case "stdin_closed":
+                self._stdin.refused = told_problem(body["problem"], {}).detail
+            case "result":
+                self.result = ExecResult.from_json(body, self._access.sandbox_id)
+                self.streams[frames.STDOUT].finish(self.result.stdout_total_bytes)
+                self.streams[frames.STDERR].finish(self.result.stderr_total_bytes)
+                await self.close()
+            case "problem":
+                error = told_problem(body, {})
+                error.sandbox_id = self._access.sandbox_id
+                await self.close()
+                await self._again(error)
+            case _:
+                # A message of a later version: the contract only ever adds.
+                pass
+
+    async def _attach(self) -> None:
+        offsets = (self.streams[frames.STDOUT].received, self.streams[frames.STDERR].received)
+        try:
+            ws = await self._gateway.attach(self._access, self.exec_id, offsets)
+        except SandboxError as error:
+            error.sandbox_id = self._access.sandbox_id
+            await self._again(error)
+            return
+        self._ws = ws
+        for stream in self.streams.values():
+            stream.behind = False
+        if self.result is None:
+            await self._resend()
+
+    async def _resend(self) -> None:
+        """What the last connection may have lost; the offsets make it safe."""
+        size = [] if self._size is None else [_resize(*self._size)]
+        for message in [*self._stdin.messages(), *size]:
+            await self._put(message)
+
+    async def _send(self, message: bytes | str) -> None:
+        """Send now, or with the next connection: what counts is kept until it is acknowledged."""
+        if self._ws is None:
+            await self.until(lambda: self._ws is not None or self.result is not None)
+        else:
+            await self._put(message)
+
+    async def _put(self, message: bytes | str) -> None:
+        if self._ws is None:
+            return
+        try:
+            await (self._ws.send_bytes(message) if isinstance(message, bytes) else self._ws.send_str(message))
+        except _BREAK as error:
+            await self._lost(error)
+
+    async def _lost(self, error: BaseException) -> None:
+        await self.close()
+        cut = StreamInterrupted(f"the connection of exec {self.exec_id} broke: {error!r}")
+        await self._again(cut)
+
+    async def _again(self, error: SandboxError) -> None:
+        """Wait before the next try, or say that it is over."""
+        try:
+            await self._resumption.after(error)
+        except SandboxError as last:
+            if last.code not in REPEATABLE:
+                raise
+            raise self._given_up(last) from last
+
+    def _given_up(self, error: SandboxError) -> StreamInterrupted:
+        stdout, stderr = (stream.offset for stream in self.streams.values())
+        detail = f"exec {self.exec_id} could not be reached for {_RETURN_BUDGET_S:g} s: {error.detail}"
+        again = f"processes.attach({self.exec_id!r}, stdout_offset={stdout}, stderr_offset={stderr})"
+        hint = f"The command may still run: attach again later with sandbox.{again}."
+        return StreamInterrupted(detail, hint=hint, sandbox_id=self._access.sandbox_id)
+
+    @property
+    def _stdin_over(self) -> bool:
+        return self.result is not None or bool(self._stdin.refused)
+
+    def _refuse_over(self) -> None:
+        if self._stdin_over:
+            reason = self._stdin.refused or f"exec {self.exec_id} has ended"
+            hint = "Nothing reads this stdin any more; the result tells how the command ended."
+            raise Conflict(f"{reason}: stdin was not taken", hint=hint, sandbox_id=self._access.sandbox_id)
+
+
+class _Unacknowledged:
+    """stdin that was sent and may have to be sent again."""
+
+    def __init__(self) -> None:
+        self.parts: deque[tuple[int, bytes]] = deque()
+        self.closing = False
+        self.refused = ""
+        self._next = 0
+        self._confirmed = 0
+
+    @property
+    def has_room(self) -> bool:
+        return self._next - self._confirmed < _UNACKNOWLEDGED_BYTES
+
+    def add(self, data: bytes) -> int:
+        offset = self._next
+        self.parts.append((offset, data))
+        self._next += len(data)
+        return offset
+
+    def acknowledged(self, offset: int) -> None:
+        self._confirmed = max(self._confirmed, min(offset, self._next))
+        while self.parts and self.parts[0][0] + len(self.parts[0][1]) <= self._confirmed:
+            self.parts.popleft()
+
+    def messages(self) -> list[bytes | str]:
+        sent: list[bytes | str] = [frames.written(offset, data) for offset, data in self.parts]
+        return [*sent, self.eof()] if self.closing else sent
+
+    def eof(self) -> str:
+        return json.dumps({"type": "stdin_eof", "offset": self._next})
+
+
+def _resize(columns: int, rows: int) -> str:
+    return json.dumps({"type": "resize", "columns": columns, "rows": rows})

@@ -1,0 +1,79 @@
+"""The processes of a sandbox: list them, come back to one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from rollbox import request
+from rollbox.errors import InvalidArgument
+from rollbox.gateway import Access, Gateway
+from rollbox.process.handle import Process
+from rollbox.process.link import Link
+
+
+@dataclass(frozen=True, slots=True)
+class ExecSummary:
+    """A command that runs, or that ended and is still on record.
+
+    Attributes:
+        exec_id, argv, pid: which.
+        started_at_ms: Unix time.
+        running: whether it runs.
+        end, exit_code: as in `ExecResult`, when it has ended.
+        stdout_bytes, stderr_bytes: how much it wrote so far.
+    """
+
+    exec_id: str
+    argv: list[str]
+    pid: int
+    started_at_ms: int
+    running: bool
+    end: str | None = None
+    exit_code: int | None = None
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> ExecSummary:
+        """Read the wire form; fields that this version does not know are left out."""
+        return cls(**{item.name: body[item.name] for item in fields(cls) if item.name in body})
+
+    def to_json(self) -> dict[str, Any]:
+        """Write the wire form, for `--json`."""
+        return asdict(self)
+
+
+class Processes:
+    """`sandbox.processes`."""
+
+    def __init__(self, gateway: Gateway, access: Access) -> None:
+        """Use `sandbox.processes` instead."""
+        self._gateway = gateway
+        self._access = access
+
+    async def list(self) -> list[ExecSummary]:
+        """List commands that run and those that ended and are still on record, newest first."""
+        body = await self._gateway.scoped(self._access, "GET", "execs")
+        return [ExecSummary.from_json(item) for item in body["execs"]]
+
+    async def attach(self, exec_id: str, *, stdout_offset: int = 0, stderr_offset: int = 0) -> Process:
+        """Come back to a command by its exec_id, from any program; one that ended tells its output and end again.
+
+        Args:
+            exec_id: from `spawn`, `exec` or `list`.
+            stdout_offset: where to go on in stdout, bytes; `stdout.offset` of the earlier reader.
+            stderr_offset: the same of stderr.
+
+        Raises:
+            ExecNotFound: there is no such exec, or its record is gone.
+        Cost: one request. Leaving the `async with` kills the command here too, unless `detach()` was called.
+        """
+        for name, value in (("stdout_offset", stdout_offset), ("stderr_offset", stderr_offset)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise InvalidArgument(f"{name} {value!r} is not a whole number of bytes")
+        name = request.key("exec_id", exec_id)
+        link = Link(self._gateway, self._access, name, (stdout_offset, stderr_offset))
+        await link.open()
+        return Process(self._gateway, self._access, link, None)

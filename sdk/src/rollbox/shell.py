@@ -1,0 +1,256 @@
+"""A shell session: directory, variables and functions stay from one command to the next."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from rollbox import request, shell_words
+from rollbox._problem import SandboxError
+from rollbox.errors import Conflict, InvalidArgument
+from rollbox.process import Process
+from rollbox.result import ExecEnd, ExecResult
+from rollbox.shell_reader import Reader
+from rollbox.shell_words import Dialect, Mark
+
+if TYPE_CHECKING:
+    from rollbox.sandbox import Sandbox
+
+Farewell: TypeAlias = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
+"""Finishes a call in spite of a cancellation, within a bound."""
+
+DEFAULT_OUTPUT_BYTES = 2**22
+# What a shell may take to be ready again once all its commands are dead; then it is killed too. A guess.
+_RETURN_LIMIT_S = 5.0
+_KILLER_LIMIT_S = 10.0
+
+
+class Shell:
+    """A shell in a sandbox; made by `sandbox.shell()`. Runs one command at a time.
+
+    As an asynchronous context manager it kills the shell, with all that it left running, at the end.
+    """
+
+    def __init__(
+        self, sandbox: Sandbox, farewell: Farewell, process: Process, dialect: Dialect, max_output_bytes: int
+    ) -> None:
+        """Use `Sandbox.shell` instead."""
+        self._sandbox = sandbox
+        self._farewell = farewell
+        self._process = process
+        self._dialect = dialect
+        self._stdout = Reader(process.stdout, max_output_bytes)
+        self._stderr = Reader(process.stderr, max_output_bytes)
+        self._turn = asyncio.Lock()
+        # Processes that earlier commands left in the background: a timeout spares them.
+        self._kept: list[str] = []
+        # Of a command that was broken off: the shell has to be asked again before the next one.
+        self._broken: Mark | None = None
+
+    @classmethod
+    async def start(
+        cls,
+        sandbox: Sandbox,
+        farewell: Farewell,
+        *,
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        user: str | None,
+        max_output_bytes: int,
+    ) -> Shell:
+        """As `Sandbox.shell`."""
+        cap = request.count("max_output_bytes", max_output_bytes)
+        prompt = secrets.token_hex(16)
+        for dialect in (shell_words.BASH, shell_words.posix(prompt)):
+            try:
+                process = await sandbox.spawn(dialect.argv, cwd=cwd, env={**(env or {}), **dialect.env}, user=user)
+            except InvalidArgument as error:
+                if dialect is shell_words.BASH and error.details.get("reason") == "command_not_found":
+                    continue
+                error.hint = "The image has neither bash nor sh: run programs with exec and a list of arguments."
+                raise
+            shell = cls(sandbox, farewell, process, dialect, cap)
+            try:
+                await shell._write(dialect.setup)
+                await shell._settled()
+                shell._take(None)
+            except BaseException:
+                await shell.aclose()
+                raise
+            return shell
+        raise AssertionError("unreachable: the second dialect returns or raises")
+
+    async def run(self, command: str, *, timeout: float | None = None) -> ExecResult:  # noqa: ASYNC109
+        """Run a command line in the shell and return what came of it.
+
+        It sees the end of the file on stdin; put `< file` or a here-document where it needs input. What it leaves in
+        the background goes on, and may print into the results of later commands.
+
+        Args:
+            command: any number of lines of the shell's language.
+            timeout: seconds after which its processes are killed; directory, variables and what earlier commands left
+                in the background stay. A shell that cannot be brought back within 5 s is killed too.
+
+        Returns:
+            the result: `end` is exited or deadline, or that of the shell itself when the command ended it.
+
+        Raises:
+            Conflict: the shell has ended; the detail tells how.
+            SandboxLost, ...: the sandbox is no more.
+        Cancel safety: the command's processes are killed; the shell can be used on.
+        """
+        if not isinstance(command, str) or not command.strip() or "\0" in command:
+            raise InvalidArgument(f"the command {command!r} is empty, holds NUL, or is no string")
+        if timeout is not None:
+            request.milliseconds("timeout", timeout)
+        async with self._turn:
+            if self._broken is not None:
+                await self._settled()
+                self._take(None)
+            self._refuse_ended()
+            return await self._run(command, timeout)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the shell has ended, by `exit` or otherwise."""
+        return self._process.ended
+
+    @property
+    def exec_id(self) -> str:
+        """Its name among the sandbox's processes."""
+        return self._process.exec_id
+
+    async def aclose(self) -> None:
+        """Kill the shell and all that it left running. Idempotent."""
+        await self._process.__aexit__(None, None, None)
+
+    async def __aenter__(self) -> Shell:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _run(self, command: str, timeout: float | None) -> ExecResult:  # noqa: ASYNC109
+        mark = self._broken = Mark.fresh()
+        end: ExecEnd = "exited"
+        began = asyncio.get_running_loop().time()
+        told = b""
+        try:
+            async with asyncio.timeout(timeout):
+                told = await self._finished(mark, shell_words.run(command))
+            self._broken = None
+        except TimeoutError:
+            end = "deadline"
+            await self._interrupt()
+            await self._settled()
+        except BaseException:
+            await self._farewell(self._interrupt())
+            raise
+        run_ms = (asyncio.get_running_loop().time() - began) * 1000
+        return await self._result(end, told, mark, run_ms)
+
+    async def _finished(self, mark: Mark, line: str = "") -> bytes:
+        """Say a line, ask, and read both streams up to the mark; returns what the shell told, nothing when it ended."""
+        ask = shell_words.ask(mark)
+        if not (line and self._dialect.prompt):
+            # The empty line: after a quote without its end bash takes the next line's braces for words.
+            await self._write(f"{line}\n{ask}" if line else ask)
+            ask = ""
+        else:
+            await self._write(line)
+        try:
+            async with asyncio.TaskGroup() as group:
+                status = group.create_task(self._status(mark.seen))
+                group.create_task(self._quiet(mark.seen, ask))
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return status.result()
+
+    async def _status(self, mark: bytes) -> bytes:
+        return await self._stdout.between(mark) if await self._stdout.until(mark) else b""
+
+    async def _quiet(self, mark: bytes, ask: str) -> None:
+        """Read stderr to its end. A shell with a prompt throws away what it has not read when there is an error, so it
+        is asked only when it is ready.
+        """
+        if ask:
+            if not await self._stderr.until(self._dialect.prompt):
+                return
+            await self._write(ask)
+        if await self._stderr.until(mark) and self._dialect.prompt:
+            await self._stderr.until(self._dialect.prompt)
+
+    async def _settled(self) -> None:
+        """Have the shell ready again, or dead: nothing of what came before is still to come."""
+        try:
+            async with asyncio.timeout(_RETURN_LIMIT_S):
+                await self._finished(Mark.fresh())
+        except TimeoutError:
+            await self._process.kill()
+            await self._process.wait()
+
+    def _take(self, mark: Mark | None) -> tuple[tuple[bytes, int], tuple[bytes, int]]:
+        marks = [] if mark is None else [mark.seen]
+        prompt = [self._dialect.prompt] if self._dialect.prompt else []
+        return self._stdout.take(*marks), self._stderr.take(*marks, *prompt)
+
+    async def _write(self, text: str) -> None:
+        try:
+            await self._process.stdin.write(text)
+        except Conflict:
+            # The shell ended: so do its streams, and the result tells how.
+            await self._process.wait()
+
+    async def _interrupt(self) -> None:
+        """Kill what the command runs, then make the shell give up the rest of it."""
+        if self._process.ended:
+            return
+        argv = [
+            "sh",
+            "-c",
+            shell_words.KILLER,
+            "sh",
+            str(int(self._dialect.signal)),
+            str(self._process.pid),
+            *self._kept,
+        ]
+        try:
+            # As the superuser: the command may have changed its user.
+            await self._sandbox.exec(argv, cwd="/", user="0", timeout=_KILLER_LIMIT_S)
+        except SandboxError:
+            await self._process.kill()
+
+    async def _result(self, end: ExecEnd, told: bytes, mark: Mark, run_ms: float) -> ExecResult:
+        code, number = None, None
+        if told:
+            code, self._kept = shell_words.status(told)
+        elif end == "exited":
+            last = await self._process.wait()
+            end, code, number = last.end, last.exit_code, last.signal
+        self._broken = None
+        (stdout, stdout_total), (stderr, stderr_total) = self._take(mark)
+        return ExecResult(
+            end=end,
+            exit_code=code,
+            signal=number,
+            stdout_bytes=stdout,
+            stderr_bytes=stderr,
+            stdout_truncated=stdout_total > len(stdout),
+            stderr_truncated=stderr_total > len(stderr),
+            stdout_total_bytes=stdout_total,
+            stderr_total_bytes=stderr_total,
+            run_ms=run_ms,
+            exec_id=self._process.exec_id,
+            sandbox_id=self._sandbox.id,
+        )
+
+    def _refuse_ended(self) -> None:
+        result = self._process.result
+        if result is not None:
+            how = f"exited with code {result.exit_code}" if result.end == "exited" else f"ended as {result.end}"
+            raise Conflict(f"shell {self.exec_id} has ended: it {how}", hint="Start another with sandbox.shell().")

@@ -1,0 +1,19 @@
+"""The same names without `await`, for programs that are not asynchronous.
+
+    from rollbox.sync import Sandbox
+
+    with Sandbox.create("python:3.12-slim") as sandbox:
+        print(sandbox.exec("echo hello").stdout)
+
+A thin face: the asynchronous code runs on one event loop in one background thread, whatever the number of sandboxes.
+Safe to call from many threads. In asynchronous programs use `rollbox` itself: a call from here blocks the loop.
+"""
+
+from rollbox.sync.client import Client
+from rollbox.sync.files import Files
+from rollbox.sync.portal import shutdown
+from rollbox.sync.process import OutputStream, Process, Processes, StdinWriter
+from rollbox.sync.sandbox import Sandbox
+from rollbox.sync.shell import Shell
+
+__all__ = ["Client", "Files", "OutputStream", "Process", "Processes", "Sandbox", "Shell", "StdinWriter", "shutdown"]

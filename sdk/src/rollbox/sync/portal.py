@@ -1,0 +1,117 @@
+"""The one background thread with an event loop that all calls without `await` go through."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
+from concurrent.futures import CancelledError
+from typing import Any, TypeVar
+
+from rollbox.errors import InvalidArgument
+
+_T = TypeVar("_T")
+# A call that Ctrl-C ends still tells the server, which takes 2 s at most.
+_FAREWELL_LIMIT_S = 5.0
+
+
+class _Portal:
+    """One event loop in one thread, and the way into it."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._stop = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), name="rollbox-sync", daemon=True)
+        self._thread.start()
+        self._started.wait()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._started.set()
+        await self._stop.wait()
+
+    def run(self, call: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine on the loop; a KeyboardInterrupt here cancels it there and waits for its end."""
+        if threading.current_thread() is self._thread or self._loop is None:
+            call.close()
+            raise InvalidArgument("rollbox.sync is called from its own event loop", hint="Use rollbox itself there.")
+        ended = threading.Event()
+
+        async def watched() -> _T:
+            try:
+                return await call
+            finally:
+                ended.set()
+
+        future = asyncio.run_coroutine_threadsafe(watched(), self._loop)
+        try:
+            return future.result()
+        except (KeyboardInterrupt, SystemExit, CancelledError):
+            future.cancel()
+            ended.wait(_FAREWELL_LIMIT_S)
+            raise
+
+    def stop(self) -> None:
+        """End the loop, which closes what is still open on it, and the thread."""
+        if self._loop is not None and self.pid == os.getpid():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(_FAREWELL_LIMIT_S)
+
+
+class _Door:
+    """The portal of this process, opened by the first call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._portal: _Portal | None = None
+
+    def portal(self) -> _Portal:
+        with self._lock:
+            # A forked child has the object but not the thread.
+            if self._portal is None or self._portal.pid != os.getpid():
+                self._portal = _Portal()
+            return self._portal
+
+    def close(self) -> None:
+        with self._lock:
+            portal, self._portal = self._portal, None
+        if portal is not None:
+            portal.stop()
+
+
+_door = _Door()
+
+
+def run(call: Coroutine[Any, Any, _T]) -> _T:
+    """Run a coroutine on the loop in the background and return what it returns; Ctrl-C cancels it there."""
+    return _door.portal().run(call)
+
+
+def iterate(source: AsyncIterator[_T]) -> Iterator[_T]:
+    """Iterate over what the loop in the background makes; leaving the iteration ends it there too."""
+    try:
+        while True:
+            yield run(_next(source))
+    except StopAsyncIteration:
+        return
+    finally:
+        if isinstance(source, AsyncGenerator):
+            run(_closed(source))
+
+
+async def _next(source: AsyncIterator[_T]) -> _T:
+    return await anext(source)
+
+
+async def _closed(source: AsyncGenerator[Any, None]) -> None:
+    await source.aclose()
+
+
+@atexit.register
+def shutdown() -> None:
+    """Stop the background thread and close its connections; the next call starts it again. Runs at exit by itself."""
+    _door.close()

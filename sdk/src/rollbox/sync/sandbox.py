@@ -1,0 +1,126 @@
+"""The sandbox without `await`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Unpack
+
+import rollbox
+from rollbox.record import SandboxList, SandboxRecord
+from rollbox.request import CreateOptions, ExecOptions, SpawnOptions
+from rollbox.result import ExecResult
+from rollbox.shell import DEFAULT_OUTPUT_BYTES
+from rollbox.sync.files import Files
+from rollbox.sync.portal import run
+from rollbox.sync.ports import Ports
+from rollbox.sync.process import Process, Processes
+from rollbox.sync.shell import Shell
+from rollbox.usage import Usage
+
+if TYPE_CHECKING:
+    from rollbox.sync.client import Client
+
+
+class Sandbox:
+    """As `rollbox.Sandbox`; a context manager that deletes at the end unless `detach()` was called."""
+
+    def __init__(self, inner: rollbox.Sandbox) -> None:
+        """Use `create` or `connect` instead."""
+        self.inner = inner
+
+    @classmethod
+    def create(cls, image: str, *, client: Client | None = None, **options: Unpack[CreateOptions]) -> Sandbox:
+        """As `rollbox.Sandbox.create`."""
+        return cls(run(rollbox.Sandbox.create(image, client=None if client is None else client.inner, **options)))
+
+    @classmethod
+    def connect(cls, sandbox_id: str, *, client: Client | None = None) -> Sandbox:
+        """As `rollbox.Sandbox.connect`."""
+        return cls(run(rollbox.Sandbox.connect(sandbox_id, client=None if client is None else client.inner)))
+
+    @staticmethod
+    def list(
+        labels: Mapping[str, str] | None = None,
+        *,
+        all: bool = False,  # noqa: A002
+        client: Client | None = None,
+    ) -> SandboxList:
+        """As `rollbox.Sandbox.list`."""
+        return run(rollbox.Sandbox.list(labels, all=all, client=None if client is None else client.inner))
+
+    def exec(self, cmd: str | Sequence[str], **options: Unpack[ExecOptions]) -> ExecResult:
+        """As `rollbox.Sandbox.exec`; Ctrl-C kills the command on the server."""
+        return run(self.inner.exec(cmd, **options))
+
+    def spawn(self, cmd: str | Sequence[str], **options: Unpack[SpawnOptions]) -> Process:
+        """As `rollbox.Sandbox.spawn`."""
+        return Process(run(self.inner.spawn(cmd, **options)))
+
+    def shell(
+        self,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
+    ) -> Shell:
+        """As `rollbox.Sandbox.shell`."""
+        return Shell(run(self.inner.shell(cwd=cwd, env=env, user=user, max_output_bytes=max_output_bytes)))
+
+    @property
+    def processes(self) -> Processes:
+        """As `rollbox.Sandbox.processes`."""
+        return Processes(self.inner.processes)
+
+    @property
+    def files(self) -> Files:
+        """As `rollbox.Sandbox.files`."""
+        return Files(self.inner.files)
+
+    @property
+    def ports(self) -> Ports:
+        """As `rollbox.Sandbox.ports`."""
+        return Ports(self.inner.ports)
+
+    def usage(self) -> Usage:
+        """As `rollbox.Sandbox.usage`."""
+        return run(self.inner.usage())
+
+    def extend(self, ttl: float) -> SandboxRecord:
+        """As `rollbox.Sandbox.extend`."""
+        return run(self.inner.extend(ttl))
+
+    def detach(self) -> str:
+        """As `rollbox.Sandbox.detach`."""
+        return self.inner.detach()
+
+    def delete(self) -> None:
+        """As `rollbox.Sandbox.delete`."""
+        run(self.inner.delete())
+
+    @property
+    def id(self) -> str:
+        """Its id, never reused."""
+        return self.inner.id
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels."""
+        return self.inner.labels
+
+    @property
+    def record(self) -> SandboxRecord:
+        """As `rollbox.Sandbox.record`."""
+        return self.inner.record
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run(self.inner.__aexit__(kind, error, trace))
+
+    def __repr__(self) -> str:
+        return repr(self.inner)

@@ -1,0 +1,40 @@
+"""What a sandbox uses. Pure: JSON in, a dataclass out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a sandbox uses at one moment, seen from inside; a limit is None where there is none, or none is known.
+
+    Attributes:
+        cpu_ms: time on processors since the start.
+        memory_bytes: without what the kernel takes back when it is wanted.
+        memory_limit_bytes: what it may use.
+        disk_bytes: in use of the root file system, as `df /` says; without a disk of its own that is the node's.
+        disk_limit_bytes: what there is.
+        processes: with their further threads.
+        processes_limit: how many there may be.
+    """
+
+    cpu_ms: float
+    memory_bytes: int
+    memory_limit_bytes: int | None
+    disk_bytes: int
+    disk_limit_bytes: int | None
+    processes: int
+    processes_limit: int | None
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Usage:
+        """Read the wire form; fields that this version does not know are left out."""
+        known: dict[str, Any] = {item.name: body[item.name] for item in fields(cls)}
+        return cls(**known)
+
+    def to_json(self) -> dict[str, Any]:
+        """Write the wire form, for `--json`."""
+        return asdict(self)

@@ -1,0 +1,92 @@
+//! Where entries go: below one directory, and nowhere else, whatever links lie there or appear meanwhile.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::sys::stat::{Mode, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+use wire::Code;
+
+use crate::files::errors::{At, Stop, refusal};
+use crate::files::info::is_directory;
+
+/// Never through a link: what is opened is in the directory that it is opened from.
+const STEP: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+
+/// The directory that an archive is unpacked to.
+#[derive(Debug)]
+pub(super) struct Destination {
+    root: OwnedFd,
+    /// The directory of the last entry: the next one is often there too.
+    last: Option<(Vec<Vec<u8>>, OwnedFd)>,
+}
+
+impl Destination {
+    pub(super) fn new(root: OwnedFd) -> Self {
+        Self { root, last: None }
+    }
+
+    /// Opens the directory that `parts` lead to. Missing ones are made where `make` says so.
+    pub(super) fn open(&mut self, parts: &[&[u8]], name: &[u8], make: bool) -> Result<BorrowedFd<'_>, Stop> {
+        if parts.is_empty() {
+            return Ok(self.root.as_fd());
+        }
+        let known = self.last.as_ref().is_some_and(|(known, _)| known.iter().eq(parts));
+        if !known {
+            let mut at = self.root.try_clone().at(name)?;
+            for part in parts {
+                at = step(&at, part, make).map_err(|errno| refused(&at, part, errno, name))?;
+            }
+            self.last = Some((parts.iter().map(|part| part.to_vec()).collect(), at));
+        }
+        Ok(self.last.as_ref().map_or(self.root.as_fd(), |(_, found)| found.as_fd()))
+    }
+}
+
+fn step(at: &OwnedFd, part: &[u8], make: bool) -> nix::Result<OwnedFd> {
+    match openat(at, part, STEP, Mode::empty()) {
+        Err(Errno::ENOENT) if make => {
+            match mkdirat(at, part, Mode::from_bits_truncate(0o777)) {
+                Ok(()) | Err(Errno::EEXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+            openat(at, part, STEP, Mode::empty())
+        }
+        opened => opened,
+    }
+}
+
+fn refused(at: &OwnedFd, part: &[u8], errno: Errno, name: &[u8]) -> Stop {
+    let is_link = fstatat(at, part, AtFlags::AT_SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| crate::files::info::kind(&stat) == nix::sys::stat::SFlag::S_IFLNK);
+    if is_link && matches!(errno, Errno::ENOTDIR | Errno::ELOOP) {
+        let sentence = "leads through a symbolic link, which an archive may not";
+        return refusal(Code::InvalidArgument, name, "symlink_in_path", sentence).into();
+    }
+    Stop::Problem(crate::files::errors::problem(errno, name))
+}
+
+/// Makes something under a name, in place of what is there unless that is a directory.
+pub(super) fn replace<T>(
+    directory: BorrowedFd<'_>,
+    name: &[u8],
+    make: impl Fn() -> nix::Result<T>,
+) -> nix::Result<T> {
+    const TRIES: usize = 8;
+    for _ in 0..TRIES {
+        match make() {
+            Err(Errno::EEXIST) => {}
+            made => return made,
+        }
+        match unlinkat(directory, name, UnlinkatFlags::NoRemoveDir) {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            // The kernel says EPERM for a directory on some file systems.
+            Err(errno) => {
+                let found = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+                return Err(if is_directory(&found) { Errno::EISDIR } else { errno });
+            }
+        }
+    }
+    Err(Errno::EBUSY)
+}

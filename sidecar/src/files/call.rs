@@ -1,0 +1,310 @@
+//! The sidecar's end of a worker: its start, its frames, its end.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::unistd::pipe2;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::timeout;
+use tokio_stream::{Stream, StreamExt};
+use wire::{Code, Problem};
+
+use super::frames::{HEADER_BYTES, Job, Kind, MAX_PAYLOAD_BYTES, header, parse};
+use crate::log;
+use crate::oom;
+use crate::process::supervise::{Context, spawned};
+use crate::spawner::frame::{Ending, Order, OsBytes, Program, Report, Spawn};
+use crate::spawner::link::{Link, Subscription, lost};
+
+/// Workers at a time; more calls wait for theirs.
+const MAX_WORKERS: usize = 32;
+/// Calls that wait; what their callers send stays unread with them.
+const MAX_WAITING: usize = 96;
+/// Calls that watch, which may do so for days.
+const MAX_WATCHES: usize = 32;
+/// How long a worker that nobody wants any more may clean up.
+const CLEANUP_PATIENCE: Duration = Duration::from_secs(2);
+/// A killed process that is not gone by then hangs in the kernel, and is left to the sandbox's end.
+const KILL_PATIENCE: Duration = Duration::from_secs(8);
+const PIPE_BYTES: i32 = 256 << 10;
+/// What is read ahead of small frames.
+const READ_AHEAD_BYTES: usize = 32 << 10;
+
+/// How many workers there may be. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Places {
+    calls: Arc<Semaphore>,
+    workers: Arc<Semaphore>,
+    watches: Arc<Semaphore>,
+}
+
+/// For whom a worker works.
+#[derive(Debug, Clone)]
+pub struct Who {
+    /// Where relative paths begin; empty: the target's.
+    pub cwd: OsBytes,
+    /// Name or uid, optionally with a group; empty: the target's.
+    pub user: String,
+}
+
+/// A worker with its job. One that is dropped is given a moment to clean up, then killed.
+#[derive(Debug)]
+pub struct Call {
+    to: Sender,
+    from: BufReader<Receiver>,
+    ended: oneshot::Receiver<Result<Ending, Problem>>,
+    ooms_before: u64,
+    context: Arc<Context>,
+}
+
+/// What a worker says.
+#[derive(Debug)]
+pub enum Said {
+    /// Bytes.
+    Data(Bytes),
+    /// One message of a stream.
+    Item(Bytes),
+    /// The answer; nothing follows.
+    End(Bytes),
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        let places = |count| Arc::new(Semaphore::new(count));
+        Self {
+            calls: places(MAX_WORKERS + MAX_WAITING),
+            workers: places(MAX_WORKERS),
+            watches: places(MAX_WATCHES),
+        }
+    }
+}
+
+impl Places {
+    async fn take(&self, job: &Job) -> Result<Vec<OwnedSemaphorePermit>, Problem> {
+        let full = |what: &str, limit: usize| {
+            let detail = format!("{limit} {what} are under way in this sandbox, no more are taken");
+            Problem::new(Code::RateLimited, detail).with("limit", limit)
+        };
+        if matches!(job, Job::Watch(_)) {
+            let place = Arc::clone(&self.watches).try_acquire_owned();
+            return place.map(|place| vec![place]).map_err(|_| full("watches", MAX_WATCHES));
+        }
+        let call = Arc::clone(&self.calls).try_acquire_owned();
+        let call = call.map_err(|_| full("calls on files", MAX_WORKERS + MAX_WAITING))?;
+        let worker = Arc::clone(&self.workers).acquire_owned().await.map_err(|_| lost())?;
+        Ok(vec![call, worker])
+    }
+}
+
+impl Call {
+    /// Starts a worker on `job`; waits for a place.
+    ///
+    /// # Errors
+    /// The spawner's refusals (user, directory, processes), too many calls, or the sandbox's end.
+    pub async fn start(
+        job: &Job,
+        who: Who,
+        places: &Places,
+        context: &Arc<Context>,
+    ) -> Result<Self, Problem> {
+        let payload = job.encode();
+        if payload.len() > MAX_PAYLOAD_BYTES {
+            let detail = format!("the request has {} bytes; the limit is {MAX_PAYLOAD_BYTES}", payload.len());
+            return Err(Problem::new(Code::PayloadTooLarge, detail).with("limit_bytes", MAX_PAYLOAD_BYTES));
+        }
+        let permits = places.take(job).await?;
+        let (to, from, theirs) = pipes().map_err(|err| {
+            Problem::new(
+                Code::RateLimited,
+                format!("no descriptors are left for another worker's pipes: {err}"),
+            )
+        })?;
+        let ooms_before = context.oom.read();
+        let subscription = context.link.subscribe();
+        context.link.send(&Order::Spawn(order(subscription.id, who)), theirs).await?;
+        let ((started, start), (end, ended)) = (oneshot::channel(), oneshot::channel());
+        tokio::spawn(keep(subscription, context.link.clone(), permits, started, end));
+        start.await.map_err(|_| lost())??;
+        let from = BufReader::with_capacity(READ_AHEAD_BYTES, from);
+        let mut call = Self { to, from, ended, ooms_before, context: Arc::clone(context) };
+        // One that is gone by now has said why, or its end says it.
+        let _ = call.to.write_all(&[&header(Kind::Job, payload.len())[..], &payload].concat()).await;
+        Ok(call)
+    }
+
+    /// The next of what the worker says.
+    ///
+    /// # Errors
+    /// Its problem; `oom_killed` or `conflict` when it was killed.
+    pub async fn next(&mut self) -> Result<Said, Problem> {
+        let Ok((kind, payload)) = frame(&mut self.from).await else {
+            return Err(self.end().await);
+        };
+        match kind {
+            Kind::Data => Ok(Said::Data(payload)),
+            Kind::Item => Ok(Said::Item(payload)),
+            Kind::End => Ok(Said::End(payload)),
+            Kind::Problem => Err(Problem::decode(&payload)
+                .unwrap_or_else(|| Problem::new(Code::Internal, "the worker's problem cannot be read"))),
+            Kind::Job => Err(Problem::new(Code::Internal, "the worker has sent a job")),
+        }
+    }
+
+    /// Sends `chunks` to the worker; its answer, which may come before they are all sent.
+    ///
+    /// # Errors
+    /// As for [`Call::next`]; `stream_interrupted` when the chunks break off.
+    pub async fn upload<E>(
+        mut self,
+        mut chunks: impl Stream<Item = Result<Bytes, E>> + Unpin,
+    ) -> Result<Bytes, Problem> {
+        let answer = self.exchange(&mut chunks).await?;
+        match answer {
+            Ok((Kind::End, payload)) => Ok(payload),
+            Ok((Kind::Problem, payload)) => Err(Problem::decode(&payload)
+                .unwrap_or_else(|| Problem::new(Code::Internal, "the worker's problem cannot be read"))),
+            Ok((kind, _)) => Err(Problem::new(Code::Internal, format!("the worker answered with {kind:?}"))),
+            Err(_) => Err(self.end().await),
+        }
+    }
+
+    /// Sends and listens at a time: a worker may answer (its disk is full) before it has read everything.
+    async fn exchange<E>(
+        &mut self,
+        chunks: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin),
+    ) -> Result<io::Result<(Kind, Bytes)>, Problem> {
+        let mut answer = std::pin::pin!(frame(&mut self.from));
+        let whole = tokio::select! {
+            biased;
+            answer = &mut answer => return Ok(answer),
+            whole = send(&mut self.to, chunks) => whole,
+        };
+        if whole {
+            return Ok(answer.await);
+        }
+        Err(Problem::new(Code::StreamInterrupted, "the data broke off before their end"))
+    }
+
+    /// Why it ended without an answer.
+    async fn end(&mut self) -> Problem {
+        let ending = match (&mut self.ended).await {
+            Ok(Ok(ending)) => ending,
+            Ok(Err(problem)) => return problem,
+            Err(_) => return lost(),
+        };
+        if oom::looks_killed(ending) && self.context.oom.read() > self.ooms_before {
+            return Problem::new(Code::OomKilled, "the kernel killed the call's worker for memory");
+        }
+        match ending {
+            Ending::Signalled(signal) if signal == libc::SIGKILL.cast_unsigned() => {
+                let detail = "a process of the sandbox killed the call's worker";
+                Problem::new(Code::Conflict, detail).with("reason", "worker_killed")
+            }
+            other => {
+                Problem::new(Code::Internal, format!("the call's worker ended without an answer: {other:?}"))
+            }
+        }
+    }
+}
+
+/// Sends data and their end. False: they broke off. A worker that does not listen any more has said why.
+async fn send<E>(to: &mut Sender, chunks: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin)) -> bool {
+    while let Some(chunk) = chunks.next().await {
+        let Ok(mut chunk) = chunk else { return false };
+        while chunk.has_remaining() {
+            let piece = chunk.split_to(chunk.len().min(MAX_PAYLOAD_BYTES));
+            let head = Bytes::copy_from_slice(&header(Kind::Data, piece.len()));
+            if to.write_all_buf(&mut head.chain(piece)).await.is_err() {
+                return true;
+            }
+        }
+    }
+    let _ = to.write_all(&header(Kind::End, 0)).await;
+    true
+}
+
+fn order(id: u64, who: Who) -> Spawn {
+    Spawn {
+        id,
+        exec_id: "files".to_owned(),
+        program: Program::Worker,
+        cwd: who.cwd,
+        user: who.user,
+        umask: None,
+        terminal: None,
+        env: Vec::new(),
+        prompt: true,
+    }
+}
+
+/// Our two ends, and the worker's three streams.
+fn pipes() -> io::Result<(Sender, Receiver, Vec<OwnedFd>)> {
+    let (stdin, to) = pipe2(OFlag::O_CLOEXEC)?;
+    let (from, stdout) = pipe2(OFlag::O_CLOEXEC)?;
+    for pipe in [&to, &from] {
+        // A kernel that refuses (its bound for all of a user's pipes) has given one that works.
+        let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES));
+    }
+    let stderr = OpenOptions::new().write(true).open("/dev/null")?;
+    Ok((Sender::from_owned_fd(to)?, Receiver::from_owned_fd(from)?, vec![stdin, stdout, stderr.into()]))
+}
+
+/// Owns a worker to its end, and its places. Nobody waits for `ended` any more: it is not wanted.
+async fn keep(
+    mut subscription: Subscription,
+    link: Link,
+    places: Vec<OwnedSemaphorePermit>,
+    started: oneshot::Sender<Result<(), Problem>>,
+    mut ended: oneshot::Sender<Result<Ending, Problem>>,
+) {
+    let refused = spawned(&mut subscription).await.map(drop);
+    let runs = refused.is_ok();
+    // Whoever does not listen has dropped the pipes too, and so ends the worker.
+    let _ = started.send(refused);
+    if !runs {
+        return;
+    }
+    tokio::select! {
+        biased;
+        ending = end(&mut subscription) => {
+            let _ = ended.send(ending);
+            return;
+        }
+        () = ended.closed() => {}
+    }
+    if timeout(CLEANUP_PATIENCE, end(&mut subscription)).await.is_err() {
+        let signal =
+            Order::Signal { id: subscription.id, signal: libc::SIGKILL.cast_unsigned(), tree: false };
+        let _ = link.send(&signal, Vec::new()).await;
+        if timeout(KILL_PATIENCE, end(&mut subscription)).await.is_err() {
+            log::event("worker_left", &[("id", &subscription.id)]);
+        }
+    }
+    drop(places);
+}
+
+async fn end(subscription: &mut Subscription) -> Result<Ending, Problem> {
+    loop {
+        match subscription.reports.recv().await {
+            Some(Report::Ended { ending, .. }) => return Ok(ending),
+            Some(_) => {}
+            None => return Err(lost()),
+        }
+    }
+}
+
+async fn frame(from: &mut BufReader<Receiver>) -> io::Result<(Kind, Bytes)> {
+    let mut head = [0; HEADER_BYTES];
+    from.read_exact(&mut head).await?;
+    let (kind, length) = parse(head).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    let mut payload = vec![0; length];
+    from.read_exact(&mut payload).await?;
+    Ok((kind, payload.into()))
+}

@@ -1,0 +1,90 @@
+//! Making directories, giving names, removing.
+
+use std::os::fd::AsFd;
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat};
+use nix::sys::stat::{Mode, fchmod, fstat, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+use wire::Code;
+use wire::agent::{FileInfo, MakeDirectoryRequest, MoveFileRequest, RemoveFileRequest, Removed};
+
+use super::copy;
+use super::errors::{At, Stop, refusal};
+use super::info::{info, info_with_target, is_directory, same};
+use super::place::{Place, locate, make_directories, make_parents};
+use super::walk::remove_tree;
+
+/// Makes a directory.
+pub(super) fn make_directory(request: &MakeDirectoryRequest) -> Result<FileInfo, Stop> {
+    let path = request.path.as_slice();
+    let made = match mkdirat(AT_FDCWD, path, Mode::from_bits_truncate(0o777)) {
+        Err(Errno::EEXIST) if request.parents => false,
+        Err(Errno::ENOENT) if request.parents => {
+            make_directories(path)?;
+            true
+        }
+        made => made.at(path).map(|()| true)?,
+    };
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    if let Some(mode) = request.mode.filter(|_| made) {
+        let directory = openat(AT_FDCWD, path, flags, Mode::empty()).at(path)?;
+        fchmod(&directory, Mode::from_bits_truncate(mode)).at(path)?;
+        return Ok(info(path, &fstat(&directory).at(path)?));
+    }
+    let stat = fstatat(AT_FDCWD, path, AtFlags::empty()).at(path)?;
+    if is_directory(&stat) { Ok(info(path, &stat)) } else { Err(Errno::EEXIST).at(path) }
+}
+
+/// Gives a file or tree another name. Between file systems it is copied, and removed when the copy is in place.
+pub(super) fn rename(request: &MoveFileRequest) -> Result<FileInfo, Stop> {
+    let (from, to) = (request.from.as_slice(), request.to.as_slice());
+    if request.parents {
+        make_parents(to)?;
+    }
+    let source = locate(from, false).at(from)?;
+    let target = locate(to, false).at(to)?;
+    let stat = source.stat().at(from)?;
+    match target.take(&source.directory, &source.name, request.replace) {
+        Err(Errno::EXDEV) => {
+            copy::tree(&source, from, &target, to, copy::Manner { replace: request.replace, keep: true })?;
+            take_away(&source, from, is_directory(&stat))?;
+        }
+        // It is there; what is not is above the target's name.
+        Err(Errno::ENOENT) => return Err(Errno::ENOENT).at(to),
+        taken => taken.at(to)?,
+    }
+    described(&target, to)
+}
+
+/// What is known of a place that has just been filled.
+pub(super) fn described(place: &Place, path: &[u8]) -> Result<FileInfo, Stop> {
+    let stat = place.stat().at(path)?;
+    Ok(info_with_target(path, &stat, &place.directory, place.name.as_slice()))
+}
+
+fn take_away(place: &Place, path: &[u8], directory: bool) -> Result<u64, Stop> {
+    if directory {
+        return remove_tree(place.directory.as_fd(), &place.name, &mut path.to_vec());
+    }
+    unlinkat(&place.directory, place.name.as_slice(), UnlinkatFlags::NoRemoveDir).at(path).map(|()| 1)
+}
+
+/// Removes a file or directory, with `recursive` a whole tree.
+pub(super) fn remove(request: &RemoveFileRequest) -> Result<Removed, Stop> {
+    let path = request.path.as_slice();
+    let stat = match fstatat(AT_FDCWD, path, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Err(Errno::ENOENT | Errno::ENOTDIR) if request.missing_ok => return Ok(Removed { count: 0 }),
+        found => found.at(path)?,
+    };
+    if same(&stat, &fstatat(AT_FDCWD, "/", AtFlags::empty()).at(b"/")?) {
+        return Err(refusal(Code::InvalidArgument, path, "is_root", "is the root of the file system").into());
+    }
+    let place = locate(path, false).at(path)?;
+    let count = if !is_directory(&stat) || request.recursive {
+        take_away(&place, path, is_directory(&stat))?
+    } else {
+        unlinkat(&place.directory, place.name.as_slice(), UnlinkatFlags::RemoveDir).at(path).map(|()| 1)?
+    };
+    Ok(Removed { count })
+}

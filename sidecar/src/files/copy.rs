@@ -1,0 +1,178 @@
+//! Copies of files and trees: made under a temporary name, then put in place.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat, readlinkat};
+use nix::sys::stat::{FileStat, Mode, SFlag, UtimensatFlags, fchmod, fstat, mkdirat, utimensat};
+use nix::sys::time::TimeSpec;
+use nix::unistd::{Gid, Uid, fchownat, symlinkat};
+use wire::Code;
+use wire::agent::{FileInfo, MoveFileRequest};
+
+use super::change::described;
+use super::errors::{At, Stop, refusal};
+use super::info::{is_directory, kind, mode, same};
+use super::pipes::still_wanted;
+use super::place::{Place, Temporary, locate, make_parents};
+use super::read;
+use super::walk::{self, Moment, Next, walk};
+
+/// Between two looks whether anybody still wants it.
+const STEP_BYTES: u64 = 8 << 20;
+const NEW_FILE: OFlag = OFlag::O_WRONLY
+    .union(OFlag::O_CREAT)
+    .union(OFlag::O_EXCL)
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_CLOEXEC);
+
+/// How a copy is made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Manner {
+    /// Whether it may take the place of something.
+    pub(super) replace: bool,
+    /// Whether times and, where that can be, owners are the originals'.
+    pub(super) keep: bool,
+}
+
+/// Copies a file, or a directory with all that is in it. A symbolic link at the end of `from` is looked through.
+pub(super) fn copy(request: &MoveFileRequest) -> Result<FileInfo, Stop> {
+    let (from, to) = (request.from.as_slice(), request.to.as_slice());
+    if request.parents {
+        make_parents(to)?;
+    }
+    let source = locate(from, true).at(from)?;
+    let target = locate(to, false).at(to)?;
+    tree(&source, from, &target, to, Manner { replace: request.replace, keep: false })?;
+    described(&target, to)
+}
+
+/// Copies what is at `source` to `target`.
+pub(super) fn tree(
+    source: &Place,
+    from: &[u8],
+    target: &Place,
+    to: &[u8],
+    manner: Manner,
+) -> Result<(), Stop> {
+    let stat = source.stat().at(from)?;
+    if !manner.replace && target.stat().is_ok() {
+        return Err(Errno::EEXIST).at(to);
+    }
+    if !is_directory(&stat) {
+        let temporary = Temporary::unmade(&target.directory);
+        one(
+            source.directory.as_fd(),
+            &source.name,
+            &stat,
+            target.directory.as_fd(),
+            &temporary.name,
+            from,
+            manner,
+        )?;
+        return temporary.settle(target, manner.replace).at(to);
+    }
+    let inner = walk::open(source.directory.as_fd(), &source.name, false).at(from)?;
+    let (temporary, copy) = Temporary::new(&target.directory, |directory, name| {
+        mkdirat(directory, name, Mode::S_IRWXU)?;
+        walk::open(directory.as_fd(), name, false)
+    })
+    .at(to)?;
+    contents(inner, copy.try_clone().at(to)?, from, manner)?;
+    finish_directory(&copy, &stat, manner).at(to)?;
+    temporary.settle(target, manner.replace).at(to)
+}
+
+fn contents(from: OwnedFd, to: OwnedFd, path: &[u8], manner: Manner) -> Result<(), Stop> {
+    let top = fstat(&to).at(path)?;
+    let mut levels = vec![to];
+    walk(from, &mut path.to_vec(), &mut |moment, entry| {
+        still_wanted()?;
+        if moment == Moment::Left {
+            let Some(left) = levels.pop() else { return Ok(Next::Pass) };
+            finish_directory(&left, &entry.stat, manner).at(entry.path)?;
+            return Ok(Next::Pass);
+        }
+        let Some(to) = levels.last() else { return Ok(Next::Pass) };
+        let name = entry.name.to_bytes();
+        if !is_directory(&entry.stat) {
+            one(entry.directory, name, &entry.stat, to.as_fd(), name, entry.path, manner)?;
+            return Ok(Next::Pass);
+        }
+        if same(&entry.stat, &top) {
+            let sentence = "is to hold a copy of itself";
+            return Err(refusal(Code::InvalidArgument, path, "into_itself", sentence).into());
+        }
+        mkdirat(to, name, Mode::S_IRWXU).at(entry.path)?;
+        let inner = walk::open(to.as_fd(), name, false).at(entry.path)?;
+        levels.push(inner);
+        Ok(Next::Enter)
+    })?;
+    Ok(())
+}
+
+/// Copies what is no directory.
+fn one(
+    from: BorrowedFd<'_>,
+    name: &[u8],
+    stat: &FileStat,
+    to: BorrowedFd<'_>,
+    new_name: &[u8],
+    path: &[u8],
+    manner: Manner,
+) -> Result<(), Stop> {
+    match kind(stat) {
+        SFlag::S_IFREG => {
+            let (file, _) = read::open(from, name, path, false)?;
+            let new = File::from(openat(to, new_name, NEW_FILE, Mode::from_bits_truncate(0o600)).at(path)?);
+            pour(&file, &new, path)?;
+            keep_owner(to, new_name, stat, manner);
+            fchmod(&new, permissions(stat)).at(path)?;
+        }
+        SFlag::S_IFLNK => {
+            let target = readlinkat(from, name).at(path)?;
+            symlinkat(target.as_os_str(), to, new_name).at(path)?;
+            keep_owner(to, new_name, stat, manner);
+        }
+        _ => {
+            let sentence = "is a device, FIFO or socket, of which there is no copy";
+            return Err(refusal(Code::InvalidArgument, path, "not_regular", sentence).into());
+        }
+    }
+    if manner.keep { keep_times(to, new_name, stat).at(path) } else { Ok(()) }
+}
+
+fn pour(from: &File, mut to: &File, path: &[u8]) -> Result<(), Stop> {
+    while io::copy(&mut from.take(STEP_BYTES), &mut to).at(path)? > 0 {
+        still_wanted()?;
+    }
+    Ok(())
+}
+
+fn finish_directory(directory: &OwnedFd, stat: &FileStat, manner: Manner) -> nix::Result<()> {
+    keep_owner(directory.as_fd(), b".", stat, manner);
+    fchmod(directory, permissions(stat))?;
+    if manner.keep { keep_times(directory.as_fd(), b".", stat) } else { Ok(()) }
+}
+
+/// Without the bits that would lend the copier's identity.
+fn permissions(stat: &FileStat) -> Mode {
+    Mode::from_bits_truncate(mode(stat) & 0o1777)
+}
+
+/// Only root can, and nobody else is asked to.
+fn keep_owner(directory: BorrowedFd<'_>, name: &[u8], stat: &FileStat, manner: Manner) {
+    if manner.keep {
+        let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+        let flags = AtFlags::AT_SYMLINK_NOFOLLOW;
+        let _ = fchownat(directory, name, Some(uid), Some(gid), flags);
+    }
+}
+
+fn keep_times(directory: BorrowedFd<'_>, name: &[u8], stat: &FileStat) -> nix::Result<()> {
+    let accessed = TimeSpec::new(stat.st_atime, stat.st_atime_nsec);
+    let modified = TimeSpec::new(stat.st_mtime, stat.st_mtime_nsec);
+    utimensat(directory, name, &accessed, &modified, UtimensatFlags::NoFollowSymlink)
+}

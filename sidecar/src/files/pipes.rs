@@ -1,0 +1,202 @@
+//! The worker's ends of its pipes: standard input and output.
+
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::{read, write};
+use prost::Message;
+use sha2::{Digest, Sha256};
+use wire::Problem;
+
+use super::errors::Stop;
+use super::frames::{HEADER_BYTES, Job, Kind, MAX_PAYLOAD_BYTES, header, parse};
+
+/// Small frames that go out together.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// Whether the sidecar has closed its end: then nobody wants the answer.
+pub(super) fn abandoned() -> bool {
+    let input = io::stdin();
+    let mut watched = [PollFd::new(input.as_fd(), PollFlags::empty())];
+    poll(&mut watched, PollTimeout::ZERO).is_ok_and(|found| found > 0)
+}
+
+/// Ends the job early when nobody wants it any more. For the long ones, between two steps.
+pub(super) fn still_wanted() -> Result<(), Stop> {
+    if abandoned() { Err(Stop::Abandoned) } else { Ok(()) }
+}
+
+/// Reads the job.
+pub(super) fn job() -> Result<Job, Stop> {
+    let mut head = [0; HEADER_BYTES];
+    fill(&mut head)?;
+    let (Kind::Job, length) = parse(head).map_err(|_| Stop::Abandoned)? else {
+        return Err(Stop::Abandoned);
+    };
+    let mut payload = vec![0; length];
+    fill(&mut payload)?;
+    Job::decode(&payload).map_err(|_| Stop::Abandoned)
+}
+
+fn fill(buffer: &mut [u8]) -> Result<(), Stop> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match read(io::stdin().as_fd(), &mut buffer[filled..]) {
+            Ok(count) if count > 0 => filled += count,
+            Err(Errno::EINTR) => {}
+            _ => return Err(Stop::Abandoned),
+        }
+    }
+    Ok(())
+}
+
+fn send(mut bytes: &[u8]) -> Result<(), Stop> {
+    while !bytes.is_empty() {
+        match write(io::stdout().as_fd(), bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(Errno::EINTR) => {}
+            Err(_) => return Err(Stop::Abandoned),
+        }
+    }
+    Ok(())
+}
+
+/// Sends the last frame.
+pub(super) fn end(answer: &impl Message) -> Result<(), Stop> {
+    frame(Kind::End, &answer.encode_to_vec())
+}
+
+/// Sends why there is no answer.
+pub(super) fn fail(problem: &Problem) -> Result<(), Stop> {
+    frame(Kind::Problem, &problem.encode())
+}
+
+fn frame(kind: Kind, payload: &[u8]) -> Result<(), Stop> {
+    send(&[&header(kind, payload.len())[..], payload].concat())
+}
+
+/// Messages of a stream, some at a time.
+#[derive(Debug, Default)]
+pub(super) struct Items {
+    batch: Vec<u8>,
+}
+
+impl Items {
+    /// Adds one; sends when there are enough.
+    pub(super) fn push(&mut self, message: &impl Message) -> Result<(), Stop> {
+        let length = message.encoded_len();
+        self.batch.extend_from_slice(&header(Kind::Item, length));
+        // A vector takes any length.
+        let _ = message.encode(&mut self.batch);
+        if self.batch.len() < BATCH_BYTES { Ok(()) } else { self.flush() }
+    }
+
+    /// Sends what there is.
+    pub(super) fn flush(&mut self) -> Result<(), Stop> {
+        send(&self.batch)?;
+        self.batch.clear();
+        Ok(())
+    }
+}
+
+/// Bytes on their way out, framed, with their digest.
+pub(super) struct Outgoing {
+    frame: Vec<u8>,
+    filled: usize,
+    digest: Sha256,
+}
+
+impl Outgoing {
+    pub(super) fn new() -> Self {
+        Self { frame: vec![0; HEADER_BYTES + MAX_PAYLOAD_BYTES], filled: HEADER_BYTES, digest: Sha256::new() }
+    }
+
+    /// Where bytes may be put; never empty.
+    pub(super) fn space(&mut self) -> &mut [u8] {
+        &mut self.frame[self.filled..]
+    }
+
+    /// Takes the first `count` bytes of what was put into the space.
+    pub(super) fn advance(&mut self, count: usize) -> Result<(), Stop> {
+        self.digest.update(&self.frame[self.filled..self.filled + count]);
+        self.filled += count;
+        if self.filled == self.frame.len() { self.flush() } else { Ok(()) }
+    }
+
+    /// Takes a copy of `bytes`.
+    pub(super) fn put(&mut self, mut bytes: &[u8]) -> Result<(), Stop> {
+        while !bytes.is_empty() {
+            let space = self.space();
+            let count = space.len().min(bytes.len());
+            space[..count].copy_from_slice(&bytes[..count]);
+            self.advance(count)?;
+            bytes = &bytes[count..];
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Stop> {
+        if self.filled > HEADER_BYTES {
+            self.frame[..HEADER_BYTES].copy_from_slice(&header(Kind::Data, self.filled - HEADER_BYTES));
+            send(&self.frame[..self.filled])?;
+            self.filled = HEADER_BYTES;
+        }
+        Ok(())
+    }
+
+    /// Sends the rest; the digest of everything.
+    pub(super) fn finish(mut self) -> Result<Vec<u8>, Stop> {
+        self.flush()?;
+        Ok(self.digest.finalize().to_vec())
+    }
+}
+
+/// Bytes on their way in. Reads as empty after the last one; a caller who is gone is an error that [`Incoming::stop`]
+/// knows.
+#[derive(Debug, Default)]
+pub(super) struct Incoming {
+    left: usize,
+    ended: bool,
+}
+
+impl Incoming {
+    /// What an error of `read` means.
+    pub(super) fn stop(_: io::Error) -> Stop {
+        Stop::Abandoned
+    }
+
+    fn next_frame(&mut self) -> Result<(), Stop> {
+        let mut head = [0; HEADER_BYTES];
+        fill(&mut head)?;
+        match parse(head).map_err(|_| Stop::Abandoned)? {
+            (Kind::Data, length) => self.left = length,
+            (Kind::End, 0) => self.ended = true,
+            _ => return Err(Stop::Abandoned),
+        }
+        Ok(())
+    }
+}
+
+impl Read for Incoming {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let gone = |_| io::Error::from(io::ErrorKind::ConnectionAborted);
+        while self.left == 0 && !self.ended {
+            self.next_frame().map_err(gone)?;
+        }
+        let wanted = buffer.len().min(self.left);
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let count = loop {
+            match read(io::stdin().as_fd(), &mut buffer[..wanted]) {
+                Err(Errno::EINTR) => {}
+                Ok(0) | Err(_) => return Err(io::ErrorKind::ConnectionAborted.into()),
+                Ok(count) => break count,
+            }
+        };
+        self.left -= count;
+        Ok(count)
+    }
+}

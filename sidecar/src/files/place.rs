@@ -1,0 +1,227 @@
+//! Names in directories, and what is made beside a file before it takes its place.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, openat, readlinkat, renameat, renameat2};
+use nix::sys::stat::{FileStat, Mode, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::errors::{At, Stop};
+use super::walk;
+
+/// As the kernel has it.
+const MAX_LINKS: usize = 40;
+/// More collisions than these are somebody's work.
+const MAX_TRIES: u32 = 16;
+/// How what is not in place yet begins.
+pub(super) const TEMPORARY: &str = ".rollbox-";
+const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
+
+/// A name in an open directory; whether something is there is another question.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) directory: OwnedFd,
+    pub(super) name: Vec<u8>,
+}
+
+impl Place {
+    /// What is there, without following it.
+    pub(super) fn stat(&self) -> nix::Result<FileStat> {
+        fstatat(&self.directory, self.name.as_slice(), AtFlags::AT_SYMLINK_NOFOLLOW)
+    }
+
+    /// Gives a thing of the same file system the name; without `replace` only when it is free.
+    pub(super) fn take(&self, from: &OwnedFd, name: &[u8], replace: bool) -> nix::Result<()> {
+        if replace {
+            return renameat(from, name, &self.directory, self.name.as_slice());
+        }
+        let flags = RenameFlags::RENAME_NOREPLACE;
+        match renameat2(from, name, &self.directory, self.name.as_slice(), flags) {
+            // The file system does not know how: look first, as everybody did before there was the flag.
+            Err(Errno::EINVAL | Errno::ENOSYS) if self.stat() == Err(Errno::ENOENT) => {
+                renameat(from, name, &self.directory, self.name.as_slice())
+            }
+            Err(Errno::EINVAL | Errno::ENOSYS) if self.stat().is_ok() => Err(Errno::EEXIST),
+            outcome => outcome,
+        }
+    }
+}
+
+/// Directory and last name of a path, which must have one.
+fn split(path: &[u8]) -> nix::Result<(&[u8], &[u8])> {
+    let end = path.iter().rposition(|byte| *byte != b'/').ok_or(Errno::EISDIR)? + 1;
+    let start = path[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    let (directory, name) = (&path[..start], &path[start..end]);
+    if matches!(name, b"." | b"..") {
+        return Err(Errno::EISDIR);
+    }
+    Ok((if directory.is_empty() { b"." } else { directory }, name))
+}
+
+/// Finds a path's directory. With `follow` a symbolic link at the end is looked through, to a name that is none.
+pub(super) fn locate(path: &[u8], follow: bool) -> nix::Result<Place> {
+    let mut rest = path.to_vec();
+    let mut base: Option<OwnedFd> = None;
+    for _ in 0..MAX_LINKS {
+        let (directory, name) = split(&rest)?;
+        let directory = match &base {
+            Some(base) => openat(base, directory, DIRECTORY, Mode::empty())?,
+            None => openat(AT_FDCWD, directory, DIRECTORY, Mode::empty())?,
+        };
+        let target = if follow { readlinkat(&directory, name) } else { Err(Errno::EINVAL) };
+        match target {
+            Ok(target) => {
+                rest = target.into_vec();
+                base = Some(directory);
+            }
+            Err(Errno::EINVAL | Errno::ENOENT) => return Ok(Place { directory, name: name.to_vec() }),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(Errno::ELOOP)
+}
+
+/// Makes the directories that a path names and that are missing, as `mkdir -p`.
+pub(super) fn make_directories(path: &[u8]) -> Result<(), Stop> {
+    let mode = Mode::from_bits_truncate(0o777);
+    for end in (1..=path.len()).filter(|end| *end == path.len() || path[*end] == b'/') {
+        match mkdirat(AT_FDCWD, &path[..end], mode) {
+            Ok(()) | Err(Errno::EEXIST | Errno::EISDIR) => {}
+            // Nobody may write to `/proc` or a read-only `/`, where the directories are there all the same.
+            Err(Errno::EACCES | Errno::EPERM | Errno::EROFS)
+                if openat(AT_FDCWD, &path[..end], DIRECTORY, Mode::empty()).is_ok() => {}
+            refused => refused.at(&path[..end])?,
+        }
+    }
+    openat(AT_FDCWD, path, DIRECTORY, Mode::empty()).at(path).map(drop)
+}
+
+/// Makes what is missing above a path.
+pub(super) fn make_parents(path: &[u8]) -> Result<(), Stop> {
+    let (directory, _) = split(path).at(path)?;
+    make_directories(directory)
+}
+
+/// Something under a temporary name, removed unless it takes its place.
+#[derive(Debug)]
+pub(super) struct Temporary<'a> {
+    pub(super) directory: &'a OwnedFd,
+    pub(super) name: Vec<u8>,
+}
+
+impl<'a> Temporary<'a> {
+    /// Claims a fresh name in `directory`, where `make` makes something that was not there.
+    pub(super) fn new<T>(
+        directory: &'a OwnedFd,
+        make: impl Fn(&OwnedFd, &[u8]) -> nix::Result<T>,
+    ) -> nix::Result<(Self, T)> {
+        let mut tries = 0;
+        loop {
+            let name = fresh_name(tries);
+            match make(directory, &name) {
+                Err(Errno::EEXIST) if tries < MAX_TRIES => tries += 1,
+                made => return made.map(|made| (Self { directory, name }, made)),
+            }
+        }
+    }
+
+    /// A fresh name, for what the caller makes at once.
+    pub(super) fn unmade(directory: &'a OwnedFd) -> Self {
+        Self { directory, name: fresh_name(0) }
+    }
+
+    /// An empty file for its owner only.
+    pub(super) fn file(directory: &'a OwnedFd) -> nix::Result<(Self, File)> {
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let mode = Mode::from_bits_truncate(0o600);
+        Self::new(directory, |directory, name| openat(directory, name, flags, mode).map(File::from))
+    }
+
+    /// Moves it to `place`, in the same directory.
+    pub(super) fn settle(self, place: &Place, replace: bool) -> nix::Result<()> {
+        place.take(self.directory, &self.name, replace)?;
+        std::mem::forget(self);
+        Ok(())
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        let name = self.name.as_slice();
+        if matches!(
+            unlinkat(self.directory, name, UnlinkatFlags::NoRemoveDir),
+            Err(Errno::EISDIR | Errno::EPERM)
+        ) {
+            // What cannot be removed is not ours any more.
+            let _ = walk::remove_tree(self.directory.as_fd(), name, &mut Vec::new());
+        }
+    }
+}
+
+/// Not a secret: whoever takes it first only makes us take another.
+fn fresh_name(salt: u32) -> Vec<u8> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{TEMPORARY}{:x}-{:x}-{salt:x}", std::process::id(), now.as_nanos()).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_path_has_a_directory_and_a_name() {
+        let found = |path: &'static str| split(path.as_bytes());
+        assert_eq!(found("/a/b"), Ok((&b"/a/"[..], &b"b"[..])));
+        assert_eq!(found("/a/b//"), Ok((&b"/a/"[..], &b"b"[..])));
+        assert_eq!(found("a"), Ok((&b"."[..], &b"a"[..])));
+        assert_eq!(found("/a"), Ok((&b"/"[..], &b"a"[..])));
+        for path in ["", "/", "//", ".", "a/..", "/a/./"] {
+            assert_eq!(found(path), Err(Errno::EISDIR), "{path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_never_leaves_its_directory(path in prop::collection::vec(prop::sample::select(&b"/.a"[..]), 0..12)) {
+            if let Ok((_, name)) = split(&path) {
+                prop_assert!(!name.is_empty() && !name.contains(&b'/') && name != b"." && name != b"..");
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_settle_is_gone_and_a_taken_name_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).into_os_string().into_vec();
+        std::fs::write(folder.path().join("old"), "old").unwrap();
+        let place = locate(&path("old"), true).unwrap();
+        let (temporary, _) = Temporary::file(&place.directory).unwrap();
+        drop(temporary);
+        let (temporary, _) = Temporary::file(&place.directory).unwrap();
+        assert_eq!(temporary.settle(&place, false), Err(Errno::EEXIST));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        let (temporary, _) = Temporary::file(&place.directory).unwrap();
+        temporary.settle(&place, true).unwrap();
+        assert_eq!(std::fs::read(folder.path().join("old")).unwrap(), b"");
+    }
+
+    #[test]
+    fn links_at_the_end_are_looked_through_and_loops_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, folder.path().join(name)).unwrap();
+        std::fs::create_dir(folder.path().join("d")).unwrap();
+        link("d/new", "relative");
+        link("relative", "twice");
+        link("loop", "loop");
+        let path = |name: &str| folder.path().join(name).into_os_string().into_vec();
+        assert_eq!(locate(&path("twice"), true).unwrap().name, b"new");
+        assert_eq!(locate(&path("twice"), false).unwrap().name, b"twice");
+        assert_eq!(locate(&path("loop"), true).unwrap_err(), Errno::ELOOP);
+    }
+}

@@ -1,0 +1,158 @@
+//! Taking a file: beside the old one, checked, then in its place.
+
+use std::fs::File;
+use std::io::{Read, Write};
+
+use nix::errno::Errno;
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, umask};
+use nix::unistd::{Gid, Uid, fchown};
+use sha2::{Digest, Sha256};
+use wire::agent::{FileInfo, WriteFileRequest};
+use wire::{Code, Problem};
+
+use super::errors::{At, Stop, refusal, shown};
+use super::frames::MAX_PAYLOAD_BYTES;
+use super::info::{info, kind, mode};
+use super::pipes::Incoming;
+use super::place::{Place, Temporary, locate, make_parents};
+use crate::spawner::read_databases;
+
+/// What a file gets that nobody has said anything about, less the mask.
+const FRESH_MODE: u32 = 0o666;
+
+/// Takes a file. Until all of it is there and right, the old one stays.
+pub(super) fn write(request: &WriteFileRequest) -> Result<FileInfo, Stop> {
+    let path = request.path.as_slice();
+    if path.ends_with(b"/") {
+        return Err(Errno::EISDIR).at(path);
+    }
+    if request.parents {
+        make_parents(path)?;
+    }
+    let place = locate(path, true).at(path)?;
+    let old = old(&place, path)?;
+    let owner = owner(&request.owner)?;
+    // The directory is there, so it is one like those of /proc, which take no files.
+    let made = Temporary::file(&place.directory)
+        .map_err(|errno| if errno == Errno::ENOENT { Errno::EPERM } else { errno });
+    let (temporary, file) = made.at(path)?;
+    let (size, digest) = receive(&file, path)?;
+    check(request, size, &digest)?;
+    if let Some((uid, gid)) = owner {
+        fchown(&file, Some(uid), Some(gid)).at(path)?;
+    }
+    // After the owner, whose change takes bits away.
+    fchmod(&file, Mode::from_bits_truncate(wanted_mode(request.mode, old.as_ref()))).at(path)?;
+    let stat = fstat(&file).at(path)?;
+    temporary.settle(&place, true).at(path)?;
+    Ok(FileInfo { sha256: digest, ..info(path, &stat) })
+}
+
+/// What is there, which must be a regular file to be replaced.
+fn old(place: &Place, path: &[u8]) -> Result<Option<FileStat>, Stop> {
+    match place.stat() {
+        Err(Errno::ENOENT) => Ok(None),
+        found => {
+            let stat = found.at(path)?;
+            match kind(&stat) {
+                SFlag::S_IFREG => Ok(Some(stat)),
+                SFlag::S_IFDIR => Err(Errno::EISDIR).at(path),
+                _ => {
+                    let sentence = "is not a regular file (but a device, FIFO or socket)";
+                    Err(refusal(Code::InvalidArgument, path, "not_regular", sentence).into())
+                }
+            }
+        }
+    }
+}
+
+fn owner(spec: &str) -> Result<Option<(Uid, Gid)>, Stop> {
+    if spec.is_empty() {
+        return Ok(None);
+    }
+    let found = read_databases().resolve(spec).map_err(|detail| {
+        Problem::new(Code::InvalidArgument, detail).with("reason", "user_not_found").with("field", "owner")
+    })?;
+    Ok(Some((Uid::from_raw(found.uid), Gid::from_raw(found.gid))))
+}
+
+fn receive(mut file: &File, path: &[u8]) -> Result<(u64, Vec<u8>), Stop> {
+    let (mut incoming, mut digest) = (Incoming::default(), Sha256::new());
+    let mut buffer = vec![0; MAX_PAYLOAD_BYTES];
+    let mut size = 0;
+    loop {
+        let count = incoming.read(&mut buffer).map_err(Incoming::stop)?;
+        if count == 0 {
+            return Ok((size, digest.finalize().to_vec()));
+        }
+        digest.update(&buffer[..count]);
+        file.write_all(&buffer[..count]).at(path)?;
+        size += count as u64;
+    }
+}
+
+fn check(request: &WriteFileRequest, size: u64, digest: &[u8]) -> Result<(), Problem> {
+    let wrong = |reason: &str, detail: String| {
+        Problem::new(Code::InvalidArgument, detail)
+            .with("reason", reason)
+            .with("path", shown(&request.path))
+            .with("size_bytes", size)
+            .with("sha256", hex(digest))
+    };
+    if let Some(announced) = request.size_bytes.filter(|announced| *announced != size) {
+        let detail = format!("{size} bytes came where {announced} were announced; the old file stays");
+        return Err(wrong("size_mismatch", detail));
+    }
+    if !request.sha256.is_empty() && request.sha256 != digest {
+        let detail = "the bytes that came have another SHA-256 than announced; the old file stays";
+        return Err(wrong("digest_mismatch", detail.to_owned()));
+    }
+    Ok(())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // A string takes any text.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The caller's word, else the old file's, else what the mask leaves. The bits that lend an identity are only kept when
+/// the caller says so.
+fn wanted_mode(asked: Option<u32>, old: Option<&FileStat>) -> u32 {
+    match (asked, old) {
+        (Some(asked), _) => asked,
+        (None, Some(old)) => mode(old) & 0o777,
+        (None, None) => FRESH_MODE & !current_mask(),
+    }
+}
+
+/// Asking means setting; this process has one thread.
+pub(super) fn current_mask() -> u32 {
+    let mask = umask(Mode::empty());
+    umask(mask);
+    mask.bits()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_announced_is_what_must_come() {
+        let digest = Sha256::digest(b"abc").to_vec();
+        let reason = |request: WriteFileRequest| {
+            check(&request, 3, &digest).map_err(|problem| problem.details["reason"].clone())
+        };
+        assert_eq!(reason(WriteFileRequest::default()), Ok(()));
+        let right = WriteFileRequest { size_bytes: Some(3), sha256: digest.clone(), ..Default::default() };
+        assert_eq!(reason(right), Ok(()));
+        let short = WriteFileRequest { size_bytes: Some(4), ..Default::default() };
+        assert_eq!(reason(short), Err("size_mismatch".into()));
+        let other = WriteFileRequest { sha256: vec![1; 32], ..Default::default() };
+        assert_eq!(reason(other), Err("digest_mismatch".into()));
+        assert_eq!(hex(&digest[..3]), "ba7816");
+    }
+}

@@ -1,0 +1,89 @@
+//! UDP: one frame, one datagram.
+
+use std::io;
+
+use bytes::Bytes;
+use tokio::net::UdpSocket;
+use tokio_stream::StreamExt;
+use wire::agent::PortFrame;
+use wire::{Code, Problem};
+
+use super::dial::{socket, unreachable};
+use super::{Answers, Frames};
+
+/// The largest payload of a datagram (IPv4: 65535 less both headers).
+const MAX_BYTES: usize = 65_507;
+
+/// Moves datagrams until the caller is done, or nothing listens.
+///
+/// Nobody can tell which of the two loopback addresses a server uses before it has spoken: the IPv4 one is taken first,
+/// and left for the other with the datagram that came back as undeliverable.
+///
+/// # Errors
+/// `port_unreachable`: nothing listens on either address; `invalid_argument`: a datagram that is too large.
+pub async fn carry(
+    port: u16,
+    first: PortFrame,
+    mut frames: impl Frames,
+    answers: &Answers,
+) -> Result<(), Problem> {
+    let socket = socket(port, false).await?;
+    let mut flow = Flow { port, socket, settled: false, last: Bytes::new() };
+    if !first.data.is_empty() {
+        flow.send(first.data).await?;
+    }
+    let mut buffer = vec![0; MAX_BYTES];
+    loop {
+        tokio::select! {
+            received = flow.socket.recv(&mut buffer) => match received {
+                Ok(count) => {
+                    flow.settled = true;
+                    let data = Bytes::copy_from_slice(&buffer[..count]);
+                    if answers.send(Ok(PortFrame { data, ..PortFrame::default() })).await.is_err() {
+                        return Ok(());
+                    }
+                }
+                Err(err) => flow.refused(err).await?,
+            },
+            frame = frames.next() => match frame {
+                Some(Ok(frame)) if !frame.eof => flow.send(frame.data).await?,
+                _ => return Ok(()),
+            },
+        }
+    }
+}
+
+struct Flow {
+    port: u16,
+    socket: UdpSocket,
+    /// The server has spoken from this address, or has not been found at the other one.
+    settled: bool,
+    last: Bytes,
+}
+
+impl Flow {
+    async fn send(&mut self, data: Bytes) -> Result<(), Problem> {
+        if data.len() > MAX_BYTES {
+            let detail = format!("a datagram of {} bytes is larger than {MAX_BYTES}", data.len());
+            return Err(Problem::new(Code::InvalidArgument, detail).with("field", "data"));
+        }
+        self.last = data;
+        match self.socket.send(&self.last).await {
+            Ok(_) => Ok(()),
+            Err(err) => self.refused(err).await,
+        }
+    }
+
+    /// Sends again to the other address what this one has refused, once.
+    async fn refused(&mut self, err: io::Error) -> Result<(), Problem> {
+        if err.kind() != io::ErrorKind::ConnectionRefused || self.settled {
+            return Err(unreachable(self.port, &err));
+        }
+        self.settled = true;
+        self.socket = socket(self.port, true).await.map_err(|_| unreachable(self.port, &err))?;
+        match self.socket.send(&self.last).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(unreachable(self.port, &err)),
+        }
+    }
+}

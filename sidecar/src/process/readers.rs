@@ -1,0 +1,224 @@
+//! For whom an output waits: those who are attached, and for a while the last one who was.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use super::{Process, Stream};
+use crate::ring::Ring;
+
+/// Who takes nothing for so long counts as gone, and the command goes on without him.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Byte numbers in the two streams.
+pub type Position = [u64; 2];
+
+/// The readers of one process.
+#[derive(Debug)]
+pub struct Readers {
+    places: Mutex<Places>,
+    changes: watch::Sender<()>,
+}
+
+#[derive(Debug)]
+struct Places {
+    next: u64,
+    all: BTreeMap<u64, Place>,
+}
+
+/// Where a reader is. One who is lost keeps his place until somebody attaches or the patience is over.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    begun: Position,
+    taken: Position,
+    last: Instant,
+    attached: bool,
+    gone: bool,
+}
+
+/// Somebody who is attached; dropped when he is so no more.
+#[derive(Debug)]
+pub struct Reader {
+    process: Arc<Process>,
+    number: u64,
+}
+
+impl Readers {
+    /// Nobody yet, but somebody is waited for.
+    pub(super) fn new() -> Self {
+        let expected = Place::new([0, 0], false);
+        Self {
+            places: Mutex::new(Places { next: 1, all: [(0, expected)].into() }),
+            changes: watch::Sender::new(()),
+        }
+    }
+
+    fn enter(&self, from: Position) -> u64 {
+        let mut places = self.lock();
+        places.all.retain(|_, place| place.attached);
+        let number = places.next;
+        places.next += 1;
+        places.all.insert(number, Place::new(from, true));
+        drop(places);
+        self.changes.send_replace(());
+        number
+    }
+
+    fn took(&self, number: u64, taken: Position) {
+        if let Some(place) = self.lock().all.get_mut(&number) {
+            *place = Place { taken, last: Instant::now(), gone: false, ..*place };
+        }
+        self.changes.send_replace(());
+    }
+
+    fn leave(&self, number: u64) {
+        if let Some(place) = self.lock().all.get_mut(&number) {
+            *place = Place { last: Instant::now(), attached: false, ..*place };
+        }
+        self.changes.send_replace(());
+    }
+
+    /// How many bytes of `stream` can be read from the command without losing one that somebody waits for. Waits
+    /// until it is at least one.
+    pub(super) async fn room(&self, stream: Stream, ring: &Mutex<Ring>) -> usize {
+        let began = Instant::now();
+        let mut changes = self.changes.subscribe();
+        loop {
+            changes.mark_unchanged();
+            let looked = self.look(stream, &mut super::lock(ring), began);
+            match looked {
+                Ok(room) => return room,
+                // Whether somebody has moved or the time is over: the next look says it.
+                Err(until) => drop(timeout_at(until, changes.changed()).await),
+            }
+        }
+    }
+
+    /// The room that there is, or until when the reader who leaves none is waited for.
+    fn look(&self, stream: Stream, ring: &mut Ring, began: Instant) -> Result<usize, Instant> {
+        let now = Instant::now();
+        let (mut least, mut earliest) = (usize::MAX, None::<Instant>);
+        let mut places = self.lock();
+        for place in places.all.values_mut().filter(|place| !place.gone) {
+            let room = ring.room(place.begun[stream as usize], place.taken[stream as usize]);
+            let until = place.last.max(began) + PATIENCE;
+            if room == 0 && until <= now {
+                place.gone = true;
+                continue;
+            }
+            least = least.min(room);
+            if room == 0 {
+                earliest = Some(earliest.map_or(until, |earliest| earliest.min(until)));
+            }
+        }
+        places.all.retain(|_, place| place.attached || !place.gone);
+        earliest.map_or(Ok(least), Err)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Places> {
+        // Nothing panics while the lock is held, so poison is of no interest.
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    fn new(begun: Position, attached: bool) -> Self {
+        Self { begun, taken: begun, last: Instant::now(), attached, gone: false }
+    }
+}
+
+impl Reader {
+    /// Attaches somebody who has everything before `from`.
+    pub fn new(process: &Arc<Process>, from: Position) -> Self {
+        let number = process.readers.as_ref().map_or(0, |readers| readers.enter(from));
+        Self { process: Arc::clone(process), number }
+    }
+
+    /// Notes that he has taken everything before `position`.
+    pub fn took(&self, position: Position) {
+        if let Some(readers) = &self.process.readers {
+            readers.took(self.number, position);
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if let Some(readers) = &self.process.readers {
+            readers.leave(self.number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+    use crate::ring::{Budget, Keep};
+
+    const LIMIT: usize = 1000;
+
+    fn ring() -> Mutex<Ring> {
+        Mutex::new(Ring::new(LIMIT, Keep::Tail, Budget::new(1 << 20).into()))
+    }
+
+    fn write(ring: &Mutex<Ring>, bytes: usize) {
+        let Ok(_) = ring.lock().unwrap().fill(bytes, |_| Ok::<_, Infallible>(bytes));
+    }
+
+    async fn waited(readers: &Readers, ring: &Mutex<Ring>) -> (Duration, usize) {
+        let began = Instant::now();
+        let room = readers.room(Stream::Stdout, ring).await;
+        (began.elapsed(), room)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_that_nobody_has_read_yet_waits_once_and_then_goes_on() {
+        let (readers, ring) = (Readers::new(), ring());
+        write(&ring, LIMIT);
+        assert_eq!(waited(&readers, &ring).await, (PATIENCE, usize::MAX));
+        assert_eq!(waited(&readers, &ring).await.0, Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_moves_is_waited_for_and_one_that_does_not_only_for_a_while() {
+        let (readers, ring) = (Readers::new(), ring());
+        let number = readers.enter([0, 0]);
+        write(&ring, LIMIT);
+        for taken in [800, 900] {
+            let moves = async {
+                tokio::time::sleep(PATIENCE * 9 / 10).await;
+                readers.took(number, [taken, 0]);
+            };
+            let (_, (time, room)) = tokio::join!(moves, waited(&readers, &ring));
+            assert_eq!((time, room), (PATIENCE * 9 / 10, if taken == 800 { 50 } else { 100 }));
+            write(&ring, room);
+        }
+        assert_eq!(waited(&readers, &ring).await.0, PATIENCE);
+        write(&ring, LIMIT);
+        readers.took(number, [1000, 0]);
+        assert_eq!(waited(&readers, &ring).await.0, PATIENCE, "who takes again counts again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_reader_keeps_his_place_until_he_is_back_or_the_time_is_over() {
+        let (readers, ring) = (Readers::new(), ring());
+        let first = readers.enter([0, 0]);
+        write(&ring, LIMIT);
+        readers.leave(first);
+        let back = async {
+            tokio::time::sleep(PATIENCE / 2).await;
+            let second = readers.enter([300, 0]);
+            tokio::time::sleep(PATIENCE / 4).await;
+            readers.leave(second);
+        };
+        let (_, (time, room)) = tokio::join!(back, waited(&readers, &ring));
+        assert_eq!((time, room), (PATIENCE / 2, 300));
+        write(&ring, 300);
+        assert_eq!(waited(&readers, &ring).await, (PATIENCE, usize::MAX));
+    }
+}

@@ -1,0 +1,87 @@
+//! The sidecar's side of a command's terminal.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use nix::sys::termios::{LocalFlags, SpecialCharacterIndices, tcgetattr};
+use nix::unistd::write;
+
+use super::streams::Side;
+use crate::spawner::frame::Size;
+use crate::spawner::terminal;
+use crate::sys;
+
+/// What the keys of a terminal send.
+const KEYS: [(i32, SpecialCharacterIndices); 3] = [
+    (libc::SIGINT, SpecialCharacterIndices::VINTR),
+    (libc::SIGQUIT, SpecialCharacterIndices::VQUIT),
+    (libc::SIGTSTP, SpecialCharacterIndices::VSUSP),
+];
+
+/// Where the terminal will come from once the command runs.
+#[derive(Debug)]
+pub(super) struct Promise {
+    socket: UnixStream,
+}
+
+/// The master of a command's terminal. When the last one who holds it lets go, the terminal hangs up.
+#[derive(Debug, Clone)]
+pub struct Terminal {
+    pub(super) end: Arc<Side>,
+}
+
+impl Promise {
+    /// The promise, and what to give to the spawner with the order.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub(super) fn new() -> io::Result<(Self, OwnedFd)> {
+        let (socket, theirs) = UnixStream::pair()?;
+        Ok((Self { socket }, theirs.into()))
+    }
+
+    /// Takes the terminal; to be called when the command runs.
+    ///
+    /// # Errors
+    /// It did not come: this process is out of descriptors.
+    pub(super) fn keep(self) -> io::Result<Terminal> {
+        let master = terminal::receive(&self.socket)?;
+        Ok(Terminal { end: Arc::new(Side::both_ways(master)?) })
+    }
+}
+
+impl Terminal {
+    /// Sets the size of the window; the kernel tells the foreground processes with SIGWINCH.
+    ///
+    /// # Errors
+    /// The command has closed it.
+    pub fn resize(&self, size: Size) -> io::Result<()> {
+        sys::set_window_size(self.end.as_fd(), size.columns, size.rows)
+    }
+
+    /// Sends what a key would send to the foreground processes. False: it is no such signal, or cannot be sent so.
+    pub fn signal(&self, signal: u32) -> bool {
+        let key = KEYS.iter().find(|(number, _)| number.cast_unsigned() == signal);
+        key.is_some_and(|(_, key)| {
+            sys::signal_foreground(self.end.as_fd(), signal).is_ok() || self.press(*key).is_some()
+        })
+    }
+
+    /// For a kernel (gVisor) that cannot be asked for a signal, but knows the keys.
+    fn press(&self, key: SpecialCharacterIndices) -> Option<()> {
+        let settings = tcgetattr(self.end.as_fd()).ok()?;
+        let character = settings.control_chars[key as usize];
+        let means_signal =
+            settings.local_flags.contains(LocalFlags::ISIG) && character != libc::_POSIX_VDISABLE;
+        (means_signal && write(self.end.as_fd(), &[character]).is_ok()).then_some(())
+    }
+
+    /// The character that ends the input; none when the command has disabled it.
+    pub(super) fn end_of_input(&self) -> Option<u8> {
+        let settings = tcgetattr(self.end.as_fd()).ok()?;
+        let character = settings.control_chars[SpecialCharacterIndices::VEOF as usize];
+        (character != libc::_POSIX_VDISABLE).then_some(character)
+    }
+}

@@ -1,0 +1,264 @@
+//! The calls on files: checked here, done by a worker, answered from its frames.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prost::Message;
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+use wire::agent::{
+    ArchiveWritten, FileChunk, FileInfo, ListDirectoryRequest, MakeDirectoryRequest, MoveFileRequest,
+    PathRequest, ReadArchiveRequest, ReadFileRequest, RemoveFileRequest, Removed, WatchEvent, WatchRequest,
+    WriteArchiveRequest, WriteFileRequest,
+};
+use wire::{Code, Problem};
+
+use super::answer::status;
+use crate::files::call::{Call, Places, Said, Who};
+use crate::files::frames::Job;
+use crate::process::supervise::Context;
+use crate::request::{Defaults, invalid};
+
+/// Messages that wait for a slow reader; a chunk of data is one.
+const QUEUE: usize = 2;
+/// The kernel takes none over 4096; a little more, so that the refusal is its own.
+const MAX_PATH_BYTES: usize = 64 << 10;
+const MAX_MODE: u32 = 0o7777;
+const DIGEST_BYTES: usize = 32;
+
+/// What a call streams.
+pub(super) type Answers<T> = ReceiverStream<Result<T, Status>>;
+
+/// The calls on files, for a caller with these defaults.
+#[derive(Debug)]
+pub(super) struct Files<'a> {
+    pub(super) places: &'a Places,
+    pub(super) context: &'a Arc<Context>,
+    pub(super) defaults: Defaults,
+}
+
+impl Files<'_> {
+    pub(super) async fn read(self, request: ReadFileRequest) -> Result<Answers<FileChunk>, Problem> {
+        let who = self.who(&request.user, &[&request.path])?;
+        self.stream(Job::Read(request), who, chunk).await
+    }
+
+    pub(super) async fn write(self, mut messages: Streaming<WriteFileRequest>) -> Result<FileInfo, Problem> {
+        let mut first = first(&mut messages).await?;
+        check_mode(first.mode)?;
+        if !first.sha256.is_empty() && first.sha256.len() != DIGEST_BYTES {
+            let detail = format!("sha256 has {} bytes, not {DIGEST_BYTES}", first.sha256.len());
+            return Err(invalid("sha256", &detail));
+        }
+        let who = self.who(&first.user, &[&first.path])?;
+        let begin = std::mem::take(&mut first.data);
+        let rest = messages.map(|message| message.map(|message| message.data));
+        self.upload(Job::Write(first), who, begin, rest).await
+    }
+
+    pub(super) async fn stat(self, request: PathRequest) -> Result<FileInfo, Problem> {
+        let who = self.who(&request.user, &[&request.path])?;
+        self.once(Job::Stat(request), who).await
+    }
+
+    pub(super) async fn list(self, request: ListDirectoryRequest) -> Result<Answers<FileInfo>, Problem> {
+        let who = self.who(&request.user, &[&request.path])?;
+        self.stream(Job::List(request), who, item).await
+    }
+
+    pub(super) async fn make_directory(self, request: MakeDirectoryRequest) -> Result<FileInfo, Problem> {
+        check_mode(request.mode)?;
+        let who = self.who(&request.user, &[&request.path])?;
+        self.once(Job::MakeDirectory(request), who).await
+    }
+
+    pub(super) async fn rename(self, request: MoveFileRequest) -> Result<FileInfo, Problem> {
+        let who = self.who(&request.user, &[&request.from, &request.to])?;
+        self.once(Job::Move(request), who).await
+    }
+
+    pub(super) async fn copy(self, request: MoveFileRequest) -> Result<FileInfo, Problem> {
+        let who = self.who(&request.user, &[&request.from, &request.to])?;
+        self.once(Job::Copy(request), who).await
+    }
+
+    pub(super) async fn remove(self, request: RemoveFileRequest) -> Result<Removed, Problem> {
+        let who = self.who(&request.user, &[&request.path])?;
+        self.once(Job::Remove(request), who).await
+    }
+
+    pub(super) async fn read_archive(
+        self,
+        request: ReadArchiveRequest,
+    ) -> Result<Answers<FileChunk>, Problem> {
+        let who = self.who(&request.user, &[&request.path])?;
+        self.stream(Job::ReadArchive(request), who, chunk).await
+    }
+
+    pub(super) async fn write_archive(
+        self,
+        mut messages: Streaming<WriteArchiveRequest>,
+    ) -> Result<ArchiveWritten, Problem> {
+        let mut first = first(&mut messages).await?;
+        let who = self.who(&first.user, &[&first.path])?;
+        let begin = std::mem::take(&mut first.data);
+        let rest = messages.map(|message| message.map(|message| message.data));
+        self.upload(Job::WriteArchive(first), who, begin, rest).await
+    }
+
+    pub(super) async fn watch(self, request: WatchRequest) -> Result<Answers<WatchEvent>, Problem> {
+        let who = self.who(&request.user, &[&request.path])?;
+        self.stream(Job::Watch(request), who, item).await
+    }
+
+    /// As whom, and from where; a working directory that is gone is in the way of relative paths only.
+    fn who(&self, user: &str, paths: &[&[u8]]) -> Result<Who, Problem> {
+        paths.iter().try_for_each(|path| check_path(path))?;
+        if user.contains('\0') {
+            return Err(invalid("user", "user has a NUL"));
+        }
+        let relative = paths.iter().any(|path| !path.starts_with(b"/"));
+        let cwd = if relative { self.defaults.cwd.clone().into_bytes() } else { b"/".to_vec() };
+        let user = if user.is_empty() { self.defaults.user.clone() } else { user.to_owned() };
+        Ok(Who { cwd, user })
+    }
+
+    async fn once<T: Message + Default>(&self, job: Job, who: Who) -> Result<T, Problem> {
+        let mut call = Call::start(&job, who, self.places, self.context).await?;
+        match call.next().await? {
+            Said::End(answer) => message(answer),
+            Said::Data(_) | Said::Item(_) => Err(misspoken()),
+        }
+    }
+
+    async fn upload<T: Message + Default>(
+        &self,
+        job: Job,
+        who: Who,
+        begin: Bytes,
+        rest: impl tokio_stream::Stream<Item = Result<Bytes, Status>> + Unpin,
+    ) -> Result<T, Problem> {
+        let call = Call::start(&job, who, self.places, self.context).await?;
+        message(call.upload(tokio_stream::once(Ok(begin)).chain(rest)).await?)
+    }
+
+    /// What the worker says, each as `convert` has it; none of it is the end of a stream without a last message. A
+    /// refusal before anything was said is the call's own.
+    async fn stream<T: Send + 'static>(
+        &self,
+        job: Job,
+        who: Who,
+        convert: fn(Said) -> Result<Option<T>, Problem>,
+    ) -> Result<Answers<T>, Problem> {
+        let mut call = Call::start(&job, who, self.places, self.context).await?;
+        let said = call.next().await?;
+        let (answers, queue) = mpsc::channel(QUEUE);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = feed(call, said, convert, &answers) => {}
+                // A worker that has nothing to say would otherwise outlive its caller.
+                () = answers.closed() => {}
+            }
+        });
+        Ok(ReceiverStream::new(queue))
+    }
+}
+
+async fn feed<T>(
+    mut call: Call,
+    mut said: Said,
+    convert: fn(Said) -> Result<Option<T>, Problem>,
+    answers: &mpsc::Sender<Result<T, Status>>,
+) {
+    loop {
+        let last = matches!(said, Said::End(_));
+        let answer = match convert(said).transpose() {
+            Some(answer) => answer,
+            None => return,
+        };
+        let failed = answer.is_err();
+        if answers.send(answer.map_err(|problem| status(&problem))).await.is_err() || last || failed {
+            return;
+        }
+        said = match call.next().await {
+            Ok(next) => next,
+            Err(problem) => {
+                let _ = answers.send(Err(status(&problem))).await;
+                return;
+            }
+        };
+    }
+}
+
+/// Of a file or archive: the worker's messages, and its bytes between them.
+fn chunk(said: Said) -> Result<Option<FileChunk>, Problem> {
+    match said {
+        Said::Data(data) => Ok(Some(FileChunk { data, ..FileChunk::default() })),
+        Said::Item(bytes) | Said::End(bytes) => message(bytes).map(Some),
+    }
+}
+
+/// Of a list: one message each, and nothing at the end.
+fn item<T: Message + Default>(said: Said) -> Result<Option<T>, Problem> {
+    match said {
+        Said::Item(bytes) => message(bytes).map(Some),
+        Said::End(_) => Ok(None),
+        Said::Data(_) => Err(misspoken()),
+    }
+}
+
+fn message<T: Message + Default>(bytes: Bytes) -> Result<T, Problem> {
+    T::decode(bytes).map_err(|_| misspoken())
+}
+
+fn misspoken() -> Problem {
+    Problem::new(Code::Internal, "the worker's answer is none to this call")
+}
+
+async fn first<T>(messages: &mut Streaming<T>) -> Result<T, Problem> {
+    match messages.message().await {
+        Ok(Some(first)) => Ok(first),
+        Ok(None) => Err(invalid("path", "the stream has no message; the first one names the path")),
+        Err(_) => Err(Problem::new(Code::StreamInterrupted, "the stream broke off before its first message")),
+    }
+}
+
+fn check_path(path: &[u8]) -> Result<(), Problem> {
+    if path.is_empty() {
+        return Err(invalid("path", "the path is empty"));
+    }
+    if let Some(at) = path.iter().position(|byte| *byte == 0) {
+        return Err(invalid("path", &format!("the path has a NUL at byte {at}")));
+    }
+    if path.len() > MAX_PATH_BYTES {
+        let detail = format!("the path has {} bytes, more than any name may have", path.len());
+        return Err(invalid("path", &detail).with("reason", "name_too_long"));
+    }
+    Ok(())
+}
+
+fn check_mode(mode: Option<u32>) -> Result<(), Problem> {
+    match mode {
+        Some(mode) if mode > MAX_MODE => {
+            Err(invalid("mode", &format!("mode {mode:#o} is not within 0 and {MAX_MODE:#o}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_arguments_are_refused_with_their_field() {
+        let field = |refused: Result<(), Problem>| refused.unwrap_err().details["field"].clone();
+        assert_eq!(field(check_path(b"")), "path");
+        assert_eq!(field(check_path(b"/a\0b")), "path");
+        assert_eq!(field(check_path(&vec![b'/'; MAX_PATH_BYTES + 1])), "path");
+        assert_eq!(field(check_mode(Some(0o10_000))), "mode");
+        assert!(check_path(b"/\xff").is_ok() && check_mode(Some(0o7777)).is_ok());
+    }
+}

@@ -1,0 +1,99 @@
+//! Connections to ports as calls.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Status, Streaming};
+use wire::agent::{PortFrame, PortState, WaitPortRequest};
+use wire::{Code, Problem};
+
+use super::answer;
+use crate::auth::PortScope;
+use crate::ports::{Answers, Ports, datagrams, dial, stream};
+
+/// For the first message: whoever calls has it at hand.
+const FIRST_WITHIN: Duration = Duration::from_secs(10);
+/// Frames that wait for a slow reader; the rest stays in the server's socket.
+const QUEUE: usize = 2;
+/// Longer waits are made of several.
+const MAX_WAIT: Duration = Duration::from_secs(600);
+
+/// The frames of a connection.
+pub(super) type Frames = ReceiverStream<Result<PortFrame, Status>>;
+
+/// Dials the port that the first message names; the connection ends with the call.
+pub(super) async fn connect(
+    ports: &Ports,
+    request: Request<Streaming<PortFrame>>,
+) -> Result<Frames, Problem> {
+    let scope = request.extensions().get::<PortScope>().cloned();
+    let mut frames = request.into_inner();
+    let silent = |_| invalid("no message with the port came".to_owned());
+    let first = match timeout(FIRST_WITHIN, frames.next()).await.map_err(silent)? {
+        Some(Ok(first)) => first,
+        _ => return Err(invalid("the call ended before its first message".to_owned())),
+    };
+    let port = allowed(ports, scope.as_ref(), first.port)?;
+    let place = ports.place()?;
+    let (answers, queue) = mpsc::channel(QUEUE);
+    if first.datagrams {
+        greet(&answers);
+        tokio::spawn(async move {
+            let _place = place;
+            until_gone(&answers, datagrams::carry(port, first, frames, &answers)).await;
+        });
+    } else {
+        let socket = dial::connect(port).await?;
+        greet(&answers);
+        tokio::spawn(async move {
+            let _place = place;
+            until_gone(&answers, stream::carry(port, socket, first, frames, &answers)).await;
+        });
+    }
+    Ok(ReceiverStream::new(queue))
+}
+
+/// Whether something listens; waits for it as long as the request says.
+pub(super) async fn wait(ports: &Ports, request: Request<WaitPortRequest>) -> Result<PortState, Problem> {
+    let scope = request.extensions().get::<PortScope>().cloned();
+    let WaitPortRequest { port, timeout_ms } = request.into_inner();
+    let port = allowed(ports, scope.as_ref(), port)?;
+    let patience = Duration::from_millis(timeout_ms);
+    if patience > MAX_WAIT {
+        let detail = format!("a wait of {timeout_ms} ms is longer than {} ms", MAX_WAIT.as_millis());
+        return Err(Problem::new(Code::InvalidArgument, detail).with("field", "timeout_ms"));
+    }
+    let _place = ports.place()?;
+    Ok(PortState { listening: dial::listens(port, patience).await })
+}
+
+fn allowed(ports: &Ports, scope: Option<&PortScope>, port: u32) -> Result<u16, Problem> {
+    let port = ports.check(port)?;
+    if scope.is_some_and(|scope| !scope.holds(port)) {
+        let detail = format!("the token is not for port {port}");
+        return Err(Problem::new(Code::PermissionDenied, detail).with("port", port));
+    }
+    Ok(port)
+}
+
+/// The word that the connection stands. There is room for it: nothing was sent before.
+fn greet(answers: &Answers) {
+    let _ = answers.try_send(Ok(PortFrame::default()));
+}
+
+/// A connection that says nothing would otherwise outlive a caller who is long gone.
+async fn until_gone(answers: &Answers, connection: impl Future<Output = Result<(), Problem>>) {
+    tokio::select! {
+        ended = connection => if let Err(problem) = ended {
+            let _ = answers.send(Err(answer::status(&problem))).await;
+        },
+        () = answers.closed() => {}
+    }
+}
+
+fn invalid(detail: String) -> Problem {
+    Problem::new(Code::InvalidArgument, detail).with("field", "port")
+}

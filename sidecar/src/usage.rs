@@ -1,0 +1,88 @@
+//! What the sandbox uses, seen from inside: by the sidecar's own control group, since commands are forked there.
+//!
+//! gVisor has such groups of its own, in the form of version 1, and counts files in memory with them.
+
+use std::fs;
+
+use wire::agent::UsageReport;
+
+use crate::settings::Limits;
+
+/// The sidecar and its spawner, which are in the group too.
+const OWN_TASKS: u32 = 2;
+
+/// The figures of one file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Disk {
+    /// What is in use.
+    pub used_bytes: u64,
+    /// What there is; 0: not known.
+    pub size_bytes: u64,
+}
+
+/// What is used now, beside `disk` and the limits that the sandbox was promised; what is not counted here is 0.
+pub fn report(disk: Disk, limits: Limits) -> UsageReport {
+    UsageReport {
+        cpu_us: cpu_us().unwrap_or_default(),
+        memory_bytes: memory_bytes().unwrap_or_default(),
+        memory_limit_bytes: limits.memory_bytes,
+        disk_bytes: disk.used_bytes,
+        disk_limit_bytes: if limits.disk_bytes == 0 { disk.size_bytes } else { limits.disk_bytes },
+        processes: tasks().unwrap_or_default().saturating_sub(OWN_TASKS),
+        processes_limit: limits.pids,
+    }
+}
+
+/// Version 2 of control groups, then version 1.
+fn cpu_us() -> Option<u64> {
+    let of_version_2 = || field(&read("cpu.stat")?, "usage_usec");
+    let of_version_1 = || Some(number(&read("cpuacct/cpuacct.usage")?)? / 1000);
+    of_version_2().or_else(of_version_1)
+}
+
+/// Without the pages that the kernel takes back when they are wanted.
+fn memory_bytes() -> Option<u64> {
+    let idle = |file: &str, name: &str| read(file).and_then(|text| field(&text, name)).unwrap_or(0);
+    if let Some(used) = read("memory.current").as_deref().and_then(number) {
+        return Some(used.saturating_sub(idle("memory.stat", "inactive_file")));
+    }
+    let used = number(&read("memory/memory.usage_in_bytes")?)?;
+    Some(used.saturating_sub(idle("memory/memory.stat", "total_inactive_file")))
+}
+
+/// Processes and their further threads: what the limit counts.
+fn tasks() -> Option<u32> {
+    let current = read("pids.current").or_else(|| read("pids/pids.current"))?;
+    current.trim().parse().ok()
+}
+
+fn read(name: &str) -> Option<String> {
+    fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()
+}
+
+fn number(text: &str) -> Option<u64> {
+    text.trim().parse().ok()
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| number(line.strip_prefix(name)?.strip_prefix(' ')?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        let text = "usage_usec_x 1\nusage_usec 20\nuser_usec 3\n";
+        assert_eq!((field(text, "usage_usec"), field(text, "nice")), (Some(20), None));
+        assert_eq!((number("max\n"), number("7\n")), (None, Some(7)));
+    }
+
+    #[test]
+    fn a_disk_limit_that_was_given_stands_before_the_file_system_s_own() {
+        let disk = Disk { used_bytes: 5, size_bytes: 100 };
+        assert_eq!(report(disk, Limits { disk_bytes: 50, ..Limits::default() }).disk_limit_bytes, 50);
+        assert_eq!(report(disk, Limits::default()).disk_limit_bytes, 100);
+    }
+}

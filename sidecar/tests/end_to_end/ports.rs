@@ -1,0 +1,320 @@
+//! Connections to ports. The sidecar dials in its own network namespace, which here is the test's.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use token::{Claims, Signer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+use wire::Code;
+use wire::agent::{PortFrame, WaitPortRequest};
+
+use crate::sandbox::{
+    PATIENCE, SANDBOX_ID, SEED, Sandbox, argv, free_address, problem, signed, text, with_token,
+};
+
+/// A call that is connected.
+struct Connection {
+    up: mpsc::Sender<PortFrame>,
+    down: Streaming<PortFrame>,
+}
+
+impl Connection {
+    async fn open(sandbox: &Sandbox, first: PortFrame) -> Result<Self, Status> {
+        let (up, frames) = mpsc::channel(4);
+        up.send(first).await.unwrap();
+        let mut client = sandbox.client.clone();
+        let mut down = client.connect(signed(ReceiverStream::new(frames))).await?.into_inner();
+        let greeting = down.message().await?.unwrap();
+        assert_eq!(greeting, PortFrame::default());
+        Ok(Self { up, down })
+    }
+
+    async fn tcp(sandbox: &Sandbox, port: u16) -> Self {
+        Self::open(sandbox, to(port)).await.unwrap()
+    }
+
+    async fn udp(sandbox: &Sandbox, port: u16, data: &'static [u8]) -> Self {
+        Self::open(sandbox, PortFrame { datagrams: true, data: data.into(), ..to(port) }).await.unwrap()
+    }
+
+    async fn send(&self, data: impl Into<Bytes>) {
+        self.up.send(PortFrame { data: data.into(), ..PortFrame::default() }).await.unwrap();
+    }
+
+    async fn end(&self) {
+        self.up.send(PortFrame { eof: true, ..PortFrame::default() }).await.unwrap();
+    }
+
+    async fn next(&mut self) -> Option<PortFrame> {
+        tokio::time::timeout(PATIENCE, self.down.next()).await.unwrap().transpose().unwrap()
+    }
+
+    /// Everything up to the server's end.
+    async fn rest(&mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        while let Some(frame) = self.next().await {
+            all.extend_from_slice(&frame.data);
+            if frame.eof {
+                break;
+            }
+        }
+        all
+    }
+
+    async fn broken(&mut self) -> Code {
+        loop {
+            match tokio::time::timeout(PATIENCE, self.down.next()).await.unwrap() {
+                Some(Ok(_)) => {}
+                Some(Err(status)) => return problem(&status).code,
+                None => panic!("it ended in good order"),
+            }
+        }
+    }
+}
+
+fn to(port: u16) -> PortFrame {
+    PortFrame { port: port.into(), ..PortFrame::default() }
+}
+
+async fn server(address: &str) -> (TcpListener, u16) {
+    let listener = TcpListener::bind(address).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (listener, port)
+}
+
+async fn accepted(listener: &TcpListener) -> TcpStream {
+    tokio::time::timeout(PATIENCE, listener.accept()).await.unwrap().unwrap().0
+}
+
+async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut all)).await.unwrap().unwrap();
+    all
+}
+
+#[tokio::test]
+async fn bytes_pass_in_both_directions_and_each_ends_by_itself() {
+    let sandbox = Sandbox::start().await;
+    for address in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0"] {
+        let (listener, port) = server(address).await;
+        let mut connection = Connection::tcp(&sandbox, port).await;
+        let mut peer = accepted(&listener).await;
+        connection.send("question").await;
+        connection.end().await;
+        assert_eq!(read_to_end(&mut peer).await, b"question", "{address}");
+        // The way back is still open.
+        peer.write_all(b"answer").await.unwrap();
+        drop(peer);
+        assert_eq!(connection.rest().await, b"answer", "{address}");
+        assert_eq!(connection.next().await, None, "{address}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_ends_its_side_first_still_reads() {
+    let sandbox = Sandbox::start().await;
+    let (listener, port) = server("127.0.0.1:0").await;
+    let mut connection = Connection::tcp(&sandbox, port).await;
+    let mut peer = accepted(&listener).await;
+    peer.write_all(b"bye").await.unwrap();
+    peer.shutdown().await.unwrap();
+    assert_eq!(connection.rest().await, b"bye");
+    connection.send("still ").await;
+    connection.send("there").await;
+    connection.end().await;
+    assert_eq!(read_to_end(&mut peer).await, b"still there");
+    assert_eq!(connection.next().await, None);
+}
+
+#[tokio::test]
+async fn sixty_four_mebibytes_come_back_as_they_were_sent() {
+    const COUNT: usize = 1024;
+    let sandbox = Sandbox::start().await;
+    let (listener, port) = server("127.0.0.1:0").await;
+    let echo = tokio::spawn(async move {
+        let (mut read, mut write) = accepted(&listener).await.into_split();
+        tokio::io::copy(&mut read, &mut write).await.unwrap()
+    });
+    let mut connection = Connection::tcp(&sandbox, port).await;
+    let up = connection.up.clone();
+    let sending = tokio::spawn(async move {
+        for number in 0..COUNT {
+            let data = vec![u8::try_from(number % 251).unwrap(); 64 << 10].into();
+            up.send(PortFrame { data, ..PortFrame::default() }).await.unwrap();
+        }
+        up.send(PortFrame { eof: true, ..PortFrame::default() }).await.unwrap();
+    });
+    let all = connection.rest().await;
+    assert_eq!(all.len(), COUNT * (64 << 10));
+    assert!(
+        all.chunks(64 << 10)
+            .enumerate()
+            .all(|(number, chunk)| { chunk.iter().all(|byte| *byte == u8::try_from(number % 251).unwrap()) })
+    );
+    sending.await.unwrap();
+    assert_eq!(echo.await.unwrap(), all.len() as u64);
+}
+
+#[tokio::test]
+async fn one_that_is_not_read_holds_up_nobody_else() {
+    let sandbox = Sandbox::start().await;
+    let (listener, port) = server("127.0.0.1:0").await;
+    let mut silent = Vec::new();
+    for _ in 0..8 {
+        let connection = Connection::tcp(&sandbox, port).await;
+        let peer = accepted(&listener).await;
+        // Until nothing more is taken: the sockets' and the stream's room is used up.
+        while let Ok(sent) = tokio::time::timeout(
+            Duration::from_millis(200),
+            connection.up.send(PortFrame { data: vec![0; 64 << 10].into(), ..PortFrame::default() }),
+        )
+        .await
+        {
+            sent.unwrap();
+        }
+        silent.push((connection, peer));
+    }
+    assert_eq!(text(&sandbox.exec(argv(&["echo", "on"])).await.unwrap()), "on\n");
+}
+
+#[tokio::test]
+async fn a_port_that_does_not_answer_is_told_with_the_reason() {
+    let sandbox = Sandbox::start().await;
+    let refused: u16 = free_address("127.0.0.1").rsplit_once(':').unwrap().1.parse().unwrap();
+    let full = TcpSocket::new_v4().unwrap();
+    full.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let full = full.listen(0).unwrap();
+    let address = full.local_addr().unwrap();
+    // A short queue that nobody empties: the kernel answers until it is full.
+    let mut queue = Vec::new();
+    while let Ok(stream) = tokio::time::timeout(Duration::from_millis(100), TcpStream::connect(address)).await
+    {
+        queue.push(stream.unwrap());
+    }
+    for (port, reason) in [(refused, "refused"), (address.port(), "timeout")] {
+        let dialled = tokio::time::timeout(Duration::from_secs(2), Connection::open(&sandbox, to(port)));
+        let problem = problem(&dialled.await.unwrap().err().unwrap());
+        assert_eq!((problem.code, problem.details["reason"].as_str()), (Code::PortUnreachable, reason));
+        assert!(problem.detail.contains(&port.to_string()), "{}", problem.detail);
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_port_and_the_sidecars_own_are_refused() {
+    let address = free_address("127.0.0.1");
+    let own: u32 = address.rsplit_once(':').unwrap().1.parse().unwrap();
+    let sandbox = Sandbox::start_with(&[("LISTEN", &format!("tcp:{address}"))]).await;
+    for (port, code) in
+        [(0, Code::InvalidArgument), (65_536, Code::InvalidArgument), (own, Code::PermissionDenied)]
+    {
+        for datagrams in [false, true] {
+            let first = PortFrame { port, datagrams, ..PortFrame::default() };
+            let status = Connection::open(&sandbox, first).await.err().unwrap();
+            assert_eq!(problem(&status).code, code, "{port}");
+        }
+        let request = WaitPortRequest { port, timeout_ms: 0 };
+        let status = sandbox.client.clone().wait_port(signed(request)).await.unwrap_err();
+        assert_eq!(problem(&status).code, code, "{port}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_the_server_breaks_ends_with_the_reason() {
+    let sandbox = Sandbox::start().await;
+    let (listener, port) = server("127.0.0.1:0").await;
+    let mut connection = Connection::tcp(&sandbox, port).await;
+    let peer = accepted(&listener).await;
+    peer.set_zero_linger().unwrap();
+    drop(peer);
+    assert_eq!(connection.broken().await, Code::PortUnreachable);
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_takes_the_connection_along() {
+    let sandbox = Sandbox::start().await;
+    let (listener, port) = server("127.0.0.1:0").await;
+    let connection = Connection::tcp(&sandbox, port).await;
+    let mut peer = accepted(&listener).await;
+    drop(connection);
+    let mut rest = Vec::new();
+    assert!(tokio::time::timeout(PATIENCE, peer.read_to_end(&mut rest)).await.is_ok());
+}
+
+#[tokio::test]
+async fn datagrams_keep_their_bounds_on_either_address() {
+    let sandbox = Sandbox::start().await;
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let server = UdpSocket::bind(address).await.unwrap();
+        let mut connection = Connection::udp(&sandbox, server.local_addr().unwrap().port(), b"first").await;
+        let mut buffer = vec![0; 65_536];
+        let receive = tokio::time::timeout(PATIENCE, server.recv_from(&mut buffer)).await;
+        let (count, peer) = receive.unwrap().unwrap();
+        assert_eq!(&buffer[..count], b"first", "{address}");
+        for size in [0, 1, 9_000, 60_000] {
+            server.send_to(&vec![7; size], peer).await.unwrap();
+            assert_eq!(connection.next().await.unwrap().data.len(), size, "{address}");
+            connection.send(vec![8; size]).await;
+            assert_eq!(server.recv(&mut buffer).await.unwrap(), size, "{address}");
+        }
+        connection.end().await;
+        assert_eq!(connection.next().await, None);
+    }
+}
+
+#[tokio::test]
+async fn datagrams_to_nobody_and_larger_than_any_are_told() {
+    let sandbox = Sandbox::start().await;
+    let nobody = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let mut connection = Connection::udp(&sandbox, nobody, b"hello").await;
+    assert_eq!(connection.broken().await, Code::PortUnreachable);
+    let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let mut connection = Connection::udp(&sandbox, server.local_addr().unwrap().port(), b"").await;
+    connection.send(vec![0; 65_508]).await;
+    assert_eq!(connection.broken().await, Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn a_wait_ends_when_something_listens_or_the_time_is_over() {
+    let sandbox = Sandbox::start().await;
+    let wait = async |port: u16, timeout_ms: u64| {
+        let request = WaitPortRequest { port: port.into(), timeout_ms };
+        sandbox.client.clone().wait_port(signed(request)).await.map(|state| state.into_inner().listening)
+    };
+    let address = free_address("127.0.0.1");
+    let port: u16 = address.rsplit_once(':').unwrap().1.parse().unwrap();
+    assert!(!wait(port, 0).await.unwrap());
+    assert!(!wait(port, 50).await.unwrap());
+    let (listening, listener) = tokio::join!(wait(port, 20_000), async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        TcpListener::bind(&address).await.unwrap()
+    });
+    assert!(listening.unwrap());
+    drop(listener);
+    assert_eq!(problem(&wait(port, 600_001).await.unwrap_err()).code, Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn a_token_for_a_port_opens_that_one_and_nothing_else() {
+    let sandbox = Sandbox::start().await;
+    let (_listener, port) = server("127.0.0.1:0").await;
+    let token = Signer::from_seed(SEED).sign(&Claims {
+        sandbox_id: SANDBOX_ID.into(),
+        owner: "tester".into(),
+        scopes: vec![format!("port:{port}")].into(),
+        expires_at_s: 4_102_444_800,
+    });
+    let mut client = sandbox.client.clone();
+    let mut ask = async |port: u16| {
+        let request = WaitPortRequest { port: port.into(), timeout_ms: 0 };
+        client.wait_port(with_token(request, &token)).await
+    };
+    assert!(ask(port).await.unwrap().into_inner().listening);
+    assert_eq!(problem(&ask(port ^ 1).await.unwrap_err()).code, Code::PermissionDenied);
+    let refused = sandbox.client.clone().exec(with_token(argv(&["true"]), &token)).await.unwrap_err();
+    assert_eq!(problem(&refused).code, Code::PermissionDenied);
+}

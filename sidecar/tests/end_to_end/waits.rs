@@ -1,0 +1,161 @@
+//! Output that waits for its readers.
+
+use std::time::{Duration, Instant};
+
+use wire::agent::attach_event::Event;
+use wire::agent::{AttachEvent, AttachRequest, End, ExecRequest, ExecResult, ListRequest};
+
+use crate::sandbox::{PATIENCE, Sandbox, argv, problem, shell, signed};
+
+/// Longer than an output waits.
+const GIVEN_UP: Duration = Duration::from_secs(14);
+
+async fn attach(sandbox: &Sandbox, exec_id: &str, stdout_offset: u64) -> tonic::Streaming<AttachEvent> {
+    let request = AttachRequest { exec_id: exec_id.to_owned(), stdout_offset, stderr_offset: 0 };
+    sandbox.client.clone().attach(signed(request)).await.unwrap().into_inner()
+}
+
+async fn begin(sandbox: &Sandbox, request: ExecRequest) -> String {
+    let exec_id = request.exec_id.clone();
+    sandbox.client.clone().start(signed(ExecRequest { output_waits: true, ..request })).await.unwrap();
+    exec_id
+}
+
+/// What `seq` writes.
+fn numbers(count: u32) -> Vec<u8> {
+    (1..=count).flat_map(|n| format!("{n}\n").into_bytes()).collect()
+}
+
+/// Reads standard output until there are `until` bytes of it, or the result; no gap may be in it.
+async fn read(
+    events: &mut tonic::Streaming<AttachEvent>,
+    seen: &mut Vec<u8>,
+    until: usize,
+) -> Option<ExecResult> {
+    while seen.len() < until {
+        match events.message().await.unwrap().unwrap().event.unwrap() {
+            Event::Stdout(chunk) => {
+                assert_eq!(chunk.offset, seen.len() as u64, "a gap");
+                seen.extend_from_slice(&chunk.data);
+            }
+            Event::Stderr(chunk) => panic!("{chunk:?}"),
+            Event::Result(result) => return Some(result),
+        }
+    }
+    None
+}
+
+async fn written(sandbox: &Sandbox, exec_id: &str) -> u64 {
+    let execs = sandbox.client.clone().list(signed(ListRequest {})).await.unwrap().into_inner().execs;
+    execs.iter().find(|exec| exec.exec_id == exec_id).unwrap().stdout_bytes
+}
+
+#[tokio::test]
+async fn a_reader_that_is_cut_off_again_and_again_loses_nothing_at_full_speed() {
+    let sandbox = Sandbox::start().await;
+    let expected = numbers(3_000_000);
+    let exec_id = begin(&sandbox, shell("seq 1 3000000; exit 6")).await;
+    let (mut seen, mut cuts) = (Vec::new(), 0);
+    let result = loop {
+        let mut events = attach(&sandbox, &exec_id, seen.len() as u64).await;
+        let until = seen.len() + (1 << 20) + cuts * 12_345;
+        if let Some(result) = read(&mut events, &mut seen, until).await {
+            break result;
+        }
+        cuts += 1;
+    };
+    assert!(cuts > 5 && seen == expected, "{cuts} cuts, {} of {} bytes", seen.len(), expected.len());
+    assert_eq!((result.end(), result.exit_code), (End::Exited, 6));
+    assert_eq!(result.stdout.unwrap().total_bytes, expected.len() as u64);
+}
+
+#[tokio::test]
+async fn nobody_yet_and_a_slow_reader_are_waited_for() {
+    let sandbox = Sandbox::start().await;
+    let expected = numbers(1_000_000);
+    let exec_id = begin(&sandbox, ExecRequest { max_output_bytes: 1 << 20, ..shell("seq 1 1000000") }).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(written(&sandbox, &exec_id).await <= 1 << 20, "it has not waited");
+    let mut events = attach(&sandbox, &exec_id, 0).await;
+    let mut seen = Vec::new();
+    read(&mut events, &mut seen, 100_000).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let result = read(&mut events, &mut seen, usize::MAX).await.unwrap();
+    assert!(seen == expected && result.exit_code == 0, "{} of {}", seen.len(), expected.len());
+}
+
+#[tokio::test]
+async fn who_comes_back_too_late_is_told_what_he_has_missed() {
+    let sandbox = Sandbox::start().await;
+    let expected = numbers(2_000_000);
+    let exec_id = begin(&sandbox, ExecRequest { max_output_bytes: 1 << 20, ..shell("seq 1 2000000") }).await;
+    let mut events = attach(&sandbox, &exec_id, 0).await;
+    let mut seen = Vec::new();
+    read(&mut events, &mut seen, 1000).await;
+    drop(events);
+    let began = Instant::now();
+    while written(&sandbox, &exec_id).await < expected.len() as u64 {
+        assert!(began.elapsed() < GIVEN_UP, "it waits on");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(began.elapsed() > Duration::from_secs(8), "{:?}", began.elapsed());
+    let mut events = attach(&sandbox, &exec_id, seen.len() as u64).await;
+    let Some(Event::Stdout(first)) = events.message().await.unwrap().unwrap().event else {
+        panic!("no output")
+    };
+    assert_eq!(first.offset, expected.len() as u64 - (1 << 20), "the gap is explicit");
+    let start = usize::try_from(first.offset).unwrap();
+    assert!(expected[start..].starts_with(&first.data));
+}
+
+#[tokio::test]
+async fn a_reader_that_takes_nothing_counts_as_gone_and_costs_no_memory() {
+    let sandbox = Sandbox::start().await;
+    let exec_id = begin(&sandbox, shell("head -c 100000000 /dev/zero")).await;
+    let idle = attach(&sandbox, &exec_id, 0).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let blocked = written(&sandbox, &exec_id).await;
+    assert!(blocked < 16 << 20, "{blocked}");
+    let all_written = async {
+        while written(&sandbox, &exec_id).await < 100_000_000 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    assert!(tokio::time::timeout(GIVEN_UP, all_written).await.is_ok(), "it waits on");
+    drop(idle);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", sandbox.sidecar.0.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak_kib: u64 = line.split_whitespace().next().unwrap().parse().unwrap();
+    assert!(peak_kib < 48 << 10, "{peak_kib} KiB");
+}
+
+#[tokio::test]
+async fn a_waiting_command_can_be_cancelled_and_its_end_waits_for_nobody() {
+    let sandbox = Sandbox::start().await;
+    let exec_id = begin(&sandbox, argv(&["yes"])).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let began = Instant::now();
+    assert_eq!(sandbox.cancel(&exec_id).await.unwrap().end(), End::Cancelled);
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn of_an_end_that_comes_before_its_readers_nothing_is_lost() {
+    let sandbox = Sandbox::start().await;
+    let expected = numbers(100_000);
+    let request = ExecRequest { max_output_bytes: 560_000, ..shell("seq 1 100000") };
+    let exec_id = begin(&sandbox, request).await;
+    sandbox.until("pgrep -cx seq; true", "0\n").await;
+    let mut seen = Vec::new();
+    let read = async { read(&mut attach(&sandbox, &exec_id, 0).await, &mut seen, usize::MAX).await };
+    assert_eq!(tokio::time::timeout(PATIENCE, read).await.unwrap().unwrap().exit_code, 0);
+    assert!(seen == expected);
+}
+
+#[tokio::test]
+async fn one_that_never_was_cannot_be_attached_to() {
+    let sandbox = Sandbox::start().await;
+    let request = AttachRequest { exec_id: "never-was".into(), ..Default::default() };
+    let refused = sandbox.client.clone().attach(signed(request)).await.unwrap_err();
+    assert_eq!(problem(&refused).code, wire::Code::ExecNotFound);
+}

@@ -1,0 +1,64 @@
+"""The scenario `surface` in a gVisor pod: baselines inside the pod, and `kubectl cp`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from tests.bench import surface
+from tests.bench.record import Record
+from tests.support.images import ON_CLUSTER
+from tests.support.installed import Installed, kubectl
+from tests.support.stack import Product
+
+
+class Cluster:
+    """The product on a cluster; memory is looked at where its node is this machine.
+
+    A sidecar under gVisor has no process here, and what its pod takes holds the sandbox's files: that figure is the
+    engine's, of the same binary.
+    """
+
+    image = ON_CLUSTER
+    copying = "kubectl cp"
+    copy_target = "ratio >= 3"
+
+    def __init__(self, installed: Installed) -> None:
+        self.product: Product = installed
+        self._installed = installed
+
+    async def copy_in(self, local: Path, sandbox_id: str, path: str) -> None:
+        """See ``Ground.copy_in``."""
+        await kubectl("cp", *self._container, str(local), f"{sandbox_id}:{path}")
+
+    async def copy_out(self, sandbox_id: str, path: str, local: Path) -> None:
+        """See ``Ground.copy_out``."""
+        await kubectl("cp", *self._container, f"{sandbox_id}:{path}", str(local))
+
+    async def watched(self, sandbox_id: str) -> dict[str, int]:
+        """See ``Ground.watched``."""
+        uids = [pod["metadata"]["uid"] for pod in await self._installed.component("gateway")]
+        gateways = {f"gateway {n}": pid for n, pid in enumerate(_processes("rollbox-gateway", uids), 1)}
+        return {**gateways, "client": os.getpid()}
+
+    @property
+    def _container(self) -> tuple[str, ...]:
+        return ("-n", self._installed.sandboxes, "-c", "target")
+
+
+def _processes(name: str, pod_uids: list[str]) -> list[int]:
+    """Processes of this name in the control groups of these pods, as far as they run on this machine."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        # A process may end between the listing and the look.
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and (entry / "comm").read_text().strip() == name[:15]:
+                group = (entry / "cgroup").read_text().replace("_", "-")
+                found += [int(entry.name)] if any(uid in group for uid in pod_uids) else []
+    return sorted(found)
+
+
+async def measure(product: Installed) -> list[Record]:
+    """The records of this scenario. Cost: some minutes, most of them for `kubectl cp`."""
+    return await surface.measure_on(Cluster(product))

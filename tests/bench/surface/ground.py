@@ -1,0 +1,70 @@
+"""Where the product stands, as far as a measurement has to know: its own way to copy files, and where memory shows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Protocol
+
+from tests.bench.memory import resident_mib, sidecar_pids
+from tests.support.containers import engine, engine_command
+from tests.support.images import ON_ENGINE
+from tests.support.stack import Product, Stack
+
+
+class Ground(Protocol):
+    """An engine, or a cluster.
+
+    Attributes:
+        product: what is measured.
+        image: of the sandboxes.
+        copying: what copies files there by itself.
+        copy_target: what the ratio to it must be; empty where it goes past every network, as on an engine.
+    """
+
+    product: Product
+    image: str
+    copying: str
+    copy_target: str
+
+    async def copy_in(self, local: Path, sandbox_id: str, path: str) -> None:
+        """Copy a file into a sandbox without rollbox."""
+        ...
+
+    async def copy_out(self, sandbox_id: str, path: str, local: Path) -> None:
+        """Copy one out of it."""
+        ...
+
+    async def watched(self, sandbox_id: str) -> dict[str, int]:
+        """The processes whose memory must stay flat: name -> process id on this machine."""
+        ...
+
+
+class Engine:
+    """The product on the engine of this machine."""
+
+    image = ON_ENGINE
+    copying = f"{engine_command()} cp"
+    copy_target = ""
+
+    def __init__(self, stack: Stack) -> None:
+        self.product: Product = stack
+        self._stack = stack
+
+    async def copy_in(self, local: Path, sandbox_id: str, path: str) -> None:
+        """See ``Ground.copy_in``."""
+        await engine("cp", str(local), f"rollbox-{sandbox_id}-target:{path}")
+
+    async def copy_out(self, sandbox_id: str, path: str, local: Path) -> None:
+        """See ``Ground.copy_out``."""
+        await engine("cp", f"rollbox-{sandbox_id}-target:{path}", str(local))
+
+    async def watched(self, sandbox_id: str) -> dict[str, int]:
+        """See ``Ground.watched``."""
+        sidecar, *_ = await sidecar_pids(sandbox_id)
+        return {"gateway": self._stack.pids()["rollbox-gateway"], "sidecar": sidecar, "client": os.getpid()}
+
+
+def memory_mib(watched: dict[str, int]) -> dict[str, float]:
+    """VmRSS of each."""
+    return {name: resident_mib(pid) for name, pid in watched.items()}

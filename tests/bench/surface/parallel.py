@@ -1,0 +1,53 @@
+"""Many commands at once in one sandbox: none stalls."""
+
+from __future__ import annotations
+
+import time
+
+from rollbox import Sandbox
+from tests.bench.exec_path import closed_loop
+from tests.bench.record import Baseline, Record, distribution
+
+# At once -> execs.
+COUNTS = {16: 1600, 64: 3200, 256: 5120}
+
+
+async def measure(sandbox: Sandbox) -> list[Record]:
+    """Throughput at each width against the narrowest, and the longest wait."""
+
+    async def call(_: int) -> None:
+        result = await sandbox.exec(["true"])
+        if result.exit_code != 0:
+            raise RuntimeError(f"exec of true ended with {result}")
+
+    await closed_loop(16, 320, call)
+    records: list[Record] = []
+    narrow = 0.0
+    for at_once, total in COUNTS.items():
+        began = time.perf_counter()
+        latencies = distribution(await closed_loop(at_once, total, call))
+        rate = total / (time.perf_counter() - began)
+        narrow = narrow or rate
+        where = f"{total} execs of true, closed loop, one sandbox, one client"
+        records += [
+            Record(
+                f"execs a second, {at_once} at once in one sandbox",
+                rate,
+                "1/s",
+                "" if at_once == 16 else "ratio >= 0.7",
+                where,
+                None if at_once == 16 else Baseline("16 at once", narrow),
+                faster_is="larger",
+            ),
+            # A stall is an exec that takes many times what its turn takes: the p99 to the p50 of the same width.
+            Record(
+                f"exec of true, {at_once} at once in one sandbox, p99 against p50",
+                latencies["p99"],
+                "ms",
+                "ratio >= 0.2",
+                where,
+                Baseline("p50 of the same execs", latencies["p50"], latencies),
+                distribution=latencies,
+            ),
+        ]
+    return records

@@ -1,0 +1,119 @@
+"""Bytes that go through the whole path while they are made: output, keystrokes, what a port answers."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import aiohttp
+
+from rollbox import Sandbox
+from tests.bench.record import Baseline, Record, distribution
+
+# What writes, and how many bytes that are: the fastest there is, and a program that makes its lines.
+MAKERS = {
+    ("head", "-c", "1000000000", "/dev/zero"): 1_000_000_000,
+    ("seq", "100000000", "139999999"): 400_000_000,
+}
+PROXY_BYTES = 400_000_000
+KEYSTROKES = 400
+ROUNDS = 3
+MIB = 2**20
+
+# As `time` gives it in the sandbox itself: what runs there pays for no way out.
+PIPE = """
+import os, subprocess, time
+def run():
+    began = time.perf_counter()
+    writer = subprocess.Popen({argv}, stdout=subprocess.PIPE)
+    left = 0
+    while data := os.read(writer.stdout.fileno(), 65536): left += len(data)
+    assert left == {count}
+    return {count} / (time.perf_counter() - began) / 2**20
+print(max(run() for _ in range({rounds})))
+"""
+DIRECT = """
+import time, urllib.request
+def run():
+    began = time.perf_counter()
+    left = {count}
+    with urllib.request.urlopen("http://127.0.0.1:{port}/zeros/{count}") as answer:
+        while data := answer.read1(65536): left -= len(data)
+    assert left == 0
+    return {count} / (time.perf_counter() - began) / 2**20
+print(max(run() for _ in range({rounds})))
+"""
+SERVER = Path(__file__).parent.parent.parent / "product" / "server_in_sandbox.py"
+PORT, OTHERS = 8000, ("8001", "8002")
+
+
+async def stdout(sandbox: Sandbox, argv: tuple[str, ...], count: int) -> Record:
+    """Output of a command in the SDK, against a pipe in the same sandbox."""
+    best = 0.0
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        async with await sandbox.spawn(argv) as process:
+            read = sum([len(part) async for part in process.stdout])
+        if read != count or process.stdout.gaps:
+            raise RuntimeError(f"{read} bytes of {count} came, gaps {process.stdout.gaps}")
+        best = max(best, count / (time.perf_counter() - began) / MIB)
+    pipe = await _inside(sandbox, PIPE, count, argv)
+    return Record(
+        f"output of {argv[0]}, streamed to the SDK",
+        best,
+        "MiB/s",
+        "ratio >= 0.6",
+        f"{count:,} bytes of {' '.join(argv)}, best of {ROUNDS}; client, gateway and sandbox on this machine",
+        Baseline("Python reads the same from a pipe in the same sandbox", pipe),
+        faster_is="larger",
+    )
+
+
+async def keystrokes(sandbox: Sandbox) -> Record:
+    """From a key to its echo on a terminal."""
+    latencies = []
+    async with await sandbox.spawn(["cat"], terminal=(80, 24)) as process:
+        for n in range(KEYSTROKES):
+            began = time.perf_counter()
+            await process.stdin.write("\n" if n % 40 == 39 else "x")
+            await anext(process.stdout)
+            latencies.append((time.perf_counter() - began) * 1e3)
+    mine = distribution(latencies)
+    where = f"{KEYSTROKES} keys, one at a time, echoed by the sandbox's own terminal, SDK in Python"
+    return Record("keystroke to its echo, p50", mine["p50"], "ms", "value <= 5", where, distribution=mine)
+
+
+async def proxy(sandbox: Sandbox) -> Record:
+    """A large answer of a server in the sandbox, through the gateway, against a client beside the server."""
+    await sandbox.files.write("/tmp/server.py", SERVER.read_bytes())
+    async with (
+        await sandbox.spawn(["python3", "/tmp/server.py", str(PORT), *OTHERS], output_waits=False),
+        aiohttp.ClientSession() as http,
+    ):
+        await sandbox.ports.wait(PORT)
+        port = await sandbox.ports.expose(PORT)
+        direct = await _inside(sandbox, DIRECT, PROXY_BYTES)
+        best = max([await _download(http, f"{port.url}zeros/{PROXY_BYTES}", port.headers) for _ in range(ROUNDS)])
+    return Record(
+        "answer of a server in the sandbox, through the gateway",
+        best,
+        "MiB/s",
+        "ratio >= 0.6",
+        f"{PROXY_BYTES:,} bytes over HTTP from Python's http.server, best of {ROUNDS}, read by aiohttp",
+        Baseline("urllib beside the server, over the sandbox's loopback", direct),
+        faster_is="larger",
+    )
+
+
+async def _download(http: aiohttp.ClientSession, url: str, headers: object) -> float:
+    began = time.perf_counter()
+    async with http.get(url, headers=headers) as answer:  # type: ignore[arg-type]
+        read = sum([len(part) async for part in answer.content.iter_any()])
+    if read != PROXY_BYTES:
+        raise RuntimeError(f"{read} bytes of {PROXY_BYTES} came")
+    return PROXY_BYTES / (time.perf_counter() - began) / MIB
+
+
+async def _inside(sandbox: Sandbox, program: str, count: int, argv: tuple[str, ...] = ()) -> float:
+    code = program.format(count=count, rounds=ROUNDS, port=PORT, argv=list(argv))
+    return float((await sandbox.exec(["python3", "-c", code], check=True)).stdout)

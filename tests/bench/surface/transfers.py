@@ -1,0 +1,148 @@
+"""Files in and out: speed against the copy command of the ground, and memory while many go at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+import tarfile
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import aiohttp
+
+from rollbox import Sandbox
+from tests.bench.record import Baseline, Record
+from tests.bench.surface.ground import Ground, memory_mib
+from tests.support.wire import token_of
+
+COPY_BYTES = 200_000_000
+SMALL_FILES = 580
+SMALL_BYTES = 3_000
+ROUNDS = 3
+# At once, and the size of each: the same bytes in flight or fewer, so only the number of streams differs.
+WIDTHS = {8: 200_000_000, 64: 16_000_000}
+# What so many streams may hold on their way: windows and buffers, 256 KiB a stream and hop, and the allocator's slack.
+ROOM_MIB = 48
+SAMPLE_S = 0.02
+MIB = 2**20
+
+
+async def copies(ground: Ground, sandbox: Sandbox) -> list[Record]:
+    """One large file up and down."""
+    with tempfile.TemporaryDirectory() as folder:
+        local, back = Path(folder) / "up", Path(folder) / "down"
+        local.write_bytes(os.urandom(1_000_000) * (COPY_BYTES // 1_000_000))
+        remote, theirs = "/var/tmp/copy", "/var/tmp/theirs"
+        up = await best(lambda: sandbox.files.upload(local, remote))
+        their_up = await best(lambda: ground.copy_in(local, sandbox.id, theirs))
+        down = await best(lambda: sandbox.files.download(remote, back))
+        if back.read_bytes() != local.read_bytes():
+            raise RuntimeError("what came back is not what went in")
+        their_down = await best(lambda: ground.copy_out(sandbox.id, theirs, back))
+        await sandbox.exec(["rm", "-f", remote, theirs], check=True)
+    where = f"{COPY_BYTES:,} bytes of one file, best of {ROUNDS}; ours checks a digest at both ends"
+    size = f"{COPY_BYTES // 10**6} MB"
+    return [
+        Record(f"{way} of {size}", ours, "s", ground.copy_target, where, Baseline(ground.copying, other))
+        for way, ours, other in (("upload", up, their_up), ("download", down, their_down))
+    ]
+
+
+async def small_files(ground: Ground, sandbox: Sandbox) -> Record:
+    """Many small files up as a directory, against one tar of the same that is ready."""
+    with tempfile.TemporaryDirectory() as folder:
+        for n in range(SMALL_FILES):
+            path = Path(folder) / f"package-{n % 29}" / f"module-{n}.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(os.urandom(SMALL_BYTES))
+        made = io.BytesIO()
+        with tarfile.open(fileobj=made, mode="w") as tar:
+            tar.add(folder, arcname=".")
+        ours = await best(lambda: sandbox.files.upload_dir(folder, "/var/tmp/small"))
+    url = f"{ground.product.url}/v1/sandboxes/{sandbox.id}/archive?path=/var/tmp/tar&parents=true"
+    headers = {"Authorization": f"Bearer {await token_of(ground.product, sandbox.id)}"}
+    async with aiohttp.ClientSession() as http:
+
+        async def one_tar() -> None:
+            async with http.put(url, data=made.getvalue(), headers=headers) as answer:
+                answer.raise_for_status()
+
+        theirs = await best(one_tar)
+    return Record(
+        f"{SMALL_FILES} small files up",
+        ours * 1e3,
+        "ms",
+        "ratio >= 0.667",
+        f"{SMALL_BYTES} bytes each in 29 directories, best of {ROUNDS}",
+        Baseline("one tar of the same, ready in memory, over the same route", theirs * 1e3),
+    )
+
+
+async def flat_memory(ground: Ground, sandbox: Sandbox) -> list[Record]:
+    """The most memory of each part while many files go up, then down."""
+    watched = await ground.watched(sandbox.id)
+    records = []
+    for at_once, size in WIDTHS.items():
+        before = memory_mib(watched)
+        async with peaks(watched) as most:
+            await asyncio.gather(*(_there_and_back(sandbox, n, size) for n in range(at_once)))
+        where = f"{at_once} files of {size // 10**6} MB at once up, then down; looked at every {SAMPLE_S * 1e3:.0f} ms"
+        records += [
+            Record(
+                f"most memory of the {name} in {at_once} transfers",
+                most[name],
+                "MiB",
+                f"value <= baseline + {ROOM_MIB}",
+                where,
+                Baseline("before them", before[name]),
+            )
+            for name in watched
+        ]
+    return records
+
+
+async def _there_and_back(sandbox: Sandbox, number: int, size: int) -> None:
+    path = f"/var/tmp/flat-{number}"
+    await sandbox.files.write(path, _zeros(size))
+    read = sum([len(part) async for part in sandbox.files.open_read(path)])
+    if read != size:
+        raise RuntimeError(f"{read} bytes of {size} came back")
+    await sandbox.files.remove(path)
+
+
+async def _zeros(size: int) -> AsyncIterator[bytes]:
+    for start in range(0, size, 2**16):
+        yield bytes(min(2**16, size - start))
+
+
+@contextlib.asynccontextmanager
+async def peaks(watched: dict[str, int]) -> AsyncIterator[dict[str, float]]:
+    """The most memory of each process within the block."""
+    most = memory_mib(watched)
+
+    async def look() -> None:
+        while True:
+            await asyncio.sleep(SAMPLE_S)
+            most.update({name: max(most[name], now) for name, now in memory_mib(watched).items()})
+
+    looking = asyncio.create_task(look())
+    try:
+        yield most
+    finally:
+        looking.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await looking
+
+
+async def best(call: Callable[[], Awaitable[object]]) -> float:
+    """Seconds of the fastest of some calls."""
+    seconds = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        await call()
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)

@@ -1,0 +1,72 @@
+"""Who a command is, what of its output is kept, and what it leaves behind."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from rollbox import Sandbox
+from rollbox.errors import InvalidArgument
+from tests.support.waiting import succeeds, until
+
+
+@pytest.mark.parametrize(
+    ("user", "seen"),
+    [("nobody", "65534 65534"), ("65534", "65534 65534"), ("4242:4343", "4242 4343"), ("nobody:root", "65534 0")],
+)
+async def test_a_user_by_name_or_number(shared: Sandbox, user: str, seen: str) -> None:
+    assert (await shared.exec("echo $(id -u) $(id -g)", user=user)).stdout.strip() == seen
+
+
+async def test_numbers_need_no_user_files_and_names_do(sandbox: Sandbox) -> None:
+    await sandbox.exec("rm -f /etc/passwd /etc/group", check=True)
+    assert (await sandbox.exec("echo $(id -u) $(id -g)", user="4242:4343")).stdout == "4242 4343\n"
+    assert (await sandbox.exec("id -u")).stdout == "0\n"
+    with pytest.raises(InvalidArgument) as refused:
+        await sandbox.exec(["true"], user="surely-not-there")
+    assert refused.value.details["reason"] == "user_not_found"
+
+
+async def test_the_mask_for_new_files(shared: Sandbox) -> None:
+    assert (await shared.exec("umask; touch /tmp/m; stat -c %a /tmp/m", umask=0o077)).stdout == "0077\n600\n"
+    assert (await shared.exec("rm /tmp/m; umask", umask=0)).stdout == "0000\n"
+    with pytest.raises(InvalidArgument):
+        await shared.exec(["true"], umask=0o1777)
+
+
+async def test_the_first_or_the_last_bytes_are_kept_each_stream_for_itself(shared: Sandbox) -> None:
+    command = "printf 0123456789; printf abcdefghij >&2"
+    tail = await shared.exec(command, max_output_bytes=4)
+    assert (tail.stdout, tail.stderr, tail.stdout_truncated, tail.stdout_total_bytes) == ("6789", "ghij", True, 10)
+    head = await shared.exec(command, max_output_bytes=4, max_stderr_bytes=20, keep="head")
+    assert (head.stdout, head.stderr) == ("0123", "abcdefghij")
+    assert (head.stdout_truncated, head.stderr_truncated, head.stdout_total_bytes) == (True, False, 10)
+
+
+async def test_the_first_bytes_of_much(shared: Sandbox) -> None:
+    command = "echo first; head -c 30000000 /dev/zero"
+    result = await shared.exec(command, keep="head", max_output_bytes=1_000)
+    assert (result.stdout_bytes, result.stdout_total_bytes) == (b"first\n" + b"\0" * 994, 30_000_006)
+
+
+async def test_the_call_ends_when_the_command_ends_not_its_daemon(shared: Sandbox) -> None:
+    """Also when that holds the pipes, in whatever way it was left behind."""
+    for leave in ("sleep 7300 &", "setsid sleep 7300 &", "nohup sleep 7300 2>&1 &", "(sleep 7300 & exec 1>&-) &"):
+        began = time.monotonic()
+        result = await shared.exec(f"{leave} echo started")
+        assert (result.stdout, result.exit_code) == ("started\n", 0), leave
+        assert time.monotonic() - began < 60, leave
+        assert await succeeds(shared, "pkill -f 'sleep 730[0]'"), f"{leave} was killed with its command"
+
+
+async def test_a_timeout_gives_what_was_written(shared: Sandbox) -> None:
+    result = await shared.exec("echo so far; echo and >&2; sleep 7301", timeout=0.5)
+    assert (result.end, result.stdout, result.stderr) == ("deadline", "so far\n", "and\n")
+    assert not await succeeds(shared, "pgrep -f 'sleep 730[1]'")
+
+
+async def test_children_that_nobody_waits_for_are_reaped(shared: Sandbox) -> None:
+    program = "import os, time\nfor _ in range(100):\n  if os.fork() == 0: os._exit(0)\ntime.sleep(0.3)"
+    await shared.exec(["python3", "-c", program])
+    await until(lambda: succeeds(shared, "! ps -eo stat | grep -q '^Z'"))

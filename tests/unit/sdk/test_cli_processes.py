@@ -1,0 +1,114 @@
+"""Processes on the command line: streams as they come, a terminal, and what comes back to them."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import rollbox as sdk
+from tests.support.fake_processes import Script
+from tests.support.gateway_fake import FakeGateway
+from tests.unit.sdk.test_cli import made, rollbox
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(sdk.__file__).parents[1])}
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "rollbox", *arguments]
+
+
+def environment(fake: FakeGateway) -> dict[str, str]:
+    return {**ENVIRONMENT, "ROLLBOX_URL": os.environ["ROLLBOX_URL"], "ROLLBOX_API_KEY": os.environ["ROLLBOX_API_KEY"]}
+
+
+def test_output_comes_while_input_goes(apart: FakeGateway) -> None:
+    pipe = subprocess.PIPE
+    started = command("exec", "-i", made(apart), "--", "cat")
+    with subprocess.Popen(started, env=environment(apart), stdin=pipe, stdout=pipe) as process:
+        assert process.stdin
+        assert process.stdout
+        for line in (b"one\n", b"two\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert process.stdout.readline() == line
+        process.stdin.close()
+        assert process.wait(20) == 0
+
+
+def test_a_file_as_input_goes_whole(apart: FakeGateway, tmp_path: Path) -> None:
+    data = os.urandom(300_000)
+    (tmp_path / "in").write_bytes(data)
+    with (tmp_path / "in").open("rb") as file:
+        started = command("exec", "-i", made(apart), "--", "cat")
+        done = subprocess.run(started, env=environment(apart), stdin=file, capture_output=True, timeout=30, check=True)
+    assert done.stdout == data
+
+
+def test_a_reader_that_leaves_ends_the_command(apart: FakeGateway) -> None:
+    started = command("exec", made(apart), "--", "sh", "-c", "while echo y; do :; done")
+    with subprocess.Popen(started, env=environment(apart), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.read(2) == b"y\n"
+        process.stdout.close()
+        assert process.wait(20) == 141
+    (ended,) = apart.processes.execs.values()
+    assert (ended.result or {})["end"] == "cancelled"
+
+
+def test_a_terminal_is_raw_meanwhile_and_as_before_at_the_end(apart: FakeGateway) -> None:
+    apart.processes.scripts["sh"] = Script(b"$ ", hold=True, exit_code=5)
+    master, slave = pty.openpty()
+    try:
+        termios.tcsetwinsize(slave, (24, 80))
+        before = termios.tcgetattr(slave)
+        started = command("exec", "-it", made(apart), "--", "sh")
+        with subprocess.Popen(
+            started, env=environment(apart), stdin=slave, stdout=subprocess.PIPE, start_new_session=True
+        ) as process:
+            assert process.stdout
+            assert process.stdout.read(2) == b"$ "
+            assert termios.tcgetattr(slave) != before
+            (made_exec,) = apart.processes.execs.values()
+            assert made_exec.body["terminal"] == {"columns": 80, "rows": 24}
+            os.write(master, b"\x03")
+            while b"\x03" not in made_exec.stdin:
+                pass
+            termios.tcsetwinsize(slave, (30, 100))
+            process.send_signal(signal.SIGWINCH)
+            while (100, 30) not in made_exec.sizes:
+                pass
+            made_exec.stdin_over = True
+            os.write(master, b"x")
+            assert process.wait(20) == 5
+        assert termios.tcgetattr(slave) == before
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def test_a_terminal_where_there_is_none_is_refused(apart: FakeGateway) -> None:
+    result = rollbox("exec", "-t", made(apart), "--", "sh")
+    assert result.exit_code == 2
+    assert "-i alone" in result.stderr
+    assert rollbox("exec", "-t", "--json", "sb-1", "--", "sh").exit_code == 2
+
+
+def test_processes_are_listed_attached_to_and_killed(apart: FakeGateway) -> None:
+    sandbox_id = made(apart)
+    apart.results["x"] = {"stdout": "said", "stderr": "told", "exit_code": 3}
+    assert rollbox("exec", sandbox_id, "--", "x").exit_code == 3
+    (exec_id,) = apart.processes.execs
+    assert exec_id in rollbox("processes", sandbox_id).stdout
+    assert json.loads(rollbox("processes", sandbox_id, "--json").stdout)[0]["exit_code"] == 3
+    again = rollbox("attach", sandbox_id, exec_id)
+    assert (again.exit_code, again.stdout, again.stderr) == (3, "said", "told")
+    assert rollbox("attach", sandbox_id, exec_id, "--offset", "2").stdout == "id"
+    assert rollbox("kill", sandbox_id, exec_id, "-s", "TERM").exit_code == 0
+    assert apart.processes.execs[exec_id].signals == [(15, False)]
+    assert rollbox("kill", sandbox_id, exec_id).exit_code == 0
+    assert rollbox("kill", sandbox_id, exec_id, "-s", "NONE").exit_code == 2
+    assert rollbox("attach", sandbox_id, "nobody").exit_code == 2

@@ -1,0 +1,275 @@
+"""Files: whole or not at all, checked, resumed where they broke; whatever their names."""
+
+# Names are bytes in places, which pathlib does not take.
+# ruff: noqa: PTH114, PTH115, PTH118
+
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollbox import Client, FileInfo, Files
+from rollbox.errors import (
+    Conflict,
+    FileNotFound,
+    Internal,
+    InvalidArgument,
+    NoSpace,
+    PayloadTooLarge,
+    StreamInterrupted,
+)
+from tests.support.gateway_fake import FakeGateway, Fault
+
+STRANGE = b"/d\xff\n%20+&?=#"
+
+
+@pytest.fixture
+async def files(client: Client, fake: FakeGateway, tmp_path: Path) -> Files:
+    fake.files.root = tmp_path / "root"
+    fake.files.root.mkdir()
+    return (await client.create("python")).files
+
+
+@pytest.mark.parametrize("size", [0, 1, 3_000_000])
+async def test_bytes_go_both_ways(files: Files, size: int) -> None:
+    data = os.urandom(size)
+    info = await files.write("/a/b", data, mode=0o640)
+    assert (info.path, info.kind, info.size_bytes, info.mode) == ("/a/b", "file", size, 0o640)
+    assert await files.read("/a/b") == data
+    assert await files.read("/a/b", offset=1, length=5) == data[1:6]
+
+
+async def test_text_files_and_iterators_are_written(files: Files, tmp_path: Path) -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"1"
+        yield b"2"
+
+    await files.write("/t", "é")
+    assert await files.read_text("/t") == "é"
+    await files.write("/t", parts())
+    assert await files.read("/t") == b"12"
+    (tmp_path / "local").write_bytes(b"local")
+    with (tmp_path / "local").open("rb") as file:
+        await files.write("/t", file)
+    assert await files.read("/t") == b"local"
+
+
+async def test_a_source_that_fails_is_raised_and_the_old_file_stays(files: Files) -> None:
+    async def failing() -> AsyncIterator[bytes]:
+        yield b"new"
+        raise ZeroDivisionError
+
+    await files.write("/t", b"old")
+    with pytest.raises(ZeroDivisionError):
+        await files.write("/t", failing())
+    assert await files.read("/t") == b"old"
+
+
+async def test_an_iterator_is_not_read_twice_and_bytes_are(files: Files, fake: FakeGateway) -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"1"
+
+    fake.fail("write", Fault(after=True))
+    assert (await files.write("/t", b"x")).size_bytes == 1
+    fake.fail("write", Fault(after=True))
+    with pytest.raises(InvalidArgument, match="cannot be read again"):
+        await files.write("/t", parts())
+
+
+async def test_a_read_goes_on_where_it_broke(files: Files, fake: FakeGateway) -> None:
+    data = os.urandom(1_000_000)
+    await files.write("/t", data)
+    fake.files.cuts.extend([200_000, 10, 300_000])
+    assert await files.read("/t") == data
+    offsets = [int(query["offset"]) for query in fake.files.queries if "offset" in query]
+    assert offsets == [0, 3 * 2**16, 3 * 2**16, 7 * 2**16]
+
+
+async def test_a_file_that_changes_while_it_is_read_again_is_told(files: Files, fake: FakeGateway) -> None:
+    await files.write("/t", bytes(300_000))
+    fake.files.cuts.append(100_000)
+    parts = files.open_read("/t")
+    await anext(parts)
+    await files.write("/t", bytes(400_000))
+    with pytest.raises(Conflict, match="changed"):
+        async for _ in parts:
+            pass
+
+
+async def test_wrong_digests_are_found_both_ways(files: Files, fake: FakeGateway) -> None:
+    await files.write("/t", b"data")
+    fake.files.wrong_digest = True
+    with pytest.raises(Internal):
+        await files.read("/t")
+    with pytest.raises(StreamInterrupted, match="digest"):
+        await files.write("/t", b"data")
+
+
+async def test_a_problem_in_the_middle_is_typed(files: Files, fake: FakeGateway) -> None:
+    await files.write("/t", b"data")
+    fake.files.problem_at_end = {"code": "no_space", "detail": "full"}
+    with pytest.raises(NoSpace):
+        await files.read("/t")
+
+
+async def test_any_name_goes_both_ways(files: Files) -> None:
+    await files.write(STRANGE, b"x")
+    (entry,) = await files.list("/")
+    assert entry.path.encode("utf-8", "surrogateescape") == STRANGE
+    assert await files.read(entry.path) == b"x"
+    assert FileInfo.from_json(entry.to_json()) == entry
+    assert await files.exists(STRANGE)
+    assert not await files.exists("/none")
+
+
+@pytest.mark.parametrize("path", ["", b"", "a\0b", 3, "\ud800"])
+async def test_paths_that_are_none_are_refused_before_anything_is_sent(
+    files: Files, fake: FakeGateway, path: Any
+) -> None:
+    sent = len(fake.requests)
+    with pytest.raises(InvalidArgument):
+        await files.read(path)
+    assert len(fake.requests) == sent
+
+
+async def test_directories_are_made_listed_moved_and_removed(files: Files) -> None:
+    await files.mkdir("/d/e")
+    for number in range(5):
+        await files.write(f"/d/{number}", b"")
+    assert [info.path for info in await files.list("/d")] == ["/d/0", "/d/1", "/d/2", "/d/3", "/d/4", "/d/e"]
+    listing = await files.list("/d", limit=2)
+    assert (len(listing), listing.truncated) == (2, True)
+    await files.move("/d/0", "/d/e/0")
+    await files.copy("/d/1", "/d/e/1")
+    with pytest.raises(Conflict):
+        await files.move("/d/2", "/d/1")
+    assert len(await files.list("/d", recursive=True)) == 7
+    assert await files.remove("/d", recursive=True) == 1
+    assert await files.remove("/d", missing_ok=True) == 0
+    with pytest.raises(FileNotFound):
+        await files.remove("/d")
+    with pytest.raises(InvalidArgument):
+        await files.list("/", limit=100_001)
+
+
+async def test_a_lost_answer_to_a_move_is_not_repeated(files: Files, fake: FakeGateway) -> None:
+    await files.write("/a", b"")
+    fake.fail("move", Fault(after=True))
+    with pytest.raises(StreamInterrupted):
+        await files.move("/a", "/b")
+    assert fake.count("POST", "/file/move") == 1
+    assert await files.exists("/b")
+
+
+async def test_a_huge_listing_comes_whole(files: Files, fake: FakeGateway) -> None:
+    for number in range(3000):
+        (fake.files.root / f"{number:05}").touch()
+    assert len(await files.list("/", limit=100_000)) == 3000
+
+
+async def test_a_watch_tells_changes_and_that_some_may_be_lost(files: Files, fake: FakeGateway) -> None:
+    fake.files.changes.put_nowait({"change": "created", "path": "/a"})
+    fake.files.changes.put_nowait(None)
+    fake.files.changes.put_nowait({"change": "moved", "path": "/b", "from": "/a"})
+    async with aclosing(files.watch("/")) as changes:
+        seen = [await anext(changes) for _ in range(5)]
+    assert [change.change for change in seen] == ["watching", "created", "overflowed", "watching", "moved"]
+    assert seen[-1].origin == "/a"
+
+
+async def test_a_file_goes_up_and_down_with_its_mode_and_progress(files: Files, tmp_path: Path) -> None:
+    local = tmp_path / "local"
+    moved: list[int] = []
+    local.write_bytes(os.urandom(2_500_000))
+    local.chmod(0o751)
+    assert (await files.upload(local, "/x/y", progress=moved.append)).mode == 0o751
+    assert moved[-1] == 2_500_000
+    (tmp_path / "there").mkdir()
+    await files.download("/x/y", tmp_path / "there")
+    assert (tmp_path / "there" / "y").read_bytes() == local.read_bytes()
+    assert (tmp_path / "there" / "y").stat().st_mode & 0o7777 == 0o751
+
+
+async def test_a_download_that_fails_leaves_the_old_file_and_nothing_else(
+    files: Files, fake: FakeGateway, tmp_path: Path
+) -> None:
+    await files.write("/t", b"new")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "t").write_bytes(b"old")
+    fake.files.wrong_digest = True
+    with pytest.raises(Internal):
+        await files.download("/t", tmp_path / "here" / "t")
+    assert [(path.name, path.read_bytes()) for path in (tmp_path / "here").iterdir()] == [("t", b"old")]
+
+
+def _tree(root: Path) -> None:
+    (root / "empty").mkdir(parents=True)
+    (root / "deep" / ("n" * 150) / ("m" * 120)).mkdir(parents=True)
+    (root / "deep" / ("n" * 150) / ("m" * 120) / "f").write_bytes(b"deep")
+    (root / "run").write_bytes(b"#!/bin/sh\n")
+    (root / "run").chmod(0o755)
+    (root / "large").write_bytes(os.urandom(2_500_000))
+    (root / "link").symlink_to("deep/../run")
+    (root / "plain").symlink_to("run")
+    Path(os.fsdecode(os.fsencode(root) + b"/\xff\xfe")).write_bytes(b"bytes")
+
+
+def _seen(root: Path) -> dict[bytes, tuple[int, bytes]]:
+    seen: dict[bytes, tuple[int, bytes]] = {}
+    for folder, folders, names in os.walk(os.fsencode(root)):
+        for name in (*folders, *names):
+            path = os.path.join(folder, name)
+            mode = os.lstat(path).st_mode
+            data = os.readlink(path) if os.path.islink(path) else b"" if name in folders else _bytes(path)
+            seen[os.path.relpath(path, os.fsencode(root))] = (mode, data)
+    return seen
+
+
+def _bytes(path: bytes) -> bytes:
+    return Path(os.fsdecode(path)).read_bytes()
+
+
+async def test_a_directory_goes_up_and_down_as_it_is(files: Files, tmp_path: Path) -> None:
+    _tree(tmp_path / "tree")
+    (tmp_path / "tree" / "link").unlink()
+    os.mkfifo(tmp_path / "tree" / "fifo")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "tree" / "socket"))
+    moved: list[int] = []
+    report = await files.upload_dir(tmp_path / "tree", "/up", progress=moved.append)
+    assert report.skipped == {"fifo": "a FIFO", "socket": "a socket"}
+    down = await files.download_dir("/up", tmp_path / "down")
+    assert (down.skipped, down.count) == ({}, report.count)
+    for name in ("fifo", "socket"):
+        (tmp_path / "tree" / name).unlink()
+    assert _seen(tmp_path / "down") == _seen(tmp_path / "tree")
+    assert moved[-1] > 2_500_000
+    again = await files.download_dir("/up", tmp_path / "down")
+    assert again.count == down.count
+
+
+async def test_a_directory_that_breaks_off_comes_again(files: Files, fake: FakeGateway, tmp_path: Path) -> None:
+    _tree(fake.files.root / "t")
+    fake.files.cuts.append(1_000_000)
+    await files.download_dir("/t", tmp_path / "down")
+    assert (tmp_path / "down" / "large").read_bytes() == (fake.files.root / "t" / "large").read_bytes()
+
+
+async def test_a_directory_that_is_too_large_is_refused(files: Files, fake: FakeGateway, tmp_path: Path) -> None:
+    _tree(fake.files.root / "t")
+    with pytest.raises(PayloadTooLarge):
+        await files.download_dir("/t", tmp_path / "down", max_bytes=1_000_000)
+
+
+async def test_what_is_no_file_or_directory_is_told_with_the_way_out(files: Files, tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    with pytest.raises(InvalidArgument, match="upload_dir"):
+        await files.upload(tmp_path, "/x")
+    with pytest.raises(InvalidArgument, match="not a directory"):
+        await files.upload_dir(tmp_path / "f", "/x")
+    with pytest.raises(InvalidArgument, match="cannot be read"):
+        await files.upload(tmp_path / "none", "/x")

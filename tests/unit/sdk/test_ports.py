@@ -1,0 +1,168 @@
+"""Ports: addresses, waiting, raw connections, and the errors of each."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rollbox import Client, Sandbox
+from rollbox.errors import InvalidArgument, PortUnreachable, SandboxNotFound, StreamInterrupted
+from tests.support.gateway_fake import FakeGateway, Fault
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@pytest.fixture
+async def sandbox(client: Client) -> AsyncIterator[Sandbox]:
+    async with await client.create("python:3.12-slim") as made:
+        yield made
+
+
+@asynccontextmanager
+async def server(serve: Serve) -> AsyncIterator[int]:
+    """A server of this machine; its port. Ends with all its connections."""
+    writers: list[asyncio.StreamWriter] = []
+    tasks: list[asyncio.Task[None]] = []
+
+    def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        tasks.append(asyncio.ensure_future(serve(reader, writer)))
+
+    async with await asyncio.start_server(accepted, "127.0.0.1") as listening:
+        yield listening.sockets[0].getsockname()[1]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for writer in writers:
+        writer.close()
+    await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(2**16):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+async def test_a_port_is_exposed_privately_and_to_anyone(sandbox: Sandbox, fake: FakeGateway) -> None:
+    private = await sandbox.ports.expose(8000)
+    assert private.url == f"{fake.url}/v1/sandboxes/{sandbox.id}/ports/8000/http/"
+    assert private.headers == {"X-Rollbox-Token": fake.tokens[sandbox.id]}
+    assert private.host_url == f"http://8000-{sandbox.id}.ports.example.com:{fake.url.rpartition(':')[2]}/"
+    public = await sandbox.ports.expose(8000, public=True)
+    assert (public.public, public.headers, public.url) == (True, {}, private.url)
+    assert fake.sandboxes[sandbox.id]["public_ports"] == [8000]
+    assert (await sandbox.ports.close(8000)).public is False
+    assert fake.sandboxes[sandbox.id]["public_ports"] == []
+
+
+@pytest.mark.parametrize("port", [0, 65_536, -1, True, "80", 1.5])
+async def test_what_is_no_port_is_refused_before_any_request(sandbox: Sandbox, fake: FakeGateway, port: int) -> None:
+    asked = len(fake.requests)
+    for call in (sandbox.ports.expose, sandbox.ports.close, sandbox.ports.wait, sandbox.ports.connect_tcp):
+        with pytest.raises(InvalidArgument, match="1 to 65535"):
+            await call(port)
+    assert len(fake.requests) == asked
+
+
+async def test_another_owners_sandbox_is_not_found(sandbox: Sandbox, fake: FakeGateway) -> None:
+    fake.fail("set_port", Fault("sandbox_not_found"))
+    with pytest.raises(SandboxNotFound):
+        await sandbox.ports.expose(80, public=True)
+
+
+async def test_a_wait_ends_when_something_listens_or_time_is_over(sandbox: Sandbox) -> None:
+    met = asyncio.Event()
+
+    async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        met.set()
+        await echo(reader, writer)
+
+    async with server(meet) as port:
+        await sandbox.ports.wait(port)
+        await met.wait()
+    with pytest.raises(PortUnreachable, match="for 0.01 s") as nobody:
+        await sandbox.ports.wait(free_port(), timeout=0.01)
+    assert nobody.value.sandbox_id == sandbox.id
+
+
+async def test_bytes_pass_both_ways_and_each_way_ends_by_itself(sandbox: Sandbox) -> None:
+    data = bytes(range(256)) * 2**14
+    async with server(echo) as port, await sandbox.ports.connect_tcp(port) as stream:
+
+        async def send() -> None:
+            await stream.write(data)
+            await stream.write_eof()
+
+        sending = asyncio.create_task(send())
+        came = b""
+        while piece := await stream.read():
+            came += piece
+        await sending
+        assert came == data
+        assert await stream.read() == b""
+
+
+async def test_reads_give_at_most_what_was_asked_for(sandbox: Sandbox) -> None:
+    async with server(echo) as port, await sandbox.ports.connect_tcp(port) as stream:
+        await stream.write(b"abcde")
+        assert [await stream.read(2), await stream.read(2), await stream.read(2)] == [b"ab", b"cd", b"e"]
+
+
+async def test_nobody_there_and_a_broken_connection_are_told(sandbox: Sandbox) -> None:
+    with pytest.raises(PortUnreachable):
+        await sandbox.ports.connect_tcp(free_port())
+
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raw = writer.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        writer.transport.abort()
+
+    async with server(hang_up) as port, await sandbox.ports.connect_tcp(port) as stream:
+        with pytest.raises(PortUnreachable, match="broke") as broken:
+            await stream.read()
+        assert broken.value.sandbox_id == sandbox.id
+
+
+async def test_an_expired_token_is_renewed_for_a_connection(sandbox: Sandbox, fake: FakeGateway) -> None:
+    fake.expire_tokens()
+    async with server(echo) as port, await sandbox.ports.connect_tcp(port) as stream:
+        await stream.write(b"x")
+        assert await stream.read() == b"x"
+
+
+async def test_a_closed_stream_leaves_no_task_and_sends_nothing(sandbox: Sandbox) -> None:
+    before = asyncio.all_tasks()
+    async with server(echo) as port:
+        stream = await sandbox.ports.connect_tcp(port)
+        await stream.aclose()
+        await stream.aclose()
+        with pytest.raises(StreamInterrupted):
+            await stream.write(b"x")
+    assert {task for task in asyncio.all_tasks() - before if task.get_name() == "rollbox port"} == set()
+
+
+async def test_datagrams_keep_their_bounds(sandbox: Sandbox) -> None:
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+        peer.bind(("127.0.0.1", 0))
+        peer.setblocking(False)
+        async with await sandbox.ports.connect_udp(peer.getsockname()[1]) as datagrams:
+            for size in (1, 9, 1400):
+                await datagrams.send(b"x" * size)
+                data, back = await loop.sock_recvfrom(peer, 2**16)
+                assert len(data) == size
+                await loop.sock_sendto(peer, data, back)
+                assert await datagrams.receive() == data
+            with pytest.raises(InvalidArgument, match="65507"):
+                await datagrams.send(b"x" * 65_508)

@@ -1,0 +1,116 @@
+"""A shell session, with the real shells of this machine behind a fake gateway."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rollbox import Client, Shell
+from rollbox.errors import Conflict, InvalidArgument
+from tests.support.gateway_fake import FakeGateway
+
+# Passes long before anything that it ends would: the commands below run for hours.
+SOON_S = 0.05
+
+
+@pytest.fixture(params=["bash", "sh"])
+async def shell(client: Client, fake: FakeGateway, request: pytest.FixtureRequest) -> AsyncIterator[Shell]:
+    fake.real_execs = True
+    fake.missing_commands = set() if request.param == "bash" else {"bash"}
+    async with await (await client.create("python")).shell() as made:
+        yield made
+
+
+async def test_directory_variables_and_functions_stay(shell: Shell) -> None:
+    await shell.run("cd /usr && export A=1; B=2; f() { echo f; }")
+    result = await shell.run("pwd; echo $A $B; f; sh -c 'echo $A'")
+    assert (result.exit_code, result.stdout) == (0, "/usr\n1 2\nf\n1\n")
+
+
+async def test_streams_and_codes_are_the_commands_own(shell: Shell) -> None:
+    result = await shell.run("printf out; printf err >&2; false")
+    assert (result.end, result.exit_code, result.stdout, result.stderr) == ("exited", 1, "out", "err")
+    assert (await shell.run("echo $?")).stdout == "1\n"
+    assert (result.stdout_total_bytes, result.stderr_total_bytes, result.stdout_truncated) == (3, 3, False)
+
+
+@pytest.mark.parametrize("command", ["set -x; set +x", "set -v; set +v", "exec 2>&1; true", "if", "'", "nothing-here"])
+async def test_the_shell_goes_on_after(shell: Shell, command: str) -> None:
+    await shell.run(command)
+    assert (await shell.run("echo on")).stdout == "on\n"
+
+
+async def test_a_command_that_reads_sees_the_end(shell: Shell) -> None:
+    assert (await shell.run("cat; echo it\\'s; cat <<end\nhere\nend")).stdout == "it's\nhere\n"
+
+
+async def test_outputs_are_capped_to_their_last_bytes(client: Client, fake: FakeGateway) -> None:
+    fake.real_execs = True
+    async with await (await client.create("python")).shell(max_output_bytes=1000) as shell:
+        result = await shell.run("i=0; while [ $i -lt 1000 ]; do echo 0123456789; i=$((i + 1)); done; echo end")
+    assert result.stdout.endswith("0123456789\nend\n")
+    assert (len(result.stdout_bytes), result.stdout_total_bytes, result.stdout_truncated) == (1000, 11_004, True)
+
+
+async def test_a_daemon_does_not_hold_it_up_and_survives_a_timeout(shell: Shell) -> None:
+    await shell.run("sleep 10000 & daemon=$!")
+    assert (await shell.run("sleep 10000", timeout=SOON_S)).timed_out
+    assert (await shell.run("kill -0 $daemon && kill $daemon")).ok
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo began; sleep 10000; echo no; sleep 10000",
+        "echo began; while :; do sleep 10000; done",
+        "echo began; while :; do :; done",
+        "echo began; f() { while :; do g; done; }; g() { sleep 10000; }; f; echo no",
+        "echo began; x=$(sleep 10000); echo no",
+        "echo began; (sleep 10000; sleep 10000) | cat; echo no",
+        "echo began; sh -c 'trap : TERM INT; while :; do sleep 10000 & wait; done'; echo no",
+    ],
+)
+async def test_a_timeout_ends_the_command_and_keeps_the_shell(shell: Shell, command: str) -> None:
+    await shell.run("A=kept")
+    result = await shell.run(command, timeout=SOON_S)
+    assert (result.end, result.exit_code) == ("deadline", None)
+    # What a machine under load did not get to in time is not printed; what must not run never is.
+    assert result.stdout in ("began\n", "")
+    assert (await shell.run("echo $A")).stdout == "kept\n"
+
+
+async def test_a_cancelled_run_ends_the_command_and_keeps_the_shell(shell: Shell, fake: FakeGateway) -> None:
+    running = asyncio.ensure_future(shell.run("echo began >&2; sleep 10000; echo no"))
+    made = fake.processes.execs[shell.exec_id]
+    while b"began" not in made.outputs[2]:
+        await made.changed.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    result = await shell.run("echo on")
+    assert (result.stdout, result.stderr) == ("on\n", "")
+
+
+async def test_exit_ends_it_and_is_told(shell: Shell) -> None:
+    result = await shell.run("echo bye; exit 3")
+    assert (result.exit_code, result.stdout) == (3, "bye\n")
+    assert shell.ended
+    with pytest.raises(Conflict, match="exited with code 3"):
+        await shell.run("true")
+
+
+async def test_runs_take_turns(shell: Shell) -> None:
+    results = await asyncio.gather(*(shell.run(f"echo {number}") for number in range(5)))
+    assert [result.stdout for result in results] == [f"{number}\n" for number in range(5)]
+
+
+async def test_an_image_without_any_shell_is_told(client: Client, fake: FakeGateway) -> None:
+    fake.missing_commands = {"bash", "sh"}
+    with pytest.raises(InvalidArgument, match="neither bash nor sh"):
+        await (await client.create("python")).shell()
+
+
+@pytest.mark.parametrize("command", ["", " ", "a\0b"])
+async def test_nonsense_is_refused(shell: Shell, command: str) -> None:
+    with pytest.raises(InvalidArgument):
+        await shell.run(command)

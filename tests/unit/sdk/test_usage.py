@@ -1,0 +1,40 @@
+"""What a sandbox uses: in a program and on the command line."""
+
+import json
+
+from typer.testing import CliRunner
+
+from rollbox import Client, Usage, sync
+from rollbox.cli import app
+from tests.support.gateway_fake import FakeGateway, Fault
+
+USED = Usage(1234.5, 3 << 20, 2 << 30, 5 << 30, None, 2, 512)
+
+
+async def test_usage_is_told_and_fields_of_later_versions_are_left_out(client: Client, fake: FakeGateway) -> None:
+    sandbox = await client.create("python")
+    fake.fail("usage", Fault("upstream_timeout"))
+    assert await sandbox.usage() == USED
+
+
+def test_usage_without_await(apart: FakeGateway) -> None:
+    assert sync.Sandbox.create("python").usage() == USED
+
+
+def test_top_prints_a_line_for_each_sandbox(apart: FakeGateway) -> None:
+    for _ in range(2):
+        CliRunner().invoke(app, ["create", "python"])
+    result = CliRunner().invoke(app, ["top"])
+    heading, *lines = result.stdout.splitlines()
+    assert heading.split() == ["id", "cpu", "cpu", "time", "memory", "disk", "processes"]
+    assert [line.split()[0] for line in lines] == ["sb-1", "sb-2"]
+    assert lines[0].split() == ["sb-1", "0%", "1.2s", "3Mi", "/", "2Gi", "5Gi", "2", "/", "512"]
+
+
+def test_top_prints_json_once_and_tells_what_could_not_be_asked(apart: FakeGateway) -> None:
+    CliRunner().invoke(app, ["create", "python"])
+    result = CliRunner().invoke(app, ["top", "sb-1", "--json"])
+    assert json.loads(result.stdout) == {"sandboxes": {"sb-1": USED.to_json()}}
+    result = CliRunner().invoke(app, ["top", "sb-1", "sb-9"])
+    assert result.exit_code == 2
+    assert "sandbox_not_found" in result.stdout
