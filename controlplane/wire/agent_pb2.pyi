@@ -304,7 +304,7 @@ class FileChunk(_message.Message):
     def __init__(self, data: _Optional[bytes] = ..., sha256: _Optional[bytes] = ..., info: _Optional[_Union[FileInfo, _Mapping]] = ...) -> None: ...
 
 class WriteFileRequest(_message.Message):
-    __slots__ = ("path", "mode", "user", "size_bytes", "sha256", "data", "parents", "owner")
+    __slots__ = ("path", "mode", "user", "size_bytes", "sha256", "data", "parents", "owner", "eof")
     PATH_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -313,6 +313,7 @@ class WriteFileRequest(_message.Message):
     DATA_FIELD_NUMBER: _ClassVar[int]
     PARENTS_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
+    EOF_FIELD_NUMBER: _ClassVar[int]
     path: bytes
     mode: int
     user: str
@@ -321,7 +322,8 @@ class WriteFileRequest(_message.Message):
     data: bytes
     parents: bool
     owner: str
-    def __init__(self, path: _Optional[bytes] = ..., mode: _Optional[int] = ..., user: _Optional[str] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[bytes] = ..., data: _Optional[bytes] = ..., parents: _Optional[bool] = ..., owner: _Optional[str] = ...) -> None: ...
+    eof: bool
+    def __init__(self, path: _Optional[bytes] = ..., mode: _Optional[int] = ..., user: _Optional[str] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[bytes] = ..., data: _Optional[bytes] = ..., parents: _Optional[bool] = ..., owner: _Optional[str] = ..., eof: _Optional[bool] = ...) -> None: ...
 
 class PathRequest(_message.Message):
     __slots__ = ("path", "user", "follow")
@@ -419,16 +421,18 @@ class ReadArchiveRequest(_message.Message):
     def __init__(self, path: _Optional[bytes] = ..., user: _Optional[str] = ...) -> None: ...
 
 class WriteArchiveRequest(_message.Message):
-    __slots__ = ("path", "user", "data", "parents")
+    __slots__ = ("path", "user", "data", "parents", "eof")
     PATH_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     PARENTS_FIELD_NUMBER: _ClassVar[int]
+    EOF_FIELD_NUMBER: _ClassVar[int]
     path: bytes
     user: str
     data: bytes
     parents: bool
-    def __init__(self, path: _Optional[bytes] = ..., user: _Optional[str] = ..., data: _Optional[bytes] = ..., parents: _Optional[bool] = ...) -> None: ...
+    eof: bool
+    def __init__(self, path: _Optional[bytes] = ..., user: _Optional[str] = ..., data: _Optional[bytes] = ..., parents: _Optional[bool] = ..., eof: _Optional[bool] = ...) -> None: ...
 
 class ArchiveWritten(_message.Message):
     __slots__ = ("count", "size_bytes", "skipped")

@@ -72,8 +72,8 @@ async fn send<F: Frames>(mut write: OwnedWriteHalf, first: PortFrame, mut frames
         }
         frame = match frames.next().await {
             Some(Ok(frame)) => frame,
-            None => PortFrame { eof: true, ..PortFrame::default() },
-            Some(Err(_)) => return Sent::Gone,
+            // Only a message ends a direction: a call that is given up looks like messages that ended.
+            Some(Err(_)) | None => return Sent::Gone,
         };
     }
 }

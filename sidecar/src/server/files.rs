@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::stream::{self, Stream, StreamExt};
 use prost::Message;
 use tokio::sync::mpsc;
-use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 use wire::agent::{
@@ -54,7 +54,7 @@ impl Files<'_> {
         }
         let who = self.who(&first.user, &[&first.path])?;
         let begin = std::mem::take(&mut first.data);
-        let rest = messages.map(|message| message.map(|message| message.data));
+        let rest = rest(messages, first.eof, |message| (message.data, message.eof));
         self.upload(Job::Write(first), who, begin, rest).await
     }
 
@@ -104,7 +104,7 @@ impl Files<'_> {
         let mut first = first(&mut messages).await?;
         let who = self.who(&first.user, &[&first.path])?;
         let begin = std::mem::take(&mut first.data);
-        let rest = messages.map(|message| message.map(|message| message.data));
+        let rest = rest(messages, first.eof, |message| (message.data, message.eof));
         self.upload(Job::WriteArchive(first), who, begin, rest).await
     }
 
@@ -138,10 +138,10 @@ impl Files<'_> {
         job: Job,
         who: Who,
         begin: Bytes,
-        rest: impl tokio_stream::Stream<Item = Result<Bytes, Status>> + Unpin,
+        rest: impl Stream<Item = Result<Bytes, Status>> + Unpin,
     ) -> Result<T, Problem> {
         let call = Call::start(&job, who, self.places, self.context).await?;
-        message(call.upload(tokio_stream::once(Ok(begin)).chain(rest)).await?)
+        message(call.upload(stream::iter([Ok(begin)]).chain(rest)).await?)
     }
 
     /// What the worker says, each as `convert` has it; none of it is the end of a stream without a last message. A
@@ -223,6 +223,26 @@ async fn first<T>(messages: &mut Streaming<T>) -> Result<T, Problem> {
         Ok(None) => Err(invalid("path", "the stream has no message; the first one names the path")),
         Err(_) => Err(Problem::new(Code::StreamInterrupted, "the stream broke off before its first message")),
     }
+}
+
+/// The data of an upload after its first message. Only a message can say that it was the last one: to tonic the call of
+/// a client that has gone is a stream at its end, and half a file would take the old one's place.
+fn rest<T: Send + 'static>(
+    messages: Streaming<T>,
+    ended: bool,
+    split: fn(T) -> (Bytes, bool),
+) -> impl Stream<Item = Result<Bytes, Status>> + Unpin {
+    Box::pin(stream::unfold((messages, ended), move |(mut messages, ended)| async move {
+        if ended {
+            return None;
+        }
+        let cut = || Status::cancelled("the data broke off before their end");
+        let message = messages.message().await.and_then(|message| message.ok_or_else(cut));
+        Some(match message.map(split) {
+            Ok((data, eof)) => (Ok(data), (messages, eof)),
+            Err(broken) => (Err(broken), (messages, true)),
+        })
+    }))
 }
 
 fn check_path(path: &[u8]) -> Result<(), Problem> {

@@ -39,7 +39,8 @@ async fn write(sandbox: &Sandbox, first: WriteFileRequest, data: &[u8]) -> Resul
     let pieces = data
         .chunks(300_000)
         .map(|piece| WriteFileRequest { data: Bytes::copy_from_slice(piece), ..WriteFileRequest::default() });
-    let messages: Vec<_> = std::iter::once(first).chain(pieces).collect();
+    let last = WriteFileRequest { eof: true, ..WriteFileRequest::default() };
+    let messages: Vec<_> = std::iter::once(first).chain(pieces).chain([last]).collect();
     let answer = sandbox.client.clone().write_file(signed(iter(messages))).await;
     answer.map(tonic::Response::into_inner).map_err(|status| problem(&status))
 }
@@ -109,7 +110,8 @@ async fn unpack_as(
         data: Bytes::copy_from_slice(piece),
         ..WriteArchiveRequest::default()
     });
-    let messages: Vec<_> = std::iter::once(first).chain(pieces).collect();
+    let last = WriteArchiveRequest { eof: true, ..WriteArchiveRequest::default() };
+    let messages: Vec<_> = std::iter::once(first).chain(pieces).chain([last]).collect();
     let answer = sandbox.client.clone().write_archive(signed(iter(messages))).await;
     answer.map(tonic::Response::into_inner).map_err(|status| problem(&status))
 }

@@ -164,6 +164,15 @@ async fn a_full_disk_leaves_the_old_file_and_nothing_else() {
 
 #[tokio::test]
 async fn a_caller_that_goes_in_the_middle_leaves_the_old_file_and_nothing_else() {
+    gone_in_the_middle(false).await;
+}
+
+#[tokio::test]
+async fn data_without_a_last_message_leave_the_old_file_and_nothing_else() {
+    gone_in_the_middle(true).await;
+}
+
+async fn gone_in_the_middle(keeps_the_call: bool) {
     let sandbox = Sandbox::start().await;
     let folder = folder(&sandbox);
     let path = folder.join("data");
@@ -177,7 +186,12 @@ async fn a_caller_that_goes_in_the_middle_leaves_the_old_file_and_nothing_else()
         messages.send(WriteFileRequest { data, ..Default::default() }).await.unwrap();
     }
     wait_until(|| names(&folder).len() == 2).await;
-    call.abort();
+    // To the server a call that is given up and messages that end without the last one look alike.
+    if keeps_the_call {
+        drop(messages);
+    } else {
+        call.abort();
+    }
     wait_until(|| names(&folder) == ["data"]).await;
     assert_eq!(std::fs::read(&path).unwrap(), b"old");
     sandbox.until("pgrep -c rollbox-files; true", "0\n").await;
@@ -243,7 +257,8 @@ async fn memory_stays_flat_while_much_goes_up_and_down() {
     let piece = Bytes::from(vec![5; 256 << 10]);
     let first = WriteFileRequest { path: bytes(&path), ..Default::default() };
     let rest = (0..800).map(move |_| WriteFileRequest { data: piece.clone(), ..Default::default() });
-    let messages = iter(std::iter::once(first).chain(rest));
+    let last = WriteFileRequest { eof: true, ..Default::default() };
+    let messages = iter(std::iter::once(first).chain(rest).chain([last]));
     let info = sandbox.client.clone().write_file(signed(messages)).await.unwrap().into_inner();
     assert_eq!(info.size_bytes, 200 << 20);
     let request = ReadFileRequest { path: bytes(&path), ..Default::default() };

@@ -75,7 +75,7 @@ async fn file(gateway: Arc<Gateway>, id: Id, head: &Parts, body: &mut Timed) -> 
         Operation::enter(gateway, id, &head.headers, FileOperation::Write, check).await?;
     let (request, feed) = feed(first, &operation);
     let mut agent = operation.agent.clone();
-    let data = |data| WriteFileRequest { data, ..WriteFileRequest::default() };
+    let data = |data, eof| WriteFileRequest { data, eof, ..WriteFileRequest::default() };
     let info = upload(&mut operation, agent.write_file(request), pump(body, feed, data)).await?;
     Ok(info::json(&info))
 }
@@ -84,13 +84,13 @@ async fn archive(gateway: Arc<Gateway>, id: Id, head: &Parts, body: &mut Timed) 
     let check = || {
         let query = Query::read(head.uri.query(), &["path", "parents", "user"])?;
         let (path, user) = (query.path("path")?, query.user("user")?);
-        Ok(WriteArchiveRequest { path, user, data: Bytes::new(), parents: query.flag("parents", false)? })
+        Ok(WriteArchiveRequest { path, user, parents: query.flag("parents", false)?, ..Default::default() })
     };
     let (mut operation, first) =
         Operation::enter(gateway, id, &head.headers, FileOperation::WriteArchive, check).await?;
     let (request, feed) = feed(first, &operation);
     let mut agent = operation.agent.clone();
-    let data = |data| WriteArchiveRequest { data, ..WriteArchiveRequest::default() };
+    let data = |data, eof| WriteArchiveRequest { data, eof, ..WriteArchiveRequest::default() };
     let written = upload(&mut operation, agent.write_archive(request), pump(body, feed, data)).await?;
     let (count, size_bytes, skipped) = (written.count, written.size_bytes, written.skipped);
     Ok(json!({"count": count, "size_bytes": size_bytes, "skipped": skipped}).to_string().into_bytes())
@@ -112,9 +112,9 @@ fn file_request(head: &Parts, announced: Option<u64>) -> Result<WriteFileRequest
         user: query.user("user")?,
         size_bytes: size.or(announced),
         sha256: query.digest("sha256")?,
-        data: Bytes::new(),
         parents: query.flag("parents", true)?,
         owner: query.user("owner")?,
+        ..WriteFileRequest::default()
     })
 }
 
@@ -145,7 +145,7 @@ fn feed<M: Send + 'static>(
 async fn pump<M>(
     body: &mut Timed,
     feed: Feed<M>,
-    message: impl Fn(Bytes) -> M,
+    message: impl Fn(Bytes, bool) -> M,
 ) -> Result<(DropGuard, Open), Problem> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|broken| {
@@ -153,11 +153,12 @@ async fn pump<M>(
         })?;
         let Ok(data) = frame.into_data() else { continue };
         feed.metrics.streamed(Stream::Upload, Direction::In, data.len());
-        if feed.messages.send(message(data)).await.is_err() {
+        if feed.messages.send(message(data, false)).await.is_err() {
             // The sidecar has ended the call; its answer says why.
             std::future::pending::<()>().await;
         }
     }
+    let _ = feed.messages.send(message(Bytes::new(), true)).await;
     let Feed { guard, messages, open, .. } = feed;
     drop(messages);
     Ok((guard, open))

@@ -109,11 +109,15 @@ impl Files {
         let first = messages.message().await?.unwrap();
         self.begun.send_modify(|begun| begun.push(first.clone()));
         let mut data = Vec::new();
-        while let Some(message) = messages.message().await? {
+        loop {
+            let message = messages.message().await?.ok_or_else(cut)?;
             data.extend_from_slice(&message.data);
             if first.path == b"/full" {
                 watched.1 = true;
                 return Err(status("no_space"));
+            }
+            if message.eof {
+                break;
             }
         }
         watched.1 = true;
@@ -129,8 +133,12 @@ impl Files {
         let mut watched = Watched(Arc::clone(&self.dropped), false);
         let first = messages.message().await?.unwrap();
         let mut data = Vec::new();
-        while let Some(message) = messages.message().await? {
+        loop {
+            let message = messages.message().await?.ok_or_else(cut)?;
             data.extend_from_slice(&message.data);
+            if message.eof {
+                break;
+            }
         }
         watched.1 = true;
         let size_bytes = data.len() as u64;
@@ -207,4 +215,8 @@ fn info(path: &[u8], size: usize) -> FileInfo {
         FileInfo { path: path.to_owned(), size_bytes: size as u64, mode: 0o644, ..FileInfo::default() };
     info.set_kind(FileKind::File);
     info
+}
+
+fn cut() -> Status {
+    Status::cancelled("the data broke off before their end")
 }
