@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::pipe2;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
@@ -35,7 +35,7 @@ const CLEANUP_PATIENCE: Duration = Duration::from_secs(2);
 const KILL_PATIENCE: Duration = Duration::from_secs(8);
 const PIPE_BYTES: i32 = 256 << 10;
 /// What is read ahead of small frames.
-const READ_AHEAD_BYTES: usize = 32 << 10;
+const READ_AHEAD_BYTES: usize = 8 << 10;
 
 /// How many workers there may be. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -304,7 +304,12 @@ async fn frame(from: &mut BufReader<Receiver>) -> io::Result<(Kind, Bytes)> {
     let mut head = [0; HEADER_BYTES];
     from.read_exact(&mut head).await?;
     let (kind, length) = parse(head).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-    let mut payload = vec![0; length];
-    from.read_exact(&mut payload).await?;
-    Ok((kind, payload.into()))
+    let mut payload = BytesMut::with_capacity(length);
+    let mut rest = from.take(length as u64);
+    while payload.len() < length {
+        if rest.read_buf(&mut payload).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok((kind, payload.freeze()))
 }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use wire::Problem;
 
 use super::errors::Stop;
-use super::frames::{HEADER_BYTES, Job, Kind, MAX_PAYLOAD_BYTES, header, parse};
+use super::frames::{DATA_BYTES, HEADER_BYTES, Job, Kind, header, parse};
 
 /// Small frames that go out together.
 const BATCH_BYTES: usize = 64 << 10;
@@ -110,7 +110,7 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     pub(super) fn new() -> Self {
-        Self { frame: vec![0; HEADER_BYTES + MAX_PAYLOAD_BYTES], filled: HEADER_BYTES, digest: Sha256::new() }
+        Self { frame: vec![0; HEADER_BYTES + DATA_BYTES], filled: HEADER_BYTES, digest: Sha256::new() }
     }
 
     /// Where bytes may be put; never empty.

@@ -17,6 +17,9 @@ use crate::sys;
 
 /// The most that a pipe can be made to hold.
 const MAX_PIPE_BYTES: usize = 1 << 20;
+/// Once so much has come through a pipe it is made to hold more: each side then does more before it waits for the other.
+const FLOOD_BYTES: usize = 1 << 20;
+const WIDE_PIPE_BYTES: i32 = 256 << 10;
 /// Who writes so much at a time leaves the others a turn after each.
 const LARGE_BYTES: usize = 16 << 10;
 
@@ -164,9 +167,20 @@ pub(super) async fn pump(from: &Output, process: &Process, stream: Stream) -> io
 }
 
 async fn flow(end: &AsyncFd<impl AsRawFd + AsFd>, process: &Process, stream: Stream) {
+    let mut until_wider = FLOOD_BYTES;
     loop {
         let room = process.room(stream).await;
-        match end.async_io(Interest::READABLE, |fd| keep(fd.as_fd(), process, stream, room)).await {
+        let kept = end.async_io(Interest::READABLE, |fd| keep(fd.as_fd(), process, stream, room)).await;
+        if let Ok(count) = kept
+            && until_wider > 0
+        {
+            until_wider = until_wider.saturating_sub(count);
+            if until_wider == 0 {
+                // A terminal has no such size, and a kernel that refuses has given a pipe that works.
+                let _ = fcntl(end.get_ref(), FcntlArg::F_SETPIPE_SZ(WIDE_PIPE_BYTES));
+            }
+        }
+        match kept {
             Ok(0) | Err(_) => return,
             // A pipe that is filled as fast as it is emptied would leave nobody else a turn, least of all its readers.
             Ok(LARGE_BYTES..) => yield_now().await,

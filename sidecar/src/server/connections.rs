@@ -27,7 +27,7 @@ use crate::auth::{Auth, CalledPath, Known};
 const MAX_MESSAGE_BYTES: usize = 40 << 20;
 /// A gateway keeps one connection; a few more come from replicas and the control plane.
 const MAX_KNOWN: usize = 64;
-/// With the buffers of each (`WINDOW_BYTES` that nobody has asked for) 16 MiB at most.
+/// With the buffers of each (`WINDOW_BYTES` that nobody has asked for, and a frame that comes) 24 MiB at most.
 const MAX_STRANGERS: usize = 64;
 const STRANGER_LIFETIME: Duration = Duration::from_secs(5);
 /// For a call that crossed with our word that it came too late.
@@ -37,6 +37,8 @@ const MAX_STREAMS: u32 = 1024;
 const MAX_HEADER_BYTES: u32 = 16 << 10;
 /// Small: the peer is near, and every connection holds such buffers.
 const WINDOW_BYTES: u32 = 256 << 10;
+/// What a caller sends in one piece: a message of an upload with its head.
+const FRAME_BYTES: u32 = 128 << 10;
 /// Of all streams of a connection. What a stream's consumer in the sandbox does not take stays unread in its window; the
 /// calls beside it must not wait for that. 256 such streams are what a gateway allows a sandbox.
 const CONNECTION_WINDOW_BYTES: u32 = 2 * 256 * WINDOW_BYTES;
@@ -156,6 +158,7 @@ fn protocol() -> http2::Builder<TokioExecutor> {
     protocol
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_frame_size(FRAME_BYTES)
         .max_send_buf_size(SEND_BUFFER_BYTES)
         .max_concurrent_streams(MAX_STREAMS)
         .max_header_list_size(MAX_HEADER_BYTES)

@@ -9,14 +9,15 @@
 //! - `server`: connections: accepted, bounded, timed. `router`: all routes on one screen.
 //! - `exec`: the request, its call and its answer. `processes`: clients that stay attached to a command. `files`: files
 //!   in and out. `forward`: everything else under `/v1`.
-//! - `call`: one call to a sandbox, of whatever kind. `query`, `body`: what requests bring.
+//! - `call`: one call to a sandbox, of whatever kind. `ahead`: a stream that can be looked into. `query`, `body`: what requests bring.
 //! - `ports`: what listens in a sandbox. `usage`: what a sandbox uses.
 //! - `auth`, `admission`, `drain`: who may, who is next, and when nobody may any more.
 //! - `upstream`: connections to sidecars. `feed`: the route table kept true; `dns_checks`: whether DNS says the same.
 //!   `transport`: sockets for all of them.
-//! - `telemetry`: metrics and logs. `error`: the one place where a problem becomes an answer.
+//! - `memory`: what the allocator keeps. `telemetry`: metrics and logs. `error`: the one place where a problem becomes an answer.
 
 mod admission;
+mod ahead;
 mod auth;
 mod body;
 mod call;
@@ -28,6 +29,7 @@ mod feed;
 mod files;
 mod forward;
 mod gateway;
+mod memory;
 pub mod ports;
 pub mod processes;
 mod query;

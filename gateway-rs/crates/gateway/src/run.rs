@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use crate::dns_checks::{self, Checks};
 use crate::feed;
 use crate::gateway::Gateway;
+use crate::memory;
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::telemetry;
@@ -54,6 +55,7 @@ pub fn run_from_environment() -> u8 {
         }
     };
     telemetry::install_log(settings.log.clone());
+    memory::settle();
     match run(settings) {
         Ok(()) => 0,
         Err(failed) => {

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -242,17 +242,21 @@ class Files:
         """
         name = paths.decoded(paths.encoded("remote", remote)).rstrip("/").rpartition("/")[2] or "file"
         landing = Landing(Path(local), name)
-        info, moved = None, 0
+        behind, info, moved = transfer.Behind(landing.write), None, 0
         try:
             async for part, first in self._parts(remote, 0, None, user):
                 info, moved = first, moved + len(part)
-                await _finished(asyncio.to_thread(landing.write, part))
+                await behind.put(part)
                 if progress is not None:
                     progress(moved)
+            await behind.finish()
             info = info or await self.stat(remote, user=user)
             landing.land(info.mode)
         finally:
-            landing.close()
+            try:
+                await behind.aclose()
+            finally:
+                landing.close()
         return info
 
     async def upload_dir(
@@ -402,24 +406,19 @@ async def _unpacked(
     archive: frames.Checked, local: Path, report: TransferReport, max_bytes: int | None, progress: Progress | None
 ) -> None:
     unpacker = Unpacker(local, report, max_bytes)
+    behind = transfer.Behind(unpacker.feed)
     try:
         async for part in archive.chunks():
-            await _finished(asyncio.to_thread(unpacker.feed, part))
+            await behind.put(part)
             if progress is not None:
                 progress(archive.size_bytes)
+        await behind.finish()
         unpacker.finish()
     finally:
-        unpacker.close()
-
-
-async def _finished(call: Coroutine[Any, Any, None]) -> None:
-    """Wait for a thread's piece of work, even when cancelled: what it works on is closed next."""
-    working = asyncio.ensure_future(call)
-    try:
-        await asyncio.shield(working)
-    finally:
-        if not working.done():
-            await asyncio.wait([working])
+        try:
+            await behind.aclose()
+        finally:
+            unpacker.close()
 
 
 def _same(first: FileInfo | None, now: FileInfo | None) -> FileInfo | None:

@@ -14,6 +14,7 @@ from rollbox.errors import InvalidArgument
 from rollbox.transport import Source
 
 PIECE_BYTES = 2**20
+_BEHIND_BYTES = 2**19
 Progress: TypeAlias = Callable[[int], None]
 """Called with the bytes moved so far."""
 
@@ -106,6 +107,51 @@ def opened(path: Path) -> BinaryIO:
         os.close(file)
         raise InvalidArgument(f"{path} is not a regular file", hint="Use upload_dir (`rollbox cp -r`) for a directory.")
     return os.fdopen(file, "rb", buffering=0)
+
+
+class Behind:
+    """Hands parts on in the loop's threads, while the next ones come: a trip there costs as much as writing some.
+
+    Holds half a MiB that is handed on and as much that comes. Close it before what it hands on to.
+    """
+
+    def __init__(self, take: Callable[[bytes], None]) -> None:
+        self._take = take
+        self._parts: list[bytes] = []
+        self._held_bytes = 0
+        self._working: asyncio.Future[None] | None = None
+
+    async def put(self, part: bytes) -> None:
+        """Take a part; raises what an earlier one has met."""
+        self._parts.append(part)
+        self._held_bytes += len(part)
+        if self._held_bytes >= _BEHIND_BYTES:
+            await self._begin()
+
+    async def finish(self) -> None:
+        """Return when all are handed on; raises what one has met."""
+        await self._begin()
+        await self._done()
+
+    async def aclose(self) -> None:
+        """Wait for what is handed on now, also when cancelled, and drop the rest. Idempotent."""
+        if self._working is not None:
+            await asyncio.wait([self._working])
+            # Told by put or finish, if anybody still listens.
+            self._working.exception()
+
+    async def _begin(self) -> None:
+        await self._done()
+        parts, self._parts, self._held_bytes = self._parts, [], 0
+        self._working = asyncio.ensure_future(asyncio.to_thread(self._hand_on, parts))
+
+    async def _done(self) -> None:
+        if self._working is not None:
+            await asyncio.shield(self._working)
+
+    def _hand_on(self, parts: list[bytes]) -> None:
+        for part in parts:
+            self._take(part)
 
 
 async def in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:

@@ -14,12 +14,16 @@ use wire::agent::{FileChunk, FileInfo, FileKind, ReadArchiveRequest, ReadFileReq
 
 use super::operation::Operation;
 use super::{frames, info};
+use crate::ahead::Ahead;
 use crate::call;
 use crate::error::Failure;
 use crate::exec::rules;
 use crate::gateway::Gateway;
 use crate::query::Query;
 use crate::telemetry::{Direction, FileOperation, Open, Stream};
+
+/// Data in one frame, unless a chunk is larger.
+const MAX_FRAME_BYTES: usize = 256 << 10;
 
 /// `GET /v1/sandboxes/{id}/file`: the bytes of a file, or of a part of it.
 pub(crate) async fn read_file(
@@ -81,7 +85,7 @@ fn known_length(info: &FileInfo, offset: u64, length: u64) -> Option<u64> {
 /// A file or an archive on its way to the client.
 struct Download {
     operation: Operation,
-    chunks: Streaming<FileChunk>,
+    chunks: Ahead<FileChunk>,
     framed: bool,
     /// The first chunk, waited for before the answer begins: most failures are known by then.
     first: Option<FileChunk>,
@@ -113,7 +117,7 @@ impl Download {
         let (sent_bytes, length, sha256, over) = (0, None, Vec::new(), false);
         Ok(Self {
             operation,
-            chunks,
+            chunks: chunks.into(),
             framed,
             first,
             info,
@@ -171,26 +175,44 @@ impl Download {
     async fn chunk(&mut self) -> Result<Option<FileChunk>, Problem> {
         match self.first.take() {
             Some(first) => Ok(Some(first)),
-            None => call::next(&self.operation.gateway, &self.operation.route, &mut self.chunks).await,
+            None => {
+                let Operation { gateway, route, .. } = &self.operation;
+                match call::uncut(gateway, route, self.chunks.message()).await {
+                    Ok(chunk) => Ok(chunk),
+                    Err(cut) => Err(cut.explain(gateway, route).await),
+                }
+            }
         }
     }
 
+    /// A chunk, with those that have come already: in frames they are one.
     fn take_in(&mut self, chunk: FileChunk) {
-        if !chunk.sha256.is_empty() {
-            self.sha256 = chunk.sha256;
+        let (first, mut bytes) = (self.ready.len(), 0);
+        let mut next = Some(chunk);
+        while let Some(FileChunk { data, sha256, .. }) = next {
+            if !sha256.is_empty() {
+                self.sha256 = sha256;
+            }
+            if !data.is_empty() {
+                bytes += data.len();
+                self.ready.push_back(data);
+            }
+            next = self.chunks.ready(|next| bytes + next.data.len() <= MAX_FRAME_BYTES);
         }
-        if chunk.data.is_empty() {
-            return;
+        if bytes > 0 {
+            self.count(bytes);
+            if self.framed {
+                self.ready.insert(first, frames::data_head(bytes));
+            }
         }
-        self.sent_bytes += u64::try_from(chunk.data.len()).unwrap_or(0);
-        self.operation.gateway.metrics.streamed(Stream::Download, Direction::Out, chunk.data.len());
+    }
+
+    fn count(&mut self, bytes: usize) {
+        self.sent_bytes += u64::try_from(bytes).unwrap_or(0);
+        self.operation.gateway.metrics.streamed(Stream::Download, Direction::Out, bytes);
         if self.length == Some(self.sent_bytes) {
             self.operation.done();
         }
-        if self.framed {
-            self.ready.push_back(frames::data_head(chunk.data.len()));
-        }
-        self.ready.push_back(chunk.data);
     }
 
     fn finish(&mut self) {

@@ -44,7 +44,16 @@ pub(crate) async fn attach(
     let events = call::ask(&gateway, &route, agent.attach(authorized(request, &bearer.header))).await?;
     gateway.metrics.attached(stdout_offset > 0 || stderr_offset > 0);
     let request_id = headers.get(request_id::HEADER).cloned().unwrap_or(HeaderValue::from_static(""));
-    let relay =
-        Relay { gateway, bearer, route, agent, exec_id, events, request_id, _call: call, _place: place };
+    let relay = Relay {
+        gateway,
+        bearer,
+        route,
+        agent,
+        exec_id,
+        events: events.into(),
+        request_id,
+        _call: call,
+        _place: place,
+    };
     Ok(socket::bounded(upgrade, MAX_SOCKET_BYTES).on_upgrade(|socket| relay.run(socket)))
 }

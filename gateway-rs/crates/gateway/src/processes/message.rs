@@ -5,6 +5,7 @@ use axum::extract::ws::Message;
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use wire::agent::attach_event::Event;
 use wire::agent::{Chunk, End, ExecResult, Output, TerminalSize};
 use wire::{Code, Problem};
 
@@ -18,6 +19,10 @@ const HEAD_BYTES: usize = 9;
 
 /// The largest message of a client. Long ones hold up what comes after them, a Ctrl-C for example.
 pub(super) const MAX_MESSAGE_BYTES: usize = 1 << 20;
+
+/// Output in one message, but for a chunk that is larger. A client's cost is by the message; beyond this size its allocator
+/// gives the memory back and takes it again with each, which costs it more.
+const MAX_GATHERED_BYTES: usize = 64 << 10;
 
 /// What an attached client says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,20 +112,58 @@ pub fn check_decoding(bytes: &[u8]) {
     }
 }
 
-pub(super) fn stdout(chunk: &Chunk) -> Message {
-    output(STDOUT, chunk)
+/// Output of one stream without a gap: what goes out in one message.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    kind: u8,
+    offset: u64,
+    parts: Vec<Bytes>,
+    bytes: usize,
 }
 
-pub(super) fn stderr(chunk: &Chunk) -> Message {
-    output(STDERR, chunk)
-}
+impl Gathered {
+    pub(super) fn stdout(chunk: Chunk) -> Self {
+        Self::new(STDOUT, chunk)
+    }
 
-fn output(kind: u8, chunk: &Chunk) -> Message {
-    let mut message = BytesMut::with_capacity(HEAD_BYTES + chunk.data.len());
-    message.put_u8(kind);
-    message.put_u64(chunk.offset);
-    message.put_slice(&chunk.data);
-    Message::Binary(message.freeze())
+    pub(super) fn stderr(chunk: Chunk) -> Self {
+        Self::new(STDERR, chunk)
+    }
+
+    fn new(kind: u8, Chunk { offset, data }: Chunk) -> Self {
+        Self { kind, offset, bytes: data.len(), parts: vec![data] }
+    }
+
+    /// Whether this goes on where it ends: the same stream, no gap between, and not too much.
+    pub(super) fn takes(&self, next: &Option<Event>) -> bool {
+        let (kind, chunk) = match next {
+            Some(Event::Stdout(chunk)) => (STDOUT, chunk),
+            Some(Event::Stderr(chunk)) => (STDERR, chunk),
+            Some(Event::Result(_)) | None => return false,
+        };
+        let end = self.offset.checked_add(self.bytes as u64);
+        kind == self.kind && end == Some(chunk.offset) && self.bytes + chunk.data.len() <= MAX_GATHERED_BYTES
+    }
+
+    /// Adds what it takes.
+    pub(super) fn add(&mut self, next: Option<Event>) {
+        if let Some(Event::Stdout(Chunk { data, .. }) | Event::Stderr(Chunk { data, .. })) = next {
+            self.bytes += data.len();
+            self.parts.push(data);
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn message(&self) -> Message {
+        let mut message = BytesMut::with_capacity(HEAD_BYTES + self.bytes);
+        message.put_u8(self.kind);
+        message.put_u64(self.offset);
+        self.parts.iter().for_each(|part| message.put_slice(part));
+        Message::Binary(message.freeze())
+    }
 }
 
 /// All stdin below `offset` has been taken.
@@ -226,9 +269,24 @@ mod tests {
     }
 
     #[test]
-    fn output_carries_its_offset() {
-        let message = stderr(&Chunk { offset: 258, data: "hi".into() });
-        assert_eq!(message.into_data().as_ref(), b"\x02\0\0\0\0\0\0\x01\x02hi");
+    fn output_carries_its_offset_and_goes_with_what_follows_without_a_gap() {
+        let chunk = |offset, data: &str| Chunk { offset, data: Bytes::from(data.to_owned()) };
+        let mut gathered = Gathered::stderr(chunk(258, "hi"));
+        let next = Some(Event::Stderr(chunk(260, "!")));
+        assert!(gathered.takes(&next));
+        gathered.add(next);
+        let large = chunk(261, &"x".repeat(MAX_GATHERED_BYTES));
+        for other in [
+            None,
+            Some(Event::Stdout(chunk(261, "x"))),
+            Some(Event::Stderr(chunk(262, "x"))),
+            Some(Event::Stderr(large)),
+            Some(Event::Result(ExecResult::default())),
+        ] {
+            assert!(!gathered.takes(&other), "{other:?}");
+        }
+        assert_eq!(gathered.bytes(), 3);
+        assert_eq!(gathered.message().into_data().as_ref(), b"\x02\0\0\0\0\0\0\x01\x02hi!");
     }
 
     #[test]

@@ -4,15 +4,15 @@ use axum::extract::ws::{Message, WebSocket};
 use http::HeaderValue;
 use resolve::Route;
 use tokio::sync::{mpsc, watch};
-use tonic::Streaming;
 use wire::agent::agent_client::AgentClient;
 use wire::agent::{AttachEvent, ResizeRequest, SignalRequest, attach_event::Event};
 use wire::{Code, Problem};
 
-use super::message::{self, Said};
+use super::message::{self, Gathered, Said};
 use super::socket::{self, Gone, Reader, Writer};
 use super::stdin::{self, Progress, Stdin};
 use crate::admission::Permit;
+use crate::ahead::Ahead;
 use crate::auth::Bearer;
 use crate::call::{self, authorized};
 use crate::drain::Call;
@@ -31,7 +31,7 @@ pub(super) struct Relay {
     pub(super) route: Arc<Route>,
     pub(super) agent: AgentClient<Channel>,
     pub(super) exec_id: String,
-    pub(super) events: Streaming<AttachEvent>,
+    pub(super) events: Ahead<AttachEvent>,
     pub(super) request_id: HeaderValue,
     pub(super) _call: Call,
     pub(super) _place: Permit,
@@ -121,7 +121,7 @@ struct Down<'a> {
     gateway: &'a Gateway,
     route: &'a Arc<Route>,
     request_id: &'a str,
-    events: &'a mut Streaming<AttachEvent>,
+    events: &'a mut Ahead<AttachEvent>,
     writer: &'a mut Writer,
 }
 
@@ -162,15 +162,18 @@ impl Down<'_> {
     }
 
     async fn event(&mut self, event: Option<Event>) -> Result<Option<Ending>, Gone> {
-        let (message, bytes) = match event {
-            Some(Event::Stdout(chunk)) => (message::stdout(&chunk), chunk.data.len()),
-            Some(Event::Stderr(chunk)) => (message::stderr(&chunk), chunk.data.len()),
+        let mut output = match event {
+            Some(Event::Stdout(chunk)) => Gathered::stdout(chunk),
+            Some(Event::Stderr(chunk)) => Gathered::stderr(chunk),
             Some(Event::Result(result)) => return Ok(Some(Ending::Last(message::result(&result)))),
             // Of a sidecar that is newer than this gateway.
             None => return Ok(None),
         };
-        self.writer.send(message).await?;
-        self.gateway.metrics.streamed(Stream::Attach, Direction::Out, bytes);
+        while let Some(AttachEvent { event }) = self.events.ready(|next| output.takes(&next.event)) {
+            output.add(event);
+        }
+        self.writer.send(output.message()).await?;
+        self.gateway.metrics.streamed(Stream::Attach, Direction::Out, output.bytes());
         Ok(None)
     }
 }
