@@ -190,7 +190,8 @@ class AgentServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Signal(self, request, context):
-        """Sends a signal to the command's process, or to its whole tree.
+        """Sends a signal to the command's process, or to its whole tree. Where the command has a terminal, INT, QUIT and TSTP
+        without `tree` go to the terminal's foreground processes, as its keys would send them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

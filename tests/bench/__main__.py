@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from rich.console import Console
 
@@ -16,6 +17,7 @@ from tests.bench import exec_path, gateway_hop, memory, neighbour, surface
 from tests.bench.record import Record, save
 from tests.bench.table import table
 from tests.support.containers import engine, engine_command
+from tests.support.images import ON_ENGINE
 from tests.support.stack import Stack, running, why_no_engine
 
 SCENARIOS: dict[str, Callable[[Stack], Awaitable[list[Record]]]] = {
@@ -23,7 +25,7 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[list[Record]]]] = {
     "gateway_hop": gateway_hop.measure,
     "memory": memory.measure,
     "surface": surface.measure,
-    "neighbour": neighbour.measure,
+    "neighbour": partial(neighbour.measure, image=ON_ENGINE),
 }
 
 

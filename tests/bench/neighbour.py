@@ -9,16 +9,15 @@ from rollbox import Client, Sandbox, SandboxError
 from tests.bench.exec_path import closed_loop
 from tests.bench.record import Baseline, Record, distribution
 from tests.support.bombs import BOMBS
-from tests.support.images import IMAGE
 from tests.support.stack import Product
 
 EXECS = 300
 BURNS_S = 60.0
 
 
-async def measure(product: Product) -> list[Record]:
-    """The records of this scenario. Cost: a minute."""
-    async with Client(product.url, product.api_key) as client, await client.create(IMAGE) as neighbour:
+async def measure(product: Product, image: str) -> list[Record]:
+    """The records of this scenario, with sandboxes of this image. Cost: a minute."""
+    async with Client(product.url, product.api_key) as client, await client.create(image) as neighbour:
         await _execs(neighbour)
         quiet = distribution(await _execs(neighbour))
         return [await _beside(client, neighbour, name, quiet) for name in BOMBS]
@@ -26,7 +25,7 @@ async def measure(product: Product) -> list[Record]:
 
 async def _beside(client: Client, neighbour: Sandbox, name: str, quiet: dict[str, float]) -> Record:
     # Half a core: a neighbour's share of the processor is the scheduler's business, not what is measured here.
-    bombed = await client.create(IMAGE, cpu=0.5, memory="256Mi")
+    bombed = await client.create(neighbour.record.image, cpu=0.5, memory="256Mi")
     burning = asyncio.create_task(_burn(bombed, BOMBS[name]))
     try:
         latencies = distribution(await _execs(neighbour))

@@ -130,14 +130,42 @@ async def test_a_program_that_finds_no_gateway_or_has_no_right(stack: Product) -
             await client.create(IMAGE)
 
 
-async def test_the_quickstart_does_what_it_says(found: Product, client: Client) -> None:
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("quickstart", ["42", "exec_failed the code's own fault"]),
+        (
+            "exec",
+            [
+                "['/tmp', '7', '1000', '0077', 'its input']",
+                "deadline so far",
+                "['1', '2', '3', '4'] True 588895",
+                *("1 False", "1 True"),
+            ],
+        ),
+        ("processes", ["line 1", "line 2", "line 3", "0", "to cat and back", "started", "cancelled"]),
+        ("shell", ["1 ['/tmp', 'rollbox'] trouble", "deadline rollbox is still here"]),
+        ("files", ["hello", "['/tmp/work/hello.txt']", "2 {} ['empty', 'run.sh']"]),
+        (
+            "ports",
+            [
+                "private: hello from the sandbox",
+                "without its headers: refused with 401",
+                "public: hello from the sandbox",
+                "raw: HTTP/1.0 200 OK",
+            ],
+        ),
+        ("usage", ["memory grew by 60 MiB and more: True", "processes more: 1"]),
+    ],
+)
+@pytest.mark.usefixtures("found")
+async def test_the_examples_do_what_they_say(name: str, lines: list[str]) -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(EXAMPLES / "quickstart.py"), IMAGE),
+        *(sys.executable, str(EXAMPLES / f"{name}.py"), IMAGE),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     async with asyncio.timeout(60):
         out, err = await process.communicate()
     assert (process.returncode, err) == (0, b"")
-    assert out.startswith(b"42\n")
-    assert out.endswith(b"exec_failed the code's own fault\n")
+    assert [line for line in out.decode().splitlines() if line in lines] == lines

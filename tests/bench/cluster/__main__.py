@@ -10,6 +10,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from rich.console import Console
 
@@ -17,6 +18,7 @@ from tests.bench import neighbour
 from tests.bench.cluster import cold_start, exec_path, memory, names, readiness, surface
 from tests.bench.record import Record, save
 from tests.bench.table import table
+from tests.support.images import ON_CLUSTER
 from tests.support.installed import RELEASE, Installed, installed, kubectl, objects, why_no_cluster
 
 # A hundred sandboxes have to fit on a node of two cores: what is set aside for each must not be what bounds them.
@@ -29,7 +31,7 @@ SCENARIOS: dict[str, Callable[[Installed], Awaitable[list[Record]]]] = {
     "readiness": readiness.measure,
     "names": names.measure,
     "surface": surface.measure,
-    "neighbour": neighbour.measure,
+    "neighbour": partial(neighbour.measure, image=ON_CLUSTER),
 }
 
 

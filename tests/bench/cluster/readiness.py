@@ -1,7 +1,7 @@
 """From "the sidecar is up" to "the client is told": pushed, and by a watch on the same cluster.
 
 Played sidecars against the real control plane (two replicas, real store, real API server): the pods are bound to a
-node that nobody serves, and the scenario sends what their sidecars would send. It has no machine of its own, so what
+played node, and the scenario sends what their sidecars would send. It has no machine of its own, so what
 it does itself counts against the figure: a push is written as bytes, each on a connection of its own.
 """
 
@@ -64,22 +64,24 @@ class Sidecar:
 class Stage:
     """The installed product with a played node."""
 
-    def __init__(self, product: Installed, client: Client, ready_url: str) -> None:
+    def __init__(self, product: Installed, client: Client, core: kubernetes_client.CoreV1Api, ready_url: str) -> None:
         self._product = product
         self._client = client
         self._ready = urlsplit(ready_url)
-        self._core = kubernetes_client.CoreV1Api()
+        self._core = core
 
     async def pushed(self, count: int, spread_s: float) -> list[float]:
         """Milliseconds from each push to the answer of its create, for `count` creates that wait together."""
         labels = {"bench": f"readiness-{time.time_ns()}"}
         told_s: dict[str, float] = {}
-        creates = [asyncio.create_task(self._create(labels, told_s)) for _ in range(count)]
-        sidecars = await self._sidecars(labels, count)
         sent_s: dict[str, float] = {}
-        pushes = [self._push(sidecar, spread_s * place / count, sent_s) for place, sidecar in enumerate(sidecars)]
-        await asyncio.gather(*pushes, *creates)
-        await self._clear(labels)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(count):
+                group.create_task(self._create(labels, told_s))
+            for place, sidecar in enumerate(await self._sidecars(labels, count)):
+                group.create_task(self._push(sidecar, spread_s * place / count, sent_s))
+        if failed := (await self._client.delete(labels=labels)).failed:
+            raise RuntimeError(f"{len(failed)} of {count} sandboxes did not end: {next(iter(failed.values()))}")
         return [(told_s[one] - sent_s[one]) * 1e3 for one in sent_s]
 
     async def watched(self, count: int, spread_s: float) -> list[float]:
@@ -88,15 +90,15 @@ class Stage:
         make = self._core.create_namespaced_pod
         await asyncio.gather(*(make(self._product.namespace, _pod(one)) for one in names))  # type: ignore[arg-type]
         told_s: dict[str, float] = {}
-        watching = asyncio.create_task(self._watch(set(names), told_s))
-        await asyncio.sleep(0.5)
         sent_s: dict[str, float] = {}
-        await asyncio.gather(
-            *(self._say_ready(name, spread_s * place / count, sent_s) for place, name in enumerate(names)), watching
-        )
-        await kubectl(
-            *("delete", "pods", "-n", self._product.namespace, "-l", "bench=watched"),
-            *("--grace-period=0", "--force", "--wait=false"),
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch(set(names), told_s))
+            await asyncio.sleep(0.5)
+            for place, name in enumerate(names):
+                group.create_task(self._say_ready(name, spread_s * place / count, sent_s))
+        # In one call: asking for each and waiting for it would take kubectl a minute.
+        await self._core.delete_collection_namespaced_pod(
+            self._product.namespace, label_selector="bench=watched", grace_period_seconds=0
         )
         return [(told_s[one] - sent_s[one]) * 1e3 for one in names]
 
@@ -153,20 +155,6 @@ class Stage:
                 if len(told_s) == len(names):
                     return
 
-    async def _clear(self, labels: dict[str, str]) -> None:
-        deleting = asyncio.create_task(self._client.delete(labels=labels))
-        while not deleting.done():
-            # Nobody plays the kubelet's end: what is asked to end is gone.
-            pods = (await self._core.list_namespaced_pod(self._product.sandboxes)).items
-            ending = [pod.metadata.name for pod in pods if pod.metadata.deletion_timestamp]
-            for at in range(0, len(ending), 100):
-                await kubectl(
-                    *("delete", "pods", "-n", self._product.sandboxes, *ending[at : at + 100]),
-                    *("--grace-period=0", "--force", "--wait=false", "--ignore-not-found"),
-                )
-            await asyncio.wait([deleting], timeout=0.5)
-        await deleting
-
 
 def _sidecar(pod: Any) -> Sidecar:
     environ = {one.name: one.value for one in pod.spec.containers[0].env}
@@ -192,8 +180,8 @@ async def _stage() -> AsyncIterator[Stage]:
         await kubernetes_config.load_kube_config(str(kubeconfig()))
         where = ("get", "service", f"{RELEASE}-ready", "-n", product.namespace, "-o", "json")
         service = json.loads(await kubectl(*where))["spec"]
-        async with Client(product.url, product.api_key) as client:
-            yield Stage(product, client, f"http://{service['clusterIP']}:8082")
+        async with kubernetes_client.ApiClient() as api, Client(product.url, product.api_key) as client:
+            yield Stage(product, client, kubernetes_client.CoreV1Api(api), f"http://{service['clusterIP']}:8082")
 
 
 async def measure(product: Installed) -> list[Record]:
