@@ -15,7 +15,7 @@ CARGO := cargo --locked --config net.retry=5
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
 .PHONY: help setup venv build engine redis image demo test lint check bench fuzz contract clean \
-	cluster cluster-down images e2e demo-cluster bench-cluster
+	cluster cluster-down images e2e demo-cluster bench-cluster bench-lifecycle
 
 help: ## print the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ check: lint test ## lint, tests, and generated copies against the contract
 
 bench: setup ## measure; records in build/bench, a table on the screen
 	$(BIN)/python -m tests.bench
+
+bench-lifecycle: venv build redis ## measure creates, groups and the SDK at scale: real control planes, gateway and Redis, a played cluster
+	$(BIN)/python -m tests.bench.lifecycle
 
 cluster: venv ## a real single-node Kubernetes with gVisor on this machine (or check the one of KUBECONFIG)
 	$(BIN)/python -m tests.cluster up

@@ -4,7 +4,19 @@ from typing import Final
 
 from fastapi import Depends, FastAPI
 
-from controlplane.api import about, operators, ports, problems, sandboxes
+from controlplane.api import (
+    about,
+    groups,
+    leases,
+    operators,
+    pools,
+    ports,
+    preflight,
+    problems,
+    quotas,
+    sandboxes,
+    timeline,
+)
 from controlplane.api.body_limit import BodyLimit
 from controlplane.api.context import Context
 from controlplane.api.counted import Counted
@@ -41,7 +53,13 @@ def bare_app() -> FastAPI:
     problems.install(app)
     closed = [Depends(closed_query)]
     app.include_router(sandboxes.router, prefix="/v1", dependencies=closed)
+    app.include_router(groups.router, prefix="/v1", dependencies=closed)
     app.include_router(ports.router, prefix="/v1", dependencies=closed)
+    app.include_router(pools.router, prefix="/v1", dependencies=closed)
+    app.include_router(quotas.router, prefix="/v1", dependencies=closed)
+    app.include_router(preflight.router, prefix="/v1", dependencies=closed)
+    app.include_router(leases.router, prefix="/v1", dependencies=closed)
+    app.include_router(timeline.router, prefix="/v1", dependencies=closed)
     app.include_router(about.router, prefix="/v1", dependencies=closed)
     app.include_router(operators.router)
     return app

@@ -8,7 +8,9 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
 from controlplane.api.auth import ApiKeys
+from controlplane.errors import Problem
 from controlplane.lifecycle import Parts, Sandboxes
+from controlplane.settings import PREFIX
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,7 @@ class Context:
     Attributes:
         limits: told in ``/v1/info``, by name.
         ports_domain: where the gateways serve ports by host name; None: nowhere.
+        operators: owners who may change what holds for others.
     """
 
     service: Sandboxes
@@ -25,6 +28,7 @@ class Context:
     keys: ApiKeys
     limits: Mapping[str, int]
     ports_domain: str | None = None
+    operators: frozenset[str] = frozenset()
 
 
 # Coroutines all, though none waits: the framework would run plain functions on threads.
@@ -48,6 +52,18 @@ async def _owner(request: Request, _: Annotated[object, Depends(_scheme)]) -> st
     return (await context_of(request)).keys.owner(request.headers.get("authorization"))
 
 
+async def _operator(request: Request, _: Annotated[object, Depends(_scheme)]) -> str:
+    context = await context_of(request)
+    owner = context.keys.owner(request.headers.get("authorization"))
+    if owner not in context.operators:
+        names = ", ".join(sorted(context.operators)) or "nobody"
+        detail = f"{owner} is no operator here ({PREFIX}OPERATORS names {names}): this changes what holds for others"
+        raise Problem("permission_denied", detail, owner=owner)
+    return owner
+
+
 App = Annotated[Context, Depends(context_of)]
 Service = Annotated[Sandboxes, Depends(_service)]
 Owner = Annotated[str, Depends(_owner)]
+# An owner who may change what holds for others.
+Operator = Annotated[str, Depends(_operator)]

@@ -1,4 +1,4 @@
-"""The route feed: ``routes.v1.Routes`` over gRPC, one stream a gateway."""
+"""The route feed: ``routes.v1.Routes`` over gRPC, one stream a gateway, and what the gateways say of use."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ from grpc import aio
 
 from controlplane.errors import Problem
 from controlplane.errors.rpc import abort
-from controlplane.lifecycle import RouteBoard
+from controlplane.lifecycle import Activity, RouteBoard
 from controlplane.wire import routes_pb2, routes_pb2_grpc
 
 # The contract promises one every 5 s at least; silence means that the feed is dead.
@@ -19,9 +19,19 @@ HEARTBEAT_S: Final = 2.0
 class RoutesServicer(routes_pb2_grpc.RoutesServicer):
     """Sends the snapshot, then every change, then heartbeats while nothing changes."""
 
-    def __init__(self, board: RouteBoard) -> None:
+    def __init__(self, board: RouteBoard, activity: Activity) -> None:
         self._board = board
+        self._activity = activity
         self._log = structlog.get_logger("feed")
+
+    async def Report(  # noqa: N802 - the protocol's name
+        self, request: routes_pb2.ActivityReport, context: "aio.ServicerContext[object, object]"
+    ) -> routes_pb2.ActivityTaken:
+        """What one gateway has seen in use."""
+        del context
+        used = ((one.sandbox_id, one.since_us // 1000) for one in request.used)
+        self._activity.report(request.gateway_id[:64], used)
+        return routes_pb2.ActivityTaken()
 
     async def Watch(  # noqa: N802 - the protocol's name
         self, request: routes_pb2.WatchRequest, context: "aio.ServicerContext[object, object]"

@@ -18,14 +18,17 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, T], give_up: C
     """
     working = asyncio.ensure_future(work)
     hangup = asyncio.ensure_future(_hung_up(request))
+    answered = False
     try:
         await asyncio.wait([working, hangup], return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
+        # Both: what is ready at once is ready for nobody. A failure has nothing to give up.
+        answered = working.done() and (not hangup.done() or working.exception() is not None)
+        if answered:
             return working.result()
         raise Problem("deleted", "the caller hung up before the sandbox was ready")
     finally:
         hangup.cancel()
-        if not working.done():
+        if not answered:
             working.cancel()
             await give_up()
         await asyncio.wait([working, hangup])

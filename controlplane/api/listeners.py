@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from controlplane.api.feed import RoutesServicer
-from controlplane.lifecycle import RouteBoard
+from controlplane.lifecycle import Activity, RouteBoard
 from controlplane.settings import Listen
 from controlplane.wire import routes_pb2_grpc
 
@@ -102,12 +102,12 @@ def bound(listen: Listen, mode: int) -> Iterator[socket.socket]:
 
 
 @asynccontextmanager
-async def serving_routes(board: RouteBoard, listen: Listen) -> AsyncIterator[None]:
-    """Serves the route feed while the block runs."""
+async def serving_routes(board: RouteBoard, activity: Activity, listen: Listen) -> AsyncIterator[None]:
+    """Serves the route feed, and takes the gateways' reports, while the block runs."""
     if listen.path is not None:
         listen.path.unlink(missing_ok=True)
     server = aio.server(options=[("grpc.so_reuseport", 0)])
-    routes_pb2_grpc.add_RoutesServicer_to_server(RoutesServicer(board), server)  # type: ignore[no-untyped-call]
+    routes_pb2_grpc.add_RoutesServicer_to_server(RoutesServicer(board, activity), server)  # type: ignore[no-untyped-call]
     server.add_insecure_port(str(listen))
     await server.start()
     if listen.path is not None:

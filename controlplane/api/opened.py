@@ -6,7 +6,9 @@ from typing import Final
 
 from controlplane.clock import Clock
 from controlplane.cluster import Cluster
+from controlplane.cluster.documents import Documents
 from controlplane.cluster.engine import EngineCluster
+from controlplane.cluster.engine.documents import FILE, FileDocuments
 from controlplane.settings import PREFIX, EngineSettings, KubernetesSettings, SettingError, Settings
 from controlplane.store import Journal, JournaledStore, MemoryStore, RedisStore, Store
 from controlplane.telemetry import Metrics
@@ -62,6 +64,26 @@ async def _kubernetes(settings: KubernetesSettings, metrics: Metrics) -> AsyncIt
         forged=metrics.forged_address,
     ) as cluster:
         yield cluster
+
+
+@asynccontextmanager
+async def opened_documents(settings: Settings) -> AsyncIterator[Documents]:
+    """The declared pools and quotas: objects of the cluster, or a file in the state directory.
+
+    Raises:
+        Problem: the file is damaged; the API server cannot be had.
+    """
+    backend = settings.backend
+    if isinstance(backend, EngineSettings):
+        yield FileDocuments(backend.state_dir / FILE)
+        return
+    from controlplane.cluster.kubernetes import KubernetesClient, KubernetesDocuments  # noqa: PLC0415
+
+    async with (
+        KubernetesClient.connect(backend.kubeconfig) as client,
+        KubernetesDocuments.open(client, backend.namespace, adopt=backend.agent_sandbox) as documents,
+    ):
+        yield documents
 
 
 @asynccontextmanager

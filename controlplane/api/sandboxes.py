@@ -44,8 +44,21 @@ async def create(
     idempotency_key: Annotated[str | None, Header()] = None,
 ) -> UsableSandboxBody:
     """Holds the call until a command has run in the sandbox; safe to repeat with an idempotency key."""
-    sandbox, replayed = await service.request(owner, spec, _key(idempotency_key, "Idempotency-Key"))
-    if idempotency_key is None:
+    key, begun = _key(idempotency_key, "Idempotency-Key"), list[Sandbox]()
+
+    async def let_in() -> bool:
+        sandbox, replayed = await service.request(owner, spec, key)
+        begun.append(sandbox)
+        return replayed
+
+    async def give_up() -> None:
+        # Who hangs up while it waits for room has nothing yet; and who has a key comes back with it.
+        if begun and key is None:
+            await service.abandon(begun[0])
+
+    replayed = await unless_gone(request, let_in(), give_up)
+    (sandbox,) = begun
+    if key is None:
         ready = await unless_gone(request, service.ready(sandbox), lambda: service.abandon(sandbox))
     else:
         ready = await service.ready(sandbox)

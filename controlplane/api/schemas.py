@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from controlplane.cluster import Description
 from controlplane.errors import Code, Fault
 from controlplane.lifecycle.tokens import Token
-from controlplane.model import EndCause, Range, Sandbox, State
+from controlplane.model import EndCause, Lease, Range, Sandbox, State
 from controlplane.model.spec import MAX_TTL_MS, Closed
 
 
@@ -27,7 +27,12 @@ class EndBody(BaseModel):
 
 
 class SandboxBody(BaseModel):
-    """One sandbox as callers see it."""
+    """One sandbox as callers see it.
+
+    Attributes:
+        source: ready from a pool (warm), or started for its owner (cold).
+        cold_reason: why cold, where pools of its image exist.
+    """
 
     id: str
     owner: str
@@ -43,12 +48,16 @@ class SandboxBody(BaseModel):
     created_at_ms: int
     ready_at_ms: int | None
     expires_at_ms: int
+    idle_timeout_ms: int | None
+    lease: Lease | None
     isolation: str
     kernel: str
     end: EndBody | None
     timings_ms: dict[str, int]
     generation: int
     public_ports: list[int]
+    source: Literal["warm", "cold"]
+    cold_reason: str
 
     @classmethod
     def of(cls, sandbox: Sandbox, place: Description) -> Self:
@@ -73,12 +82,16 @@ class SandboxBody(BaseModel):
             "created_at_ms": sandbox.created_at_ms,
             "ready_at_ms": sandbox.ready_at_ms,
             "expires_at_ms": sandbox.expires_at_ms,
+            "idle_timeout_ms": spec.idle_timeout_ms,
+            "lease": spec.lease,
             "isolation": place.isolation,
             "kernel": sandbox.kernel,
             "end": None if sandbox.end is None else EndBody.of(sandbox.end),
             "timings_ms": dict(sandbox.timings_ms),
             "generation": sandbox.generation,
             "public_ports": list(sandbox.public_ports),
+            "source": "warm" if sandbox.warm else "cold",
+            "cold_reason": sandbox.cold_reason,
         }
 
 

@@ -8,7 +8,7 @@ from controlplane.api.app import create_app
 from controlplane.api.auth import ApiKeys
 from controlplane.api.context import Context
 from controlplane.api.listeners import serving_http, serving_routes
-from controlplane.api.opened import opened_cluster, opened_store
+from controlplane.api.opened import opened_cluster, opened_documents, opened_store
 from controlplane.api.ready import create_ready_app
 from controlplane.clock import Clock, SystemClock
 from controlplane.cluster.sidecar import GrpcSidecars
@@ -33,6 +33,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(opened_cluster(settings, metrics))
         store = await stack.enter_async_context(opened_store(settings, clock, metrics))
+        documents = await stack.enter_async_context(opened_documents(settings))
         parts = Parts(
             store=store,
             cluster=cluster,
@@ -41,16 +42,20 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             clock=clock,
             metrics=metrics,
             board=RouteBoard(clock, key),
+            documents=documents,
         )
-        options = Options(settings.starts_in_flight, settings.max_sandboxes, settings.probe_every_ms)
+        options = Options(
+            settings.starts_in_flight, settings.max_sandboxes, settings.probe_every_ms, settings.idle_timeout_ms
+        )
         # The service outlives its listeners: a push or a call that is under way finds it.
         service = await stack.enter_async_context(Sandboxes.running(parts, options))
         limits = {"max_sandboxes": settings.max_sandboxes, "starts_in_flight": settings.starts_in_flight}
-        app = create_app(Context(service, parts, ApiKeys(settings.api_keys), limits, settings.ports_domain))
+        context = Context(service, parts, ApiKeys(settings.api_keys), limits, settings.ports_domain, settings.operators)
+        app = create_app(context)
         # A socket is open to all, its directory is not: only sidecars have it mounted, and each brings a credential.
         door = serving_http(create_ready_app(service), settings.ready, mode=0o666, most_at_once=MAX_PUSHES)
         await stack.enter_async_context(door)
-        await stack.enter_async_context(serving_routes(parts.board, settings.routes))
+        await stack.enter_async_context(serving_routes(parts.board, service.activity, settings.routes))
         await stack.enter_async_context(serving_http(app, settings.api))
         yield service
 

@@ -3,6 +3,16 @@
 May import model, errors, clock, settings. The only place that speaks to an engine or a sidecar.
 """
 
-from controlplane.cluster.protocol import Boot, Cluster, Death, Description, Health, Observed, Sidecars, Started
+from controlplane.cluster.protocol import (
+    Boot,
+    Cluster,
+    Death,
+    Description,
+    Health,
+    ImageState,
+    Observed,
+    Sidecars,
+    Started,
+)
 
-__all__ = ["Boot", "Cluster", "Death", "Description", "Health", "Observed", "Sidecars", "Started"]
+__all__ = ["Boot", "Cluster", "Death", "Description", "Health", "ImageState", "Observed", "Sidecars", "Started"]

@@ -6,10 +6,10 @@ passes. Every failure is a ``Problem``.
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from controlplane.errors import Code
-from controlplane.model import SandboxSpec
+from controlplane.model import SandboxSpec, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,10 @@ class Description:
     pids_limit: int | None = None
 
 
+# On the machine; in its registry; not known before it is pulled.
+ImageState = Literal["here", "elsewhere", "unknown"]
+
+
 class Cluster(Protocol):
     """Starts, stops and watches sandboxes."""
 
@@ -115,6 +119,21 @@ class Cluster(Protocol):
 
     def starts_at_once(self) -> int:
         """How many starts the nodes bear at one time, as they are now; 0 when none can take one."""
+        ...
+
+    def holds(self, spec: SandboxSpec, beside: Usage) -> int | None:
+        """How many of ``spec`` the nodes have room for beside sandboxes that use ``beside`` in all, at most.
+
+        What is not ours on the nodes is not counted. None: not known here. Cost: no call.
+        """
+        ...
+
+    async def image(self, name: str) -> ImageState:
+        """Where an image is, as far as it can be told without pulling it. Cost: a few calls.
+
+        Raises:
+            Problem: image_not_found or unsupported, when it is certain that no sandbox can be started from it.
+        """
         ...
 
     @property
@@ -168,12 +187,16 @@ class Health:
 
     Attributes:
         acknowledged: its readiness push was: its creator may have been told.
+        quiet_ms: since a call of a user was under way last, whoever's gateway it came through; None: it does not know.
+        running_execs: commands that run, also those that nobody waits for.
     """
 
     sandbox_id: str
     kernel: str
     uptime_ms: int
     acknowledged: bool = False
+    quiet_ms: int | None = None
+    running_execs: int = 0
 
 
 class Sidecars(Protocol):

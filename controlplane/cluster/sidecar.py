@@ -34,7 +34,8 @@ class GrpcSidecars:
         """See ``Sidecars.health``."""
         async with _agent(address) as agent:
             seen = await agent.Health(agent_pb2.HealthRequest(), timeout=CALL_TIMEOUT_S, metadata=_metadata(token))
-            return Health(seen.sandbox_id, seen.kernel, seen.uptime_ms, seen.acknowledged)
+            quiet_ms = seen.quiet_us // 1000 if seen.HasField("quiet_us") else None
+            return Health(seen.sandbox_id, seen.kernel, seen.uptime_ms, seen.acknowledged, quiet_ms, seen.running_execs)
 
 
 @asynccontextmanager

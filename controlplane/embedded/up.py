@@ -83,6 +83,7 @@ def _settings(options: UpOptions, directory: state.StateDir, found: Engine, api_
         ready=Listen(path=path / "ready" / "ready.sock"),
         routes=Listen(path=path / "routes.sock"),
         api_keys={api_key: OWNER},
+        operators=frozenset({OWNER}),
         signing_key_file=directory.signing_key,
         starts_in_flight=options.starts_in_flight,
         max_sandboxes=options.max_sandboxes,

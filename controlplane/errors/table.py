@@ -11,6 +11,7 @@ Code = Literal[
     "sandbox_not_found",
     "exec_not_found",
     "file_not_found",
+    "not_found",
     "conflict",
     "payload_too_large",
     "image_not_found",
@@ -103,6 +104,14 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         title="There is no file at this path in the sandbox.",
         hint="Check the path; relative paths start at the working directory of the image.",
+    ),
+    "not_found": Entry(
+        http=404,
+        grpc="NOT_FOUND",
+        fault="caller",
+        retry="never",
+        title="There is nothing of this name.",
+        hint="Check the name; the list of the same kind shows what there is.",
     ),
     "conflict": Entry(
         http=409,

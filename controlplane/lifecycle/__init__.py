@@ -4,6 +4,7 @@
 ``states`` is the pure core; ``ledger`` is the only place where a record changes; ``replicas`` is for having others.
 """
 
+from controlplane.lifecycle.activity import Activity
 from controlplane.lifecycle.completion import Push
 from controlplane.lifecycle.endings import Deleted
 from controlplane.lifecycle.parts import Options, Parts
@@ -11,4 +12,15 @@ from controlplane.lifecycle.routes import RouteBoard, Subscription
 from controlplane.lifecycle.service import Created, Sandboxes
 from controlplane.lifecycle.tokens import SigningKey
 
-__all__ = ["Created", "Deleted", "Options", "Parts", "Push", "RouteBoard", "Sandboxes", "SigningKey", "Subscription"]
+__all__ = [
+    "Activity",
+    "Created",
+    "Deleted",
+    "Options",
+    "Parts",
+    "Push",
+    "RouteBoard",
+    "Sandboxes",
+    "SigningKey",
+    "Subscription",
+]

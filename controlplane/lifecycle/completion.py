@@ -67,7 +67,7 @@ class Completion:
         self._log = structlog.get_logger("completion")
 
     async def run(self, sandbox: Sandbox, push: Push, begun: Begun | None) -> PushOutcome:
-        """Takes a sandbox to ``running``, or ends it with what is wrong.
+        """Takes a sandbox to ``running``, or, for its pool, to ``warm``, or ends it with what is wrong.
 
         Args:
             sandbox: as it is on record.

@@ -8,12 +8,12 @@ from typing import Final
 import structlog
 
 from controlplane.errors import Problem
+from controlplane.lifecycle.care import Care
 from controlplane.lifecycle.keeper import Keeper
 from controlplane.lifecycle.ledger import Ledger
 from controlplane.lifecycle.notes import Notes
 from controlplane.lifecycle.parts import Parts
 from controlplane.lifecycle.patience import patiently
-from controlplane.lifecycle.reaper import Reaper
 from controlplane.lifecycle.reclaim import Reclaimer
 from controlplane.lifecycle.states import Event
 from controlplane.model import EndCause, Sandbox, State
@@ -56,17 +56,26 @@ class Endings:
         self._ledger = ledger
         self._notes = notes
         self._starts = starts
-        self.reaper = Reaper(parts.clock)
+        self.care = Care(parts, store, self.end)
         self.reclaimer = Reclaimer(parts.cluster, ledger, group)
         self._log = structlog.get_logger("endings")
 
-    async def end(self, sandbox_id: str, problem: Problem, by: str, event: Event = Event.END) -> None:
+    async def end(
+        self, sandbox_id: str, problem: Problem, by: str, event: Event = Event.END, known: Sandbox | None = None
+    ) -> None:
         """Ends a sandbox with this cause, unless its end has begun: the first cause stays.
 
         Quota is free and the gateways know when this returns; the cluster is asked in the background.
+
+        Args:
+            sandbox_id: whose end.
+            problem: why.
+            by: who ends it.
+            event: an end, or one that changes nothing to a sandbox that is not as it is meant.
+            known: its record, if the caller has just had it: saves a question.
         """
         cause = EndCause(problem.code, problem.detail, self._clock.now_ms(), by)
-        sandbox = await self._ledger.end(sandbox_id, cause, event)
+        sandbox = await self._ledger.end(sandbox_id, cause, event, known)
         if sandbox is not None:
             self.clear(sandbox)
 
@@ -74,7 +83,7 @@ class Endings:
         """Ends many together and waits until the cluster has confirmed, or not in time."""
         # All ends first: quota and routes of the last one do not wait for the cluster to take the first one off.
         for at in range(0, len(sandboxes), TOGETHER):
-            some = (self.end(sandbox.id, problem, by) for sandbox in sandboxes[at : at + TOGETHER])
+            some = (self.end(one.id, problem, by, known=one) for one in sandboxes[at : at + TOGETHER])
             for failure in filter(None, await asyncio.gather(*some, return_exceptions=True)):
                 raise failure
         confirmations = await asyncio.gather(
@@ -102,14 +111,14 @@ class Endings:
 
     def clear(self, sandbox: Sandbox, *, heard: bool = False) -> None:
         """Stops what is under way here for a sandbox whose end has begun; ``heard``: at another replica."""
-        self.reaper.forget(sandbox.id)
+        self.care.forget(sandbox.id)
         self._notes.forget(sandbox.id)
         start = self._starts.get(sandbox.id)
         start = None if start is asyncio.current_task() else start
         if start is None and heard:
             return  # who ended it takes it off
         if sandbox.state is State.ENDING:
-            self.reclaimer.begin(sandbox.id, start)
+            self.reclaimer.begin(sandbox.id, start, sandbox)
         elif start is not None:
             start.cancel()
 
@@ -138,13 +147,15 @@ class Endings:
         try:
             await self._expire(sandbox_id)
         except Problem:
-            self.reaper.watch(sandbox_id, self._clock.now_ms() + EXPIRE_AGAIN_MS)
+            self.care.ttl.watch(sandbox_id, self._clock.now_ms() + EXPIRE_AGAIN_MS)
 
     async def _expire(self, sandbox_id: str) -> None:
         sandbox = await self._store.get(sandbox_id)
         if sandbox is None or sandbox.end is not None:
             return
         if sandbox.expires_at_ms > self._clock.now_ms():
-            self.reaper.watch(sandbox_id, sandbox.expires_at_ms)
+            self.care.ttl.watch(sandbox_id, sandbox.expires_at_ms)
         else:
-            await self.end(sandbox_id, Problem("ttl_expired", "its ttl has passed"), "reaper")
+            # One that is claimed at this moment has its owner's time from now on.
+            event = Event.RETIRE if sandbox.unclaimed else Event.END
+            await self.end(sandbox_id, Problem("ttl_expired", "its ttl has passed"), "reaper", event)

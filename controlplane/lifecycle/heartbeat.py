@@ -11,7 +11,7 @@ from controlplane.cluster import Sidecars
 from controlplane.errors import Problem
 from controlplane.lifecycle.keeper import Keeper
 from controlplane.lifecycle.tokens import SigningKey
-from controlplane.model import Sandbox, State
+from controlplane.model import UP, Sandbox
 
 # Health answers in milliseconds; 16 at once are gentle and pass a thousand sandboxes in seconds.
 AT_ONCE: Final = 16
@@ -42,12 +42,12 @@ class Prober:
         self._log = structlog.get_logger("prober")
 
     async def round(self) -> None:
-        """One look at every running sandbox.
+        """One look at every sandbox that is up.
 
         Raises:
             Problem: the store does not answer.
         """
-        running = await self._store.find(None, {}, {State.RUNNING})
+        running = await self._store.find(None, {}, UP)
         async with asyncio.TaskGroup() as group:
             looks = [group.create_task(self._look(sandbox)) for sandbox in running]
         misses = [miss for look in looks if (miss := look.result()) is not None]

@@ -7,8 +7,8 @@ from typing import Final, TypeVar
 import structlog
 
 from controlplane.errors import Problem
-from controlplane.model import Sandbox, State
-from controlplane.store import Admission, Custody, Due, News, Store, StoreLostError
+from controlplane.model import Limits, Sandbox, State, Usage
+from controlplane.store import Admission, Claim, Custody, Due, Fence, News, Store, StoreLostError
 
 # A rebuild lists the cluster once and asks its sandboxes; whoever waits hears after this that it takes longer.
 WITHIN_S: Final = 15.0
@@ -120,9 +120,17 @@ class Keeper:
         except StoreLostError as error:
             raise Problem("upstream_timeout", "the store was lost twice in a row", retry_after_ms=1000) from error
 
-    async def admit(self, sandbox: Sandbox, limit: int) -> Admission:
+    async def admit(self, sandbox: Sandbox, limits: Limits, fence: Fence | None = None) -> Admission:
         """See ``Store.admit``."""
-        return await self._asked(lambda: self._store.admit(sandbox, limit))
+        return await self._asked(lambda: self._store.admit(sandbox, limits, fence))
+
+    async def claim(self, wish: Sandbox, limits: Limits) -> Claim | None:
+        """See ``Store.claim``."""
+        return await self._asked(lambda: self._store.claim(wish, limits))
+
+    async def usage(self, owner: str | None) -> Usage:
+        """See ``Store.usage``."""
+        return await self._asked(lambda: self._store.usage(owner))
 
     async def get(self, sandbox_id: str) -> Sandbox | None:
         """See ``Store.get``."""

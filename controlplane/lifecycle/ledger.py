@@ -4,7 +4,7 @@ What another replica has changed is heard here too: it has the same effects on r
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -13,12 +13,18 @@ from controlplane.errors import Problem
 from controlplane.lifecycle.keeper import Keeper
 from controlplane.lifecycle.routes import RouteBoard
 from controlplane.lifecycle.states import NO_CHANGE, Change, Effect, Event, apply
-from controlplane.model import EndCause, Sandbox, State
-from controlplane.store import Store
+from controlplane.lifecycle.timeline import noted, word_of
+from controlplane.model import UP, EndCause, Lease, Limits, Sandbox, State
+from controlplane.store import Claim, Claimed, Store
 from controlplane.telemetry import Metrics
 
 # How far a new look goes back behind the last one: replicas' clocks may differ by so much.
 OVERLAP_MS: Final = 60_000
+# A rebuild reads the cluster for some seconds, and may have read it just before a claim was written there.
+CLAIM_KEPT_MS: Final = 30_000
+
+# Before and after a change; before is None where only the outcome is known: claimed, adopted, heard from elsewhere.
+Listener = Callable[[Sandbox | None, Sandbox], None]
 
 
 class Ledger:
@@ -31,8 +37,16 @@ class Ledger:
         self._clock = clock
         self._unsettled: dict[str, asyncio.Future[Sandbox]] = {}
         self._held: dict[str, Sandbox] = {}
+        self._claimed: dict[str, Sandbox] = {}
+        self._written_ms: dict[str, int] = {}  # of those, in order
+        self._contested: set[str] = set()
+        self._listeners: list[Listener] = []
         self._leaving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ends_read_ms = 0
+
+    def listen(self, listener: Listener) -> None:
+        """Tells ``listener`` of every change that is made or heard of here, perhaps twice; it must not wait."""
+        self._listeners.append(listener)
 
     def expect(self, sandbox_id: str) -> asyncio.Future[Sandbox]:
         """Lets ``settled`` wait for this sandbox, from its admission on."""
@@ -84,15 +98,50 @@ class Ledger:
         return self._held.get(sandbox_id)
 
     async def restore_held(self, store: Store | Keeper) -> None:
-        """Puts the starts that this replica runs on record again, in a store that has forgotten them."""
-        for sandbox in [*self._held.values()]:
+        """Puts on record again, in a store that has forgotten it, what only this replica knows: starts and claims."""
+        for sandbox in [*self._held.values(), *self._claimed.values()]:
             await store.restore(sandbox)
 
     async def check_held(self) -> None:
-        """Looks whether the starts of this replica are on record: a store may have been rebuilt without them."""
+        """Looks whether that is on record: a store may have been rebuilt without it."""
         first = next(iter(self._held), None)
         if first is not None and await self._store.get(first) is None:
             await self.restore_held(self._store)
+        self._forget_claims()
+        first = next(iter(self._claimed), None)
+        if first is not None and await self._store.get(first) is None:
+            self._contested.update(self._claimed)
+        while self._contested:
+            if (claimed := self._claimed.get(self._contested.pop())) is not None:
+                await self._insist(claimed)
+
+    async def claim(self, wish: Sandbox, limits: Limits) -> Claim | None:
+        """As ``Store.claim``; until ``written``, only this replica can say whose it is if the store is lost."""
+        claim = await self._store.claim(wish, limits)
+        if isinstance(claim, Claimed):
+            self._claimed[claim.sandbox.id] = claim.sandbox
+            self.hear(claim.sandbox)
+        return claim
+
+    def written(self, sandbox_id: str) -> None:
+        """Says that the cluster knows whose this sandbox is."""
+        if sandbox_id in self._claimed:
+            self._written_ms[sandbox_id] = self._clock.now_ms()
+        if not self._store.shared:
+            self._claimed.pop(sandbox_id, None)
+            self._written_ms.pop(sandbox_id, None)
+
+    async def find_claim(self, wish: Sandbox) -> Sandbox | None:
+        """What the claim of ``wish`` got whose answer was lost. Cost: one look at all that its owner has running."""
+        running = await self._store.find(wish.owner, {}, {State.RUNNING})
+        return next((one for one in running if one.claim_id == wish.id), None)
+
+    async def free_key(self, sandbox_id: str) -> None:
+        """Lets another sandbox take the key of this one, also when it has ended."""
+        while (before := await self._store.get(sandbox_id)) is not None and before.idempotency_key is not None:
+            after = replace(before, idempotency_key=None, version=before.version + 1)
+            if await self._store.replace(after, before.version):
+                return
 
     async def take(
         self, sandbox_id: str, event: Event, change: Change = NO_CHANGE, known: Sandbox | None = None
@@ -111,15 +160,16 @@ class Ledger:
             if applied is None:
                 return None
             after, effects = applied
+            after = noted(after, self._clock.now_ms(), word_of(after, event))
             if await self._store.replace(after, before.version):
-                self._perform(after, effects)
+                self._perform(before, after, effects)
                 return after
             before = await self._record(sandbox_id)
         return None
 
-    async def end(self, sandbox_id: str, cause: EndCause, event: Event) -> Sandbox | None:
+    async def end(self, sandbox_id: str, cause: EndCause, event: Event, known: Sandbox | None = None) -> Sandbox | None:
         """Begins the end by ``END`` or ``FAIL``; None when it has begun already: the first cause stays."""
-        return await self.take(sandbox_id, event, Change(end=cause), self._held.get(sandbox_id))
+        return await self.take(sandbox_id, event, Change(end=cause), self._held.get(sandbox_id, known))
 
     async def extend(self, sandbox_id: str, expires_at_ms: int) -> Sandbox | None:
         """Moves the expiry later, never earlier; the record, or None when there is none."""
@@ -127,6 +177,19 @@ class Ledger:
             if before.expires_at_ms >= expires_at_ms or not before.state.counted:
                 return before
             after = replace(before, expires_at_ms=expires_at_ms, version=before.version + 1)
+            after = noted(after, self._clock.now_ms(), "extend")
+            if await self._store.replace(after, before.version):
+                return after
+        return None
+
+    async def give_lease(self, sandbox_id: str, lease: Lease | None) -> Sandbox | None:
+        """Gives a live sandbox to a lease, or takes it off its own (None); the record, or None: there is none."""
+        while (before := await self._store.get(sandbox_id)) is not None:
+            if before.spec.lease == lease or not before.state.counted:
+                return before
+            spec = before.spec.model_copy(update={"lease": lease})
+            after = replace(before, spec=spec, version=before.version + 1)
+            after = noted(after, self._clock.now_ms(), "detach" if lease is None else "lease")
             if await self._store.replace(after, before.version):
                 return after
         return None
@@ -137,6 +200,7 @@ class Ledger:
             after = before.with_port(port, public=public, now_ms=self._clock.now_ms())
             if after is before or not before.state.counted:
                 return before
+            after = noted(after, self._clock.now_ms(), "port")
             if await self._store.replace(after, before.version):
                 self.hear(after)
                 return after
@@ -144,24 +208,20 @@ class Ledger:
 
     async def adopt(self, sandbox: Sandbox) -> bool:
         """Puts a sandbox on record that was found on the cluster, unless it is, and tells the gateways."""
+        sandbox = noted(sandbox, self._clock.now_ms(), "adopt")
         if not await self._store.restore(sandbox):
             return False
         self.hear(sandbox)
         return True
 
     def hear(self, sandbox: Sandbox) -> None:
-        """Does here what a stored record means everywhere: routes, and who waits for it."""
-        if sandbox.end is not None:
-            self._board.withdraw(sandbox)
-            self._settle(sandbox)
-        elif sandbox.state is State.RUNNING:
-            self._board.publish(sandbox)
-            self._settle(sandbox)
+        """Does here what a stored record means everywhere: routes, who waits for it, who listens."""
+        self._tell(None, sandbox)
 
     async def reread(self) -> Iterable[Sandbox]:
-        """Hears everything that runs, and every end since the last look; those that run."""
+        """Hears everything that is up, and every end since the last look; what is up."""
         began_ms = self._clock.now_ms()
-        running = await self._store.find(None, {}, {State.RUNNING})
+        running = await self._store.find(None, {}, UP)
         ended: Sequence[Sandbox] = await self._store.ended_since(self._ends_read_ms)
         for sandbox in (*running, *ended):
             self.hear(sandbox)
@@ -185,13 +245,47 @@ class Ledger:
         elif expected and (future := self._unsettled.pop(sandbox_id, None)) is not None:
             future.set_exception(Problem("sandbox_not_found", f"there is no sandbox {sandbox_id} any more"))
 
-    def _perform(self, sandbox: Sandbox, effects: frozenset[Effect]) -> None:
-        if sandbox.id in self._held:
-            self._held[sandbox.id] = sandbox
-        if effects & {Effect.ROUTE, Effect.UNROUTE}:
-            self.hear(sandbox)
-        if Effect.UNROUTE in effects and sandbox.end is not None:
-            self._metrics.ended(sandbox.end.cause)
+    def _forget_claims(self) -> None:
+        before_ms = self._clock.now_ms() - CLAIM_KEPT_MS
+        for sandbox_id, at_ms in [*self._written_ms.items()]:
+            if at_ms > before_ms:
+                return
+            del self._written_ms[sandbox_id]
+            self._claimed.pop(sandbox_id, None)
+
+    async def _insist(self, claimed: Sandbox) -> None:
+        """A rebuild has found it warm, or not at all: it is its owner's, and its end is not taken back."""
+        while not await self._store.restore(claimed):
+            on_record = await self._store.get(claimed.id)
+            if on_record is None or on_record.state is not State.WARM:
+                return
+            after = replace(claimed, version=on_record.version + 1)
+            if await self._store.replace(after, on_record.version):
+                self.hear(after)
+                return
+
+    def _perform(self, before: Sandbox, after: Sandbox, effects: frozenset[Effect]) -> None:
+        if after.id in self._held:
+            self._held[after.id] = after
+        self._tell(before, after)
+        if Effect.UNROUTE in effects and after.end is not None:
+            self._metrics.ended(after.end.cause)
+
+    def _tell(self, before: Sandbox | None, after: Sandbox) -> None:
+        if after.state is State.WARM and after.id in self._claimed:
+            # A rebuild from before the cluster knew of it; ``check_held`` says so before it can be claimed again.
+            self._contested.add(after.id)
+            return
+        if after.end is not None:
+            self._claimed.pop(after.id, None)
+            self._written_ms.pop(after.id, None)
+            self._board.withdraw(after)
+            self._settle(after)
+        elif after.state in UP:
+            self._board.publish(after)
+            self._settle(after)
+        for listener in self._listeners:
+            listener(before, after)
 
     def _settle(self, sandbox: Sandbox) -> None:
         future = self._unsettled.pop(sandbox.id, None)

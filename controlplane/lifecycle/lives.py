@@ -1,27 +1,36 @@
 """``Lives``: every sandbox from its admission to its confirmed end. Owns the starts, their deadlines and the loops."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
 
 from controlplane.errors import Problem
+from controlplane.lifecycle.claims import Claims
 from controlplane.lifecycle.endings import PLATFORM, Endings
 from controlplane.lifecycle.keeper import Keeper
 from controlplane.lifecycle.ledger import Ledger
 from controlplane.lifecycle.notes import Notes
 from controlplane.lifecycle.parts import Options, Parts
 from controlplane.lifecycle.patience import patiently
+from controlplane.lifecycle.preflight import Surveyor
+from controlplane.lifecycle.queue import Answer, WaitingRoom
+from controlplane.lifecycle.quotas import Quotas
 from controlplane.lifecycle.readiness import Readiness
 from controlplane.lifecycle.replicas import Replicas
 from controlplane.lifecycle.starts import Starter
 from controlplane.lifecycle.upkeep import Upkeep
 from controlplane.model import Sandbox
-from controlplane.store import Store
+from controlplane.store import Admitted, Claimed, Store
 
 CLOSE_WITHIN_S: Final = 10.0
+# Ends that the passing of ttls brings about side by side.
+EXPIRED_AT_ONCE: Final = 64
 # What is left after that waits for an engine which does not answer; this is for the loop to unwind.
 UNWIND_WITHIN_S: Final = 0.5
+# What is written beside declared quotas, for whoever looks at them there.
+REPORT_EVERY_S: Final = 10.0
 # A cluster full of sandboxes that do not answer is slow to rebuild from.
 OPEN_WITHIN_S: Final = 120.0
 
@@ -34,12 +43,23 @@ class Lives:
         self._options = options
         self._group = group
         self._starts: dict[str, asyncio.Task[None]] = {}
+        self._closing = False
         self.store = store = Keeper(parts.store, self._prepare, self._rebuild, self._resume, group)
         self.ledger = ledger = Ledger(store, parts.board, parts.metrics, parts.clock)
-        self.notes = Notes(parts.cluster)
+        self.notes = Notes(parts.cluster, self._noted)
         self.endings = Endings(parts, store, ledger, notes=self.notes, group=group, starts=self._starts)
+        ledger.listen(lambda _, after: self.endings.care.watch(after))
+        self.claims = Claims(
+            parts, store, ledger, endings=self.endings, notes=self.notes, begin=self.begin, doubt=self.doubt
+        )
         self.readiness = Readiness(parts, store, ledger, self.notes, self.endings.fail)
         self.starter = Starter(parts, store, ledger, self.readiness, options.starts_in_flight)
+        self.quotas = Quotas(parts.documents, options.max_sandboxes)
+        self.room = WaitingRoom(store, self.quotas.limits, self._unwanted, parts.clock)
+        self.surveyor = Surveyor(store, parts.cluster, self.quotas, options.starts_in_flight)
+        self.quotas.listen(self.room.changed)
+        ledger.listen(self.room.freed)
+        ledger.listen(self.surveyor.started)
         self._upkeep = Upkeep(
             parts,
             store,
@@ -61,9 +81,15 @@ class Lives:
             Problem: the cluster cannot be listed.
         """
         await self.store.ensure(within_s=OPEN_WITHIN_S)
+        await self.quotas.open()
         await self._upkeep.reread()
         loops = {
-            "reaper": self.endings.reaper.run(self.endings.expire),
+            "quotas": self.quotas.run(),
+            "room": self.room.run(),
+            "quota use": self._replicas.report(REPORT_EVERY_S, self._report),
+            "reaper": self.endings.care.ttl.run(self.endings.expire, EXPIRED_AT_ONCE),
+            "idle": self.endings.care.idle.run(),
+            "leases": self.endings.care.leases.run(),
             "watch": self._watch(),
             "notes": self.notes.run(),
         }
@@ -76,6 +102,8 @@ class Lives:
 
     async def close(self) -> None:
         """Ends the loops and gives what is under way a little time, then leaves it: the next start finds it."""
+        self._closing = True
+        self.room.leave()
         if self.store.shared:
             await self._hand_over()
         self.store.close()
@@ -99,7 +127,7 @@ class Lives:
         if sandbox.id in self._starts:
             return False
         self.ledger.hold(sandbox)
-        self.endings.reaper.watch(sandbox.id, sandbox.expires_at_ms)
+        self.endings.care.watch(sandbox)
         start = self._group.create_task(self._start(sandbox), name=f"start {sandbox.id}")
         self._starts[sandbox.id] = start
         # Beside the start, not around it: a start that waits for an engine which hangs unwinds too late to tell.
@@ -116,7 +144,20 @@ class Lives:
 
     def doubt(self, sandbox: Sandbox) -> None:
         """The store did not say whether it has admitted this one: it is begun or ended as soon as it does."""
-        self._group.create_task(self._resolve(sandbox), name=f"doubt {sandbox.id}")
+        # Whoever closes leaves it to the next start, or to the replica that sweeps.
+        if not self._closing:
+            self._group.create_task(self._resolve(sandbox), name=f"doubt {sandbox.id}")
+
+    def disown(self, sandbox: Sandbox) -> None:
+        """Ends, behind, what its creator will never hear of."""
+        gone = Problem("deleted", "its creator went away before it was ready")
+        if not self._closing:
+            self._group.create_task(self.endings.bury(sandbox.id, gone), name=f"disown {sandbox.id}")
+
+    def _unwanted(self, answer: Answer) -> None:
+        # With a key its creator may come back for it, or deletes it by the key.
+        if isinstance(answer, Admitted | Claimed) and answer.sandbox.idempotency_key is None:
+            self.disown(answer.sandbox)
 
     async def _start(self, sandbox: Sandbox) -> None:
         try:
@@ -144,12 +185,21 @@ class Lives:
     async def _resolve(self, sandbox: Sandbox) -> None:
         try:
             on_record = await patiently(lambda: self.store.get(sandbox.id))
+            if on_record is None and sandbox.idempotency_key is None:
+                on_record = await patiently(lambda: self.ledger.find_claim(sandbox))
             if on_record is not None and on_record.idempotency_key is not None:
                 self.begin(on_record)
             elif on_record is not None:
-                await self.endings.end(sandbox.id, Problem("deleted", "its creator was not told of it"), PLATFORM)
+                await self.endings.end(on_record.id, Problem("deleted", "its creator was not told of it"), PLATFORM)
         except Problem as away:
             self._log.error("not known whether it was admitted", sandbox_id=sandbox.id, detail=away.detail)
+
+    async def _report(self) -> None:
+        await self.quotas.report(self.store.usage)
+
+    def _noted(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
+        if "claim" in facts:
+            self.ledger.written(sandbox_id)
 
     async def _watch(self) -> None:
         async for death in self._parts.cluster.watch():

@@ -6,7 +6,7 @@ of a readiness does. So they are written when no more sandboxes get ready, or ha
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,10 +38,15 @@ class _Note:
 
 
 class Notes:
-    """Writes facts behind, oldest first; ``run`` is its loop."""
+    """Writes facts behind, oldest first; ``run`` is its loop.
 
-    def __init__(self, cluster: Cluster) -> None:
+    Args:
+        written: told whose facts were written, and which.
+    """
+
+    def __init__(self, cluster: Cluster, written: Callable[[str, Mapping[str, str]], None]) -> None:
         self._cluster = cluster
+        self._told = written
         self._notes: OrderedDict[str, _Note] = OrderedDict()
         self._added_s = 0.0
         self._more = asyncio.Event()
@@ -131,6 +136,7 @@ class Notes:
             except Exception as error:
                 why = str(error)
             else:
+                self._told(sandbox_id, facts)
                 return
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LAST_PAUSE_S)

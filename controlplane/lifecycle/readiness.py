@@ -13,7 +13,7 @@ from controlplane.lifecycle.ledger import Ledger
 from controlplane.lifecycle.notes import Notes
 from controlplane.lifecycle.parts import Parts
 from controlplane.lifecycle.phases import Phases
-from controlplane.model import State
+from controlplane.model import UP, State
 from controlplane.telemetry import PushOutcome
 
 
@@ -114,7 +114,7 @@ class Readiness:
             raise Problem("sandbox_not_found", f"there is no sandbox {push.sandbox_id}")
         if sandbox.end is not None:
             raise sandbox.end.problem(sandbox.id)
-        if sandbox.state is State.RUNNING:
+        if sandbox.state in UP:
             return "duplicate"
         if push.failure is not None:
             await self._fail(sandbox.id, push.failure)

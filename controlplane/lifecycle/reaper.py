@@ -1,4 +1,4 @@
-"""When sandboxes expire: one heap, one loop that sleeps until the earliest expiry."""
+"""When sandboxes expire, or are to be looked at: one heap, one loop that sleeps until the earliest moment."""
 
 import asyncio
 import heapq
@@ -25,6 +25,8 @@ class Reaper:
 
     def watch(self, sandbox_id: str, at_ms: int) -> None:
         """Sets or moves the moment (Unix ms) of a sandbox. Cost: O(log n)."""
+        if self._moments.get(sandbox_id) == at_ms:
+            return
         self._moments[sandbox_id] = at_ms
         heapq.heappush(self._heap, (at_ms, sandbox_id))
         self._compact()
@@ -35,18 +37,27 @@ class Reaper:
         """Takes the moment away; unknown ids are fine."""
         self._moments.pop(sandbox_id, None)
 
-    async def run(self, expire: Callable[[str], Awaitable[None]]) -> None:
-        """Runs until cancelled."""
-        while True:
-            self._earlier.clear()
-            while self._heap and self._heap[0][0] <= self._clock.now_ms():
-                at_ms, sandbox_id = heapq.heappop(self._heap)
-                if self._moments.get(sandbox_id) == at_ms:
-                    del self._moments[sandbox_id]
-                    await expire(sandbox_id)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._sleep_s()):
-                    await self._earlier.wait()
+    async def run(self, expire: Callable[[str], Awaitable[None]], at_once: int = 1) -> None:
+        """Runs until cancelled, with so many expiries under way at once."""
+        free = asyncio.Semaphore(at_once)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._earlier.clear()
+                while (sandbox_id := self._next_due()) is not None:
+                    await free.acquire()
+                    expiry = group.create_task(_run(expire, sandbox_id), name=f"expire {sandbox_id}")
+                    expiry.add_done_callback(lambda _: free.release())
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._sleep_s()):
+                        await self._earlier.wait()
+
+    def _next_due(self) -> str | None:
+        while self._heap and self._heap[0][0] <= self._clock.now_ms():
+            at_ms, sandbox_id = heapq.heappop(self._heap)
+            if self._moments.get(sandbox_id) == at_ms:
+                del self._moments[sandbox_id]
+                return sandbox_id
+        return None
 
     def _sleep_s(self) -> float | None:
         if not self._heap:
@@ -58,3 +69,7 @@ class Reaper:
         if len(self._heap) > 2 * len(self._moments) + SLACK_ENTRIES:
             self._heap = [(at_ms, sandbox_id) for sandbox_id, at_ms in self._moments.items()]
             heapq.heapify(self._heap)
+
+
+async def _run(expire: Callable[[str], Awaitable[None]], sandbox_id: str) -> None:
+    await expire(sandbox_id)

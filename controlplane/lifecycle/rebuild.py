@@ -15,7 +15,7 @@ from controlplane.errors import Code, Problem
 from controlplane.lifecycle.keeper import Keeper
 from controlplane.lifecycle.ledger import Ledger
 from controlplane.lifecycle.parts import Parts
-from controlplane.model import EndCause, Sandbox, State, load_record
+from controlplane.model import UP, EndCause, Sandbox, State, load_record, read_lease_fact
 from controlplane.store import UnreadableRecordError
 
 # Health answers in milliseconds; on a machine that just came up, 16 at once are gentle.
@@ -27,6 +27,8 @@ UNMARKED_PAUSE_S: Final = 1.0
 SETTLED_MS: Final = 60_000
 # How long a reclamation is left to the replica that began it.
 RECLAIMED_WITHIN_MS: Final = 30_000
+# How long a replica may take to tell a rebuilt store of its claims: three of its rounds.
+UNTOLD_MS: Final = 6_000
 
 
 @dataclass(slots=True)
@@ -92,7 +94,7 @@ class Rebuilder:
         elif sandbox.end is None and sandbox.state is State.STARTING and not _whole_spec(sandbox):
             return  # only who began it knows its environment, and puts it on record again
         elif await self._ledger.adopt(sandbox):
-            kinds = {State.RUNNING: found.adopted, State.STARTING: found.starting, State.ENDING: found.dead}
+            kinds = {**dict.fromkeys(UP, found.adopted), State.STARTING: found.starting, State.ENDING: found.dead}
             kinds[sandbox.state].append(sandbox)
 
     def _known(self, known: Sandbox, seen: Observed, found: Found) -> None:
@@ -111,16 +113,17 @@ class Rebuilder:
 
     async def _unknown(self, seen: Observed) -> Sandbox | None:
         """What to put on record; None when it is to be removed: its creator was never told of it, and repeats."""
-        record = load_record(seen.record)
+        # Of a claimed one the later text: whose it is now.
+        record = load_record(seen.facts.get("claim") or seen.record)
         if record is None or record.id != seen.sandbox_id:
             return None
         ready_at_ms = _whole(seen.facts.get("ready_at_ms", ""))
         if not ready_at_ms:
             return await self._unmarked(record, seen) if self._cluster.annotates_behind else None
         sandbox = replace(
-            record,
-            state=State.RUNNING,
-            ready_at_ms=ready_at_ms,
+            _leased(record, seen),
+            state=State.WARM if record.unclaimed else State.RUNNING,
+            ready_at_ms=self._free_from_ms(record, ready_at_ms),
             expires_at_ms=max(record.expires_at_ms, _whole(seen.facts.get("expires_at_ms", ""))),
             address=seen.facts.get("address") or seen.address,
             kernel=seen.facts.get("kernel", ""),
@@ -131,6 +134,13 @@ class Rebuilder:
             return self._dead(sandbox, "ttl_expired", "it expired while the control plane was down")
         return await self._prove(sandbox)
 
+    def _free_from_ms(self, record: Sandbox, ready_at_ms: int) -> int:
+        """When it was ready; of a warm one, from when on it may be claimed again."""
+        if not (record.unclaimed and self._cluster.annotates_behind):
+            return ready_at_ms
+        # It may have been claimed a moment ago, and only the replica that did it knows: it says so before that.
+        return self._clock.now_ms() + UNTOLD_MS
+
     async def _unmarked(self, record: Sandbox, seen: Observed) -> Sandbox | None:
         if seen.death is not None:
             return None
@@ -139,8 +149,9 @@ class Rebuilder:
             health = await self._health(record, seen.address, self._clock.now_ms() >= record.start_by_ms)
             if health is not None and health.acknowledged:
                 now_ms = self._clock.now_ms()
-                running = replace(record, state=State.RUNNING, ready_at_ms=now_ms, address=seen.address)
-                return replace(running, kernel=health.kernel)
+                up = State.WARM if record.unclaimed else State.RUNNING
+                ready_at_ms = self._free_from_ms(record, now_ms)
+                return replace(record, state=up, ready_at_ms=ready_at_ms, address=seen.address, kernel=health.kernel)
         return record if self._clock.now_ms() < record.start_by_ms else None
 
     async def _health(self, record: Sandbox, address: str, again: bool) -> Health | None:
@@ -173,7 +184,17 @@ class Rebuilder:
 
 def _whole_spec(sandbox: Sandbox) -> bool:
     """Whether the cluster's copy of the spec is all of it: the environment stays out of it."""
-    return sandbox.spec.fingerprint() == sandbox.fingerprint
+    # On record is the installation's idle timeout where none was asked for.
+    asked = sandbox.spec.model_copy(update={"idle_timeout_ms": None})
+    return sandbox.fingerprint in (sandbox.spec.fingerprint(), asked.fingerprint())
+
+
+def _leased(record: Sandbox, seen: Observed) -> Sandbox:
+    """The record with the lease that it was given to since, or taken off."""
+    if "lease" not in seen.facts:
+        return record
+    lease = read_lease_fact(seen.facts["lease"])
+    return replace(record, spec=record.spec.model_copy(update={"lease": lease}))
 
 
 def _whole(text: str) -> int:

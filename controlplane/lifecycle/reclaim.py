@@ -32,11 +32,11 @@ class Reclaimer:
         self._most_failing = 0
         self._log = structlog.get_logger("reclaim")
 
-    def begin(self, sandbox_id: str, start: asyncio.Task[None] | None = None) -> None:
-        """Begins unless it is under way; ``start`` is the start that has to be cancelled first."""
+    def begin(self, sandbox_id: str, start: asyncio.Task[None] | None = None, known: Sandbox | None = None) -> None:
+        """Begins unless it is under way; ``start`` has to be cancelled first, ``known`` is its record."""
         if sandbox_id in self._under_way:
             return
-        task = self._group.create_task(self._reclaim(sandbox_id, start), name=f"reclaim {sandbox_id}")
+        task = self._group.create_task(self._reclaim(sandbox_id, start, known), name=f"reclaim {sandbox_id}")
         self._under_way[sandbox_id] = task
         task.add_done_callback(lambda _: self._under_way.pop(sandbox_id, None))
 
@@ -65,23 +65,23 @@ class Reclaimer:
         """The reclamations that the cluster has not confirmed."""
         return set(self._under_way.values())
 
-    async def _reclaim(self, sandbox_id: str, start: asyncio.Task[None] | None) -> None:
+    async def _reclaim(self, sandbox_id: str, start: asyncio.Task[None] | None, known: Sandbox | None) -> None:
         if start is not None:
             start.cancel()
             await asyncio.wait([start])
         pause_s = FIRST_RETRY_S
         try:
-            while not await self._stopped(sandbox_id):
+            while not await self._stopped(sandbox_id, known):
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, LAST_RETRY_S)
         finally:
             self._recovered(sandbox_id)
 
-    async def _stopped(self, sandbox_id: str) -> bool:
+    async def _stopped(self, sandbox_id: str, known: Sandbox | None) -> bool:
         try:
             async with self._free:
                 await self._cluster.stop(sandbox_id)
-            await self._ledger.take(sandbox_id, Event.CONFIRM)
+            await self._ledger.take(sandbox_id, Event.CONFIRM, known=known)
         except Problem as problem:
             self._failed(sandbox_id, f"{problem.code}: {problem.detail}")
             return False

@@ -38,6 +38,10 @@ class Work(Protocol):
         """A start slot is free."""
         ...
 
+    def doubt(self) -> None:
+        """The store was away: nobody could say that he is still there."""
+        ...
+
     async def settle(self, due: Due) -> None:
         """Ends, reclaims and takes over what is due."""
         ...
@@ -85,7 +89,8 @@ class Replicas:
     async def tend(self) -> None:
         """Says that this replica is here, and, when it is its turn, does what others have left undone."""
         while True:
-            await self._survive("tend", self._tend)
+            if not await self._survive("tend", self._tend):
+                self._work.doubt()
             await asyncio.sleep(HERE_EVERY_S)
 
     async def watch_orphans(self) -> None:
@@ -95,6 +100,10 @@ class Replicas:
     async def probe(self, every_ms: int) -> None:
         """Asks for proofs of life, at one replica at a time."""
         await self._in_turn("prober", every_ms / 1000, self._work.probe)
+
+    async def report(self, every_s: float, work: Callable[[], Awaitable[None]]) -> None:
+        """Writes down what quotas are used for, at one replica at a time."""
+        await self._in_turn("quota use", every_s, work)
 
     async def go(self) -> None:
         """Says that this replica has gone: others take its starts on at once."""

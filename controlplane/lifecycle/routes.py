@@ -58,6 +58,10 @@ class RouteBoard:
         """How many gateways listen."""
         return len(self._subscribers)
 
+    def ended(self, sandbox_id: str) -> bool:
+        """Whether its end is known here."""
+        return sandbox_id in self._ends
+
     def publish(self, sandbox: Sandbox) -> None:
         """Announces where a running sandbox is and what of it is public; nothing when that is known, or its end."""
         known = self._routes.get(sandbox.id)

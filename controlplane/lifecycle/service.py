@@ -1,27 +1,40 @@
 """``Sandboxes``: what the API asks for, in terms of owners, specs and keys."""
 
 import asyncio
+import random
 import secrets
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from controlplane.cluster import Description
+from controlplane.cluster import Description, ImageState
 from controlplane.errors import Problem
+from controlplane.lifecycle.activity import Activity
 from controlplane.lifecycle.completion import Push
 from controlplane.lifecycle.endings import PLATFORM, Deleted
 from controlplane.lifecycle.lives import Lives
 from controlplane.lifecycle.parts import Options, Parts
+from controlplane.lifecycle.pools import Desk, Pools
+from controlplane.lifecycle.preflight import Foresight
+from controlplane.lifecycle.queue import Answer
+from controlplane.lifecycle.quotas import Quotas, Standing
+from controlplane.lifecycle.states import Event
 from controlplane.lifecycle.tokens import Token
-from controlplane.model import Sandbox, SandboxSpec, State
-from controlplane.store import Admitted, Full, Known, Withdrawn
+from controlplane.model import Lease, Limits, Sandbox, SandboxSpec, State, lease_fact, pool_owner
+from controlplane.store import Admitted, Claimed, Fence, Full, Known, Withdrawn
 from controlplane.telemetry import Levels
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 LIVE: Final = frozenset(State) - {State.ENDED}
 # Of one sandbox: each is a row in every gateway.
 MOST_PUBLIC_PORTS: Final = 64
+# Of one owner's creates that wait, in one answer.
+MOST_PLACES: Final = 100
+# Of one create; the next sandbox is a cold one.
+MOST_REPLACED: Final = 4
+# Of one that nobody claims: a kernel of days ago, an image that has moved on.
+WARM_TTL_MS: Final = 24 * 3_600_000
 
 
 def new_id() -> str:
@@ -45,6 +58,16 @@ class Sandboxes:
         self._options = options
         self._lives = lives
         self._draining = False
+        self._pools = Pools(
+            parts.documents,
+            lives.store,
+            parts.clock,
+            hands=self,
+            templates=lives.claims.templates,
+            replica=parts.store.replica,
+        )
+        lives.ledger.listen(self._pools.hear)
+        self.pools = Desk(parts.documents, parts.cluster, options.max_sandboxes, self._pools.status)
 
     @classmethod
     @asynccontextmanager
@@ -60,10 +83,13 @@ class Sandboxes:
             lives = Lives(parts, options, group)
             await lives.open()
             service = cls(parts, options, lives)
+            filling = group.create_task(service._pools.run(), name="pools")
             try:
                 yield service
             finally:
                 service._draining = True
+                await service._pools.leave()
+                filling.cancel()
                 await lives.close()
 
     @property
@@ -78,7 +104,8 @@ class Sandboxes:
         except Problem:
             states = {}
         turns = self._lives.starter.turns
-        return Levels(states, turns.taken, turns.waiting, self._parts.board.subscribers, self._lives.notes.behind)
+        feeds, behind = self._parts.board.subscribers, self._lives.notes.behind
+        return Levels(states, turns.taken, turns.waiting, feeds, behind, self._pools.levels(), len(self._lives.room))
 
     @property
     def draining(self) -> bool:
@@ -99,33 +126,103 @@ class Sandboxes:
         return Created(await self.ready(sandbox), replayed)
 
     async def request(self, owner: str, spec: SandboxSpec, key: str | None = None) -> tuple[Sandbox, bool]:
-        """Admits a sandbox and begins its start; the record, and whether the key had been used before."""
+        """Claims a warm sandbox, or admits one and begins its start; it is usable once ``ready`` has returned it.
+
+        Returns:
+            The record, and whether the key had been used before.
+        """
         if self._draining:
             raise Problem("draining", "this control plane is stopping", retry_after_ms=1000)
         self._parts.cluster.check(spec)
-        candidate = self._candidate(owner, spec, key)
-        ledger, admission = self._lives.ledger, None
-        # Before the store is asked: one who comes with the same key a moment later waits for the same settlement.
-        ledger.expect(candidate.id)
-        try:
-            admission = await self._lives.store.admit(candidate, self._options.max_sandboxes)
-        except Problem:
-            self._lives.doubt(candidate)
-            raise
-        finally:
-            if not isinstance(admission, Admitted):
-                ledger.unexpect(candidate.id)
-        if isinstance(admission, Admitted):
-            self._lives.begin(admission.sandbox)
-            return admission.sandbox, False
-        return _known(admission, candidate), True
+        return await self._admitted(self._candidate(owner, spec, key))
+
+    async def start_warm(self, pool: str, spec: SandboxSpec, fence: Fence | None = None) -> Sandbox:
+        """Begins the start of a sandbox that belongs to a pool until it is claimed; does not wait until it is ready.
+
+        Args:
+            pool: its name.
+            spec: its template, and how long its start may take.
+            fence: the lease that the caller acts under.
+
+        Raises:
+            Problem: draining, unsupported, capacity_unavailable (the installation is full), the store's; FencedError.
+        """
+        if self._draining:
+            raise Problem("draining", "this control plane is stopping", retry_after_ms=1000)
+        self._parts.cluster.check(spec)
+        wish = self._candidate(pool_owner(pool), spec, None)
+        # Not the platform's idle timeout: nobody uses it, and that is what it is there for.
+        # What is started together must not end together.
+        ttl_ms = round(WARM_TTL_MS * random.uniform(0.8, 1.2))  # noqa: S311
+        wish = replace(wish, spec=spec, pool=pool, expires_at_ms=wish.created_at_ms + ttl_ms)
+        admission = await self._lives.claims.start(wish, self._lives.quotas.limits(wish.owner), fence)
+        return admission.sandbox if isinstance(admission, Admitted) else _known(admission, wish)
+
+    async def retire_warm(self, sandbox_id: str) -> None:
+        """Ends a sandbox that its pool does not keep any more, unless it was claimed; does not wait for the cluster."""
+        unwanted = Problem("deleted", "its pool does not keep it any more")
+        await self._lives.endings.end(sandbox_id, unwanted, PLATFORM, Event.RETIRE)
+
+    def starts_at_once(self) -> int:
+        """How many starts the nodes and the start queue bear at one time."""
+        return min(self._options.starts_in_flight, self._parts.cluster.starts_at_once())
 
     async def ready(self, sandbox: Sandbox) -> Sandbox:
-        """Waits until the start has settled; the record of the running sandbox.
+        """Waits until the sandbox is usable; its record. A claimed one that has died meanwhile is replaced.
 
         Raises:
             Problem: why it ended; draining: it gets ready elsewhere, ask there with its key. Without a key it is ended.
         """
+        replaced = 0
+        try:
+            while sandbox.warm and sandbox.end is None and not await self._lives.claims.bind(sandbox):
+                replaced += 1
+                reason = "" if replaced < MOST_REPLACED else f"{replaced} warm ones were dead when they were claimed"
+                again = self._candidate(sandbox.owner, sandbox.spec, sandbox.idempotency_key)
+                sandbox, _ = await self._admitted(replace(again, fingerprint=sandbox.fingerprint), reason)
+        except asyncio.CancelledError:
+            if replaced and sandbox.idempotency_key is None:
+                self._lives.disown(sandbox)
+            raise
+        return await self._settled(sandbox)
+
+    async def _admitted(self, wish: Sandbox, cold_reason: str = "") -> tuple[Sandbox, bool]:
+        async def attempt(limits: Limits) -> Answer:
+            # It may have waited: its life begins when it is let in.
+            now = replace(wish, expires_at_ms=self._parts.clock.now_ms() + wish.spec.ttl_ms)
+            return await self._lives.claims.admit(now, limits, cold_reason=cold_reason)
+
+        answer = await self._lives.room.enter(wish, attempt)
+        if isinstance(answer, Admitted | Claimed):
+            return answer.sandbox, False
+        return await self._taken_over(_known(answer, wish), wish), True
+
+    async def _taken_over(self, known: Sandbox, wish: Sandbox) -> Sandbox:
+        """A client that comes back after a restart is another one: its sandbox goes with that one from now on."""
+        lease = wish.spec.lease
+        if lease is None or known.spec.lease in (None, lease) or known.end is not None:
+            return known
+        return await self.give_lease(wish.owner, known.id, lease)
+
+    @property
+    def quotas(self) -> Quotas:
+        """What owners may use."""
+        return self._lives.quotas
+
+    async def standing(self, owner: str) -> Standing:
+        """What an owner may use and uses, and which of his creates wait at this replica."""
+        room, quotas, store = self._lives.room, self._lives.quotas, self._lives.store
+        places = room.waiting(owner)
+        first = [(one, room.wait_ms(owner, position)) for position, one in enumerate(places[:MOST_PLACES], start=1)]
+        used, in_all = await store.usage(owner), await store.usage(None)
+        total = quotas.limits(owner).total
+        return Standing(owner, quotas.of(owner), used, total, in_all.sandboxes, len(places), first)
+
+    async def foresee(self, owner: str, spec: SandboxSpec, count: int) -> tuple[Foresight, ImageState]:
+        """What becomes of a run; see ``Surveyor.foresee``."""
+        return await self._lives.surveyor.foresee(owner, spec, count)
+
+    async def _settled(self, sandbox: Sandbox) -> Sandbox:
         try:
             settled = await self._lives.ledger.settled(sandbox)
         except Problem as problem:
@@ -191,9 +288,33 @@ class Sandboxes:
         sandbox = await self._lives.ledger.extend(sandbox_id, self._parts.clock.now_ms() + ttl_ms)
         if sandbox is None or sandbox.end is not None:
             return await self.alive(owner, sandbox_id)
-        self._lives.endings.reaper.watch(sandbox_id, sandbox.expires_at_ms)
+        self._lives.endings.care.watch(sandbox)
+        self._lives.endings.care.activity.touch(sandbox_id)
         await self._note(sandbox_id, {"expires_at_ms": str(sandbox.expires_at_ms)})
         return sandbox
+
+    async def give_lease(self, owner: str, sandbox_id: str, lease: Lease | None) -> Sandbox:
+        """Lets a sandbox go with its client (who renews this lease), or outlive it (None). Repeating is success.
+
+        Raises:
+            Problem: sandbox_not_found, or why it has ended.
+        """
+        await self.alive(owner, sandbox_id)
+        sandbox = await self._lives.ledger.give_lease(sandbox_id, lease)
+        if sandbox is None or sandbox.end is not None:
+            return await self.alive(owner, sandbox_id)
+        self._lives.endings.care.watch(sandbox)
+        await self._note(sandbox_id, {"lease": lease_fact(lease)})
+        return sandbox
+
+    async def renew_lease(self, owner: str, lease: Lease) -> int:
+        """Says that a client is still there; see ``Leases.renew``."""
+        return await self._lives.endings.care.leases.renew(owner, lease)
+
+    @property
+    def activity(self) -> Activity:
+        """What is in use, for the gateways' reports."""
+        return self._lives.endings.care.activity
 
     async def open_port(self, owner: str, sandbox_id: str, port: int, *, public: bool) -> Sandbox:
         """Lets anyone reach a port without a token, or takes that back; the gateways know when this returns.
@@ -242,6 +363,8 @@ class Sandboxes:
         Without, and with other replicas about, who waits for a start is sent to them: the sandbox gets ready there.
         """
         self._draining = True
+        self._lives.room.leave()
+        await self._pools.leave()
         if self._lives.store.shared and not delete:
             self._lives.ledger.leave()
         ids: list[str] = []
@@ -260,12 +383,19 @@ class Sandboxes:
         return Sandbox(
             id=new_id(),
             owner=owner,
-            spec=spec,
+            # On record is what it was promised, whatever the default becomes; the fingerprint is of what was asked for.
+            spec=self._promised(spec),
             created_at_ms=now_ms,
             expires_at_ms=now_ms + spec.ttl_ms,
             fingerprint=spec.fingerprint(),
             idempotency_key=key,
         )
+
+    def _promised(self, spec: SandboxSpec) -> SandboxSpec:
+        default_ms = self._options.idle_timeout_ms
+        if spec.idle_timeout_ms is not None or not default_ms:
+            return spec
+        return spec.model_copy(update={"idle_timeout_ms": default_ms})
 
 
 def _by_owner() -> Problem:

@@ -1,7 +1,7 @@
 """How a sandbox may change: one pure table from (state, event) to (state, effects).
 
-``requested -> queued -> starting -> running -> ending -> ended``; an end is legal in every state, and the first one
-stays. An event that the table does not name changes nothing: late and repeated messages are normal here.
+``requested -> queued -> starting [-> warm] -> running -> ending -> ended``; an end is legal in every state, and the
+first one stays. An event that the table does not name changes nothing: late and repeated messages are normal here.
 """
 
 from collections.abc import Mapping
@@ -19,6 +19,9 @@ class Event(StrEnum):
     QUEUE = "queue"  # its turn in the start queue is awaited
     START = "start"  # the cluster is asked for it
     READY = "ready"  # a command has run in it and it is configured
+    WARM = "warm"  # the same of one that a pool keeps: nobody's yet
+    CLAIM = "claim"  # the store has bound it to an owner
+    RETIRE = "retire"  # its pool does not want it any more; nothing to one that was claimed
     END = "end"  # deleted, expired or died: the cause says which
     FAIL = "fail"  # its start failed or took too long; nothing to one that runs
     CONFIRM = "confirm"  # the cluster has nothing of it any more
@@ -55,6 +58,14 @@ TRANSITIONS: Final[dict[tuple[State, Event], Step]] = {
     (State.STARTING, Event.READY): Step(State.RUNNING, frozenset({Effect.ROUTE})),
     (State.STARTING, Event.END): _ENDS,
     (State.STARTING, Event.FAIL): _ENDS,
+    # A claim does not wait for the gateways; nobody has a token for it before.
+    (State.STARTING, Event.WARM): Step(State.WARM, frozenset({Effect.ROUTE})),
+    (State.WARM, Event.CLAIM): Step(State.RUNNING, frozenset({Effect.ROUTE})),
+    (State.WARM, Event.END): _ENDS,
+    (State.REQUESTED, Event.RETIRE): _GONE,
+    (State.QUEUED, Event.RETIRE): _GONE,
+    (State.STARTING, Event.RETIRE): _ENDS,
+    (State.WARM, Event.RETIRE): _ENDS,
     (State.RUNNING, Event.END): _ENDS,
     (State.ENDING, Event.CONFIRM): Step(State.ENDED),
 }
@@ -89,6 +100,8 @@ def apply(sandbox: Sandbox, event: Event, change: Change = NO_CHANGE) -> tuple[S
 
     A failed start whose code says "later" gives its idempotency key back: the same key may try again.
     """
+    if event is Event.READY and sandbox.unclaimed:
+        event = Event.WARM
     taken = step(sandbox.state, event)
     if taken is None:
         return None

@@ -1,8 +1,10 @@
-"""The start queue: so many starts at once over all replicas, those of one replica in the order in which they came."""
+"""The start queue: so many starts at once over all replicas; at one replica in turns that are fair between owners."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from itertools import count
 from typing import Final
 
 import structlog
@@ -10,6 +12,7 @@ import structlog
 from controlplane.cluster import Cluster
 from controlplane.errors import Problem
 from controlplane.lifecycle.keeper import Keeper
+from controlplane.lifecycle.queue.line import Line
 from controlplane.model import Sandbox
 from controlplane.store import Store
 
@@ -22,15 +25,18 @@ NO_LIMIT: Final = 1_000_000
 
 
 class Turns:
-    """Only the head of this replica's queue asks the store for a slot."""
+    """Only the head of this replica's queue asks the store for a slot; ``Line`` says who is the next head."""
 
     def __init__(self, store: Keeper, cluster: Cluster, at_most: int) -> None:
         self._store = store
         self._cluster = cluster
         self._at_most = at_most
-        self._head = asyncio.Lock()  # hands itself on first come, first served
+        self._line: Line[asyncio.Future[None]] = Line()
+        self._tickets = count()
+        self._headed = False
         self._freed = asyncio.Event()
         self._holders: dict[str, int] = {}
+        self._held: Counter[str] = Counter()  # slots by owner
         self.waiting = 0
         self._log = structlog.get_logger("turns")
 
@@ -50,12 +56,16 @@ class Turns:
         try:
             self.waiting += 1
             try:
-                async with self._head:
+                async with self._at_head(sandbox.owner):
                     asked = True
                     await self._slot(sandbox)
             finally:
                 self.waiting -= 1
-            yield
+            self._held[sandbox.owner] += 1
+            try:
+                yield
+            finally:
+                self._held -= Counter({sandbox.owner: 1})
         finally:
             self._holders.pop(sandbox.id, None)
             if asked:
@@ -65,6 +75,35 @@ class Turns:
         """Takes the slots of the starts under way again, in a store that has forgotten them."""
         for sandbox_id, until_ms in [*self._holders.items()]:
             await store.take_slot(sandbox_id, NO_LIMIT, until_ms)
+
+    @asynccontextmanager
+    async def _at_head(self, owner: str) -> AsyncIterator[None]:
+        ticket, turn = next(self._tickets), asyncio.get_running_loop().create_future()
+        self._line.join(owner, ticket, turn)
+        self._pass_on()
+        try:
+            await turn
+            yield
+        finally:
+            # Also when it was cancelled in the moment in which its turn came.
+            if turn.done() and not turn.cancelled():
+                self._headed = False
+                self._pass_on()
+            else:
+                self._line.leave(owner, ticket)
+
+    def _pass_on(self) -> None:
+        """Makes the next one the head, if there is none: of the owner with the fewest starts here, as a rule."""
+        while not self._headed:
+            owner = self._line.choose(lambda one: self._held[one], self._line.owners())
+            if owner is None:
+                return
+            ticket, turn = next(self._line.of(owner))
+            self._line.served(owner, ticket)
+            # One whose caller has just been cancelled is out.
+            if not turn.done():
+                self._headed = True
+                turn.set_result(None)
 
     async def _slot(self, sandbox: Sandbox) -> None:
         until_ms = sandbox.start_by_ms + SLACK_MS

@@ -14,12 +14,11 @@ from controlplane.lifecycle.ledger import Ledger
 from controlplane.lifecycle.parts import Parts
 from controlplane.lifecycle.rebuild import Found, Rebuilder
 from controlplane.lifecycle.turns import Turns
-from controlplane.model import Sandbox, State
+from controlplane.model import UP, Sandbox
 from controlplane.store import Due, Store
 
 # The local deadline of a start comes first; this is for a start whose replica has gone.
 OVERDUE_SLACK_MS: Final = 5_000
-UNREADY: Final = frozenset({State.REQUESTED, State.QUEUED, State.STARTING})
 
 
 class Upkeep:
@@ -58,7 +57,7 @@ class Upkeep:
         """See ``Work.hear``."""
         self._ledger.hear(sandbox)
         if sandbox.end is None:
-            self._endings.reaper.watch(sandbox.id, sandbox.expires_at_ms)
+            self._endings.care.watch(sandbox)
         else:
             self._endings.clear(sandbox, heard=True)
 
@@ -66,10 +65,14 @@ class Upkeep:
         """See ``Work.wake``."""
         self._turns.wake()
 
+    def doubt(self) -> None:
+        """See ``Work.doubt``."""
+        self._endings.care.activity.vigil.doubt()
+
     async def reread(self) -> None:
         """See ``Work.reread``."""
         for sandbox in await self._ledger.reread():
-            self._endings.reaper.watch(sandbox.id, sandbox.expires_at_ms)
+            self._endings.care.watch(sandbox)
 
     async def keep(self) -> None:
         """See ``Work.keep``."""
@@ -86,12 +89,12 @@ class Upkeep:
         for sandbox_id in due.abandoned:
             sandbox = await self._store.get(sandbox_id)
             # It stays abandoned in the store until its record changes next.
-            if sandbox is not None and sandbox.state in UNREADY and self._begin(sandbox):
+            if sandbox is not None and sandbox.state.unready and self._begin(sandbox):
                 self._log.info("taken over", sandbox_id=sandbox_id, state=sandbox.state)
 
     async def orphans(self) -> None:
         """See ``Work.orphans``."""
-        running = await self._store.find(None, {}, {State.RUNNING})
+        running = await self._store.find(None, {}, UP)
         await self._act(await self._rebuilder.run(running))
 
     async def probe(self) -> None:
@@ -109,12 +112,13 @@ class Upkeep:
         await self._act(await self._rebuilder.run())
 
     async def resume(self, store: Store) -> None:
-        """After a lost store was rebuilt: the starts under way here have their slots again."""
+        """After a lost store was rebuilt: the starts under way here have their slots again, and leases begin anew."""
+        self.doubt()
         await self._turns.retake(store)
 
     async def _act(self, found: Found) -> None:
         for sandbox in found.adopted:
-            self._endings.reaper.watch(sandbox.id, sandbox.expires_at_ms)
+            self._endings.care.watch(sandbox)
         for sandbox_id in (*(dead.id for dead in found.dead), *found.removed):
             self._endings.reclaimer.begin(sandbox_id)
         for death in found.deaths:

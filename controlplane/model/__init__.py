@@ -1,17 +1,29 @@
 """What the control plane speaks about: the wish (``SandboxSpec``), the record (``Sandbox``), its end. Pure values."""
 
-from controlplane.model.record import dump_record, dump_tombstone, load_record, load_tombstone
-from controlplane.model.sandbox import EndCause, Sandbox, State
-from controlplane.model.spec import Range, SandboxSpec
+from controlplane.model.quota import RESOURCES, Limits, Quota, Usage
+from controlplane.model.record import dump_record, dump_tombstone, load_record, load_timeline, load_tombstone
+from controlplane.model.sandbox import UP, EndCause, Moment, Sandbox, State, pool_owner
+from controlplane.model.spec import Lease, Range, SandboxSpec, lease_fact, read_lease_fact
 
 __all__ = [
+    "RESOURCES",
+    "UP",
     "EndCause",
+    "Lease",
+    "Limits",
+    "Moment",
+    "Quota",
     "Range",
     "Sandbox",
     "SandboxSpec",
     "State",
+    "Usage",
     "dump_record",
     "dump_tombstone",
+    "lease_fact",
     "load_record",
+    "load_timeline",
     "load_tombstone",
+    "pool_owner",
+    "read_lease_fact",
 ]

@@ -5,22 +5,27 @@ The environment stays out of it: it may hold secrets, and whoever may list conta
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from controlplane.errors import TABLE
-from controlplane.model.sandbox import EndCause, Sandbox, State
+from controlplane.model.sandbox import EndCause, Moment, Sandbox, State
 from controlplane.model.spec import SandboxSpec
 
 _FIELDS: Final = ("id", "owner", "created_at_ms", "expires_at_ms", "fingerprint", "idempotency_key", "generation")
+# Told only where they say something: a record of a sandbox that no pool has to do with reads as it always did.
+_LATER: Final = ("pool", "claimed_at_ms", "claim_id", "cold_reason")
 
 
 def dump_record(sandbox: Sandbox) -> str:
-    """What is known before the start, as JSON; without the environment."""
+    """What is known before the start, or once it is claimed, as JSON; without the environment."""
     spec = sandbox.spec.model_dump(mode="json", exclude={"env"})
-    return json.dumps({**{name: getattr(sandbox, name) for name in _FIELDS}, "spec": spec}, separators=(",", ":"))
+    later = {name: getattr(sandbox, name) for name in _LATER if getattr(sandbox, name)}
+    fields = {name: getattr(sandbox, name) for name in _FIELDS}
+    return json.dumps({**fields, **later, "spec": spec}, separators=(",", ":"))
 
 
 def load_record(text: str) -> Sandbox | None:
@@ -28,7 +33,8 @@ def load_record(text: str) -> Sandbox | None:
     try:
         fields = json.loads(text)
         spec = SandboxSpec.model_validate(fields.pop("spec"))
-        return Sandbox(spec=spec, state=State.STARTING, **{name: fields[name] for name in _FIELDS})
+        later = {name: fields[name] for name in _LATER if name in fields}
+        return Sandbox(spec=spec, state=State.STARTING, **{name: fields[name] for name in _FIELDS}, **later)
     except (ValueError, KeyError, TypeError, AttributeError, ValidationError):
         return None
 
@@ -43,7 +49,17 @@ def dump_tombstone(sandbox: Sandbox) -> dict[str, Any]:
         "ready_at_ms": sandbox.ready_at_ms,
         "kernel": sandbox.kernel,
         "timings_ms": dict(sandbox.timings_ms),
+        "timeline": sandbox.timeline,
     }
+
+
+def load_timeline(moments: Iterable[Any]) -> tuple[Moment, ...]:
+    """Reads a timeline out of JSON.
+
+    Raises:
+        ValueError, TypeError: it is none.
+    """
+    return tuple(Moment(int(at_ms), State(state), str(word)) for at_ms, state, word in moments)
 
 
 def load_tombstone(fields: Any) -> Sandbox | None:  # noqa: ANN401 - JSON
@@ -59,6 +75,7 @@ def load_tombstone(fields: Any) -> Sandbox | None:  # noqa: ANN401 - JSON
             ready_at_ms=fields["ready_at_ms"],
             kernel=fields["kernel"],
             timings_ms=fields["timings_ms"],
+            timeline=load_timeline(fields.get("timeline", ())),
         )
     except (ValueError, KeyError, TypeError):
         return None

@@ -4,12 +4,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from controlplane.errors import TABLE, Code, Fault, Problem
 from controlplane.model.spec import SandboxSpec
 
+# What a claim binds to a warm sandbox besides its state; all else is the sandbox's own.
+BOUND: Final = ("owner", "spec", "expires_at_ms", "fingerprint", "idempotency_key")
+POOL_OWNER: Final = "pool:"
 _PORTS_FACT: Final = re.compile(r"([0-9]{1,15}):((?:[0-9]{1,5}(?:,[0-9]{1,5})*)?)")
+
+
+def pool_owner(pool: str) -> str:
+    """Who owns what a pool keeps until it is claimed; no caller's name has a colon."""
+    return POOL_OWNER + pool
 
 
 class State(StrEnum):
@@ -18,6 +26,7 @@ class State(StrEnum):
     REQUESTED = "requested"
     QUEUED = "queued"
     STARTING = "starting"
+    WARM = "warm"
     RUNNING = "running"
     ENDING = "ending"
     ENDED = "ended"
@@ -26,6 +35,15 @@ class State(StrEnum):
     def counted(self) -> bool:
         """Whether it uses up quota: until its end begins, not until the cluster has confirmed it."""
         return self not in (State.ENDING, State.ENDED)
+
+    @property
+    def unready(self) -> bool:
+        """Whether its start is not over."""
+        return self in (State.REQUESTED, State.QUEUED, State.STARTING)
+
+
+# Its sidecar answers, and the gateways know where.
+UP: Final = frozenset({State.WARM, State.RUNNING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +72,20 @@ class EndCause:
         return Problem(self.cause, self.detail, sandbox_id=sandbox_id, ended_at_ms=self.at_ms, by=self.by)
 
 
+class Moment(NamedTuple):
+    """Something that has happened to a sandbox.
+
+    Attributes:
+        at_ms: Unix time.
+        state: where it was from then on.
+        word: what it was: an event, or the cause of the end.
+    """
+
+    at_ms: int
+    state: State
+    word: str
+
+
 @dataclass(frozen=True, slots=True)
 class Sandbox:
     """One sandbox as the store keeps it.
@@ -66,6 +98,11 @@ class Sandbox:
         timings_ms: how long each phase of the start took, by phase.
         public_ports: what anyone may reach without a token, in order.
         ports_revision: grows with every change of them, also across a loss of the store (Unix ms of the change).
+        pool: the name of the pool that started it; stays after the claim. Empty: it was started for its owner.
+        claimed_at_ms: when an owner got it from its pool.
+        claim_id: the id that its create had before a warm one was found.
+        cold_reason: why it was started for its owner although pools of its image exist.
+        timeline: what has happened to it, oldest first; bounded (``lifecycle.timeline``).
     """
 
     id: str
@@ -85,6 +122,32 @@ class Sandbox:
     timings_ms: Mapping[str, int] = field(default_factory=dict)
     public_ports: tuple[int, ...] = ()
     ports_revision: int = 0
+    pool: str = ""
+    claimed_at_ms: int | None = None
+    claim_id: str = ""
+    cold_reason: str = ""
+    timeline: tuple[Moment, ...] = ()
+
+    @property
+    def warm(self) -> bool:
+        """Whether its owner got it ready from a pool."""
+        return self.claimed_at_ms is not None
+
+    @property
+    def unclaimed(self) -> bool:
+        """Whether it is a pool's, and nobody's yet."""
+        return bool(self.pool) and self.claimed_at_ms is None
+
+    def claimed_by(self, wish: "Sandbox", at_ms: int) -> Self:
+        """A warm sandbox as the owner of ``wish`` gets it: his name, spec, key and times; the rest stays its own."""
+        return replace(
+            self,
+            state=State.RUNNING,
+            version=self.version + 1,
+            claimed_at_ms=at_ms,
+            claim_id=wish.id,
+            **{name: getattr(wish, name) for name in BOUND},
+        )
 
     @property
     def start_by_ms(self) -> int:

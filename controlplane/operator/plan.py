@@ -8,7 +8,7 @@ from typing import Any, Final
 from controlplane.cluster.kubernetes.deaths import death
 from controlplane.cluster.kubernetes.podspec import FINALIZER
 from controlplane.cluster.protocol import Death
-from controlplane.model import Sandbox, State
+from controlplane.model import UP, Sandbox
 
 # The control plane needs a second; after this it has missed the end, or cannot tell the API server.
 STUCK_MS: Final = 60_000
@@ -76,7 +76,7 @@ def _unrecorded(pod: Pod, records: Mapping[str, Sandbox], now_ms: int) -> Death 
 
 def _should_have_a_pod(record: Sandbox, now_ms: int) -> bool:
     ready_at_ms = record.ready_at_ms or now_ms
-    return record.state is State.RUNNING and now_ms - ready_at_ms > MISSED_MS
+    return record.state in UP and now_ms - ready_at_ms > MISSED_MS
 
 
 def _vanished(record: Sandbox) -> Death:

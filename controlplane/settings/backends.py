@@ -12,6 +12,7 @@ ENGINE_ONLY: Final = ("STATE_DIR", "ENGINE_URL", "SIDECAR_BINARY", "TARGET_BINAR
 KUBERNETES_ONLY: Final = (
     *("NAMESPACE", "INSTALLATION", "SIDECAR_IMAGE", "READY_URL", "RUNTIME_CLASS", "REQUIRED_KERNEL", "DNS_SHARDS"),
     *("STARTS_PER_NODE", "PRIORITY_CLASS", "NODE_SELECTOR", "TOLERATIONS", "IMAGE_PULL_SECRETS", "KUBECONFIG"),
+    "AGENT_SANDBOX",
 )
 
 
@@ -56,6 +57,7 @@ class KubernetesSettings:
         starts_per_node: how many sandboxes may start on one node at a time.
         priority_class: of the pods; empty = the namespace's default.
         kubeconfig: None = the pod's own service account.
+        agent_sandbox: whether SandboxWarmPools of kubernetes-sigs/agent-sandbox are kept filled too.
     """
 
     namespace: str
@@ -71,6 +73,7 @@ class KubernetesSettings:
     tolerations: Sequence[Mapping[str, object]]
     image_pull_secrets: Sequence[str]
     kubeconfig: Path | None
+    agent_sandbox: bool = False
 
     @classmethod
     def read(cls, read: Reader) -> Self:
@@ -90,4 +93,5 @@ class KubernetesSettings:
             tolerations=read.optional("TOLERATIONS", rules.objects) or (),
             image_pull_secrets=read("IMAGE_PULL_SECRETS", rules.words, ""),
             kubeconfig=read.optional("KUBECONFIG", rules.file),
+            agent_sandbox=read("AGENT_SANDBOX", rules.one_of("true", "false"), "false") == "true",
         )

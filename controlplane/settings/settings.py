@@ -14,6 +14,9 @@ from controlplane.settings.rules import Listen
 API_PORT: Final = 8081
 READY_PORT: Final = 8082
 ROUTES_PORT: Final = 8083
+# As long as the default ttl: it ends what was given a long life and is not used, and nothing else.
+IDLE_TIMEOUT_MS: Final = 3_600_000
+MAX_IDLE_TIMEOUT_MS: Final = 7 * 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,8 @@ class Settings:
         max_sandboxes: for all owners together; 0 = no limit.
         redis_url: the store of many replicas; None = this process's memory (on an engine, with a journal).
         probe_every_ms: how often every running sandbox is asked for a proof of life; 0 = never.
+        idle_timeout_ms: after which a sandbox ends that nobody uses and that asks for no time of its own; 0 = never.
+        operators: owners who may change pools and quotas; when none are named, the only owner, where there is just one.
         ports_domain: below which the gateways serve ports by host name (PORT-ID.DOMAIN); None = they do not.
     """
 
@@ -43,6 +48,8 @@ class Settings:
     redis_url: str | None = None
     probe_every_ms: int = 0
     ports_domain: str | None = None
+    idle_timeout_ms: int = IDLE_TIMEOUT_MS
+    operators: frozenset[str] = frozenset()
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
@@ -55,18 +62,21 @@ class Settings:
         on_kubernetes = read("BACKEND", rules.one_of("engine", "kubernetes"), "engine") == "kubernetes"
         backend = KubernetesSettings.read(read) if on_kubernetes else EngineSettings.read(read)
         api, ready, routes = _addresses(backend)
+        keys = _api_keys(read)
         return cls(
             backend=backend,
             api=read("API", Listen.parse, api),
             ready=read("READY", Listen.parse, ready),
             routes=read("ROUTES", Listen.parse, routes),
-            api_keys=_api_keys(read),
+            api_keys=keys,
             signing_key_file=read("SIGNING_KEY_FILE", rules.file),
             starts_in_flight=read("STARTS_IN_FLIGHT", rules.count(1, 1024), "64" if on_kubernetes else "4"),
             max_sandboxes=read("MAX_SANDBOXES", rules.count(0, 1_000_000), "0"),
             redis_url=read.secret("REDIS_URL", rules.redis_url) if read.has("REDIS_URL") else None,
             probe_every_ms=read("PROBE_EVERY_MS", rules.count(0, 3_600_000), "20000" if on_kubernetes else "0"),
             ports_domain=read.optional("PORTS_DOMAIN", rules.domain),
+            operators=_operators(read, keys),
+            idle_timeout_ms=read("IDLE_TIMEOUT_MS", rules.count(0, MAX_IDLE_TIMEOUT_MS), str(IDLE_TIMEOUT_MS)),
         )
 
 
@@ -75,6 +85,14 @@ def _addresses(backend: EngineSettings | KubernetesSettings) -> tuple[str, str, 
         return f"0.0.0.0:{API_PORT}", f"0.0.0.0:{READY_PORT}", f"0.0.0.0:{ROUTES_PORT}"
     folder = backend.state_dir
     return f"unix:{folder}/api.sock", f"unix:{folder}/ready/ready.sock", f"unix:{folder}/routes.sock"
+
+
+def _operators(read: Reader, keys: Mapping[str, str]) -> frozenset[str]:
+    named = frozenset(read("OPERATORS", rules.words, ""))
+    owners = frozenset(keys.values())
+    if stranger := next(iter(sorted(named - owners)), None):
+        raise SettingError(f"{PREFIX}OPERATORS", stranger, "must name owners who have an API key")
+    return named or (owners if len(owners) == 1 else frozenset())
 
 
 def _api_keys(read: Reader) -> Mapping[str, str]:

@@ -25,7 +25,7 @@ CONNECTIONS: Final = 32
 TOGETHER: Final = 128
 _HEAD: Final = "head"
 # A full Redis takes nothing new; ends, slots and leases go on, and make room.
-_GROWING: Final = "admit"
+_GROWING: Final = ("admit", "claim")
 # Nobody's answer hangs on it: it goes along with the next message, or after a moment.
 _BEHIND: Final = "free_slot"
 BEHIND_S: Final = 0.01
@@ -184,5 +184,5 @@ def _names() -> list[str]:
 
 def _script(name: str) -> str:
     folder = files("controlplane.store") / "lua"
-    flags = "#!lua\n" if name == _GROWING else "#!lua flags=allow-oom\n"
+    flags = "#!lua\n" if name in _GROWING else "#!lua flags=allow-oom\n"
     return flags + (folder / f"{_HEAD}.lua").read_text() + (folder / f"{name}.lua").read_text()

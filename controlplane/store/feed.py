@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 
 from controlplane.store.calls import Calls
 from controlplane.store.protocol import Changed, News, Resync, SlotFreed
-from controlplane.store.rows import begin_of, load
+from controlplane.store.rows import begin_of, load_fields
 
 FIRST_PAUSE_S: Final = 0.05
 LAST_PAUSE_S: Final = 2.0
@@ -60,7 +60,7 @@ def _read(text: str, origin: str) -> News | None:
         return None
     try:
         fields = json.loads(text)
-        return Changed(load(fields["sandbox"]), int(fields["at"])) if "sandbox" in fields else SlotFreed()
+        return Changed(load_fields(fields["sandbox"]), int(fields["at"])) if "sandbox" in fields else SlotFreed()
     except (ValueError, KeyError, TypeError):
         # A replica of another version: what it stored is read when it is asked for.
         return None

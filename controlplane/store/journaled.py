@@ -31,7 +31,9 @@ class JournaledStore(MemoryStore):
         """See ``Store.replace``."""
         before = await self.get(sandbox.id)
         done = await super().replace(sandbox, expected_version)
-        if done and sandbox.end is not None and (before is None or before.end is None):
+        # Once, and again when its key is given up: the last word about a sandbox counts.
+        news = before is None or before.end is None or before.idempotency_key != sandbox.idempotency_key
+        if done and sandbox.end is not None and news:
             self._journal.append({"tombstone": dump_tombstone(sandbox)})
         return done
 

@@ -3,11 +3,26 @@
 import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from controlplane.clock import Clock
-from controlplane.model import Sandbox, State
-from controlplane.store.protocol import Admission, Admitted, Custody, Due, Full, Known, News, Resync, Withdrawn
+from controlplane.model import Limits, Sandbox, State, Usage
+from controlplane.store.protocol import (
+    Admission,
+    Admitted,
+    Claim,
+    Claimed,
+    Custody,
+    Due,
+    Fence,
+    FencedError,
+    Full,
+    Known,
+    News,
+    Resync,
+    Withdrawn,
+)
 
 TOMBSTONE_MS: Final = 24 * 3_600_000
 # About 2 KiB each; guess: a day of one sandbox a second, less than 200 MiB.
@@ -33,25 +48,42 @@ class MemoryStore:
         self._records: dict[str, Sandbox] = {}
         self._keys: dict[Key, str] = {}
         self._counts: Counter[State] = Counter()
+        self._used: dict[str | None, Usage] = {}  # by owner; None: everybody together
+        self._warm: dict[str, dict[str, int]] = {}  # by template: id -> when it was ready
         self._tombstones: OrderedDict[str, int] = OrderedDict()  # id -> when it ended, oldest first
         self._withdrawn: OrderedDict[Key, int] = OrderedDict()  # key -> when
         self._slots: dict[str, int] = {}  # id -> when it lapses
         self._leases: dict[str, tuple[str, int]] = {}
         self._intact = False
 
-    async def admit(self, sandbox: Sandbox, limit: int) -> Admission:
+    async def admit(self, sandbox: Sandbox, limits: Limits, fence: Fence | None = None) -> Admission:
         """See ``Store.admit``."""
-        self._forget()
-        key = _key(sandbox)
-        if key in self._keys:
-            return Known(self._records[self._keys[key]])
-        if key in self._withdrawn:
-            return Withdrawn()
-        used = sum(count for state, count in self._counts.items() if state.counted)
-        if limit and used >= limit:
-            return Full(used, limit)
+        if fence is not None and not self._holds(fence):
+            raise FencedError(fence)
+        if (refused := self._refused(sandbox, limits)) is not None:
+            return refused
         self._put(sandbox)
         return Admitted(sandbox)
+
+    async def claim(self, wish: Sandbox, limits: Limits) -> Claim | None:
+        """See ``Store.claim``. Cost: one look at every warm sandbox of its template."""
+        wish = replace(wish, state=State.RUNNING)
+        if (refused := self._refused(wish, Limits(0, limits.quota))) is not None:
+            return refused
+        now_ms = self._clock.now_ms()
+        warm = self._warm.get(wish.spec.template_hash(), {})
+        ready = [(at_ms, one) for one, at_ms in warm.items() if at_ms <= now_ms]
+        if not ready:
+            return None
+        before = self._records[min(ready)[1]]
+        after = before.claimed_by(wish, now_ms)
+        self._drop(before)
+        self._put(after)
+        return Claimed(after)
+
+    async def usage(self, owner: str | None) -> Usage:
+        """See ``Store.usage``."""
+        return self._used.get(owner, Usage())
 
     async def get(self, sandbox_id: str) -> Sandbox | None:
         """See ``Store.get``."""
@@ -133,8 +165,11 @@ class MemoryStore:
         held_by, until_ms = self._leases.get(name, (holder, now_ms))
         if held_by != holder and until_ms > now_ms:
             return False
+        if not ttl_ms:
+            self._leases.pop(name, None)
+            return False
         self._leases[name] = (holder, now_ms + ttl_ms)
-        return ttl_ms > 0
+        return True
 
     async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:
         """See ``Store.due``. Cost: one look at every record."""
@@ -142,7 +177,7 @@ class MemoryStore:
         live = [one for one in everything if one.state.counted]
         return Due(
             expired=[one.id for one in live if one.expires_at_ms <= now_ms],
-            overdue=[one.id for one in live if one.state is not State.RUNNING and one.start_by_ms <= now_ms],
+            overdue=[one.id for one in live if one.state.unready and one.start_by_ms <= now_ms],
             unconfirmed=[
                 one.id
                 for one in everything
@@ -166,17 +201,40 @@ class MemoryStore:
 
     def bury(self, sandbox: Sandbox, ended_at_ms: int) -> None:
         """Puts an ended sandbox from before on record, with its key, for what is left of its time; oldest first."""
-        if sandbox.id not in self._records:
-            self._put(sandbox)
-            self._tombstones[sandbox.id] = ended_at_ms
+        if (before := self._records.get(sandbox.id)) is not None:
+            self._drop(before)
+        self._put(sandbox)
+        self._tombstones[sandbox.id] = ended_at_ms
 
     def withdrawn_before(self, owner: str, key: str, at_ms: int) -> None:
         """Takes in a withdrawal from before; oldest first."""
         self._withdrawn.setdefault((owner, key), at_ms)
 
+    def _holds(self, fence: Fence) -> bool:
+        holder, until_ms = self._leases.get(fence.lease, ("", 0))
+        return holder == fence.holder and until_ms > self._clock.now_ms()
+
+    def _refused(self, sandbox: Sandbox, limits: Limits) -> Known | Withdrawn | Full | None:
+        self._forget()
+        key = _key(sandbox)
+        if key in self._keys:
+            return Known(self._records[self._keys[key]])
+        if key in self._withdrawn:
+            return Withdrawn()
+        in_all = self._used.get(None, Usage()).sandboxes
+        if limits.total and in_all >= limits.total:
+            return Full(in_all, limits.total)
+        used = self._used.get(sandbox.owner, Usage())
+        if (resource := used.excess(Usage.of(sandbox), limits.quota)) is not None:
+            return Full(getattr(used, resource), getattr(limits.quota, resource), resource)
+        return None
+
     def _put(self, sandbox: Sandbox) -> None:
         self._records[sandbox.id] = sandbox
         self._counts[sandbox.state] += 1
+        self._use(sandbox, Usage.of(sandbox))
+        if sandbox.state is State.WARM:
+            self._warm.setdefault(sandbox.spec.template_hash(), {})[sandbox.id] = sandbox.ready_at_ms or 0
         if key := _key(sandbox):
             self._keys.setdefault(key, sandbox.id)
         if sandbox.state is State.ENDED:
@@ -185,9 +243,21 @@ class MemoryStore:
     def _drop(self, sandbox: Sandbox) -> None:
         del self._records[sandbox.id]
         self._counts[sandbox.state] -= 1
+        self._use(sandbox, Usage() - Usage.of(sandbox))
+        if sandbox.state is State.WARM:
+            template = sandbox.spec.template_hash()
+            del self._warm[template][sandbox.id]
+            if not self._warm[template]:
+                del self._warm[template]
         if (key := _key(sandbox)) and self._keys.get(key) == sandbox.id:
             del self._keys[key]
         self._tombstones.pop(sandbox.id, None)
+
+    def _use(self, sandbox: Sandbox, more: Usage) -> None:
+        for owner in (sandbox.owner, None):
+            used = self._used.pop(owner, Usage()) + more
+            if used != Usage():
+                self._used[owner] = used
 
     def _forget(self) -> None:
         oldest_ms = self._clock.now_ms() - self._tombstone_ms

@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from controlplane.errors import Problem
-from controlplane.model import Sandbox, State
+from controlplane.model import Limits, Sandbox, State, Usage
 
 
 class UnreadableRecordError(Problem):
@@ -25,9 +25,31 @@ class StoreLostError(Exception):
     """The store has forgotten what it held (emptied, replaced); it has to be rebuilt before anything else is asked."""
 
 
+class FencedError(Problem):
+    """Who asked has lost the lease that he acts under; nothing was changed."""
+
+    def __init__(self, fence: "Fence") -> None:
+        super().__init__("conflict", f"{fence.holder} does not hold the lease {fence.lease} any more")
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """A lease that its holder must have at the moment of a step, however long ago he took it."""
+
+    lease: str
+    holder: str
+
+
 @dataclass(frozen=True, slots=True)
 class Admitted:
     """The sandbox is on record, counted, and its key taken."""
+
+    sandbox: Sandbox
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A warm sandbox is its owner's now, counted, and its key taken."""
 
     sandbox: Sandbox
 
@@ -46,18 +68,26 @@ class Withdrawn:
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """There is no room: ``used`` of ``limit`` sandboxes are counted; nothing was changed."""
+    """There is no room; nothing was changed.
+
+    Attributes:
+        used: so much of it is counted, of ``limit``.
+        resource: ``total``, the installation's sandboxes, or a field of the owner's ``Quota``.
+    """
 
     used: int
     limit: int
+    resource: str = "total"
 
 
 Admission = Admitted | Known | Withdrawn | Full
+Claim = Claimed | Known | Withdrawn | Full
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Another replica has stored this: a sandbox runs, lives longer, or its end has begun. Without its environment.
+    """Another replica has stored this: a sandbox is warm, runs, lives longer, or its end has begun. Without its
+    environment.
 
     Attributes:
         at_ms: when it was stored; what it took to hear of it is the feed's lag.
@@ -123,8 +153,25 @@ class Store(Protocol):
         """The name that this process writes on the records of the starts that it runs."""
         ...
 
-    async def admit(self, sandbox: Sandbox, limit: int) -> Admission:
-        """Puts a new sandbox on record unless its key is known or withdrawn, or ``limit`` (0 = none) is reached."""
+    async def admit(self, sandbox: Sandbox, limits: Limits, fence: Fence | None = None) -> Admission:
+        """Puts a new sandbox on record unless its key is known or withdrawn, or ``limits`` leave no room for it.
+
+        Raises:
+            FencedError: the lease of ``fence`` is not its holder's now.
+        """
+        ...
+
+    async def claim(self, wish: Sandbox, limits: Limits) -> Claim | None:
+        """Gives the owner of ``wish`` the warm sandbox of its template that has been ready longest, as it then is.
+
+        Known and withdrawn keys and the owner's quota count as for ``admit``; the total does not: a warm one is in it.
+        Of many calls no two get the same sandbox. None: none is warm; nothing was changed. A sandbox that is warm from
+        a moment to come (``ready_at_ms``) is not given before it.
+        """
+        ...
+
+    async def usage(self, owner: str | None) -> Usage:
+        """What ``owner`` (None: everybody together) uses now; exact. A pool's own is that of ``pool_owner(name)``."""
         ...
 
     async def get(self, sandbox_id: str) -> Sandbox | None:

@@ -4,17 +4,31 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import astuple
 from itertools import count
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from controlplane.clock import Clock
-from controlplane.model import Sandbox, State
+from controlplane.model import Limits, Sandbox, State, Usage
 from controlplane.store import feed
 from controlplane.store.calls import Calls
 from controlplane.store.opening import loaded
-from controlplane.store.protocol import Admission, Admitted, Custody, Due, Full, Known, News, Withdrawn
+from controlplane.store.protocol import (
+    Admission,
+    Admitted,
+    Claim,
+    Claimed,
+    Custody,
+    Due,
+    Fence,
+    FencedError,
+    Full,
+    Known,
+    News,
+    Withdrawn,
+)
 from controlplane.store.records import Records
-from controlplane.store.rows import key_of, row
+from controlplane.store.rows import key_of, row, wish_row
 
 TOMBSTONE_MS: Final = 24 * 3_600_000
 # How many records are read at a time: below a megabyte as a rule.
@@ -77,15 +91,27 @@ class RedisStore:
         """See ``Store.replica``."""
         return self._replica
 
-    async def admit(self, sandbox: Sandbox, limit: int) -> Admission:
+    async def admit(self, sandbox: Sandbox, limits: Limits, fence: Fence | None = None) -> Admission:
         """See ``Store.admit``."""
-        what, answer = await self._calls.run("admit", *self._row(sandbox), limit)
-        if what == "full":
-            return Full(int(answer), limit)
-        if what == "withdrawn":
-            return Withdrawn()
-        kept = self._records.read(answer)
-        return Admitted(kept) if what == "admitted" else Known(kept)
+        asked = (*self._row(sandbox), limits.total, *astuple(limits.quota))
+        under = ("", "") if fence is None else (fence.lease, fence.holder)
+        what, answer = await self._calls.run("admit", *asked, *under)
+        if what == "fenced" and fence is not None:
+            raise FencedError(fence)
+        return Admitted(self._records.read(answer)) if what == "admitted" else self._refused(what, answer)
+
+    async def claim(self, wish: Sandbox, limits: Limits) -> Claim | None:
+        """See ``Store.claim``."""
+        wanted = wish_row(wish, self._clock.now_ms(), self._writing(), self._replica)
+        what, answer = await self._calls.run("claim", *wanted, 0, *astuple(limits.quota))
+        if what == "none":
+            return None
+        return Claimed(self._records.read(answer)) if what == "claimed" else self._refused(what, answer)
+
+    async def usage(self, owner: str | None) -> Usage:
+        """See ``Store.usage``."""
+        flat = await self._calls.run("usage", owner or "")
+        return Usage(**dict(zip(flat[::2], map(int, flat[1::2]), strict=True)))
 
     async def get(self, sandbox_id: str) -> Sandbox | None:
         """See ``Store.get``."""
@@ -167,8 +193,16 @@ class RedisStore:
         await self._calls.run("rebuilt", self._replica)
 
     def _row(self, sandbox: Sandbox) -> tuple[str | int, ...]:
-        writing = f"{self._replica}.{next(self._writings)}"
-        return row(sandbox, self._clock.now_ms(), writing, self._replica)
+        return row(sandbox, self._clock.now_ms(), self._writing(), self._replica)
+
+    def _writing(self) -> str:
+        return f"{self._replica}.{next(self._writings)}"
+
+    def _refused(self, what: str, answer: Any) -> Known | Withdrawn | Full:  # noqa: ANN401 - Redis' own types
+        if what == "full":
+            resource, used, limit = answer
+            return Full(used, limit, resource)
+        return Withdrawn() if what == "withdrawn" else Known(self._records.read(answer))
 
     async def _by_key(self, owner: str, key: str, *, withdraw: str) -> Sandbox | None:
         record = await self._calls.run("by_key", self._clock.now_ms(), key_of(owner, key), withdraw)

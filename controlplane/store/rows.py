@@ -2,33 +2,47 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from controlplane.errors import TABLE
-from controlplane.model import EndCause, Sandbox, SandboxSpec, State
+from controlplane.model import UP, EndCause, Sandbox, SandboxSpec, State, load_timeline
 
-_PLAIN: Final = (
-    *("id", "owner", "created_at_ms", "expires_at_ms", "fingerprint", "idempotency_key", "version", "generation"),
-    *("ready_at_ms", "address", "kernel", "ports_revision"),
+# What a sandbox keeps when it is claimed, and what its claim brings; the version stands before both.
+_OWN: Final = (
+    *("id", "created_at_ms", "generation", "ready_at_ms", "address", "kernel", "ports_revision", "pool", "cold_reason"),
 )
+_BROUGHT: Final = ("owner", "expires_at_ms", "fingerprint", "idempotency_key", "claimed_at_ms", "claim_id")
+_PLAIN: Final = ("version", *_OWN, *_BROUGHT)
 
 
 def dump(sandbox: Sandbox, *, env: bool = True) -> str:
     """The whole record as JSON; the environment only while it may be needed. Cost: 10 us and the environment."""
-    spec = sandbox.spec
+    return f'{{"version":{sandbox.version},{own(sandbox)},{brought(sandbox, env=env)}}}'
+
+
+def own(sandbox: Sandbox) -> str:
+    """The members of the record that a claim leaves alone."""
+    fields = {name: getattr(sandbox, name) for name in _OWN}
+    more = {"public_ports": sandbox.public_ports, "timeline": sandbox.timeline}
+    return _members({**fields, "timings_ms": dict(sandbox.timings_ms), **more})
+
+
+def brought(sandbox: Sandbox, *, env: bool = True) -> str:
+    """The members of the record that a claim brings."""
     secret = {"env"} if sandbox.end is not None or not env else set()
-    return json.dumps(
+    return _members(
         {
-            **{name: getattr(sandbox, name) for name in _PLAIN},
+            **{name: getattr(sandbox, name) for name in _BROUGHT},
             "state": sandbox.state,
-            "spec": spec.model_dump(mode="json", exclude=secret),
+            "spec": sandbox.spec.model_dump(mode="json", exclude=secret),
             "end": None if sandbox.end is None else asdict(sandbox.end),
-            "timings_ms": dict(sandbox.timings_ms),
-            "public_ports": sandbox.public_ports,
-        },
-        separators=(",", ":"),
+        }
     )
+
+
+def _members(fields: Mapping[str, Any]) -> str:
+    return json.dumps(fields, separators=(",", ":"))[1:-1]
 
 
 def load(text: str | bytes) -> Sandbox:
@@ -37,8 +51,13 @@ def load(text: str | bytes) -> Sandbox:
     Raises:
         ValueError: it is not that; the names of the fields are those of another version.
     """
+    return load_fields(json.loads(text))
+
+
+def load_fields(fields: Any) -> Sandbox:  # noqa: ANN401 - JSON
+    """As ``load``, of what is JSON already: news carry the record as it is."""
     try:
-        return _load(json.loads(text))
+        return _load(fields)
     except (KeyError, TypeError) as error:
         raise ValueError(f"not a record of this version: {error}") from error
 
@@ -54,6 +73,7 @@ def _load(fields: Mapping[str, Any]) -> Sandbox:
         end=None if end is None else EndCause(**end),
         timings_ms=fields["timings_ms"],
         public_ports=tuple(fields.get("public_ports", ())),
+        timeline=load_timeline(fields.get("timeline", ())),
     )
 
 
@@ -64,8 +84,13 @@ def key_of(owner: str, key: str | None) -> str:
 
 def news_of(sandbox: Sandbox, origin: str, now_ms: int) -> str:
     """What other replicas hear; empty when it is nothing to them: they follow routes, lives and ends, not starts."""
-    told = sandbox.state is State.RUNNING or sandbox.end is not None
-    return json.dumps({"by": origin, "at": now_ms, "sandbox": dump(sandbox, env=False)}) if told else ""
+    told = sandbox.state in UP or sandbox.end is not None
+    return f"{head_of(origin, now_ms)}{dump(sandbox, env=False)}}}" if told else ""
+
+
+def head_of(origin: str, now_ms: int) -> str:
+    """What stands before the record in the news of a change; a brace follows the record."""
+    return f'{begin_of(origin)}, "at": {now_ms}, "sandbox": '
 
 
 def begin_of(origin: str) -> str:
@@ -76,10 +101,35 @@ def begin_of(origin: str) -> str:
 def row(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> tuple[str | int, ...]:
     """The first arguments of every script that writes a record; ``lua/head.lua`` names them."""
     return (
+        *_who(sandbox, now_ms, writer, origin),
+        dump(sandbox),
+        news_of(sandbox, origin, now_ms),
+        # Where it can be claimed, from when on, and what it keeps then.
+        *(
+            (sandbox.spec.template_hash(), sandbox.ready_at_ms or 0, own(sandbox))
+            if sandbox.state is State.WARM
+            else ("", 0, "")
+        ),
+    )
+
+
+def wish_row(wish: Sandbox, now_ms: int, writer: str, origin: str) -> tuple[str | int, ...]:
+    """The same for a claim: instead of the record and the news what a claim adds to them, and the template wanted."""
+    bound = replace(wish, state=State.RUNNING, claimed_at_ms=now_ms, claim_id=wish.id)
+    return (
+        *_who(bound, now_ms, writer, origin),
+        brought(bound),
+        brought(bound, env=False),
+        *(wish.spec.template_hash(), 0, head_of(origin, now_ms)),
+    )
+
+
+def _who(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> tuple[str | int, ...]:
+    spec = sandbox.spec
+    return (
         *(now_ms, writer, origin, sandbox.id, sandbox.version, sandbox.state, sandbox.owner),
         key_of(sandbox.owner, sandbox.idempotency_key),
         *(sandbox.created_at_ms, sandbox.expires_at_ms, sandbox.start_by_ms),
         0 if sandbox.end is None else sandbox.end.at_ms,
-        dump(sandbox),
-        news_of(sandbox, origin, now_ms),
+        *(spec.cpu_millicores.request, spec.memory_bytes.request, spec.gpu),
     )

@@ -1,7 +1,7 @@
 """Every metric of the control plane, in one registry of its own."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -19,15 +19,24 @@ MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PushOutcome = Literal["accepted", "duplicate", "failure", "late", "forged", "error"]
 
 
+POOLED: Final = ("wanted", "ready", "starting", "outdated")
+
+
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """What is true at this moment, for the gauges."""
+    """What is true at this moment, for the gauges.
+
+    Attributes:
+        pools: of all pools together, by what it is (``POOLED``); empty at replicas that do not plan.
+    """
 
     states: Mapping[State, int]
     starts_in_flight: int
     starts_queued: int
     feeds: int
     notes_behind: int = 0
+    pools: Mapping[str, int] = field(default_factory=dict)
+    creates_waiting: int = 0
 
 
 class Metrics:
@@ -108,13 +117,25 @@ class Metrics:
         self._queued.set(levels.starts_queued)
         self._feeds.set(levels.feeds)
         self._notes.set(levels.notes_behind)
+        self._creates_waiting.set(levels.creates_waiting)
+        for what in POOLED:
+            self._pooled.labels(what).set(levels.pools.get(what, 0))
         return generate_latest(self.registry)
 
     def _gauges(self, registry: CollectorRegistry) -> None:
         self._sandboxes = Gauge("rollbox_sandboxes", "Sandboxes on record.", ["state"], registry=registry)
         self._starts = Gauge("rollbox_starts_in_flight", "Sandboxes that are being started here.", registry=registry)
         self._queued = Gauge("rollbox_starts_queued", "Sandboxes that wait here for their start.", registry=registry)
+        self._creates_waiting = Gauge(
+            "rollbox_creates_waiting", "Creates that wait here for room under a limit.", registry=registry
+        )
         self._feeds = Gauge("rollbox_route_feed_subscribers", "Gateways on the route feed.", registry=registry)
+        self._pooled = Gauge(
+            "rollbox_pool_sandboxes",
+            "Unclaimed sandboxes of all pools, told by the replica that plans.",
+            ["what"],
+            registry=registry,
+        )
         self._notes = Gauge("rollbox_annotations_behind", "Sandboxes with facts not yet written.", registry=registry)
 
     def _known_labels(self) -> None:

@@ -537,15 +537,17 @@ class HealthRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class HealthResponse(_message.Message):
-    __slots__ = ("sandbox_id", "kernel", "uptime_ms", "running_execs", "acknowledged")
+    __slots__ = ("sandbox_id", "kernel", "uptime_ms", "running_execs", "acknowledged", "quiet_us")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     KERNEL_FIELD_NUMBER: _ClassVar[int]
     UPTIME_MS_FIELD_NUMBER: _ClassVar[int]
     RUNNING_EXECS_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    QUIET_US_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     kernel: str
     uptime_ms: int
     running_execs: int
     acknowledged: bool
-    def __init__(self, sandbox_id: _Optional[str] = ..., kernel: _Optional[str] = ..., uptime_ms: _Optional[int] = ..., running_execs: _Optional[int] = ..., acknowledged: _Optional[bool] = ...) -> None: ...
+    quiet_us: int
+    def __init__(self, sandbox_id: _Optional[str] = ..., kernel: _Optional[str] = ..., uptime_ms: _Optional[int] = ..., running_execs: _Optional[int] = ..., acknowledged: _Optional[bool] = ..., quiet_us: _Optional[int] = ...) -> None: ...

@@ -81,3 +81,23 @@ class EndOfSandbox(_message.Message):
 class Heartbeat(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class ActivityReport(_message.Message):
+    __slots__ = ("gateway_id", "used")
+    GATEWAY_ID_FIELD_NUMBER: _ClassVar[int]
+    USED_FIELD_NUMBER: _ClassVar[int]
+    gateway_id: str
+    used: _containers.RepeatedCompositeFieldContainer[Used]
+    def __init__(self, gateway_id: _Optional[str] = ..., used: _Optional[_Iterable[_Union[Used, _Mapping]]] = ...) -> None: ...
+
+class Used(_message.Message):
+    __slots__ = ("sandbox_id", "since_us")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    since_us: int
+    def __init__(self, sandbox_id: _Optional[str] = ..., since_us: _Optional[int] = ...) -> None: ...
+
+class ActivityTaken(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

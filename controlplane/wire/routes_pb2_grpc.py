@@ -39,6 +39,11 @@ class RoutesStub:
                 request_serializer=routes__pb2.WatchRequest.SerializeToString,
                 response_deserializer=routes__pb2.Update.FromString,
                 _registered_method=True)
+        self.Report = channel.unary_unary(
+                '/rollbox.routes.v1.Routes/Report',
+                request_serializer=routes__pb2.ActivityReport.SerializeToString,
+                response_deserializer=routes__pb2.ActivityTaken.FromString,
+                _registered_method=True)
 
 
 class RoutesServicer:
@@ -50,6 +55,14 @@ class RoutesServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Report(self, request, context):
+        """What was used since the last report that was taken. Every 5 s over the connection of Watch, also when nothing was:
+        a gateway that reports is one that callers can reach.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RoutesServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -57,6 +70,11 @@ def add_RoutesServicer_to_server(servicer, server):
                     servicer.Watch,
                     request_deserializer=routes__pb2.WatchRequest.FromString,
                     response_serializer=routes__pb2.Update.SerializeToString,
+            ),
+            'Report': grpc.unary_unary_rpc_method_handler(
+                    servicer.Report,
+                    request_deserializer=routes__pb2.ActivityReport.FromString,
+                    response_serializer=routes__pb2.ActivityTaken.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -86,6 +104,33 @@ class Routes:
             '/rollbox.routes.v1.Routes/Watch',
             routes__pb2.WatchRequest.SerializeToString,
             routes__pb2.Update.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Report(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rollbox.routes.v1.Routes/Report',
+            routes__pb2.ActivityReport.SerializeToString,
+            routes__pb2.ActivityTaken.FromString,
             options,
             channel_credentials,
             insecure,

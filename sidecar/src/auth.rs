@@ -60,7 +60,7 @@ impl Known {
         let _ = self.flag.subscribe().wait_for(|known| *known).await;
     }
 
-    fn come(&self) {
+    pub(crate) fn come(&self) {
         if !self.is_set() {
             self.flag.send_replace(true);
         }

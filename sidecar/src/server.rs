@@ -3,6 +3,7 @@
 //! # Layout
 //! - `agent`: the calls, one method each; `answer`: records and problems as messages.
 //! - `attach`: output as a stream; `ports`: connections as streams; `files`: the calls on files.
+//! - `uses`: for how long nobody has called.
 //! - `listen`: sockets; `connections`: their bounds, shutdown.
 
 pub mod agent;
@@ -12,3 +13,4 @@ pub mod connections;
 mod files;
 pub mod listen;
 mod ports;
+pub mod uses;

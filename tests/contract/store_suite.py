@@ -3,78 +3,56 @@
 Times are the store's own: `advance(seconds)` lets them pass. Stores are handed out rebuilt, as after an open.
 """
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from controlplane.model import EndCause, Sandbox, SandboxSpec, State
+from controlplane.model import EndCause, Limits, SandboxSpec, State
 from controlplane.store import Admitted, Custody, Due, Full, Known, Store, Withdrawn
-
-Advance = Callable[[float], Awaitable[None]]
-Now = Callable[[], int]
-DAY_S = 24 * 3600
+from tests.contract.claims_suite import ClaimsSuite
+from tests.contract.store_factory import DAY_S, Advance, Now, ended, sandbox
 
 
-def sandbox(
-    sandbox_id: str,
-    *,
-    key: str | None = None,
-    owner: str = "alice",
-    labels: dict[str, str] | None = None,
-    at_ms: int = 0,
-) -> Sandbox:
-    """A new record."""
-    spec = SandboxSpec(image="a", labels=labels or {})
-    return Sandbox(sandbox_id, owner, spec, at_ms, at_ms + 1, "f", idempotency_key=key)
-
-
-def ended(before: Sandbox) -> Sandbox:
-    """The record after its end."""
-    end = EndCause("deleted", "d", 1, "alice")
-    return replace(before, state=State.ENDED, end=end, version=before.version + 1)
-
-
-class StoreSuite:
+class StoreSuite(ClaimsSuite):
     """The conformance suite."""
 
     async def test_what_is_admitted_is_on_record(self, store: Store) -> None:
         new = sandbox("sb-1")
-        assert await store.admit(new, 0) == Admitted(new)
+        assert await store.admit(new, Limits()) == Admitted(new)
         assert await store.get("sb-1") == new
         assert await store.get("sb-2") is None
 
     async def test_a_known_key_admits_nothing(self, store: Store) -> None:
         first = sandbox("sb-1", key="k")
-        await store.admit(first, 0)
-        assert await store.admit(sandbox("sb-2", key="k"), 0) == Known(first)
+        await store.admit(first, Limits())
+        assert await store.admit(sandbox("sb-2", key="k"), Limits()) == Known(first)
         assert await store.get("sb-2") is None
         assert await store.by_key("alice", "k") == first
 
     async def test_keys_belong_to_owners(self, store: Store) -> None:
-        await store.admit(sandbox("sb-1", key="k"), 0)
-        assert isinstance(await store.admit(sandbox("sb-2", key="k", owner="bob"), 0), Admitted)
+        await store.admit(sandbox("sb-1", key="k"), Limits())
+        assert isinstance(await store.admit(sandbox("sb-2", key="k", owner="bob"), Limits()), Admitted)
 
     async def test_a_known_key_is_answered_even_when_there_is_no_room(self, store: Store) -> None:
         first = sandbox("sb-1", key="k")
-        await store.admit(first, 1)
-        assert await store.admit(sandbox("sb-2", key="k"), 1) == Known(first)
-        assert await store.admit(sandbox("sb-3"), 1) == Full(1, 1)
+        await store.admit(first, Limits(1))
+        assert await store.admit(sandbox("sb-2", key="k"), Limits(1)) == Known(first)
+        assert await store.admit(sandbox("sb-3"), Limits(1)) == Full(1, 1)
 
     async def test_an_end_makes_room(self, store: Store) -> None:
         first = sandbox("sb-1")
-        await store.admit(first, 1)
+        await store.admit(first, Limits(1))
         assert await store.replace(replace(first, state=State.ENDING, version=1), 0)
-        assert isinstance(await store.admit(sandbox("sb-2"), 1), Admitted)
+        assert isinstance(await store.admit(sandbox("sb-2"), Limits(1)), Admitted)
 
     async def test_ports_are_on_record(self, store: Store) -> None:
         first = sandbox("sb-1")
-        await store.admit(first, 0)
+        await store.admit(first, Limits())
         after = first.with_port(8000, public=True, now_ms=5)
         assert await store.replace(after, 0)
         assert await store.get("sb-1") == after
 
     async def test_replace_compares_versions(self, store: Store) -> None:
         first = sandbox("sb-1")
-        await store.admit(first, 0)
+        await store.admit(first, Limits())
         assert await store.replace(replace(first, version=1, kernel="a"), 0)
         assert not await store.replace(replace(first, version=1, kernel="b"), 0)
         assert not await store.replace(sandbox("sb-2"), 0)
@@ -84,27 +62,27 @@ class StoreSuite:
 
     async def test_a_key_that_was_given_up_is_free(self, store: Store) -> None:
         first = sandbox("sb-1", key="k")
-        await store.admit(first, 0)
+        await store.admit(first, Limits())
         await store.replace(replace(ended(first), idempotency_key=None), 0)
         assert await store.by_key("alice", "k") is None
-        assert isinstance(await store.admit(sandbox("sb-2", key="k"), 0), Admitted)
+        assert isinstance(await store.admit(sandbox("sb-2", key="k"), Limits()), Admitted)
 
     async def test_a_withdrawn_key_admits_nothing_for_a_day(self, store: Store, advance: Advance) -> None:
         assert await store.withdraw("alice", "k") is None
-        assert await store.admit(sandbox("sb-1", key="k"), 0) == Withdrawn()
-        assert isinstance(await store.admit(sandbox("sb-2", key="k", owner="bob"), 0), Admitted)
+        assert await store.admit(sandbox("sb-1", key="k"), Limits()) == Withdrawn()
+        assert isinstance(await store.admit(sandbox("sb-2", key="k", owner="bob"), Limits()), Admitted)
         await advance(DAY_S + 1)
-        assert isinstance(await store.admit(sandbox("sb-3", key="k"), 0), Admitted)
+        assert isinstance(await store.admit(sandbox("sb-3", key="k"), Limits()), Admitted)
 
     async def test_a_taken_key_cannot_be_withdrawn(self, store: Store) -> None:
         first = sandbox("sb-1", key="k")
-        await store.admit(first, 0)
+        await store.admit(first, Limits())
         assert await store.withdraw("alice", "k") == first
-        assert isinstance(await store.admit(sandbox("sb-2", key="k"), 0), Known)
+        assert isinstance(await store.admit(sandbox("sb-2", key="k"), Limits()), Known)
 
     async def test_a_tombstone_and_its_key_stay_for_a_day(self, store: Store, advance: Advance) -> None:
         first = sandbox("sb-1", key="k")
-        await store.admit(first, 0)
+        await store.admit(first, Limits())
         await advance(10 * DAY_S)
         await store.replace(ended(first), 0)
         await advance(DAY_S - 60)
@@ -118,7 +96,7 @@ class StoreSuite:
         found = replace(sandbox("sb-1", key="k"), state=State.RUNNING)
         assert await store.restore(found)
         assert not await store.restore(found)
-        assert await store.admit(sandbox("sb-2"), 1) == Full(1, 1)
+        assert await store.admit(sandbox("sb-2"), Limits(1)) == Full(1, 1)
         assert await store.by_key("alice", "k") == found
         assert (await store.counts())[State.RUNNING] == 1
 
@@ -127,7 +105,7 @@ class StoreSuite:
         new = sandbox("sb-a", labels={"x": "1"}, at_ms=2)
         other = sandbox("sb-c", owner="bob", labels={"x": "1"}, at_ms=0)
         for one in (new, other, old):
-            await store.admit(one, 0)
+            await store.admit(one, Limits())
         assert list(await store.find("alice", {})) == [old, new]
         assert list(await store.find("alice", {"x": "1", "y": "2"})) == [old]
         assert list(await store.find(None, {"x": "1"})) == [other, old, new]
@@ -135,15 +113,15 @@ class StoreSuite:
 
     async def test_counts_are_by_state(self, store: Store) -> None:
         first = sandbox("sb-1")
-        await store.admit(first, 0)
-        await store.admit(sandbox("sb-2"), 0)
+        await store.admit(first, Limits())
+        await store.admit(sandbox("sb-2"), Limits())
         await store.replace(ended(first), 0)
         counts = await store.counts()
         assert (counts[State.REQUESTED], counts[State.ENDED], counts[State.RUNNING]) == (1, 1, 0)
 
     async def test_restore_leaves_what_is_on_record(self, store: Store) -> None:
         first = sandbox("sb-1", key="k")
-        await store.admit(first, 0)
+        await store.admit(first, Limits())
         running = replace(first, state=State.RUNNING, version=1, kernel="a")
         await store.replace(running, 0)
         assert not await store.restore(replace(first, state=State.STARTING))
@@ -152,20 +130,20 @@ class StoreSuite:
 
     async def test_restore_takes_no_key_from_another(self, store: Store) -> None:
         first = sandbox("sb-1", key="k")
-        await store.admit(first, 0)
+        await store.admit(first, Limits())
         await store.restore(replace(sandbox("sb-2", key="k"), state=State.RUNNING))
         assert await store.by_key("alice", "k") == first
 
     async def test_what_is_repeated_after_a_lost_answer_admits_nothing_twice(self, store: Store) -> None:
         first = sandbox("sb-1", key="k")
-        await store.admit(first, 1)
-        await store.admit(first, 1)
+        await store.admit(first, Limits(1))
+        await store.admit(first, Limits(1))
         assert (await store.counts())[State.REQUESTED] == 1
 
     async def test_the_environment_is_kept_until_the_end(self, store: Store) -> None:
         spec = SandboxSpec(image="a", env={"SECRET": "hush"}, cwd="/w", user="u")
         first = replace(sandbox("sb-1"), spec=spec)
-        await store.admit(first, 0)
+        await store.admit(first, Limits())
         found = await store.get("sb-1")
         assert found is not None
         assert found.spec == spec
@@ -173,7 +151,7 @@ class StoreSuite:
     async def test_ends_are_found_by_their_time(self, store: Store, advance: Advance, now_ms: Now) -> None:
         for number in range(3):
             one = sandbox(f"sb-{number}")
-            await store.admit(one, 0)
+            await store.admit(one, Limits())
             end = EndCause("deleted", "d", now_ms(), "alice")
             await store.replace(replace(one, state=State.ENDED, version=1, end=end), 0)
             await advance(60)
@@ -218,7 +196,7 @@ class StoreSuite:
         await store.lease(f"replica:{store.replica}", store.replica, 3_600_000)
         starting, running, ending = (sandbox(name, at_ms=at_ms) for name in ("sb-1", "sb-2", "sb-3"))
         for one in (starting, running, ending):
-            await store.admit(replace(one, expires_at_ms=at_ms + 1_000_000), 0)
+            await store.admit(replace(one, expires_at_ms=at_ms + 1_000_000), Limits())
         await store.replace(replace(running, state=State.RUNNING, version=1, expires_at_ms=at_ms + 50_000), 0)
         end = EndCause("deleted", "d", at_ms, "alice")
         await store.replace(replace(ending, state=State.ENDING, version=1, end=end), 0)

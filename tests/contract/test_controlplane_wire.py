@@ -16,7 +16,7 @@ from controlplane.clock import SystemClock
 from controlplane.cluster.sidecar import GrpcSidecars
 from controlplane.errors import Problem
 from controlplane.errors.rpc import abort
-from controlplane.lifecycle import RouteBoard, SigningKey
+from controlplane.lifecycle import Activity, RouteBoard, SigningKey
 from controlplane.model import EndCause, Sandbox, SandboxSpec, State
 from controlplane.settings import Listen
 from controlplane.wire import agent_pb2, agent_pb2_grpc, routes_pb2, routes_pb2_grpc
@@ -29,8 +29,9 @@ async def test_the_feed_sends_snapshot_deltas_and_heartbeats(tmp_path: Path) -> 
     clock = SystemClock()
     board = RouteBoard(clock, SigningKey(PRIVATE, clock))
     board.publish(RUNNING)
-    listen = Listen(path=tmp_path / "r.sock")
-    async with serving_routes(board, listen), aio.insecure_channel(str(listen)) as channel:
+    listen, activity = Listen(path=tmp_path / "r.sock"), Activity(clock, GrpcSidecars(), SigningKey(PRIVATE, clock))
+    activity.follow("sb-1")
+    async with serving_routes(board, activity, listen), aio.insecure_channel(str(listen)) as channel:
         stub = routes_pb2_grpc.RoutesStub(channel)  # type: ignore[no-untyped-call]
         stream = stub.Watch(routes_pb2.WatchRequest(gateway_id="g"))
         assert [route.sandbox_id for route in (await stream.read()).snapshot.routes] == ["sb-1"]
@@ -41,6 +42,11 @@ async def test_the_feed_sends_snapshot_deltas_and_heartbeats(tmp_path: Path) -> 
         assert listen.path is not None
         assert listen.path.stat().st_mode & 0o777 == 0o600
         stream.cancel()
+        used = [routes_pb2.Used(sandbox_id="sb-1", since_us=2_000_000), routes_pb2.Used(sandbox_id="sb-2")]
+        await stub.Report(routes_pb2.ActivityReport(gateway_id="g", used=used))
+        assert 0 <= clock.now_ms() - 2000 - activity.used_ms("sb-1") < 60_000
+        assert activity.used_ms("sb-2") == 0, "nobody follows it"
+        assert activity.vigil.judges_from(0, 0) is not None
 
 
 class Sidecar(agent_pb2_grpc.AgentServicer):
@@ -85,7 +91,8 @@ async def test_a_sidecar_is_configured_and_asked_for_its_health(tmp_path: Path) 
             "/w",
             "u",
         )
-        assert (await GrpcSidecars().health(f"unix:{path}", "good")).uptime_ms == 7
+        health = await GrpcSidecars().health(f"unix:{path}", "good")
+        assert (health.uptime_ms, health.quiet_ms) == (7, None), "an older sidecar does not know how quiet it is"
 
 
 async def test_a_sidecars_problem_arrives_whole(tmp_path: Path) -> None:

@@ -148,3 +148,30 @@ async def test_a_local_image_asks_no_registry_also_by_its_short_name(tmp_path: P
 async def test_a_pull_brings_the_image(tmp_path: Path) -> None:
     async with engine(tmp_path, puller([{"status": "Pulling"}, {"status": "Done"}])) as client:
         assert await Images(client).pull("r/x:1") == Image("sha256:r/x:1")
+
+
+@pytest.mark.parametrize(
+    ("local", "registry", "asks", "state"),
+    [
+        (True, (500, ""), True, "here"),
+        (False, (200, ""), True, "elsewhere"),
+        (False, (404, "manifest unknown"), False, "unknown"),
+        (False, (500, "Get https://example.com: dial tcp: no such host"), True, "unknown"),
+        (False, (404, "manifest unknown"), True, None),
+        (False, (403, "pull access denied, repository does not exist"), True, None),
+    ],
+)
+async def test_where_an_image_is_can_be_told_without_pulling_it(
+    tmp_path: Path, local: bool, registry: tuple[int, str], asks: bool, state: str | None
+) -> None:
+    def serve(request: web.Request) -> web.Response:
+        if "/images/" in request.path:
+            return web.json_response({"Id": "i"}) if local else refusal(404, "no such image")
+        return refusal(*registry) if registry[1] else web.json_response({"Descriptor": {}})
+
+    async with engine(tmp_path, serve) as client:
+        if state is not None:
+            assert await Images(client).find("example.com/a:1", ask_registry=asks) == state
+            return
+        with pytest.raises(Problem, match="image_not_found"):
+            await Images(client).find("example.com/a:1", ask_registry=asks)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 from structlog.typing import EventDict
 
-from controlplane.clock import SystemClock
 from controlplane.errors import Problem
-from controlplane.model import EndCause, SandboxSpec, State
+from controlplane.model import EndCause, Limits, SandboxSpec, State
 from controlplane.store import (
     Admitted,
     Changed,
@@ -30,39 +29,16 @@ from controlplane.store import (
     Withdrawn,
 )
 from controlplane.store.rows import dump
-from tests.contract.store_suite import DAY_S, Advance, Now, StoreSuite, ended, sandbox
+from tests.contract.redis_replicas import ShiftedClock, replicas
+from tests.contract.store_factory import DAY_S, Advance, Now, ended, sandbox
+from tests.contract.store_suite import StoreSuite
 from tests.support.redis_server import redis_server
-
-
-class ShiftedClock(SystemClock):
-    """The machine's clock, moved on by the test."""
-
-    def __init__(self) -> None:
-        self.ahead_ms = 0
-
-    def now_ms(self) -> int:
-        return super().now_ms() + self.ahead_ms
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with redis_server(tmp_path_factory.mktemp("redis")) as url:
         yield url
-
-
-@asynccontextmanager
-async def replicas(url: str, number: int = 2, clock: ShiftedClock | None = None) -> AsyncIterator[list[RedisStore]]:
-    """Stores of as many replicas on one Redis, empty and rebuilt."""
-    async with AsyncExitStack() as stack, Redis.from_url(url) as redis:
-        await redis.flushall()
-        clock = clock or ShiftedClock()
-        opened = [
-            await stack.enter_async_context(RedisStore.open(url, installation="t", clock=clock, replica=f"r{one}"))
-            for one in range(number)
-        ]
-        assert await opened[0].claim_rebuild(1_000) is Custody.OURS
-        await opened[0].rebuilt()
-        yield opened
 
 
 @pytest.fixture
@@ -98,30 +74,30 @@ class TestRedisStore(StoreSuite):
 async def test_two_replicas_see_one_truth(pair: list[RedisStore]) -> None:
     one, two = pair
     first = sandbox("sb-1", key="k")
-    await one.admit(first, 0)
+    await one.admit(first, Limits())
     assert await two.get("sb-1") == first
-    assert await two.admit(sandbox("sb-2", key="k"), 0) == Known(first)
+    assert await two.admit(sandbox("sb-2", key="k"), Limits()) == Known(first)
     assert await two.replace(replace(first, version=1, state=State.QUEUED), 0)
     assert not await one.replace(replace(first, version=1, state=State.STARTING), 0)
 
 
 async def test_a_key_gives_one_sandbox_to_a_crowd(pair: list[RedisStore]) -> None:
     wanted = [sandbox(f"sb-{number}", key="k") for number in range(100)]
-    admissions = await asyncio.gather(*(pair[n % 2].admit(one, 0) for n, one in enumerate(wanted)))
+    admissions = await asyncio.gather(*(pair[n % 2].admit(one, Limits()) for n, one in enumerate(wanted)))
     (winner,) = [one.sandbox for one in admissions if isinstance(one, Admitted)]
     assert all(one == Known(winner) for one in admissions if not isinstance(one, Admitted))
     assert (await pair[0].counts())[State.REQUESTED] == 1
 
 
 async def test_a_limit_holds_against_a_crowd(pair: list[RedisStore]) -> None:
-    admissions = await asyncio.gather(*(pair[n % 2].admit(sandbox(f"sb-{n}"), 7) for n in range(100)))
+    admissions = await asyncio.gather(*(pair[n % 2].admit(sandbox(f"sb-{n}"), Limits(7)) for n in range(100)))
     assert sum(isinstance(one, Admitted) for one in admissions) == 7
     assert sum(isinstance(one, Full) for one in admissions) == 93
 
 
 async def test_one_of_two_ends_wins_and_counts_once(pair: list[RedisStore]) -> None:
     first = sandbox("sb-1")
-    await pair[0].admit(first, 0)
+    await pair[0].admit(first, Limits())
     wins = await asyncio.gather(*(store.replace(ended(first), 0) for store in pair))
     assert sorted(wins) == [False, True]
     counts = await pair[0].counts()
@@ -145,7 +121,7 @@ async def perform(store: RedisStore, step: Step) -> None:
     what, which, other = step
     name = f"sb-{which}"
     if what == "admit":
-        await store.admit(sandbox(f"{name}-{other}", key=f"k{which}"), LIMIT)
+        await store.admit(sandbox(f"{name}-{other}", key=f"k{which}"), Limits(LIMIT))
         return
     if what == "take":
         await store.take_slot(name, LIMIT, 1 << 52)
@@ -223,7 +199,7 @@ async def test_others_hear_of_what_runs_and_ends_and_nobody_of_his_own(pair: lis
     one, two = pair
     first = replace(sandbox("sb-1"), spec=SandboxSpec(image="a", env={"SECRET": "hush"}))
     async with hearing(one) as own, hearing(two) as heard:
-        await one.admit(first, 0)
+        await one.admit(first, Limits())
         running = replace(first, state=State.RUNNING, version=1, address="http://10.0.0.1:7070")
         await one.replace(running, 0)
         await one.replace(replace(ended(running)), 1)
@@ -245,7 +221,7 @@ async def test_a_lost_subscription_is_taken_up_again_and_says_so(pair: list[Redi
         await redis.client_kill_filter(_type="pubsub")
         await until(lambda: Resync() in heard)
         first = sandbox("sb-1")
-        await one.admit(first, 0)
+        await one.admit(first, Limits())
         await one.replace(ended(first), 0)
         await until(lambda: any(isinstance(news, Changed) for news in heard))
 
@@ -253,11 +229,11 @@ async def test_a_lost_subscription_is_taken_up_again_and_says_so(pair: list[Redi
 async def test_an_emptied_store_is_lost_until_it_is_rebuilt(pair: list[RedisStore], url: str) -> None:
     one, two = pair
     first = sandbox("sb-1", key="k")
-    await one.admit(first, 0)
+    await one.admit(first, Limits())
     async with Redis.from_url(url) as redis:
         await redis.flushall()
     asked = [
-        *(two.get("sb-1"), two.admit(first, 0), two.replace(first, 0), two.find(None, {}), two.counts()),
+        *(two.get("sb-1"), two.admit(first, Limits()), two.replace(first, 0), two.find(None, {}), two.counts()),
         *(two.by_key("alice", "k"), two.lease("x", "y", 1), two.take_slot("sb-1", 1, 1), two.due(0, 0)),
     ]
     for question in asked:
@@ -284,7 +260,7 @@ async def test_a_crowd_of_calls_shares_messages_and_one_that_gives_up_harms_nobo
 ) -> None:
     async with Redis.from_url(url) as redis:
         before = (await redis.info("clients"))["connected_clients"]
-        crowd = [asyncio.create_task(pair[0].admit(sandbox(f"sb-{number}"), 0)) for number in range(300)]
+        crowd = [asyncio.create_task(pair[0].admit(sandbox(f"sb-{number}"), Limits())) for number in range(300)]
         await asyncio.sleep(0)
         crowd[7].cancel()
         answers = await asyncio.gather(*crowd, return_exceptions=True)
@@ -297,14 +273,14 @@ async def test_a_crowd_of_calls_shares_messages_and_one_that_gives_up_harms_nobo
 async def test_scripts_are_brought_again_after_a_restart(pair: list[RedisStore], url: str) -> None:
     async with Redis.from_url(url) as redis:
         await redis.script_flush()
-    assert isinstance(await pair[0].admit(sandbox("sb-1"), 0), Admitted)
+    assert isinstance(await pair[0].admit(sandbox("sb-1"), Limits()), Admitted)
 
 
 async def test_starts_of_a_replica_that_has_gone_are_told(pair: list[RedisStore], clock: ShiftedClock) -> None:
     one, two = pair
     at_ms = clock.now_ms()
     await one.lease("replica:r0", "r0", 6_000)
-    await one.admit(sandbox("sb-1", at_ms=at_ms), 0)
+    await one.admit(sandbox("sb-1", at_ms=at_ms), Limits())
     assert (await two.due(at_ms, 0)).abandoned == ()
     assert (await two.due(at_ms + 7_000, 0)).abandoned == ("sb-1",)
     await one.lease("replica:r0", "r0", 0)
@@ -314,7 +290,7 @@ async def test_starts_of_a_replica_that_has_gone_are_told(pair: list[RedisStore]
 async def test_tombstones_leave_a_few_at_every_step(pair: list[RedisStore], clock: ShiftedClock, url: str) -> None:
     for number in range(50):
         one = sandbox(f"sb-{number}", key=f"k{number}")
-        await pair[0].admit(one, 0)
+        await pair[0].admit(one, Limits())
         await pair[0].replace(ended(one), 0)
     clock.ahead_ms += DAY_S * 1000 + 1
     assert await pair[0].find("alice", {}) == []
@@ -328,12 +304,12 @@ async def test_tombstones_leave_a_few_at_every_step(pair: list[RedisStore], cloc
 
 async def test_a_full_redis_takes_nothing_new_and_still_takes_ends(pair: list[RedisStore], url: str) -> None:
     one = sandbox("sb-1", key="k")
-    await pair[0].admit(one, 0)
+    await pair[0].admit(one, Limits())
     async with Redis.from_url(url) as redis:
         await redis.config_set("maxmemory", 1)
         try:
             with pytest.raises(Problem, match="maxmemory"):
-                await pair[0].admit(sandbox("sb-2"), 0)
+                await pair[0].admit(sandbox("sb-2"), Limits())
             assert await pair[0].withdraw("alice", "k") == one
             assert await pair[0].lease("sweep", "r0", 1_000)
             assert await pair[0].take_slot("sb-1", 4, pair[0]._clock.now_ms() + 1_000)
@@ -350,7 +326,7 @@ async def test_withdrawn_keys_make_room_for_one_another(pair: list[RedisStore], 
         await redis.zadd("{rollbox:t}:withdrawn", {f"alice\n{number}": now_ms - 1 for number in range(100_000)})
         await pair[0].withdraw("alice", "the last")
         assert await redis.zcard("{rollbox:t}:withdrawn") == 100_000
-    assert await pair[0].admit(sandbox("sb-1", key="the last"), 0) == Withdrawn()
+    assert await pair[0].admit(sandbox("sb-1", key="the last"), Limits()) == Withdrawn()
 
 
 async def test_a_redis_that_is_away_is_named_and_nobody_hangs(tmp_path: Path) -> None:
@@ -436,11 +412,11 @@ async def test_a_record_that_cannot_be_read_is_left_out_and_told_once(
         Redis.from_url(url) as redis,
     ):
         for number in (1, 2, 3):
-            await other.admit(sandbox(f"sb-{number}", key=f"k{number}"), 0)
+            await other.admit(sandbox(f"sb-{number}", key=f"k{number}"), Limits())
         await redis.hset("{rollbox:t}:s:sb-2", "record", record)
         for _ in range(3):
             assert [one.id for one in await store.find(None, {})] == ["sb-1", "sb-3"]
-            for question in (store.get("sb-2"), store.admit(sandbox("sb-4", key="k2"), 0)):
+            for question in (store.get("sb-2"), store.admit(sandbox("sb-4", key="k2"), Limits())):
                 with pytest.raises(UnreadableRecordError, match="internal: the record of .* cannot be read"):
                     await question
         assert {one.get("sandbox_id") for one in said} <= {"sb-2", ""}

@@ -9,14 +9,18 @@ import pytest
 from redis.asyncio import Redis
 
 from controlplane.clock import SystemClock
+from controlplane.cluster.documents import Documents
+from controlplane.cluster.engine.documents import FileDocuments
 from controlplane.lifecycle import Options
-from controlplane.model import SandboxSpec, State
+from controlplane.lifecycle.groups import Groups
+from controlplane.model import Sandbox, SandboxSpec, State, Usage, pool_owner
 from controlplane.store import RedisStore
 from tests.support.fake_cluster import FakeCluster
 from tests.support.redis_server import redis_server
 from tests.support.world import OWNER, SPEC, World, world
 
 ENV_SPEC = SandboxSpec(image="a", env={"SECRET": "hush"})
+TEMPLATE = SandboxSpec(image="a")
 
 
 @pytest.fixture
@@ -26,14 +30,33 @@ def url(tmp_path: Path) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def replica(url: str, cluster: FakeCluster, name: str) -> AsyncIterator[World]:
+async def replica(
+    url: str, cluster: FakeCluster, name: str, documents: Documents | None = None
+) -> AsyncIterator[World]:
     """A control plane; pushes land at the one that was opened last."""
     clock = SystemClock()
     async with (
         RedisStore.open(url, installation="t", clock=clock, replica=name) as store,
-        world(cluster, options=Options(starts_in_flight=64), clock=clock, store=store) as plane,
+        world(cluster, options=Options(starts_in_flight=64), clock=clock, store=store, documents=documents) as plane,
     ):
         yield plane
+
+
+@asynccontextmanager
+async def pooled(url: str, warm: int) -> AsyncIterator[tuple[World, World]]:
+    """Two control planes and a pool that is full once."""
+    cluster, documents = FakeCluster(start_s=0.01, annotates_behind=True), FileDocuments()
+    sizes = {"min_warm": warm, "max_warm": warm, "auto": False, "starts_per_minute": warm}
+    await documents.put("pools", "p", {"template": {"image": ENV_SPEC.image}, **sizes}, None)
+    async with replica(url, cluster, "a", documents) as a, replica(url, cluster, "b", documents) as b:
+        async with asyncio.timeout(20):
+            while (await a.parts.store.counts())[State.WARM] < warm:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        yield a, b
+
+
+async def recounted(plane: World, owner: str | None) -> Usage:
+    return sum((Usage.of(one) for one in await plane.parts.store.find(owner, {})), Usage())
 
 
 async def running(plane: World) -> int:
@@ -53,6 +76,19 @@ async def test_a_crowd_created_at_one_is_ready_by_pushes_at_the_other(url: str) 
         deleted = await b.service.delete_all(OWNER, {})
         assert len(deleted.ids) == 100
         assert await a.service.find(OWNER, {}) == []
+        assert cluster.held == {}
+
+
+async def test_a_group_asked_for_at_both_is_one_group(url: str) -> None:
+    cluster = FakeCluster(start_s=0.01, annotates_behind=True)
+    async with replica(url, cluster, "a") as a, replica(url, cluster, "b") as b:
+        asked = (Groups(one.service).create(OWNER, "g", ENV_SPEC, 16, partial=False) for one in (a, b))
+        one, two = await asyncio.gather(*asked)
+        ids = [made.id for made in one.values() if isinstance(made, Sandbox)]
+        assert [made.id for made in two.values() if isinstance(made, Sandbox)] == ids
+        assert len({*ids}) == len(cluster.held) == 16
+        assert {*(await Groups(b.service).get(OWNER, "g"))} == {*range(16)}
+        assert len((await Groups(b.service).delete(OWNER, "g", 16)).ids) == 16
         assert cluster.held == {}
 
 
@@ -107,3 +143,31 @@ async def test_a_redis_that_was_restarted_empty_is_filled_again(tmp_path: Path) 
                     while (sandbox_ := await a.service.get(OWNER, other.id)).state is not State.ENDED:  # noqa: ASYNC110
                         await asyncio.sleep(0.05)
                 assert sandbox_.end is not None
+
+
+async def test_claims_at_both_never_get_the_same_and_usage_is_exact(url: str) -> None:
+    async with pooled(url, 30) as (a, b):
+        owners = [OWNER, "bob", "carol"]
+        # Every create is asked for at both at once, as by a client whose first answer was lost.
+        asked = [(owners[n % 3], ENV_SPEC if n % 5 else TEMPLATE, f"k{n}") for n in range(40)]
+        twice = await asyncio.gather(*(plane.service.create(*one) for one in asked for plane in (a, b)))
+        assert [one.sandbox.id for one in twice[::2]] == [one.sandbox.id for one in twice[1::2]]
+        assert all(one.replayed != other.replayed for one, other in zip(twice[::2], twice[1::2], strict=True))
+        assert len({one.sandbox.id for one in twice}) == 40
+        assert sum(one.sandbox.warm for one in twice[::2]) >= 30
+        for owner in (None, *owners, pool_owner("p")):
+            assert await b.parts.store.usage(owner) == await recounted(a, owner)
+
+
+async def test_a_flush_right_after_claims_gives_none_of_them_to_anybody_else(url: str) -> None:
+    async with pooled(url, 10) as (a, b), Redis.from_url(url) as redis:
+        claimed = await asyncio.gather(*((a, b)[n % 2].service.create(OWNER, ENV_SPEC, f"k{n}") for n in range(6)))
+        assert all(one.sandbox.warm for one in claimed)
+        await redis.flushall()
+        others = await asyncio.gather(*((a, b)[n % 2].service.create("bob", TEMPLATE, f"o{n}") for n in range(6)))
+        mine = [one.sandbox.id for one in claimed]
+        assert not {one.sandbox.id for one in others} & set(mine)
+        again = await asyncio.gather(*((b, a)[n % 2].service.create(OWNER, ENV_SPEC, f"k{n}") for n in range(6)))
+        assert [one.sandbox.id for one in again] == mine
+        for owner in (None, OWNER, "bob", pool_owner("p")):
+            assert await b.parts.store.usage(owner) == await recounted(a, owner)

@@ -39,7 +39,7 @@ async def test_a_clean_stop_deletes_what_runs(folder: Path) -> None:
     up = await start(folder)
     async with Client(up.url, up.api_key) as client:
         sandbox = await client.create(IMAGE)
-        sandbox.detach()
+        await sandbox.detach()
         info = await client.info()
         assert info["isolation"] == "runc"
     assert len(await containers_of(sandbox.id)) == 2

@@ -46,7 +46,7 @@ def _points_to(link: Path) -> str:
 async def test_a_detached_sandbox_is_found_again(client: Client) -> None:
     async with await client.create(IMAGE, memory="256Mi", labels={"run": "detach", "n": "1"}, ttl=60) as sandbox:
         await sandbox.exec("echo kept > /tmp/file")
-        sandbox_id = sandbox.detach()
+        sandbox_id = await sandbox.detach()
     assert [record.id for record in await client.list({"run": "detach"})] == [sandbox_id]
     assert await client.list({"run": "detach", "n": "2"}) == []
     async with await client.connect(sandbox_id) as again:

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from controlplane.cluster import Boot, Death, Description, Health, Observed, Started
+from controlplane.cluster import Boot, Death, Description, Health, ImageState, Observed, Started
 from controlplane.errors import Problem
 from controlplane.lifecycle import Push
-from controlplane.model import SandboxSpec
+from controlplane.model import SandboxSpec, Usage
 
 Pusher = Callable[[str, Push], Awaitable[None]]
 
@@ -35,6 +35,8 @@ class FakeCluster:
     next_annotate_error: Problem | None = None
     annotates_behind: bool = False
     slots: int = 1024
+    room: int | None = None
+    missing_images: set[str] = field(default_factory=set)
     stops_at_once: int = 8
     isolation: str = ""
     held: dict[str, Held] = field(default_factory=dict)
@@ -63,6 +65,14 @@ class FakeCluster:
 
     def starts_at_once(self) -> int:
         return self.slots
+
+    def holds(self, spec: SandboxSpec, beside: Usage) -> int | None:
+        return None if self.room is None else max(0, self.room - beside.sandboxes)
+
+    async def image(self, name: str) -> ImageState:
+        if name in self.missing_images:
+            raise Problem("image_not_found", f"{name}: manifest unknown", image=name)
+        return "here"
 
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
         self.started.append(sandbox_id)
@@ -162,6 +172,14 @@ class FakeSidecars:
     dead: set[str] = field(default_factory=set)
     acknowledged: set[str] = field(default_factory=set)
     next_error: Problem | None = None
+    used_s: dict[str, float] = field(default_factory=dict)
+    running: set[str] = field(default_factory=set)
+    knows_quiet: bool = True
+    healths: int = 0
+
+    def use(self, address: str) -> None:
+        """A call of a user is over, whoever's gateway it came through (the loop's time)."""
+        self.used_s[address] = asyncio.get_running_loop().time()
 
     async def configure(self, address: str, token: str, spec: SandboxSpec) -> None:
         error, self.next_error = self.next_error, None
@@ -174,4 +192,13 @@ class FakeSidecars:
         assert token
         if address in self.dead:
             raise Problem("sandbox_unreachable", f"{address} does not answer")
-        return Health(address.rpartition("/")[2], "Linux", 1, address in self.acknowledged)
+        self.healths += 1
+        quiet_ms = round((asyncio.get_running_loop().time() - self.used_s.get(address, 0.0)) * 1000)
+        return Health(
+            address.rpartition("/")[2],
+            "Linux",
+            1,
+            address in self.acknowledged,
+            quiet_ms if self.knows_quiet else None,
+            int(address in self.running),
+        )

@@ -148,16 +148,21 @@ class FakeKubernetes:
     async def _collection(self, request: web.Request) -> web.StreamResponse:
         if request.method == "POST":
             body = await request.json()
-            if body["metadata"]["name"] in self.objects[request.path]:
+            name = body["metadata"]["name"]
+            if name in self.objects[request.path]:
                 return _status(409, "AlreadyExists", "already exists")
+            body["metadata"] = {"uid": f"uid-{self.version}", "generation": 1, **body["metadata"]}
             await self.put(request.path, body)
-            return web.json_response(body, status=201)
+            return web.json_response(self.objects[request.path][name], status=201)
         if "watch" in request.query:
             return await self._watch(request)
         items = list(self.objects[request.path].values())
         return web.json_response({"metadata": {"resourceVersion": str(self.version)}, "items": items})
 
     async def _one(self, request: web.Request, collection: str, name: str) -> web.StreamResponse:
+        status = name == "status"
+        if status:
+            collection, _, name = collection.rpartition("/")
         found = self.objects.get(collection, {}).get(name)
         if found is None:
             return _status(404, "NotFound", f"{name} not found")
@@ -168,6 +173,11 @@ class FakeKubernetes:
             changed["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
             grace = (await request.json()).get("gracePeriodSeconds")
             changed["metadata"]["ended"] = self.kubelet or grace == 0
+        elif status:
+            changed["status"] = {**changed.get("status", {}), **(await request.json())["status"]}
+        elif request.content_type == "application/json-patch+json":
+            if not _patched(changed, await request.json()):
+                return _status(422, "Invalid", "the server rejected our request due to an error in our request")
         else:
             patch = (await request.json())["metadata"]
             changed["metadata"].setdefault("annotations", {}).update(patch.get("annotations") or {})
@@ -175,7 +185,7 @@ class FakeKubernetes:
             left = [one for one in changed["metadata"].get("finalizers") or () if one not in taken]
             changed["metadata"]["finalizers"] = left
         await self.put(collection, changed)
-        if changed["metadata"].get("ended") and not changed["metadata"]["finalizers"]:
+        if changed["metadata"].get("ended") and not changed["metadata"].get("finalizers"):
             await self.remove(collection, name)
         return web.json_response(changed)
 
@@ -226,6 +236,17 @@ async def fake_kubernetes(
         fake.over.set()
         fake.close_streams()
         await runner.cleanup()
+
+
+def _patched(thing: Json, changes: list[Json]) -> bool:
+    """Applies a JSON patch of tests in the metadata and of whole specs; False when a test fails."""
+    for change in changes:
+        if change["op"] == "test" and thing["metadata"].get(change["path"].rpartition("/")[2]) != change["value"]:
+            return False
+        if change["op"] == "add":
+            thing["metadata"]["generation"] += thing["spec"] != change["value"]
+            thing["spec"] = change["value"]
+    return True
 
 
 def _kubeconfig(url: str) -> Json:

@@ -13,14 +13,16 @@ from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from aiohttp import web
 
 from rollbox.errors import BY_CODE
-from tests.support import fake_ports
+from tests.support import fake_groups, fake_pools, fake_ports
 from tests.support.fake_files import FakeFiles, Refused
 from tests.support.fake_processes import STDERR, STDOUT, FakeProcesses, Script
+from tests.support.fake_quotas import FakeQuotas
 
 API_KEY = "rbx_test"
 HTTP = {"unauthenticated": 401, "sandbox_not_found": 404, "exec_not_found": 404, "conflict": 409, "deleted": 410}
@@ -30,7 +32,8 @@ HTTP |= {"file_not_found": 404, "permission_denied": 403, "no_space": 507}
 
 
 # Routes that take the owner's key; the others take the sandbox's token.
-OWNERS = ("info", "create", "list", "delete_many", "get", "delete", "extend", "token", "set_port")
+_OF_OWNERS = "info create list delete_many get delete extend token set_port lease renew timeline group quota pool"
+OWNERS = tuple(_OF_OWNERS.split())
 
 
 @dataclass
@@ -62,6 +65,8 @@ class FakeGateway:
     refused_keys: set[str] = field(default_factory=set)
     execs: dict[str, dict[str, Any]] = field(default_factory=dict)
     runs: list[str] = field(default_factory=list)
+    renewed: dict[str, int] = field(default_factory=dict)
+    pools: dict[str, dict[str, Any]] = field(default_factory=dict)
     cancelled: dict[str, asyncio.Event] = field(default_factory=dict)
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
     faults: defaultdict[str, deque[Fault]] = field(default_factory=lambda: defaultdict(deque))
@@ -78,6 +83,7 @@ class FakeGateway:
     missing_commands: set[str] = field(default_factory=set)
     processes: FakeProcesses = field(default_factory=FakeProcesses)
     files: FakeFiles = field(default_factory=FakeFiles)
+    quotas: FakeQuotas = field(default_factory=FakeQuotas)
 
     def fail(self, route: str, *faults: Fault) -> None:
         """Make the next requests of a route fail: create, exec, token, delete, list, info, extend, cancel."""
@@ -106,8 +112,21 @@ class FakeGateway:
                 web.delete(box, self._route("delete", self._delete)),
                 web.post(f"{box}/extend", self._route("extend", self._extend)),
                 web.post(f"{box}/token", self._route("token", self._token)),
+                web.put(f"{box}/lease", self._route("lease", self._lease)),
+                web.delete(f"{box}/lease", self._route("lease", self._lease)),
+                web.post("/v1/leases/{name}", self._route("renew", self._renew)),
+                web.get(f"{box}/timeline", self._route("timeline", self._timeline)),
                 web.post(f"{box}/exec", self._route("exec", self._exec)),
                 web.delete(box + "/execs/{exec}", self._route("cancel", self._cancel)),
+                web.get("/v1/pools", self._route("pool", partial(fake_pools.pools, self))),
+                web.route("*", "/v1/pools/{name}", self._route("pool", partial(fake_pools.pool, self))),
+                web.put("/v1/groups/{name}", self._route("group", partial(fake_groups.create, self))),
+                web.get("/v1/groups/{name}", self._route("group", partial(fake_groups.get, self))),
+                web.delete("/v1/groups/{name}", self._route("group", partial(fake_groups.delete, self))),
+                web.get("/v1/quota", self._route("quota", self.quotas.own)),
+                web.get("/v1/quotas", self._route("quota", self.quotas.all)),
+                web.route("*", "/v1/quotas/{name}", self._route("quota", self.quotas.one)),
+                web.post("/v1/preflight", self._route("quota", self.quotas.preflight)),
                 web.get(f"{box}/execs", self._route("execs", self._execs)),
                 web.post(f"{box}/execs", self._route("spawn", self._spawn)),
                 web.get(box + "/execs/{exec}/attach", self._route("attach", self._attach)),
@@ -172,7 +191,10 @@ class FakeGateway:
     async def _create(self, request: web.Request) -> web.Response:
         body = await request.json()
         self.bodies.append(body)
-        key = request.headers.get("Idempotency-Key", "")
+        return await self.made(body, request.headers.get("Idempotency-Key", ""))
+
+    async def made(self, body: dict[str, Any], key: str) -> web.Response:
+        """Make a sandbox, or answer the one that has the key."""
         if self.hold_creates:
             self.holding.set()
             await asyncio.Event().wait()
@@ -212,10 +234,11 @@ class FakeGateway:
         missing = self._found(request)
         if missing:
             return missing
-        self._end(request.match_info["id"])
+        self.end(request.match_info["id"])
         return web.json_response(self.sandboxes[request.match_info["id"]])
 
-    def _end(self, sandbox_id: str) -> None:
+    def end(self, sandbox_id: str) -> None:
+        """End a sandbox as its owner does."""
         box = self.sandboxes[sandbox_id]
         end = {"cause": "deleted", "fault": "workload", "detail": "deleted by its owner", "at_ms": 2, "by": "test"}
         box.update(state="ended", end=box["end"] or end)
@@ -228,7 +251,7 @@ class FakeGateway:
         else:
             ids = [box["id"] for box in self._labelled(request) if box["state"] != "ended"]
         for sandbox_id in ids:
-            self._end(sandbox_id)
+            self.end(sandbox_id)
         return web.json_response({"deleted": ids, "failed": []})
 
     async def _extend(self, request: web.Request) -> web.Response:
@@ -243,6 +266,38 @@ class FakeGateway:
         sandbox_id = request.match_info["id"]
         self.tokens[sandbox_id] = f"token-{sandbox_id}-{len(self.requests)}"
         return self._opened(sandbox_id)
+
+    async def _lease(self, request: web.Request) -> web.Response:
+        missing = self._found(request)
+        if missing:
+            return missing
+        box = self.sandboxes[request.match_info["id"]]
+        box["lease"] = None if request.method == "DELETE" else await request.json()
+        return web.json_response(box)
+
+    async def _renew(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        self.renewed[name] = self.renewed.get(name, 0) + 1
+        having = [box for box in self.sandboxes.values() if (box["lease"] or {}).get("name") == name]
+        return web.json_response({"name": name, **await request.json(), "sandboxes": len(having)})
+
+    async def _timeline(self, request: web.Request) -> web.Response:
+        missing = self._found(request)
+        if missing:
+            return missing
+        box = self.sandboxes[request.match_info["id"]]
+        story = [(0, "requested", "request", "asked for"), (120, "running", "ready", "a command has run in it: ready")]
+        if box["end"]:
+            story.append((7_200_000, "ending", box["end"]["cause"], "The sandbox was deleted (test)"))
+        moments = [
+            {"at_ms": 1_800_000_000_000 + at, "after_ms": at, "state": state, "word": word, "text": text, "later": 1}
+            for at, state, word, text in story
+        ]
+        told = {name: box[name] for name in ("id", "state", "image", "labels", "end", "timings_ms", "expires_at_ms")}
+        advice = "Create a new sandbox." if box["end"] else ""
+        more = {"summary": "It ended: d." if box["end"] else "It runs.", "advice": advice, "retry": None}
+        lease = (box["lease"] or {}).get("name")
+        return web.json_response({**told, **more, "moments": moments, "idle_timeout_ms": 1000, "lease": lease})
 
     async def _exec(self, request: web.Request) -> web.Response:
         body = await request.json()
@@ -385,6 +440,8 @@ def _record(sandbox_id: str, body: dict[str, Any]) -> dict[str, Any]:
         "created_at_ms": 1,
         "ready_at_ms": 2,
         "expires_at_ms": body["ttl_ms"],
+        "idle_timeout_ms": body.get("idle_timeout_ms"),
+        "lease": body.get("lease"),
         "isolation": "runc",
         "end": None,
         "timings_ms": {"queue": 0.1, "start": 100.0},

@@ -78,7 +78,7 @@ def shared_id(stack: Product) -> Iterator[str]:
 
     async def made() -> str:
         async with Client(stack.url, stack.api_key) as client:
-            return (await client.create(IMAGE, memory="512Mi", labels={SHARED: "module"})).detach()
+            return (await client.create(IMAGE, memory="512Mi", labels={SHARED: "module"}, lease=None)).id
 
     async def deleted(sandbox_id: str) -> None:
         async with Client(stack.url, stack.api_key) as client:

@@ -6,13 +6,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from controlplane.clock import Clock
-from controlplane.model import Sandbox, State
+from controlplane.model import UP, Limits, Sandbox
 from controlplane.store import (
     Admission,
     Admitted,
     Changed,
+    Claim,
+    Claimed,
     Custody,
     Due,
+    Fence,
     MemoryStore,
     News,
     Resync,
@@ -20,8 +23,7 @@ from controlplane.store import (
     StoreLostError,
 )
 
-UNREADY = {State.REQUESTED, State.QUEUED, State.STARTING}
-ASKED = ("get", "find", "ended_since", "by_key", "withdraw", "counts", "take_slot", "lease")
+ASKED = ("get", "find", "ended_since", "by_key", "withdraw", "counts", "usage", "take_slot", "lease")
 
 
 @dataclass
@@ -85,12 +87,19 @@ class SharedStore(MemoryStore):
         if not self.core.intact:
             raise StoreLostError("the shared memory")
 
-    async def admit(self, sandbox: Sandbox, limit: int) -> Admission:
+    async def admit(self, sandbox: Sandbox, limits: Limits, fence: Fence | None = None) -> Admission:
         self._check()
-        admission = await super().admit(sandbox, limit)
+        admission = await super().admit(sandbox, limits, fence)
         if isinstance(admission, Admitted):
             self.core.holders[sandbox.id] = self.replica
         return admission
+
+    async def claim(self, wish: Sandbox, limits: Limits) -> Claim | None:
+        self._check()
+        claim = await super().claim(wish, limits)
+        if isinstance(claim, Claimed):
+            self._tell(claim.sandbox)
+        return claim
 
     async def replace(self, sandbox: Sandbox, expected_version: int) -> bool:
         self._check()
@@ -114,7 +123,7 @@ class SharedStore(MemoryStore):
     async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:
         self._check()
         due = await super().due(now_ms, unconfirmed_before_ms)
-        unready = [one for one in self._records.values() if one.state in UNREADY and one.start_by_ms > now_ms]
+        unready = [one for one in self._records.values() if one.state.unready and one.start_by_ms > now_ms]
         return replace(due, abandoned=[one.id for one in unready if not self._here(one.id, now_ms)])
 
     async def feed(self) -> AsyncIterator[News]:
@@ -140,6 +149,6 @@ class SharedStore(MemoryStore):
         return until_ms > now_ms
 
     def _tell(self, sandbox: Sandbox) -> None:
-        if sandbox.state is State.RUNNING or sandbox.end is not None:
+        if sandbox.state in UP or sandbox.end is not None:
             told = replace(sandbox, spec=sandbox.spec.model_copy(update={"env": {}}))
             self.core.tell(self.replica, Changed(told, self.core.clock.now_ms()))

@@ -11,6 +11,8 @@ from controlplane.api.auth import ApiKeys
 from controlplane.api.context import Context
 from controlplane.api.ready import create_ready_app
 from controlplane.clock import Clock
+from controlplane.cluster.documents import Documents
+from controlplane.cluster.engine.documents import FileDocuments
 from controlplane.lifecycle import Options, Parts, RouteBoard, Sandboxes, SigningKey
 from controlplane.model import SandboxSpec
 from controlplane.store import MemoryStore, Store
@@ -45,6 +47,8 @@ async def world(
     options: Options | None = None,
     clock: Clock | None = None,
     store: Store | None = None,
+    *,
+    documents: Documents | None = None,
 ) -> AsyncIterator[World]:
     """A running control plane; pass a cluster that another world has left to rebuild from it.
 
@@ -62,10 +66,11 @@ async def world(
         clock=clock,
         metrics=Metrics(),
         board=RouteBoard(clock, key),
+        documents=documents or FileDocuments(),
     )
     async with Sandboxes.running(parts, options or Options()) as service:
         cluster.push = service.accept_push
         keys = ApiKeys({KEY: OWNER, OTHER_KEY: "bob"})
-        app = create_app(Context(service, parts, keys, {"max_sandboxes": 0}))
+        app = create_app(Context(service, parts, keys, {"max_sandboxes": 0}, operators=frozenset({OWNER})))
         yield World(service, parts, cluster, sidecars, Caller(app, KEY), Caller(create_ready_app(service), None))
         await cluster.settle()

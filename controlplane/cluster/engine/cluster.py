@@ -31,9 +31,9 @@ from controlplane.cluster.engine.machine import Machine
 from controlplane.cluster.engine.roll import Roll
 from controlplane.cluster.engine.watch import Watch
 from controlplane.cluster.finish import finish
-from controlplane.cluster.protocol import Boot, Death, Description, Observed, Started
+from controlplane.cluster.protocol import Boot, Death, Description, ImageState, Observed, Started
 from controlplane.errors import Problem
-from controlplane.model import SandboxSpec
+from controlplane.model import SandboxSpec, Usage
 
 # The sidecar goes first: the target's namespaces are its own, and Podman refuses to remove what others depend on.
 _REMOVAL_ORDER: Final = (SIDECAR, TARGET)
@@ -108,6 +108,15 @@ class EngineCluster:
     def starts_at_once(self) -> int:
         """See ``Cluster.starts_at_once``: the setting alone bounds it."""
         return MAX_STARTS
+
+    def holds(self, spec: SandboxSpec, beside: Usage) -> int | None:
+        """See ``Cluster.holds``: an engine sets nothing aside, so there is no such number."""
+        del spec, beside
+        return None
+
+    async def image(self, name: str) -> ImageState:
+        """See ``Cluster.image``; podman asks no registry without pulling."""
+        return await self._images.find(name, ask_registry=self._machine.description.engine_name == "docker")
 
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
         """See ``Cluster.start``."""

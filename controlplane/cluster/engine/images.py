@@ -13,6 +13,7 @@ import structlog
 
 from controlplane.cluster.engine.client import EngineClient, Missing
 from controlplane.cluster.engine.containers import SIDECAR_COMMAND, Image
+from controlplane.cluster.protocol import ImageState
 from controlplane.errors import Problem
 
 # How engines and registries say that a name leads nowhere, or nowhere for us; anything else is worth another try.
@@ -70,6 +71,25 @@ class Images:
             if present := await self.local(name):
                 return present
         raise Problem("image_pull_failed", f"the engine says that it pulled {name} but does not have it", image=name)
+
+    async def find(self, name: str, *, ask_registry: bool) -> ImageState:
+        """Where an image is, without pulling it.
+
+        Raises:
+            Problem: image_not_found, when its registry says so; unsupported, when it is for another architecture.
+        """
+        if await self.local(name) is not None:
+            return "here"
+        if not ask_registry:
+            return "unknown"
+        try:
+            await self._client.call("GET", f"distribution/{name}/json")
+        except Problem as problem:
+            refused = _refused(name, problem.detail, "")
+            if isinstance(problem, Missing) or refused.code == "image_not_found":
+                raise Problem("image_not_found", refused.detail, image=name) from problem
+            return "unknown"
+        return "elsewhere"
 
     async def sidecar(self, binary: Path) -> str:
         """The id of the image that holds nothing but the sidecar's binary; made at most once per content."""

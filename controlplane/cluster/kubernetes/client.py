@@ -47,7 +47,9 @@ SILENCE_S: Final = 150.0
 
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
 Json = dict[str, Any]
+Changes = list[Json]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class KubernetesClient:
         """Makes an object. A lost answer is asked for again: then ``AlreadyExists`` may be the echo of our own."""
         return await self._call("POST", path, body=body, within_s=within_s)
 
-    async def patch(self, path: str, body: Json, kind: str = MERGE, *, within_s: float = WITHIN_S) -> Json:
+    async def patch(self, path: str, body: Json | Changes, kind: str = MERGE, *, within_s: float = WITHIN_S) -> Json:
         """Changes an object; the patch must be safe to repeat."""
         return await self._call("PATCH", path, body=body, kind=kind, within_s=within_s)
 
@@ -167,7 +169,7 @@ class KubernetesClient:
         path: str,
         *,
         query: Mapping[str, str] | None = None,
-        body: Json | None = None,
+        body: Json | Changes | None = None,
         kind: str = "application/json",
         within_s: float = WITHIN_S,
     ) -> Json:

@@ -29,8 +29,8 @@ from controlplane.cluster.kubernetes.ready_address import ReadyAddress
 from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.cluster.kubernetes.removal import Removal
 from controlplane.cluster.kubernetes.watch import Reflector
-from controlplane.cluster.protocol import Boot, Death, Description, Observed, Started
-from controlplane.model import SandboxSpec, load_record
+from controlplane.cluster.protocol import Boot, Death, Description, ImageState, Observed, Started
+from controlplane.model import SandboxSpec, Usage, load_record
 
 # A stop is two calls, of which few are under way at a time (``removal``), and then the kubelets' business.
 MAX_STOPS: Final = 4096
@@ -161,6 +161,14 @@ class KubernetesCluster:
     def starts_at_once(self) -> int:
         """See ``Cluster.starts_at_once``."""
         return self._per_node * self._fleet.ready(self._nodes.all)
+
+    def holds(self, spec: SandboxSpec, beside: Usage) -> int | None:
+        """See ``Cluster.holds``."""
+        return self._fleet.holds(spec, beside, self._nodes.all)
+
+    async def image(self, name: str) -> ImageState:
+        """See ``Cluster.image``: what the nodes tell; only they have the credentials to ask registries."""
+        return "here" if self._fleet.have(name, self._nodes.all) else "unknown"
 
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
         """See ``Cluster.start``. Cost: one call to the API server."""

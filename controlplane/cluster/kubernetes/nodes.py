@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from controlplane.cluster.kubernetes.quantity import amount
-from controlplane.cluster.kubernetes.resources import GPU, disk_bytes, request_of
+from controlplane.cluster.kubernetes.resources import GPU, disk_bytes, request_of, requests_of
 from controlplane.errors import Problem
-from controlplane.model import SandboxSpec
+from controlplane.model import SandboxSpec, Usage
 
 _RESOURCES: Final = {"cpu": 1000, "memory": 1, "ephemeral-storage": 1, GPU: 1}
 _KEEPS_OUT: Final = ("NoSchedule", "NoExecute")
@@ -31,6 +31,8 @@ class Node:
         allocatable: what pods may request, by resource; cpu in millicores.
         capacity: what there is of it: no limit above that can ever be reached.
         handlers: of container runtimes; None when its kubelet does not tell.
+        pods: how many it takes at most; 0 when it does not tell.
+        images: full names of those that it has; its kubelet tells the largest ones.
     """
 
     name: str
@@ -42,6 +44,8 @@ class Node:
     allocatable: Mapping[str, int]
     capacity: Mapping[str, int]
     handlers: frozenset[str] | None
+    pods: int = 0
+    images: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, node: Mapping[str, Any]) -> Self:
@@ -61,6 +65,8 @@ class Node:
             allocatable=allocatable,
             capacity={name: max(held, allocatable[name]) for name, held in capacity.items()},
             handlers=None if handlers is None else frozenset(str(one.get("name") or "") for one in handlers),
+            pods=amount((status.get("allocatable") or {}).get("pods"), 1),
+            images=frozenset(str(name) for one in status.get("images") or () for name in one.get("names") or ()),
         )
 
     def takes(self, selector: Mapping[str, str], tolerations: Sequence[Mapping[str, object]]) -> bool:
@@ -94,6 +100,22 @@ class Fleet:
         """How many can take a start now."""
         return sum(one.ready == "True" and one.schedulable for one in self.eligible(nodes))
 
+    def holds(self, spec: SandboxSpec, beside: Usage, nodes: Sequence[Node]) -> int:
+        """How many of ``spec`` there is room for on the ready nodes that suit it, beside ``beside`` of ours in all.
+
+        An upper bound: what runs there besides sandboxes is left out, and the others may be anywhere.
+        """
+        suitable = [one for one in self.eligible(nodes) if one.takes(spec.node_selector, self.tolerations)]
+        ready = [one for one in suitable if one.ready == "True" and one.schedulable]
+        wanted = {name: needed for name, needed in request_of(spec).items() if needed}
+        in_use = requests_of(beside)
+        free = [(sum(one.allocatable[name] for one in ready) - in_use[name]) // wanted[name] for name in wanted]
+        return max(0, min(sum(_places(one, wanted) for one in ready), *free))
+
+    def have(self, image: str, nodes: Iterable[Node]) -> bool:
+        """Whether a node for sandboxes says that it has this image."""
+        return any(full_name(image) in one.images for one in self.eligible(nodes))
+
     def check(self, spec: SandboxSpec, nodes: Sequence[Node]) -> None:
         """Refuses what no node can ever hold.
 
@@ -116,6 +138,21 @@ class Fleet:
             wanted = ", ".join(f"{key}={value}" for key, value in spec.node_selector.items())
             raise Problem("unsupported", f"no node for sandboxes has the labels {wanted}", option="node_selector")
         _fits(spec, candidates)
+
+
+def _places(node: Node, wanted: Mapping[str, int]) -> int:
+    """How many that want so much an empty node holds."""
+    places = min(node.allocatable[name] // needed for name, needed in wanted.items())
+    return min(places, node.pods) if node.pods else places
+
+
+def full_name(image: str) -> str:
+    """An image's name with the registry, folder and tag that are meant when they are left out, as nodes tell it."""
+    first, slash, _ = image.partition("/")
+    has_host = bool(slash) and (first == "localhost" or "." in first or ":" in first)
+    name = image if has_host else f"docker.io/{image}" if slash else f"docker.io/library/{image}"
+    last = name.rpartition("/")[2]
+    return name if "@" in last or ":" in last else f"{name}:latest"
 
 
 def _fits(spec: SandboxSpec, candidates: Sequence[Node]) -> None:

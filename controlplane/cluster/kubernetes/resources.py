@@ -6,7 +6,7 @@ for the sidecar's container, since it is forked there, and so that one carries i
 
 from typing import Any, Final
 
-from controlplane.model import SandboxSpec
+from controlplane.model import SandboxSpec, Usage
 from controlplane.model.spec import MIB
 
 GPU: Final = "nvidia.com/gpu"
@@ -31,6 +31,17 @@ def request_of(spec: SandboxSpec) -> dict[str, int]:
         "memory": spec.memory_bytes.request + SIDECAR_MEMORY_REQUEST_BYTES,
         "ephemeral-storage": min(DISK_REQUEST_BYTES, disk_bytes(spec)) + SIDECAR_DISK_BYTES,
         GPU: spec.gpu,
+    }
+
+
+def requests_of(used: Usage) -> dict[str, int]:
+    """What sandboxes that use ``used`` in all request from their nodes, sidecars included; disks at their default."""
+    each_disk_bytes = DISK_REQUEST_BYTES + SIDECAR_DISK_BYTES
+    return {
+        "cpu": used.cpu_millicores + used.sandboxes * SIDECAR_CPU_REQUEST_MILLICORES,
+        "memory": used.memory_bytes + used.sandboxes * SIDECAR_MEMORY_REQUEST_BYTES,
+        "ephemeral-storage": used.sandboxes * each_disk_bytes,
+        GPU: used.gpu,
     }
 
 

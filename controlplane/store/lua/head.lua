@@ -1,20 +1,63 @@
 -- Stands before every script. KEYS[1] is the prefix of all keys; its hash tag keeps them in one slot of a cluster.
---   s:<id>            hash: version state owner key expires deadline ended record writer holder
+--   s:<id>            hash: version state owner key ended record writer holder cpu memory gpu; of a warm one template own
 --   in:<state>, of:<owner>:<state>   sorted sets of ids by creation
 --   keys              hash: owner and idempotency key -> id          withdrawn   the same -> when
 --   counts            hash: state -> how many                        tombs       ended ids by their end
 --   expiries, deadlines, ends   live ids by expiry, unready ids by deadline, ending ids by end
 --   slots             start slots by when they lapse                 lease:<n>   hash: holder until
+--   warm:<template>   warm ids by when they are ready              claim:<id>  which one a claim got, for a while
+--   used:<owner>      hash: sandboxes cpu_millicores memory_bytes gpu starting; used: is everybody's together
 --   wanted            there when somebody was refused a slot since the last one was freed
 local P = KEYS[1]
-local DAY_MS, TRIM, MOST_TOMBS, MOST_WITHDRAWN = 86400000, 32, 86400, 100000
-local LIVE = {requested = true, queued = true, starting = true, running = true}
+local DAY_MS, TRIM, MOST_TOMBS, MOST_WITHDRAWN, CLAIM_MS = 86400000, 32, 86400, 100000, 60000
+local LIVE = {requested = true, queued = true, starting = true, warm = true, running = true}
 local UNREADY = {requested = true, queued = true, starting = true}
+local RESOURCES = {'sandboxes', 'cpu_millicores', 'memory_bytes', 'gpu', 'starting'}
 
 local function read(id)
-  local f = redis.call('HMGET', P .. 's:' .. id, 'version', 'state', 'owner', 'key', 'ended', 'writer', 'record')
+  local f = redis.call('HMGET', P .. 's:' .. id, 'version', 'state', 'owner', 'key', 'ended', 'writer', 'record',
+    'cpu', 'memory', 'gpu', 'template', 'own')
   if not f[1] then return nil end
-  return {id = id, version = f[1], state = f[2], owner = f[3], key = f[4], ended = f[5], writer = f[6], record = f[7]}
+  return {id = id, version = f[1], state = f[2], owner = f[3], key = f[4], ended = f[5], writer = f[6], record = f[7],
+    cpu = f[8] or '0', memory = f[9] or '0', gpu = f[10] or '0', template = f[11] or '', own = f[12] or ''}
+end
+
+-- What one sandbox weighs, in the order of RESOURCES.
+local function weight(s)
+  if not LIVE[s.state] then return {0, 0, 0, 0, 0} end
+  return {1, tonumber(s.cpu), tonumber(s.memory), tonumber(s.gpu), UNREADY[s.state] and 1 or 0}
+end
+
+local function use(owner, heavier, lighter)
+  for i, resource in ipairs(RESOURCES) do
+    local more = heavier[i] - lighter[i]
+    if more ~= 0 then
+      local used = redis.call('HINCRBY', P .. 'used:' .. owner, resource, string.format('%.0f', more))
+      -- An owner that uses nothing leaves nothing behind: an empty hash is none.
+      if used == 0 then redis.call('HDEL', P .. 'used:' .. owner, resource) end
+    end
+  end
+end
+
+local NOTHING = {0, 0, 0, 0, 0}
+local function reweigh(new, old)
+  local after, before = new and weight(new) or NOTHING, old and weight(old) or NOTHING
+  use('', after, before)
+  if new and old and new.owner == old.owner then return use(new.owner, after, before) end
+  if old then use(old.owner, NOTHING, before) end
+  if new then use(new.owner, after, NOTHING) end
+end
+
+-- What of `limits` (in the order of RESOURCES, 0 is none) leaves no room: {resource, used, limit}, or nil.
+local function excess(new, limits)
+  local wanted = weight(new)
+  for i, resource in ipairs(RESOURCES) do
+    local limit = tonumber(limits[i])
+    if limit > 0 and wanted[i] > 0 then
+      local used = tonumber(redis.call('HGET', P .. 'used:' .. new.owner, resource) or '0')
+      if used + wanted[i] > limit then return {resource, used, limit} end
+    end
+  end
 end
 
 local function leave(old)
@@ -31,6 +74,7 @@ end
 
 local function bury(old)
   leave(old)
+  reweigh(nil, old)
   free_key(old)
   redis.call('DEL', P .. 's:' .. old.id)
   redis.call('ZREM', P .. 'tombs', old.id)
@@ -63,17 +107,20 @@ local function moment(set, id, wanted, at)
   if wanted then redis.call('ZADD', P .. set, at, id) else redis.call('ZREM', P .. set, id) end
 end
 
--- What `rows.py` sends: ARGV[1..14].
+-- What `rows.py` sends: ARGV[1..20].
 local function row()
   return {now = tonumber(ARGV[1]), writer = ARGV[2], holder = ARGV[3], id = ARGV[4], version = ARGV[5],
     state = ARGV[6], owner = ARGV[7], key = ARGV[8], created = ARGV[9], expires = ARGV[10], deadline = ARGV[11],
-    ending = ARGV[12], record = ARGV[13], news = ARGV[14]}
+    ending = ARGV[12], cpu = ARGV[13], memory = ARGV[14], gpu = ARGV[15], record = ARGV[16], news = ARGV[17],
+    template = ARGV[18], ready = ARGV[19], own = ARGV[20]}
 end
 
 local function put(new, old)
-  if old and old.state ~= new.state then leave(old) end
+  local moved = not old or old.state ~= new.state or old.owner ~= new.owner
+  if old and moved then leave(old) end
   if old and old.key ~= new.key then free_key(old) end
-  if not old or old.state ~= new.state then
+  reweigh(new, old)
+  if moved then
     redis.call('HINCRBY', P .. 'counts', new.state, 1)
     redis.call('ZADD', P .. 'in:' .. new.state, new.created, new.id)
     redis.call('ZADD', P .. 'of:' .. new.owner .. ':' .. new.state, new.created, new.id)
@@ -87,11 +134,24 @@ local function put(new, old)
   moment('expiries', new.id, LIVE[new.state], new.expires)
   moment('deadlines', new.id, UNREADY[new.state], new.deadline)
   moment('ends', new.id, new.state == 'ending', new.ending)
+  if old and old.template ~= '' then moment('warm:' .. old.template, new.id, false) end
+  if new.template ~= '' then moment('warm:' .. new.template, new.id, true, new.ready) end
   redis.call('HSET', P .. 's:' .. new.id, 'version', new.version, 'state', new.state, 'owner', new.owner,
-    'key', new.key, 'ended', ended, 'record', new.record, 'writer', new.writer, 'holder', new.holder)
+    'key', new.key, 'ended', ended, 'record', new.record, 'writer', new.writer, 'holder', new.holder,
+    'cpu', new.cpu, 'memory', new.memory, 'gpu', new.gpu, 'template', new.template, 'own', new.own)
   if new.news ~= '' then redis.call('PUBLISH', P .. 'feed', new.news) end
 end
 
 local function intact()
   return redis.call('EXISTS', P .. 'intact') == 1
+end
+
+-- Why there is nothing to put: the key is known (`old`) or withdrawn, or there is no room; nil when there is.
+local function refused(new, old, limit)
+  if old then return {'known', old.record} end
+  if new.key ~= '' and redis.call('ZSCORE', P .. 'withdrawn', new.key) then return {'withdrawn', ''} end
+  local used = tonumber(redis.call('HGET', P .. 'used:', 'sandboxes') or '0')
+  if limit > 0 and used >= limit then return {'full', {'total', used, limit}} end
+  local over = excess(new, {ARGV[22], ARGV[23], ARGV[24], ARGV[25], ARGV[26]})
+  if over then return {'full', over} end
 end

@@ -13,6 +13,7 @@
 - {name: ROLLBOX_CONTROLPLANE_STARTS_IN_FLIGHT, value: {{ .Values.controlplane.startsInFlight | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_STARTS_PER_NODE, value: {{ .Values.controlplane.startsPerNode | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_MAX_SANDBOXES, value: {{ int64 .Values.controlplane.maxSandboxes | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_IDLE_TIMEOUT_MS, value: {{ mul 1000 .Values.controlplane.idleTimeoutSeconds | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_PROBE_EVERY_MS, value: {{ mul 1000 .Values.controlplane.probeEverySeconds | quote }}}
 {{- if .Values.priorityClasses.create }}
 - {name: ROLLBOX_CONTROLPLANE_PRIORITY_CLASS, value: {{ .Release.Name }}-sandbox}
@@ -35,6 +36,12 @@
 - {name: ROLLBOX_CONTROLPLANE_ROUTES, value: "0.0.0.0:8083"}
 {{- with .Values.gateway.portsDomain }}
 - {name: ROLLBOX_CONTROLPLANE_PORTS_DOMAIN, value: {{ . | quote }}}
+{{- end }}
+{{- with .Values.controlplane.operators }}
+- {name: ROLLBOX_CONTROLPLANE_OPERATORS, value: {{ join "," . | quote }}}
+{{- end }}
+{{- if .Values.pools.agentSandbox }}
+- {name: ROLLBOX_CONTROLPLANE_AGENT_SANDBOX, value: "true"}
 {{- end }}
 - {name: ROLLBOX_CONTROLPLANE_API_KEYS_FILE, value: /etc/rollbox/api-keys/keys}
 - {name: ROLLBOX_CONTROLPLANE_SIGNING_KEY_FILE, value: /etc/rollbox/signing/tls.key}

@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any, TypeAlias, Unpack
 
 from rollbox import settings
 from rollbox._problem import SandboxError
+from rollbox.breaker import BreakerPolicy
 from rollbox.errors import BY_CODE, InvalidArgument
 from rollbox.gateway import Gateway
+from rollbox.health import Health
+from rollbox.pool import Pool, PoolChanges, PoolList, PoolOptions, Warm, changes_body, pool_body
+from rollbox.quota import Preflight, Quota, QuotaLimits, limits_body
 from rollbox.record import DeleteReport, SandboxList, SandboxRecord
-from rollbox.request import CreateOptions
+from rollbox.request import CreateOptions, count, create_body_of
 from rollbox.retry import RetryPolicy
 from rollbox.sandbox import Sandbox
+from rollbox.timeline import ErrorContext, Timeline
 
+# As long as the class has a method of that name, its annotations cannot say list.
+QuotaList: TypeAlias = list[Quota]
 # Deletes are cheap for the server, connections are not for a laptop.
 _DELETES_AT_ONCE = 32
 
@@ -27,7 +34,12 @@ class Client:
     """
 
     def __init__(
-        self, url: str | None = None, api_key: str | None = None, *, retries: RetryPolicy | None = None
+        self,
+        url: str | None = None,
+        api_key: str | None = None,
+        *,
+        retries: RetryPolicy | None = None,
+        breaker: BreakerPolicy | None = None,
     ) -> None:
         """Find the settings; nothing is sent.
 
@@ -35,11 +47,12 @@ class Client:
             url: address of the gateway; None takes ROLLBOX_URL or what `rollbox up` wrote on this machine.
             api_key: the key of an owner; None takes ROLLBOX_API_KEY or the same file.
             retries: how to repeat requests.
+            breaker: when to stop creates because the platform is out.
 
         Raises:
             InvalidArgument, Unauthenticated: there is no address or no key.
         """
-        self.gateway = Gateway(settings.resolve(url, api_key), retries or RetryPolicy())
+        self.gateway = Gateway(settings.resolve(url, api_key), retries or RetryPolicy(), breaker)
 
     @property
     def url(self) -> str:
@@ -50,9 +63,9 @@ class Client:
         """As `Sandbox.create`."""
         return await Sandbox.create(image, client=self, **options)
 
-    async def connect(self, sandbox_id: str) -> Sandbox:
+    async def connect(self, sandbox_id: str, *, attach: bool = False) -> Sandbox:
         """As `Sandbox.connect`."""
-        return await Sandbox.connect(sandbox_id, client=self)
+        return await Sandbox.connect(sandbox_id, attach=attach, client=self)
 
     async def get(self, sandbox_id: str) -> SandboxRecord:
         """Return the record of one sandbox, for at least 24 hours after its end; SandboxNotFound when there is none."""
@@ -95,6 +108,114 @@ class Client:
             except SandboxError as error:
                 report.failed[sandbox_id] = error
 
+    async def quota(self, owner: str | None = None) -> Quota:
+        """Return what you may use and use, and where your creates stand; of another owner for operators."""
+        path = ("quota",) if owner is None else ("quotas", _named("owner", owner))
+        return Quota.from_json(await self.gateway.owned("GET", *path))
+
+    async def quotas(self) -> QuotaList:
+        """Return all quotas that were declared; for operators."""
+        return [Quota.from_json(one) for one in (await self.gateway.owned("GET", "quotas"))["quotas"]]
+
+    async def set_quota(self, owner: str, **limits: Unpack[QuotaLimits]) -> Quota:
+        """Change limits of an owner's quota, for operators; those left out stay, None takes one away.
+
+        It ends nothing: below its use nothing new is let in until use has fallen.
+
+        Args:
+            owner: "*" for everybody who has no quota of his own.
+            **limits: sandboxes, cpu (cores), memory (bytes or "64Gi"), gpu: as requested, at one time; starting:
+                sandboxes that are not ready yet.
+
+        Raises:
+            InvalidArgument: no limit is given, or one makes no sense.
+            PermissionDenied: the key is not an operator's.
+        """
+        body = limits_body(limits)
+        if not body:
+            raise InvalidArgument("no limit is given: name sandboxes, cpu, memory, gpu or starting")
+        return Quota.from_json(await self.gateway.owned("PATCH", "quotas", _named("owner", owner), body=body))
+
+    async def remove_quota(self, owner: str) -> Quota:
+        """Take an owner's quota back, for operators; what holds for him then ("*", or nothing). Idempotent."""
+        return Quota.from_json(await self.gateway.owned("DELETE", "quotas", _named("owner", owner)))
+
+    async def preflight(self, image: str, n: int = 1, **options: Unpack[CreateOptions]) -> Preflight:
+        """Tell what a run of `n` sandboxes at the same time needs against quota, capacity, image and policies.
+
+        Nothing is started and nothing set aside; `preflight(...).require()` raises what is in the way.
+
+        Args:
+            image: of all of them.
+            n: how many at the same time.
+            **options: as of `Sandbox.create`.
+        """
+        # A lease belongs to a sandbox that is there; it changes nothing about what one needs.
+        body = create_body_of(image, CreateOptions(**{**options, "lease": None}))
+        answer = await self.gateway.owned("POST", "preflight", body={"sandbox": body, "count": count("n", n)})
+        return Preflight.from_json(answer)
+
+    async def pools(self) -> PoolList:
+        """Return all pools, by name."""
+        return [Pool.from_json(one) for one in (await self.gateway.owned("GET", "pools"))["pools"]]
+
+    async def pool(self, name: str) -> Pool:
+        """Return one pool, and why it is as it is; NotFound when there is none."""
+        return Pool.from_json(await self.gateway.owned("GET", "pools", _named("pool", name)))
+
+    async def set_pool(self, name: str, image: str, warm: Warm, **options: Unpack[PoolOptions]) -> Pool:
+        """Declare a pool, for operators: sandboxes of one template that are kept ready; in the place of one before.
+
+        `Sandbox.create` takes from it where image, cpu, memory, pids, disk, gpu and node_selector are the same; all
+        else is given late. A changed template rolls the pool: old ones serve until new ones are ready.
+
+        Args:
+            name: 1 to 63 of a-z, 0-9 and "-".
+            image: of its sandboxes.
+            warm: how many are kept ready, or (minimum, maximum): between them it follows what is claimed.
+            **options: the template's as in `Sandbox.create`; starts_per_minute: the most in any minute; surge: how
+                many more there may be while a template is replaced.
+
+        Raises:
+            InvalidArgument: an argument makes no sense.
+            PermissionDenied: the key is not an operator's.
+        """
+        body = pool_body(image, warm, options)
+        return Pool.from_json(await self.gateway.owned("PUT", "pools", _named("pool", name), body=body))
+
+    async def change_pool(self, name: str, **changes: Unpack[PoolChanges]) -> Pool:
+        """Change sizes or rates of a pool, for operators; `drain=True` keeps none until `drain=False`."""
+        body = changes_body(changes)
+        return Pool.from_json(await self.gateway.owned("PATCH", "pools", _named("pool", name), body=body))
+
+    async def remove_pool(self, name: str) -> bool:
+        """Take a pool back, for operators; whether there was one. What was claimed from it goes on. Idempotent."""
+        removed: bool = (await self.gateway.owned("DELETE", "pools", _named("pool", name)))["removed"]
+        return removed
+
+    async def timeline(self, sandbox_id: str) -> Timeline:
+        """Return what has happened to a sandbox, for at least 24 hours after its end; SandboxNotFound for none."""
+        return Timeline.from_json(await self.gateway.owned("GET", "sandboxes", sandbox_id, "timeline"))
+
+    async def error_context(self, error: SandboxError) -> ErrorContext:
+        """Put a failure and the timeline of its sandbox together, for logs; never raises a SandboxError.
+
+        Cost: one request where the failure is about a sandbox.
+        """
+        if error.sandbox_id is None:
+            return ErrorContext.of(error, None, "the failure is about no sandbox")
+        try:
+            return ErrorContext.of(error, await self.timeline(error.sandbox_id), "")
+        except SandboxError as missing:
+            return ErrorContext.of(error, None, f"{missing.code}: {missing.detail}")
+
+    async def health(self) -> Health:
+        """Ask whether the platform answers, and whether creates are stopped here; never raises a SandboxError.
+
+        Cost: one request, not repeated, of at most 5 s.
+        """
+        return await Health.of(self.gateway)
+
     async def info(self) -> dict[str, Any]:
         """Tell what this installation is: version, backend, isolation in force, network, limits."""
         return await self.gateway.info()
@@ -113,3 +234,10 @@ class Client:
 
     def __repr__(self) -> str:
         return f"Client(url={self.url!r})"
+
+
+def _named(name: str, value: str) -> str:
+    """A name that goes into an address."""
+    if not isinstance(value, str) or not value.strip() or "/" in value:
+        raise InvalidArgument(f"{name} {value!r} is not a name")
+    return value

@@ -25,6 +25,7 @@ __all__ = [
     "IsolationMissing",
     "NoSpace",
     "NodeLost",
+    "NotFound",
     "OomKilled",
     "PayloadTooLarge",
     "PermissionDenied",
@@ -99,6 +100,15 @@ class FileNotFound(SandboxError):
     fault = "caller"
     retry = "never"
     hint = "Check the path; relative paths start at the working directory of the image."
+
+
+class NotFound(SandboxError):
+    """There is nothing of this name. Check the name; the list of the same kind shows what there is."""
+
+    code = "not_found"
+    fault = "caller"
+    retry = "never"
+    hint = "Check the name; the list of the same kind shows what there is."
 
 
 class Conflict(SandboxError):
@@ -380,6 +390,7 @@ BY_CODE: dict[str, type[SandboxError]] = {
         SandboxNotFound,
         ExecNotFound,
         FileNotFound,
+        NotFound,
         Conflict,
         PayloadTooLarge,
         ImageNotFound,

@@ -15,7 +15,9 @@ from yarl import URL
 
 from rollbox import labels as label_rules
 from rollbox._problem import SandboxError
+from rollbox.breaker import Breaker, BreakerPolicy
 from rollbox.errors import ExecNotFound, InvalidArgument, StreamInterrupted, Unauthenticated, UpstreamTimeout
+from rollbox.leases import Leases
 from rollbox.record import SandboxRecord
 from rollbox.retry import REPEATABLE, RetryPolicy, repeat
 from rollbox.settings import Settings
@@ -28,6 +30,9 @@ _log = logging.getLogger("rollbox")
 _CALL_LIMIT_S = 60.0
 # On top of what the server may use by its own deadlines; past this the answer is lost, not late. A guess.
 _GRACE_S = 60.0
+_HEALTH_LIMIT_S = 5.0
+# As a create has it: for a sandbox that had no lease before.
+ATTACHED_MS = 600_000
 # What a cancelled call may spend on telling the server; the caller waits for it.
 _FAREWELL_LIMIT_S = 2.0
 # A request that was cancelled while it travelled can arrive after the first attempt to undo it.
@@ -56,11 +61,13 @@ class Opened(NamedTuple):
 class Gateway:
     """All calls to one gateway from one event loop."""
 
-    def __init__(self, settings: Settings, retries: RetryPolicy) -> None:
+    def __init__(self, settings: Settings, retries: RetryPolicy, breaker: BreakerPolicy | None = None) -> None:
         self.settings = settings
+        self.breaker = Breaker(breaker or BreakerPolicy())
         self._retries = retries
         self._transport = Transport(settings.url)
         self._owed: set[asyncio.Task[Any]] = set()
+        self.leases = Leases(self)
 
     async def create(self, body: Mapping[str, Any], key: str, *, forget: bool) -> Opened:
         """Create a sandbox and return it ready.
@@ -69,14 +76,22 @@ class Gateway:
             body: from `request.create_body`.
             key: the idempotency key; the same for every try.
             forget: delete by the key when the call gives up without knowing what became of it.
+
+        Raises:
+            SandboxError: also when creates are stopped because the platform is out (see `breaker`).
+
         Cancel safety: deletes by the key, within 2 s; the server refuses a create with this key that arrives later.
         """
+        with self.breaker.watching():
+            return self.opened((await self._create(body, key, forget=forget)).body)
+
+    async def _create(self, body: Mapping[str, Any], key: str, *, forget: bool) -> Answer:
         start_s = body["start_timeout_ms"] / 1000
         limit_s = start_s + _GRACE_S
         headers = {"Idempotency-Key": key}
-        url, data = self._url(), json.dumps(body).encode()
+        url, data = self._url(), json.dumps(self.leases.named(body)).encode()
         try:
-            answer = await self._call("POST", url, data, headers=headers, limit_s=limit_s, patience_s=start_s)
+            return await self._call("POST", url, data, headers=headers, limit_s=limit_s, patience_s=start_s)
         except asyncio.CancelledError:
             await self.farewell(self._delete_by_key(key))
             raise
@@ -84,11 +99,21 @@ class Gateway:
             if forget and error.code in REPEATABLE:
                 await self.farewell(self._delete_by_key(key))
             raise
-        return self._opened(answer)
 
-    async def connect(self, sandbox_id: str) -> Opened:
-        """Get a fresh token, and with it the sandbox."""
-        return self._opened(await self._call("POST", self._url(sandbox_id, "token"), sandbox_id=sandbox_id))
+    async def connect(self, sandbox_id: str, *, attach: bool = False) -> Opened:
+        """Get a fresh token, and with it the sandbox; with `attach`, let it go with this client."""
+        opened = self.opened((await self._call("POST", self._url(sandbox_id, "token"), sandbox_id=sandbox_id)).body)
+        if not attach:
+            return opened
+        lease = self.leases.of((opened.record.lease or {"ttl_ms": ATTACHED_MS})["ttl_ms"])
+        body = json.dumps(lease).encode()
+        answer = await self._call("PUT", self._url(sandbox_id, "lease"), body, sandbox_id=sandbox_id)
+        return Opened(SandboxRecord.from_json(answer.body), opened.access)
+
+    async def detach(self, sandbox_id: str) -> SandboxRecord:
+        """Let a sandbox outlive its client."""
+        answer = await self._call("DELETE", self._url(sandbox_id, "lease"), sandbox_id=sandbox_id)
+        return SandboxRecord.from_json(answer.body)
 
     async def extend(self, access: Access, ttl_ms: int) -> SandboxRecord:
         """Move the end of life; the token is renewed with it."""
@@ -123,6 +148,27 @@ class Gateway:
         """Tell what this installation is and enforces."""
         body: dict[str, Any] = (await self._call("GET", self._address("v1/info"))).body
         return body
+
+    async def owned(
+        self,
+        method: str,
+        *parts: str,
+        query: Query = (),
+        body: Mapping[str, Any] | None = None,
+        limit_s: float = _CALL_LIMIT_S,
+        patience_s: float = 0.0,
+    ) -> Any:  # noqa: ANN401
+        """Call a route of the owner, `parts` below /v1, with the API key; the JSON of the answer. It is repeated."""
+        url = self._address("/".join(("v1", *(quote(part, safe="") for part in parts))))
+        data = None if body is None else json.dumps(body).encode()
+        answer = await self._call(
+            method, url.with_query(query) if query else url, data, limit_s=limit_s, patience_s=patience_s
+        )
+        return answer.body
+
+    async def healthy(self) -> None:
+        """Ask once for an answer of the whole way to the control plane; raises what is in the way."""
+        await self._transport.send("GET", self._address("v1/info"), self.settings.api_key, limit_s=_HEALTH_LIMIT_S)
 
     async def exec(self, access: Access, body: Mapping[str, Any]) -> dict[str, Any]:
         """Run a command and return its result as it came.
@@ -274,6 +320,7 @@ class Gateway:
 
     async def aclose(self) -> None:
         """Finish what cancelled calls still owe, then close the connections. Idempotent."""
+        await self.leases.aclose()
         if self._owed:
             await asyncio.wait(self._owed, timeout=_FAREWELL_LIMIT_S)
         await self._transport.aclose()
@@ -320,9 +367,10 @@ class Gateway:
             error.sandbox_id = error.sandbox_id or sandbox_id
             raise
 
-    def _opened(self, answer: Answer) -> Opened:
-        record = SandboxRecord.from_json(answer.body)
-        return Opened(record, Access(record.id, answer.body["token"], self._url(record.id, "exec")))
+    def opened(self, body: Mapping[str, Any]) -> Opened:
+        """Read a sandbox that came with its token."""
+        record = SandboxRecord.from_json(body)
+        return Opened(record, Access(record.id, body["token"], self._url(record.id, "exec")))
 
     def _url(self, *parts: str) -> URL:
         if not all(parts):

@@ -26,7 +26,8 @@ class End:
 class SandboxRecord:
     """What the control plane knows of one sandbox; kept for at least 24 hours after its end.
 
-    Times are Unix milliseconds, sizes bytes, cpu millicores. `timings_ms` says how long each phase of the start took.
+    Times are Unix milliseconds, sizes bytes, cpu millicores. `timings_ms` says how long each phase of the start took;
+    `source` is "warm" for one that was claimed from a pool; `cold_reason` says why a pool of its image did not serve.
     """
 
     id: str
@@ -43,12 +44,16 @@ class SandboxRecord:
     created_at_ms: int = 0
     ready_at_ms: int | None = None
     expires_at_ms: int = 0
+    idle_timeout_ms: int | None = None
+    lease: dict[str, Any] | None = None
     isolation: str = ""
     kernel: str = ""
     end: End | None = None
     timings_ms: dict[str, float] = field(default_factory=dict)
     generation: int = 0
     public_ports: list[int] = field(default_factory=list)
+    source: str = ""
+    cold_reason: str = ""
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> SandboxRecord:

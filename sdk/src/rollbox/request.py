@@ -15,8 +15,8 @@ Keep: TypeAlias = Literal["head", "tail"]
 """Which part of an output that is longer than its limit is kept."""
 
 
-class CreateOptions(TypedDict, total=False):
-    """The options of `Sandbox.create`, for code that passes them on; the meaning is told there."""
+class GroupOptions(TypedDict, total=False):
+    """The options of `SandboxGroup.create`: those of `Sandbox.create` that all sandboxes of a group share."""
 
     cpu: Cpu
     memory: Memory
@@ -29,7 +29,14 @@ class CreateOptions(TypedDict, total=False):
     user: str | None
     labels: Mapping[str, str] | None
     ttl: float
+    idle_timeout: float | None
+    lease: float | None
     start_timeout: float
+
+
+class CreateOptions(GroupOptions, total=False):
+    """The options of `Sandbox.create`, for code that passes them on; the meaning is told there."""
+
     idempotency_key: str | None
 
 
@@ -68,20 +75,44 @@ class SpawnOptions(TypedDict, total=False):
 def create_body(
     image: str,
     *,
-    cpu: Cpu,
-    memory: Memory,
+    cpu: Cpu = (0.1, 2),
+    memory: Memory = ("256Mi", "2Gi"),
     pids: int | None = None,
     disk: Size | None = None,
     gpu: int = 0,
     node_selector: Mapping[str, str] | None = None,
-    env: Mapping[str, str] | None,
-    cwd: str | None,
-    user: str | None,
-    labels: Mapping[str, str] | None,
-    ttl: float,
-    start_timeout: float,
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+    user: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    ttl: float = 3600,
+    idle_timeout: float | None = None,
+    lease: float | None = 600,
+    start_timeout: float = 120,
 ) -> dict[str, Any]:
     """Build the body of a create, arguments as in `Sandbox.create`; InvalidArgument for one that makes no sense."""
+    return {
+        **template_body(image, cpu=cpu, memory=memory, pids=pids, disk=disk, gpu=gpu, node_selector=node_selector),
+        **_place(env, cwd, user),
+        **({"labels": label_rules.checked(labels)} if labels else {}),
+        "ttl_ms": milliseconds("ttl", ttl),
+        **({} if idle_timeout is None else {"idle_timeout_ms": milliseconds("idle_timeout", idle_timeout)}),
+        **({} if lease is None else {"lease": {"ttl_ms": milliseconds("lease", lease)}}),
+        "start_timeout_ms": milliseconds("start_timeout", start_timeout),
+    }
+
+
+def template_body(
+    image: str,
+    *,
+    cpu: Cpu = (0.1, 2),
+    memory: Memory = ("256Mi", "2Gi"),
+    pids: int | None = None,
+    disk: Size | None = None,
+    gpu: int = 0,
+    node_selector: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Build what a sandbox is made of, and what a pool can keep ready; arguments as in `Sandbox.create`."""
     if not isinstance(image, str) or not image or any(letter.isspace() for letter in image):
         raise InvalidArgument(f"image {image!r} is not the name of an image, like 'python:3.12-slim'")
     return {
@@ -89,11 +120,13 @@ def create_body(
         "cpu_millicores": cpu_range(cpu)._asdict(),
         "memory_bytes": memory_range(memory)._asdict(),
         **_node(pids, disk, gpu, node_selector),
-        **_place(env, cwd, user),
-        **({"labels": label_rules.checked(labels)} if labels else {}),
-        "ttl_ms": milliseconds("ttl", ttl),
-        "start_timeout_ms": milliseconds("start_timeout", start_timeout),
     }
+
+
+def create_body_of(image: str, options: GroupOptions | CreateOptions) -> dict[str, Any]:
+    """Build the body of a create from options as a caller gave them; those left out are as in `Sandbox.create`."""
+    given: dict[str, Any] = {name: value for name, value in options.items() if name != "idempotency_key"}
+    return create_body(image, **given)
 
 
 def exec_body(
@@ -180,10 +213,12 @@ def milliseconds(name: str, seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
-def count(name: str, value: int) -> int:
-    """Return the value; InvalidArgument when it is not a whole number of at least 1."""
+def count(name: str, value: int, *, most: int | None = None) -> int:
+    """Return the value; InvalidArgument when it is not a whole number of at least 1, and at most `most`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidArgument(f"{name} {value!r} is not a whole number of at least 1")
+    if most is not None and value > most:
+        raise InvalidArgument(f"{name} {value!r} is more than {most}")
     return value
 
 

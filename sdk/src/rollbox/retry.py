@@ -53,7 +53,8 @@ class RetryPolicy:
             patience_s: the sum of all waits, instead of `tries` and `budget_s`, while a gateway answers that the
                 platform is on its way back. Of no effect with one try.
         """
-        if error.code not in REPEATABLE or self.tries == 1:
+        # What has waited in the server's line until the caller's own deadline would only wait as long again.
+        if error.code not in REPEATABLE or self.tries == 1 or "waited_ms" in error.details:
             return None
         longest_s = min(self.first_s * 3.0 ** min(failures - 1, 20), self.longest_s)
         wait = max(longest_s * random.uniform(0.5, 1.0), (error.retry_after_ms or 0) / 1000)  # noqa: S311

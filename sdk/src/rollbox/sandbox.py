@@ -58,6 +58,8 @@ class Sandbox:
         user: str | None = None,
         labels: Mapping[str, str] | None = None,
         ttl: float = 3600,
+        idle_timeout: float | None = None,
+        lease: float | None = 600,
         start_timeout: float = 120,
         idempotency_key: str | None = None,
         client: Client | None = None,
@@ -78,6 +80,11 @@ class Sandbox:
             user: the name or number that every command runs as.
             labels: names to list and delete it by.
             ttl: seconds after which the server deletes it; `extend` moves that.
+            idle_timeout: seconds after which the server deletes it when nothing happens in it: no command runs, nobody
+                is attached, no file call, no connection to a port. None is the installation's default.
+            lease: seconds that it outlives this client, which says in the background that it is still there: when it
+                dies, its sandboxes go; what still happens in one of them keeps that one. None, or `detach`: it outlives
+                the client.
             start_timeout: seconds until it must be ready.
             idempotency_key: the same key with the same arguments gives the same sandbox; made up when None.
             client: the client to use; None is the shared one of this event loop.
@@ -101,15 +108,23 @@ class Sandbox:
             user=user,
             labels=labels,
             ttl=ttl,
+            idle_timeout=idle_timeout,
+            lease=lease,
             start_timeout=start_timeout,
         )
         key = uuid4().hex if idempotency_key is None else request.key("idempotency_key", idempotency_key)
         return await cls._open(client, lambda gateway: gateway.create(body, key, forget=idempotency_key is None))
 
     @classmethod
-    async def connect(cls, sandbox_id: str, *, client: Client | None = None) -> Sandbox:
-        """Come back to a sandbox by its id; needs the key of its owner. SandboxNotFound when there is none."""
-        return await cls._open(client, lambda gateway: gateway.connect(sandbox_id))
+    async def connect(cls, sandbox_id: str, *, attach: bool = False, client: Client | None = None) -> Sandbox:
+        """Come back to a sandbox by its id; needs the key of its owner. SandboxNotFound when there is none.
+
+        Args:
+            sandbox_id: its id.
+            attach: let it go with this client from now on instead of the one that made it, as after a restart.
+            client: as for `create`.
+        """
+        return await cls._open(client, lambda gateway: gateway.connect(sandbox_id, attach=attach))
 
     @staticmethod
     async def list(
@@ -306,8 +321,14 @@ class Sandbox:
         self._record = await self._gateway.extend(self._access, request.milliseconds("ttl", ttl))
         return self._record
 
-    def detach(self) -> str:
-        """Leave the sandbox running when the `async with` ends; returns its id. Its ttl still holds."""
+    async def detach(self) -> str:
+        """Leave the sandbox running when the `async with` ends, and after this client; returns its id.
+
+        Its ttl and its idle timeout still hold. Cost: one request where it goes with a client.
+        """
+        self._refuse_deleted()
+        if self._record.lease is not None:
+            self._record = await self._gateway.detach(self.id)
         self._detached = True
         return self.id
 

@@ -14,6 +14,7 @@ use super::answer;
 use super::attach::{Events, attach};
 use super::files::{Answers, Files};
 use super::ports;
+use super::uses::Uses;
 use crate::files::call::Places;
 use crate::ports::Ports;
 use crate::process::supervise::{Context, Start, supervise};
@@ -51,6 +52,7 @@ struct Shared {
     ports: Ports,
     places: Places,
     limits: Limits,
+    uses: Arc<Uses>,
 }
 
 /// Who the agent is and where it stands.
@@ -87,8 +89,14 @@ impl Service {
             ports: Ports::new(own_port),
             places: Places::default(),
             limits,
+            uses: Arc::default(),
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// The calls that are under way.
+    pub fn uses(&self) -> Arc<Uses> {
+        Arc::clone(&self.shared.uses)
     }
 
     /// The control plane knows that the sandbox is ready.
@@ -272,6 +280,7 @@ impl Service {
             uptime_ms: u64::try_from(self.shared.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             running_execs: u32::try_from(self.records().running()).unwrap_or(u32::MAX),
             acknowledged: self.shared.acknowledged.load(Ordering::Relaxed),
+            quiet_us: Some(u64::try_from(self.shared.uses.quiet().as_micros()).unwrap_or(u64::MAX)),
         })
     }
 }

@@ -21,6 +21,7 @@ use wire::agent::agent_server::AgentServer;
 
 use super::agent::Service;
 use super::listen::{Listener, Stream};
+use super::uses::{Held, Uses};
 use crate::auth::{Auth, CalledPath, Known};
 
 /// The largest input (16 MiB) and the largest answer (two outputs of 16 MiB) with room to spare.
@@ -60,10 +61,11 @@ pub async fn serve(
     mut draining: watch::Receiver<bool>,
     grace: Duration,
 ) {
+    let uses = service.uses();
     let agent = AgentServer::new(service)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
-    let mut connections = Connections::new(agent, auth, draining.clone());
+    let mut connections = Connections::new(agent, auth, uses, draining.clone());
     let mut drained = std::pin::pin!(draining.wait_for(|draining| *draining));
     loop {
         tokio::select! {
@@ -86,6 +88,7 @@ pub async fn serve(
 struct Connections {
     agent: Agent,
     auth: Auth,
+    uses: Arc<Uses>,
     draining: watch::Receiver<bool>,
     places: Arc<Semaphore>,
     tasks: JoinSet<()>,
@@ -94,9 +97,9 @@ struct Connections {
 }
 
 impl Connections {
-    fn new(agent: Agent, auth: Auth, draining: watch::Receiver<bool>) -> Self {
+    fn new(agent: Agent, auth: Auth, uses: Arc<Uses>, draining: watch::Receiver<bool>) -> Self {
         let places = Arc::new(Semaphore::new(MAX_KNOWN));
-        Self { agent, auth, draining, places, tasks: JoinSet::new(), strangers: VecDeque::new() }
+        Self { agent, auth, uses, draining, places, tasks: JoinSet::new(), strangers: VecDeque::new() }
     }
 
     fn take(&mut self, stream: Box<dyn Stream>) {
@@ -109,7 +112,8 @@ impl Connections {
         let known = Known::default();
         let agent = InterceptedService::new(self.agent.clone(), self.auth.on(known.clone()));
         let places = Arc::clone(&self.places);
-        let task = connection(stream, agent, known.clone(), places, self.draining.clone());
+        let uses = Arc::clone(&self.uses);
+        let task = connection(stream, agent, known.clone(), uses, places, self.draining.clone());
         self.strangers.push_back((self.tasks.spawn(task), known));
     }
 }
@@ -118,14 +122,18 @@ async fn connection(
     stream: Box<dyn Stream>,
     agent: InterceptedService<Agent, Auth>,
     known: Known,
+    uses: Arc<Uses>,
     places: Arc<Semaphore>,
     mut draining: watch::Receiver<bool>,
 ) {
     let agent = TowerToHyperService::new(agent);
+    let caller = known.clone();
     let named = service_fn(move |mut request: http::Request<Incoming>| {
-        let path = CalledPath(request.uri().path().to_owned());
-        request.extensions_mut().insert(path);
-        agent.call(request)
+        let path = request.uri().path().to_owned();
+        let under_way = uses.begin(&path, &caller);
+        request.extensions_mut().insert(CalledPath(path));
+        let answered = agent.call(request);
+        async move { answered.await.map(|answer| answer.map(|body| Held::new(body, under_way))) }
     });
     let served = protocol().serve_connection(TokioIo::new(stream), named);
     let mut served = std::pin::pin!(served);

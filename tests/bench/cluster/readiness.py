@@ -110,9 +110,10 @@ class Stage:
             labels=labels,
             node_selector=SELECTOR,
             start_timeout=600,
+            lease=None,
         )
         told_s[sandbox.id] = time.perf_counter()
-        sandbox.detach()
+        await sandbox.detach()
 
     async def _sidecars(self, labels: dict[str, str], count: int) -> Sequence[Sidecar]:
         async with asyncio.timeout(300):

@@ -95,6 +95,7 @@ def test_what_pods_are_placed_by_is_json_and_lists(on_kubernetes: dict[str, str]
         "NODE_SELECTOR": '{"pool": "sandboxes"}',
         "TOLERATIONS": '[{"key": "sandboxes", "operator": "Exists"}]',
         "IMAGE_PULL_SECRETS": "one, two",
+        "AGENT_SANDBOX": "true",
         "REDIS_URL": "redis://:secret@redis:6379/0",
     }
     environ = on_kubernetes | {f"ROLLBOX_CONTROLPLANE_{name}": value for name, value in placed.items()}
@@ -103,6 +104,7 @@ def test_what_pods_are_placed_by_is_json_and_lists(on_kubernetes: dict[str, str]
     assert settings.backend.node_selector == {"pool": "sandboxes"}
     assert settings.backend.tolerations == [{"key": "sandboxes", "operator": "Exists"}]
     assert settings.backend.image_pull_secrets == ("one", "two")
+    assert settings.backend.agent_sandbox
     assert settings.redis_url == "redis://:secret@redis:6379/0"
 
 
@@ -134,3 +136,24 @@ def test_a_bad_setting_of_a_cluster_is_named(
 def test_a_setting_for_a_cluster_is_not_ignored_on_an_engine(environ: dict[str, str]) -> None:
     with pytest.raises(SettingError, match="RUNTIME_CLASS is 'gvisor': it is for BACKEND=kubernetes"):
         Settings.from_environment({**environ, "ROLLBOX_CONTROLPLANE_RUNTIME_CLASS": "gvisor"})
+
+
+@pytest.mark.parametrize(
+    ("keys", "named", "operators"),
+    [
+        ("alice:0123456789abcdef", "", {"alice"}),
+        ("alice:0123456789abcdef,bob:fedcba9876543210", "", set[str]()),
+        ("alice:0123456789abcdef,bob:fedcba9876543210", "bob", {"bob"}),
+    ],
+)
+def test_operators_are_named_or_the_only_owner(
+    environ: dict[str, str], keys: str, named: str, operators: set[str]
+) -> None:
+    more = {"ROLLBOX_CONTROLPLANE_API_KEYS": keys, "ROLLBOX_CONTROLPLANE_OPERATORS": named}
+    assert Settings.from_environment({**environ, **more}).operators == operators
+
+
+def test_an_operator_without_a_key_is_a_mistake(environ: dict[str, str]) -> None:
+    with pytest.raises(SettingError, match="must name owners who have an API key") as caught:
+        Settings.from_environment({**environ, "ROLLBOX_CONTROLPLANE_OPERATORS": "alice,carol"})
+    assert (caught.value.variable, caught.value.value) == ("ROLLBOX_CONTROLPLANE_OPERATORS", "carol")

@@ -26,6 +26,8 @@ def test_rights_are_exactly_these(manifests: list[Manifest]) -> None:
         ("Role", "rollbox-sandboxes", "rollbox-controlplane"): {
             "pods": ["create", *change],
             "events": look[1:],
+            **{kind: ["create", *change] for kind in ("sandboxpools", "sandboxquotas")},
+            **{f"{kind}/status": ["patch"] for kind in ("sandboxpools", "sandboxquotas")},
         },
         ("ClusterRole", "", "rollbox-rollbox-controlplane"): {"nodes": look, "runtimeclasses": ["get"]},
         ("Role", "rollbox-sandboxes", "rollbox-operator"): {

@@ -119,3 +119,14 @@ def test_only_the_control_plane_holds_keys(manifests: list[Manifest]) -> None:
     assert {"ROLLBOX_CONTROLPLANE_API_KEYS_FILE", "ROLLBOX_CONTROLPLANE_SIGNING_KEY_FILE"} < {
         one["name"] for one in serving
     }
+
+
+def test_operators_are_told_to_the_control_plane_only_when_they_are_named() -> None:
+    def environment(*settings: str) -> dict[str, str]:
+        deployment = named(render(*settings), "Deployment", "rollbox-controlplane")
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        return {one["name"]: one.get("value", "") for one in container["env"]}
+
+    assert "ROLLBOX_CONTROLPLANE_OPERATORS" not in environment()
+    told = environment("controlplane.operators[0]=me", "controlplane.operators[1]=ops")
+    assert told["ROLLBOX_CONTROLPLANE_OPERATORS"] == "me,ops"

@@ -28,6 +28,7 @@ def test_without_a_registry_the_refusal_says_what_to_set() -> None:
         ("gateway.autoscaling.cpuPercent=101", "'/gateway/autoscaling/cpuPercent': maximum"),
         ("gateway.service.type=Public", "'/gateway/service/type': value must be one of"),
         ("controlplane.startsPerNode=2000", "'/controlplane/startsPerNode': maximum"),
+        ("controlplane.operators[0]=a:b", "'/controlplane/operators/0'"),
         ("controlplane.drainSeconds=0", "'/controlplane/drainSeconds': minimum"),
         ("controlplane.resources.limits.cpu=lots", "'/controlplane/resources/limits/cpu'"),
         ("operator.replicas=2", "'/operator': additional properties 'replicas'"),

@@ -9,7 +9,15 @@ from tests.support.gateway_fake import FakeGateway, Fault
 
 async def test_a_create_says_what_it_was_given(client: Client, fake: FakeGateway) -> None:
     sandbox = await client.create(
-        "python", cpu=1, memory=("1Gi", "2Gi"), env={"A": "b"}, cwd="/w", user="u", labels={"run": "r=1"}, ttl=60
+        "python",
+        cpu=1,
+        memory=("1Gi", "2Gi"),
+        env={"A": "b"},
+        cwd="/w",
+        user="u",
+        labels={"run": "r=1"},
+        ttl=60,
+        lease=None,
     )
     assert fake.bodies == [
         {
@@ -81,8 +89,8 @@ async def test_leaving_deletes_and_delete_twice_is_well(client: Client, fake: Fa
 
 async def test_a_detached_sandbox_stays_and_is_found_again(client: Client, fake: FakeGateway) -> None:
     async with await client.create("python") as sandbox:
-        sandbox_id = sandbox.detach()
-    assert fake.count("DELETE") == 0
+        sandbox_id = await sandbox.detach()
+    assert fake.count("DELETE") == fake.count("DELETE", "/lease") == 1
     async with await client.connect(sandbox_id) as again:
         assert (await again.exec("true")).ok
     assert await client.list() == []

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollbox import RetryPolicy, SandboxError
-from rollbox.errors import BY_CODE, Draining, RateLimited, SandboxLost
+from rollbox.errors import BY_CODE, CapacityUnavailable, Draining, RateLimited, SandboxLost
 from rollbox.retry import REPEATABLE, repeat
 from tests.unit.sdk.conftest import Clock
 
@@ -30,6 +30,15 @@ async def test_other_errors_are_raised_at_once(clock: Clock) -> None:
         raise SandboxLost("gone")
 
     with pytest.raises(SandboxLost):
+        await repeat(RetryPolicy(sleep=clock.sleep), send)
+    assert clock.waits == []
+
+
+async def test_what_has_waited_in_line_until_its_deadline_is_not_sent_to_wait_again(clock: Clock) -> None:
+    async def send() -> None:
+        raise CapacityUnavailable("full", details={"waited_ms": "118000"})
+
+    with pytest.raises(CapacityUnavailable):
         await repeat(RetryPolicy(sleep=clock.sleep), send)
     assert clock.waits == []
 

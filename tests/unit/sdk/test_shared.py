@@ -26,7 +26,7 @@ async def test_all_sandboxes_of_a_loop_share_one_and_the_last_closes_it(fake: Fa
 
 async def test_a_detached_one_gives_its_lease_back_when_it_is_left(fake: FakeGateway) -> None:
     async with await Sandbox.create("python") as sandbox:
-        sandbox.detach()
+        await sandbox.detach()
     assert open_clients() == 0
 
 
@@ -57,7 +57,7 @@ async def test_aclose_closes_for_all(fake: FakeGateway) -> None:
 
 def test_a_loop_that_ends_closes_what_was_forgotten(apart: FakeGateway) -> None:
     async def forget() -> None:
-        (await Sandbox.create("python")).detach()
+        await (await Sandbox.create("python")).detach()
 
     # An unclosed session would be an error here: the suite turns warnings into errors.
     asyncio.run(forget())

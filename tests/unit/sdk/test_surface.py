@@ -3,15 +3,19 @@
 import inspect
 
 import rollbox
-from rollbox import errors, sync
+from rollbox import errors, request, sync
 
 
 def test_the_door_lists_exactly_these_names() -> None:
     assert rollbox.__all__ == [
+        "Batch",
+        "Blocker",
+        "BreakerPolicy",
         "Client",
         "CreateOptions",
         "DeleteReport",
         "End",
+        "ErrorContext",
         "ExecOptions",
         "ExecResult",
         "ExecSummary",
@@ -19,18 +23,31 @@ def test_the_door_lists_exactly_these_names() -> None:
         "FileInfo",
         "Files",
         "Gap",
+        "Health",
+        "LazySandbox",
         "Listing",
+        "Moment",
+        "Need",
+        "Outcome",
         "OutputStream",
+        "Place",
+        "Pool",
+        "PoolFailure",
+        "Preflight",
         "Process",
         "Processes",
+        "Quota",
+        "QuotaLimits",
         "RetryPolicy",
         "Sandbox",
         "SandboxError",
+        "SandboxGroup",
         "SandboxList",
         "SandboxRecord",
         "Shell",
         "SpawnOptions",
         "StdinWriter",
+        "Timeline",
         "TransferReport",
         "Usage",
         "__version__",
@@ -42,6 +59,9 @@ def test_the_door_lists_exactly_these_names() -> None:
 
 def test_every_public_class_and_method_tells_what_it_does() -> None:
     for name in (
+        "Batch",
+        "Blocker",
+        "BreakerPolicy",
         "Client",
         "DeleteReport",
         "End",
@@ -50,13 +70,21 @@ def test_every_public_class_and_method_tells_what_it_does() -> None:
         "FileChange",
         "FileInfo",
         "Files",
+        "Health",
+        "LazySandbox",
         "Listing",
+        "Need",
+        "Outcome",
         "OutputStream",
+        "Place",
+        "Preflight",
         "Process",
         "Processes",
+        "Quota",
         "RetryPolicy",
         "Sandbox",
         "SandboxError",
+        "SandboxGroup",
         "SandboxRecord",
         "Shell",
         "StdinWriter",
@@ -74,7 +102,8 @@ def test_every_public_class_and_method_tells_what_it_does() -> None:
 def test_the_sync_face_has_the_same_methods() -> None:
     closing_names = {"Client": {"aclose", "gateway"}, "Process": {"aclose"}, "Shell": {"aclose", "start"}}
     plumbing = {"arrived", "finish", "full", "asks_again"}
-    for name in ("Sandbox", "Client", "Process", "Processes", "OutputStream", "StdinWriter", "Shell", "Files"):
+    streams = ("Process", "Processes", "OutputStream", "StdinWriter", "Shell", "Files")
+    for name in ("Sandbox", "LazySandbox", "SandboxGroup", "Client", *streams):
         closing = closing_names.get(name, plumbing if name == "OutputStream" else set[str]())
         ours = {member for member in vars(getattr(sync, name)) if not member.startswith("_")}
         theirs = {member for member in vars(getattr(rollbox, name)) if not member.startswith("_")}
@@ -88,6 +117,14 @@ def test_options_are_those_of_the_methods() -> None:
     spawn = set(inspect.signature(rollbox.Sandbox.spawn).parameters) - {"self", "cmd"}
     assert set(rollbox.ExecOptions.__annotations__) == run
     assert set(rollbox.SpawnOptions.__annotations__) == spawn
+
+
+def test_options_left_out_are_as_in_create() -> None:
+    ours = inspect.signature(request.create_body).parameters
+    for name, parameter in inspect.signature(rollbox.Sandbox.create).parameters.items():
+        if name in ours:
+            assert ours[name].default == parameter.default, name
+    assert set(rollbox.CreateOptions.__annotations__) - set(request.GroupOptions.__annotations__) == {"idempotency_key"}
 
 
 def test_every_error_is_a_sandbox_error_of_its_own_code() -> None:

@@ -48,7 +48,9 @@ pub(crate) async fn admit(
         problem = end(gateway, &route) => return Err(problem),
         () = gateway.drain.started() => return Err(drain::refused()),
     };
-    if route.is_current() { Ok((route, place)) } else { Ok((resolve(gateway, sandbox_id).await?, place)) }
+    let route = if route.is_current() { route } else { resolve(gateway, sandbox_id).await? };
+    route.touch();
+    Ok((route, place))
 }
 
 /// The route of a sandbox that lives.

@@ -1,6 +1,8 @@
 //! The route table kept true: snapshot, deltas, and again from the start when the feed is lost.
 
+use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::{Stream as Messages, StreamExt as _};
@@ -12,6 +14,7 @@ use tokio::time::Instant;
 use tonic::Status;
 use wire::routes::{self, WatchRequest, routes_client::RoutesClient};
 
+use crate::activity::Activity;
 use crate::dns_checks::Checks;
 use crate::request_id;
 use crate::telemetry::Metrics;
@@ -102,13 +105,14 @@ pub(crate) struct Sink<'a> {
     pub(crate) checks: Option<&'a Checks>,
 }
 
-/// Follows the feed for ever; the owner drops it. While it is lost the table stays as it is.
-pub(crate) async fn follow(dialer: &Dialer, address: &Address, sink: &Sink<'_>) {
+/// Follows the feed for ever, and reports what is in use over the same connection; the owner drops it. While it is lost
+/// the table stays as it is.
+pub(crate) async fn follow(dialer: &Dialer, address: &Address, sink: &Sink<'_>, activity: &Activity) {
     let gateway_id = request_id::unique();
     let mut backoff = BACKOFF;
     loop {
         let opened = Instant::now();
-        let lost = watch(dialer, address, &gateway_id, sink).await;
+        let lost = watch(dialer, address, &gateway_id, sink, activity).await;
         sink.state.lost();
         sink.metrics.feed_reconnects.inc();
         tracing::warn!(address = %address, reason = %lost, "route feed lost");
@@ -123,15 +127,24 @@ fn jitter() -> f64 {
     f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX)
 }
 
-async fn watch(dialer: &Dialer, address: &Address, gateway_id: &str, sink: &Sink<'_>) -> Lost {
+async fn watch(
+    dialer: &Dialer,
+    address: &Address,
+    gateway_id: &str,
+    sink: &Sink<'_>,
+    activity: &Activity,
+) -> Lost {
     let opened = tokio::time::timeout(CONNECT_DEADLINE, open(dialer, address, gateway_id)).await;
-    let (messages, connection) = match opened {
+    let (client, messages, connection) = match opened {
         Ok(Ok(opened)) => opened,
         Ok(Err(lost)) => return lost,
         Err(_) => return Lost::Connect(format!("no answer within {} s", CONNECT_DEADLINE.as_secs())),
     };
     tracing::info!(address = %address, "route feed connected");
-    let lost = consume(messages, sink).await;
+    let lost = tokio::select! {
+        lost = consume(messages, sink) => lost,
+        never = activity.report(client, gateway_id) => match never {},
+    };
     connection.abort();
     lost
 }
@@ -209,23 +222,40 @@ impl Drop for Connection {
     }
 }
 
+/// Sends requests over the connection of the feed.
+#[derive(Debug, Clone)]
+pub(crate) struct Sender(http2::SendRequest<tonic::body::Body>);
+
+impl tower::Service<http::Request<tonic::body::Body>> for Sender {
+    type Response = http::Response<hyper::body::Incoming>;
+    type Error = hyper::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, hyper::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), hyper::Error>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: http::Request<tonic::body::Body>) -> Self::Future {
+        Box::pin(self.0.send_request(request))
+    }
+}
+
 async fn open(
     dialer: &Dialer,
     address: &Address,
     gateway_id: &str,
-) -> Result<(tonic::Streaming<routes::Update>, Connection), Lost> {
+) -> Result<(RoutesClient<Sender>, tonic::Streaming<routes::Update>, Connection), Lost> {
     let connect = |e: &dyn std::fmt::Display| Lost::Connect(e.to_string());
     let stream = dialer.connect(address).await.map_err(|e| connect(&e))?;
     let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
     let (sender, connection) = handshake.map_err(|e| connect(&e))?;
     // How it ends is told by the messages.
     let connection = Connection(tokio::spawn(async move { drop(connection.await) }));
-    let sender = tower::service_fn(move |request| sender.clone().send_request(request));
-    let mut client = RoutesClient::with_origin(sender, Uri::from_static("http://controlplane"))
+    let mut client = RoutesClient::with_origin(Sender(sender), Uri::from_static("http://controlplane"))
         .max_decoding_message_size(MAX_MESSAGE_BYTES);
     let request = WatchRequest { gateway_id: gateway_id.to_owned() };
     let messages = client.watch(request).await.map_err(Box::new)?.into_inner();
-    Ok((messages, connection))
+    Ok((client, messages, connection))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use resolve::{Directory, Dns, LookupFailed, NameServers, Resolver};
 use tokio_util::task::TaskTracker;
 use wire::{Code, Problem};
 
+use crate::activity::Activity;
 use crate::admission::{Admission, Limits};
 use crate::body;
 use crate::drain::{Call, Drain};
@@ -33,6 +34,7 @@ const MAX_OTHERS: usize = 16_384;
 #[derive(Debug)]
 pub(crate) struct Gateway {
     pub(crate) settings: Settings,
+    pub(crate) activity: Activity,
     /// For execs.
     pub(crate) admission: Arc<Admission>,
     /// For streams that live long: attached clients, watches.
@@ -73,32 +75,39 @@ impl Gateway {
             Admission::new(limits, settings.queue_timeout, knob)
         };
         let metrics = Arc::new(Metrics::new());
+        let admission = gate(
+            settings.max_inflight,
+            settings.max_inflight_per_sandbox,
+            "ROLLBOX_GATEWAY_MAX_INFLIGHT, ROLLBOX_GATEWAY_MAX_INFLIGHT_PER_SANDBOX",
+        );
+        let streams = gate(
+            settings.max_streams,
+            settings.max_streams_per_sandbox,
+            "ROLLBOX_GATEWAY_MAX_STREAMS, ROLLBOX_GATEWAY_MAX_STREAMS_PER_SANDBOX",
+        );
+        let ports = gate(
+            settings.max_port_connections,
+            settings.max_port_connections_per_sandbox,
+            "ROLLBOX_GATEWAY_MAX_PORT_CONNECTIONS, ROLLBOX_GATEWAY_MAX_PORT_CONNECTIONS_PER_SANDBOX",
+        );
+        let transfers = gate(
+            settings.max_transfers,
+            settings.max_transfers_per_sandbox,
+            "ROLLBOX_GATEWAY_MAX_TRANSFERS, ROLLBOX_GATEWAY_MAX_TRANSFERS_PER_SANDBOX",
+        );
+        let directory = Arc::new(Directory::new());
+        let gates = [&admission, &streams, &ports, &transfers].map(Arc::clone).to_vec();
         Ok(Self {
-            admission: gate(
-                settings.max_inflight,
-                settings.max_inflight_per_sandbox,
-                "ROLLBOX_GATEWAY_MAX_INFLIGHT, ROLLBOX_GATEWAY_MAX_INFLIGHT_PER_SANDBOX",
-            ),
-            streams: gate(
-                settings.max_streams,
-                settings.max_streams_per_sandbox,
-                "ROLLBOX_GATEWAY_MAX_STREAMS, ROLLBOX_GATEWAY_MAX_STREAMS_PER_SANDBOX",
-            ),
-            ports: gate(
-                settings.max_port_connections,
-                settings.max_port_connections_per_sandbox,
-                "ROLLBOX_GATEWAY_MAX_PORT_CONNECTIONS, ROLLBOX_GATEWAY_MAX_PORT_CONNECTIONS_PER_SANDBOX",
-            ),
-            transfers: gate(
-                settings.max_transfers,
-                settings.max_transfers_per_sandbox,
-                "ROLLBOX_GATEWAY_MAX_TRANSFERS, ROLLBOX_GATEWAY_MAX_TRANSFERS_PER_SANDBOX",
-            ),
+            activity: Activity::new(Arc::clone(&directory), gates),
+            admission,
+            streams,
+            ports,
+            transfers,
             bodies: body::Reader::new(settings.max_body_bytes, settings.queue_timeout),
             drain: Drain::default(),
             feed: FeedState::default(),
             forwarder: Forwarder::new(settings.controlplane.clone(), Arc::clone(&dialer)),
-            resolver: Resolver::new(Arc::new(Directory::new()), dns, PUSH_WAIT),
+            resolver: Resolver::new(directory, dns, PUSH_WAIT),
             tunnels: TaskTracker::new(),
             upstream: Pool::new(Arc::clone(&metrics), Arc::clone(&dialer)),
             dialer,

@@ -12,10 +12,12 @@
 //! - `call`: one call to a sandbox, of whatever kind. `ahead`: a stream that can be looked into. `query`, `body`: what requests bring.
 //! - `ports`: what listens in a sandbox. `usage`: what a sandbox uses.
 //! - `auth`, `admission`, `drain`: who may, who is next, and when nobody may any more.
+//! - `activity`: what is in use, told to the control plane behind the calls.
 //! - `upstream`: connections to sidecars. `feed`: the route table kept true; `dns_checks`: whether DNS says the same.
 //!   `transport`: sockets for all of them.
 //! - `memory`: what the allocator keeps. `telemetry`: metrics and logs. `error`: the one place where a problem becomes an answer.
 
+mod activity;
 mod admission;
 mod ahead;
 mod auth;

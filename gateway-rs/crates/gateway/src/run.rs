@@ -140,7 +140,7 @@ async fn follow_feed(gateway: Arc<Gateway>) {
         state: &gateway.feed,
         checks: dns.map(|_| &checks),
     };
-    let follow = feed::follow(&gateway.dialer, &gateway.settings.routes, &sink);
+    let follow = feed::follow(&gateway.dialer, &gateway.settings.routes, &sink, &gateway.activity);
     match dns {
         Some(dns) => drop(tokio::join!(follow, dns_checks::run(dns, &gateway.metrics, queue))),
         None => follow.await,

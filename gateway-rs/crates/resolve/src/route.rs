@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -33,7 +34,13 @@ pub struct Route {
     /// When it was heard of.
     pub(crate) since: Instant,
     /// Shared by what is known of one address: a route of DNS, and the pushed one that says the same.
-    fate: Arc<watch::Sender<Option<Fate>>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    fate: watch::Sender<Option<Fate>>,
+    used: AtomicBool,
 }
 
 /// Why a route is no longer true.
@@ -71,8 +78,17 @@ impl Route {
         source: Source,
         ports: PublicPorts,
     ) -> Arc<Self> {
-        let fate = Arc::new(watch::Sender::new(None));
-        Arc::new(Self { sandbox_id, address, generation, owner, ports, source, since: Instant::now(), fate })
+        let shared = Arc::new(Shared { fate: watch::Sender::new(None), used: AtomicBool::new(false) });
+        Arc::new(Self {
+            sandbox_id,
+            address,
+            generation,
+            owner,
+            ports,
+            source,
+            since: Instant::now(),
+            shared,
+        })
     }
 
     /// This route as the table says it now, at the same address: calls that are under way on it go on, and hear what
@@ -86,23 +102,35 @@ impl Route {
             ports,
             source: Source::Table,
             since: Instant::now(),
-            fate: Arc::clone(&self.fate),
+            shared: Arc::clone(&self.shared),
         })
     }
 
     /// Whether both lead to the same place until the same moment.
     pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.fate, &other.fate)
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// Says that a call uses it. Cost: one relaxed write, and only the first one since [`Self::take_used`].
+    pub fn touch(&self) {
+        if !self.shared.used.load(Ordering::Relaxed) {
+            self.shared.used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it was used since this was asked last.
+    pub(crate) fn take_used(&self) -> bool {
+        self.shared.used.load(Ordering::Relaxed) && self.shared.used.swap(false, Ordering::Relaxed)
     }
 
     /// What became of the route; `None` while it is true.
     pub fn fate(&self) -> Option<Fate> {
-        self.fate.borrow().clone()
+        self.shared.fate.borrow().clone()
     }
 
     /// Whether the route is still true. Cost: one uncontended lock.
     pub fn is_current(&self) -> bool {
-        self.fate.borrow().is_none()
+        self.shared.fate.borrow().is_none()
     }
 
     /// Completes when the route is no longer true.
@@ -110,7 +138,7 @@ impl Route {
     /// # Cancel safety
     /// Cancel safe: nothing is lost, the fate stays.
     pub async fn over(&self) -> Fate {
-        let mut fate = self.fate.subscribe();
+        let mut fate = self.shared.fate.subscribe();
         let decided = fate.wait_for(Option::is_some).await.map(|fate| fate.clone());
         // The sender lives as long as `self`, so the channel cannot be closed here.
         decided.ok().flatten().unwrap_or(Fate::Forgotten)
@@ -118,7 +146,7 @@ impl Route {
 
     /// Decides the fate; the first one stays.
     pub(crate) fn decide(&self, fate: Fate) {
-        self.fate.send_if_modified(|decided| {
+        self.shared.fate.send_if_modified(|decided| {
             let first = decided.is_none();
             if first {
                 *decided = Some(fate);

@@ -75,6 +75,12 @@ impl Table {
         self.tombstones.get(sandbox_id)
     }
 
+    /// Sandboxes whose routes were used since this was asked last. Cost: a look at every route.
+    pub(crate) fn take_used(&self) -> Vec<Arc<str>> {
+        let used = self.routes.values().filter(|route| route.take_used());
+        used.map(|route| Arc::clone(&route.sandbox_id)).collect()
+    }
+
     /// Number of live routes and of ends on record.
     pub fn len(&self) -> (usize, usize) {
         (self.routes.len(), self.tombstones.len())

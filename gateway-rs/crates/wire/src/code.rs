@@ -66,6 +66,8 @@ pub enum Code {
     ExecNotFound,
     /// There is no file at this path in the sandbox.
     FileNotFound,
+    /// There is nothing of this name.
+    NotFound,
     /// The request contradicts an earlier one or the present state.
     Conflict,
     /// The request is larger than the limit.
@@ -130,13 +132,14 @@ pub enum Code {
 
 impl Code {
     /// All codes, in the order of the table.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::InvalidArgument,
         Self::Unauthenticated,
         Self::PermissionDenied,
         Self::SandboxNotFound,
         Self::ExecNotFound,
         Self::FileNotFound,
+        Self::NotFound,
         Self::Conflict,
         Self::PayloadTooLarge,
         Self::ImageNotFound,
@@ -178,6 +181,7 @@ impl Code {
             Self::SandboxNotFound => "sandbox_not_found",
             Self::ExecNotFound => "exec_not_found",
             Self::FileNotFound => "file_not_found",
+            Self::NotFound => "not_found",
             Self::Conflict => "conflict",
             Self::PayloadTooLarge => "payload_too_large",
             Self::ImageNotFound => "image_not_found",
@@ -220,6 +224,7 @@ impl Code {
             "sandbox_not_found" => Self::SandboxNotFound,
             "exec_not_found" => Self::ExecNotFound,
             "file_not_found" => Self::FileNotFound,
+            "not_found" => Self::NotFound,
             "conflict" => Self::Conflict,
             "payload_too_large" => Self::PayloadTooLarge,
             "image_not_found" => Self::ImageNotFound,
@@ -263,6 +268,7 @@ impl Code {
             Self::SandboxNotFound => 404,
             Self::ExecNotFound => 404,
             Self::FileNotFound => 404,
+            Self::NotFound => 404,
             Self::Conflict => 409,
             Self::PayloadTooLarge => 413,
             Self::ImageNotFound => 422,
@@ -305,6 +311,7 @@ impl Code {
             Self::SandboxNotFound => "NOT_FOUND",
             Self::ExecNotFound => "NOT_FOUND",
             Self::FileNotFound => "NOT_FOUND",
+            Self::NotFound => "NOT_FOUND",
             Self::Conflict => "ALREADY_EXISTS",
             Self::PayloadTooLarge => "OUT_OF_RANGE",
             Self::ImageNotFound => "FAILED_PRECONDITION",
@@ -347,6 +354,7 @@ impl Code {
             Self::SandboxNotFound => Fault::Caller,
             Self::ExecNotFound => Fault::Caller,
             Self::FileNotFound => Fault::Caller,
+            Self::NotFound => Fault::Caller,
             Self::Conflict => Fault::Caller,
             Self::PayloadTooLarge => Fault::Caller,
             Self::ImageNotFound => Fault::Caller,
@@ -389,6 +397,7 @@ impl Code {
             Self::SandboxNotFound => Retry::Never,
             Self::ExecNotFound => Retry::Never,
             Self::FileNotFound => Retry::Never,
+            Self::NotFound => Retry::Never,
             Self::Conflict => Retry::Never,
             Self::PayloadTooLarge => Retry::Never,
             Self::ImageNotFound => Retry::Never,
@@ -431,6 +440,7 @@ impl Code {
             Self::SandboxNotFound => "There is no sandbox with this id.",
             Self::ExecNotFound => "There is no exec with this id in the sandbox.",
             Self::FileNotFound => "There is no file at this path in the sandbox.",
+            Self::NotFound => "There is nothing of this name.",
             Self::Conflict => "The request contradicts an earlier one or the present state.",
             Self::PayloadTooLarge => "The request is larger than the limit.",
             Self::ImageNotFound => "The image does not exist or may not be pulled.",
@@ -483,6 +493,7 @@ impl Code {
             Self::FileNotFound => {
                 "Check the path; relative paths start at the working directory of the image."
             }
+            Self::NotFound => "Check the name; the list of the same kind shows what there is.",
             Self::Conflict => {
                 "Use a fresh key for other parameters, or the same parameters for the same key."
             }

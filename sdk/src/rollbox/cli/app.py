@@ -3,6 +3,7 @@
 import typer
 
 from rollbox._version import __version__
+from rollbox.cli import pool, quota
 from rollbox.cli.doctor import doctor
 from rollbox.cli.exec import exec_
 from rollbox.cli.files import cp, ls
@@ -11,6 +12,7 @@ from rollbox.cli.processes import attach, kill, processes
 from rollbox.cli.sandboxes import create, delete, ps
 from rollbox.cli.top import top
 from rollbox.cli.up import up
+from rollbox.cli.why import why
 
 app = typer.Typer(
     name="rollbox",
@@ -29,8 +31,12 @@ app.command("cp")(cp)
 app.command("ls")(ls)
 app.command("port-forward")(port_forward)
 app.command("ps")(ps)
+app.command("why")(why)
 app.command("top")(top)
 app.command("delete")(delete)
+app.add_typer(pool.app, name="pool")
+app.add_typer(quota.app, name="quota")
+app.command("preflight")(quota.preflight)
 app.command("doctor")(doctor)
 
 

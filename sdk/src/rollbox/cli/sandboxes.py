@@ -36,6 +36,7 @@ def create(
     cwd: Annotated[str | None, typer.Option(help="Directory of every command.")] = None,
     user: Annotated[str | None, typer.Option(help="User of every command.")] = None,
     ttl: Annotated[float, typer.Option(help="Seconds to live.")] = 3600,
+    idle_timeout: Annotated[float | None, typer.Option(help="Seconds to live when nothing happens in it.")] = None,
     start_timeout: Annotated[float, typer.Option(help="Seconds until it must be ready.")] = 120,
     json: Json = False,
 ) -> None:
@@ -44,8 +45,8 @@ def create(
     async def call(client: Client) -> SandboxRecord:
         sandbox = await client.create(
             image,
-            cpu=_pair(cpu),
-            memory=_pair(memory),
+            cpu=pair(cpu),
+            memory=pair(memory),
             pids=pids,
             disk=disk,
             gpu=gpu,
@@ -55,6 +56,8 @@ def create(
             user=user,
             labels=label_rules.parse(label or ()),
             ttl=ttl,
+            idle_timeout=idle_timeout,
+            lease=None,
             start_timeout=start_timeout,
         )
         return sandbox.record
@@ -114,8 +117,8 @@ def _tell_failed(report: DeleteReport, *, as_json: bool) -> None:
         output.fail(errors[-1], as_json=as_json)
 
 
-def _pair(text: str) -> str | tuple[str, str]:
-    """`limit` or `request:limit`."""
+def pair(text: str) -> str | tuple[str, str]:
+    """Read `limit` or `request:limit`."""
     parts = text.split(":")
     if len(parts) > 2:
         raise InvalidArgument(f"{text!r} is not of the form LIMIT or REQUEST:LIMIT")

@@ -6,14 +6,29 @@
         print(sandbox.exec("echo hello").stdout)
 
 A thin face: the asynchronous code runs on one event loop in one background thread, whatever the number of sandboxes.
-Safe to call from many threads. In asynchronous programs use `rollbox` itself: a call from here blocks the loop.
+Safe to call from many threads; `Batch` has no face here, since a thread cannot be cancelled. In asynchronous programs
+use `rollbox` itself: a call from here blocks the loop.
 """
 
 from rollbox.sync.client import Client
 from rollbox.sync.files import Files
+from rollbox.sync.group import SandboxGroup
+from rollbox.sync.lazy import LazySandbox
 from rollbox.sync.portal import shutdown
 from rollbox.sync.process import OutputStream, Process, Processes, StdinWriter
 from rollbox.sync.sandbox import Sandbox
 from rollbox.sync.shell import Shell
 
-__all__ = ["Client", "Files", "OutputStream", "Process", "Processes", "Sandbox", "Shell", "StdinWriter", "shutdown"]
+__all__ = [
+    "Client",
+    "Files",
+    "LazySandbox",
+    "OutputStream",
+    "Process",
+    "Processes",
+    "Sandbox",
+    "SandboxGroup",
+    "Shell",
+    "StdinWriter",
+    "shutdown",
+]

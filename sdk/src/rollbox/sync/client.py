@@ -7,21 +7,33 @@ from types import TracebackType
 from typing import Any, Unpack
 
 import rollbox
+from rollbox._problem import SandboxError
+from rollbox.breaker import BreakerPolicy
+from rollbox.client import QuotaList
+from rollbox.health import Health
+from rollbox.pool import Pool, PoolChanges, PoolList, PoolOptions, Warm
+from rollbox.quota import Preflight, Quota, QuotaLimits
 from rollbox.record import DeleteReport, SandboxList, SandboxRecord
 from rollbox.request import CreateOptions
 from rollbox.retry import RetryPolicy
 from rollbox.sync.portal import run
 from rollbox.sync.sandbox import Sandbox
+from rollbox.timeline import ErrorContext, Timeline
 
 
 class Client:
     """As `rollbox.Client`; a context manager."""
 
     def __init__(
-        self, url: str | None = None, api_key: str | None = None, *, retries: RetryPolicy | None = None
+        self,
+        url: str | None = None,
+        api_key: str | None = None,
+        *,
+        retries: RetryPolicy | None = None,
+        breaker: BreakerPolicy | None = None,
     ) -> None:
         """As `rollbox.Client`."""
-        self.inner = rollbox.Client(url, api_key, retries=retries)
+        self.inner = rollbox.Client(url, api_key, retries=retries, breaker=breaker)
 
     @property
     def url(self) -> str:
@@ -32,9 +44,9 @@ class Client:
         """As `rollbox.Sandbox.create`."""
         return Sandbox.create(image, client=self, **options)
 
-    def connect(self, sandbox_id: str) -> Sandbox:
+    def connect(self, sandbox_id: str, *, attach: bool = False) -> Sandbox:
         """As `rollbox.Sandbox.connect`."""
-        return Sandbox.connect(sandbox_id, client=self)
+        return Sandbox.connect(sandbox_id, attach=attach, client=self)
 
     def get(self, sandbox_id: str) -> SandboxRecord:
         """As `rollbox.Client.get`."""
@@ -47,6 +59,58 @@ class Client:
     def delete(self, *sandbox_ids: str, labels: Mapping[str, str] | None = None) -> DeleteReport:
         """As `rollbox.Client.delete`."""
         return run(self.inner.delete(*sandbox_ids, labels=labels))
+
+    def quota(self, owner: str | None = None) -> Quota:
+        """As `rollbox.Client.quota`."""
+        return run(self.inner.quota(owner))
+
+    def quotas(self) -> QuotaList:
+        """As `rollbox.Client.quotas`."""
+        return run(self.inner.quotas())
+
+    def set_quota(self, owner: str, **limits: Unpack[QuotaLimits]) -> Quota:
+        """As `rollbox.Client.set_quota`."""
+        return run(self.inner.set_quota(owner, **limits))
+
+    def remove_quota(self, owner: str) -> Quota:
+        """As `rollbox.Client.remove_quota`."""
+        return run(self.inner.remove_quota(owner))
+
+    def preflight(self, image: str, n: int = 1, **options: Unpack[CreateOptions]) -> Preflight:
+        """As `rollbox.Client.preflight`."""
+        return run(self.inner.preflight(image, n, **options))
+
+    def pools(self) -> PoolList:
+        """As `rollbox.Client.pools`."""
+        return run(self.inner.pools())
+
+    def pool(self, name: str) -> Pool:
+        """As `rollbox.Client.pool`."""
+        return run(self.inner.pool(name))
+
+    def set_pool(self, name: str, image: str, warm: Warm, **options: Unpack[PoolOptions]) -> Pool:
+        """As `rollbox.Client.set_pool`."""
+        return run(self.inner.set_pool(name, image, warm, **options))
+
+    def change_pool(self, name: str, **changes: Unpack[PoolChanges]) -> Pool:
+        """As `rollbox.Client.change_pool`."""
+        return run(self.inner.change_pool(name, **changes))
+
+    def remove_pool(self, name: str) -> bool:
+        """As `rollbox.Client.remove_pool`."""
+        return run(self.inner.remove_pool(name))
+
+    def timeline(self, sandbox_id: str) -> Timeline:
+        """As `rollbox.Client.timeline`."""
+        return run(self.inner.timeline(sandbox_id))
+
+    def error_context(self, error: SandboxError) -> ErrorContext:
+        """As `rollbox.Client.error_context`."""
+        return run(self.inner.error_context(error))
+
+    def health(self) -> Health:
+        """As `rollbox.Client.health`."""
+        return run(self.inner.health())
 
     def info(self) -> dict[str, Any]:
         """As `rollbox.Client.info`."""

@@ -35,9 +35,10 @@ class Sandbox:
         return cls(run(rollbox.Sandbox.create(image, client=None if client is None else client.inner, **options)))
 
     @classmethod
-    def connect(cls, sandbox_id: str, *, client: Client | None = None) -> Sandbox:
+    def connect(cls, sandbox_id: str, *, attach: bool = False, client: Client | None = None) -> Sandbox:
         """As `rollbox.Sandbox.connect`."""
-        return cls(run(rollbox.Sandbox.connect(sandbox_id, client=None if client is None else client.inner)))
+        inner = None if client is None else client.inner
+        return cls(run(rollbox.Sandbox.connect(sandbox_id, attach=attach, client=inner)))
 
     @staticmethod
     def list(
@@ -93,7 +94,7 @@ class Sandbox:
 
     def detach(self) -> str:
         """As `rollbox.Sandbox.detach`."""
-        return self.inner.detach()
+        return run(self.inner.detach())
 
     def delete(self) -> None:
         """As `rollbox.Sandbox.delete`."""

@@ -24,9 +24,9 @@ async def test_a_created_sandbox_carries_everything_that_the_contract_names(plan
     body = await create(plane, labels={"run": "r1"})
     assert body.keys() == {
         *("id", "owner", "image", "state", "labels", "cpu_millicores", "memory_bytes", "pids_limit", "created_at_ms"),
-        *("disk_bytes", "gpu", "node_selector"),
+        *("idle_timeout_ms", "lease", "disk_bytes", "gpu", "node_selector"),
         *("ready_at_ms", "expires_at_ms", "isolation", "kernel", "end", "timings_ms", "generation", "public_ports"),
-        *("token", "token_expires_at_ms"),
+        *("source", "cold_reason", "token", "token_expires_at_ms"),
     }
     assert (body["state"], body["owner"], body["isolation"], body["end"]) == ("running", "alice", "runc", None)
     assert body["cpu_millicores"] == {"request": 100, "limit": 2000}

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes.nodes import Fleet, Node
+from controlplane.cluster.kubernetes.nodes import Fleet, Node, full_name
 from controlplane.cluster.kubernetes.quantity import amount
 from controlplane.errors import Problem
-from controlplane.model import SandboxSpec
+from controlplane.model import SandboxSpec, Usage
 from tests.support.fake_kubernetes import node
 
 FLEET = Fleet({}, (), "runsc")
@@ -118,3 +118,45 @@ def test_only_ready_schedulable_nodes_with_the_runtime_count() -> None:
 )
 def test_amounts_are_read(text: str | None, scale: int, number: int) -> None:
     assert amount(text, scale) == number
+
+
+def beside(sandboxes: int) -> Usage:
+    """What so many sandboxes of the default size use."""
+    return Usage(sandboxes, 100 * sandboxes, (128 << 20) * sandboxes)
+
+
+def test_room_is_what_each_node_holds_less_what_runs() -> None:
+    # 110 millicores each, sidecar included; the small node has 500 of them and the large one 2000.
+    spec = SandboxSpec(image="a")
+    assert FLEET.holds(spec, Usage(), nodes()) == 500 // 110 + 2000 // 110
+    assert FLEET.holds(spec, beside(10), nodes()) == 2500 // 110 - 10
+    assert FLEET.holds(spec, beside(1_000), nodes()) == 0
+    assert FLEET.holds(SandboxSpec(image="a", gpu=1), Usage(), nodes()) == 0
+    assert FLEET.holds(spec, Usage(), []) == 0
+
+
+def test_a_node_holds_no_more_pods_than_it_takes_and_none_when_it_is_not_ready() -> None:
+    few, gone = node("few"), node("gone")
+    few["status"]["allocatable"]["pods"] = "3"
+    gone["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    spec = SandboxSpec(image="a")
+    assert FLEET.holds(spec, Usage(), [Node.of(few), Node.of(gone)]) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [
+        ("python", "docker.io/library/python:latest"),
+        ("python:3.12", "docker.io/library/python:3.12"),
+        ("team/app:1", "docker.io/team/app:1"),
+        ("example.com/app", "example.com/app:latest"),
+        ("localhost:5000/app:2", "localhost:5000/app:2"),
+        ("a@sha256:00", "docker.io/library/a@sha256:00"),
+    ],
+)
+def test_an_image_is_known_by_its_full_name(name: str, full: str) -> None:
+    assert full_name(name) == full
+    has = node("has")
+    has["status"]["images"] = [{"names": [full], "sizeBytes": 1}, {"names": None}]
+    assert FLEET.have(name, [Node.of(has)])
+    assert not FLEET.have("other", [Node.of(has)])

@@ -149,7 +149,7 @@ async def test_two_thousand_sandboxes_leave_nothing_behind() -> None:
         assert await plane.service.find(OWNER, {}, None) == []
         lives, store = plane.service._lives, plane.parts.store
         kept = (
-            *(lives._starts, lives.ledger._unsettled, lives.readiness._begun, lives.endings.reaper._moments),
+            *(lives._starts, lives.ledger._unsettled, lives.readiness._begun, lives.endings.care.ttl._moments),
             *(
                 lives.endings.reclaimer._under_way,
                 vars(store)["_records"],
@@ -159,4 +159,4 @@ async def test_two_thousand_sandboxes_leave_nothing_behind() -> None:
             *(lives.ledger._held, lives.readiness._busy, lives.starter.turns._holders, vars(store)["_slots"]),
         )
         assert [len(one) for one in kept] == [0] * len(kept)
-        assert len(lives.endings.reaper._heap) <= 1024
+        assert len(lives.endings.care.ttl._heap) <= 1024

@@ -31,7 +31,7 @@ class Slow(FakeCluster):
 
 @asynccontextmanager
 async def writing(cluster: FakeCluster) -> AsyncIterator[Notes]:
-    behind = Notes(cluster)
+    behind = Notes(cluster, lambda _id, _facts: None)
     loop = asyncio.create_task(behind.run())
     try:
         yield behind
@@ -111,7 +111,7 @@ async def test_a_refusal_is_repeated_and_given_up_in_the_end() -> None:
 
 async def test_there_is_never_more_behind_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notes, "MOST_BEHIND", 10)
-    behind = Notes(Slow())
+    behind = Notes(Slow(), lambda _id, _facts: None)
     for number in range(50):
         behind.write(f"sb-{number}", {"a": "1"})
     assert behind.behind == 10

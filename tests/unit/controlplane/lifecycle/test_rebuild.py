@@ -7,6 +7,7 @@ import pytest
 
 from controlplane.cluster import Boot, Death, Health
 from controlplane.errors import Problem
+from controlplane.lifecycle.timeline import story
 from controlplane.model import Sandbox, SandboxSpec, State
 from controlplane.store import MemoryStore, UnreadableRecordError
 from tests.support.fake_cluster import FakeCluster, FakeSidecars, Held
@@ -20,7 +21,9 @@ async def test_what_runs_is_adopted_with_key_token_and_route() -> None:
         sandbox = (await before.service.create(OWNER, SandboxSpec(image="a", labels={"l": "m"}), "k")).sandbox
     async with world(cluster) as after:
         adopted = await after.service.get(OWNER, sandbox.id)
-        assert adopted == replace(sandbox, version=0, timings_ms={}, spec=adopted.spec)
+        told = replace(sandbox, version=0, timings_ms={}, spec=adopted.spec, timeline=adopted.timeline)
+        assert adopted == told
+        assert [one.word for one in story(adopted)] == ["request", "ready", "adopt"]
         again = await after.service.create(OWNER, SandboxSpec(image="a", labels={"l": "m"}), "k")
         assert again.replayed
         with pytest.raises(Problem, match="conflict"):

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -193,7 +194,7 @@ async def test_a_sandbox_is_deleted_at_another_replica_than_its_own() -> None:
         assert ended.state is State.ENDED
         assert await ends(two.a) == await ends(two.b) == [(sandbox.id, "deleted")]
         assert await routes(two.a) == []
-        assert two.a.service._lives.endings.reaper._moments == {}
+        assert two.a.service._lives.endings.care.ttl._moments == {}
 
 
 async def test_a_start_is_ended_at_another_replica_and_leaves_nothing() -> None:
@@ -452,8 +453,8 @@ async def test_a_create_whose_admission_was_not_answered_is_begun_for_its_key() 
         store = two.a.parts.store
         admit = store.admit
 
-        async def unanswered(sandbox: Sandbox, limit: int) -> object:
-            await admit(sandbox, limit)
+        async def unanswered(*asked: Any) -> object:
+            await admit(*asked)
             raise Problem("upstream_timeout", "Redis at redis:6379 did not do what was asked")
 
         store.admit = unanswered  # type: ignore[method-assign,assignment]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from controlplane.cluster.engine.documents import FileDocuments
 from controlplane.errors import Problem
 from controlplane.lifecycle import Options, Parts, RouteBoard, Sandboxes, SigningKey
 from controlplane.model import State
@@ -29,6 +30,7 @@ async def plane(folder: Path, cluster: FakeCluster) -> AsyncIterator[tuple[Sandb
         clock=clock,
         metrics=Metrics(),
         board=board,
+        documents=FileDocuments(),
     )
     async with Sandboxes.running(parts, Options()) as service:
         cluster.push = service.accept_push

@@ -1,20 +1,25 @@
 """The transition table, for every sequence of events."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.lifecycle.states import TRANSITIONS, Change, Effect, Event, apply, step
-from controlplane.model import EndCause, Sandbox, State
+from controlplane.model import EndCause, Sandbox, SandboxSpec, State
 from tests.support.world import SPEC
 
 END = EndCause("deleted", "d", 1, "alice")
-ENDS = (Event.END, Event.FAIL)
-EVENTS = st.lists(st.sampled_from(Event), max_size=40)
+ENDS = (Event.END, Event.FAIL, Event.RETIRE)
+# Nobody reports `WARM`: a start reports `READY`, and what is a pool's is warm then.
+REPORTED: list[Event] = [event for event in Event if event is not Event.WARM]
+EVENTS = st.lists(st.sampled_from(REPORTED), max_size=40)
 NEW = Sandbox("sb-1", "alice", SPEC, 0, 1, "f", idempotency_key="k")
+POOLED = Sandbox("sb-2", "pool:p", SPEC, 0, 1, "f", pool="p")
+WISH = Sandbox("sb-3", "bob", SandboxSpec(image=SPEC.image, cwd="/w"), 7, 8, "g", idempotency_key="b")
 
 
-def play(events: list[Event]) -> tuple[Sandbox, list[Effect]]:
-    sandbox = NEW
+def play(events: list[Event], sandbox: Sandbox = NEW) -> tuple[Sandbox, list[Effect]]:
     performed: list[Effect] = []
     for event in events:
         applied = apply(sandbox, event, Change(end=END if event in ENDS else None))
@@ -31,9 +36,37 @@ def test_quota_is_freed_once_and_exactly_when_the_sandbox_is_not_counted(events:
 
 
 @given(EVENTS)
-def test_every_effect_happens_at_most_once(events: list[Event]) -> None:
-    _, performed = play(events)
-    assert len(performed) == len(set(performed))
+def test_every_effect_happens_at_most_once_but_for_the_route_of_who_has_claimed_it(events: list[Event]) -> None:
+    for new in (NEW, POOLED):
+        _, performed = play(events, new)
+        for effect in set(performed):
+            assert performed.count(effect) <= 1 + (effect is Effect.ROUTE and new is POOLED)
+
+
+@given(EVENTS)
+def test_only_a_claim_makes_a_pools_sandbox_run(events: list[Event]) -> None:
+    without: list[Event] = [event for event in events if event is not Event.CLAIM]
+    assert play(without, POOLED)[0].state is not State.RUNNING
+    assert play(events)[0].state is not State.WARM
+
+
+def test_what_is_claimed_cannot_be_retired() -> None:
+    warm, _ = play([Event.QUEUE, Event.START, Event.READY], POOLED)
+    claimed, _ = play([Event.CLAIM], warm)
+    assert (warm.state, claimed.state) == (State.WARM, State.RUNNING)
+    assert apply(claimed, Event.RETIRE, Change(end=END)) is None
+    assert play([Event.RETIRE], warm)[0].state is State.ENDING
+
+
+def test_a_claim_binds_what_the_table_says_and_leaves_the_rest() -> None:
+    warm = replace(play([Event.QUEUE, Event.START, Event.READY], POOLED)[0], address="a", kernel="k", ready_at_ms=5)
+    claimed = warm.claimed_by(WISH, 9)
+    applied = apply(warm, Event.CLAIM)
+    assert applied is not None
+    assert (claimed.state, claimed.version) == (applied[0].state, applied[0].version)
+    assert (claimed.id, claimed.pool, claimed.address, claimed.created_at_ms) == ("sb-2", "p", "a", 0)
+    assert (claimed.owner, claimed.spec, claimed.idempotency_key) == ("bob", WISH.spec, "b")
+    assert (claimed.claimed_at_ms, claimed.claim_id, claimed.warm, claimed.unclaimed) == (9, "sb-3", True, False)
 
 
 @given(EVENTS, EVENTS)
@@ -54,7 +87,8 @@ def test_from_everywhere_a_delete_leads_to_the_end(events: list[Event]) -> None:
 @given(EVENTS)
 def test_what_the_cluster_may_hold_is_stopped(events: list[Event]) -> None:
     _, performed = play([*events, Event.END])
-    begun = play(events)[0].state in (State.STARTING, State.RUNNING, State.ENDING) or Effect.STOP in play(events)[1]
+    held = (State.STARTING, State.WARM, State.RUNNING, State.ENDING)
+    begun = play(events)[0].state in held or Effect.STOP in play(events)[1]
     assert (Effect.STOP in performed) == begun
 
 
@@ -82,6 +116,6 @@ def test_an_end_is_legal_in_every_state_that_is_not_one() -> None:
 
 def test_every_state_can_be_reached() -> None:
     reached = {State.REQUESTED}
-    for _ in State:
+    for _ in State:  # as many rounds as there can be steps in a row
         reached |= {taken.state for (state, _), taken in TRANSITIONS.items() if state in reached}
     assert reached == set(State)

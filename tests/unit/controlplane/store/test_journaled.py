@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.model import EndCause, Sandbox, SandboxSpec, State
+from controlplane.model import EndCause, Limits, Sandbox, SandboxSpec, State
 from controlplane.store import Admitted, Journal, JournaledStore, Known, Withdrawn
-from tests.contract.store_suite import DAY_S, Advance, Now, StoreSuite, sandbox
+from tests.contract.store_factory import DAY_S, Advance, Now, sandbox
+from tests.contract.store_suite import StoreSuite
 from tests.support.virtual_time import VirtualClock
 
 
@@ -26,7 +27,7 @@ def ending(before: Sandbox) -> Sandbox:
 async def buried(store: JournaledStore, sandbox_id: str, key: str | None = None) -> Sandbox:
     """A sandbox that was on record and has begun to end."""
     new = sandbox(sandbox_id, key=key)
-    await store.admit(new, 0)
+    await store.admit(new, Limits())
     assert await store.replace(ending(new), 0)
     return ending(new)
 
@@ -54,7 +55,7 @@ async def test_an_end_and_its_key_outlive_a_restart(tmp_path: Path) -> None:
     store = opened(tmp_path)
     kept = replace(before, state=State.ENDED, version=0)
     assert await store.get("sb-1") == kept
-    assert await store.admit(sandbox("sb-2", key="k"), 0) == Known(kept)
+    assert await store.admit(sandbox("sb-2", key="k"), Limits()) == Known(kept)
     assert (await store.counts())[State.ENDED] == 1
 
 
@@ -63,11 +64,11 @@ async def test_a_withdrawn_key_outlives_a_restart(tmp_path: Path) -> None:
     for _ in range(3):
         await store.withdraw("alice", "k")
     assert (tmp_path / "ends.jsonl").read_bytes().count(b"withdrawn") == 1
-    assert await opened(tmp_path).admit(sandbox("sb-1", key="k"), 0) == Withdrawn()
+    assert await opened(tmp_path).admit(sandbox("sb-1", key="k"), Limits()) == Withdrawn()
 
 
 async def test_what_runs_is_left_to_the_cluster(tmp_path: Path) -> None:
-    await opened(tmp_path).admit(sandbox("sb-1", key="k"), 0)
+    await opened(tmp_path).admit(sandbox("sb-1", key="k"), Limits())
     assert await opened(tmp_path).get("sb-1") is None
 
 
@@ -79,7 +80,7 @@ async def test_a_day_counts_from_the_end_and_not_from_the_restart(tmp_path: Path
     assert await store.get("sb-1") is not None
     await asyncio.sleep(120)
     assert await store.get("sb-1") is None
-    assert isinstance(await store.admit(sandbox("sb-2", key="w"), 0), Admitted)
+    assert isinstance(await store.admit(sandbox("sb-2", key="w"), Limits()), Admitted)
     opened(tmp_path)
     assert (tmp_path / "ends.jsonl").read_bytes() == b""
 
@@ -123,7 +124,7 @@ async def test_the_file_stays_bounded_and_keeps_the_newest(tmp_path: Path) -> No
 async def test_the_file_is_private_and_tells_no_environment(tmp_path: Path) -> None:
     store, path = opened(tmp_path), tmp_path / "ends.jsonl"
     new = replace(sandbox("sb-1"), spec=SandboxSpec(image="a", env={"SECRET": "hush"}))
-    await store.admit(new, 0)
+    await store.admit(new, Limits())
     await store.replace(ending(new), 0)
     assert path.stat().st_mode & 0o777 == 0o600
     assert b"hush" not in path.read_bytes()

@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
+from controlplane.model import Limits
 from controlplane.store import Custody, MemoryStore
-from tests.contract.store_suite import Advance, Now, StoreSuite, ended, sandbox
+from tests.contract.store_factory import Advance, Now, ended, sandbox
+from tests.contract.store_suite import StoreSuite
 from tests.support.virtual_time import VirtualClock
 
 
@@ -32,7 +34,7 @@ async def test_there_are_never_more_tombstones_than_allowed() -> None:
     store = MemoryStore(VirtualClock(), max_tombstones=3)
     for number in range(10):
         one = sandbox(f"sb-{number}", key=f"k{number}")
-        await store.admit(one, 0)
+        await store.admit(one, Limits())
         await store.replace(ended(one), 0)
     assert [one.id for one in await store.find("alice", {})] == ["sb-7", "sb-8", "sb-9"]
     assert await store.by_key("alice", "k0") is None

@@ -82,6 +82,11 @@ impl Admission {
         self.lock().counts()
     }
 
+    /// Sandboxes with a call under way, or one that waits.
+    pub(crate) fn sandboxes(&self) -> Vec<Arc<str>> {
+        self.lock().sandboxes()
+    }
+
     fn permit(self: &Arc<Self>, sandbox_id: Arc<str>) -> Permit {
         Permit { sandbox_id, gate: Some(Arc::clone(self)) }
     }

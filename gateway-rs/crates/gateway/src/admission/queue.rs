@@ -89,6 +89,11 @@ impl<T> FairQueue<T> {
         (self.inflight, self.queued)
     }
 
+    /// Sandboxes with a call under way, or one that waits. Cost: a clone each.
+    pub(crate) fn sandboxes(&self) -> Vec<Arc<str>> {
+        self.sandboxes.keys().cloned().collect()
+    }
+
     /// A call comes in; `ticket` is made only when it has to wait.
     pub(crate) fn enter(
         &mut self,

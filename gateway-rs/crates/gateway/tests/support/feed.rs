@@ -7,10 +7,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use futures_util::{Stream, StreamExt as _, stream};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 use tonic::{Request, Response, Status};
 use wire::routes::routes_server::{Routes, RoutesServer};
-use wire::routes::{Delta, EndOfSandbox, PublicPort, Route, Snapshot, Update, WatchRequest, update::Body};
+use wire::routes::{
+    ActivityReport, ActivityTaken, Delta, EndOfSandbox, PublicPort, Route, Snapshot, Update, WatchRequest,
+    update::Body,
+};
 
 use super::serve::Served;
 
@@ -25,12 +28,29 @@ pub struct Feed {
 struct State {
     routes: Mutex<BTreeMap<String, Route>>,
     deltas: broadcast::Sender<Delta>,
+    /// What every report named.
+    reports: watch::Sender<Vec<Vec<String>>>,
 }
 
 impl Feed {
     pub fn listen(path: &Path) -> Self {
-        let state = Arc::new(State { routes: Mutex::default(), deltas: broadcast::Sender::new(1024) });
+        let (deltas, reports) = (broadcast::Sender::new(1024), watch::Sender::default());
+        let state = Arc::new(State { routes: Mutex::default(), deltas, reports });
         Self { served: Served::grpc(path, RoutesServer::new(Fake(Arc::clone(&state)))), state }
+    }
+
+    /// Completes when a report is there that satisfies `wanted`; gives all.
+    pub async fn reported(&self, wanted: impl Fn(&[String]) -> bool) -> Vec<Vec<String>> {
+        let mut reports = self.state.reports.subscribe();
+        let all = reports.wait_for(|reports| reports.iter().any(|used| wanted(used))).await;
+        all.unwrap().clone()
+    }
+
+    /// Completes when so many reports have named a sandbox.
+    pub async fn reported_times(&self, id: &str, times: usize) {
+        let mut reports = self.state.reports.subscribe();
+        let named = |reports: &Vec<Vec<String>>| reports.iter().flatten().filter(|used| *used == id).count();
+        reports.wait_for(|reports| named(reports) >= times).await.unwrap();
     }
 
     /// Into the next snapshot, without a delta.
@@ -104,5 +124,11 @@ impl Routes for Fake {
             Some((Ok(Update { version: 2, body: Some(Body::Delta(delta)) }), deltas))
         });
         Ok(Response::new(Box::pin(stream::iter([Ok(snapshot)]).chain(deltas))))
+    }
+
+    async fn report(&self, report: Request<ActivityReport>) -> Result<Response<ActivityTaken>, Status> {
+        let used = report.into_inner().used.into_iter().map(|used| used.sandbox_id).collect();
+        self.0.reports.send_modify(|reports| reports.push(used));
+        Ok(Response::new(ActivityTaken {}))
     }
 }

@@ -1,0 +1,105 @@
+"""The routes of ``/v1/groups``: sandboxes for the samples of one prompt, in one call."""
+
+from typing import Annotated, Self
+
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, Field
+
+from controlplane.api.context import Owner, Service
+from controlplane.api.request_id import request_id
+from controlplane.api.schemas import DeletedBody, FailedDelete, UsableSandboxBody
+from controlplane.errors import Code, Fault, Problem
+from controlplane.lifecycle.groups import Groups, Members
+from controlplane.lifecycle.service import Sandboxes
+from controlplane.model import Sandbox, SandboxSpec
+from controlplane.model.spec import Closed
+
+MOST_SAMPLES = 1024
+
+Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?$")]
+
+router = APIRouter(tags=["groups"])
+
+
+class GroupRequest(Closed):
+    """Sandboxes that are alike; they get the labels ``rollbox.group`` (the name) and ``rollbox.sample`` (a number)."""
+
+    count: int = Field(ge=1, le=MOST_SAMPLES)
+    partial: bool = False
+    sandbox: SandboxSpec
+
+
+class ProblemBody(BaseModel):
+    """Why a sample has no sandbox, as a failed call of its own would say it."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: Code
+    fault: Fault
+    retry: str
+    hint: str
+    request_id: str
+    retry_after_ms: int | None = None
+    details: dict[str, str]
+
+
+class MemberBody(BaseModel):
+    """One sample: its sandbox, or why it has none."""
+
+    sample: int
+    sandbox: UsableSandboxBody | None
+    problem: ProblemBody | None
+
+    @classmethod
+    def of(cls, service: Sandboxes, sample: int, member: Sandbox | Problem) -> Self:
+        """From what the lifecycle has."""
+        if isinstance(member, Problem):
+            told = ProblemBody.model_validate(member.to_json(request_id()))
+            return cls(sample=sample, sandbox=None, problem=told)
+        body = UsableSandboxBody.with_token(member, service.description, service.mint(member))
+        return cls(sample=sample, sandbox=body, problem=None)
+
+
+class GroupBody(BaseModel):
+    """A group by samples, in their order."""
+
+    name: str
+    members: list[MemberBody]
+
+    @classmethod
+    def of(cls, service: Sandboxes, name: str, members: Members) -> Self:
+        """From what the lifecycle has."""
+        return cls(name=name, members=[MemberBody.of(service, sample, one) for sample, one in members.items()])
+
+
+@router.put("/groups/{name}", summary="Create a group of sandboxes; answers when the last one is ready")
+async def create(name: Name, wish: GroupRequest, service: Service, owner: Owner) -> GroupBody:
+    """Safe to repeat: the same name with the same parameters gives the same sandboxes.
+
+    With ``partial`` each sample has its sandbox or its problem; without, the first failure is the answer and nothing
+    of the group is left.
+    """
+    groups = Groups(service)
+    members = await groups.create(owner, name, wish.sandbox, wish.count, partial=wish.partial)
+    return GroupBody.of(service, name, members)
+
+
+@router.get("/groups/{name}", summary="A group with fresh tokens, to connect to it again")
+async def get(name: Name, service: Service, owner: Owner) -> GroupBody:
+    """Waits for sandboxes that are starting; those that have ended tell why."""
+    return GroupBody.of(service, name, await Groups(service).get(owner, name))
+
+
+@router.delete("/groups/{name}", summary="Delete a group; answers when the ends are confirmed")
+async def delete(
+    name: Name,
+    service: Service,
+    owner: Owner,
+    count: Annotated[int, Query(ge=0, le=MOST_SAMPLES, description="creates that may still arrive")] = 0,
+) -> DeletedBody:
+    """Legal at any time, also while the group is being created; repeating it is success."""
+    deleted = await Groups(service).delete(owner, name, count)
+    failed = [FailedDelete(id=one, code=why.code, detail=why.detail) for one, why in deleted.failed.items()]
+    return DeletedBody(deleted=list(deleted.ids), failed=failed)

@@ -1,0 +1,104 @@
+"""The route of ``/v1/preflight``: what a run needs against what there is, before it begins."""
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from controlplane.api.context import Owner, Service
+from controlplane.cluster import ImageState
+from controlplane.errors import Code
+from controlplane.model import SandboxSpec
+from controlplane.model.spec import Closed
+
+# Guess: ten times the largest run that anybody has told of.
+MOST_SANDBOXES = 1_000_000
+
+router = APIRouter(tags=["quotas"])
+
+
+class PreflightRequest(Closed):
+    """A run: so many sandboxes of one kind at the same time."""
+
+    sandbox: SandboxSpec
+    count: int = Field(ge=1, le=MOST_SANDBOXES)
+
+
+class NeedBody(BaseModel):
+    """One bound that the run meets.
+
+    Attributes:
+        resource: a field of the quota, ``total`` (all sandboxes here) or ``capacity`` (what the nodes hold).
+        needed: by the whole run.
+        limit: null: none.
+        may_run: how many of the run's sandboxes it lets run now; null: any number.
+        may_run_alone: how many when nothing else runs.
+    """
+
+    resource: str
+    needed: int
+    used: int
+    limit: int | None
+    may_run: int | None
+    may_run_alone: int | None
+
+
+class BlockerBody(BaseModel):
+    """Why the run cannot have all its sandboxes now; ``for_good``: waiting does not help."""
+
+    code: Code
+    detail: str
+    hint: str
+    for_good: bool
+
+
+class PreflightBody(BaseModel):
+    """What becomes of the run.
+
+    Attributes:
+        fits: all of it can run together now.
+        may_have: so many of it can run together now.
+        may_have_alone: so many when nothing else runs.
+        warm: ready in pools for it, now; others may claim them first.
+        image: on the machines (``here``), in its registry (``elsewhere``), or not known before it is pulled.
+        estimate_ms: until those that may be had are ready; null: not known yet.
+    """
+
+    fits: bool
+    count: int
+    may_have: int
+    may_have_alone: int
+    warm: int
+    image: ImageState
+    needs: list[NeedBody]
+    blockers: list[BlockerBody]
+    estimate_ms: int | None
+
+
+@router.post("/preflight", summary="What a run needs against quota, capacity, image and policies; starts nothing")
+async def preflight(run: PreflightRequest, service: Service, owner: Owner) -> PreflightBody:
+    """True of this moment: nothing is set aside."""
+    told, image = await service.foresee(owner, run.sandbox, run.count)
+    needs = [
+        NeedBody(
+            resource=need.resource,
+            needed=need.needed,
+            used=need.used,
+            limit=need.limit or None,
+            may_run=need.places,
+            may_run_alone=need.most,
+        )
+        for need in told.needs
+    ]
+    blockers = [
+        BlockerBody(code=one.code, detail=one.detail, hint=one.hint, for_good=one.for_good) for one in told.blockers
+    ]
+    return PreflightBody(
+        fits=told.fits,
+        count=told.count,
+        may_have=told.may_have,
+        may_have_alone=told.most,
+        warm=told.warm,
+        image=image,
+        needs=needs,
+        blockers=blockers,
+        estimate_ms=told.estimate_ms,
+    )

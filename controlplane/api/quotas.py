@@ -1,0 +1,166 @@
+"""The routes of ``/v1/quotas`` (operators) and ``/v1/quota`` (every owner: his own, and where his creates stand)."""
+
+from typing import Annotated, Self
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, Field
+
+from controlplane.api.context import App, Operator, Owner
+from controlplane.errors import Problem
+from controlplane.lifecycle.quotas import MOST, OWNER, DeclaredQuota, Standing
+from controlplane.model import RESOURCES
+from controlplane.model.spec import Closed
+
+Name = Annotated[
+    str, Path(pattern=OWNER, max_length=128, description="an owner; `*`: everybody without one of his own")
+]
+
+router = APIRouter(tags=["quotas"])
+
+
+class LimitsBody(Closed):
+    """At most so much of each at one time; what is left out or null has no limit. cpu and memory as requested."""
+
+    sandboxes: int | None = Field(default=None, ge=1, le=MOST)
+    cpu_millicores: int | None = Field(default=None, ge=1, le=MOST)
+    memory_bytes: int | None = Field(default=None, ge=1, le=MOST)
+    gpu: int | None = Field(default=None, ge=1, le=MOST)
+    starting: int | None = Field(default=None, ge=1, le=MOST, description="sandboxes that are not ready yet")
+
+    @classmethod
+    def of(cls, declared: DeclaredQuota | None) -> Self:
+        """From what was declared."""
+        return cls() if declared is None else cls(**{name: getattr(declared, name) for name in RESOURCES})
+
+
+class UsedBody(BaseModel):
+    """So much of each is in use."""
+
+    sandboxes: int
+    cpu_millicores: int
+    memory_bytes: int
+    gpu: int
+    starting: int
+
+
+class PlaceBody(BaseModel):
+    """A create that waits for room.
+
+    Attributes:
+        position: among the owner's at the control plane that answers, from 1.
+        waits_for: the limit that the first one waits for; ``total`` is the installation's.
+        until_ms: when it is refused.
+        estimate_ms: how long it will wait if the line moves on as it did last; null: not known yet.
+    """
+
+    position: int
+    idempotency_key: str | None
+    labels: dict[str, str]
+    waits_for: str
+    since_ms: int
+    until_ms: int
+    estimate_ms: int | None
+
+
+class QuotaBody(BaseModel):
+    """What an owner may use, what he uses, and who waits.
+
+    Attributes:
+        declared_for: the owner, or ``*`` where everybody's quota holds for him; null: none does.
+        waiting: his creates that wait at the control plane that answers.
+    """
+
+    owner: str
+    declared_for: str | None
+    limits: LimitsBody
+    used: UsedBody
+    waiting: int
+
+    @classmethod
+    def of(cls, standing: Standing) -> Self:
+        """From what the lifecycle knows."""
+        return cls(**_fields(standing))
+
+
+class OwnQuotaBody(QuotaBody):
+    """The same, with the installation's limit and the places in line (the first hundred)."""
+
+    max_sandboxes: int | None
+    sandboxes_in_all: int
+    queue: list[PlaceBody]
+
+
+class QuotaList(BaseModel):
+    """All quotas that were declared, by owner."""
+
+    quotas: list[QuotaBody]
+
+
+@router.get("/quota", summary="Your own quota, its use, and where your creates stand")
+async def own(context: App, owner: Owner) -> OwnQuotaBody:
+    """What every refusal for want of room refers to."""
+    standing = await context.service.standing(owner)
+    queue = [
+        PlaceBody(
+            position=position,
+            idempotency_key=place.wish.idempotency_key,
+            labels=place.wish.spec.labels,
+            waits_for=place.full.resource,
+            since_ms=place.since_ms,
+            until_ms=place.until_ms,
+            estimate_ms=estimate_ms,
+        )
+        for position, (place, estimate_ms) in enumerate(standing.places, start=1)
+    ]
+    return OwnQuotaBody(
+        **_fields(standing), max_sandboxes=standing.total or None, sandboxes_in_all=standing.in_all, queue=queue
+    )
+
+
+@router.get("/quotas", summary="All declared quotas (operators)")
+async def find(context: App, operator: Operator) -> QuotaList:
+    """With their use; who has none of his own is not listed."""
+    service = context.service
+    return QuotaList(quotas=[QuotaBody.of(await service.standing(owner)) for owner in sorted(service.quotas.declared)])
+
+
+@router.get("/quotas/{name}", summary="One owner's quota (operators)")
+async def get(name: Name, context: App, operator: Operator) -> QuotaBody:
+    """Also of an owner who has none of his own: what holds for him."""
+    return QuotaBody.of(await context.service.standing(name))
+
+
+@router.put("/quotas/{name}", summary="Declare an owner's quota, in the place of the one before (operators)")
+async def put(name: Name, limits: LimitsBody, context: App, operator: Operator) -> QuotaBody:
+    """A quota below its use ends nothing: nothing new comes in until use has fallen below it."""
+    await context.service.quotas.declare(DeclaredQuota(owner=name, **limits.model_dump()))
+    return QuotaBody.of(await context.service.standing(name))
+
+
+@router.patch("/quotas/{name}", summary="Change some limits of an owner's quota (operators)")
+async def change(name: Name, limits: LimitsBody, context: App, operator: Operator) -> QuotaBody:
+    """What is left out stays as it is; null takes a limit away."""
+    given = limits.model_dump(include=limits.model_fields_set)
+    if not given:
+        raise Problem("invalid_argument", f"no limit is named: give one of {', '.join(RESOURCES)}")
+    await context.service.quotas.change(name, given)
+    return QuotaBody.of(await context.service.standing(name))
+
+
+@router.delete("/quotas/{name}", summary="Take an owner's quota back (operators)")
+async def delete(name: Name, context: App, operator: Operator) -> QuotaBody:
+    """Everybody's quota, if there is one, holds for him then. Repeating it is success."""
+    if not await context.service.quotas.take_back(name) and name in context.service.quotas.declared:
+        raise Problem("conflict", f"the quota of {name} was declared again meanwhile", owner=name)
+    return QuotaBody.of(await context.service.standing(name))
+
+
+def _fields(standing: Standing) -> dict[str, object]:
+    used = standing.used
+    return {
+        "owner": standing.owner,
+        "declared_for": None if standing.declared is None else standing.declared.owner,
+        "limits": LimitsBody.of(standing.declared),
+        "used": UsedBody(**{name: getattr(used, name) for name in RESOURCES}),
+        "waiting": standing.waiting,
+    }

@@ -1,0 +1,79 @@
+"""The story of one sandbox: ``/v1/sandboxes/{id}/timeline``, also after its end."""
+
+from typing import Self
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from controlplane.api.context import Owner, Service
+from controlplane.api.schemas import EndBody
+from controlplane.errors import TABLE
+from controlplane.lifecycle.timeline import story, summary
+from controlplane.model import Sandbox, State
+
+router = APIRouter(tags=["sandboxes"])
+
+
+class MomentBody(BaseModel):
+    """Something that happened: when (Unix ms, and since the moment before), where the sandbox was then, what it was."""
+
+    at_ms: int
+    after_ms: int
+    state: State
+    word: str
+    text: str
+
+
+class TimelineBody(BaseModel):
+    """What has happened to a sandbox, oldest first, and what to make of it.
+
+    Attributes:
+        summary: where it stands, or why it ended, in one sentence.
+        advice: what to do about the end; empty while there is none.
+        retry: of the end's cause, as in a problem; None while there is no end.
+        timings_ms: how long each phase of the start took.
+    """
+
+    id: str
+    state: State
+    image: str
+    labels: dict[str, str]
+    summary: str
+    end: EndBody | None
+    advice: str
+    retry: str | None
+    moments: list[MomentBody]
+    timings_ms: dict[str, int]
+    expires_at_ms: int
+    idle_timeout_ms: int | None
+    lease: str | None
+
+    @classmethod
+    def of(cls, sandbox: Sandbox) -> Self:
+        """From the record."""
+        entry = None if sandbox.end is None else TABLE[sandbox.end.cause]
+        spec = sandbox.spec
+        return cls(
+            id=sandbox.id,
+            state=sandbox.state,
+            image=spec.image,
+            labels=spec.labels,
+            summary=summary(sandbox),
+            end=None if sandbox.end is None else EndBody.of(sandbox.end),
+            advice="" if entry is None else entry.hint,
+            retry=None if entry is None else entry.retry,
+            moments=[
+                MomentBody(at_ms=one.at_ms, after_ms=one.after_ms, state=one.state, word=one.word, text=one.text)
+                for one in story(sandbox)
+            ],
+            timings_ms=dict(sandbox.timings_ms),
+            expires_at_ms=sandbox.expires_at_ms,
+            idle_timeout_ms=spec.idle_timeout_ms,
+            lease=None if spec.lease is None else spec.lease.name,
+        )
+
+
+@router.get("/sandboxes/{sandbox_id}/timeline", summary="What has happened to a sandbox, and why it ended")
+async def timeline(sandbox_id: str, service: Service, owner: Owner) -> TimelineBody:
+    """Kept as long as the record: 24 hours after the end."""
+    return TimelineBody.of(await service.get(owner, sandbox_id))

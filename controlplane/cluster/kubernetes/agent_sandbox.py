@@ -1,0 +1,103 @@
+"""Pools as kubernetes-sigs/agent-sandbox declares them: a ``SandboxWarmPool`` and its ``SandboxTemplate``. Pure.
+
+Who has such objects keeps them; we fill the pools our way. What a template asks for and our pools cannot honour is
+refused by name: the pool then says so, and nothing is started for it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from controlplane.cluster.documents import Document
+from controlplane.cluster.kubernetes.client import Json
+from controlplane.cluster.kubernetes.quantity import amount
+from controlplane.cluster.kubernetes.resources import GPU
+
+GROUP: Final = "extensions.agents.x-k8s.io"
+VERSION: Final = "v1beta1"
+TEMPLATES: Final = "sandboxtemplates"
+WARM_POOLS: Final = "sandboxwarmpools"
+
+# Of a template: what we take over, and what is met in any case: their own default keeps callers out as ours does.
+_SPEC: Final = {
+    "podTemplate",
+    "networkPolicyManagement",
+    "envVarsInjectionPolicy",
+    "volumeClaimTemplatesPolicy",
+    "service",
+}
+_POD: Final = {
+    *("containers", "nodeSelector", "restartPolicy", "runtimeClassName", "automountServiceAccountToken"),
+    *("terminationGracePeriodSeconds", "imagePullSecrets", "enableServiceLinks"),
+}
+# Their image runs a server that answers for it, which the probes ask; ours needs none, and runs what it is told.
+_CONTAINER: Final = {
+    *("name", "image", "resources", "imagePullPolicy", "ports", "command", "args"),
+    *("readinessProbe", "livenessProbe", "startupProbe", "terminationMessagePath", "terminationMessagePolicy"),
+}
+_RESOURCES: Final = {"cpu", "memory", "ephemeral-storage", GPU}
+
+
+def pool(warm: Json, templates: Mapping[str, Json]) -> Document:
+    """One ``SandboxWarmPool`` as a document of kind ``pools``.
+
+    Args:
+        warm: the object.
+        templates: all ``SandboxTemplate`` of its namespace, by name.
+    """
+    about, spec = warm.get("metadata") or {}, warm.get("spec") or {}
+    reference = str((spec.get("sandboxTemplateRef") or {}).get("name") or "")
+    template = templates.get(reference)
+    version = f"{_version(warm)} {_version(template or {})}"
+    name = str(about.get("name"))
+    if template is None:
+        return Document(name, version, {}, trouble=f"there is no SandboxTemplate {reference!r}")
+    try:
+        made = _template(template.get("spec") or {})
+    except ValueError as error:
+        return Document(name, version, {}, trouble=f"SandboxTemplate {reference!r}: {error}")
+    replicas = spec.get("replicas", 1)
+    return Document(name, version, {"template": made, "min_warm": replicas, "max_warm": replicas, "auto": False})
+
+
+def _template(spec: Mapping[str, Any]) -> dict[str, Any]:
+    _only(spec, _SPEC, "spec")
+    of_pod = (spec.get("podTemplate") or {}).get("spec") or {}
+    _only(of_pod, _POD, "podTemplate.spec")
+    containers = of_pod.get("containers") or []
+    if len(containers) != 1:
+        raise ValueError(f"podTemplate.spec.containers has {len(containers)} of them, and a sandbox has one")
+    (container,) = containers
+    _only(container, _CONTAINER, f"the container {container.get('name')!r}")
+    made = {"image": container.get("image"), **_amounts(container.get("resources") or {})}
+    if of_pod.get("nodeSelector"):
+        made["node_selector"] = dict(of_pod["nodeSelector"])
+    return made
+
+
+def _amounts(resources: Mapping[str, Any]) -> dict[str, Any]:
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    for amounts in (requests, limits):
+        _only(amounts, _RESOURCES, "resources")
+    made: dict[str, Any] = {}
+    for resource, field, scale in (("cpu", "cpu_millicores", 1000), ("memory", "memory_bytes", 1)):
+        # As Kubernetes reads them: a limit alone is a request too.
+        limit = limits.get(resource) or requests.get(resource)
+        if limit is not None:
+            request = requests.get(resource) or limit
+            made[field] = {"request": amount(request, scale), "limit": amount(limit, scale)}
+    if disk := limits.get("ephemeral-storage"):
+        made["disk_bytes"] = amount(disk)
+    if gpu := limits.get(GPU):
+        made["gpu"] = amount(gpu)
+    return made
+
+
+def _only(given: Mapping[str, Any], known: set[str], where: str) -> None:
+    for name, value in given.items():
+        if value not in (None, [], {}, "") and name not in known:
+            raise ValueError(f"{where}.{name} cannot be honoured by a pool here")
+
+
+def _version(thing: Json) -> str:
+    about = thing.get("metadata") or {}
+    return f"{about.get('uid', '')}.{about.get('generation', 0)}"

@@ -1,0 +1,179 @@
+"""Declared objects on Kubernetes: custom resources in the sandboxes' namespace, one a document.
+
+A document's version is the object's uid and generation: the API server counts a generation up with the spec and not
+with the status, so that what is written about an object does not make its writers start over.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Final, Self
+
+import structlog
+
+from controlplane.cluster.documents import KINDS, Body, Document, Kind, conflict
+from controlplane.cluster.kubernetes import agent_sandbox
+from controlplane.cluster.kubernetes.client import JSON_PATCH, Changes, KubernetesClient
+from controlplane.cluster.kubernetes.refusals import Refused
+from controlplane.cluster.kubernetes.told import Adopted, Told, document
+from controlplane.cluster.kubernetes.watch import Reflector
+from controlplane.errors import Problem
+
+GROUP: Final = "rollbox.dev"
+VERSION: Final = "v1alpha1"
+PLURALS: Final[dict[Kind, str]] = {"pools": "sandboxpools", "quotas": "sandboxquotas"}
+NAMES: Final[dict[Kind, str]] = {"pools": "SandboxPool", "quotas": "SandboxQuota"}
+# Other writers' luck: more of them than this in a row are rather a refusal.
+TRIES: Final = 5
+# A status that comes late is of no use.
+STATUS_WITHIN_S: Final = 5.0
+
+
+class KubernetesDocuments:
+    """See ``Documents``. Reads and writes go to the API server, changes come from watches that ``open`` owns.
+
+    Args:
+        adopted: pools that others declare; these can be read here, not written, and one of ours with the same name
+            stands before them.
+    """
+
+    def __init__(self, client: KubernetesClient, namespace: str, adopted: Adopted | None = None) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._base = f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}"
+        self._adopted = adopted
+        self._told: dict[Kind, Told] = {"pools": Told(self._adopted), "quotas": Told()}
+        self._log = structlog.get_logger("documents")
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, client: KubernetesClient, namespace: str, *, adopt: bool = False) -> AsyncIterator[Self]:
+        """The documents in a namespace, watched while the block runs; returns before the first list has come.
+
+        Args:
+            client: of the API server.
+            namespace: of the sandboxes.
+            adopt: whether ``SandboxWarmPool`` of kubernetes-sigs/agent-sandbox are pools too.
+        """
+        documents = cls(client, namespace, Adopted() if adopt else None)
+        async with asyncio.TaskGroup() as group:
+            watches = [group.create_task(one.run()) for one in documents._reflectors()]
+            try:
+                yield documents
+            finally:
+                for watch in watches:
+                    watch.cancel()
+
+    async def put(self, kind: Kind, name: str, body: Body, expected: str | None = None) -> str:
+        """See ``Documents.put``; conflict as well when it is another's to declare."""
+        for _ in range(TRIES):
+            before = await self._ours(kind, name)
+            if before is None and name in self._told[kind].adopted:
+                raise _others(name)
+            found = None if before is None else before.version
+            if expected is not None and expected != (found or ""):
+                raise conflict(kind, name, expected, found)
+            try:
+                return await (self._create(kind, name, body) if before is None else self._change(kind, before, body))
+            except Refused as refused:
+                # Ours may have come through, and its answer not; or another writer was first.
+                now = await self._ours(kind, name)
+                if now is not None and now.body == body:
+                    return now.version
+                if (None if now is None else now.version) == found:
+                    raise _without_resource(kind, refused) from refused
+        raise Problem("conflict", f"{kind[:-1]} {name!r} changes faster than it can be written", name=name)
+
+    async def get(self, kind: Kind, name: str) -> Document | None:
+        """See ``Documents.get``."""
+        return await self._ours(kind, name) or self._told[kind].adopted.get(name)
+
+    async def list(self, kind: Kind) -> Sequence[Document]:
+        """See ``Documents.list``."""
+        try:
+            found = await self._client.list(self._of(kind), {})
+        except Refused as refused:
+            raise _without_resource(kind, refused) from refused
+        ours = {one.name: one for one in map(document, found.items)}
+        return [one for _, one in sorted((self._told[kind].adopted | ours).items())]
+
+    async def remove(self, kind: Kind, name: str) -> bool:
+        """See ``Documents.remove``."""
+        try:
+            await self._client.delete(f"{self._of(kind)}/{name}", {})
+        except Refused as refused:
+            if refused.refusal.status != HTTPStatus.NOT_FOUND:
+                raise
+            if name in self._told[kind].adopted:
+                raise _others(name) from refused
+            return False
+        return True
+
+    def watch(self, kind: Kind) -> AsyncIterator[Sequence[Document]]:
+        """See ``Documents.watch``."""
+        return self._told[kind].watch()
+
+    async def status(self, kind: Kind, name: str, body: Body) -> None:
+        """See ``Documents.status``."""
+        path = f"{self._of(kind)}/{name}/status"
+        try:
+            await self._client.patch(path, {"status": dict(body)}, within_s=STATUS_WITHIN_S)
+        except Problem as problem:
+            self._log.debug("status not written", path=path, code=problem.code, detail=problem.detail)
+
+    def _reflectors(self) -> Sequence[Reflector]:
+        ours = [Reflector(self._client, self._of(kind), {}, self._told[kind].ours) for kind in KINDS]
+        if self._adopted is None:
+            return ours
+        base = f"/apis/{agent_sandbox.GROUP}/{agent_sandbox.VERSION}/namespaces/{self._namespace}"
+        return [
+            *ours,
+            Reflector(self._client, f"{base}/{agent_sandbox.TEMPLATES}", {}, self._adopted.templates),
+            Reflector(self._client, f"{base}/{agent_sandbox.WARM_POOLS}", {}, self._adopted.warm_pools),
+        ]
+
+    async def _ours(self, kind: Kind, name: str) -> Document | None:
+        try:
+            return document(await self._client.get(f"{self._of(kind)}/{name}"))
+        except Refused as refused:
+            if refused.refusal.status != HTTPStatus.NOT_FOUND:
+                raise
+        return None
+
+    async def _create(self, kind: Kind, name: str, body: Body) -> str:
+        thing = {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": NAMES[kind],
+            "metadata": {"name": name},
+            "spec": json.loads(json.dumps(body)),
+        }
+        return document(await self._client.create(self._of(kind), thing)).version
+
+    async def _change(self, kind: Kind, before: Document, body: Body) -> str:
+        uid, _, generation = before.version.rpartition(".")
+        changes: Changes = [
+            {"op": "test", "path": "/metadata/uid", "value": uid},
+            {"op": "test", "path": "/metadata/generation", "value": int(generation)},
+            {"op": "add", "path": "/spec", "value": json.loads(json.dumps(body))},
+        ]
+        changed = await self._client.patch(f"{self._of(kind)}/{before.name}", changes, JSON_PATCH)
+        return document(changed).version
+
+    def _of(self, kind: Kind) -> str:
+        return f"{self._base}/{PLURALS[kind]}"
+
+
+def _others(name: str) -> Problem:
+    detail = f"the pool {name!r} is declared by the SandboxWarmPool of that name: change it there"
+    return Problem("conflict", detail, name=name)
+
+
+def _without_resource(kind: Kind, refused: Refused) -> Problem:
+    """What a caller gets where the cluster does not know the resource at all."""
+    if refused.refusal.status != HTTPStatus.NOT_FOUND:
+        return refused
+    plural = f"{PLURALS[kind]}.{GROUP}"
+    detail = f"this cluster has no {NAMES[kind]}: kubectl apply -f the chart's crds/{plural}.yaml"
+    return Problem("unsupported", detail, resource=plural)

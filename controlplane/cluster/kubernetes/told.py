@@ -1,0 +1,108 @@
+"""What watches have told of documents; wakes who follows them when a body has changed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+from controlplane.cluster.documents import Document
+from controlplane.cluster.kubernetes import agent_sandbox
+from controlplane.cluster.kubernetes.client import Json
+
+
+def document(thing: Json) -> Document:
+    """One of our objects as a document. Pure."""
+    about = thing.get("metadata") or {}
+    version = f"{about.get('uid', '')}.{about.get('generation', 0)}"
+    return Document(str(about.get("name")), version, thing.get("spec") or {}, thing.get("status") or {})
+
+
+class Objects:
+    """A mirror of one kind of object, by name; ``known`` is None until the first list has come."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self.known: dict[str, Json] | None = None
+        self._changed = changed
+
+    def replace(self, objects: Sequence[Json]) -> None:
+        """See ``Mirror.replace``."""
+        self.known = {one["metadata"]["name"]: one for one in objects}
+        self._changed()
+
+    def put(self, thing: Json) -> None:
+        """See ``Mirror.put``."""
+        self.known = {**(self.known or {}), thing["metadata"]["name"]: thing}
+        self._changed()
+
+    def remove(self, thing: Json) -> None:
+        """See ``Mirror.remove``."""
+        gone = thing["metadata"]["name"]
+        self.known = {name: one for name, one in (self.known or {}).items() if name != gone}
+        self._changed()
+
+
+class Adopted:
+    """Pools that objects of kubernetes-sigs/agent-sandbox declare."""
+
+    def __init__(self) -> None:
+        self.changed: Callable[[], None] | None = None
+        self.templates = Objects(self._tell)
+        self.warm_pools = Objects(self._tell)
+
+    def documents(self) -> dict[str, Document] | None:
+        """By name; None while not all is known: a pool that is missing would be taken for one that was removed."""
+        templates, warm_pools = self.templates.known, self.warm_pools.known
+        if templates is None or warm_pools is None:
+            return None
+        return {name: agent_sandbox.pool(one, templates) for name, one in warm_pools.items()}
+
+    def _tell(self) -> None:
+        if self.changed is not None:
+            self.changed()
+
+
+class Told:
+    """The documents of one kind.
+
+    Args:
+        adopted: declared by others; one of ours with the same name stands before them.
+    """
+
+    def __init__(self, adopted: Adopted | None = None) -> None:
+        self.ours = Objects(self._compare)
+        self._adopted = adopted
+        self._told: dict[str, str] | None = None
+        self._watchers: set[asyncio.Event] = set()
+        if adopted is not None:
+            adopted.changed = self._compare
+
+    @property
+    def adopted(self) -> dict[str, Document]:
+        """Those that others declare, as far as they are known."""
+        return (self._adopted.documents() if self._adopted else None) or {}
+
+    def all(self) -> Mapping[str, Document] | None:
+        """By name; None while not all is known."""
+        adopted = {} if self._adopted is None else self._adopted.documents()
+        if self.ours.known is None or adopted is None:
+            return None
+        return adopted | {name: document(one) for name, one in self.ours.known.items()}
+
+    async def watch(self) -> AsyncIterator[Sequence[Document]]:
+        """See ``Documents.watch``; waits for the first lists."""
+        changed = asyncio.Event()
+        self._watchers.add(changed)
+        try:
+            while True:
+                changed.clear()
+                if (everything := self.all()) is not None:
+                    yield [one for _, one in sorted(everything.items())]
+                await changed.wait()
+        finally:
+            self._watchers.discard(changed)
+
+    def _compare(self) -> None:
+        everything = self.all()
+        versions = None if everything is None else {name: one.version for name, one in everything.items()}
+        if versions != self._told:
+            self._told = versions
+            for changed in self._watchers:
+                changed.set()

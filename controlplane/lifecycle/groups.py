@@ -1,0 +1,126 @@
+"""Groups: sandboxes that are alike, asked for in one call, one for each sample; found again by their labels."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from controlplane.errors import Problem
+from controlplane.lifecycle.endings import Deleted
+from controlplane.lifecycle.service import LIVE, Sandboxes
+from controlplane.model import Sandbox, SandboxSpec
+
+GROUP: Final = "rollbox.group"
+SAMPLE: Final = "rollbox.sample"
+# What becomes of the call, not of the sandboxes: its repetition finds them by their keys.
+_OF_THE_CALL: Final = frozenset({"draining", "upstream_timeout", "stream_interrupted"})
+
+# By sample, in their order.
+Members = Mapping[int, Sandbox | Problem]
+
+
+class Groups:
+    """What the API asks for in terms of owners and groups."""
+
+    def __init__(self, service: Sandboxes) -> None:
+        self._service = service
+
+    async def create(self, owner: str, name: str, spec: SandboxSpec, count: int, *, partial: bool) -> Members:
+        """Creates ``count`` sandboxes side by side and returns when the last one is ready or has failed.
+
+        A repeated call waits for and answers the same ones: each has a key made of the group's name and its number.
+        With ``partial`` a failure stands in its member's place; without, the first one takes all others with it.
+
+        Raises:
+            Problem: the first failure, unless ``partial``; conflict, when the name was used with other parameters.
+        """
+        made: dict[int, Sandbox | Problem] = {}
+        begun: set[int] = set()
+
+        async def one(sample: int) -> None:
+            try:
+                wish, key = _member(spec, name, sample), _key(name, sample)
+                sandbox, replayed = await self._service.request(owner, wish, key)
+                if not replayed:
+                    begun.add(sample)
+                made[sample] = await self._service.ready(sandbox)
+            except Problem as problem:
+                if not partial or problem.code in _OF_THE_CALL:
+                    raise
+                made[sample] = problem
+
+        first: Problem | None = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                for sample in range(count):
+                    group.create_task(one(sample))
+        except* Problem as failures:
+            first = _first(failures)
+        if first is None:
+            return {sample: made[sample] for sample in range(count)}
+        if first.code == "conflict":
+            # The others are somebody's: of an earlier call with this name.
+            await self._delete_keys(owner, name, begun)
+        elif first.code not in _OF_THE_CALL:
+            await self.delete(owner, name, count)
+        raise first
+
+    async def get(self, owner: str, name: str) -> Members:
+        """The group's sandboxes; waits for those that are starting. One that has ended tells why, in its place.
+
+        Raises:
+            Problem: not_found.
+        """
+        found = await self._service.find(owner, {GROUP: name}, None)
+        # Oldest first: of a sample that was created anew the last one counts.
+        latest = {int(sandbox.spec.labels.get(SAMPLE, "0")): sandbox for sandbox in found}
+        if not latest:
+            raise Problem("not_found", f"there is no group {name}")
+        settled = await asyncio.gather(*(self._settled(latest[sample]) for sample in sorted(latest)))
+        return dict(zip(sorted(latest), settled, strict=True))
+
+    async def delete(self, owner: str, name: str, count: int = 0) -> Deleted:
+        """Deletes all sandboxes of the group; with ``count`` also takes the keys of as many creates that may come yet.
+
+        Unknown is success: nothing is deleted.
+        """
+        taken = await self._delete_keys(owner, name, range(count))
+        return _merged([*taken, await self._service.delete_all(owner, {GROUP: name})])
+
+    async def _delete_keys(self, owner: str, name: str, samples: Iterable[int]) -> list[Deleted]:
+        return await asyncio.gather(*(self._service.delete_key(owner, _key(name, sample)) for sample in samples))
+
+    async def _settled(self, sandbox: Sandbox) -> Sandbox | Problem:
+        try:
+            return await self._service.ready(sandbox) if sandbox.state in LIVE else _ended(sandbox)
+        except Problem as problem:
+            if problem.code in _OF_THE_CALL:
+                raise
+            return problem
+
+
+def _merged(parts: Sequence[Deleted]) -> Deleted:
+    ids = dict.fromkeys(sandbox_id for deleted in parts for sandbox_id in deleted.ids)
+    failed = {one: why for deleted in parts for one, why in deleted.failed.items() if one not in ids}
+    return Deleted(list(ids), failed)
+
+
+def _ended(sandbox: Sandbox) -> Problem:
+    if sandbox.end is None:
+        return Problem("internal", f"{sandbox.id} has ended and has no cause")
+    return sandbox.end.problem(sandbox.id)
+
+
+def _member(spec: SandboxSpec, name: str, sample: int) -> SandboxSpec:
+    return spec.model_copy(update={"labels": {**spec.labels, GROUP: name, SAMPLE: str(sample)}})
+
+
+def _key(name: str, sample: int) -> str:
+    return f"{name}/{sample}"
+
+
+def _first(failures: BaseExceptionGroup[Problem]) -> Problem:
+    """The one that tells most: one of the call, whose repetition finds the rest; else a cause, then its effects."""
+    problems: list[Problem] = []
+    for failure in failures.exceptions:
+        problems += [_first(failure)] if isinstance(failure, BaseExceptionGroup) else [failure]
+    return min(problems, key=lambda one: (one.code not in _OF_THE_CALL, one.code == "deleted"))

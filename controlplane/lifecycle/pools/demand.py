@@ -1,0 +1,101 @@
+"""How many a pool should keep: what was claimed lately, against the time that a replacement takes. Pure."""
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from controlplane.model.pool import PoolSpec
+
+# What was asked of a pool counts for so long; RL steps come minutes apart.
+MEMORY_S: Final = 600
+MINUTE_S: Final = 60
+# Room for what comes a little harder than before.
+HEADROOM: Final = 1.25
+# Of a start that nobody has measured yet.
+REFILL_MS: Final = 5_000
+LEAST_REFILL_MS: Final = 1_000
+MOST_REFILL_MS: Final = 120_000
+# How much the newest start tells of the next one.
+WEIGHT: Final = 0.3
+
+
+class Demand:
+    """Claims of one pool, served or not, by the second; bounded by ten minutes. Times are Unix ms."""
+
+    def __init__(self) -> None:
+        self._seconds: deque[tuple[int, int]] = deque()
+        self._refill_ms: float | None = None
+
+    @property
+    def refill_ms(self) -> int:
+        """How long a start takes, as measured."""
+        measured = REFILL_MS if self._refill_ms is None else self._refill_ms
+        return round(min(max(measured, LEAST_REFILL_MS), MOST_REFILL_MS))
+
+    def started(self, took_ms: int) -> None:
+        """A start was measured."""
+        before = self._refill_ms
+        self._refill_ms = took_ms if before is None else (1 - WEIGHT) * before + WEIGHT * took_ms
+
+    def claimed(self, at_ms: int) -> None:
+        """Somebody has asked for one. A clock that jumps back counts as now."""
+        second = at_ms // 1000
+        if self._seconds and second <= self._seconds[-1][0]:
+            last, count = self._seconds.pop()
+            self._seconds.append((last, count + 1))
+        else:
+            self._seconds.append((second, 1))
+        self._forget(second)
+
+    def per_minute(self, now_ms: int) -> int:
+        """How many were asked for in the last minute."""
+        since = now_ms // 1000 - MINUTE_S
+        return sum(count for second, count in self._seconds if second > since)
+
+    def most_at_once(self, now_ms: int) -> int:
+        """The most that were asked for within the time of one start. Cost: one pass over at most 600 numbers."""
+        self._forget(now_ms // 1000)
+        window_s = math.ceil(self.refill_ms / 1000)
+        within: deque[tuple[int, int]] = deque()
+        total = most = 0
+        for second, count in self._seconds:
+            within.append((second, count))
+            total += count
+            while within[0][0] <= second - window_s:
+                total -= within.popleft()[1]
+            most = max(most, total)
+        return most
+
+    def _forget(self, second: int) -> None:
+        while self._seconds and self._seconds[0][0] <= second - MEMORY_S:
+            self._seconds.popleft()
+        # The clock has jumped back, by more than what is remembered.
+        while self._seconds and self._seconds[-1][0] > second + MEMORY_S:
+            self._seconds.pop()
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many are wanted, and a sentence that says why."""
+
+    wanted: int
+    why: str
+
+
+def size(spec: PoolSpec, demand: Demand, now_ms: int) -> Size:
+    """How many the pool should keep now."""
+    if spec.drain:
+        return Size(0, "none are wanted: the pool is drained")
+    if spec.min_warm == spec.max_warm:
+        return Size(spec.min_warm, f"{spec.min_warm} are wanted: minimum and maximum are the same")
+    most = demand.most_at_once(now_ms)
+    needed = math.ceil(HEADROOM * most)
+    wanted = min(max(needed, spec.min_warm), spec.max_warm)
+    seconds, minutes = math.ceil(demand.refill_ms / 1000), MEMORY_S // 60
+    seen = f"at most {most} were asked for within {seconds} s, the time of a start, in the last {minutes} min"
+    if needed > spec.max_warm:
+        return Size(wanted, f"the maximum of {wanted} is wanted: {seen}, for which {needed} would be needed")
+    if needed <= spec.min_warm:
+        return Size(wanted, f"the minimum of {wanted} is wanted: {seen}")
+    return Size(wanted, f"{wanted} are wanted: {seen}, and a quarter is added")

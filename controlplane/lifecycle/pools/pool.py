@@ -1,0 +1,233 @@
+"""``Pool``: one pool as a replica knows it. No clock, no store: it is told, and says what to do. Times are Unix ms."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from controlplane.errors import Code
+from controlplane.lifecycle.pools.declared import Declared
+from controlplane.lifecycle.pools.demand import Demand, Size, size
+from controlplane.lifecycle.pools.expectations import Members
+from controlplane.lifecycle.pools.pace import Pace
+from controlplane.lifecycle.pools.planner import Member, Plan, plan
+from controlplane.model import Sandbox, SandboxSpec, State
+from controlplane.model.pool import PoolSpec
+
+# One that nobody claims is replaced while it can still serve.
+REPLACED_BEFORE_MS: Final = 600_000
+# A ready one that dies sooner than this counts as a failed start: replacing it would go on for ever.
+EARLY_MS: Final = 60_000
+# Older news of a claim is no news: a record is told again whenever it changes.
+NEWS_MS: Final = 30_000
+# Ends that say nothing about the template.
+WANTED: Final[frozenset[Code]] = frozenset({"deleted", "ttl_expired", "sandbox_evicted", "node_lost", "draining"})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one look at a pool came to.
+
+    Attributes:
+        missing: how many starts would be needed; ``plan.start`` is what may be done of it now.
+    """
+
+    plan: Plan
+    size: Size
+
+    @property
+    def missing(self) -> int:
+        """See above."""
+        return self.plan.missing
+
+
+class Pool:
+    """One pool.
+
+    Args:
+        declared: what somebody has written; while it is not sound, nothing is started and nothing stopped.
+    """
+
+    def __init__(self, declared: Declared) -> None:
+        self._declared = declared
+        self._withdrawn = False
+        self._sound = declared.spec
+        self._template = "" if declared.spec is None else declared.spec.spec().template_hash()
+        self._members = Members()
+        self._demand = Demand()
+        self._pace = Pace()
+        self._missed: dict[str, int] = {}
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._declared.name
+
+    @property
+    def spec(self) -> PoolSpec | None:
+        """The last sound declaration; None: there was none."""
+        return self._sound
+
+    @property
+    def template(self) -> SandboxSpec | None:
+        """What its sandboxes are started with."""
+        return None if self._sound is None else self._sound.spec()
+
+    @property
+    def template_hash(self) -> str:
+        """Of its template; empty: there was none."""
+        return self._template
+
+    def declare(self, declared: Declared) -> bool:
+        """Takes a newer declaration in; failures of the old one are forgotten. Whether it is news."""
+        if declared == self._declared and not self._withdrawn:
+            return False
+        self._declared, self._withdrawn = declared, False
+        if declared.spec is not None:
+            before = self._template
+            self._sound, self._template = declared.spec, declared.spec.spec().template_hash()
+            self._pace.renew(proven=self._template == before)
+        return True
+
+    def withdraw(self) -> None:
+        """It is declared no more: it keeps none."""
+        self._withdrawn = True
+
+    def hear(self, sandbox: Sandbox, now_ms: int) -> bool:
+        """Takes in what a sandbox of this pool has become; whether there may be something to do."""
+        self.started_at(sandbox, now_ms)
+        if not sandbox.unclaimed:
+            return self._claimed(sandbox, now_ms)
+        if sandbox.end is not None:
+            return self._ended(sandbox, now_ms)
+        member = _member(sandbox)
+        self._prove(sandbox, member)
+        return self._members.heard(member, now_ms)
+
+    def see(self, view: Iterable[Sandbox], now_ms: int) -> None:
+        """Takes in all of its unclaimed sandboxes, as the store had them a moment ago."""
+        shown: list[Member] = []
+        for sandbox in view:
+            member = _member(sandbox)
+            shown.append(member)
+            self.started_at(sandbox, now_ms)
+            self._prove(sandbox, member)
+        self._members.seen(shown, now_ms)
+
+    def missed(self, sandbox_id: str, now_ms: int) -> None:
+        """Somebody has asked for one of its template, and there was none: repeating it counts once."""
+        self._missed = {one: at_ms for one, at_ms in self._missed.items() if 0 <= now_ms - at_ms < NEWS_MS}
+        if sandbox_id not in self._missed:
+            self._missed[sandbox_id] = now_ms
+            self._demand.claimed(now_ms)
+
+    def started(self, sandbox: Sandbox, now_ms: int) -> None:
+        """One was started here."""
+        self._members.heard(_member(sandbox), now_ms)
+        self.started_at(sandbox, now_ms)
+
+    def started_at(self, sandbox: Sandbox, now_ms: int) -> None:
+        """One was started, whatever has become of it: another replica's starts count for the rate as well."""
+        self._pace.started(sandbox.id, sandbox.created_at_ms, now_ms)
+
+    def refused(self, code: Code, detail: str, now_ms: int) -> None:
+        """One could not even be asked for."""
+        self._pace.failed(code, detail, now_ms)
+
+    def stopped(self, sandbox_id: str, now_ms: int) -> None:
+        """One was stopped here, or was claimed before it could be."""
+        self._members.gone(sandbox_id, now_ms)
+
+    def look(self, now_ms: int) -> Step:
+        """What to do now."""
+        current, old = self._split(now_ms)
+        if self._withdrawn:
+            return Step(plan([], [*current, *old], wanted=0, surge=0, allowed=0), Size(0, "it is declared no more"))
+        spec = self._sound
+        if spec is None or self._declared.spec is None:
+            return Step(Plan(), Size(0, self._declared.trouble))
+        wanted = size(spec, self._demand, now_ms)
+        starting = sum(not one.ready for one in current)
+        allowed = self._pace.allowed(now_ms, spec.starts_per_minute, starting)
+        return Step(plan(current, old, wanted=wanted.wanted, surge=spec.surge, allowed=allowed), wanted)
+
+    def status(self, now_ms: int) -> dict[str, Any]:
+        """What is told about it: see ``PoolStatus`` in the API."""
+        step = self.look(now_ms)
+        current, old = self._split(now_ms)
+        ready = sum(one.ready for one in current)
+        return {
+            "ready": ready,
+            "starting": len(current) - ready,
+            "outdated": len(old),
+            "wanted": step.size.wanted,
+            "claimed_per_minute": self._demand.per_minute(now_ms),
+            "why": self._why(step, now_ms),
+            "failures": [asdict(failure) for failure in self._pace.failures],
+            "paused_until_ms": self._pace.paused_until_ms(now_ms),
+        }
+
+    @property
+    def over(self) -> bool:
+        """Whether it is declared no more, and nothing of it is left."""
+        return self._withdrawn and not self._members.all()
+
+    @property
+    def starting(self) -> int:
+        """How many of its starts are under way."""
+        return sum(not one.ready for one in self._members.all())
+
+    def _split(self, now_ms: int) -> tuple[list[Member], list[Member]]:
+        """Those that are up to date, and the others."""
+        current: list[Member] = []
+        old: list[Member] = []
+        for one in self._members.all():
+            fresh = one.template == self._template and one.expires_at_ms - now_ms > REPLACED_BEFORE_MS
+            (current if fresh else old).append(one)
+        return current, old
+
+    def _prove(self, sandbox: Sandbox, member: Member) -> None:
+        """A start of the pool's template that has come good, unless that is known."""
+        if member.ready_at_ms is not None and member.template == self._template and self._members.news(member):
+            self._demand.started(max(0, member.ready_at_ms - sandbox.created_at_ms))
+            self._pace.succeeded()
+
+    def _claimed(self, sandbox: Sandbox, now_ms: int) -> bool:
+        news = self._members.gone(sandbox.id, now_ms)
+        if not news or abs(now_ms - (sandbox.claimed_at_ms or 0)) > NEWS_MS:
+            return False
+        self._demand.claimed(now_ms)
+        return True
+
+    def _ended(self, sandbox: Sandbox, now_ms: int) -> bool:
+        if not self._members.gone(sandbox.id, now_ms) or sandbox.end is None:
+            return False
+        lived_ms = None if sandbox.ready_at_ms is None else sandbox.end.at_ms - sandbox.ready_at_ms
+        early = lived_ms is None or lived_ms < EARLY_MS
+        fresh = sandbox.spec.template_hash() == self._template
+        if early and fresh and sandbox.end.cause not in WANTED:
+            self._pace.failed(sandbox.end.cause, sandbox.end.detail, now_ms)
+        return True
+
+    def _why(self, step: Step, now_ms: int) -> str:
+        spec = self._sound
+        if self._withdrawn:
+            return step.size.why
+        if spec is None or self._declared.spec is None:
+            return f"nothing is started and nothing stopped: {self._declared.trouble}"
+        said = [step.size.why]
+        until_ms, failures = self._pace.paused_until_ms(now_ms), self._pace.failures
+        if failures:
+            last = failures[-1]
+            then = "starts pause" if until_ms else "one start at a time is tried"
+            said.append(f"{step.missing} are missing and {then}, since starts fail: {last.code}: {last.detail}")
+        elif step.missing and self._pace.within_a_minute(now_ms) >= spec.starts_per_minute:
+            said.append(f"{step.missing} are missing: {spec.starts_per_minute} were started within a minute already")
+        old = len(self._split(now_ms)[1])
+        if old and not spec.drain:
+            said.append(f"{old} of an older template or age serve until others are ready")
+        return "; ".join(said)
+
+
+def _member(sandbox: Sandbox) -> Member:
+    ready_at_ms = sandbox.ready_at_ms if sandbox.state is State.WARM else None
+    return Member(sandbox.id, sandbox.spec.template_hash(), sandbox.version, sandbox.expires_at_ms, ready_at_ms)

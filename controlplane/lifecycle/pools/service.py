@@ -1,0 +1,294 @@
+"""``Pools``: keeps the declared pools filled. Every replica knows them; the one that holds the lease plans and acts.
+
+What it starts is fenced by the lease, in the store's own step: a replica that was paused and has lost its turn starts
+nothing. What it stops is a compare and set that a claim wins.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+import structlog
+
+from controlplane.clock import Clock
+from controlplane.cluster.documents import Document, Documents
+from controlplane.errors import Problem
+from controlplane.lifecycle.keeper import Keeper
+from controlplane.lifecycle.pools.declared import Declared, declared
+from controlplane.lifecycle.pools.planner import share
+from controlplane.lifecycle.pools.pool import NEWS_MS, Pool
+from controlplane.lifecycle.templates import Templates
+from controlplane.model import Sandbox, SandboxSpec, State
+from controlplane.store import Fence, FencedError, StoreLostError
+from controlplane.telemetry import POOLED
+
+LEASE: Final = "pools"
+LEASE_MS: Final = 6_000
+# Three tries before it lapses.
+RENEW_EVERY_MS: Final = 2_000
+# News wake the planner; this is for pauses that end, and for news that were lost.
+LOOK_EVERY_S: Final = 1.0
+# News come in herds: one look for all of a moment.
+LOOK_AT_MOST_EVERY_S: Final = 0.02
+REREAD_EVERY_MS: Final = 5_000
+# Without a pool there is nothing to find but what a pool that was removed has left.
+REREAD_IDLE_MS: Final = 60_000
+# A template that was replaced can be claimed for so long: warm ones of it may be left.
+REPLACED_MS: Final = 600_000
+STATUS_EVERY_S: Final = 1.0
+STOPS_AT_ONCE: Final = 16
+UNCLAIMED: Final = frozenset({State.REQUESTED, State.QUEUED, State.STARTING, State.WARM})
+
+
+class Hands(Protocol):
+    """What a plan is carried out with; ``Sandboxes`` does it."""
+
+    async def start_warm(self, pool: str, spec: SandboxSpec, fence: Fence) -> Sandbox:
+        """Puts one on record and begins its start.
+
+        Raises:
+            Problem: capacity_unavailable and others; FencedError.
+        """
+        ...
+
+    async def retire_warm(self, sandbox_id: str) -> None:
+        """Ends one unless it was claimed."""
+        ...
+
+    def starts_at_once(self) -> int:
+        """How many starts of all pools together may be under way: what the nodes and the start queue bear."""
+        ...
+
+
+class Pools:
+    """The pools of this replica. ``run`` owns what goes on.
+
+    Args:
+        replica: this process's name in the store.
+    """
+
+    def __init__(
+        self,
+        documents: Documents,
+        store: Keeper,
+        clock: Clock,
+        *,
+        hands: Hands,
+        templates: Templates,
+        replica: str,
+    ) -> None:
+        self._documents = documents
+        self._store = store
+        self._clock = clock
+        self._hands = hands
+        self._templates = templates
+        self._fence = Fence(LEASE, replica)
+        self._pools: dict[str, Pool] = {}
+        self._replaced: dict[str, int] = {}
+        self._told: dict[str, dict[str, Any]] = {}
+        self._synced = self._left = False
+        self._leads_until_ms = 0
+        self._renewed_ms: int | None = None
+        self._read_ms: int | None = None
+        self._woken = asyncio.Event()
+        self._log = structlog.get_logger("pools")
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is this replica that plans."""
+        return self._clock.now_ms() < self._leads_until_ms
+
+    async def run(self) -> None:
+        """Follows what is declared, and plans when it is this replica's turn; until it is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow(), name="pools follow")
+            group.create_task(self._repeat(self.turn, LOOK_EVERY_S, self._woken), name="pools plan")
+            group.create_task(self._repeat(self.tell, STATUS_EVERY_S, asyncio.Event()), name="pools tell")
+
+    def hear(self, _: Sandbox | None, sandbox: Sandbox) -> None:
+        """Takes in what a sandbox has become, here or at another replica. Never waits."""
+        now_ms = self._clock.now_ms()
+        if sandbox.pool:
+            pool = self._pools.get(sandbox.pool)
+            if pool is not None and pool.hear(sandbox, now_ms):
+                self._woken.set()
+        # The record is told again whenever it changes.
+        elif sandbox.cold_reason and sandbox.state is State.RUNNING and now_ms - (sandbox.ready_at_ms or 0) < NEWS_MS:
+            self._miss(sandbox, now_ms)
+
+    def status(self, name: str) -> dict[str, Any] | None:
+        """What is true of a pool now; None where another replica plans."""
+        pool = self._pools.get(name)
+        return None if pool is None or not self.leads else pool.status(self._clock.now_ms())
+
+    def levels(self) -> dict[str, int]:
+        """Of all pools together, for the metrics; empty where another replica plans."""
+        told = [self._told[name] for name in self._pools if name in self._told] if self.leads else []
+        return {what: sum(one[what] for one in told) for what in POOLED} if told else {}
+
+    def declare(self, documents: Sequence[Document]) -> None:
+        """Takes in all that is declared."""
+        now_ms = self._clock.now_ms()
+        there = {one.name: declared(one) for one in documents}
+        for one in there.values():
+            self._declare(one, now_ms)
+        for name in self._pools.keys() - there.keys():
+            self._pools[name].withdraw()
+            self._templates.drop(name)
+        self._synced = True
+        self._woken.set()
+
+    async def turn(self) -> None:
+        """One look at all pools, when it is this replica's turn.
+
+        Raises:
+            Problem: the store's.
+        """
+        now_ms = self._clock.now_ms()
+        self._drop_replaced(now_ms)
+        if self._left or not self._synced or not await self._lead(now_ms):
+            return
+        if self._read_ms is None or not 0 <= now_ms - self._read_ms < self._reread_every_ms():
+            await self._reread(now_ms)
+        await self._stop(now_ms)
+        await self._start(now_ms)
+
+    async def tell(self) -> None:
+        """Writes the statuses that have changed, where this replica plans."""
+        if not self.leads or self._read_ms is None:
+            return
+        for name, pool in [*self._pools.items()]:
+            status = pool.status(self._clock.now_ms())
+            if not pool.over and self._told.get(name) != status:
+                await self._documents.status("pools", name, status)
+                self._told[name] = status
+
+    async def leave(self) -> None:
+        """Plans no more, and gives the lease back: another replica goes on at once."""
+        self._left = True
+        if self.leads:
+            self._leads_until_ms = 0
+            with suppress(Problem, StoreLostError):
+                await self._store.lease(LEASE, self._fence.holder, 0)
+
+    async def _follow(self) -> None:
+        async for documents in self._documents.watch("pools"):
+            self.declare(documents)
+
+    async def _repeat(self, work: Callable[[], Awaitable[None]], every_s: float, woken: asyncio.Event) -> None:
+        while True:
+            woken.clear()
+            try:
+                await work()
+            except (Problem, StoreLostError) as problem:
+                self._log.warning("pools not looked after", detail=str(problem))
+            except Exception:
+                # A loop that ends takes the control plane with it; its next round may go better.
+                self._log.exception("pools not looked after")
+            await asyncio.sleep(LOOK_AT_MOST_EVERY_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(every_s):
+                    await woken.wait()
+
+    def _declare(self, one: Declared, now_ms: int) -> None:
+        known = self._pools.get(one.name)
+        before = None if known is None else known.template
+        pool = self._pools.setdefault(one.name, Pool(one))
+        if known is not None and not known.declare(one):
+            return
+        # One that was removed and declared again has no status.
+        self._told.pop(one.name, None)
+        if one.trouble:
+            self._log.warning("pool not sound: it is left as it is", pool=one.name, detail=one.trouble)
+        if pool.template is None:
+            return
+        if before is not None and before != pool.template:
+            replaced = f"{one.name} {before.template_hash()}"
+            self._templates.set(replaced, before)
+            self._replaced[replaced] = now_ms
+        self._templates.set(one.name, pool.template)
+
+    def _drop_replaced(self, now_ms: int) -> None:
+        for name in [name for name, at_ms in self._replaced.items() if not 0 <= now_ms - at_ms < REPLACED_MS]:
+            self._templates.drop(name)
+            del self._replaced[name]
+
+    def _miss(self, sandbox: Sandbox, now_ms: int) -> None:
+        template = sandbox.spec.template_hash()
+        for pool in self._pools.values():
+            if pool.template_hash == template:
+                pool.missed(sandbox.id, now_ms)
+                self._woken.set()
+                return
+
+    async def _lead(self, now_ms: int) -> bool:
+        due = self._renewed_ms is None or not 0 <= now_ms - self._renewed_ms < RENEW_EVERY_MS
+        if due:
+            self._renewed_ms = now_ms
+            led = now_ms < self._leads_until_ms
+            mine = await self._store.lease(LEASE, self._fence.holder, LEASE_MS)
+            self._leads_until_ms = now_ms + LEASE_MS if mine and not self._left else 0
+            if not (mine and led):
+                # What others have done meanwhile is not known here.
+                self._read_ms = None
+                self._told.clear()
+        return self.leads
+
+    def _reread_every_ms(self) -> int:
+        return REREAD_EVERY_MS if self._pools else REREAD_IDLE_MS
+
+    async def _reread(self, now_ms: int) -> None:
+        views: dict[str, list[Sandbox]] = {name: [] for name in self._pools}
+        # The first time also what was claimed a moment ago: it counts for the rate, whoever has started it.
+        states = UNCLAIMED | {State.RUNNING} if self._read_ms is None else UNCLAIMED
+        for sandbox in await self._store.find(None, {}, states):
+            if sandbox.unclaimed:
+                views.setdefault(sandbox.pool, []).append(sandbox)
+            elif (pool := self._pools.get(sandbox.pool)) is not None:
+                pool.started_at(sandbox, now_ms)
+        for name, view in views.items():
+            if name not in self._pools:
+                left = Pool(Declared(name, "", None))
+                left.withdraw()
+                self._pools[name] = left
+            self._pools[name].see(view, now_ms)
+        for name in [name for name, pool in self._pools.items() if pool.over]:
+            del self._pools[name]
+            self._told.pop(name, None)
+        self._read_ms = now_ms
+
+    async def _stop(self, now_ms: int) -> None:
+        doomed = [(pool, one) for pool in self._pools.values() for one in pool.look(now_ms).plan.stop]
+        for at in range(0, len(doomed), STOPS_AT_ONCE):
+            some = doomed[at : at + STOPS_AT_ONCE]
+            await _all(self._retire(pool, sandbox_id) for pool, sandbox_id in some)
+
+    async def _retire(self, pool: Pool, sandbox_id: str) -> None:
+        await self._hands.retire_warm(sandbox_id)
+        pool.stopped(sandbox_id, self._clock.now_ms())
+
+    async def _start(self, now_ms: int) -> None:
+        budget = self._hands.starts_at_once() - sum(pool.starting for pool in self._pools.values())
+        wanting = {name: start for name, pool in self._pools.items() if (start := pool.look(now_ms).plan.start)}
+        dealt = share(wanting, budget)
+        await _all(self._start_one(self._pools[name]) for name, count in dealt.items() for _ in range(count))
+
+    async def _start_one(self, pool: Pool) -> None:
+        spec = pool.template
+        if spec is None:
+            return
+        try:
+            sandbox = await self._hands.start_warm(pool.name, spec, self._fence)
+        except FencedError:
+            self._leads_until_ms = 0
+        except Problem as problem:
+            pool.refused(problem.code, problem.detail, self._clock.now_ms())
+        else:
+            pool.started(sandbox, self._clock.now_ms())
+
+
+async def _all(calls: Iterable[Awaitable[None]]) -> None:
+    """Makes them side by side; raises the first failure once all are over."""
+    for failure in filter(None, await asyncio.gather(*calls, return_exceptions=True)):
+        raise failure

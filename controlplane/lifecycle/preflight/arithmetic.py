@@ -1,0 +1,170 @@
+"""So many sandboxes of one kind at the same time: how many of them may run, and what stands in the way. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from controlplane.errors import TABLE, Code, Problem
+from controlplane.lifecycle.queue.verdict import TOTAL, TOTAL_KNOB, amount, knob
+from controlplane.model import RESOURCES, Limits, Usage
+
+# What a sandbox holds only until it is ready: it slows a run down and does not bound it.
+_PASSING: Final = "starting"
+
+# What the nodes hold, beside the owner's and the installation's limits.
+CAPACITY: Final = "capacity"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known when a run is weighed.
+
+    Attributes:
+        count: sandboxes at the same time.
+        each: what one of them takes.
+        limits, used: of the owner.
+        in_all: sandboxes of all owners, warm ones among them.
+        warm: ready ones that the run could have at once.
+        room: how many more the nodes hold; None: not known.
+        room_when_empty: how many they hold when nothing of ours runs; None: not known.
+        starts_at_once: how many starts go on side by side.
+        start_ms: how long one takes; None: not known yet.
+        refused: why none can be had at all.
+    """
+
+    owner: str
+    count: int
+    each: Usage
+    limits: Limits
+    used: Usage
+    in_all: int
+    warm: int
+    room: int | None
+    room_when_empty: int | None
+    starts_at_once: int
+    start_ms: int | None
+    refused: Sequence[Problem] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One bound that the run meets.
+
+    Attributes:
+        resource: a field of the quota, ``total`` (the installation's sandboxes) or ``capacity`` (the nodes).
+        needed: by the whole run.
+        limit: 0 = none.
+        used: of it, now.
+        places: how many of the run's sandboxes it lets run now; None = any number.
+        most: how many when nothing else of the owner's (for the installation: of anybody's) runs.
+    """
+
+    resource: str
+    needed: int
+    used: int
+    limit: int
+    places: int | None
+    most: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """Why the run cannot have all its sandboxes now.
+
+    Attributes:
+        for_good: waiting does not help.
+    """
+
+    code: Code
+    detail: str
+    hint: str
+    for_good: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Foresight:
+    """What becomes of the run.
+
+    Attributes:
+        fits: all of it can run together now.
+        may_have: so many of it can run together now.
+        most: so many could when nothing else runs.
+        estimate_ms: until those that may be had are ready; None: not known.
+    """
+
+    fits: bool
+    count: int
+    may_have: int
+    most: int
+    warm: int
+    needs: Sequence[Need]
+    blockers: Sequence[Blocker]
+    estimate_ms: int | None
+
+
+def foresee(facts: Facts) -> Foresight:
+    """Weighs a run."""
+    needs = [*_quota_needs(facts), *_shared_needs(facts)]
+    blockers = [_refusal(problem) for problem in facts.refused]
+    blockers += [_shortage(facts, need) for need in needs if need.places is not None and need.places < facts.count]
+    may_have = 0 if facts.refused else _least(facts.count, [need.places for need in needs])
+    most = 0 if facts.refused else _least(facts.count, [need.most for need in needs])
+    estimate_ms = None if may_have == 0 else _estimate_ms(facts, may_have)
+    return Foresight(not blockers, facts.count, may_have, most, facts.warm, needs, blockers, estimate_ms)
+
+
+def _quota_needs(facts: Facts) -> list[Need]:
+    needs: list[Need] = []
+    for name in RESOURCES:
+        each, limit, used = (getattr(one, name) for one in (facts.each, facts.limits.quota, facts.used))
+        if name == _PASSING or not each:
+            continue
+        places = max(0, (limit - used) // each) if limit else None
+        needs.append(Need(name, each * facts.count, used, limit, places, limit // each if limit else None))
+    return needs
+
+
+def _shared_needs(facts: Facts) -> list[Need]:
+    needs: list[Need] = []
+    if total := facts.limits.total:
+        # A warm one is counted already: having it takes no more room.
+        places = max(0, total - facts.in_all) + min(facts.warm, facts.in_all)
+        needs.append(Need(TOTAL, facts.count, facts.in_all, total, places, total))
+    if facts.room is not None and facts.room_when_empty is not None:
+        most = max(facts.room_when_empty, facts.room + facts.warm)
+        used = max(0, facts.room_when_empty - facts.room)
+        needs.append(Need(CAPACITY, facts.count, used, facts.room_when_empty, facts.room + facts.warm, most))
+    return needs
+
+
+def _shortage(facts: Facts, need: Need) -> Blocker:
+    for_good = need.most is not None and need.most < facts.count
+    if need.resource == CAPACITY:
+        detail = f"this needs room for {facts.count}; the nodes have room for {need.places} now, {need.most} when empty"
+        return Blocker("capacity_unavailable", detail, TABLE["capacity_unavailable"].hint, for_good)
+    if need.resource == TOTAL:
+        detail = f"this needs {facts.count} sandboxes; {need.used} of at most {need.limit} are in use here"
+        return Blocker("capacity_unavailable", detail, f"Have {TOTAL_KNOB} raised, or run fewer.", for_good)
+    detail = (
+        f"this needs {amount(need.resource, need.needed)}; {facts.owner} may have {amount(need.resource, need.limit)} "
+        f"and uses {amount(need.resource, need.used)}"
+    )
+    return Blocker("quota_exceeded", detail, f"An operator raises it: {knob(facts.owner, need.resource)}", for_good)
+
+
+def _refusal(problem: Problem) -> Blocker:
+    return Blocker(problem.code, problem.detail, problem.entry.hint, for_good=problem.entry.retry == "never")
+
+
+def _least(count: int, bounds: Sequence[int | None]) -> int:
+    return min([count, *(bound for bound in bounds if bound is not None)])
+
+
+def _estimate_ms(facts: Facts, may_have: int) -> int | None:
+    cold = max(0, may_have - facts.warm)
+    if not cold:
+        return 0
+    at_once = min([one for one in (facts.starts_at_once, facts.limits.quota.starting or None) if one is not None])
+    if facts.start_ms is None or at_once <= 0:
+        return None
+    return -(-cold // at_once) * facts.start_ms

@@ -1,0 +1,97 @@
+"""Waiters of many owners, and whose turn it is. Pure.
+
+Three turns of four go to the owner who holds least, so that a herd of one does not stand before the few of another; the
+fourth goes to whoever came first of all, so that nobody waits for ever while others hold less and come again and again.
+"""
+
+from bisect import insort
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+# Every so many turns the one who came first of all has his, whatever his owner holds.
+OLDEST_EVERY: Final = 4
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Row(Generic[T]):
+    tickets: list[int] = field(default_factory=list)  # in the order in which they came
+    waiters: dict[int, T] = field(default_factory=dict)
+
+
+class Line(Generic[T]):
+    """Who waits, by owner and ticket; a smaller ticket came earlier."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, _Row[T]] = {}
+        self._turns = 0
+        self._waiting = 0
+
+    def __len__(self) -> int:
+        return self._waiting
+
+    def join(self, owner: str, ticket: int, waiter: T) -> None:
+        """Adds a waiter behind all of his owner's with smaller tickets; a ticket is used once at a time."""
+        row = self._rows.setdefault(owner, _Row())
+        insort(row.tickets, ticket)
+        row.waiters[ticket] = waiter
+        self._waiting += 1
+
+    def leave(self, owner: str, ticket: int) -> bool:
+        """Takes a waiter out, wherever he stands; whether he was there. Cost: of one owner's waiters, their number."""
+        row = self._rows.get(owner)
+        if row is None or row.waiters.pop(ticket, None) is None:
+            return False
+        row.tickets.remove(ticket)
+        self._waiting -= 1
+        if not row.tickets:
+            del self._rows[owner]
+        return True
+
+    def owners(self) -> Collection[str]:
+        """Those who have somebody waiting."""
+        return self._rows.keys()
+
+    def waiting(self, owner: str) -> int:
+        """How many of this owner wait."""
+        row = self._rows.get(owner)
+        return 0 if row is None else len(row.tickets)
+
+    def of(self, owner: str) -> Iterator[tuple[int, T]]:
+        """Ticket and waiter of this owner's, first come first."""
+        row = self._rows.get(owner)
+        return iter(()) if row is None else ((ticket, row.waiters[ticket]) for ticket in row.tickets)
+
+    def first(self, owner: str) -> T:
+        """The owner's next waiter; ``KeyError`` when nobody waits."""
+        row = self._rows[owner]
+        return row.waiters[row.tickets[0]]
+
+    def position(self, owner: str, ticket: int) -> int:
+        """Where a waiter stands among his owner's, from 1; 0 when he does not wait."""
+        row = self._rows.get(owner)
+        return row.tickets.index(ticket) + 1 if row is not None and ticket in row.waiters else 0
+
+    def choose(self, share: Callable[[str], float], among: Collection[str]) -> str | None:
+        """The owner whose first waiter has the next turn; None when nobody of ``among`` waits.
+
+        Args:
+            share: how much an owner holds, relative to what he may hold.
+            among: owners that can use a turn now.
+        """
+        ready = [owner for owner in among if owner in self._rows]
+        if not ready:
+            return None
+        if (self._turns + 1) % OLDEST_EVERY == 0:
+            return min(ready, key=self._came)
+        return min(ready, key=lambda owner: (share(owner), self._came(owner)))
+
+    def served(self, owner: str, ticket: int) -> None:
+        """The waiter's turn has come and was taken."""
+        if self.leave(owner, ticket):
+            self._turns += 1
+
+    def _came(self, owner: str) -> int:
+        return self._rows[owner].tickets[0]

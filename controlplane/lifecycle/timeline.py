@@ -1,0 +1,98 @@
+"""What has happened to a sandbox, in its record: bounded, and told as a story. Pure."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from controlplane.errors import TABLE
+from controlplane.lifecycle.states import Event
+from controlplane.model import Moment, Sandbox, State
+
+# About 1 KiB of a record. A life has seven states; the rest is what its owner does to it again and again.
+MOST_MOMENTS: Final = 32
+# The beginning stays, whatever comes after it: why a start was slow is asked at the end.
+FIRST_KEPT: Final = 8
+
+WORDS: Final = {
+    "request": "asked for",
+    Event.QUEUE: "waits for its turn to start",
+    Event.START: "the cluster is asked for it",
+    Event.READY: "a command has run in it: ready",
+    Event.WARM: "ready in its pool",
+    Event.CLAIM: "claimed by its owner",
+    Event.CONFIRM: "nothing of it is left on the cluster",
+    "extend": "lives longer",
+    "lease": "given to a lease",
+    "detach": "taken off its lease: it outlives its client",
+    "port": "a port was opened to anyone, or closed again",
+    "adopt": "found running and put on record again",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One line of a story.
+
+    Attributes:
+        after_ms: since the line before.
+        text: the moment's word as people say it.
+    """
+
+    at_ms: int
+    after_ms: int
+    state: State
+    word: str
+    text: str
+
+
+def noted(sandbox: Sandbox, at_ms: int, word: str) -> Sandbox:
+    """The record with one moment more; a repetition of the last one moves it."""
+    kept = sandbox.timeline
+    if kept and (kept[-1].state, kept[-1].word) == (sandbox.state, word):
+        kept = kept[:-1]
+    if len(kept) >= MOST_MOMENTS:
+        kept = kept[:FIRST_KEPT] + kept[FIRST_KEPT - MOST_MOMENTS + 1 :]
+    return replace(sandbox, timeline=(*kept, Moment(at_ms, sandbox.state, word)))
+
+
+def word_of(sandbox: Sandbox, event: Event) -> str:
+    """What is noted of an event: itself, or the cause where it is an end."""
+    if sandbox.end is not None and event is not Event.CONFIRM:
+        return sandbox.end.cause
+    return Event.WARM if sandbox.state is State.WARM else event
+
+
+def story(sandbox: Sandbox) -> tuple[Told, ...]:
+    """All that is on record of what has happened, oldest first."""
+    moments = [Moment(sandbox.created_at_ms, State.REQUESTED, "request"), *sandbox.timeline]
+    words = {one.word for one in moments}
+    if sandbox.claimed_at_ms is not None and Event.CLAIM not in words:
+        # The store has done it, in one step with everything else.
+        moments.append(Moment(sandbox.claimed_at_ms, State.RUNNING, Event.CLAIM))
+    # Of a record that was rebuilt from its cluster, or is older than timelines.
+    if sandbox.ready_at_ms is not None and not words & {Event.READY, Event.WARM}:
+        state = State.WARM if sandbox.pool else State.RUNNING
+        moments.insert(1, Moment(sandbox.ready_at_ms, state, Event.WARM if sandbox.pool else Event.READY))
+    if sandbox.end is not None and sandbox.end.cause not in words:
+        moments.append(Moment(sandbox.end.at_ms, State.ENDING, sandbox.end.cause))
+    moments.sort(key=lambda one: one.at_ms)
+    before = [moments[0], *moments[:-1]]
+    return tuple(
+        Told(one.at_ms, one.at_ms - last.at_ms, one.state, one.word, _text(sandbox, one))
+        for one, last in zip(moments, before, strict=True)
+    )
+
+
+def _text(sandbox: Sandbox, moment: Moment) -> str:
+    if sandbox.end is not None and moment.word == sandbox.end.cause:
+        return f"{TABLE[sandbox.end.cause].title.rstrip('.')} ({sandbox.end.by})"
+    return WORDS.get(moment.word, moment.word)
+
+
+def summary(sandbox: Sandbox) -> str:
+    """Where it stands, or why it ended, in one sentence."""
+    if sandbox.end is not None:
+        return f"It ended: {sandbox.end.detail.rstrip('.')}."
+    if sandbox.state is State.RUNNING:
+        return "It runs."
+    last = story(sandbox)[-1]
+    return f"It is {sandbox.state}: {last.text}."

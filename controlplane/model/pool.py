@@ -1,0 +1,65 @@
+"""``PoolSpec``: how many sandboxes of one template are kept warm. Closed, and refused when it contradicts itself."""
+
+from typing import Final, Self
+
+from pydantic import Field, model_validator
+
+from controlplane.model.spec import Closed, SandboxSpec, Template
+
+MAX_WARM: Final = 10_000
+POOL_NAME: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+
+
+class PoolSpec(Closed):
+    """What one pool is to be.
+
+    Attributes:
+        template: of its sandboxes.
+        min_warm: so many are kept, whether anybody claims them or not.
+        max_warm: never more than these; between the two, the claims decide.
+        starts_per_minute: in any minute, replacements for those that fail included.
+        surge: how many more there may be for a moment while a new template takes the place of an old one.
+        auto: whether the claims decide; without, both sizes must be the same.
+        drain: keep none, start none; what was claimed goes on.
+    """
+
+    template: Template
+    min_warm: int = Field(default=0, ge=0, le=MAX_WARM)
+    max_warm: int = Field(ge=0, le=MAX_WARM)
+    starts_per_minute: int = Field(default=600, ge=1, le=60_000)
+    # With none a roll would have to take one away before the next is ready.
+    surge: int = Field(default=10, ge=1, le=1_000)
+    auto: bool = True
+    drain: bool = False
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.min_warm > self.max_warm:
+            raise ValueError(f"min_warm {self.min_warm} must not be greater than max_warm {self.max_warm}")
+        if not self.auto and self.min_warm != self.max_warm:
+            raise ValueError(
+                f"auto is off, so nothing decides between min_warm {self.min_warm} and max_warm {self.max_warm}: "
+                "give both the same number"
+            )
+        return self
+
+    def spec(self) -> SandboxSpec:
+        """What its sandboxes are started with: the template, and everything late-bound at its default."""
+        return SandboxSpec.model_validate(self.template.model_dump())
+
+
+class PoolChange(Closed):
+    """What of a pool is to be another way; what is None stays."""
+
+    min_warm: int | None = None
+    max_warm: int | None = None
+    starts_per_minute: int | None = None
+    surge: int | None = None
+    auto: bool | None = None
+    drain: bool | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not self.model_dump(exclude_none=True):
+            raise ValueError(f"nothing is to be changed: give one of {', '.join(PoolChange.model_fields)}")
+        return self

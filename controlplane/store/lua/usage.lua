@@ -1,0 +1,3 @@
+-- ARGV: owner, '' for everybody together. Answers resource, used, resource, used, ...
+if not intact() then return redis.error_reply('LOST') end
+return redis.call('HGETALL', P .. 'used:' .. ARGV[1])

@@ -1,0 +1,173 @@
+"""A rollout loop as a trainer has it: groups, lazy sandboxes, continuous batching, masks, pruning. No model, no GPU.
+
+    rollbox up &                                   # or set ROLLBOX_URL and ROLLBOX_API_KEY
+    python sdk/examples/rollouts.py --image python:3.12-slim --set humaneval
+    python sdk/examples/rollouts.py --image python:3.12-slim --set software
+
+Scripted policies play the model. Each task is a group of samples, one for each policy; a sandbox starts with the first
+tool call of its sample. A sample that the platform failed is masked: it counts neither as right nor as wrong. Once a
+group has what it needs, the rest of it is pruned. Exits with 0 when every reward is as it must be and nothing is left.
+"""
+
+import argparse
+import ast
+import asyncio
+import gzip
+import json
+import uuid
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import humaneval
+import software
+
+from rollbox import Batch, LazySandbox, Outcome, Sandbox, SandboxGroup
+
+Policy = Callable[[LazySandbox], Awaitable[float]]
+# A group that has so many scores, good and bad ones among them, has its gradient: the rest of it would be waste.
+ENOUGH = 3
+
+
+@dataclass(frozen=True)
+class Task:
+    """One prompt: a policy for each sample of its group, and the reward that each must get."""
+
+    name: str
+    policies: tuple[tuple[Policy, float], ...]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One rollout to make."""
+
+    task: Task
+    number: int
+    sandbox: LazySandbox
+
+
+@dataclass
+class Tally:
+    """What came of all rollouts."""
+
+    scores: dict[str, list[float]] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, outcome: Outcome[Sample, float]) -> None:
+        """Count one; a masked sample has no score."""
+        sample = outcome.sample
+        self.counts["rollouts"] += 1
+        self.counts["never_started"] += not sample.sandbox.started
+        if outcome.masked:
+            self.counts["masked"] += 1
+            return
+        # An error that is not the platform's is the sample's own doing, as a wrong answer is.
+        score = 0.0 if outcome.value is None else outcome.value
+        self.counts["not_as_expected"] += score != sample.task.policies[sample.number][1]
+        self.scores.setdefault(sample.task.name, []).append(score)
+
+    def decided(self, task: Task) -> bool:
+        """Whether a group has enough to learn from."""
+        scores = self.scores.get(task.name, [])
+        return len(scores) >= ENOUGH and len(set(scores)) > 1
+
+    def advantages(self) -> list[float]:
+        """Return what a policy gradient would use: each score against the mean of its group."""
+        return [score - sum(group) / len(group) for group in self.scores.values() for score in group]
+
+
+async def talks(_: LazySandbox) -> float:
+    """Answer without calling a tool: no sandbox is ever started."""
+    return 0.0
+
+
+def submits(*programs: str) -> Policy:
+    """Make a policy that runs one program after another and stops at the first that passes."""
+
+    async def play(sandbox: LazySandbox) -> float:
+        for program in programs:
+            if (await sandbox.exec(["python3", "-"], stdin=program, timeout=60)).ok:
+                return 1.0
+        return 0.0
+
+    return play
+
+
+def humaneval_tasks(limit: int) -> list[Task]:
+    """One that solves it in the second try, one that never does, one that only talks, one that hangs."""
+    with gzip.open(humaneval.DATA, "rt") as lines:
+        problems: list[dict[str, Any]] = [json.loads(line) for line in lines][:limit]
+    tasks = []
+    for problem in problems:
+        entry = problem["entry_point"]
+        right = problem["prompt"] + problem["canonical_solution"]
+        changed = humaneval.WrongReturns(entry).visit(ast.parse(right))
+        wrong = humaneval.WRONG + ast.unparse(ast.fix_missing_locations(changed))
+        good, bad = (f"{program}\n{problem['test']}\ncheck({entry})\n" for program in (right, wrong))
+        policies = ((submits(bad, good), 1.0), (submits(bad), 0.0), (talks, 0.0), (submits(humaneval.ENDLESS), 0.0))
+        tasks.append(Task(problem["task_id"].replace("/", "-"), policies))
+    return tasks
+
+
+def software_tasks(limit: int) -> list[Task]:
+    """One that repairs all bugs, one that leaves the last one, one that only talks."""
+    tasks = []
+    for package in software.PACKAGES[:limit]:
+        most = len(package.bugs)
+        repairs = software.repairs
+        policies = ((repairs(package, most), 1.0), (repairs(package, most - 1), 0.0), (talks, 0.0))
+        tasks.append(Task(package.archive, policies))
+    return tasks
+
+
+def supply(tasks: list[Task], tally: Tally, image: str, run: str) -> Iterator[Sample]:
+    """Yield the samples group by group, as places get free; of a decided group no more."""
+    for task in tasks:
+        group = SandboxGroup.lazy(
+            image, n=len(task.policies), name=f"{run}-{task.name}", memory="512Mi", ttl=1800, labels={"run": run}
+        )
+        for number, sandbox in group.items():
+            if not tally.decided(task):
+                yield Sample(task, number, sandbox)
+
+
+async def rollout(sample: Sample) -> float:
+    """Play one sample; leaving the sandbox, also by being pruned, kills what runs in it."""
+    async with sample.sandbox as sandbox:
+        return await sample.task.policies[sample.number][0](sandbox)
+
+
+async def collect(tasks: list[Task], image: str, run: str, in_flight: int) -> Tally:
+    """Roll everything out."""
+    tally = Tally()
+    async with Batch(supply(tasks, tally, image, run), rollout, in_flight=in_flight) as batch:
+        async for outcome in batch:
+            tally.add(outcome)
+            task = outcome.sample.task
+            if tally.decided(task):
+                tally.counts["pruned"] += batch.cancel(lambda sample, task=task: sample.task is task)  # type: ignore[misc]
+    return tally
+
+
+async def main() -> int:
+    """Roll out, report, and say whether it went as expected."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--image", default="python:3.12-slim", help="any image with python3 and the usual tools")
+    parser.add_argument("--set", choices=("humaneval", "software"), default="humaneval")
+    parser.add_argument("--in-flight", type=int, default=8, help="rollouts at a time")
+    parser.add_argument("--limit", type=int, default=20, help="only the first tasks")
+    options = parser.parse_args()
+    tasks = (humaneval_tasks if options.set == "humaneval" else software_tasks)(options.limit)
+    run = f"rollouts-{uuid.uuid4().hex[:8]}"
+    tally = await collect(tasks, options.image, run, options.in_flight)
+    # Asked of the control plane, not of ourselves.
+    left, ever = await Sandbox.list(labels={"run": run}), await Sandbox.list(labels={"run": run}, all=True)
+    advantages = tally.advantages()
+    told = {"tasks": len(tasks), **tally.counts, "sandboxes": len(ever), "left_behind": len(left)}
+    print(json.dumps({**told, "scored": len(advantages), "sum_of_advantages": round(sum(advantages), 6)}))
+    return 0 if not left and not tally.counts["not_as_expected"] and not tally.counts["masked"] else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(asyncio.run(main()))

@@ -1,0 +1,140 @@
+"""`rollbox pool`: sandboxes that are ready before anybody asks for them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rollbox import labels as label_rules
+from rollbox.cli import output
+from rollbox.cli.sandboxes import Json, NodeLabels, pair
+from rollbox.client import Client
+from rollbox.errors import InvalidArgument
+from rollbox.pool import Pool, PoolChanges, PoolOptions, Warm
+
+app = typer.Typer(help="Sandboxes that are kept ready, so that a create takes milliseconds.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="A pool.")]
+_CPU = "0.1:2"
+_MEMORY = "256Mi:2Gi"
+_COLUMNS = ("pool", "image", "ready", "starting", "wanted", "min", "max", "claims/min", "why")
+
+
+@app.command("list")
+def list_(json: Json = False) -> None:
+    """List all pools."""
+    pools = output.run(Client.pools, what="listing pools", as_json=json)
+    if json:
+        output.data([one.to_json() for one in pools])
+        return
+    output.table(_COLUMNS, [_row(one) for one in pools])
+
+
+@app.command()
+def show(name: Name, json: Json = False) -> None:
+    """Show one pool: what it keeps, why so many, and what is in the way."""
+    _print(output.run(lambda client: client.pool(name), what="asking for the pool", as_json=json), json=json)
+
+
+@app.command("set")
+def set_(
+    name: Annotated[str, typer.Argument(help="1 to 63 of a-z, 0-9 and '-'.")],
+    image: Annotated[
+        str | None, typer.Argument(help="Of its sandboxes; left out: only sizes and rates change.")
+    ] = None,
+    *,
+    warm: Annotated[
+        str | None,
+        typer.Option(metavar="N|MIN:MAX", help="How many are kept ready; between two numbers the claims decide."),
+    ] = None,
+    cpu: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="As of `rollbox create`.")] = _CPU,
+    memory: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="As of `rollbox create`.")] = _MEMORY,
+    pids: Annotated[int | None, typer.Option(help="As of `rollbox create`.")] = None,
+    disk: Annotated[str | None, typer.Option(metavar="SIZE", help="As of `rollbox create`.")] = None,
+    gpu: Annotated[int, typer.Option(help="As of `rollbox create`.")] = 0,
+    node_selector: NodeLabels = None,
+    starts_per_minute: Annotated[int | None, typer.Option(help="The most in any minute.")] = None,
+    surge: Annotated[int | None, typer.Option(help="How many more while a template is replaced.")] = None,
+    json: Json = False,
+) -> None:
+    """Declare a pool, or change one (operators). A new template rolls it: old ones serve until new ones are ready."""
+
+    async def call(client: Client) -> Pool:
+        if image is None:
+            if (cpu, memory, pids, disk, gpu, node_selector) != (_CPU, _MEMORY, None, None, 0, None):
+                raise InvalidArgument("IMAGE is missing: a template is declared as a whole")
+            return await client.change_pool(name, **_changes(warm, starts_per_minute, surge))
+        if warm is None:
+            raise InvalidArgument("--warm is missing: how many are to be kept ready, N or MIN:MAX")
+        options = PoolOptions(
+            cpu=pair(cpu),
+            memory=pair(memory),
+            pids=pids,
+            disk=disk,
+            gpu=gpu,
+            node_selector=label_rules.parse(node_selector or ()),
+            starts_per_minute=starts_per_minute,
+            surge=surge,
+        )
+        return await client.set_pool(name, image, _warm(warm), **options)
+
+    _print(output.run(call, what=f"declaring the pool {name}", as_json=json), json=json)
+
+
+@app.command()
+def drain(
+    name: Name,
+    *,
+    undo: Annotated[bool, typer.Option("--undo", help="Fill it again.")] = False,
+    json: Json = False,
+) -> None:
+    """Keep none and start none until it is undone (operators); what was claimed goes on."""
+    changed = output.run(lambda client: client.change_pool(name, drain=not undo), what="draining", as_json=json)
+    _print(changed, json=json)
+
+
+@app.command()
+def delete(name: Name, json: Json = False) -> None:
+    """Take a pool back (operators): what it keeps ends, what was claimed goes on."""
+    removed = output.run(lambda client: client.remove_pool(name), what="removing the pool", as_json=json)
+    if json:
+        output.data({"name": name, "removed": removed})
+    elif removed:
+        typer.echo(name)
+    else:
+        output.talk(f"there was no pool {name}")
+
+
+def _changes(warm: str | None, starts_per_minute: int | None, surge: int | None) -> PoolChanges:
+    changes = PoolChanges()
+    if warm is not None:
+        changes["warm"] = _warm(warm)
+    if starts_per_minute is not None:
+        changes["starts_per_minute"] = starts_per_minute
+    if surge is not None:
+        changes["surge"] = surge
+    return changes
+
+
+def _warm(text: str) -> Warm:
+    parts = text.split(":")
+    if not all(part.isascii() and part.isdigit() for part in parts) or len(parts) > 2:
+        raise InvalidArgument(f"--warm {text!r} is not of the form N or MIN:MAX")
+    numbers = [int(part) for part in parts]
+    return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
+
+
+def _print(pool: Pool, *, json: bool) -> None:
+    if json:
+        output.data(pool.to_json())
+        return
+    output.table(_COLUMNS, [_row(pool)])
+    for failure in pool.failures:
+        output.talk(f"{failure.count} starts failed: {failure.code}: {failure.detail}", style="bold red")
+
+
+def _row(pool: Pool) -> tuple[str, ...]:
+    ready = f"{pool.ready} (+{pool.outdated} old)" if pool.outdated else str(pool.ready)
+    numbers = (pool.starting, pool.wanted, pool.min_warm, pool.max_warm, pool.claimed_per_minute)
+    return (pool.name, pool.image or "-", ready, *map(str, numbers), pool.why or pool.trouble)

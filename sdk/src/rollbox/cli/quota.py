@@ -1,0 +1,161 @@
+"""`rollbox quota` and `rollbox preflight`: what may be had, before and while it is asked for."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from rollbox import labels as label_rules
+from rollbox.cli import output
+from rollbox.cli.sandboxes import Json, NodeLabels, pair, span
+from rollbox.client import Client
+from rollbox.errors import InvalidArgument
+from rollbox.quota import Preflight, Quota, QuotaLimits
+
+app = typer.Typer(help="What owners may use. Without a command: what you may use, and where your creates stand.")
+
+Owner = Annotated[str, typer.Argument(help="An owner; '*' is everybody who has no quota of his own.")]
+_NONE = "none"
+_COLUMNS = ("owner", "declared for", "sandboxes", "cpu", "memory", "gpu", "starting", "waiting")
+
+
+@app.callback(invoke_without_command=True)
+def own(context: typer.Context, json: Json = False) -> None:
+    """Show your own quota, its use, and where your creates stand."""
+    if context.invoked_subcommand is not None:
+        return
+    quota = output.run(Client.quota, what="asking for the quota", as_json=json)
+    if json:
+        output.data(quota.to_json())
+        return
+    output.table(_COLUMNS, [_row(quota)])
+    if quota.max_sandboxes is not None:
+        output.talk(f"{quota.sandboxes_in_all} of at most {quota.max_sandboxes} sandboxes are in use here")
+    if quota.queue:
+        output.table(("place", "waits for", "waited", "refused in", "about", "labels"), _places(quota))
+
+
+@app.command("list")
+def list_(json: Json = False) -> None:
+    """List all quotas that were declared (operators)."""
+    quotas = output.run(Client.quotas, what="listing quotas", as_json=json)
+    if json:
+        output.data([one.to_json() for one in quotas])
+    else:
+        output.table(_COLUMNS, [_row(one) for one in quotas])
+
+
+@app.command()
+def show(owner: Owner, json: Json = False) -> None:
+    """Show what holds for one owner (operators)."""
+    _print(output.run(lambda client: client.quota(owner), what="asking for the quota", as_json=json), json=json)
+
+
+@app.command("set")
+def set_(
+    owner: Owner,
+    *,
+    sandboxes: Annotated[str | None, typer.Option(metavar="N|none", help="Sandboxes at one time.")] = None,
+    cpu: Annotated[str | None, typer.Option(metavar="CORES|none", help="Cores, as requested: 64 or 500m.")] = None,
+    memory: Annotated[str | None, typer.Option(metavar="SIZE|none", help="Memory, as requested: 256Gi.")] = None,
+    gpu: Annotated[str | None, typer.Option(metavar="N|none", help="Whole devices.")] = None,
+    starting: Annotated[str | None, typer.Option(metavar="N|none", help="Sandboxes that are not ready yet.")] = None,
+    json: Json = False,
+) -> None:
+    """Change limits of an owner (operators); those that are left out stay, `none` takes one away. It ends nothing."""
+
+    async def call(client: Client) -> Quota:
+        limits = QuotaLimits()
+        for name, given in (("sandboxes", sandboxes), ("gpu", gpu), ("starting", starting)):
+            if given is not None:
+                limits[name] = None if given == _NONE else _number(name, given)  # type: ignore[literal-required]
+        if cpu is not None:
+            limits["cpu"] = None if cpu == _NONE else cpu
+        if memory is not None:
+            limits["memory"] = None if memory == _NONE else memory
+        return await client.set_quota(owner, **limits)
+
+    quota = output.run(call, what=f"changing the quota of {owner}", as_json=json)
+    _print(quota, json=json)
+    over = [name for name, used in quota.used.items() if used > (quota.limits.get(name) or used)]
+    if over:
+        output.talk(f"{owner} uses more {', '.join(over)} than that: nothing ends, nothing new is let in")
+
+
+@app.command()
+def remove(owner: Owner, json: Json = False) -> None:
+    """Take an owner's quota back (operators); shows what holds for him then."""
+    quota = output.run(lambda client: client.remove_quota(owner), what=f"removing the quota of {owner}", as_json=json)
+    _print(quota, json=json)
+
+
+def preflight(
+    image: Annotated[str, typer.Argument(help="Name of a container image.")],
+    *,
+    count: Annotated[int, typer.Option("--count", "-n", help="Sandboxes at the same time.")] = 1,
+    cpu: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Cores: 2, 0.5, 500m or 0.1:2.")] = "0.1:2",
+    memory: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Sizes: 2Gi or 256Mi:2Gi.")] = "256Mi:2Gi",
+    disk: Annotated[str | None, typer.Option(metavar="SIZE", help="Most of the node's disk: 2Gi.")] = None,
+    gpu: Annotated[int, typer.Option(help="Whole devices.")] = 0,
+    node_selector: NodeLabels = None,
+    json: Json = False,
+) -> None:
+    """Tell what a run needs against quota, capacity, image and policies; starts nothing. Exit code 0 when it fits."""
+
+    async def call(client: Client) -> Preflight:
+        return await client.preflight(
+            image,
+            count,
+            cpu=pair(cpu),
+            memory=pair(memory),
+            disk=disk,
+            gpu=gpu,
+            node_selector=label_rules.parse(node_selector or ()),
+        )
+
+    told = output.run(call, what="weighing the run", as_json=json)
+    if json:
+        output.data(told.to_json())
+    else:
+        typer.echo(str(told))
+        for hint in dict.fromkeys(one.hint for one in told.blockers if one.hint):
+            output.talk(f"hint: {hint}")
+    if told.blockers:
+        raise typer.Exit(output.EXIT_BY_FAULT[told.blockers[0].error().fault])
+
+
+def _print(quota: Quota, *, json: bool) -> None:
+    if json:
+        output.data(quota.to_json())
+    else:
+        output.table(_COLUMNS, [_row(quota)])
+
+
+def _row(quota: Quota) -> tuple[str, ...]:
+    def part(name: str, size: float, unit: str = "") -> str:
+        limit = quota.limits.get(name)
+        used = quota.used.get(name, 0) / size
+        return f"{used:g}{unit}" if limit is None else f"{used:g} of {limit / size:g}{unit}"
+
+    cells = (part("sandboxes", 1), part("cpu_millicores", 1000), part("memory_bytes", 1 << 30, "Gi"))
+    more = (part("gpu", 1), part("starting", 1), str(quota.waiting))
+    return (quota.owner, quota.declared_for or "-", *cells, *more)
+
+
+def _places(quota: Quota) -> list[tuple[str, ...]]:
+    now_ms = time.time() * 1000
+    rows: list[tuple[str, ...]] = []
+    for one in quota.queue:
+        waited, left = span((now_ms - one.since_ms) / 1000), span((one.until_ms - now_ms) / 1000)
+        about = "?" if one.estimate_ms is None else span(one.estimate_ms / 1000)
+        labels = ",".join(f"{key}={value}" for key, value in one.labels.items())
+        rows.append((str(one.position), one.waits_for, waited, left, about, labels))
+    return rows
+
+
+def _number(name: str, given: str) -> int:
+    if not (given.isascii() and given.isdigit()):
+        raise InvalidArgument(f"{name} {given!r} is neither a whole number nor {_NONE!r}")
+    return int(given)

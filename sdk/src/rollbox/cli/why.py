@@ -1,0 +1,68 @@
+"""`rollbox why`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from rollbox.cli import output
+from rollbox.cli.sandboxes import Json, span
+from rollbox.client import Client
+from rollbox.timeline import Timeline
+
+_FAULTS = {
+    "caller": "the caller's: what was asked for",
+    "workload": "the workload's: the code in the sandbox, or its owner",
+    "capacity": "nobody's: there was no room",
+    "platform": "the platform's: mask the sample",
+}
+
+
+def why(sandbox_id: Annotated[str, typer.Argument(metavar="ID", help="A sandbox.")], json: Json = False) -> None:
+    """Tell what has happened to a sandbox: why it ended, whose fault that was, and what to do."""
+
+    async def call(client: Client) -> Timeline:
+        return await client.timeline(sandbox_id)
+
+    timeline = output.run(call, what=f"asking about {sandbox_id}", as_json=json)
+    if json:
+        output.data(timeline.to_json())
+        return
+    for line in _story(timeline):
+        typer.echo(line)
+    typer.echo()
+    output.table(("when", "after", "state", "what"), [_row(timeline, at) for at in range(len(timeline.moments))])
+    if timeline.timings_ms:
+        phases = ", ".join(f"{name} {took / 1000:.3f} s" for name, took in timeline.timings_ms.items())
+        typer.echo(f"\nstart: {phases}")
+
+
+def _story(timeline: Timeline) -> list[str]:
+    end = timeline.end
+    if end is None:
+        lease = "it ends soon after its client has gone" if timeline.lease else "it outlives its client"
+        idle = f"when idle for {timeline.idle_timeout_ms / 1000:g} s" if timeline.idle_timeout_ms else "never when idle"
+        return [
+            f"{timeline.id}: {timeline.state}, {timeline.image}",
+            timeline.summary,
+            f"ends: {_clock(timeline.expires_at_ms)} at the latest; {idle}; {lease}",
+        ]
+    return [
+        f"{timeline.id}: {timeline.state}, {timeline.image}",
+        timeline.summary,
+        f"cause: {end.cause}, by {end.by}, {_clock(end.at_ms)}",
+        f"fault: {_FAULTS.get(end.fault, end.fault)}",
+        f"what to do: {timeline.advice}",
+    ]
+
+
+def _row(timeline: Timeline, at: int) -> tuple[str, ...]:
+    moment = timeline.moments[at]
+    after = f"+{moment.after_ms / 1000:.3f} s" if moment.after_ms < 60_000 else f"+{span(moment.after_ms / 1000)}"
+    return (_clock(moment.at_ms), after if at else "", moment.state, moment.text)
+
+
+def _clock(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"

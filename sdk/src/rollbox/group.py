@@ -1,0 +1,294 @@
+"""Sandboxes of one image for the samples of one prompt: made by one call, found again by name, deleted together."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
+from uuid import uuid4
+
+from rollbox import request, shared
+from rollbox._problem import SandboxError
+from rollbox.errors import InvalidArgument
+from rollbox.gateway import Gateway
+from rollbox.lazy import LazySandbox
+from rollbox.record import DeleteReport
+from rollbox.request import CreateOptions, GroupOptions
+from rollbox.retry import REPEATABLE
+from rollbox.sandbox import Sandbox
+from rollbox.transport import told_problem
+
+if TYPE_CHECKING:
+    from rollbox.client import Client
+
+GROUP_LABEL = "rollbox.group"
+"""The label with the name of the group."""
+
+SAMPLE_LABEL = "rollbox.sample"
+"""The label with the number of the sample, from 0 on."""
+
+MOST_SAMPLES = 1024
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
+# As for a create: what is on top of the server's own deadline.
+_GRACE_S = 60.0
+
+Member = TypeVar("Member", Sandbox, LazySandbox)
+
+
+class SandboxGroup(Generic[Member]):
+    """`n` sandboxes that are alike, numbered from 0: one for each sample.
+
+    Made by `await SandboxGroup.create(...)` (all ready), `SandboxGroup.lazy(...)` (each starts with its first use) or
+    `await SandboxGroup.connect(name)`. As an asynchronous context manager it deletes them all in one call at the end,
+    unless `detach()` was called.
+
+    Attributes:
+        name: names the group among the owner's; the label `rollbox.group` of its sandboxes.
+        failed: by sample, why it has no sandbox; not empty for a partial group only, or after `connect`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        members: Mapping[int, Member],
+        failed: Mapping[int, SandboxError],
+        gateway: Gateway | None,
+        *,
+        leased: bool,
+    ) -> None:
+        """Use `create`, `lazy` or `connect` instead."""
+        self.name = name
+        self.failed = dict(failed)
+        self._members: dict[int, Member] = dict(members)
+        self._gateway = gateway
+        self._leased = leased
+        self._detached = False
+        self._deleted = False
+
+    @classmethod
+    async def create(
+        cls,
+        image: str,
+        *,
+        n: int,
+        name: str | None = None,
+        partial: bool = False,
+        client: Client | None = None,
+        **options: Unpack[GroupOptions],
+    ) -> SandboxGroup[Sandbox]:
+        """Create `n` sandboxes in one call and return when all of them are ready, or have failed.
+
+        Args:
+            image: as for `Sandbox.create`.
+            n: how many, at most 1024.
+            name: the same name with the same arguments gives the same sandboxes, also to another process; made up
+                when None.
+            partial: go on with those that could be had, the others are in `failed`; else one failure is raised, and
+                the other sandboxes are deleted.
+            client: as for `Sandbox.create`.
+            options: those of `Sandbox.create`, for each.
+
+        Raises:
+            SandboxError: as `Sandbox.create`; the first failure where it is not `partial`.
+        Cancel safety: a cancelled call deletes what it may have made.
+        Cost: one request, held until the last one is ready; warm ones are claimed side by side.
+        """
+        samples = request.count("n", n, most=MOST_SAMPLES)
+        made_name = uuid4().hex if name is None else checked_name(name)
+        body = {"count": samples, "partial": partial, "sandbox": request.create_body_of(image, options)}
+        return await _opened(client, made_name, lambda gateway: _created(gateway, made_name, body, forget=name is None))
+
+    @classmethod
+    def lazy(
+        cls,
+        image: str,
+        *,
+        n: int,
+        name: str | None = None,
+        client: Client | None = None,
+        **options: Unpack[GroupOptions],
+    ) -> SandboxGroup[LazySandbox]:
+        """Make a group whose sandboxes start one by one, each with its first use; nothing is sent now.
+
+        Raises:
+            InvalidArgument: an argument makes no sense.
+        """
+        made_name = uuid4().hex if name is None else checked_name(name)
+        samples = range(request.count("n", n, most=MOST_SAMPLES))
+        members = {}
+        for sample in samples:
+            labels = {**(options.get("labels") or {}), GROUP_LABEL: made_name, SAMPLE_LABEL: str(sample)}
+            wish: CreateOptions = {**options, "labels": labels, "idempotency_key": f"{made_name}/{sample}"}
+            members[sample] = LazySandbox(image, client=client, **wish)
+        return SandboxGroup(made_name, members, {}, None, leased=False)
+
+    @classmethod
+    async def connect(cls, name: str, *, attach: bool = False, client: Client | None = None) -> SandboxGroup[Sandbox]:
+        """Come back to the sandboxes of a group, as after a restart of the trainer; waits for those that still start.
+
+        Those that have ended are in `failed`, with the cause. A lazy group comes back as far as it has started.
+
+        Args:
+            name: of the group.
+            attach: let the sandboxes go with this client from now on, as in `Sandbox.connect`.
+            client: as for `Sandbox.create`.
+
+        Raises:
+            NotFound: the owner has no group of this name.
+        Cost: one request; with `attach` two more for each sandbox.
+        """
+        checked = checked_name(name)
+        group = await _opened(client, checked, lambda gateway: gateway.owned("GET", "groups", checked))
+        if attach:
+            await group.attach()
+        return group
+
+    async def attach(self) -> None:
+        """Let the sandboxes that there are go with this client, instead of the one that made them."""
+        if self._gateway is not None:
+            gateway = self._gateway
+            await asyncio.gather(*(gateway.connect(str(member.id), attach=True) for member in self))
+
+    def __getitem__(self, sample: int) -> Member:
+        """Return the sandbox of a sample; raises why it has none."""
+        if sample in self.failed:
+            raise self.failed[sample]
+        if sample not in self._members:
+            raise InvalidArgument(f"group {self.name} has no sample {sample!r}")
+        return self._members[sample]
+
+    def __iter__(self) -> Iterator[Member]:
+        """Iterate over the sandboxes that there are, in the order of their samples."""
+        return iter(self._members.values())
+
+    def __len__(self) -> int:
+        """Return how many samples have a sandbox."""
+        return len(self._members)
+
+    def items(self) -> Iterator[tuple[int, Member]]:
+        """Iterate over sample and sandbox, in order."""
+        return iter(self._members.items())
+
+    async def detach(self) -> str:
+        """Leave the sandboxes running when the `async with` ends, and after this client; returns the name.
+
+        Cost: a request for each sandbox that goes with a client.
+        """
+        self._detached = True
+        await asyncio.gather(*(member.detach() for member in self))
+        return self.name
+
+    async def delete(self) -> DeleteReport:
+        """Delete all sandboxes of the group: in one call, or one by one those of a lazy group that have started.
+
+        Idempotent. Returns what was deleted, and the error of each that was not.
+        """
+        report = DeleteReport([], {})
+        if self._gateway is None:
+            async with asyncio.TaskGroup() as deletes:
+                for member in self:
+                    deletes.create_task(_delete_one(member, report))
+        elif not self._deleted:
+            answer = await self._gateway.owned("DELETE", "groups", self.name)
+            report.deleted.extend(answer["deleted"])
+            report.failed.update({item["id"]: told_problem(item, {}) for item in answer["failed"]})
+            self._deleted = not report.failed
+        await self._release()
+        return report
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            report = DeleteReport([], {}) if self._detached else await self.delete()
+            if report.failed:
+                raise next(iter(report.failed.values()))
+        except SandboxError as cleanup:
+            # The first failure is the one that tells; what the clean-up met is noted on it.
+            if error is None:
+                raise
+            error.add_note(f"Group {self.name} could not be deleted either: {cleanup}")
+        finally:
+            await self._release()
+
+    async def _release(self) -> None:
+        if self._leased and self._gateway is not None:
+            self._leased = False
+            await shared.release(self._gateway)
+
+    def __repr__(self) -> str:
+        return f"SandboxGroup(name={self.name!r}, sandboxes={len(self._members)}, failed={len(self.failed)})"
+
+
+def checked_name(name: str) -> str:
+    """Return the name; InvalidArgument when it cannot be a group's: 1 to 100 of A-Za-z0-9._-."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidArgument(
+            f"the name of a group {name!r} is not 1 to 100 of A-Za-z0-9._-, alphanumeric at both ends"
+        )
+    return name
+
+
+async def _opened(
+    client: Client | None, name: str, call: Callable[[Gateway], Awaitable[dict[str, Any]]]
+) -> SandboxGroup[Sandbox]:
+    gateway = client.gateway if client is not None else await shared.acquire()
+    try:
+        answer = await call(gateway)
+    except BaseException:
+        if client is None:
+            await shared.release(gateway)
+        raise
+    made, failed = _told(gateway, answer)
+    return SandboxGroup(name, made, failed, gateway, leased=client is None)
+
+
+async def _created(gateway: Gateway, name: str, body: dict[str, Any], *, forget: bool) -> dict[str, Any]:
+    start_s = body["sandbox"]["start_timeout_ms"] / 1000
+    body = {**body, "sandbox": gateway.leases.named(body["sandbox"])}
+
+    async def withdrawn() -> None:
+        await gateway.owned("DELETE", "groups", name, query=[("count", str(body["count"]))])
+
+    try:
+        with gateway.breaker.watching():
+            answer: dict[str, Any] = await gateway.owned(
+                "PUT", "groups", name, body=body, limit_s=start_s + _GRACE_S, patience_s=start_s
+            )
+            # None at all is no part: it is raised as any create's failure, and counts as one.
+            if not any(member["sandbox"] for member in answer["members"]):
+                raise told_problem(answer["members"][0]["problem"], {})
+            return answer
+    except asyncio.CancelledError:
+        await gateway.farewell(withdrawn())
+        raise
+    except SandboxError as error:
+        if forget and error.code in REPEATABLE:
+            await gateway.farewell(withdrawn())
+        raise
+
+
+def _told(gateway: Gateway, answer: Mapping[str, Any]) -> tuple[dict[int, Sandbox], dict[int, SandboxError]]:
+    made: dict[int, Sandbox] = {}
+    failed: dict[int, SandboxError] = {}
+    for member in answer["members"]:
+        if member["sandbox"]:
+            made[member["sample"]] = Sandbox(gateway, gateway.opened(member["sandbox"]), leased=False)
+        else:
+            failed[member["sample"]] = told_problem(member["problem"], {})
+    return made, failed
+
+
+async def _delete_one(member: Sandbox | LazySandbox, report: DeleteReport) -> None:
+    sandbox_id = member.id
+    try:
+        await member.delete()
+        if sandbox_id is not None:
+            report.deleted.append(sandbox_id)
+    except SandboxError as error:
+        report.failed[str(sandbox_id)] = error

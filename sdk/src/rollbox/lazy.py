@@ -1,0 +1,137 @@
+"""A sandbox that starts with the first call that needs it: a sample that never calls a tool never starts one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Unpack
+
+from rollbox.errors import Deleted
+from rollbox.process import Process
+from rollbox.request import CreateOptions, ExecOptions, SpawnOptions, create_body_of
+from rollbox.result import ExecResult
+from rollbox.sandbox import Sandbox
+from rollbox.shell import DEFAULT_OUTPUT_BYTES, Shell
+
+if TYPE_CHECKING:
+    from rollbox.client import Client
+
+
+class LazySandbox:
+    """A sandbox to be: its arguments are checked now, it is created by the first call that needs it.
+
+    As an asynchronous context manager it deletes what it has started. Calls may run side by side: the first one
+    creates, the others wait for it. Until then it is an object in this process and nothing else: no request, no task.
+    """
+
+    def __init__(self, image: str, *, client: Client | None = None, **options: Unpack[CreateOptions]) -> None:
+        """Check the arguments; nothing is sent.
+
+        Args:
+            image: as for `Sandbox.create`.
+            client: as for `Sandbox.create`.
+            options: those of `Sandbox.create`. After a create that failed, the next call creates again with a key of
+                its own: `idempotency_key` is the first one's.
+
+        Raises:
+            InvalidArgument: an argument makes no sense.
+        """
+        create_body_of(image, options)
+        self._image = image
+        self._client = client
+        self._options = options
+        self._creating = asyncio.Lock()
+        self._attempts = 0
+        self._sandbox: Sandbox | None = None
+        self._detached = False
+        self._deleted = False
+
+    @property
+    def started(self) -> bool:
+        """Whether a sandbox was created."""
+        return self._sandbox is not None
+
+    @property
+    def id(self) -> str | None:
+        """The id of the sandbox; None before it has started."""
+        return None if self._sandbox is None else self._sandbox.id
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels that it has, or will have."""
+        return dict(self._options.get("labels") or {}) if self._sandbox is None else self._sandbox.labels
+
+    async def sandbox(self) -> Sandbox:
+        """Return the sandbox, for everything that is not repeated here (files, ports, processes, usage).
+
+        Raises: as `Sandbox.create`; Deleted after `delete`.
+        Cancel safety: as `Sandbox.create`; another caller that waits for the same create begins it anew.
+        """
+        if self._sandbox is not None:
+            return self._sandbox
+        async with self._creating:
+            if self._deleted:
+                raise Deleted("this lazy sandbox was deleted by this program")
+            if self._sandbox is None:
+                self._sandbox = await self._create()
+                if self._detached:
+                    await self._sandbox.detach()
+            return self._sandbox
+
+    async def _create(self) -> Sandbox:
+        options, key = dict(self._options), self._options.get("idempotency_key")
+        # A key that a cancelled create has taken back is refused from then on.
+        if key is not None and self._attempts:
+            options["idempotency_key"] = f"{key}.{self._attempts}"
+        if self._detached:
+            options["lease"] = None
+        self._attempts += 1
+        return await Sandbox.create(self._image, client=self._client, **options)  # type: ignore[arg-type]
+
+    async def exec(self, cmd: str | Sequence[str], **options: Unpack[ExecOptions]) -> ExecResult:
+        """As `Sandbox.exec`; starts the sandbox."""
+        return await (await self.sandbox()).exec(cmd, **options)
+
+    async def spawn(self, cmd: str | Sequence[str], **options: Unpack[SpawnOptions]) -> Process:
+        """As `Sandbox.spawn`; starts the sandbox."""
+        return await (await self.sandbox()).spawn(cmd, **options)
+
+    async def shell(
+        self,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
+    ) -> Shell:
+        """As `Sandbox.shell`; starts the sandbox."""
+        made = await self.sandbox()
+        return await made.shell(cwd=cwd, env=env, user=user, max_output_bytes=max_output_bytes)
+
+    async def detach(self) -> str | None:
+        """Leave what was started running when the `async with` ends; returns its id, None before it has started."""
+        self._detached = True
+        return None if self._sandbox is None else await self._sandbox.detach()
+
+    async def delete(self) -> None:
+        """Delete the sandbox if it was started; later calls are refused. Idempotent."""
+        self._deleted = True
+        # A create under way is waited for: what it makes is deleted, too.
+        async with self._creating:
+            if self._sandbox is not None:
+                await self._sandbox.delete()
+
+    async def __aenter__(self) -> LazySandbox:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._deleted = True
+        async with self._creating:
+            if self._sandbox is not None:
+                await self._sandbox.__aexit__(kind, error, trace)
+
+    def __repr__(self) -> str:
+        return f"LazySandbox(image={self._image!r}, id={self.id!r})"

@@ -1,0 +1,133 @@
+"""Sandboxes that are ready before anybody asks for them. Pure: arguments checked into bodies, JSON into dataclasses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, TypeAlias, TypedDict
+
+from rollbox.errors import InvalidArgument
+from rollbox.quantity import Cpu, Memory, Size
+from rollbox.request import count, template_body
+
+Warm: TypeAlias = int | tuple[int, int]
+"""How many are kept ready: so many, or (minimum, maximum), between which what is claimed decides."""
+
+
+class PoolOptions(TypedDict, total=False):
+    """What `Client.set_pool` takes besides image and size; those of the template as in `Sandbox.create`."""
+
+    cpu: Cpu
+    memory: Memory
+    pids: int | None
+    disk: Size | None
+    gpu: int
+    node_selector: Mapping[str, str] | None
+    starts_per_minute: int | None
+    surge: int | None
+
+
+class PoolChanges(TypedDict, total=False):
+    """What `Client.change_pool` takes; what is left out stays."""
+
+    warm: Warm
+    starts_per_minute: int
+    surge: int
+    drain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFailure:
+    """Starts that have failed since the last one that did not, by code; `detail` is the last one's."""
+
+    code: str
+    detail: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A pool as it is declared, and as it was a few seconds ago.
+
+    Attributes:
+        image: of its template; "" when the declaration is not sound.
+        template: all of it, as on the wire.
+        trouble: what is wrong with the declaration (it may have been written past this API); then the pool is left
+            as it is. "" when nothing is.
+        ready, starting: how many there are; ready ones can be claimed.
+        outdated: of an older template or age, which serve until others are ready.
+        wanted: how many there should be now.
+        claimed_per_minute: asked for in the last minute, served or not.
+        why: in a sentence, why so many are wanted, and what is in the way.
+        failures: why starts fail; empty while they do not.
+        paused_until_ms: nothing is started before (Unix ms); None: not paused.
+    """
+
+    name: str
+    image: str = ""
+    template: dict[str, Any] = field(default_factory=dict)
+    min_warm: int = 0
+    max_warm: int = 0
+    starts_per_minute: int = 0
+    surge: int = 0
+    auto: bool = True
+    drain: bool = False
+    trouble: str = ""
+    ready: int = 0
+    starting: int = 0
+    outdated: int = 0
+    wanted: int = 0
+    claimed_per_minute: int = 0
+    why: str = ""
+    failures: tuple[PoolFailure, ...] = ()
+    paused_until_ms: int | None = None
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Pool:
+        """Read the wire form; what this version does not know is left out."""
+        spec, status = body["spec"] or {}, body["status"]
+        told = {**spec, **status, "name": body["name"], "trouble": body["trouble"]}
+        known = {item.name: told[item.name] for item in fields(cls) if item.name in told}
+        known["image"] = spec.get("template", {}).get("image", "")
+        names = [item.name for item in fields(PoolFailure)]
+        known["failures"] = tuple(PoolFailure(**{name: one[name] for name in names}) for one in status["failures"])
+        return cls(**known)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give all of it as JSON."""
+        return asdict(self)
+
+
+PoolList: TypeAlias = list[Pool]
+
+
+def pool_body(image: str, warm: Warm, options: PoolOptions) -> dict[str, Any]:
+    """Build the body that declares a pool; InvalidArgument for an argument that makes no sense."""
+    given: dict[str, Any] = {**options}
+    rates = {name: given.pop(name, None) for name in ("starts_per_minute", "surge")}
+    body = {"template": template_body(image, **given), **warm_body(warm)}
+    return body | {name: count(name, value) for name, value in rates.items() if value is not None}
+
+
+def changes_body(changes: PoolChanges) -> dict[str, Any]:
+    """Build the body that changes a pool; InvalidArgument for nothing, or an argument that makes no sense."""
+    body: dict[str, Any] = {} if "warm" not in changes else warm_body(changes["warm"])
+    for name, value in (("starts_per_minute", changes.get("starts_per_minute")), ("surge", changes.get("surge"))):
+        if value is not None:
+            body[name] = count(name, value)
+    if "drain" in changes:
+        body["drain"] = bool(changes["drain"])
+    if not body:
+        raise InvalidArgument("nothing is to be changed: name warm, starts_per_minute, surge or drain")
+    return body
+
+
+def warm_body(warm: Warm) -> dict[str, Any]:
+    """Read how many are kept ready."""
+    pair = warm if isinstance(warm, tuple) else (warm, warm)
+    if len(pair) != 2 or not all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in pair):
+        raise InvalidArgument(f"warm {warm!r} is not a number from 0 on, or (minimum, maximum)")
+    least, most = pair
+    if least > most:
+        raise InvalidArgument(f"warm {warm!r}: the minimum {least} is greater than the maximum {most}")
+    return {"min_warm": least, "max_warm": most, "auto": True}

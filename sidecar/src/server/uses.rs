@@ -1,0 +1,127 @@
+//! For how long nobody has used the sandbox. Every call of every gateway passes here, so nobody else can know.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use hyper::body::{Body, Frame, SizeHint};
+
+use crate::auth::Known;
+
+/// Questions about the sandbox, and what the control plane does to it: no use of it.
+const NO_USE: [&str; 4] = [
+    "/rollbox.agent.v1.Agent/Health",
+    "/rollbox.agent.v1.Agent/Usage",
+    "/rollbox.agent.v1.Agent/List",
+    "/rollbox.agent.v1.Agent/Configure",
+];
+
+/// Calls under way, and when the last one was over.
+#[derive(Debug)]
+pub struct Uses {
+    began: Instant,
+    open: AtomicUsize,
+    /// Since `began`.
+    last_us: AtomicU64,
+}
+
+impl Default for Uses {
+    fn default() -> Self {
+        Self { began: Instant::now(), open: AtomicUsize::new(0), last_us: AtomicU64::new(0) }
+    }
+}
+
+impl Uses {
+    /// Counts a call in until what it gives is dropped; `None` for one that is no use.
+    pub fn begin(self: &Arc<Self>, path: &str, caller: &Known) -> Option<Use> {
+        (!NO_USE.contains(&path)).then(|| {
+            self.open.fetch_add(1, Ordering::Relaxed);
+            Use { uses: Arc::clone(self), caller: caller.clone() }
+        })
+    }
+
+    /// Since a call was under way last; zero while one is.
+    pub fn quiet(&self) -> Duration {
+        if self.open.load(Ordering::Relaxed) > 0 {
+            return Duration::ZERO;
+        }
+        self.began.elapsed().saturating_sub(Duration::from_micros(self.last_us.load(Ordering::Relaxed)))
+    }
+}
+
+/// A call under way.
+#[derive(Debug)]
+pub struct Use {
+    uses: Arc<Uses>,
+    caller: Known,
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        // A stranger whose token is refused has not used it.
+        if self.caller.is_set() {
+            let now_us = u64::try_from(self.uses.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+            self.uses.last_us.fetch_max(now_us, Ordering::Relaxed);
+        }
+        self.uses.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// An answer whose call is under way until its last byte is gone.
+#[derive(Debug)]
+pub struct Held<B> {
+    body: B,
+    _under_way: Option<Use>,
+}
+
+impl<B> Held<B> {
+    /// The answer of this call.
+    pub fn new(body: B, under_way: Option<Use>) -> Self {
+        Self { body, _under_way: under_way }
+    }
+}
+
+impl<B: Body + Unpin> Body for Held<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_under_way_is_use_and_a_question_is_none() {
+        let (uses, caller) = (Arc::new(Uses::default()), Known::default());
+        caller.come();
+        assert!(uses.begin("/rollbox.agent.v1.Agent/Health", &caller).is_none());
+        let call = uses.begin("/rollbox.agent.v1.Agent/Exec", &caller);
+        assert_eq!(uses.quiet(), Duration::ZERO);
+        drop(call);
+        assert!(uses.quiet() < uses.began.elapsed());
+    }
+
+    #[test]
+    fn a_stranger_has_not_used_it() {
+        let uses = Arc::new(Uses::default());
+        drop(uses.begin("/rollbox.agent.v1.Agent/Exec", &Known::default()));
+        assert_eq!(uses.last_us.load(Ordering::Relaxed), 0);
+    }
+}

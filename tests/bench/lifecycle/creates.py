@@ -1,0 +1,112 @@
+"""Warm creates through the whole SDK path: by arrival shape, against cold ones of the same run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from rollbox import Client, Sandbox
+from tests.bench.lifecycle import arrivals
+from tests.bench.lifecycle.arrivals import Met
+from tests.bench.lifecycle.stage import BOOT_MS, IMAGE, stage
+from tests.bench.record import Baseline, Record, distribution
+
+POOL = 400
+PER_SECOND = 50.0
+SECONDS = 20
+COLD = 100
+LIFE_S = 2.0
+
+SHAPES: dict[str, Callable[[Callable[[int], Coroutine[Any, Any, object]]], Coroutine[Any, Any, list[Met]]]] = {
+    "sequential, 100": partial(arrivals.one_by_one, 100),
+    "staggered, 100 in 2 s": partial(arrivals.open_loop, arrivals.staggered(100, 0.02)),
+    "a burst of 100": partial(arrivals.open_loop, arrivals.burst(100)),
+    "a burst of 300": partial(arrivals.open_loop, arrivals.burst(300)),
+    "Poisson, 45/s, 10 s": partial(arrivals.open_loop, arrivals.poisson(450, 45.0)),
+}
+
+
+async def measure() -> list[Record]:
+    """The records of this scenario. Cost: about two minutes."""
+    async with stage() as ground, ground.client() as client:
+        cold = await _cold(client)
+        await ground.fill(client, "warm", POOL)
+        # Connections, code and caches are warm as in the middle of a run.
+        await arrivals.one_by_one(50, partial(_create, client))
+        await _clear(client)
+        count = round(PER_SECOND * SECONDS)
+        async with asyncio.TaskGroup() as deletes:
+            call = partial(_create_and_delete, client, deletes)
+            steady = await arrivals.open_loop(arrivals.poisson(count, PER_SECOND), call)
+        records = _steady(steady, cold)
+        for name, shape in SHAPES.items():
+            await ground.filled(client, "warm", POOL)
+            met = await shape(partial(_create, client))
+            records.append(_shaped(name, met))
+            await _clear(client)
+    return records
+
+
+async def _create(client: Client, number: int) -> object:
+    return await client.create(IMAGE, labels={"bench": "create"})
+
+
+async def _create_and_delete(client: Client, deletes: asyncio.TaskGroup, number: int) -> object:
+    made = await client.create(IMAGE, labels={"bench": "create"}, env={"SEED": str(number)} if number % 2 else None)
+    # Later, as a rollout does it: it is the product's work, not this create's.
+    deletes.create_task(_delete_later(made))
+    return made
+
+
+async def _delete_later(made: Sandbox) -> None:
+    await asyncio.sleep(LIFE_S)
+    await made.delete()
+
+
+async def _cold(client: Client) -> list[Met]:
+    async def cold(number: int) -> object:
+        return await client.create("localhost/bench/cold:1", labels={"bench": "cold"})
+
+    met = await arrivals.open_loop(arrivals.poisson(COLD, PER_SECOND), cold)
+    await client.delete(labels={"bench": "cold"})
+    return met
+
+
+async def _clear(client: Client) -> None:
+    await client.delete(labels={"bench": "create"})
+
+
+def _sources(met: Sequence[Met]) -> str:
+    counts = Counter(one.answer.record.source for one in met if isinstance(one.answer, Sandbox))
+    return ", ".join(f"{count} {source}" for source, count in sorted(counts.items()))
+
+
+def _steady(met: Sequence[Met], cold: Sequence[Met]) -> list[Record]:
+    mine, other = distribution([one.ms for one in met]), distribution([one.ms for one in cold])
+    how = (
+        f"Poisson arrivals, {PER_SECOND:g}/s for {SECONDS} s, from when each was due; {_sources(met)}; half of them "
+        f"bring an environment; deleted {LIFE_S:g} s later, refilled all the while; client, gateway, control plane and "
+        "Redis on this machine"
+    )
+    what = f"cold creates of the same run, sidecars played with {BOOT_MS:g} ms to come up"
+    return [
+        Record(
+            f"warm create through the SDK, {share}, {PER_SECOND:g}/s",
+            mine[share],
+            "ms",
+            target,
+            how,
+            Baseline(f"{what}, {share}", other[share], other),
+            distribution=mine,
+        )
+        for share, target in (("p50", "value <= 5"), ("p99", "value <= 20"))
+    ]
+
+
+def _shaped(name: str, met: Sequence[Met]) -> Record:
+    mine = distribution([one.ms for one in met])
+    how = f"a pool of {POOL}, full at the start; {_sources(met)}; p50 {mine['p50']:.1f} ms"
+    return Record(f"warm create through the SDK, p99, {name}", mine["p99"], "ms", "", how, distribution=mine)

@@ -1,0 +1,107 @@
+"""A real control plane (`python -m controlplane`, same settings) whose cluster is the stagehand's.
+
+ROLLBOX_BENCH_STAGEHAND=SOCKET python -m tests.bench.lifecycle.plane
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import controlplane.__main__ as program
+from controlplane.api import serve
+from controlplane.cluster.protocol import Boot, Cluster, Death, Description, ImageState, Observed, Started
+from controlplane.model import SandboxSpec, Usage
+from controlplane.settings import Settings
+from controlplane.telemetry import Metrics
+
+HOLDS = 100_000
+
+
+class PlayedCluster:
+    """As a cluster of Kubernetes is to the control plane: every call is a message to a server, starts end by push."""
+
+    annotates_behind = True
+    stops_at_once = 64
+
+    def __init__(self, answers: asyncio.StreamReader, wishes: asyncio.StreamWriter, ready_port: int) -> None:
+        self._answers = answers
+        self._wishes = wishes
+        self._ready_port = ready_port
+        self._calls = itertools.count()
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+
+    async def hear(self) -> None:
+        """Give every answer to who waits for it."""
+        while line := await self._answers.readline():
+            answer = json.loads(line)
+            waiting = self._waiting.pop(answer["call"])
+            if not waiting.done():
+                waiting.set_result(answer["value"])
+
+    def describe(self) -> Description:
+        return Description("kubernetes", "played", "1", "gvisor", "Played: nothing runs.", "none")
+
+    def check(self, spec: SandboxSpec) -> None:
+        """Everything is offered."""
+
+    def vouch(self, kernel: str) -> None:
+        """Every kernel is right."""
+
+    def starts_at_once(self) -> int:
+        return 1024
+
+    def holds(self, spec: SandboxSpec, beside: Usage) -> int | None:
+        return HOLDS - beside.sandboxes
+
+    async def image(self, name: str) -> ImageState:
+        return "here"
+
+    async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
+        wish = {"id": sandbox_id, "record": boot.record, "ready_token": boot.ready_token}
+        await self._ask("start", ready_port=self._ready_port, **wish)
+        return Started(None)
+
+    async def stop(self, sandbox_id: str) -> None:
+        await self._ask("stop", id=sandbox_id)
+
+    async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
+        await self._ask("annotate", id=sandbox_id, facts=dict(facts))
+
+    async def list(self) -> Sequence[Observed]:
+        found = await self._ask("list")
+        return [Observed(name, record, facts, address, None) for name, record, facts, address in found]
+
+    async def watch(self) -> AsyncIterator[Death]:
+        await asyncio.Event().wait()
+        yield Death("", "internal", "nobody dies here")
+
+    async def _ask(self, do: str, **wish: Any) -> Any:
+        call = next(self._calls)
+        waiting = self._waiting[call] = asyncio.get_running_loop().create_future()
+        self._wishes.write(json.dumps({"call": call, "do": do, **wish}).encode() + b"\n")
+        return await waiting
+
+
+@asynccontextmanager
+async def played_cluster(settings: Settings, _: Metrics) -> AsyncIterator[Cluster]:
+    """Speak to the stagehand while the block runs."""
+    answers, wishes = await asyncio.open_unix_connection(os.environ["ROLLBOX_BENCH_STAGEHAND"], limit=2**26)
+    cluster = PlayedCluster(answers, wishes, settings.ready.port)
+    async with asyncio.TaskGroup() as group:
+        hearing = group.create_task(cluster.hear())
+        try:
+            yield cluster
+        finally:
+            hearing.cancel()
+            wishes.close()
+
+
+if __name__ == "__main__":
+    vars(serve)["opened_cluster"] = played_cluster
+    raise SystemExit(program.main())

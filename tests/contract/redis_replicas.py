@@ -1,0 +1,35 @@
+"""Stores of many replicas on one real Redis."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from redis.asyncio import Redis
+
+from controlplane.clock import SystemClock
+from controlplane.store import Custody, RedisStore
+
+
+class ShiftedClock(SystemClock):
+    """The machine's clock, moved on by the test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
+
+
+@asynccontextmanager
+async def replicas(url: str, number: int = 2, clock: ShiftedClock | None = None) -> AsyncIterator[list[RedisStore]]:
+    """Stores of as many replicas on one Redis, empty and rebuilt."""
+    async with AsyncExitStack() as stack, Redis.from_url(url) as redis:
+        await redis.flushall()
+        clock = clock or ShiftedClock()
+        opened = [
+            await stack.enter_async_context(RedisStore.open(url, installation="t", clock=clock, replica=f"r{one}"))
+            for one in range(number)
+        ]
+        assert await opened[0].claim_rebuild(1_000) is Custody.OURS
+        await opened[0].rebuilt()
+        yield opened

@@ -1,0 +1,87 @@
+"""Groups, lazy sandboxes and continuous batching on the real product, and the rollout loop that users copy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from rollbox import Batch, Client, Sandbox, SandboxGroup
+from rollbox.errors import Deleted, NotFound
+from tests.support.images import IMAGE
+from tests.support.stack import Product
+
+EXAMPLES = Path(__file__).parents[2] / "sdk" / "examples"
+SMALL = {"cpu": (0.01, 2), "memory": ("64Mi", "128Mi")}
+
+
+async def test_a_group_is_found_again_by_another_client_and_ends_together(stack: Product, client: Client) -> None:
+    group = await SandboxGroup.create(IMAGE, n=4, client=client, **SMALL)  # type: ignore[arg-type]
+    await asyncio.gather(*(sandbox.exec(f"echo {sample} > /tmp/sample") for sample, sandbox in group.items()))
+    await group[1].delete()
+    async with Client(stack.url, stack.api_key) as another:
+        again = await SandboxGroup.connect(group.name, attach=True, client=another)
+        said = {sample: (await sandbox.exec("cat /tmp/sample")).stdout for sample, sandbox in again.items()}
+        assert said == {0: "0\n", 2: "2\n", 3: "3\n"}
+        assert isinstance(again.failed[1], Deleted)
+        assert len((await again.delete()).deleted) == 3
+        with pytest.raises(NotFound):
+            await SandboxGroup.connect("no-such-group", client=another)
+    assert await client.list() == []
+
+
+async def test_a_name_gives_the_same_group_again(client: Client) -> None:
+    async with await SandboxGroup.create(IMAGE, n=2, name="again", client=client, **SMALL) as one:  # type: ignore[arg-type]
+        two = await SandboxGroup.create(IMAGE, n=2, name="again", client=client, **SMALL)  # type: ignore[arg-type]
+        assert [sandbox.id for sandbox in two] == [sandbox.id for sandbox in one]
+
+
+async def test_a_lazy_group_starts_what_is_used(client: Client) -> None:
+    async with SandboxGroup.lazy(IMAGE, n=4, client=client, labels={"run": "lazy"}, **SMALL) as group:  # type: ignore[arg-type]
+        assert await client.list({"run": "lazy"}) == []
+        assert (await group[2].exec("echo used")).stdout == "used\n"
+        assert [record.labels["rollbox.sample"] for record in await client.list({"run": "lazy"})] == ["2"]
+
+
+async def test_a_stale_rollout_dies_with_all_its_processes_and_the_next_takes_its_place(client: Client) -> None:
+    begun = asyncio.Event()
+    ids: list[str] = []
+
+    async def rollout(n: int) -> str:
+        async with await client.create(IMAGE, **SMALL) as sandbox:  # type: ignore[arg-type]
+            ids.append(sandbox.id)
+            if n == 0:
+                await sandbox.exec("sleep 1000 & setsid sleep 1000 & echo begun")
+                begun.set()
+            return (await sandbox.exec("sleep 1000; true" if n == 0 else "echo fresh")).stdout
+
+    async with Batch(range(2), rollout, in_flight=1) as batch:
+        reading = asyncio.ensure_future(anext(batch))
+        await begun.wait()
+        assert batch.cancel(lambda n: n == 0) == 1
+        assert (await reading).value == "fresh\n"
+    assert [(await client.get(sandbox_id)).state for sandbox_id in ids] == ["ended", "ended"]
+
+
+@pytest.mark.parametrize(("name", "limit", "rollouts"), [("humaneval", 2, 6), ("software", 2, 6)])
+async def test_the_rollout_loop_does_what_it_says(
+    stack: Product, client: Client, name: str, limit: int, rollouts: int
+) -> None:
+    options = ("--image", IMAGE, "--set", name, "--limit", str(limit), "--in-flight", "4")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(EXAMPLES / "rollouts.py"), *options),
+        env={**os.environ, **stack.environment()},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(110):
+        out, err = await process.communicate()
+    assert (process.returncode, err) == (0, b""), out
+    told = json.loads(out)
+    assert (told["rollouts"], told["left_behind"]) == (rollouts, 0)
+    assert told["never_started"] == limit
+    assert await Sandbox.list(client=client) == []

@@ -1,0 +1,249 @@
+"""Pools from the door: declared, filled, claimed from, rolled, drained, scaled, and what they say meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from controlplane.cluster.documents import Document
+from controlplane.cluster.engine.documents import FileDocuments
+from controlplane.errors import Problem
+from controlplane.lifecycle import Options
+from controlplane.model import Sandbox, SandboxSpec, State
+from controlplane.model.pool import PoolSpec
+from controlplane.model.spec import Template
+from tests.support.fake_cluster import FakeCluster
+from tests.support.shared_store import Core
+from tests.support.virtual_time import VirtualClock
+from tests.support.world import OWNER, World, world
+
+IMAGE = "python:3.12"
+
+
+def spec(least: int = 2, most: int | None = None, image: str = IMAGE, **more: object) -> PoolSpec:
+    body = {"template": {"image": image}, "min_warm": least, "max_warm": least if most is None else most, **more}
+    return PoolSpec.model_validate(body)
+
+
+@pytest.fixture
+async def plane() -> AsyncIterator[World]:
+    async with world(options=Options(starts_in_flight=16)) as running:
+        yield running
+
+
+async def ready(plane: World, pool: str = "p") -> list[Sandbox]:
+    return [one for one in await plane.parts.store.find(None, {}, {State.WARM}) if one.pool == pool]
+
+
+async def settle(seconds: float = 5.0) -> None:
+    await asyncio.sleep(seconds)
+
+
+async def status(plane: World, name: str = "p") -> dict[str, object]:
+    return (await plane.service.pools.get(name)).status
+
+
+async def test_a_declared_pool_is_filled_and_a_claim_is_refilled_at_once(plane: World) -> None:
+    await plane.service.pools.put("p", spec(3))
+    await settle()
+    assert len(await ready(plane)) == 3
+    created = await plane.service.create(OWNER, SandboxSpec(image=IMAGE, env={"A": "1"}))
+    assert created.sandbox.pool == "p"
+    assert created.sandbox.warm
+    await settle(0.5)
+    assert len(await ready(plane)) == 3
+    told = await status(plane)
+    assert (told["ready"], told["wanted"], told["claimed_per_minute"]) == (3, 3, 1)
+
+
+async def test_nothing_is_started_beyond_what_nodes_and_queue_bear_at_once() -> None:
+    cluster = FakeCluster(slots=3)
+    async with world(cluster, options=Options(starts_in_flight=16)) as plane:
+        await plane.service.pools.put("p", spec(12))
+        await settle(10)
+        assert len(await ready(plane)) == 12
+        assert cluster.most_at_once <= 3
+
+
+async def test_a_new_template_rolls_the_pool_and_there_are_never_less(plane: World) -> None:
+    await plane.service.pools.put("p", spec(4, surge=2))
+    await settle()
+    warm = {one.id for one in await ready(plane)}
+    counts = [len(warm)]
+
+    def heard(_: Sandbox | None, sandbox: Sandbox) -> None:
+        (warm.add if sandbox.state is State.WARM else warm.discard)(sandbox.id)
+        counts.append(len(warm))
+
+    plane.service._lives.ledger.listen(heard)
+    await plane.service.pools.put("p", spec(4, image="python:3.13", surge=2))
+    await settle(10)
+    assert {one.spec.image for one in await ready(plane)} == {"python:3.13"}
+    assert len(await ready(plane)) == 4
+    assert (min(counts), max(counts)) == (4, 6)
+
+
+async def test_a_drained_pool_keeps_none_and_what_was_claimed_goes_on(plane: World) -> None:
+    await plane.service.pools.put("p", spec(2))
+    await settle()
+    mine = (await plane.service.create(OWNER, SandboxSpec(image=IMAGE))).sandbox
+    await plane.service.pools.put("p", spec(2, drain=True))
+    await settle()
+    assert await ready(plane) == []
+    assert (await plane.service.alive(OWNER, mine.id)).state is State.RUNNING
+    assert (await status(plane))["why"] == "none are wanted: the pool is drained"
+
+
+async def test_a_removed_pool_leaves_nothing_behind(plane: World) -> None:
+    await plane.service.pools.put("p", spec(2))
+    await settle()
+    assert await plane.service.pools.remove("p")
+    assert not await plane.service.pools.remove("p")
+    await settle()
+    assert await ready(plane) == []
+    with pytest.raises(Problem, match="there is no pool 'p'"):
+        await plane.service.pools.get("p")
+
+
+async def test_a_pool_grows_with_the_claims_and_comes_back_to_nothing(plane: World) -> None:
+    await plane.service.pools.put("p", spec(0, 20))
+    await settle()
+    assert await ready(plane) == []
+    wish = SandboxSpec(image=IMAGE)
+    cold = (await plane.service.create(OWNER, wish)).sandbox
+    assert cold.cold_reason == "pool p had none ready"
+    await settle()
+    told = await status(plane)
+    assert told["wanted"] == len(await ready(plane)) == 2
+    assert "at most 1 were asked for within" in str(told["why"])
+    for _ in range(2):
+        assert (await plane.service.create(OWNER, wish)).sandbox.warm
+    await settle()
+    assert len(await ready(plane)) > 2
+    await settle(700)
+    assert await ready(plane) == []
+
+
+async def test_an_image_that_does_not_exist_is_tried_ever_more_rarely_and_the_pool_says_why() -> None:
+    cluster = FakeCluster(next_error=None)
+    refusal = Problem("image_not_found", "there is no image nope:1")
+
+    async def start(*_: object) -> None:
+        cluster.started.append("tried")
+        raise refusal
+
+    cluster.start = start  # type: ignore[assignment, method-assign]
+    async with world(cluster, options=Options(starts_in_flight=16)) as plane:
+        await plane.service.pools.put("p", spec(8, image="nope:1"))
+        await settle(5)
+        assert len(cluster.started) == 1
+        told = await status(plane)
+        assert "image_not_found: there is no image nope:1" in str(told["why"])
+        assert told["failures"] == [{"code": "image_not_found", "detail": "there is no image nope:1", "count": 1}]
+        await settle(3600)
+        assert len(cluster.started) < 20
+        with pytest.raises(Problem, match="no image"):
+            await plane.service.create(OWNER, SandboxSpec(image="nope:1"))
+
+
+async def test_a_changed_pool_is_tried_at_once_whatever_failed_before() -> None:
+    cluster = FakeCluster(next_error=Problem("image_not_found", "there is no image yet"))
+    async with world(cluster, options=Options(starts_in_flight=16)) as plane:
+        await plane.service.pools.put("p", spec(1))
+        await settle(3)
+        assert await ready(plane) == []
+        await plane.service.pools.put("p", spec(2))
+        await settle(3)
+        assert len(await ready(plane)) == 2
+
+
+async def test_a_full_installation_holds_the_pool_up_and_it_says_so() -> None:
+    async with world(options=Options(starts_in_flight=16, max_sandboxes=3)) as plane:
+        await plane.service.create(OWNER, SandboxSpec(image="other"))
+        await plane.service.pools.put("p", spec(3))
+        await settle()
+        assert len(await ready(plane)) == 2
+        assert "capacity_unavailable" in str((await status(plane))["why"])
+
+
+@pytest.mark.parametrize(
+    ("name", "wish", "said"),
+    [
+        ("P_1", spec(), "the name 'P_1' must be"),
+        ("p", spec(5, 9), "max_warm 9 is more than the 6 sandboxes"),
+        ("p", spec(template={"image": "a", "cpu_millicores": {"request": 1, "limit": 65_000}}), "cpu_millicores.limit"),
+    ],
+)
+async def test_what_could_not_be_kept_is_refused_before_anything_happens(name: str, wish: PoolSpec, said: str) -> None:
+    async with world(options=Options(max_sandboxes=6)) as plane:
+        with pytest.raises(Problem, match=said):
+            await plane.service.pools.put(name, wish)
+        assert await plane.service.pools.list() == []
+
+
+def test_sizes_that_contradict_each_other_name_value_and_rule() -> None:
+    with pytest.raises(ValueError, match="min_warm 4 must not be greater than max_warm 3"):
+        spec(4, 3)
+    with pytest.raises(ValueError, match="auto is off, so nothing decides between min_warm 1 and max_warm 3"):
+        spec(1, 3, auto=False)
+
+
+async def test_a_declaration_past_our_api_that_is_not_sound_changes_nothing(plane: World) -> None:
+    await plane.service.pools.put("p", spec(2))
+    await settle()
+    before = {one.id for one in await ready(plane)}
+    await plane.parts.documents.put("pools", "p", {"template": {"image": "python:3.13"}, "min_warm": 9, "max_warm": 1})
+    await settle()
+    assert {one.id for one in await ready(plane)} == before
+    shown = await plane.service.pools.get("p")
+    assert shown.declared.spec is None
+    assert "min_warm 9 must not be greater than max_warm 1" in str(shown.status["why"])
+
+
+async def test_only_one_of_two_replicas_plans_and_the_other_goes_on_when_it_leaves(plane: World) -> None:
+    other = plane.service._pools
+    await settle()
+    assert other.leads
+    await other.leave()
+    assert not other.leads
+    assert await plane.parts.store.lease("pools", "other", 1_000)
+
+
+async def test_a_planner_that_was_paused_and_lost_its_lease_starts_nothing(plane: World) -> None:
+    await settle()
+    store, pools = plane.parts.store, plane.service._pools
+    await store.lease("pools", store.replica, 0)
+    assert await store.lease("pools", "another", 60_000)
+    assert pools.leads  # so it thinks
+    template = Template(image=IMAGE)
+    body = PoolSpec(template=template, min_warm=2, max_warm=2).model_dump(mode="json")
+    pools.declare([Document("p", "1", body)])
+    await pools.turn()
+    assert await store.find(None, {}, None) == []
+    assert not pools.leads
+
+
+async def test_when_the_lease_moves_the_other_replica_goes_on_and_the_rate_holds() -> None:
+    cluster, documents, core = FakeCluster(annotates_behind=True), FileDocuments(), Core(VirtualClock())
+    options = Options(starts_in_flight=16)
+    async with (
+        world(cluster, options=options, store=core.view("a"), documents=documents) as a,
+        world(cluster, options=options, store=core.view("b"), documents=documents) as b,
+    ):
+        await a.service.pools.put("p", spec(2, starts_per_minute=3))
+        await settle(3)
+        planning, waiting = (a, b) if a.service._pools.leads else (b, a)
+        assert not waiting.service._pools.leads
+        assert len(await ready(a)) == 2
+        for _ in range(2):
+            assert (await waiting.service.create(OWNER, SandboxSpec(image=IMAGE))).sandbox.warm
+        await settle(2)
+        assert len(cluster.started) == 3
+        await planning.service._pools.leave()
+        await settle(10)
+        assert waiting.service._pools.leads
+        assert len(cluster.started) == 3
+        assert "3 were started within a minute already" in str((await status(waiting))["why"])
+        assert (await planning.service.pools.get("p")).status == (await status(waiting))
+        await settle(60)
+        assert len(await ready(a)) == 2

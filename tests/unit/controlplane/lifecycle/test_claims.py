@@ -1,0 +1,339 @@
+"""Claims: bound late, replaced when dead, cold with a reason, told to the cluster, and never given twice."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from controlplane.cluster import Death
+from controlplane.cluster.engine.documents import FileDocuments
+from controlplane.errors import Problem
+from controlplane.model import Sandbox, SandboxSpec, State, Usage, pool_owner
+from tests.support.fake_cluster import FakeCluster, FakeSidecars
+from tests.support.shared_store import Core
+from tests.support.virtual_time import VirtualClock
+from tests.support.world import OWNER, SPEC, World, world
+
+ENV_SPEC = SandboxSpec(image=SPEC.image, env={"SECRET": "hush"}, labels={"l": "m"}, ttl_ms=60_000)
+# No refill while a test looks: as many starts a minute as it wants warm ones.
+POOL = {"template": {"image": SPEC.image}, "min_warm": 2, "max_warm": 2, "auto": False, "starts_per_minute": 2}
+
+
+@dataclass
+class Sick(FakeSidecars):
+    """Sidecars that fail as often as they are told to, and wait before they answer."""
+
+    failures: int = 0
+    wait_s: float = 0.0
+    tried: list[str] = field(default_factory=list)
+
+    async def configure(self, address: str, token: str, spec: SandboxSpec) -> None:
+        self.tried.append(address)
+        await asyncio.sleep(self.wait_s)
+        if self.failures:
+            self.failures -= 1
+            raise Problem("sandbox_unreachable", "nobody answers")
+        await super().configure(address, token, spec)
+
+
+@asynccontextmanager
+async def pooled(sidecars: FakeSidecars | None = None, **more: Any) -> AsyncIterator[World]:
+    """A control plane with two warm sandboxes."""
+    documents = FileDocuments()
+    await documents.put("pools", "p", POOL, None)
+    async with world(sidecars=sidecars, documents=documents, **more) as plane:
+        await warmed(plane, 2)
+        yield plane
+
+
+async def warmed(plane: World, number: int) -> list[Sandbox]:
+    """The warm ones, once there are so many."""
+    found: Sequence[Sandbox] = ()
+    while len(found) < number:
+        await asyncio.sleep(0.1)
+        found = await plane.parts.store.find(pool_owner("p"), {}, {State.WARM})
+    return list(found)
+
+
+async def test_a_create_gets_a_warm_one_that_is_its_owners_from_then_on() -> None:
+    async with pooled() as plane:
+        warm = await warmed(plane, 2)
+        created = await plane.service.create(OWNER, ENV_SPEC, "k")
+        sandbox = created.sandbox
+        assert sandbox.id in {one.id for one in warm}
+        assert (sandbox.owner, sandbox.state, sandbox.warm, created.replayed) == (OWNER, State.RUNNING, True, False)
+        assert sandbox.expires_at_ms == plane.parts.clock.now_ms() + 60_000
+        assert plane.sidecars.configured[sandbox.address or ""].env == {"SECRET": "hush"}
+        assert [one.id for one in await plane.service.find(OWNER, {"l": "m"})] == [sandbox.id]
+        again = await plane.service.create(OWNER, ENV_SPEC, "k")
+        assert (again.replayed, again.sandbox.id) == (True, sandbox.id)
+        with pytest.raises(Problem, match="conflict"):
+            await plane.service.create(OWNER, SPEC, "k")
+        assert await plane.parts.store.usage(OWNER) == Usage.of(sandbox)
+        assert len(plane.cluster.started) == 2
+
+
+async def test_the_gateways_know_a_warm_one_and_whose_it_is() -> None:
+    async with pooled() as plane:
+        with plane.parts.board.subscribe() as feed:
+            routes = (await feed.next()).snapshot.routes
+            assert {route.owner for route in routes} == {"pool:p"}
+            sandbox = (await plane.service.create(OWNER, SPEC)).sandbox
+            (route,) = (await feed.next()).delta.routes
+            assert (route.sandbox_id, route.owner, route.address) == (sandbox.id, OWNER, sandbox.address)
+
+
+async def test_a_claim_without_late_settings_does_not_ask_the_sidecar() -> None:
+    async with pooled(Sick(failures=99)) as plane:
+        assert (await plane.service.create(OWNER, SPEC)).sandbox.warm
+
+
+async def test_a_sandbox_that_dies_at_its_claim_is_replaced_in_the_same_call() -> None:
+    async with pooled(sidecars := Sick(failures=1)) as plane:
+        sandbox = (await plane.service.create(OWNER, ENV_SPEC, "k")).sandbox
+        assert (sandbox.warm, len(sidecars.tried)) == (True, 2)
+        (dead,) = [one for one in await plane.service.find(OWNER, {}, None) if one.id != sandbox.id]
+        assert dead.end is not None
+        assert (dead.end.cause, dead.end.detail) == (
+            "sandbox_lost",
+            "it did not answer when it was claimed: nobody answers",
+        )
+        assert (await plane.service.create(OWNER, ENV_SPEC, "k")).sandbox.id == sandbox.id
+        assert await plane.parts.store.usage(OWNER) == Usage.of(sandbox)
+
+
+async def test_a_sidecar_that_does_not_answer_costs_three_seconds() -> None:
+    async with pooled(Sick(wait_s=100)) as plane:
+        began_ms = plane.parts.clock.now_ms()
+        create = asyncio.create_task(plane.service.create(OWNER, ENV_SPEC))
+        await asyncio.sleep(7)
+        assert create.done() is False
+        cold = [one for one in await plane.service.find(OWNER, {}) if one.cold_reason]
+        assert [one.cold_reason for one in cold] == ["pool p had none ready"]
+        assert cold[0].created_at_ms - began_ms == 6_000
+        create.cancel()
+
+
+async def test_when_all_are_dead_the_next_one_is_cold_and_says_so() -> None:
+    documents = FileDocuments()
+    await documents.put("pools", "p", POOL | {"min_warm": 5, "max_warm": 5, "starts_per_minute": 5}, None)
+    async with world(sidecars=Sick(failures=4), documents=documents) as plane:
+        await warmed(plane, 5)
+        sandbox = (await plane.service.create(OWNER, ENV_SPEC, "k")).sandbox
+        assert (sandbox.warm, sandbox.cold_reason) == (False, "4 warm ones were dead when they were claimed")
+        assert len(await warmed(plane, 1)) == 1
+        assert plane.sidecars.configured[sandbox.address or ""].env == {"SECRET": "hush"}
+
+
+async def test_settings_that_cannot_be_are_told_and_nothing_is_replaced() -> None:
+    sidecars = FakeSidecars(next_error=Problem("invalid_argument", "there is no user nobody-knows"))
+    async with pooled(sidecars) as plane:
+        for _ in range(2):
+            with pytest.raises(Problem, match="there is no user nobody-knows"):
+                await plane.service.create(OWNER, ENV_SPEC, "k")
+        assert len(await warmed(plane, 1)) == 1
+        assert await plane.parts.store.usage(OWNER) == Usage()
+
+
+async def test_what_is_deleted_while_it_is_bound_is_not_replaced() -> None:
+    async with pooled(Sick(failures=1, wait_s=1)) as plane:
+        create = asyncio.create_task(plane.service.create(OWNER, ENV_SPEC, "k"))
+        await asyncio.sleep(0.5)
+        assert len((await plane.service.delete_key(OWNER, "k")).ids) == 1
+        with pytest.raises(Problem, match="deleted by its owner"):
+            await create
+        assert len(await warmed(plane, 1)) == 1
+        assert await plane.service.find(OWNER, {}) == []
+
+
+async def test_a_death_that_is_heard_during_the_claim_is_replaced() -> None:
+    async with pooled(Sick(wait_s=1)) as plane:
+        create = asyncio.create_task(plane.service.create(OWNER, ENV_SPEC, "k"))
+        await asyncio.sleep(0.5)
+        (first,) = await plane.service.find(OWNER, {})
+        plane.cluster.kill(Death(first.id, "oom_killed", "the kernel killed it"))
+        second = (await create).sandbox
+        assert second.id != first.id
+        assert (await plane.service.get(OWNER, first.id)).end is not None
+        assert (await plane.service.create(OWNER, ENV_SPEC, "k")).sandbox.id == second.id
+
+
+async def test_who_repeats_a_key_binds_what_the_one_before_did_not() -> None:
+    async with pooled() as plane:
+        claimed, _ = await plane.service.request(OWNER, ENV_SPEC, "k")  # and then its control plane died
+        assert plane.sidecars.configured == {}
+        again = await plane.service.create(OWNER, ENV_SPEC, "k")
+        assert (again.replayed, again.sandbox.id) == (True, claimed.id)
+        assert plane.sidecars.configured[claimed.address or ""].env == {"SECRET": "hush"}
+
+
+async def test_a_repetition_takes_nothing_away_from_one_that_is_in_use() -> None:
+    async with pooled(sidecars := Sick()) as plane:
+        sandbox = (await plane.service.create(OWNER, ENV_SPEC.model_copy(update={"ttl_ms": 600_000}), "k")).sandbox
+        await asyncio.sleep(120)
+        sidecars.failures = 1
+        with pytest.raises(Problem, match="sandbox_unreachable"):
+            await plane.service.create(OWNER, ENV_SPEC.model_copy(update={"ttl_ms": 600_000}), "k")
+        assert (await plane.service.get(OWNER, sandbox.id)).state is State.RUNNING
+
+
+async def test_a_claim_that_its_client_abandoned_is_deleted() -> None:
+    async with pooled(Sick(wait_s=1)) as plane:
+        create = asyncio.create_task(plane.service.create(OWNER, ENV_SPEC, "k"))
+        await asyncio.sleep(0.5)
+        create.cancel()
+        (sandbox,) = await plane.service.find(OWNER, {})
+        assert list((await plane.service.delete_key(OWNER, "k")).ids) == [sandbox.id]
+        assert await plane.service.find(OWNER, {}) == []
+        with pytest.raises(Problem, match="deleted by its owner"):
+            await plane.service.create(OWNER, ENV_SPEC, "k")
+
+
+async def test_a_creator_without_a_key_who_hung_up_before_leaves_nothing() -> None:
+    async with pooled() as plane:
+        gone = asyncio.Event()
+        gone.set()
+        await plane.api("POST", "/v1/sandboxes", body={"image": SPEC.image}, hang_up=gone)
+        await asyncio.sleep(1)
+        assert await plane.service.find(OWNER, {}) == []
+        assert len(await plane.service.find(OWNER, {}, {State.ENDED})) == 1
+
+
+async def test_the_answer_says_whether_it_was_warm_and_why_not() -> None:
+    async with pooled() as plane:
+        warm = await plane.api("POST", "/v1/sandboxes", body={"image": SPEC.image})
+        assert (warm.json["source"], warm.json["cold_reason"]) == ("warm", "")
+        cold = await plane.api("POST", "/v1/sandboxes", body={"image": SPEC.image, "gpu": 1})
+        assert (cold.json["source"], cold.json["cold_reason"]) == ("cold", f"pool p keeps {SPEC.image} with other gpu")
+
+
+async def test_options_that_a_pool_cannot_bind_late_start_cold_and_say_so() -> None:
+    async with pooled() as plane:
+        other = SandboxSpec(image=SPEC.image, pids_limit=100)
+        sandbox = (await plane.service.create(OWNER, other)).sandbox
+        assert sandbox.cold_reason == f"pool p keeps {SPEC.image} with other pids_limit"
+        elsewhere = (await plane.service.create(OWNER, SandboxSpec(image="b"))).sandbox
+        assert (elsewhere.warm, elsewhere.cold_reason) == (False, "")
+        for _ in range(2):
+            assert (await plane.service.create(OWNER, SPEC)).sandbox.warm
+        assert (await plane.service.create(OWNER, SPEC)).sandbox.cold_reason == "pool p had none ready"
+
+
+async def test_a_claimed_one_expires_when_its_owner_said() -> None:
+    async with pooled() as plane:
+        sandbox = (await plane.service.create(OWNER, ENV_SPEC)).sandbox
+        await asyncio.sleep(61)
+        ended = (await plane.service.get(OWNER, sandbox.id)).end
+        assert ended is not None
+        assert ended.cause == "ttl_expired"
+
+
+async def test_a_warm_one_outlives_the_deadline_of_its_start() -> None:
+    async with pooled() as plane:
+        before = {one.id for one in await warmed(plane, 2)}
+        await asyncio.sleep(SPEC.start_timeout_ms / 1000 + 60)
+        assert {one.id for one in await warmed(plane, 2)} == before
+
+
+async def test_after_a_restart_the_claimed_one_is_its_owners_and_the_warm_one_warm() -> None:
+    cluster = FakeCluster()
+    async with pooled(cluster=cluster) as before:
+        sandbox = (await before.service.create(OWNER, ENV_SPEC, "k")).sandbox
+    documents = FileDocuments()
+    await documents.put("pools", "p", POOL | {"min_warm": 1, "max_warm": 1, "starts_per_minute": 1}, None)
+    async with world(cluster, documents=documents) as after:
+        adopted = await after.service.get(OWNER, sandbox.id)
+        assert (adopted.owner, adopted.claimed_at_ms, adopted.pool) == (OWNER, sandbox.claimed_at_ms, "p")
+        assert (adopted.expires_at_ms, adopted.spec.labels) == (sandbox.expires_at_ms, {"l": "m"})
+        assert (await after.service.create(OWNER, ENV_SPEC, "k")).sandbox.id == sandbox.id
+        (warm,) = await warmed(after, 1)
+        store = after.parts.store
+        assert await store.usage(None) == await store.usage(OWNER) + await store.usage(pool_owner("p"))
+        assert (await after.service.create("bob", SPEC)).sandbox.id == warm.id
+
+
+@asynccontextmanager
+async def pair() -> AsyncIterator[tuple[Core, World, World]]:
+    """Two replicas on one store, with two warm sandboxes; facts are written behind."""
+    cluster, sidecars, core, documents = FakeCluster(annotates_behind=True), FakeSidecars(), Core(VirtualClock()), None
+    documents = FileDocuments()
+    await documents.put("pools", "p", POOL, None)
+    async with (
+        world(cluster, sidecars, store=core.view("a"), documents=documents) as a,
+        world(cluster, sidecars, store=core.view("b"), documents=documents) as b,
+    ):
+        await warmed(a, 2)
+        await asyncio.sleep(6)  # their facts are written
+        yield core, a, b
+
+
+async def test_the_cluster_hears_behind_whose_a_claimed_one_is() -> None:
+    async with pair() as (core, a, b):
+        sandbox = (await a.service.create(OWNER, ENV_SPEC, "k")).sandbox
+        assert "claim" not in a.cluster.held[sandbox.id].facts
+        await asyncio.sleep(6)
+        assert "hush" not in a.cluster.held[sandbox.id].facts["claim"]
+        core.empty()
+        assert (await b.service.get(OWNER, sandbox.id)).owner == OWNER
+        assert (await b.service.create(OWNER, ENV_SPEC, "k")).sandbox.id == sandbox.id
+
+
+async def test_a_store_that_is_lost_right_after_a_claim_gives_its_sandbox_to_nobody_else() -> None:
+    async with pair() as (core, a, b):
+        claimed = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
+        core.empty()
+        others = await asyncio.gather(*(b.service.create("bob", SPEC) for _ in range(4)))
+        assert not {one.sandbox.id for one in others} & {one.id for one in claimed}
+        for number, one in enumerate(claimed):
+            assert (await b.service.create(OWNER, ENV_SPEC, f"k{number}")).sandbox.id == one.id
+
+
+async def test_a_claim_that_another_replica_rebuilt_without_is_put_back_by_its_own() -> None:
+    async with pair() as (core, a, b):
+        (first, _) = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
+        core.empty()
+        await b.service._lives._upkeep.rebuild()
+        await b.parts.store.rebuilt()  # before `a` knew of the loss
+        found = await b.parts.store.get(first.id)
+        assert found is not None
+        assert found.state is State.WARM
+        await asyncio.sleep(3)
+        assert (await b.service.get(OWNER, first.id)).state is State.RUNNING
+        assert (await b.parts.store.usage(OWNER)).sandboxes == 2
+        assert first.id not in {one.id for one in await b.parts.store.find(pool_owner("p"), {})}
+
+
+async def test_a_claim_whose_answer_was_lost_is_its_keys_or_nobodys() -> None:
+    async with pair() as (_, a, b):
+        store = a.parts.store
+        claim = store.claim
+
+        async def unanswered(*asked: Any) -> object:
+            await claim(*asked)
+            raise Problem("upstream_timeout", "Redis at redis:6379 did not do what was asked")
+
+        store.claim = unanswered  # type: ignore[method-assign,assignment]
+        for key in ("k", None):
+            with pytest.raises(Problem, match="upstream_timeout"):
+                await a.service.create(OWNER, SPEC, key)
+        store.claim = claim  # type: ignore[method-assign]
+        again = await b.service.create(OWNER, SPEC, "k")
+        assert (again.replayed, again.sandbox.warm) == (True, True)
+        await asyncio.sleep(1)
+        assert [one.id for one in await b.service.find(OWNER, {})] == [again.sandbox.id]
+
+
+async def test_two_replicas_never_give_one_sandbox_to_two() -> None:
+    async with pair() as (_, a, b):
+        created = await asyncio.gather(*(plane.service.create(OWNER, SPEC) for plane in (a, b) * 4))
+        ids = [one.sandbox.id for one in created]
+        assert len(set(ids)) == 8
+        assert sum(one.sandbox.warm for one in created) == 2
+        await asyncio.sleep(1)
+        for plane in (a, b):
+            with plane.parts.board.subscribe() as feed:
+                owners = {route.sandbox_id: route.owner for route in (await feed.next()).snapshot.routes}
+                assert {owners[one] for one in ids} == {OWNER}

@@ -1,0 +1,108 @@
+"""The arithmetic of a run before it begins."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controlplane.errors import Problem
+from controlplane.lifecycle.preflight.arithmetic import Facts, foresee
+from controlplane.model import Limits, Quota, Usage
+
+EACH = Usage(1, 500, 1 << 30, 0, 1)
+FREE = Facts(
+    owner="alice",
+    count=960,
+    each=EACH,
+    limits=Limits(),
+    used=Usage(),
+    in_all=0,
+    warm=0,
+    room=None,
+    room_when_empty=None,
+    starts_at_once=64,
+    start_ms=1_000,
+)
+FACTS = st.builds(
+    Facts,
+    owner=st.just("alice"),
+    count=st.integers(1, 2_000),
+    each=st.builds(Usage, st.just(1), st.integers(0, 4_000), st.integers(0, 1 << 34), st.integers(0, 4), st.just(1)),
+    limits=st.builds(
+        Limits,
+        st.integers(0, 2_000),
+        st.builds(Quota, st.integers(0, 900), st.integers(0, 10**6), st.integers(0, 1 << 40), st.integers(0, 64)),
+    ),
+    used=st.builds(Usage, st.integers(0, 900), st.integers(0, 10**6), st.integers(0, 1 << 40), st.integers(0, 64)),
+    in_all=st.integers(0, 2_000),
+    warm=st.integers(0, 100),
+    room=st.none() | st.integers(0, 2_000),
+    room_when_empty=st.none() | st.integers(0, 2_000),
+    starts_at_once=st.integers(0, 100),
+    start_ms=st.none() | st.integers(0, 10_000),
+)
+
+
+def test_without_limits_everything_fits_and_takes_its_waves() -> None:
+    told = foresee(FREE)
+    assert (told.fits, told.may_have, told.most, told.blockers) == (True, 960, 960, [])
+    assert told.estimate_ms == 15_000
+    assert foresee(replace(FREE, warm=960)).estimate_ms == 0
+    assert foresee(replace(FREE, start_ms=None)).estimate_ms is None
+    slow = Limits(quota=Quota(starting=1))
+    assert foresee(replace(FREE, limits=slow)).estimate_ms == 960_000
+
+
+def test_a_quota_says_what_is_needed_what_may_be_had_and_the_knob() -> None:
+    told = foresee(replace(FREE, limits=Limits(quota=Quota(sandboxes=512)), used=Usage(sandboxes=12)))
+    assert (told.fits, told.may_have, told.most) == (False, 500, 512)
+    (blocker,) = told.blockers
+    assert (blocker.code, blocker.for_good) == ("quota_exceeded", True)
+    assert blocker.detail == "this needs 960 sandboxes; alice may have 512 sandboxes and uses 12 sandboxes"
+    assert blocker.hint == "An operator raises it: rollbox quota set alice --sandboxes N"
+
+
+def test_what_others_of_the_owner_use_is_only_a_wait() -> None:
+    told = foresee(replace(FREE, count=500, limits=Limits(quota=Quota(sandboxes=512)), used=Usage(sandboxes=100)))
+    assert (told.fits, told.may_have, told.most) == (False, 412, 500)
+    assert [one.for_good for one in told.blockers] == [False]
+
+
+def test_the_nodes_and_the_installation_are_capacity() -> None:
+    told = foresee(replace(FREE, limits=Limits(total=900), in_all=100, room=600, room_when_empty=700, warm=50))
+    assert [(one.code, one.for_good) for one in told.blockers] == [("capacity_unavailable", True)] * 2
+    assert (told.may_have, told.most) == (650, 700)
+    assert "the nodes have room for 650 now, 700 when empty" in told.blockers[1].detail
+
+
+def test_what_can_never_start_has_nothing() -> None:
+    refused = [Problem("image_not_found", "a: manifest unknown"), Problem("unsupported", "gpu 1")]
+    told = foresee(replace(FREE, refused=refused))
+    assert (told.fits, told.may_have, told.most, told.estimate_ms) == (False, 0, 0, None)
+    assert [(one.code, one.for_good) for one in told.blockers] == [("image_not_found", True), ("unsupported", True)]
+
+
+@given(FACTS)
+def test_what_may_be_had_keeps_every_limit(facts: Facts) -> None:
+    told = foresee(facts)
+    assert 0 <= told.may_have <= facts.count
+    assert told.fits == (told.may_have == facts.count) == (not told.blockers)
+    quota, more = facts.limits.quota, Usage()
+    for _ in range(told.may_have):
+        more += facts.each
+    assert told.may_have == 0 or facts.used.excess(more, replace(quota, starting=0)) is None
+    if facts.limits.total and facts.in_all <= facts.limits.total:
+        assert facts.in_all + told.may_have - min(facts.warm, facts.in_all) <= facts.limits.total
+
+
+@given(FACTS)
+def test_one_more_than_may_be_had_would_pass_a_limit(facts: Facts) -> None:
+    told = foresee(facts)
+    more = foresee(replace(facts, count=told.may_have + 1))
+    assert told.fits or not more.fits
+
+
+@given(FACTS)
+def test_a_wait_helps_exactly_when_an_empty_place_would_do(facts: Facts) -> None:
+    told = foresee(facts)
+    assert any(one.for_good for one in told.blockers) == (told.most < facts.count)

@@ -1,0 +1,73 @@
+"""Never or later: what a refusal for want of room says."""
+
+import pytest
+
+from controlplane.errors import Problem
+from controlplane.lifecycle.queue import verdict
+from controlplane.lifecycle.queue.verdict import Stood
+from controlplane.model import RESOURCES, Quota, Range, Sandbox, SandboxSpec, State, Usage
+from controlplane.store import Full
+
+SPEC = SandboxSpec(
+    image="a", cpu_millicores=Range(request=2000, limit=4000), memory_bytes=Range(request=1 << 30, limit=1 << 30), gpu=2
+)
+WISH = Sandbox("sb-1", "alice", SPEC, 0, 1, "f")
+
+
+@pytest.mark.parametrize(
+    ("quota", "resource", "words"),
+    [
+        (Quota(cpu_millicores=1999), "cpu_millicores", "this needs 2 cores, and the quota of alice is 1.999 cores"),
+        (Quota(memory_bytes=512 << 20), "memory_bytes", "needs 1024 MiB of memory, and the quota of alice is 512 MiB"),
+        (Quota(sandboxes=9, gpu=1), "gpu", "this needs 2 GPUs, and the quota of alice is 1 GPUs"),
+    ],
+)
+def test_what_alone_is_more_than_the_quota_is_refused_for_good(quota: Quota, resource: str, words: str) -> None:
+    with pytest.raises(Problem, match="quota_exceeded") as caught:
+        verdict.refuse_for_good("alice", verdict.needs(SPEC), quota)
+    assert words in caught.value.detail
+    assert caught.value.details["resource"] == resource
+    assert caught.value.details["knob"] == f"rollbox quota set alice {verdict.OPTIONS[resource]} N"
+    assert caught.value.details["for_good"] == "true"
+
+
+def test_what_fits_an_empty_quota_is_not_refused_for_good() -> None:
+    verdict.refuse_for_good("alice", verdict.needs(SPEC), Quota(1, 2000, 1 << 30, 2, 1))
+    verdict.refuse_for_good("alice", verdict.needs(SPEC), Quota())
+
+
+def test_every_field_of_a_quota_has_its_knob() -> None:
+    assert set(verdict.OPTIONS) == set(RESOURCES)
+
+
+def test_a_refusal_after_a_wait_tells_the_place_and_what_would_help() -> None:
+    told = verdict.waited_out(WISH, Full(10, 11, "cpu_millicores"), Stood(3, 900, 120_000, 4_000))
+    assert (told.code, told.retry_after_ms) == ("quota_exceeded", 4_000)
+    assert "alice uses 0.01 cores of 0.011 cores, and this needs 2 cores" in told.detail
+    assert "place 3 of 900" in told.detail
+    facts = {"position": "3", "waiting": "900", "waited_ms": "120000", "estimate_ms": "4000", "for_good": "false"}
+    assert facts.items() <= told.details.items()
+
+
+def test_a_full_installation_is_nobodys_quota() -> None:
+    told = verdict.waited_out(WISH, Full(5, 5), Stood(1, 1, 10, None))
+    assert (told.code, told.retry_after_ms) == ("capacity_unavailable", verdict.RETRY_MS)
+    assert told.details["knob"] == verdict.TOTAL_KNOB
+    assert "estimate_ms" not in told.details
+
+
+def changed(state: State) -> Sandbox:
+    return Sandbox("sb-1", "alice", SPEC, 0, 1, "f", state=state)
+
+
+@pytest.mark.parametrize("before", [None, *State])
+@pytest.mark.parametrize("after", State)
+def test_room_is_made_by_an_end_and_by_a_start_that_is_over(before: State | None, after: State) -> None:
+    known = None if before is None else Usage.of(changed(before))
+    now = Usage.of(changed(after))
+    less = known is None or any(getattr(known, name) > getattr(now, name) for name in RESOURCES)
+    told = verdict.frees(None if before is None else changed(before), changed(after))
+    if told:
+        assert less
+    elif before is not None and after is not State.REQUESTED:
+        assert not less or after.unready

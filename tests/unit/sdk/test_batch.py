@@ -1,0 +1,204 @@
+"""Continuous batching: always so many in flight, stale ones gone at once, one error for an outage."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from rollbox import Batch, BreakerPolicy, Client, Outcome, RetryPolicy, SandboxError
+from rollbox.errors import Internal, InvalidArgument, OomKilled, SandboxLost
+from tests.support.gateway_fake import FakeGateway, Fault
+from tests.support.virtual_time import VirtualTimeLoop
+
+
+def virtually(test: Callable[[], object]) -> object:
+    """Run a coroutine function on a loop whose time jumps."""
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(test())  # type: ignore[arg-type]
+
+
+class Gauge:
+    """How many are in flight, now and at most."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+
+    async def rollout(self, seconds: float) -> float:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self.now -= 1
+        return seconds
+
+
+def test_every_sample_has_one_outcome_and_no_place_stays_empty() -> None:
+    async def run() -> None:
+        gauge, times = Gauge(), [1 + n % 7 for n in range(100)]
+        began = asyncio.get_running_loop().time()
+        async with Batch(times, gauge.rollout, in_flight=10) as batch:
+            values = [outcome.value async for outcome in batch]
+        assert sorted(v for v in values if v is not None) == sorted(times)
+        assert gauge.most == 10
+        # No rollout waits for a wave: the whole takes what the work takes on ten places, give or take the last ones.
+        assert asyncio.get_running_loop().time() - began <= sum(times) / 10 + 7
+
+    virtually(run)
+
+
+def test_a_slow_reader_stops_the_supply_and_an_endless_supply_is_read_as_needed() -> None:
+    async def run() -> None:
+        taken: list[int] = []
+
+        def supply() -> Iterator[int]:
+            for n in itertools.count():
+                taken.append(n)
+                yield n
+
+        async def rollout(n: int) -> int:
+            await asyncio.sleep(1)
+            return n
+
+        async with Batch(supply(), rollout, in_flight=5) as batch:
+            first = await anext(batch)
+            await asyncio.sleep(1000)
+            assert first.value is not None
+            # Five that are done and not read, four or five more in flight at most.
+            assert len(taken) <= 11
+            assert batch.running == []
+
+    virtually(run)
+
+
+def test_stale_ones_are_cancelled_and_replaced_at_once() -> None:
+    async def run() -> None:
+        ended: list[int] = []
+
+        async def rollout(n: int) -> int:
+            try:
+                await asyncio.sleep(1 if n >= 4 else 10_000)
+            except asyncio.CancelledError:
+                ended.append(n)
+                # What a rollout holds takes a while to end; nobody waits for it.
+                await asyncio.sleep(2)
+                raise
+            return n
+
+        async with Batch(range(8), rollout, in_flight=4) as batch:
+            reading = asyncio.ensure_future(anext(batch))
+            await asyncio.sleep(0.5)
+            assert batch.cancel(lambda n: n < 4) == 4
+            assert batch.running == [4, 5, 6, 7]
+            await asyncio.sleep(0)
+            assert ended == [0, 1, 2, 3]
+            values = {(await reading).value, *[outcome.value async for outcome in batch]}
+        assert (values, batch.cancelled) == ({4, 5, 6, 7}, 4)
+
+    virtually(run)
+
+
+def test_failures_of_the_platform_are_masked_and_others_are_not() -> None:
+    errors = {1: SandboxLost("gone"), 2: OomKilled("too much")}
+
+    async def rollout(n: int) -> str:
+        if n in errors:
+            raise errors[n]
+        return "done"
+
+    async def run() -> None:
+        async with Batch(range(4), rollout, in_flight=2) as batch:
+            found = {outcome.sample: outcome async for outcome in batch}
+        assert {n: outcome.masked for n, outcome in found.items()} == {0: False, 1: True, 2: False, 3: False}
+        assert (found[2].error, found[3].value) == (errors[2], "done")
+
+    virtually(run)
+
+
+def test_a_fault_of_the_program_ends_all_and_is_raised() -> None:
+    gauge = Gauge()
+
+    async def rollout(n: int) -> float:
+        if n == 3:
+            await asyncio.sleep(1)
+            raise ZeroDivisionError
+        try:
+            return await gauge.rollout(100)
+        except asyncio.CancelledError:
+            raise SandboxLost("as a library would that turns one thing into another") from None
+
+    async def run() -> None:
+        async with Batch(range(10), rollout, in_flight=4) as batch:
+            async for _ in batch:
+                pass
+
+    with pytest.raises(ExceptionGroup) as caught:
+        virtually(run)
+    assert caught.group_contains(ZeroDivisionError)
+    assert gauge.now == 0
+
+
+def test_leaving_early_leaves_nothing_running() -> None:
+    async def run() -> None:
+        gauge = Gauge()
+        async with Batch(itertools.repeat(1.0), gauge.rollout, in_flight=10) as batch:
+            async for _ in batch:
+                break
+            assert gauge.now > 0
+        assert gauge.now == 0
+
+    virtually(run)
+
+
+async def test_bad_input_is_refused(client: Client) -> None:
+    with pytest.raises(InvalidArgument, match="in_flight"):
+        Batch([], Gauge().rollout, in_flight=0)
+    with pytest.raises(InvalidArgument, match="async with"):
+        await anext(Batch([], Gauge().rollout, in_flight=1))
+
+
+async def test_a_stale_rollout_kills_its_command_and_frees_its_sandbox(client: Client, fake: FakeGateway) -> None:
+    async def rollout(n: int) -> int:
+        async with await client.create("python") as sandbox:
+            await sandbox.exec("hold" if n == 0 else "true", exec_id=f"e{n}")
+        return n
+
+    async with Batch(range(2), rollout, in_flight=1) as batch:
+        reading = asyncio.ensure_future(anext(batch))
+        await fake.holding.wait()
+        batch.cancel(lambda n: n == 0)
+        assert (await reading).value == 1
+    assert fake.cancelled["e0"].is_set()
+    assert {box["state"] for box in fake.sandboxes.values()} == {"ended"}
+
+
+async def test_an_outage_is_one_error_after_what_was_in_flight(fake: FakeGateway) -> None:
+    policy = BreakerPolicy(failures=3, first_s=1000)
+
+    async with Client(retries=RetryPolicy(tries=1), breaker=policy) as client:
+
+        async def rollout(n: int) -> int:
+            async with await client.create("python"):
+                if n == 0:
+                    fake.fail("create", *[Fault("internal")] * 3)
+                return n
+
+        batch = Batch(range(1000), rollout, in_flight=1)
+        outcomes: list[Outcome[int, int]] = []
+
+        async def read() -> None:
+            async with batch:
+                async for outcome in batch:
+                    outcomes.append(outcome)
+
+        with pytest.raises(Internal, match="creates are stopped") as stopped:
+            await read()
+    assert isinstance(stopped.value, SandboxError)
+    assert stopped.value.is_infra
+    assert [outcome.value for outcome in outcomes] == [0, None, None, None]
+    assert [outcome.masked for outcome in outcomes] == [False, True, True, True]
+    assert batch.not_begun == [4]
+    assert fake.count("POST", "/v1/sandboxes") == 4

@@ -1,0 +1,106 @@
+"""Lazy sandboxes: nothing until the first call, one create however many ask."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rollbox import Client, LazySandbox, sync
+from rollbox.errors import Deleted, Internal, InvalidArgument
+from tests.support.gateway_fake import FakeGateway, Fault
+
+
+async def test_a_sample_that_never_calls_a_tool_starts_nothing(client: Client, fake: FakeGateway) -> None:
+    async with LazySandbox("python", client=client, labels={"run": "r"}) as sandbox:
+        assert (sandbox.started, sandbox.id, sandbox.labels) == (False, None, {"run": "r"})
+    assert fake.requests == []
+
+
+async def test_two_thousand_idle_ones_are_objects_and_nothing_else(client: Client, fake: FakeGateway) -> None:
+    before = asyncio.all_tasks()
+    sandboxes = [LazySandbox("python", client=client) for _ in range(2000)]
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before
+    assert not any(sandbox.started for sandbox in sandboxes)
+    assert fake.requests == []
+
+
+async def test_the_first_call_starts_it_and_the_end_deletes_it(client: Client, fake: FakeGateway) -> None:
+    async with LazySandbox("python", client=client, memory="1Gi") as sandbox:
+        assert (await sandbox.exec("cat", stdin="a")).stdout == "a"
+        assert (await (await sandbox.sandbox()).exec("cat", stdin="b")).stdout == "b"
+        assert sandbox.id == "sb-1"
+    assert fake.bodies[0]["memory_bytes"]["limit"] == 2**30
+    assert [box["state"] for box in fake.sandboxes.values()] == ["ended"]
+
+
+async def test_calls_side_by_side_create_one(client: Client, fake: FakeGateway) -> None:
+    async with LazySandbox("python", client=client) as sandbox:
+        results = await asyncio.gather(*(sandbox.exec("cat", stdin=str(n)) for n in range(20)))
+    assert [result.stdout for result in results] == [str(n) for n in range(20)]
+    assert len(fake.sandboxes) == 1
+
+
+async def test_nonsense_is_told_before_anything_is_sent(client: Client) -> None:
+    with pytest.raises(InvalidArgument, match="memory"):
+        LazySandbox("python", client=client, memory="2 apples")
+
+
+async def test_a_caller_that_is_cancelled_leaves_the_create_to_the_next(client: Client, fake: FakeGateway) -> None:
+    fake.hold_creates = True
+    async with LazySandbox("python", client=client, idempotency_key="k") as sandbox:
+        first = asyncio.ensure_future(sandbox.exec("true"))
+        await fake.holding.wait()
+        second = asyncio.ensure_future(sandbox.exec("true"))
+        fake.hold_creates = False
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert (await second).ok
+    assert fake.refused_keys == {"k"}
+    assert list(fake.keys) == ["k.1"]
+
+
+async def test_a_create_that_failed_is_tried_again_by_the_next_call(client: Client, fake: FakeGateway) -> None:
+    fake.fail("create", Fault("internal"))
+    async with LazySandbox("python", client=client, idempotency_key="k") as sandbox:
+        with pytest.raises(Internal):
+            await sandbox.exec("true")
+        assert (await sandbox.exec("true")).ok
+
+
+async def test_a_deleted_one_starts_no_more(client: Client, fake: FakeGateway) -> None:
+    sandbox = LazySandbox("python", client=client)
+    await sandbox.delete()
+    await sandbox.delete()
+    with pytest.raises(Deleted):
+        await sandbox.exec("true")
+    assert fake.requests == []
+
+
+async def test_a_detached_one_stays(client: Client, fake: FakeGateway) -> None:
+    async with LazySandbox("python", client=client) as sandbox:
+        assert await sandbox.detach() is None
+        await sandbox.exec("true")
+    assert fake.sandboxes["sb-1"]["state"] == "running"
+    assert fake.sandboxes["sb-1"]["lease"] is None
+    async with LazySandbox("python", client=client) as sandbox:
+        await sandbox.exec("true")
+        assert await sandbox.detach() == "sb-2"
+    assert fake.sandboxes["sb-2"]["state"] == "running"
+
+
+async def test_the_shared_client_is_used_and_given_back(fake: FakeGateway) -> None:
+    async with LazySandbox("python") as sandbox:
+        shell_free = await sandbox.exec("true")
+    assert shell_free.ok
+    assert [box["state"] for box in fake.sandboxes.values()] == ["ended"]
+
+
+def test_the_sync_face(apart: FakeGateway) -> None:
+    with sync.LazySandbox("python", labels={"run": "r"}) as sandbox:
+        assert not sandbox.started
+        assert sandbox.exec("cat", stdin="a").stdout == "a"
+        assert sandbox.sandbox().id == sandbox.id
+    assert {box["state"] for box in apart.sandboxes.values()} == {"ended"}

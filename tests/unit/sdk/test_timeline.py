@@ -1,0 +1,76 @@
+"""The story of a sandbox, beside a failure and on the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from rollbox import Client, SandboxError, sync
+from rollbox.cli import app
+from rollbox.errors import InvalidArgument, OomKilled, SandboxNotFound
+from rollbox.timeline import Timeline
+from tests.support.gateway_fake import FakeGateway
+
+cli = CliRunner()
+
+
+async def test_a_timeline_tells_what_has_happened(client: Client, fake: FakeGateway) -> None:
+    sandbox = await client.create("python", labels={"run": "r"})
+    await sandbox.delete()
+    timeline = await client.timeline(sandbox.id)
+    assert [moment.word for moment in timeline.moments] == ["request", "ready", "deleted"]
+    assert timeline.end is not None
+    assert (timeline.end.cause, timeline.end.fault, timeline.labels) == ("deleted", "workload", {"run": "r"})
+    assert Timeline.from_json(json.loads(json.dumps(timeline.to_json()))) == timeline
+    with pytest.raises(SandboxNotFound):
+        await client.timeline("sb-none")
+
+
+async def test_a_failure_in_its_context(client: Client) -> None:
+    sandbox = await client.create("python")
+    context = await client.error_context(OomKilled("too much", sandbox_id=sandbox.id, request_id="req-9"))
+    assert context.timeline is not None
+    assert (context.code, context.is_infra, context.request_id) == ("oom_killed", False, "req-9")
+    assert json.loads(json.dumps(context.to_json()))["timeline"]["summary"] == "It runs."
+    gone = await client.error_context(OomKilled("too much", sandbox_id="sb-none"))
+    assert (gone.timeline, gone.missing) == (None, "sandbox_not_found: there is no sandbox sb-none")
+    nobodys = await client.error_context(SandboxError("no route"))
+    assert (nobodys.timeline, nobodys.missing) == (None, "the failure is about no sandbox")
+
+
+def test_why_tells_a_story(apart: FakeGateway) -> None:
+    with sync.Client() as client:
+        sandbox = client.create("python")
+        told = cli.invoke(app, ["why", sandbox.id])
+        assert told.exit_code == 0, told.output
+        assert "It runs." in told.stdout
+        assert "when idle for 1 s; it ends soon after its client has gone" in told.stdout
+        sandbox.delete()
+        assert client.timeline(sandbox.id).end is not None
+        assert client.error_context(InvalidArgument("x")).timeline is None
+    told = cli.invoke(app, ["why", sandbox.id])
+    lines = told.stdout.splitlines()
+    assert lines[:5] == [
+        f"{sandbox.id}: ended, python",
+        "It ended: d.",
+        "cause: deleted, by test, 1970-01-01 00:00:00.002Z",
+        "fault: the workload's: the code in the sandbox, or its owner",
+        "what to do: Create a new sandbox.",
+    ]
+    assert [line.split() for line in lines[6:8]] == [
+        ["when", "after", "state", "what"],
+        ["2027-01-15", "08:00:00.000Z", "requested", "asked", "for"],
+    ]
+    assert lines[8].split()[:4] == ["2027-01-15", "08:00:00.120Z", "+0.120", "s"]
+    assert lines[9].split()[:3] == ["2027-01-15", "10:00:00.000Z", "+2h"]
+    assert lines[-1] == "start: queue 0.000 s, start 0.100 s"
+
+
+def test_why_as_json_and_of_nobody(apart: FakeGateway) -> None:
+    with sync.Client() as client:
+        sandbox = client.create("python")
+        told = cli.invoke(app, ["why", sandbox.id, "--json"])
+        assert json.loads(told.stdout)["moments"][1]["after_ms"] == 120
+    assert cli.invoke(app, ["why", "sb-none"]).exit_code == 2
