@@ -13,6 +13,8 @@ GROUP: Final = "rollbox.group"
 SAMPLE: Final = "rollbox.sample"
 # What becomes of the call, not of the sandboxes: its repetition finds them by their keys.
 _OF_THE_CALL: Final = frozenset({"draining", "upstream_timeout", "stream_interrupted"})
+# Of the number of a sample.
+_MOST_DIGITS: Final = 4
 
 # By sample, in their order.
 Members = Mapping[int, Sandbox | Problem]
@@ -67,12 +69,14 @@ class Groups:
     async def get(self, owner: str, name: str) -> Members:
         """The group's sandboxes; waits for those that are starting. One that has ended tells why, in its place.
 
+        Those whose label, their owner's own, is no number of a sample are left out.
+
         Raises:
             Problem: not_found.
         """
         found = await self._service.find(owner, {GROUP: name}, None)
         # Oldest first: of a sample that was created anew the last one counts.
-        latest = {int(sandbox.spec.labels.get(SAMPLE, "0")): sandbox for sandbox in found}
+        latest = {sample: sandbox for sandbox in found if (sample := _sample(sandbox)) is not None}
         if not latest:
             raise Problem("not_found", f"there is no group {name}")
         settled = await asyncio.gather(*(self._settled(latest[sample]) for sample in sorted(latest)))
@@ -112,6 +116,11 @@ def _ended(sandbox: Sandbox) -> Problem:
 
 def _member(spec: SandboxSpec, name: str, sample: int) -> SandboxSpec:
     return spec.model_copy(update={"labels": {**spec.labels, GROUP: name, SAMPLE: str(sample)}})
+
+
+def _sample(sandbox: Sandbox) -> int | None:
+    label = sandbox.spec.labels.get(SAMPLE, "0")
+    return int(label) if label.isascii() and label.isdigit() and len(label) <= _MOST_DIGITS else None
 
 
 def _key(name: str, sample: int) -> str:

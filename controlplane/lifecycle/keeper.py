@@ -128,6 +128,10 @@ class Keeper:
         """See ``Store.claim``."""
         return await self._asked(lambda: self._store.claim(wish, limits))
 
+    async def warm(self, template_hash: str) -> int:
+        """See ``Store.warm``."""
+        return await self._asked(lambda: self._store.warm(template_hash))
+
     async def usage(self, owner: str | None) -> Usage:
         """See ``Store.usage``."""
         return await self._asked(lambda: self._store.usage(owner))

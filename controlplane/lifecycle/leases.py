@@ -126,36 +126,43 @@ class Leases:
         # Atomic among all replicas and renewals: from now on it has lapsed, or somebody has renewed it elsewhere.
         if await self._store.lease(key, self._judge, HELD_MS):
             try:
-                await self._end_all(held)
+                await self._end_all(key, held)
             finally:
                 await self._store.lease(key, self._judge, 0)
         return self._clock.now_ms() + held.ttl_ms // 2
 
-    async def _end_all(self, held: _Held) -> None:
+    async def _end_all(self, key: str, held: _Held) -> None:
         free = asyncio.Semaphore(ASKED_AT_ONCE)
 
         async def one(sandbox_id: str) -> None:
             async with free:
-                await self._end_one(sandbox_id, held)
+                await self._end_one(sandbox_id, key, held)
 
         for failure in await asyncio.gather(*map(one, [*held.ids]), return_exceptions=True):
             if isinstance(failure, BaseException):
                 raise failure
 
-    async def _end_one(self, sandbox_id: str, held: _Held) -> None:
+    async def _end_one(self, sandbox_id: str, key: str, held: _Held) -> None:
         sandbox = await self._store.get(sandbox_id)
-        lease = None if sandbox is None or sandbox.state is not State.RUNNING else sandbox.spec.lease
+        lease = _lease(sandbox)
         if sandbox is None or lease is None or lease.name != held.name:
             self.forget(sandbox_id)
             return
         quiet_ms = await self._activity.quiet_ms(sandbox, commands=False)
         if quiet_ms is None or min(quiet_ms, self._clock.now_ms() - began_ms(sandbox)) < held.ttl_ms:
             return
+        # Others were asked before it, and its sidecar took its time: the hold may have lapsed, or its lease changed.
+        if not await self._store.lease(key, self._judge, HELD_MS) or _lease(await self._store.get(sandbox_id)) != lease:
+            return
         words = (
             f"its client has gone: lease {held.name} was not renewed for {held.ttl_ms / 1000:g} s, and nothing "
             f"happened in it for {quiet_ms / 1000:.0f} s"
         )
         await self._end(sandbox_id, Problem("deleted", words), f"lease {held.name}")
+
+
+def _lease(sandbox: Sandbox | None) -> Lease | None:
+    return None if sandbox is None or sandbox.state is not State.RUNNING else sandbox.spec.lease
 
 
 def _key(owner: str, name: str) -> str:

@@ -65,6 +65,7 @@ class Lives:
             store,
             ledger,
             endings=self.endings,
+            notes=self.notes,
             turns=self.starter.turns,
             group=group,
             begin=self.begin,

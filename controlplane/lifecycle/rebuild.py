@@ -29,6 +29,8 @@ SETTLED_MS: Final = 60_000
 RECLAIMED_WITHIN_MS: Final = 30_000
 # How long a replica may take to tell a rebuilt store of its claims: three of its rounds.
 UNTOLD_MS: Final = 6_000
+# From when on one could be claimed that is retired after that: long after, however late the retirement is.
+NOBODYS_MS: Final = 24 * 3_600_000
 
 
 @dataclass(slots=True)
@@ -39,6 +41,7 @@ class Found:
         adopted: run on, with their old tokens.
         starting: not ready, and may still get so.
         dead: have a tombstone now and wait to be taken off the cluster.
+        untold: run and were claimed, and the cluster does not know by whom.
         removed: ids of which only parts were found, that cannot be read, or whose end is known.
         deaths: of sandboxes that are on record as alive.
     """
@@ -47,6 +50,7 @@ class Found:
     starting: list[Sandbox] = field(default_factory=list)
     dead: list[Sandbox] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    untold: list[Sandbox] = field(default_factory=list)
     deaths: list[Death] = field(default_factory=list)
 
 
@@ -91,8 +95,9 @@ class Rebuilder:
         sandbox = await self._unknown(seen)
         if sandbox is None:
             found.removed.append(seen.sandbox_id)
-        elif sandbox.end is None and sandbox.state is State.STARTING and not _whole_spec(sandbox):
-            return  # only who began it knows its environment, and puts it on record again
+        elif sandbox.state is State.STARTING and (sandbox.unclaimed or not _whole_spec(sandbox)):
+            # Only who began it knows its environment, or that nobody has claimed it: he puts it on record again.
+            return
         elif await self._ledger.adopt(sandbox):
             kinds = {**dict.fromkeys(UP, found.adopted), State.STARTING: found.starting, State.ENDING: found.dead}
             kinds[sandbox.state].append(sandbox)
@@ -104,6 +109,8 @@ class Rebuilder:
                 found.removed.append(seen.sandbox_id)
         elif seen.death is not None:
             found.deaths.append(seen.death)
+        elif known.claimed_at_ms is not None and not seen.facts.get("claim"):
+            found.untold.append(known)
 
     def _missing(self, on_record: Sequence[Sandbox], seen: set[str], found: Found) -> None:
         before_ms = self._clock.now_ms() - SETTLED_MS
@@ -123,23 +130,25 @@ class Rebuilder:
         sandbox = replace(
             _leased(record, seen),
             state=State.WARM if record.unclaimed else State.RUNNING,
-            ready_at_ms=self._free_from_ms(record, ready_at_ms),
+            ready_at_ms=ready_at_ms,
             expires_at_ms=max(record.expires_at_ms, _whole(seen.facts.get("expires_at_ms", ""))),
             address=seen.facts.get("address") or seen.address,
             kernel=seen.facts.get("kernel", ""),
         ).with_ports_fact(seen.facts.get("public_ports", ""))
         if seen.death is not None:
             return self._dead(sandbox, seen.death.cause, seen.death.detail)
+        sandbox = self._unclaimable(sandbox)
         if sandbox.expires_at_ms <= self._clock.now_ms():
             return self._dead(sandbox, "ttl_expired", "it expired while the control plane was down")
         return await self._prove(sandbox)
 
-    def _free_from_ms(self, record: Sandbox, ready_at_ms: int) -> int:
-        """When it was ready; of a warm one, from when on it may be claimed again."""
-        if not (record.unclaimed and self._cluster.annotates_behind):
-            return ready_at_ms
-        # It may have been claimed a moment ago, and only the replica that did it knows: it says so before that.
-        return self._clock.now_ms() + UNTOLD_MS
+    def _unclaimable(self, sandbox: Sandbox) -> Sandbox:
+        """Of one that nobody claimed as far as the cluster was told: as nobody gets it, and it is retired soon."""
+        if not (sandbox.unclaimed and self._cluster.annotates_behind):
+            return sandbox
+        # It may be somebody's. The replica that knows says so before it expires; a pool has another one in no time.
+        now_ms = self._clock.now_ms()
+        return replace(sandbox, expires_at_ms=now_ms + UNTOLD_MS, ready_at_ms=now_ms + NOBODYS_MS)
 
     async def _unmarked(self, record: Sandbox, seen: Observed) -> Sandbox | None:
         if seen.death is not None:
@@ -148,10 +157,10 @@ class Rebuilder:
             # Before its deadline it may not listen yet; after it, no answer would be its end.
             health = await self._health(record, seen.address, self._clock.now_ms() >= record.start_by_ms)
             if health is not None and health.acknowledged:
-                now_ms = self._clock.now_ms()
                 up = State.WARM if record.unclaimed else State.RUNNING
-                ready_at_ms = self._free_from_ms(record, now_ms)
-                return replace(record, state=up, ready_at_ms=ready_at_ms, address=seen.address, kernel=health.kernel)
+                ready_at_ms = self._clock.now_ms()
+                sandbox = replace(record, state=up, ready_at_ms=ready_at_ms, address=seen.address, kernel=health.kernel)
+                return self._unclaimable(sandbox)
         return record if self._clock.now_ms() < record.start_by_ms else None
 
     async def _health(self, record: Sandbox, address: str, again: bool) -> Health | None:

@@ -11,10 +11,11 @@ from controlplane.lifecycle.endings import Endings
 from controlplane.lifecycle.heartbeat import Prober
 from controlplane.lifecycle.keeper import Keeper
 from controlplane.lifecycle.ledger import Ledger
+from controlplane.lifecycle.notes import Notes
 from controlplane.lifecycle.parts import Parts
 from controlplane.lifecycle.rebuild import Found, Rebuilder
 from controlplane.lifecycle.turns import Turns
-from controlplane.model import UP, Sandbox
+from controlplane.model import UP, Sandbox, dump_record
 from controlplane.store import Due, Store
 
 # The local deadline of a start comes first; this is for a start whose replica has gone.
@@ -36,6 +37,7 @@ class Upkeep:
         ledger: Ledger,
         *,
         endings: Endings,
+        notes: Notes,
         turns: Turns,
         group: asyncio.TaskGroup,
         begin: Callable[[Sandbox], bool],
@@ -45,6 +47,7 @@ class Upkeep:
         self._store = store
         self._ledger = ledger
         self._endings = endings
+        self._notes = notes
         self._turns = turns
         self._group = group
         self._begin = begin
@@ -121,11 +124,15 @@ class Upkeep:
             self._endings.care.watch(sandbox)
         for sandbox_id in (*(dead.id for dead in found.dead), *found.removed):
             self._endings.reclaimer.begin(sandbox_id)
+        for claimed in found.untold:
+            # Who claimed it could not write it, or is gone; the next loss of the store would take it for nobody's.
+            self._notes.write(claimed.id, {"claim": dump_record(claimed)})
         for death in found.deaths:
             # Not here: a rebuild must not ask the store that it rebuilds.
             bury = self._endings.bury(death.sandbox_id, Problem(death.cause, death.detail))
             self._group.create_task(bury, name=f"bury {death.sandbox_id}")
-        counts = {name: len(getattr(found, name)) for name in ("adopted", "starting", "dead", "removed", "deaths")}
+        kinds = ("adopted", "starting", "dead", "removed", "untold", "deaths")
+        counts = {name: len(getattr(found, name)) for name in kinds}
         if any(counts.values()):
             self._log.info("compared with the cluster", **counts)
 

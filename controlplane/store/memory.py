@@ -81,6 +81,11 @@ class MemoryStore:
         self._put(after)
         return Claimed(after)
 
+    async def warm(self, template_hash: str) -> int:
+        """See ``Store.warm``. Cost: one look at every warm sandbox of the template."""
+        now_ms = self._clock.now_ms()
+        return sum(at_ms <= now_ms for at_ms in self._warm.get(template_hash, {}).values())
+
     async def usage(self, owner: str | None) -> Usage:
         """See ``Store.usage``."""
         return self._used.get(owner, Usage())
@@ -168,6 +173,10 @@ class MemoryStore:
         if not ttl_ms:
             self._leases.pop(name, None)
             return False
+        if name not in self._leases:
+            # Names of who is gone do not pile up.
+            for lapsed in [one for one, (_, lapses_ms) in self._leases.items() if lapses_ms <= now_ms]:
+                del self._leases[lapsed]
         self._leases[name] = (holder, now_ms + ttl_ms)
         return True
 

@@ -170,6 +170,10 @@ class Store(Protocol):
         """
         ...
 
+    async def warm(self, template_hash: str) -> int:
+        """How many warm sandboxes of a template (``SandboxSpec.template_hash``) can be claimed now."""
+        ...
+
     async def usage(self, owner: str | None) -> Usage:
         """What ``owner`` (None: everybody together) uses now; exact. A pool's own is that of ``pool_owner(name)``."""
         ...

@@ -108,6 +108,13 @@ class RedisStore:
             return None
         return Claimed(self._records.read(answer)) if what == "claimed" else self._refused(what, answer)
 
+    async def warm(self, template_hash: str) -> int:
+        """See ``Store.warm``. Cost: one round trip."""
+        pipe = self._calls.pipe()
+        pipe.zcount(f"{self._calls.prefix}warm:{template_hash}", "-inf", self._clock.now_ms())
+        (ready,) = await self._calls.piped(pipe)
+        return int(ready)
+
     async def usage(self, owner: str | None) -> Usage:
         """See ``Store.usage``."""
         flat = await self._calls.run("usage", owner or "")

@@ -312,7 +312,7 @@ class AgentServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Configure(self, request, context):
-        """Binds what a claim brings (environment, working directory, user). Replaces the earlier configuration.
+        """Binds what a claim brings (environment, working directory, user), once: a repetition is success and changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

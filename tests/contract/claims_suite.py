@@ -42,6 +42,15 @@ class ClaimsSuite:
         assert [one.sandbox.id for one in claims if isinstance(one, Claimed)] == ["sb-1", "sb-2", "sb-0"]
         assert claims[3] is None
 
+    async def test_the_warm_ones_of_a_template_are_counted(self, store: Store) -> None:
+        for number in range(3):
+            await warm(store, f"sb-{number}")
+        await starting(store, "sb-3")
+        assert await store.warm(SandboxSpec(image="a").template_hash()) == 3
+        assert await store.warm(SandboxSpec(image="a", pids_limit=100).template_hash()) == 0
+        await store.claim(sandbox("sb-w"), Limits())
+        assert await store.warm(SandboxSpec(image="a").template_hash()) == 2
+
     async def test_another_template_is_not_claimed(self, store: Store) -> None:
         await warm(store, "sb-1")
         other = SandboxSpec(image="a", pids_limit=100)
@@ -50,7 +59,9 @@ class ClaimsSuite:
     async def test_none_is_claimed_before_its_moment(self, store: Store, advance: Advance, now_ms: Now) -> None:
         await warm(store, "sb-1", ready_at_ms=now_ms() + 6_000)
         assert await store.claim(sandbox("sb-w"), Limits()) is None
+        assert await store.warm(SandboxSpec(image="a").template_hash()) == 0
         await advance(7)
+        assert await store.warm(SandboxSpec(image="a").template_hash()) == 1
         assert isinstance(await store.claim(sandbox("sb-w"), Limits()), Claimed)
 
     async def test_one_whose_end_has_begun_is_not_claimed(self, store: Store) -> None:

@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from structlog.typing import EventDict
 
 from controlplane.errors import Problem
-from controlplane.model import EndCause, Limits, SandboxSpec, State
+from controlplane.model import EndCause, Limits, SandboxSpec, State, Usage
 from controlplane.store import (
     Admitted,
     Changed,
@@ -224,6 +224,44 @@ async def test_a_lost_subscription_is_taken_up_again_and_says_so(pair: list[Redi
         await one.admit(first, Limits())
         await one.replace(ended(first), 0)
         await until(lambda: any(isinstance(news, Changed) for news in heard))
+
+
+async def test_names_of_leases_go_a_minute_after_they_lapsed(pair: list[RedisStore], url: str) -> None:
+    assert await pair[0].lease("sweep", "a", 3_600_000)
+    async with Redis.from_url(url) as redis:
+        assert 3_600_000 < await redis.pttl("{rollbox:t}:lease:sweep") <= 3_660_000
+
+
+@pytest.mark.parametrize("touched", [False, True])
+async def test_what_a_version_without_counters_wrote_is_never_taken_off_uncounted(
+    pair: list[RedisStore], url: str, *, touched: bool
+) -> None:
+    store, old, new = pair[0], sandbox("sb-1"), sandbox("sb-2")
+    await store.admit(old, Limits())
+    async with Redis.from_url(url) as redis:
+        await redis.hdel("{rollbox:t}:s:sb-1", "weighed", "cpu", "memory", "gpu", "template", "own")
+        await redis.delete("{rollbox:t}:used:", "{rollbox:t}:used:alice")
+    await store.admit(new, Limits())
+    one = await store.usage("alice")
+    assert one.sandboxes == 1
+    if touched:
+        old = replace(old, state=State.RUNNING, version=1)
+        assert await store.replace(old, 0)
+        assert await store.usage("alice") == one + Usage.of(old)
+    assert await store.replace(ended(old), old.version)
+    assert await store.usage("alice") == await store.usage(None) == one
+    assert await store.replace(ended(new), 0)
+    assert await store.usage("alice") == await store.usage(None) == Usage()
+
+
+async def test_what_a_version_without_counters_ends_is_taken_off_when_it_goes(pair: list[RedisStore], url: str) -> None:
+    store, one = pair[0], sandbox("sb-1")
+    await store.admit(one, Limits())
+    async with Redis.from_url(url) as redis:
+        record = dump(replace(ended(one), state=State.ENDING))
+        await redis.hset("{rollbox:t}:s:sb-1", mapping={"state": "ending", "version": 1, "record": record})
+    assert await store.replace(replace(ended(one), version=2), 1)
+    assert await store.usage("alice") == await store.usage(None) == Usage()
 
 
 async def test_an_emptied_store_is_lost_until_it_is_rebuilt(pair: list[RedisStore], url: str) -> None:

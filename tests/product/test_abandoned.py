@@ -16,13 +16,13 @@ async def test_idle_and_orphaned_sandboxes_end_and_a_busy_one_lives(stack: Produ
         await asyncio.sleep(0.5)
         return (await client.get(sandbox.id)).end is not None
 
-    async with await client.create(IMAGE, idle_timeout=2) as busy, await client.create(IMAGE, idle_timeout=2) as idle:
-        async with Client(stack.url, stack.api_key) as trainer:
-            # Its program dies: nobody deletes the sandbox, and nobody renews the lease.
+    async with await client.create(IMAGE, idle_timeout=10) as busy, waiting(busy):
+        async with await client.create(IMAGE, idle_timeout=10) as idle, Client(stack.url, stack.api_key) as trainer:
             orphan = await trainer.create(IMAGE, lease=2)
-        async with waiting(busy):
-            await asyncio.gather(*(until(partial(ended, one), 90) for one in (idle, orphan)))
-            assert (await client.get(busy.id)).state == "running"
+            # Its program dies: nobody deletes the sandbox, and nobody renews the lease.
+            await trainer.aclose()
+            await asyncio.gather(*(until(partial(ended, one), 150) for one in (idle, orphan)))
+        assert (await client.get(busy.id)).state == "running"
     unused, orphaned = await client.get(idle.id), await client.get(orphan.id)
     assert unused.end is not None
     assert unused.end.cause == "idle_expired"

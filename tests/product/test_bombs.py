@@ -116,16 +116,18 @@ async def test_a_bomb_hurts_only_its_own_sandbox(bombed: Sandbox, neighbour: Nei
     await still_serves(bombed)
 
 
-async def test_the_sandbox_can_be_asked_while_it_burns(bombed: Sandbox, neighbour: Neighbour) -> None:
+async def test_the_sandbox_can_be_asked_while_it_burns(client: Client, neighbour: Neighbour) -> None:
     """Usage, the list and a cancel come through in the middle of a fork bomb."""
-    async with await bombed.spawn("b() { b | b & }; b; sleep 600", stdin=False) as process:
-        await in_time(bombed.usage())
-        listed = await in_time(bombed.processes.list())
-        assert process.exec_id in {item.exec_id for item in listed if item.running}
-        await in_time(process.kill())
-        assert (await in_time(process.wait())).end == "cancelled"
-    await until_more(neighbour)
-    await still_serves(bombed)
+    # Room for as many processes as it may have: it is to burn, and not to end.
+    async with await client.create(IMAGE, memory="1Gi", cpu=1) as bombed:
+        async with await bombed.spawn("b() { b | b & }; b; sleep 600", stdin=False) as process:
+            await in_time(bombed.usage())
+            listed = await in_time(bombed.processes.list())
+            assert process.exec_id in {item.exec_id for item in listed if item.running}
+            await in_time(process.kill())
+            assert (await in_time(process.wait())).end == "cancelled"
+        await until_more(neighbour)
+        await still_serves(bombed)
 
 
 @pytest.mark.timeout(300)

@@ -23,7 +23,7 @@ from controlplane.store import (
     StoreLostError,
 )
 
-ASKED = ("get", "find", "ended_since", "by_key", "withdraw", "counts", "usage", "take_slot", "lease")
+ASKED = ("get", "find", "ended_since", "by_key", "withdraw", "counts", "usage", "warm", "take_slot", "lease")
 
 
 @dataclass

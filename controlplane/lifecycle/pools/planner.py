@@ -64,9 +64,11 @@ def plan(current: Sequence[Member], old: Sequence[Member], *, wanted: int, surge
 
 
 def _surplus(current: Sequence[Member], wanted: int) -> Sequence[str]:
-    """Those that are not ready first, then the youngest: claims take the oldest."""
+    """Those that are not ready first, then the youngest: claims take the oldest. Mostly there are none, at no cost."""
+    if len(current) <= wanted:
+        return ()
     by_use = sorted(current, key=lambda one: (one.ready, -(one.ready_at_ms or 0), one.id))
-    return [one.id for one in by_use[: max(0, len(current) - wanted)]]
+    return [one.id for one in by_use[: len(current) - wanted]]
 
 
 def _replaced(current: Sequence[Member], old: Sequence[Member], wanted: int) -> Sequence[str]:

@@ -99,6 +99,8 @@ class Pool:
             return self._claimed(sandbox, now_ms)
         if sandbox.end is not None:
             return self._ended(sandbox, now_ms)
+        if _nobodys(sandbox):
+            return self._members.gone(sandbox.id, now_ms)
         member = _member(sandbox)
         self._prove(sandbox, member)
         return self._members.heard(member, now_ms)
@@ -107,9 +109,11 @@ class Pool:
         """Takes in all of its unclaimed sandboxes, as the store had them a moment ago."""
         shown: list[Member] = []
         for sandbox in view:
+            self.started_at(sandbox, now_ms)
+            if _nobodys(sandbox):
+                continue
             member = _member(sandbox)
             shown.append(member)
-            self.started_at(sandbox, now_ms)
             self._prove(sandbox, member)
         self._members.seen(shown, now_ms)
 
@@ -226,6 +230,11 @@ class Pool:
         if old and not spec.drain:
             said.append(f"{old} of an older template or age serve until others are ready")
         return "; ".join(said)
+
+
+def _nobodys(sandbox: Sandbox) -> bool:
+    """Whether a rebuild let it expire before it could be claimed: it may be somebody's, and is not ours to stop."""
+    return sandbox.state is State.WARM and (sandbox.ready_at_ms or 0) > sandbox.expires_at_ms
 
 
 def _member(sandbox: Sandbox) -> Member:

@@ -1,7 +1,6 @@
 """Looks at the facts that a run is weighed against."""
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 from typing import Final, Protocol
 
@@ -23,10 +22,8 @@ class Books(Protocol):
         """What an owner (None: everybody) uses."""
         ...
 
-    async def find(
-        self, owner: str | None, labels: Mapping[str, str], states: Collection[State] | None = None
-    ) -> Sequence[Sandbox]:
-        """What is on record."""
+    async def warm(self, template_hash: str) -> int:
+        """How many warm ones a template has."""
         ...
 
 
@@ -63,7 +60,7 @@ class Surveyor:
 
         Raises:
             Problem: upstream_timeout, the store does not say what is in use.
-        Cost: three questions to the store, one of them for all warm sandboxes; up to three to the cluster.
+        Cost: three questions to the store; up to three to the cluster.
         """
         refused, image = await self._refused(spec)
         in_use = await self._store.usage(None)
@@ -74,7 +71,7 @@ class Surveyor:
             limits=self._quotas.limits(owner),
             used=await self._store.usage(owner),
             in_all=in_use.sandboxes,
-            warm=await self._warm(spec),
+            warm=await self._store.warm(spec.template_hash()),
             room=self._cluster.holds(spec, in_use),
             room_when_empty=self._cluster.holds(spec, Usage()),
             starts_at_once=min(self._at_once, self._cluster.starts_at_once()),
@@ -82,11 +79,6 @@ class Surveyor:
             refused=refused,
         )
         return foresee(facts), image
-
-    async def _warm(self, spec: SandboxSpec) -> int:
-        template = spec.template_hash()
-        warm = await self._store.find(None, {}, {State.WARM})
-        return sum(one.spec.template_hash() == template for one in warm)
 
     async def _refused(self, spec: SandboxSpec) -> tuple[list[Problem], ImageState]:
         refused: list[Problem] = []

@@ -1,5 +1,6 @@
 -- Stands before every script. KEYS[1] is the prefix of all keys; its hash tag keeps them in one slot of a cluster.
---   s:<id>            hash: version state owner key ended record writer holder cpu memory gpu; of a warm one template own
+--   s:<id>            hash: version state owner key ended record writer holder cpu memory gpu weighed; of a warm one
+--                     template own. `weighed` is the state that `used:` counts it in: other versions change only `state`
 --   in:<state>, of:<owner>:<state>   sorted sets of ids by creation
 --   keys              hash: owner and idempotency key -> id          withdrawn   the same -> when
 --   counts            hash: state -> how many                        tombs       ended ids by their end
@@ -16,16 +17,17 @@ local RESOURCES = {'sandboxes', 'cpu_millicores', 'memory_bytes', 'gpu', 'starti
 
 local function read(id)
   local f = redis.call('HMGET', P .. 's:' .. id, 'version', 'state', 'owner', 'key', 'ended', 'writer', 'record',
-    'cpu', 'memory', 'gpu', 'template', 'own')
+    'cpu', 'memory', 'gpu', 'template', 'own', 'weighed')
   if not f[1] then return nil end
   return {id = id, version = f[1], state = f[2], owner = f[3], key = f[4], ended = f[5], writer = f[6], record = f[7],
-    cpu = f[8] or '0', memory = f[9] or '0', gpu = f[10] or '0', template = f[11] or '', own = f[12] or ''}
+    cpu = f[8] or '0', memory = f[9] or '0', gpu = f[10] or '0', template = f[11] or '', own = f[12] or '',
+    weighed = f[13] or ''}
 end
 
--- What one sandbox weighs, in the order of RESOURCES.
-local function weight(s)
-  if not LIVE[s.state] then return {0, 0, 0, 0, 0} end
-  return {1, tonumber(s.cpu), tonumber(s.memory), tonumber(s.gpu), UNREADY[s.state] and 1 or 0}
+-- What one sandbox weighs in a state, in the order of RESOURCES.
+local function weight(s, state)
+  if not LIVE[state] then return {0, 0, 0, 0, 0} end
+  return {1, tonumber(s.cpu), tonumber(s.memory), tonumber(s.gpu), UNREADY[state] and 1 or 0}
 end
 
 local function use(owner, heavier, lighter)
@@ -40,8 +42,9 @@ local function use(owner, heavier, lighter)
 end
 
 local NOTHING = {0, 0, 0, 0, 0}
+-- What was never counted (a version without `used:` wrote it) is not taken off; its next writing counts it whole.
 local function reweigh(new, old)
-  local after, before = new and weight(new) or NOTHING, old and weight(old) or NOTHING
+  local after, before = new and weight(new, new.state) or NOTHING, old and weight(old, old.weighed) or NOTHING
   use('', after, before)
   if new and old and new.owner == old.owner then return use(new.owner, after, before) end
   if old then use(old.owner, NOTHING, before) end
@@ -50,7 +53,7 @@ end
 
 -- What of `limits` (in the order of RESOURCES, 0 is none) leaves no room: {resource, used, limit}, or nil.
 local function excess(new, limits)
-  local wanted = weight(new)
+  local wanted = weight(new, new.state)
   for i, resource in ipairs(RESOURCES) do
     local limit = tonumber(limits[i])
     if limit > 0 and wanted[i] > 0 then
@@ -138,7 +141,8 @@ local function put(new, old)
   if new.template ~= '' then moment('warm:' .. new.template, new.id, true, new.ready) end
   redis.call('HSET', P .. 's:' .. new.id, 'version', new.version, 'state', new.state, 'owner', new.owner,
     'key', new.key, 'ended', ended, 'record', new.record, 'writer', new.writer, 'holder', new.holder,
-    'cpu', new.cpu, 'memory', new.memory, 'gpu', new.gpu, 'template', new.template, 'own', new.own)
+    'cpu', new.cpu, 'memory', new.memory, 'gpu', new.gpu, 'template', new.template, 'own', new.own,
+    'weighed', new.state)
   if new.news ~= '' then redis.call('PUBLISH', P .. 'feed', new.news) end
 end
 

@@ -9,5 +9,5 @@ if ttl == 0 then
 end
 redis.call('HSET', lease, 'holder', holder, 'until', now + ttl)
 -- Names of replicas that are gone do not pile up; the clock that counts is the caller's.
-redis.call('PEXPIRE', lease, math.max(10 * ttl, 60000))
+redis.call('PEXPIRE', lease, ttl + 60000)
 return 1

@@ -80,7 +80,7 @@ class Batch(Generic[Sample, Value]):
         self.not_begun: list[Sample] = []
         """Samples whose create was refused because the platform is out: nothing of them ran."""
         self.cancelled = 0
-        """How many rollouts `cancel` has ended."""
+        """How many rollouts were cancelled, by `cancel` or by what they waited for: they have no outcome."""
 
     @property
     def running(self) -> Sequence[Sample]:
@@ -161,13 +161,19 @@ class Batch(Generic[Sample, Value]):
             outcome = Outcome(sample, value=await self._rollout(sample))
         except SandboxError as error:
             outcome = Outcome(sample, error=error)
-        except Exception:
+        except asyncio.CancelledError:
+            # Of its own where it has its place still: it waited for something that somebody cancelled.
+            if self._leave():
+                self.cancelled += 1
+                self._fill()
+                self._changed.set()
+            raise
+        except BaseException:
             # The group is ending: it takes no more tasks.
             self._exhausted = True
             raise
         # One that was cancelled meanwhile has no place any more, and no outcome.
-        task = asyncio.current_task()
-        if task is None or self._running.pop(task, None) is None:
+        if not self._leave():
             return
         if outcome.error is not None and is_open(outcome.error):
             self._outage = self._outage or outcome.error
@@ -176,3 +182,8 @@ class Batch(Generic[Sample, Value]):
             self._done.append(outcome)
         self._fill()
         self._changed.set()
+
+    def _leave(self) -> bool:
+        """Give up the place of the rollout that calls this; returns whether it had one."""
+        task = asyncio.current_task()
+        return task is not None and self._running.pop(task, None) is not None

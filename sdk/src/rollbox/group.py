@@ -140,16 +140,21 @@ class SandboxGroup(Generic[Member]):
         Cost: one request; with `attach` two more for each sandbox.
         """
         checked = checked_name(name)
-        group = await _opened(client, checked, lambda gateway: gateway.owned("GET", "groups", checked))
-        if attach:
-            await group.attach()
-        return group
+        return await _opened(client, checked, lambda gateway: gateway.owned("GET", "groups", checked), attach=attach)
 
     async def attach(self) -> None:
-        """Let the sandboxes that there are go with this client, instead of the one that made them."""
-        if self._gateway is not None:
-            gateway = self._gateway
-            await asyncio.gather(*(gateway.connect(str(member.id), attach=True) for member in self))
+        """Let the sandboxes that there are go with this client, instead of the one that made them.
+
+        Raises:
+            SandboxError: the first failure; the others are attached all the same.
+        Cost: two requests for each sandbox; none for a lazy group, whose sandboxes go with this client anyway.
+        """
+        failures: list[SandboxError] = []
+        async with asyncio.TaskGroup() as attaches:
+            for member in self:
+                attaches.create_task(_attach_one(member, failures))
+        if failures:
+            raise failures[0]
 
     def __getitem__(self, sample: int) -> Member:
         """Return the sandbox of a sample; raises why it has none."""
@@ -235,17 +240,19 @@ def checked_name(name: str) -> str:
 
 
 async def _opened(
-    client: Client | None, name: str, call: Callable[[Gateway], Awaitable[dict[str, Any]]]
+    client: Client | None, name: str, call: Callable[[Gateway], Awaitable[dict[str, Any]]], *, attach: bool = False
 ) -> SandboxGroup[Sandbox]:
     gateway = client.gateway if client is not None else await shared.acquire()
     try:
-        answer = await call(gateway)
+        made, failed = _told(gateway, await call(gateway))
+        group = SandboxGroup(name, made, failed, gateway, leased=client is None)
+        if attach:
+            await group.attach()
     except BaseException:
         if client is None:
             await shared.release(gateway)
         raise
-    made, failed = _told(gateway, answer)
-    return SandboxGroup(name, made, failed, gateway, leased=client is None)
+    return group
 
 
 async def _created(gateway: Gateway, name: str, body: dict[str, Any], *, forget: bool) -> dict[str, Any]:
@@ -282,6 +289,14 @@ def _told(gateway: Gateway, answer: Mapping[str, Any]) -> tuple[dict[int, Sandbo
         else:
             failed[member["sample"]] = told_problem(member["problem"], {})
     return made, failed
+
+
+async def _attach_one(member: Sandbox | LazySandbox, failures: list[SandboxError]) -> None:
+    try:
+        if isinstance(member, Sandbox):
+            await member._attach()  # noqa: SLF001 - `Sandbox.connect` is the public way
+    except SandboxError as error:
+        failures.append(error)
 
 
 async def _delete_one(member: Sandbox | LazySandbox, report: DeleteReport) -> None:

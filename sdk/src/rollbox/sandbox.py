@@ -321,6 +321,10 @@ class Sandbox:
         self._record = await self._gateway.extend(self._access, request.milliseconds("ttl", ttl))
         return self._record
 
+    async def _attach(self) -> None:
+        # On record, so that `detach` knows that there is something to take back.
+        self._record, _ = await self._gateway.connect(self.id, attach=True)
+
     async def detach(self) -> str:
         """Leave the sandbox running when the `async with` ends, and after this client; returns its id.
 

@@ -47,6 +47,7 @@ struct Shared {
     context: Arc<Context>,
     records: Mutex<Records>,
     defaults: Mutex<Defaults>,
+    bound: tokio::sync::Mutex<bool>,
     draining: watch::Receiver<bool>,
     acknowledged: AtomicBool,
     ports: Ports,
@@ -84,6 +85,7 @@ impl Service {
             context: context.into(),
             records: Mutex::default(),
             defaults: Mutex::default(),
+            bound: tokio::sync::Mutex::default(),
             draining,
             acknowledged: AtomicBool::new(false),
             ports: Ports::new(own_port),
@@ -250,11 +252,16 @@ impl Service {
     }
 
     /// Bound only when a command can run with it, so that a wrong user or directory is refused here and not by
-    /// every command after.
+    /// every command after. Only the first time: a sandbox is one owner's once in its life, so what comes later repeats
+    /// a call whose answer was lost, perhaps from a record without the environment, into commands that run.
     async fn bind(&self, request: ConfigureRequest) -> Result<Configured, Problem> {
         let defaults = Defaults::new(request)?;
-        self.probe(defaults.clone()).await?;
-        *lock(&self.shared.defaults) = defaults;
+        let mut bound = self.shared.bound.lock().await;
+        if !*bound {
+            self.probe(defaults.clone()).await?;
+            *lock(&self.shared.defaults) = defaults;
+            *bound = true;
+        }
         Ok(Configured {})
     }
 

@@ -5,6 +5,7 @@
 //! has a token shows it a round trip after it has connected and is never in the way.
 
 use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -130,10 +131,22 @@ async fn connection(
     let caller = known.clone();
     let named = service_fn(move |mut request: http::Request<Incoming>| {
         let path = request.uri().path().to_owned();
-        let under_way = uses.begin(&path, &caller);
-        request.extensions_mut().insert(CalledPath(path));
-        let answered = agent.call(request);
-        async move { answered.await.map(|answer| answer.map(|body| Held::new(body, under_way))) }
+        request.extensions_mut().insert(CalledPath(path.clone()));
+        let mut answered = Box::pin(agent.call(request));
+        let (uses, caller) = (Arc::clone(&uses), caller.clone());
+        async move {
+            // The token is looked at when the call is polled first; one that is refused must not count as use, or the
+            // sandbox's own code could keep it alive.
+            let mut under_way = None;
+            let answer = poll_fn(|cx| {
+                let polled = answered.as_mut().poll(cx);
+                if under_way.is_none() && caller.is_set() {
+                    under_way = uses.begin(&path);
+                }
+                polled
+            });
+            answer.await.map(|answer| answer.map(|body| Held::new(body, under_way)))
+        }
     });
     let served = protocol().serve_connection(TokioIo::new(stream), named);
     let mut served = std::pin::pin!(served);

@@ -8,8 +8,6 @@ use std::time::{Duration, Instant};
 
 use hyper::body::{Body, Frame, SizeHint};
 
-use crate::auth::Known;
-
 /// Questions about the sandbox, and what the control plane does to it: no use of it.
 const NO_USE: [&str; 4] = [
     "/rollbox.agent.v1.Agent/Health",
@@ -35,10 +33,10 @@ impl Default for Uses {
 
 impl Uses {
     /// Counts a call in until what it gives is dropped; `None` for one that is no use.
-    pub fn begin(self: &Arc<Self>, path: &str, caller: &Known) -> Option<Use> {
+    pub fn begin(self: &Arc<Self>, path: &str) -> Option<Use> {
         (!NO_USE.contains(&path)).then(|| {
             self.open.fetch_add(1, Ordering::Relaxed);
-            Use { uses: Arc::clone(self), caller: caller.clone() }
+            Use(Arc::clone(self))
         })
     }
 
@@ -53,19 +51,13 @@ impl Uses {
 
 /// A call under way.
 #[derive(Debug)]
-pub struct Use {
-    uses: Arc<Uses>,
-    caller: Known,
-}
+pub struct Use(Arc<Uses>);
 
 impl Drop for Use {
     fn drop(&mut self) {
-        // A stranger whose token is refused has not used it.
-        if self.caller.is_set() {
-            let now_us = u64::try_from(self.uses.began.elapsed().as_micros()).unwrap_or(u64::MAX);
-            self.uses.last_us.fetch_max(now_us, Ordering::Relaxed);
-        }
-        self.uses.open.fetch_sub(1, Ordering::Relaxed);
+        let now_us = u64::try_from(self.0.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.0.last_us.fetch_max(now_us, Ordering::Relaxed);
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -109,19 +101,11 @@ mod tests {
 
     #[test]
     fn a_call_under_way_is_use_and_a_question_is_none() {
-        let (uses, caller) = (Arc::new(Uses::default()), Known::default());
-        caller.come();
-        assert!(uses.begin("/rollbox.agent.v1.Agent/Health", &caller).is_none());
-        let call = uses.begin("/rollbox.agent.v1.Agent/Exec", &caller);
+        let uses = Arc::new(Uses::default());
+        assert!(uses.begin("/rollbox.agent.v1.Agent/Health").is_none());
+        let call = uses.begin("/rollbox.agent.v1.Agent/Exec");
         assert_eq!(uses.quiet(), Duration::ZERO);
         drop(call);
         assert!(uses.quiet() < uses.began.elapsed());
-    }
-
-    #[test]
-    fn a_stranger_has_not_used_it() {
-        let uses = Arc::new(Uses::default());
-        drop(uses.begin("/rollbox.agent.v1.Agent/Exec", &Known::default()));
-        assert_eq!(uses.last_us.load(Ordering::Relaxed), 0);
     }
 }

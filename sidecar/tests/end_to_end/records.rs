@@ -24,6 +24,7 @@ async fn the_same_id_runs_once_whether_it_still_runs_or_has_ended() {
 async fn only_the_sandboxs_own_living_token_opens() {
     let sandbox = Sandbox::start().await;
     let mut client = sandbox.client.clone();
+    let began = std::time::Instant::now();
     for (token, code) in [
         (token(SANDBOX_ID, -1), Code::Unauthenticated),
         (token("sb-other", 600), Code::PermissionDenied),
@@ -37,6 +38,9 @@ async fn only_the_sandboxs_own_living_token_opens() {
         (problem(&missing).code, missing.code()),
         (Code::Unauthenticated, tonic::Code::Unauthenticated)
     );
+    let refused = began.elapsed();
+    let health = client.health(signed(HealthRequest {})).await.unwrap().into_inner();
+    assert!(u128::from(health.quiet_us.unwrap()) >= refused.as_micros(), "what is refused is no use");
 }
 
 #[tokio::test]

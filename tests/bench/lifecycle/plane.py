@@ -1,6 +1,8 @@
 """A real control plane (`python -m controlplane`, same settings) whose cluster is the stagehand's.
 
-ROLLBOX_BENCH_STAGEHAND=SOCKET python -m tests.bench.lifecycle.plane
+ROLLBOX_BENCH_STAGEHAND=SOCKET [ROLLBOX_BENCH_READY_PORT=PORT] python -m tests.bench.lifecycle.plane
+
+The port is where sidecars push to, when it is not this control plane's own.
 """
 
 from __future__ import annotations
@@ -92,7 +94,7 @@ class PlayedCluster:
 async def played_cluster(settings: Settings, _: Metrics) -> AsyncIterator[Cluster]:
     """Speak to the stagehand while the block runs."""
     answers, wishes = await asyncio.open_unix_connection(os.environ["ROLLBOX_BENCH_STAGEHAND"], limit=2**26)
-    cluster = PlayedCluster(answers, wishes, settings.ready.port)
+    cluster = PlayedCluster(answers, wishes, int(os.environ.get("ROLLBOX_BENCH_READY_PORT", settings.ready.port)))
     async with asyncio.TaskGroup() as group:
         hearing = group.create_task(cluster.hear())
         try:

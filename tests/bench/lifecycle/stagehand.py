@@ -97,22 +97,27 @@ class Stagehand:
             await asyncio.sleep(AGAIN_S)
 
     async def _pushed(self, name: str, one: Held) -> bool:
+        status = await self._push(name, one)
+        # As a sidecar: done, or refused for good (it was deleted meanwhile); all else is tried again.
+        return 200 <= status < 500 and status not in (408, 429)
+
+    async def _push(self, name: str, one: Held) -> int:
+        """Push once; the status of the answer, 0 when there was none."""
         body = {"sandbox_id": name, "kernel": KERNEL, "boot_us": {"probed": 3}, "address": one.address}
         text = json.dumps(body)
         head = f"Host: rollbox\r\nAuthorization: Bearer {one.ready_token}\r\nContent-Type: application/json\r\n"
         try:
             answers, requests = await asyncio.open_connection("127.0.0.1", one.ready_port)
         except OSError:
-            return False
+            return 0
         try:
             requests.write(f"POST /v1/ready HTTP/1.1\r\n{head}Content-Length: {len(text)}\r\n\r\n{text}".encode())
             answer = await answers.readline()
         except OSError:
-            return False
+            return 0
         finally:
             requests.close()
-        # Refused for good (it was deleted meanwhile) is an answer, too; only an overload is asked again.
-        return answer.split()[1:2] != [b"503"]
+        return int(answer.split()[1]) if answer.startswith(b"HTTP/1.1 ") else 0
 
 
 async def main(socket: Path, boot_ms: float) -> None:

@@ -153,6 +153,41 @@ def test_leaving_early_leaves_nothing_running() -> None:
     virtually(run)
 
 
+def test_a_rollout_that_waited_for_something_cancelled_gives_its_place_away() -> None:
+    async def run() -> None:
+        dead = asyncio.get_running_loop().create_future()
+        dead.cancel()
+
+        async def rollout(n: int) -> int:
+            await asyncio.sleep(1)
+            if n in {1, 4}:
+                await dead
+            return n
+
+        async with Batch(range(5), rollout, in_flight=2) as batch, asyncio.timeout(100):
+            assert {outcome.value async for outcome in batch} == {0, 2, 3}
+        assert (batch.cancelled, batch.running) == (2, [])
+
+    virtually(run)
+
+
+def test_an_exit_in_a_rollout_starts_nothing_more() -> None:
+    begun: list[int] = []
+
+    async def rollout(n: int) -> None:
+        begun.append(n)
+        await asyncio.sleep(n)
+        raise SystemExit
+
+    async def run() -> None:
+        async with Batch(itertools.count(1), rollout, in_flight=2) as batch:
+            await anext(batch)
+
+    with pytest.raises(SystemExit):
+        virtually(run)
+    assert begun == [1, 2]
+
+
 async def test_bad_input_is_refused(client: Client) -> None:
     with pytest.raises(InvalidArgument, match="in_flight"):
         Batch([], Gauge().rollout, in_flight=0)

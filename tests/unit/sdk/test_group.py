@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rollbox import Client, SandboxGroup, sync
+from rollbox import Client, SandboxGroup, aclose, shared, sync
 from rollbox.errors import (
     CapacityUnavailable,
     Deleted,
@@ -104,6 +104,25 @@ async def test_a_restarted_trainer_finds_its_group_again(client: Client, fake: F
         await SandboxGroup.connect("nobody", client=client)
 
 
+async def test_what_was_attached_can_be_detached_again(client: Client, fake: FakeGateway) -> None:
+    await (await SandboxGroup.create("python", n=2, name="g", client=client)).detach()
+    async with await SandboxGroup.connect("g", attach=True, client=client) as group:
+        assert all(sandbox.record.lease for sandbox in group)
+        await group.detach()
+    assert [box["lease"] for box in fake.sandboxes.values()] == [None, None]
+    assert states(fake) == {"running"}
+
+
+async def test_one_that_cannot_be_attached_keeps_neither_the_others_nor_the_shared_client(fake: FakeGateway) -> None:
+    await (await SandboxGroup.create("python", n=3, name="g", lease=None)).detach()
+    await aclose()
+    fake.fail("lease", Fault("internal"))
+    with pytest.raises(Internal):
+        await SandboxGroup.connect("g", attach=True)
+    assert sum(box["lease"] is not None for box in fake.sandboxes.values()) == 2
+    assert asyncio.get_running_loop() not in shared._by_loop
+
+
 async def test_the_same_name_gives_the_same_sandboxes(client: Client, fake: FakeGateway) -> None:
     one = await SandboxGroup.create("python", n=2, name="g", client=client)
     two = await SandboxGroup.create("python", n=2, name="g", client=client)
@@ -168,6 +187,7 @@ def test_the_sync_face(apart: FakeGateway) -> None:
     with sync.SandboxGroup.create("python", n=2, name="g") as group:
         assert [sandbox.exec("cat", stdin="a").stdout for sandbox in group] == ["a", "a"]
         assert len(sync.SandboxGroup.connect("g")) == 2
+        assert all(sandbox.record.lease for sandbox in sync.SandboxGroup.connect("g", attach=True))
         assert (group.name, group.failed, group[1].id) == ("g", {}, "sb-2")
     with sync.SandboxGroup.lazy("python", n=2) as lazy:
         assert lazy[0].exec("cat", stdin="b").stdout == "b"

@@ -96,6 +96,17 @@ async def test_a_group_is_found_again_with_what_became_of_it(plane: World) -> No
     assert (await plane.api("GET", "/v1/groups/other")).code == "not_found"
 
 
+@pytest.mark.parametrize("label", ["", "one", "-1", "1.0", "²", "٣", "12345", "9" * 63])
+async def test_a_label_that_is_no_number_is_no_sample(plane: World, label: str) -> None:
+    labels = {"rollbox.group": "g", "rollbox.sample": label}
+    made = await plane.api("POST", "/v1/sandboxes", body={**SPEC, "labels": labels})
+    assert made.status == 201, made
+    assert (await plane.api("GET", "/v1/groups/g")).code == "not_found"
+    first = ids(await put(plane, count=2))
+    assert ids(await plane.api("GET", "/v1/groups/g")) == first
+    assert made.json["id"] not in first
+
+
 async def test_a_group_under_way_is_waited_for() -> None:
     async with world(FakeCluster(ready_s=5)) as plane:
         creating = asyncio.ensure_future(put(plane))

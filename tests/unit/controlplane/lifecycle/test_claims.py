@@ -291,6 +291,84 @@ async def test_a_store_that_is_lost_right_after_a_claim_gives_its_sandbox_to_nob
             assert (await b.service.create(OWNER, ENV_SPEC, f"k{number}")).sandbox.id == one.id
 
 
+async def test_what_only_a_dead_replica_knew_to_be_claimed_is_given_to_nobody_else() -> None:
+    async with pair() as (core, a, b):
+        (one, other) = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
+        for dead in (one, other):
+            a.service._lives.notes.forget(dead.id)
+            a.service._lives.ledger._claimed.pop(dead.id)
+        core.empty()
+        for _ in range(20):
+            bobs = (await b.service.create("bob", SPEC)).sandbox
+            assert bobs.id not in (one.id, other.id)
+            await asyncio.sleep(1)
+        assert not {one.id, other.id} & set(b.cluster.held)
+        ends = [(await b.parts.store.get(dead.id)) for dead in (one, other)]
+        assert {end.end.cause for end in ends if end and end.end} == {"ttl_expired"}
+        await asyncio.sleep(60)
+        assert len(await warmed(b, 2)) == 2
+
+
+async def test_one_that_nobody_marked_as_ready_is_not_claimable_after_a_rebuild_either() -> None:
+    async with pair() as (core, a, b):
+        sandbox = (await a.service.create(OWNER, ENV_SPEC, "k")).sandbox
+        a.service._lives.notes.forget(sandbox.id)
+        a.service._lives.ledger._claimed.pop(sandbox.id)
+        a.cluster.held[sandbox.id].facts.clear()
+        a.parts.sidecars.acknowledged.add(sandbox.address or "")  # type: ignore[attr-defined]
+        core.empty()
+        assert (await b.service.create("bob", SPEC)).sandbox.id != sandbox.id
+        found = await b.parts.store.get(sandbox.id)
+        assert found is not None
+        assert found.state is State.WARM
+        assert found.expires_at_ms < (found.ready_at_ms or 0)
+
+
+async def test_a_pool_fills_up_again_beside_what_was_rebuilt_and_leaves_that_to_its_expiry() -> None:
+    async with pair() as (_, a, _b):
+        cluster, documents = a.cluster, a.parts.documents
+    before = set(cluster.held)
+    known = await documents.get("pools", "p")
+    assert known is not None
+    await documents.put("pools", "p", POOL | {"starts_per_minute": 60}, known.version)
+    async with world(cluster, store=Core(VirtualClock()).view("c"), documents=documents) as c:
+        await asyncio.sleep(4)
+        store = c.parts.store
+        assert len(before) == 2
+        assert before < {one.id for one in await store.find(pool_owner("p"), {}, {State.WARM})}
+        assert await store.warm(SPEC.template_hash()) == 2
+        (pool,) = c.service._pools._pools.values()
+        assert (pool._demand._refill_ms or 0) < 60_000
+        await asyncio.sleep(4)
+        assert await store.warm(SPEC.template_hash()) == 2
+        assert not before & set(cluster.held)
+
+
+async def test_one_that_does_not_answer_a_rebuild_is_not_started_again_as_if_nobody_had_claimed_it() -> None:
+    async with pair() as (core, a, b):
+        sandbox = (await a.service.create(OWNER, ENV_SPEC, "k")).sandbox
+        a.service._lives.notes.forget(sandbox.id)
+        a.service._lives.ledger._claimed.pop(sandbox.id)
+        a.cluster.held[sandbox.id].facts.clear()
+        a.parts.sidecars.dead.add(sandbox.address or "")  # type: ignore[attr-defined]
+        core.empty()
+        assert (await b.service.create("bob", SPEC)).sandbox.id != sandbox.id
+        assert await b.parts.store.get(sandbox.id) is None
+        await asyncio.sleep(SPEC.start_timeout_ms / 1000 + 70)
+        assert sandbox.id not in b.cluster.held
+
+
+async def test_a_claim_whose_note_was_lost_is_told_to_the_cluster_again() -> None:
+    async with pair() as (core, a, b):
+        sandbox = (await a.service.create(OWNER, ENV_SPEC.model_copy(update={"ttl_ms": 600_000}), "k")).sandbox
+        a.service._lives.notes.forget(sandbox.id)
+        a.service._lives.ledger._claimed.pop(sandbox.id)
+        await asyncio.sleep(70)
+        assert "hush" not in a.cluster.held[sandbox.id].facts["claim"]
+        core.empty()
+        assert (await b.service.get(OWNER, sandbox.id)).owner == OWNER
+
+
 async def test_a_claim_that_another_replica_rebuilt_without_is_put_back_by_its_own() -> None:
     async with pair() as (core, a, b):
         (first, _) = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]

@@ -6,7 +6,9 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from controlplane.cluster import Health
 from controlplane.errors import Problem
+from controlplane.lifecycle.leases import HELD_MS
 from controlplane.lifecycle.vigil import MISSING_MS
 from controlplane.model import Lease, Sandbox, SandboxSpec, State
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
@@ -176,6 +178,38 @@ async def test_a_lease_that_is_being_judged_cannot_be_renewed() -> None:
         assert await store.lease(key, "judge", 60_000)
         with pytest.raises(Problem, match="conflict: lease run-1 was not renewed in time"):
             await plane.service.renew_lease(OWNER, LEASE)
+
+
+class SlowSidecars(FakeSidecars):
+    """Health takes as long as the test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.answer = asyncio.Event(), asyncio.Event()
+
+    async def health(self, address: str, token: str) -> Health:
+        health = await super().health(address, token)
+        self.asked.set()
+        await self.answer.wait()
+        return health
+
+
+@pytest.mark.parametrize("word", ["renewed", "detached", "moved", "none"])
+async def test_a_word_that_is_answered_while_the_sidecar_is_asked_wins(word: str) -> None:
+    sidecars, second = SlowSidecars(), Lease(name="run-2", ttl_ms=TTL_S * 1000)
+    async with running(sidecars=sidecars) as (plane, sandbox), reporting(plane):
+        await sidecars.asked.wait()
+        await asyncio.sleep(HELD_MS / 1000 + 1)
+        match word:
+            case "renewed":
+                assert await plane.service.renew_lease(OWNER, LEASE) == 1
+            case "detached":
+                await plane.service.give_lease(OWNER, sandbox.id, None)
+            case "moved":
+                await plane.service.give_lease(OWNER, sandbox.id, second)
+        sidecars.answer.set()
+        await asyncio.sleep(1)
+        assert await state(plane, sandbox) is (State.ENDED if word == "none" else State.RUNNING)
 
 
 async def test_a_client_that_comes_back_with_its_key_takes_its_sandbox_along() -> None:

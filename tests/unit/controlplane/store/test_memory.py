@@ -38,3 +38,11 @@ async def test_there_are_never_more_tombstones_than_allowed() -> None:
         await store.replace(ended(one), 0)
     assert [one.id for one in await store.find("alice", {})] == ["sb-7", "sb-8", "sb-9"]
     assert await store.by_key("alice", "k0") is None
+
+
+async def test_names_of_leases_that_lapsed_do_not_pile_up() -> None:
+    store = MemoryStore(VirtualClock())
+    for number in range(10):
+        assert await store.lease(f"lease:{number}", "a", 1_000)
+        await asyncio.sleep(2)
+    assert len(store._leases) == 1
