@@ -15,7 +15,7 @@ CARGO := cargo --locked --config net.retry=5
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
 .PHONY: help setup venv build engine redis image demo test lint check bench fuzz contract clean \
-	cluster cluster-down images e2e demo-cluster bench-cluster bench-lifecycle
+	cluster cluster-down images e2e demo-cluster bench-cluster bench-lifecycle chaos
 
 help: ## print the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ bench: setup ## measure; records in build/bench, a table on the screen
 
 bench-lifecycle: venv build redis ## measure creates, groups and the SDK at scale: real control planes, gateway and Redis, a played cluster
 	$(BIN)/python -m tests.bench.lifecycle
+
+chaos: venv build redis ## kill clients, gateways, control planes and Redis for 180 s (SECONDS=N, SEED=N), then judge that nothing was lost
+	$(BIN)/python -m tests.chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
 cluster: venv ## a real single-node Kubernetes with gVisor on this machine (or check the one of KUBECONFIG)
 	$(BIN)/python -m tests.cluster up
