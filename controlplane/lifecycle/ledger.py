@@ -99,8 +99,9 @@ class Ledger:
 
     async def restore_held(self, store: Store | Keeper) -> None:
         """Puts on record again, in a store that has forgotten it, what only this replica knows: starts and claims."""
-        for sandbox in [*self._held.values(), *self._claimed.values()]:
-            await store.restore(sandbox)
+        for sandbox in {**self._held, **self._claimed}.values():
+            if not await store.restore(sandbox) and sandbox.id in self._claimed:
+                self._contested.add(sandbox.id)
 
     async def check_held(self) -> None:
         """Looks whether that is on record: a store may have been rebuilt without it."""
@@ -109,7 +110,7 @@ class Ledger:
             await self.restore_held(self._store)
         self._forget_claims()
         first = next(iter(self._claimed), None)
-        if first is not None and await self._store.get(first) is None:
+        if first is not None and ((seen := await self._store.get(first)) is None or seen.unclaimed):
             self._contested.update(self._claimed)
         while self._contested:
             if (claimed := self._claimed.get(self._contested.pop())) is not None:
@@ -254,10 +255,13 @@ class Ledger:
             self._claimed.pop(sandbox_id, None)
 
     async def _insist(self, claimed: Sandbox) -> None:
-        """A rebuild has found it warm, or not at all: it is its owner's, and its end is not taken back."""
+        """A rebuild has it as the pool's, or not at all: it is its owner's, and its end is not taken back.
+
+        Also as one that starts: a replica that had not heard of the claim may have put back what it held.
+        """
         while not await self._store.restore(claimed):
             on_record = await self._store.get(claimed.id)
-            if on_record is None or on_record.state is not State.WARM:
+            if on_record is None or on_record.end is not None or not on_record.unclaimed:
                 return
             after = replace(claimed, version=on_record.version + 1)
             if await self._store.replace(after, on_record.version):
@@ -272,7 +276,7 @@ class Ledger:
             self._metrics.ended(after.end.cause)
 
     def _tell(self, before: Sandbox | None, after: Sandbox) -> None:
-        if after.state is State.WARM and after.id in self._claimed:
+        if after.unclaimed and after.end is None and after.id in self._claimed:
             # A rebuild from before the cluster knew of it; ``check_held`` says so before it can be claimed again.
             self._contested.add(after.id)
             return

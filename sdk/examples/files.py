@@ -15,10 +15,10 @@ async def main() -> None:
     """Write a file, read it back, copy a directory both ways."""
     async with await Sandbox.create(IMAGE, memory="512Mi", ttl=600) as sandbox:
         files = sandbox.files
-        info = await files.write("/tmp/work/hello.txt", "hello\n", mode=0o600)
+        info = await files.write("/tmp/notes/hello.txt", "hello\n", mode=0o600)
         print(info.size_bytes, oct(info.mode), info.sha256)
-        print(await files.read_text("/tmp/work/hello.txt"), end="")
-        print([entry.path for entry in await files.list("/tmp/work")])
+        print(await files.read_text("/tmp/notes/hello.txt"), end="")
+        print([entry.path for entry in await files.list("/tmp/notes")])
 
         with tempfile.TemporaryDirectory() as folder:
             here = Path(folder)

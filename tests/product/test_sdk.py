@@ -145,7 +145,7 @@ async def test_a_program_that_finds_no_gateway_or_has_no_right(stack: Product) -
         ),
         ("processes", ["line 1", "line 2", "line 3", "0", "to cat and back", "started", "cancelled"]),
         ("shell", ["1 ['/tmp', 'rollbox'] trouble", "deadline rollbox is still here"]),
-        ("files", ["hello", "['/tmp/work/hello.txt']", "2 {} ['empty', 'run.sh']"]),
+        ("files", ["hello", "['/tmp/notes/hello.txt']", "2 {} ['empty', 'run.sh']"]),
         (
             "ports",
             [

@@ -80,7 +80,7 @@ def test_anything_else_is_not_as_expected(humaneval: Any, change: str) -> None:
     [
         ("processes", ["line 1", "line 2", "line 3", "0", "to cat and back", "started", "cancelled"]),
         ("shell", ["1 ['/tmp', 'rollbox'] trouble", "deadline rollbox is still here"]),
-        ("files", ["hello", "['/tmp/work/hello.txt']", "2 {} ['empty', 'run.sh']"]),
+        ("files", ["hello", "['/tmp/notes/hello.txt']", "2 {} ['empty', 'run.sh']"]),
     ],
 )
 def test_the_examples_of_the_surface_say_what_they_show(

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -369,15 +369,20 @@ async def test_a_claim_whose_note_was_lost_is_told_to_the_cluster_again() -> Non
         assert (await b.service.get(OWNER, sandbox.id)).owner == OWNER
 
 
-async def test_a_claim_that_another_replica_rebuilt_without_is_put_back_by_its_own() -> None:
+@pytest.mark.parametrize("state", [State.WARM, State.STARTING])
+async def test_a_claim_that_another_replica_rebuilt_without_is_put_back_by_its_own(state: State) -> None:
     async with pair() as (core, a, b):
         (first, _) = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
         core.empty()
+        if state is State.STARTING:
+            # What a replica still holds of its start, which had not heard of the claim.
+            pools = replace(first, owner=pool_owner("p"), claimed_at_ms=None, claim_id="", idempotency_key=None)
+            await b.parts.store.restore(replace(pools, state=state, ready_at_ms=None, version=2))
         await b.service._lives._upkeep.rebuild()
         await b.parts.store.rebuilt()  # before `a` knew of the loss
         found = await b.parts.store.get(first.id)
         assert found is not None
-        assert found.state is State.WARM
+        assert found.state is state
         await asyncio.sleep(3)
         assert (await b.service.get(OWNER, first.id)).state is State.RUNNING
         assert (await b.parts.store.usage(OWNER)).sandboxes == 2
