@@ -21,17 +21,21 @@ def typed(stack: Product, *arguments: str) -> AbstractContextManager[Terminal]:
 
 async def test_a_shell_on_a_terminal_feels_local(stack: Product, shared: Sandbox) -> None:
     with typed(stack, "exec", "-it", shared.id, "--", "bash", "--norc") as terminal:
+        # Written so that the echo of what is typed is not taken for the answer. Each line waits for its prompt: a Ctrl-C
+        # that comes before the shell reads again throws away what was typed ahead, here as on any terminal.
         await terminal.sees("# ")
-        # Written so that the echo of what is typed is not taken for the answer.
         terminal.type("echo $((40+2)) $(tty)\r")
         await terminal.sees("42 /dev/pts/")
+        await terminal.sees("# ")
         terminal.type("stty size\r")
         await terminal.sees("30 100")
+        await terminal.sees("# ")
         terminal.resize(71, 19)
         terminal.type("sleep 0.3; stty size\r")
         await terminal.sees("19 71")
-        terminal.type("sleep 7100\r")
-        await terminal.sees("sleep 7100")
+        await terminal.sees("# ")
+        terminal.type("sh -c 'echo star''ted; exec sleep 7100'\r")
+        await terminal.sees("started")
         terminal.type("\x03")
         await terminal.sees("# ")
         terminal.type("echo status $?; exit 7\r")
