@@ -156,8 +156,8 @@ async def installed(release: str = RELEASE, *values: str) -> AsyncIterator[Insta
     print(f"installing {release} ...", file=sys.stderr, flush=True)
     chosen = (f"images.registry={REGISTRY}", f"apiKeys.{OWNER}={api_key}", *values)
     exact = ("--values", str(CHART_VALUES)) if CHART_VALUES.is_file() else ()
-    await run(*_helm("upgrade", release, namespace), "--install", "--create-namespace", *exact, *_set(chosen))
     try:
+        await run(*_helm("upgrade", release, namespace), "--install", "--create-namespace", *exact, *_set(chosen))
         yield Installed(await _address(release, namespace), api_key, release, namespace, sandboxes)
     finally:
         await run("helm", "uninstall", release, "--namespace", namespace, "--wait", "--timeout", INSTALL_TIMEOUT)
