@@ -72,6 +72,8 @@ class Process:
     async def signal(self, number: int, *, tree: bool = False) -> None:
         """Send a signal to its process, or with `tree` to all its processes; sent once at most.
 
+        On a terminal SIGINT, SIGQUIT and SIGTSTP go to the foreground processes, as Ctrl-C does there.
+
         Raises:
             InvalidArgument: the number is no signal.
             Conflict, ExecNotFound: it has ended.
