@@ -49,7 +49,7 @@ class Level:
 
 
 def _pytest(*folders: str) -> tuple[str, ...]:
-    return (sys.executable, "-m", "pytest", "-q", *(f"tests/{folder}" for folder in folders))
+    return (sys.executable, "-m", "pytest", "-q", "--durations=12", *(f"tests/{folder}" for folder in folders))
 
 
 CARGO_TEST = ("cargo", "test", "--locked", "--quiet", "--manifest-path", "gateway-rs/Cargo.toml", "--workspace")

@@ -11,7 +11,7 @@ from tests.bench.record import Baseline, Record, distribution
 from tests.support.bombs import BOMBS
 from tests.support.stack import Product
 
-EXECS = 300
+EXECS = 1000
 BURNS_S = 60.0
 
 

@@ -25,7 +25,7 @@ async def measure_on(ground: Ground) -> list[Record]:
         return [
             *[await streams.stdout(sandbox, *maker) for maker in streams.MAKERS.items()],
             await streams.keystrokes(sandbox),
-            await streams.proxy(sandbox),
+            *await streams.proxy(ground, sandbox),
             *await parallel.measure(sandbox),
             *await transfers.copies(ground, sandbox),
             await transfers.small_files(ground, sandbox),

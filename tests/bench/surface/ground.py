@@ -35,6 +35,10 @@ class Ground(Protocol):
         """Copy one out of it."""
         ...
 
+    async def address(self, sandbox_id: str) -> str | None:
+        """Where this machine reaches servers in a sandbox without rollbox; None: nowhere."""
+        ...
+
     async def watched(self, sandbox_id: str) -> dict[str, int]:
         """The processes whose memory must stay flat: name -> process id on this machine."""
         ...
@@ -58,6 +62,10 @@ class Engine:
     async def copy_out(self, sandbox_id: str, path: str, local: Path) -> None:
         """See ``Ground.copy_out``."""
         await engine("cp", f"rollbox-{sandbox_id}-target:{path}", str(local))
+
+    async def address(self, sandbox_id: str) -> str | None:
+        """See ``Ground.address``: its sandboxes have no network."""
+        return None
 
     async def watched(self, sandbox_id: str) -> dict[str, int]:
         """See ``Ground.watched``."""

@@ -9,6 +9,7 @@ import aiohttp
 
 from rollbox import Sandbox
 from tests.bench.record import Baseline, Record, distribution
+from tests.bench.surface.ground import Ground
 
 # What writes, and how many bytes that are: the fastest there is, and a program that makes its lines.
 MAKERS = {
@@ -83,26 +84,36 @@ async def keystrokes(sandbox: Sandbox) -> Record:
     return Record("keystroke to its echo, p50", mine["p50"], "ms", "value <= 5", where, distribution=mine)
 
 
-async def proxy(sandbox: Sandbox) -> Record:
-    """A large answer of a server in the sandbox, through the gateway, against a client beside the server."""
+async def proxy(ground: Ground, sandbox: Sandbox) -> list[Record]:
+    """A large answer of a server in the sandbox, through the gateway, against the same without it."""
     await sandbox.files.write("/tmp/server.py", SERVER.read_bytes())
     async with (
-        await sandbox.spawn(["python3", "/tmp/server.py", str(PORT), *OTHERS], output_waits=False),
+        await sandbox.spawn(["python3", "/tmp/server.py", str(PORT), *OTHERS, "0.0.0.0"], output_waits=False),
         aiohttp.ClientSession() as http,
     ):
         await sandbox.ports.wait(PORT)
         port = await sandbox.ports.expose(PORT)
-        direct = await _inside(sandbox, DIRECT, PROXY_BYTES)
+        beside = await _inside(sandbox, DIRECT, PROXY_BYTES)
         best = max([await _download(http, f"{port.url}zeros/{PROXY_BYTES}", port.headers) for _ in range(ROUNDS)])
-    return Record(
-        "answer of a server in the sandbox, through the gateway",
-        best,
-        "MiB/s",
-        "ratio >= 0.6",
-        f"{PROXY_BYTES:,} bytes over HTTP from Python's http.server, best of {ROUNDS}, read by aiohttp",
-        Baseline("urllib beside the server, over the sandbox's loopback", direct),
-        faster_is="larger",
-    )
+        straight = await _straight(http, await ground.address(sandbox.id))
+    baselines = [Baseline("urllib beside the server, over the sandbox's loopback: no network at all", beside)]
+    if straight is not None:
+        baselines.insert(0, Baseline("the same client straight at the pod's address, from its node", straight))
+    what = "answer of a server in the sandbox, through the gateway"
+    where = f"{PROXY_BYTES:,} bytes over HTTP from Python's http.server, best of {ROUNDS}, read by aiohttp"
+    first, *others = baselines
+    return [
+        Record(what, best, "MiB/s", "ratio >= 0.6", where, first, faster_is="larger"),
+        *[Record(f"{what}, by loopback", best, "MiB/s", "", where, other, faster_is="larger") for other in others],
+    ]
+
+
+async def _straight(http: aiohttp.ClientSession, address: str | None) -> float | None:
+    """The same answer fetched past the gateway; None where the sandbox cannot be reached so."""
+    if address is None:
+        return None
+    url = f"http://{address}:{PORT}/zeros/{PROXY_BYTES}"
+    return max([await _download(http, url, {}) for _ in range(ROUNDS)])
 
 
 async def _download(http: aiohttp.ClientSession, url: str, headers: object) -> float:

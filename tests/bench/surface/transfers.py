@@ -25,7 +25,7 @@ SMALL_BYTES = 3_000
 ROUNDS = 3
 # At once, and the size of each: the same bytes in flight or fewer, so only the number of streams differs.
 WIDTHS = {8: 200_000_000, 64: 16_000_000}
-# What so many streams may hold on their way: windows and buffers, 256 KiB a stream and hop, and the allocator's slack.
+# What so many streams may hold on their way: windows and buffers, 256 or 512 KiB a stream and hop, and the allocator's.
 ROOM_MIB = 48
 SAMPLE_S = 0.02
 MIB = 2**20
