@@ -18,7 +18,7 @@ use tonic::Status;
 use wire::agent::PortFrame;
 use wire::{Code, Problem};
 
-/// Connections at one time: each holds a descriptor and about 200 KiB while its reader is slow, 50 MiB in all.
+/// Connections at one time: each holds a descriptor and about 384 KiB while its reader is slow, 96 MiB in all.
 const MAX_CONNECTIONS: usize = 256;
 
 /// What comes from a caller; an error means that it is gone.

@@ -10,7 +10,9 @@ use bytes::{Bytes, BytesMut};
 const FREE_BYTES: usize = 64 << 10;
 /// Blocks grow with what is written: a silent command holds none, a flood is read in large ones.
 const SMALLEST_BLOCK_BYTES: usize = 4 << 10;
-const LARGEST_BLOCK_BYTES: usize = 64 << 10;
+const LARGE_BLOCK_BYTES: usize = 64 << 10;
+/// In rings that hold four of them.
+const LARGEST_BLOCK_BYTES: usize = 256 << 10;
 
 /// Memory for all rings together, above what each may have anyway. The sidecar shares a memory limit with the
 /// commands, so without it a few that write much at a time would have the sidecar killed.
@@ -89,8 +91,8 @@ impl Ring {
     ) -> Result<usize, E> {
         self.extend();
         if self.is_closed() {
-            let mut dropped = [0; LARGEST_BLOCK_BYTES];
-            let count = read(&mut dropped[..LARGEST_BLOCK_BYTES.min(max_bytes)])?;
+            let mut dropped = [0; LARGE_BLOCK_BYTES];
+            let count = read(&mut dropped[..LARGE_BLOCK_BYTES.min(max_bytes)])?;
             self.total_bytes += count as u64;
             return Ok(count);
         }
@@ -138,7 +140,8 @@ impl Ring {
             self.filled_bytes = 0;
         }
         let grown = usize::try_from(self.total_bytes).unwrap_or(usize::MAX);
-        let wanted = grown.clamp(SMALLEST_BLOCK_BYTES, LARGEST_BLOCK_BYTES);
+        let largest = (self.limit_bytes / 4).clamp(LARGE_BLOCK_BYTES, LARGEST_BLOCK_BYTES);
+        let wanted = grown.clamp(SMALLEST_BLOCK_BYTES, largest);
         let spare = self.is_oldest_spare();
         let freed = if spare { self.oldest_bytes() } else { 0 };
         if self.open.is_empty() && !self.is_closed() && !self.afford(self.kept_bytes - freed + wanted) {

@@ -23,8 +23,11 @@ use tokio::io::unix::AsyncFd;
 /// Descriptors that one message may bring.
 const MAX_DESCRIPTORS: usize = 8;
 const FIRST_OWN_DESCRIPTOR: libc::c_uint = 3;
-/// The allocator's own starting value.
-const MMAP_THRESHOLD_BYTES: i32 = 128 << 10;
+/// Above a message of a stream, below the tables that grow with the number of commands.
+const MMAP_THRESHOLD_BYTES: i32 = 160 << 10;
+/// What is kept of what is freed below it: streams free as much as they take, a message at a time, and memory that was
+/// given back is taken again a page at a time, each at the price of several system calls under gVisor.
+const KEPT_BYTES: i32 = 512 << 10;
 
 /// The word of whoever holds it that this process has one thread. Given up before a runtime starts.
 #[derive(Debug)]
@@ -252,8 +255,11 @@ pub fn default_signals() {
 /// Has large buffers (output of commands) given back to the kernel as soon as they are freed. Left alone, the
 /// allocator raises its threshold with every one and keeps them.
 pub fn return_memory_early() {
-    // SAFETY: sets one number in the allocator.
-    unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES) };
+    // SAFETY: sets two numbers in the allocator.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES);
+    }
 }
 
 /// Blocks the whole process: for use where there is no runtime.

@@ -1,4 +1,7 @@
-"""Runs in a sandbox, with nothing but Python there: an HTTP server, a TCP echo and a UDP echo, on the ports given."""
+"""Runs in a sandbox, with nothing but Python there: an HTTP server, a TCP echo and a UDP echo, on the ports given.
+
+They listen on loopback; a fourth argument is the HTTP server's address instead.
+"""
 
 from __future__ import annotations
 
@@ -126,11 +129,12 @@ def udp(port: int) -> None:
             bound.sendto(b"echo " + data[:1_000], sender)
 
 
-def main(http_port: int, tcp_port: int, udp_port: int) -> None:
+def main(http_port: int, tcp_port: int, udp_port: int, http_host: str = "127.0.0.1") -> None:
     threading.Thread(target=udp, args=(udp_port,), daemon=True).start()
     threading.Thread(target=tcp, args=(tcp_port,), daemon=True).start()
-    ThreadingHTTPServer(("127.0.0.1", http_port), Handler).serve_forever()
+    ThreadingHTTPServer((http_host, http_port), Handler).serve_forever()
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    first, second, third = map(int, sys.argv[1:4])
+    main(first, second, third, *sys.argv[4:])

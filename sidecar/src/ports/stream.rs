@@ -11,10 +11,10 @@ use wire::agent::PortFrame;
 use super::dial::unreachable;
 use super::{Answers, Frames};
 
-/// Bytes in one message.
-const CHUNK_BYTES: usize = 64 << 10;
+/// Bytes in one message: under gVisor most of its cost is the message, and everybody whose reader is slow holds three.
+const CHUNK_BYTES: usize = 128 << 10;
 /// A buffer with less room is not worth a read.
-const LEAST_BYTES: usize = 16 << 10;
+const LEAST_BYTES: usize = 32 << 10;
 
 /// How the way to the server ended.
 enum Sent<F> {

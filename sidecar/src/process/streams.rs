@@ -4,12 +4,14 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::{pipe2, read, write};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::yield_now;
+use tokio::time::sleep;
 
 use super::terminal::{Promise, Terminal};
 use super::{Process, Stream};
@@ -17,11 +19,13 @@ use crate::sys;
 
 /// The most that a pipe can be made to hold.
 const MAX_PIPE_BYTES: usize = 1 << 20;
-/// Once so much has come through a pipe it is made to hold more: each side then does more before it waits for the other.
+/// Once so much has come through a pipe it is a flood for as long as much comes at a time, and made to hold more.
 const FLOOD_BYTES: usize = 1 << 20;
-const WIDE_PIPE_BYTES: i32 = 256 << 10;
 /// Who writes so much at a time leaves the others a turn after each.
 const LARGE_BYTES: usize = 16 << 10;
+/// How long a flood that has been caught up with is left to itself: so long that a good part of the pipe is full then.
+const SHORTEST_REST: Duration = Duration::from_millis(1);
+const LONGEST_REST: Duration = Duration::from_millis(4);
 
 /// Our end of a pipe, or of a terminal.
 #[derive(Debug)]
@@ -160,32 +164,66 @@ fn output() -> io::Result<(Output, OwnedFd)> {
 /// Out of places to watch a pipe.
 pub(super) async fn pump(from: &Output, process: &Process, stream: Stream) -> io::Result<()> {
     match from {
-        Output::Pipe(pipe) => flow(&sys::watch(pipe.as_fd(), Interest::READABLE)?, process, stream).await,
-        Output::Terminal(end) => flow(&end.0, process, stream).await,
+        Output::Pipe(pipe) => {
+            while trickle(&sys::watch(pipe.as_fd(), Interest::READABLE)?, process, stream, FLOOD_BYTES).await
+                && flood(pipe.as_fd(), process, stream).await
+            {}
+        }
+        Output::Terminal(end) => drop(trickle(&end.0, process, stream, usize::MAX).await),
     }
     Ok(())
 }
 
-async fn flow(end: &AsyncFd<impl AsRawFd + AsFd>, process: &Process, stream: Stream) {
-    let mut until_wider = FLOOD_BYTES;
-    loop {
+/// Takes what comes, when it comes. True: so much has come that it is a flood; false: nothing more will come.
+async fn trickle(
+    end: &AsyncFd<impl AsRawFd + AsFd>,
+    process: &Process,
+    stream: Stream,
+    flood_bytes: usize,
+) -> bool {
+    let mut taken = 0;
+    while taken < flood_bytes {
         let room = process.room(stream).await;
-        let kept = end.async_io(Interest::READABLE, |fd| keep(fd.as_fd(), process, stream, room)).await;
-        if let Ok(count) = kept
-            && until_wider > 0
-        {
-            until_wider = until_wider.saturating_sub(count);
-            if until_wider == 0 {
-                // A terminal has no such size, and a kernel that refuses has given a pipe that works.
-                let _ = fcntl(end.get_ref(), FcntlArg::F_SETPIPE_SZ(WIDE_PIPE_BYTES));
+        match end.async_io(Interest::READABLE, |fd| keep(fd.as_fd(), process, stream, room)).await {
+            Ok(Kept { bytes: 0, .. }) | Err(_) => return false,
+            Ok(Kept { bytes, .. }) => {
+                taken = taken.saturating_add(bytes);
+                // A pipe that is filled as fast as it is emptied would leave nobody else a turn, least of all its readers.
+                if bytes >= LARGE_BYTES {
+                    yield_now().await;
+                }
             }
         }
-        match kept {
-            Ok(0) | Err(_) => return,
-            // A pipe that is filled as fast as it is emptied would leave nobody else a turn, least of all its readers.
-            Ok(LARGE_BYTES..) => yield_now().await,
-            Ok(_) => {}
+    }
+    true
+}
+
+/// Takes much at a time, and leaves the pipe unwatched meanwhile: to be woken by every write costs both sides more, under
+/// gVisor several times more, than to move what was written. True: it has become a trickle; false: nothing more will come.
+async fn flood(pipe: BorrowedFd<'_>, process: &Process, stream: Stream) -> bool {
+    // A kernel that refuses (its bound for all of a user's pipes) has given a pipe that works.
+    if fcntl(pipe, FcntlArg::F_SETPIPE_SZ(MAX_PIPE_BYTES as i32)).is_err() {
+        return true;
+    }
+    let mut rest = SHORTEST_REST;
+    loop {
+        let mut taken = 0;
+        let mut emptied = false;
+        while !emptied {
+            let room = process.room(stream).await;
+            match keep(pipe, process, stream, room) {
+                Ok(Kept { bytes: 0, .. }) => return false,
+                Ok(kept) => (taken, emptied) = (taken + kept.bytes, kept.emptied),
+                Err(err) if err.kind() == io::ErrorKind::WouldBlock => emptied = true,
+                Err(_) => return false,
+            }
+            yield_now().await;
         }
+        if taken < LARGE_BYTES {
+            return true;
+        }
+        rest = if taken < MAX_PIPE_BYTES / 2 { LONGEST_REST.min(2 * rest) } else { SHORTEST_REST };
+        sleep(rest).await;
     }
 }
 
@@ -196,14 +234,25 @@ async fn drain(from: &Output, process: &Process, stream: Stream, waits: bool) {
     while taken < MAX_PIPE_BYTES {
         let room = if waits { process.room(stream).await } else { usize::MAX };
         match keep(from.as_fd(), process, stream, room) {
-            Ok(count) if count > 0 => taken += count,
+            Ok(Kept { bytes, .. }) if bytes > 0 => taken += bytes,
             _ => return,
         }
     }
 }
 
-fn keep(fd: BorrowedFd<'_>, process: &Process, stream: Stream, max_bytes: usize) -> io::Result<usize> {
-    let count = process.output(stream).fill(max_bytes, |space| read(fd, space))?;
+/// What a look into a pipe has brought.
+struct Kept {
+    bytes: usize,
+    /// There was less than was asked for.
+    emptied: bool,
+}
+
+fn keep(fd: BorrowedFd<'_>, process: &Process, stream: Stream, max_bytes: usize) -> io::Result<Kept> {
+    let mut asked = 0;
+    let bytes = process.output(stream).fill(max_bytes, |space| {
+        asked = space.len();
+        read(fd, space)
+    })?;
     process.activity.send_replace(());
-    Ok(count)
+    Ok(Kept { bytes, emptied: bytes < asked })
 }

@@ -72,13 +72,24 @@ fn a_head_without_budget_ends_where_it_is() {
 
 #[test]
 fn what_a_flood_lets_go_of_is_used_again() {
-    let mut ring = new_ring(2 * LARGEST_BLOCK_BYTES, Keep::Tail, ENOUGH);
+    let mut ring = new_ring(4 * LARGEST_BLOCK_BYTES, Keep::Tail, ENOUGH);
     let mut places = std::collections::BTreeSet::new();
     for _ in 0..200 {
         push(&mut ring, &[1; LARGEST_BLOCK_BYTES]);
         places.insert(ring.open.as_ptr().addr());
     }
     assert!(places.len() < 20, "{}", places.len());
+}
+
+#[test]
+fn a_large_ring_is_filled_in_large_blocks_and_a_small_one_is_not() {
+    for (limit, largest) in
+        [(4 << 20, LARGEST_BLOCK_BYTES), (512 << 10, 128 << 10), (1000, LARGE_BLOCK_BYTES)]
+    {
+        let mut ring = new_ring(limit, Keep::Tail, ENOUGH);
+        push(&mut ring, &stream(2 << 20));
+        assert_eq!(ring.open.len(), largest, "{limit}");
+    }
 }
 
 #[test]
@@ -127,7 +138,7 @@ proptest! {
                 if head { (0, &all[..kept]) } else { (written - kept, &all[written - kept..written]) };
             prop_assert!(ring.kept() == expected);
             prop_assert_eq!(ring.total_bytes(), written as u64);
-            prop_assert!(ring.kept_bytes + ring.open.len() <= limit + 3 * LARGEST_BLOCK_BYTES);
+            prop_assert!(ring.kept_bytes + ring.open.len() <= limit + 3 * LARGE_BLOCK_BYTES);
             prop_assert!(read_all(&ring, 0, step) == (from as u64, expected.to_vec()));
         }
         let before = ring.kept();

@@ -12,7 +12,7 @@ use super::answer;
 use crate::process::{Phase, Position, Process, Reader, Stream};
 
 /// Bytes in one event.
-const MAX_CHUNK_BYTES: usize = 64 << 10;
+const MAX_CHUNK_BYTES: usize = 128 << 10;
 /// Events that wait for a slow reader; what comes after stays in the ring, or is let go of there.
 const QUEUE: usize = 2;
 

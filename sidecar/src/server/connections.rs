@@ -44,7 +44,7 @@ const FRAME_BYTES: u32 = 128 << 10;
 /// Of all streams of a connection. What a stream's consumer in the sandbox does not take stays unread in its window; the
 /// calls beside it must not wait for that. 256 such streams are what a gateway allows a sandbox.
 const CONNECTION_WINDOW_BYTES: u32 = 2 * 256 * WINDOW_BYTES;
-const SEND_BUFFER_BYTES: usize = 64 << 10;
+const SEND_BUFFER_BYTES: usize = 128 << 10;
 /// A peer whose machine is gone says no word of it, and its calls would count as waiters for ever.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -17,7 +17,7 @@ use crate::ports::{Answers, Ports, datagrams, dial, stream};
 /// For the first message: whoever calls has it at hand.
 const FIRST_WITHIN: Duration = Duration::from_secs(10);
 /// Frames that wait for a slow reader; the rest stays in the server's socket.
-const QUEUE: usize = 2;
+const QUEUE: usize = 1;
 /// Longer waits are made of several.
 const MAX_WAIT: Duration = Duration::from_secs(600);
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use wire::agent::attach_event::Event;
-use wire::agent::{AttachEvent, AttachRequest, End, ExecRequest, ExecResult, ListRequest};
+use wire::agent::{AttachEvent, AttachRequest, End, ExecRequest, ExecResult, ListRequest, StdinChunk};
 
 use crate::sandbox::{PATIENCE, Sandbox, argv, problem, shell, signed};
 
@@ -67,6 +67,27 @@ async fn a_reader_that_is_cut_off_again_and_again_loses_nothing_at_full_speed() 
     assert!(cuts > 5 && seen == expected, "{cuts} cuts, {} of {} bytes", seen.len(), expected.len());
     assert_eq!((result.end(), result.exit_code), (End::Exited, 6));
     assert_eq!(result.stdout.unwrap().total_bytes, expected.len() as u64);
+}
+
+#[tokio::test]
+async fn a_flood_that_stops_for_a_question_and_goes_on_is_whole_and_has_a_wide_pipe() {
+    const ASKS: &str = "import fcntl; print(fcntl.fcntl(1, fcntl.F_GETPIPE_SZ), flush=True); input()";
+    let sandbox = Sandbox::start().await;
+    let flood = format!("seq 1 1000000; python3 -c '{ASKS}'");
+    let request = ExecRequest { stdin_open: true, ..shell(&format!("{flood}; {flood}; exit 7")) };
+    let exec_id = begin(&sandbox, request).await;
+    let mut events = attach(&sandbox, &exec_id, 0).await;
+    let (mut seen, mut expected) = (Vec::new(), Vec::new());
+    for asked in 0..2 {
+        expected.extend(numbers(1_000_000));
+        expected.extend(format!("{}\n", 1 << 20).into_bytes());
+        assert!(read(&mut events, &mut seen, expected.len()).await.is_none(), "it ended unasked");
+        assert!(seen == expected, "{} of {} bytes", seen.len(), expected.len());
+        let answer = StdinChunk { exec_id: exec_id.clone(), offset: asked, data: "\n".into(), eof: false };
+        sandbox.client.clone().write_stdin(signed(answer)).await.unwrap();
+    }
+    let result = read(&mut events, &mut seen, usize::MAX).await.unwrap();
+    assert!(seen == expected && result.exit_code == 7, "{result:?}");
 }
 
 #[tokio::test]

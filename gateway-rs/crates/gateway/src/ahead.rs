@@ -1,22 +1,22 @@
 //! A stream that can be looked into: what has come already goes on together, since most of a message's cost is the
 //! message.
 
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, Stream, TryStreamExt as _};
 use tonic::{Status, Streaming};
 
 /// Messages of a sidecar, at most one of which is held back.
-pub(crate) struct Ahead<T> {
-    messages: Streaming<T>,
+pub(crate) struct Ahead<T, S = Streaming<T>> {
+    messages: S,
     held: Option<Result<Option<T>, Status>>,
 }
 
-impl<T> From<Streaming<T>> for Ahead<T> {
-    fn from(messages: Streaming<T>) -> Self {
+impl<T, S> From<S> for Ahead<T, S> {
+    fn from(messages: S) -> Self {
         Self { messages, held: None }
     }
 }
 
-impl<T> Ahead<T> {
+impl<T, S: Stream<Item = Result<T, Status>> + Unpin> Ahead<T, S> {
     /// The next message; `None` at the end.
     ///
     /// # Errors
@@ -27,13 +27,13 @@ impl<T> Ahead<T> {
     pub(crate) async fn message(&mut self) -> Result<Option<T>, Status> {
         match self.held.take() {
             Some(held) => held,
-            None => self.messages.message().await,
+            None => self.messages.try_next().await,
         }
     }
 
     /// The next message if it has come already and `fits`; one that does not is the next.
     pub(crate) fn ready(&mut self, fits: impl FnOnce(&T) -> bool) -> Option<T> {
-        let came = self.held.take().or_else(|| self.messages.message().now_or_never())?;
+        let came = self.held.take().or_else(|| self.messages.try_next().now_or_never())?;
         match came {
             Ok(Some(message)) if fits(&message) => Some(message),
             other => {
@@ -41,5 +41,45 @@ impl<T> Ahead<T> {
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_has_come_goes_together_and_what_does_not_fit_is_next() {
+        let mut ahead = Ahead::from(stream::iter([1, 2, 30, 4].map(Ok)));
+        assert_eq!(ahead.message().await.unwrap(), Some(1));
+        assert_eq!(ahead.ready(|next| *next < 10), Some(2));
+        assert_eq!(ahead.ready(|next| *next < 10), None, "30 does not fit");
+        assert_eq!(ahead.ready(|next| *next < 10), None, "nor does it later, and nothing passes it");
+        assert_eq!(ahead.message().await.unwrap(), Some(30));
+        assert_eq!(ahead.ready(|_| true), Some(4));
+        assert_eq!(ahead.ready(|_| true), None);
+        assert_eq!(ahead.message().await.unwrap(), None, "the end is told once it is asked for");
+    }
+
+    #[tokio::test]
+    async fn what_has_not_come_is_not_waited_for_and_not_lost() {
+        let (sender, mut receiver) = mpsc::channel(2);
+        let mut ahead = Ahead::from(stream::poll_fn(move |cx| receiver.poll_recv(cx)));
+        assert_eq!(ahead.ready(|_| true), None);
+        sender.send(Ok(1)).await.unwrap();
+        assert_eq!(ahead.ready(|_| true), Some(1));
+        sender.send(Ok(2)).await.unwrap();
+        assert_eq!(ahead.message().await.unwrap(), Some(2));
+    }
+
+    #[tokio::test]
+    async fn a_failure_comes_after_what_came_before_it() {
+        let mut ahead = Ahead::from(stream::iter([Ok(1), Err(Status::aborted("cut"))]));
+        assert_eq!(ahead.ready(|_| true), Some(1));
+        assert_eq!(ahead.ready(|_| true), None);
+        assert_eq!(ahead.message().await.unwrap_err().message(), "cut");
     }
 }

@@ -34,13 +34,16 @@ const IDLE: Duration = Duration::from_secs(60);
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What one stream may bring before we have read it, and what of one may wait to be sent: the memory of a slow reader.
-/// The sidecar is near: 256 KiB a round trip of 0.2 ms are 1.3 GB/s.
-const STREAM_BYTES: u32 = 256 << 10;
+/// What one stream may bring before we have read it: the memory of a slow reader.
+/// Under gVisor each word that there is room again costs the sandbox more than to fill it, so there are to be few of them.
+const STREAM_BYTES: u32 = 512 << 10;
+
+/// What of one stream may wait to be sent: the memory of a slow sandbox.
+const SEND_BYTES: usize = 256 << 10;
 
 /// What a sidecar may send in one piece. With the least that HTTP/2 allows (16 KiB) most of the time goes into waking one
 /// another.
-const FRAME_BYTES: u32 = STREAM_BYTES;
+const FRAME_BYTES: u32 = 256 << 10;
 
 /// What all streams of a connection may bring before we have read it: twice what those can hold that a sandbox may have
 /// (`ROLLBOX_GATEWAY_MAX_STREAMS_PER_SANDBOX` is at most 256), so that slow readers never stop an exec.
@@ -179,7 +182,7 @@ async fn attempt(dialer: &Dialer, address: &Address) -> Result<(Sender, Connecti
         .initial_stream_window_size(STREAM_BYTES)
         .initial_connection_window_size(CONNECTION_BYTES)
         .max_frame_size(FRAME_BYTES)
-        .max_send_buf_size(STREAM_BYTES as usize);
+        .max_send_buf_size(SEND_BYTES);
     if matches!(address, Address::Tcp { .. }) {
         builder
             .timer(TokioTimer::new())
