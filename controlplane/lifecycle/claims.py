@@ -66,8 +66,14 @@ class Claims:
         if not cold_reason and self.templates.serves(wish.spec):
             claim = await self._claim(wish, limits)
             if claim is not None:
+                if isinstance(claim, Claimed):
+                    self._parts.metrics.created(claim.sandbox.pool, "warm")
                 return claim
-        return await self.start(replace(wish, cold_reason=cold_reason or self.templates.why_cold(wish.spec)), limits)
+        miss = self.templates.miss(wish.spec)
+        admission = await self.start(replace(wish, cold_reason=cold_reason or miss.why), limits)
+        if isinstance(admission, Admitted):
+            self._parts.metrics.created(miss.pool, "dead" if cold_reason else miss.served)
+        return admission
 
     async def start(self, candidate: Sandbox, limits: Limits, fence: Fence | None = None) -> Admission:
         """Admits a sandbox and begins its start.

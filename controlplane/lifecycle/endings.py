@@ -56,14 +56,21 @@ class Endings:
         self._ledger = ledger
         self._notes = notes
         self._starts = starts
-        self.care = Care(parts, store, self.end)
+        self.care = Care(parts, store, self._end_judged)
         self.reclaimer = Reclaimer(parts.cluster, ledger, group)
         self._log = structlog.get_logger("endings")
 
     async def end(
-        self, sandbox_id: str, problem: Problem, by: str, event: Event = Event.END, known: Sandbox | None = None
-    ) -> None:
-        """Ends a sandbox with this cause, unless its end has begun: the first cause stays.
+        self,
+        sandbox_id: str,
+        problem: Problem,
+        by: str,
+        event: Event = Event.END,
+        known: Sandbox | None = None,
+        *,
+        once: bool = False,
+    ) -> bool:
+        """Ends a sandbox with this cause, unless its end has begun: the first cause stays. Whether it was this one.
 
         Quota is free and the gateways know when this returns; the cluster is asked in the background.
 
@@ -73,19 +80,22 @@ class Endings:
             by: who ends it.
             event: an end, or one that changes nothing to a sandbox that is not as it is meant.
             known: its record, if the caller has just had it: saves a question.
+            once: only if the record is still ``known``.
         """
         cause = EndCause(problem.code, problem.detail, self._clock.now_ms(), by)
-        sandbox = await self._ledger.end(sandbox_id, cause, event, known)
+        sandbox = await self._ledger.end(sandbox_id, cause, event, known, once=once)
         if sandbox is not None:
             self.clear(sandbox)
+        return sandbox is not None
 
     async def end_all(self, sandboxes: Sequence[Sandbox], problem: Problem, by: str) -> Deleted:
         """Ends many together and waits until the cluster has confirmed, or not in time."""
         # All ends first: quota and routes of the last one do not wait for the cluster to take the first one off.
         for at in range(0, len(sandboxes), TOGETHER):
             some = (self.end(one.id, problem, by, known=one) for one in sandboxes[at : at + TOGETHER])
-            for failure in filter(None, await asyncio.gather(*some, return_exceptions=True)):
-                raise failure
+            for failure in await asyncio.gather(*some, return_exceptions=True):
+                if isinstance(failure, BaseException):
+                    raise failure
         confirmations = await asyncio.gather(
             *(self.confirmed(sandbox) for sandbox in sandboxes), return_exceptions=True
         )
@@ -149,13 +159,17 @@ class Endings:
         except Problem:
             self.care.ttl.watch(sandbox_id, self._clock.now_ms() + EXPIRE_AGAIN_MS)
 
+    async def _end_judged(self, sandbox: Sandbox, problem: Problem, by: str) -> bool:
+        return await self.end(sandbox.id, problem, by, known=sandbox, once=True)
+
     async def _expire(self, sandbox_id: str) -> None:
         sandbox = await self._store.get(sandbox_id)
         if sandbox is None or sandbox.end is not None:
             return
         if sandbox.expires_at_ms > self._clock.now_ms():
             self.care.ttl.watch(sandbox_id, sandbox.expires_at_ms)
-        else:
-            # One that is claimed at this moment has its owner's time from now on.
-            event = Event.RETIRE if sandbox.unclaimed else Event.END
-            await self.end(sandbox_id, Problem("ttl_expired", "its ttl has passed"), "reaper", event)
+            return
+        event, passed = Event.RETIRE if sandbox.unclaimed else Event.END, Problem("ttl_expired", "its ttl has passed")
+        # One that is claimed or extended at this moment has another time from now on.
+        if not await self.end(sandbox_id, passed, "reaper", event, sandbox, once=True):
+            self.care.ttl.watch(sandbox_id, self._clock.now_ms() + EXPIRE_AGAIN_MS)

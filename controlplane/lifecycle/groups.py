@@ -7,9 +7,8 @@ from typing import Final
 from controlplane.errors import Problem
 from controlplane.lifecycle.endings import Deleted
 from controlplane.lifecycle.service import LIVE, Sandboxes
-from controlplane.model import Sandbox, SandboxSpec
+from controlplane.model import GROUP, Sandbox, SandboxSpec
 
-GROUP: Final = "rollbox.group"
 SAMPLE: Final = "rollbox.sample"
 # What becomes of the call, not of the sandboxes: its repetition finds them by their keys.
 _OF_THE_CALL: Final = frozenset({"draining", "upstream_timeout", "stream_interrupted"})

@@ -17,14 +17,15 @@ LOOK_AGAIN_MS: Final = 60_000
 # So that one whose moment is just about to come is not asked in a loop.
 SOONEST_MS: Final = 1_000
 
-End = Callable[[str, Problem, str], Awaitable[None]]
+# Ends a sandbox if its record is still the one that was judged; whether it did.
+End = Callable[[Sandbox, Problem, str], Awaitable[bool]]
 
 
 class Idle:
     """Looks at each running sandbox when its idle timeout may have passed.
 
     Args:
-        end: ends a sandbox.
+        end: ends a sandbox, if nothing was stored about it since it was read.
     """
 
     def __init__(self, clock: Clock, store: Keeper, activity: Activity, end: End) -> None:
@@ -94,5 +95,5 @@ class Idle:
             f"it was idle for {quiet_ms / 1000:.0f} s, its idle timeout is {timeout_ms / 1000:g} s: "
             "no exec, no attached client, no file call and no connection to a port"
         )
-        await self._end(sandbox.id, Problem("idle_expired", words), "reaper")
-        return 0
+        # What somebody has asked for meanwhile was answered: it is judged anew.
+        return 0 if await self._end(sandbox, Problem("idle_expired", words), "reaper") else now_ms + SOONEST_MS

@@ -42,6 +42,7 @@ class Keeper:
         self._rebuild = rebuild
         self._resume = resume
         self._group = group
+        self._epoch = ""
         self._under_way: asyncio.Task[Problem | None] | None = None
         self._log = structlog.get_logger("keeper")
 
@@ -55,18 +56,19 @@ class Keeper:
         """See ``Store.shared``."""
         return self._store.shared
 
-    async def ensure(self, *, lost: bool = False, within_s: float = WITHIN_S) -> None:
+    async def ensure(self, *, within_s: float = WITHIN_S) -> None:
         """Returns when the store holds what it should. A rebuild goes on when its caller has gone away.
 
+        Call it now and then: a store that others have rebuilt between two questions has nothing of this replica.
+
         Args:
-            lost: it did before.
             within_s: how long to wait.
 
         Raises:
             Problem: upstream_timeout, it does not in time; or the cluster cannot be listed.
         """
         if self._under_way is None or self._under_way.done():
-            self._under_way = self._group.create_task(self._restored(lost=lost), name="rebuild the store")
+            self._under_way = self._group.create_task(self._restored(), name="rebuild the store")
         try:
             async with asyncio.timeout(within_s):
                 problem = await asyncio.shield(self._under_way)
@@ -76,9 +78,9 @@ class Keeper:
         if problem is not None:
             raise problem
 
-    async def _restored(self, *, lost: bool) -> Problem | None:
+    async def _restored(self) -> Problem | None:
         try:
-            await self._restore(lost=lost)
+            await self._restore()
         except Problem as problem:
             return problem
         except StoreLostError as error:
@@ -88,11 +90,14 @@ class Keeper:
             return Problem("internal", f"{type(error).__name__} while the store was rebuilt")
         return None
 
-    async def _restore(self, *, lost: bool) -> None:
+    async def _restore(self) -> None:
         custody = await self._store.claim_rebuild(TURN_MS)
-        if custody is Custody.INTACT:
+        epoch = await self._store.epoch() if custody is Custody.INTACT else ""
+        # Before the first one there is nothing that this replica could know.
+        before = self._epoch
+        if epoch and epoch == before:
             return
-        if lost:
+        if before:
             await self._prepare(self._store)
         while custody is Custody.THEIRS:
             await asyncio.sleep(LOOK_AGAIN_S)
@@ -100,7 +105,8 @@ class Keeper:
         if custody is Custody.OURS:
             await self._rebuild()
             await self._store.rebuilt()
-        if lost:
+        self._epoch = epoch or await self._store.epoch()
+        if before:
             await self._resume(self._store)
 
     async def peek(self, sandbox_id: str) -> Sandbox | None:
@@ -114,7 +120,7 @@ class Keeper:
         try:
             return await question()
         except StoreLostError:
-            await self.ensure(lost=True)
+            await self.ensure()
         try:
             return await question()
         except StoreLostError as error:

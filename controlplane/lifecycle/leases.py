@@ -40,7 +40,7 @@ class Leases:
 
     Args:
         replica: this process's name.
-        end: ends a sandbox.
+        end: ends a sandbox, if nothing was stored about it since it was read: a detach that was answered holds.
     """
 
     def __init__(self, clock: Clock, store: Keeper, activity: Activity, replica: str, end: End) -> None:
@@ -151,14 +151,14 @@ class Leases:
         quiet_ms = await self._activity.quiet_ms(sandbox, commands=False)
         if quiet_ms is None or min(quiet_ms, self._clock.now_ms() - began_ms(sandbox)) < held.ttl_ms:
             return
-        # Others were asked before it, and its sidecar took its time: the hold may have lapsed, or its lease changed.
-        if not await self._store.lease(key, self._judge, HELD_MS) or _lease(await self._store.get(sandbox_id)) != lease:
+        # Others were asked before it, and its sidecar took its time: the hold may have lapsed.
+        if not await self._store.lease(key, self._judge, HELD_MS):
             return
         words = (
             f"its client has gone: lease {held.name} was not renewed for {held.ttl_ms / 1000:g} s, and nothing "
             f"happened in it for {quiet_ms / 1000:.0f} s"
         )
-        await self._end(sandbox_id, Problem("deleted", words), f"lease {held.name}")
+        await self._end(sandbox, Problem("deleted", words), f"lease {held.name}")
 
 
 def _lease(sandbox: Sandbox | None) -> Lease | None:

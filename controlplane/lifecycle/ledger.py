@@ -4,13 +4,14 @@ What another replica has changed is heard here too: it has the same effects on r
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from controlplane.clock import Clock
 from controlplane.errors import Problem
 from controlplane.lifecycle.keeper import Keeper
+from controlplane.lifecycle.recent import Recent
 from controlplane.lifecycle.routes import RouteBoard
 from controlplane.lifecycle.states import NO_CHANGE, Change, Effect, Event, apply
 from controlplane.lifecycle.timeline import noted, word_of
@@ -20,11 +21,12 @@ from controlplane.telemetry import Metrics
 
 # How far a new look goes back behind the last one: replicas' clocks may differ by so much.
 OVERLAP_MS: Final = 60_000
-# A rebuild reads the cluster for some seconds, and may have read it just before a claim was written there.
-CLAIM_KEPT_MS: Final = 30_000
+# How many records are put back side by side into a store that has forgotten them.
+TOGETHER: Final = 64
 
 # Before and after a change; before is None where only the outcome is known: claimed, adopted, heard from elsewhere.
 Listener = Callable[[Sandbox | None, Sandbox], None]
+T = TypeVar("T")
 
 
 class Ledger:
@@ -37,8 +39,7 @@ class Ledger:
         self._clock = clock
         self._unsettled: dict[str, asyncio.Future[Sandbox]] = {}
         self._held: dict[str, Sandbox] = {}
-        self._claimed: dict[str, Sandbox] = {}
-        self._written_ms: dict[str, int] = {}  # of those, in order
+        self._recent = Recent(clock)
         self._contested: set[str] = set()
         self._listeners: list[Listener] = []
         self._leaving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -98,39 +99,30 @@ class Ledger:
         return self._held.get(sandbox_id)
 
     async def restore_held(self, store: Store | Keeper) -> None:
-        """Puts on record again, in a store that has forgotten it, what only this replica knows: starts and claims."""
-        for sandbox in {**self._held, **self._claimed}.values():
-            if not await store.restore(sandbox) and sandbox.id in self._claimed:
-                self._contested.add(sandbox.id)
+        """Puts on record again, in a store that has forgotten it, what this replica knows and the cluster does not."""
+        known = {**self._held, **self._recent.records}
+        missing = await _side_by_side(store.restore, [*known.values()])
+        there = {sandbox_id for sandbox_id, was in zip(known, missing, strict=True) if not was}
+        self._contested |= there & self._recent.records.keys()
 
-    async def check_held(self) -> None:
-        """Looks whether that is on record: a store may have been rebuilt without it."""
-        first = next(iter(self._held), None)
-        if first is not None and await self._store.get(first) is None:
-            await self.restore_held(self._store)
-        self._forget_claims()
-        first = next(iter(self._claimed), None)
-        if first is not None and ((seen := await self._store.get(first)) is None or seen.unclaimed):
-            self._contested.update(self._claimed)
-        while self._contested:
-            if (claimed := self._claimed.get(self._contested.pop())) is not None:
-                await self._insist(claimed)
+    async def insist(self) -> None:
+        """Sees to it that nothing on record says less than this replica knows."""
+        self._recent.forget()
+        self._contested &= self._recent.records.keys()
+        await _side_by_side(self._insist, [self._recent.records[sandbox_id] for sandbox_id in self._contested])
 
     async def claim(self, wish: Sandbox, limits: Limits) -> Claim | None:
-        """As ``Store.claim``; until ``written``, only this replica can say whose it is if the store is lost."""
+        """As ``Store.claim``; until ``written``, only replicas can say whose it is if the store is lost."""
         claim = await self._store.claim(wish, limits)
         if isinstance(claim, Claimed):
-            self._claimed[claim.sandbox.id] = claim.sandbox
+            if self._store.shared:
+                self._recent.hold(claim.sandbox)
             self.hear(claim.sandbox)
         return claim
 
     def written(self, sandbox_id: str) -> None:
         """Says that the cluster knows whose this sandbox is."""
-        if sandbox_id in self._claimed:
-            self._written_ms[sandbox_id] = self._clock.now_ms()
-        if not self._store.shared:
-            self._claimed.pop(sandbox_id, None)
-            self._written_ms.pop(sandbox_id, None)
+        self._recent.told(sandbox_id)
 
     async def find_claim(self, wish: Sandbox) -> Sandbox | None:
         """What the claim of ``wish`` got whose answer was lost. Cost: one look at all that its owner has running."""
@@ -145,7 +137,13 @@ class Ledger:
                 return
 
     async def take(
-        self, sandbox_id: str, event: Event, change: Change = NO_CHANGE, known: Sandbox | None = None
+        self,
+        sandbox_id: str,
+        event: Event,
+        change: Change = NO_CHANGE,
+        known: Sandbox | None = None,
+        *,
+        once: bool = False,
     ) -> Sandbox | None:
         """Applies an event; the new record, or None when the event changes nothing (any more).
 
@@ -154,6 +152,7 @@ class Ledger:
             event: what has happened.
             change: what it does to the record besides the state.
             known: the record, if the caller has just had it: saves a question.
+            once: only if the record is still ``known``: it was judged by what that says.
         """
         before = known or await self._record(sandbox_id)
         while before is not None:
@@ -165,12 +164,15 @@ class Ledger:
             if await self._store.replace(after, before.version):
                 self._perform(before, after, effects)
                 return after
-            before = await self._record(sandbox_id)
+            before = None if once else await self._record(sandbox_id)
         return None
 
-    async def end(self, sandbox_id: str, cause: EndCause, event: Event, known: Sandbox | None = None) -> Sandbox | None:
+    async def end(
+        self, sandbox_id: str, cause: EndCause, event: Event, known: Sandbox | None = None, *, once: bool = False
+    ) -> Sandbox | None:
         """Begins the end by ``END`` or ``FAIL``; None when it has begun already: the first cause stays."""
-        return await self.take(sandbox_id, event, Change(end=cause), self._held.get(sandbox_id, known))
+        known = known if once else self._held.get(sandbox_id, known)
+        return await self.take(sandbox_id, event, Change(end=cause), known, once=once)
 
     async def extend(self, sandbox_id: str, expires_at_ms: int) -> Sandbox | None:
         """Moves the expiry later, never earlier; the record, or None when there is none."""
@@ -180,6 +182,7 @@ class Ledger:
             after = replace(before, expires_at_ms=expires_at_ms, version=before.version + 1)
             after = noted(after, self._clock.now_ms(), "extend")
             if await self._store.replace(after, before.version):
+                self.hear(after)
                 return after
         return None
 
@@ -192,6 +195,7 @@ class Ledger:
             after = replace(before, spec=spec, version=before.version + 1)
             after = noted(after, self._clock.now_ms(), "detach" if lease is None else "lease")
             if await self._store.replace(after, before.version):
+                self.hear(after)
                 return after
         return None
 
@@ -234,8 +238,9 @@ class Ledger:
 
     async def _record(self, sandbox_id: str) -> Sandbox | None:
         sandbox = await self._store.get(sandbox_id)
-        if sandbox is None and (held := self._held.get(sandbox_id)) is not None:
-            await self._store.restore(held)
+        known = self._recent.records.get(sandbox_id) or self._held.get(sandbox_id)
+        if sandbox is None and known is not None:
+            await self._store.restore(known)
             sandbox = await self._store.get(sandbox_id)
         return sandbox
 
@@ -246,24 +251,18 @@ class Ledger:
         elif expected and (future := self._unsettled.pop(sandbox_id, None)) is not None:
             future.set_exception(Problem("sandbox_not_found", f"there is no sandbox {sandbox_id} any more"))
 
-    def _forget_claims(self) -> None:
-        before_ms = self._clock.now_ms() - CLAIM_KEPT_MS
-        for sandbox_id, at_ms in [*self._written_ms.items()]:
-            if at_ms > before_ms:
+    async def _insist(self, known: Sandbox) -> None:
+        """A rebuild has it as the pool's, or as alive, or a replica that had not heard has put back what it held."""
+        # First: one that cannot be read stops the others once, and not at every round.
+        self._contested.discard(known.id)
+        while not await self._store.restore(known):
+            on_record = await self._store.get(known.id)
+            if on_record is None:
                 return
-            del self._written_ms[sandbox_id]
-            self._claimed.pop(sandbox_id, None)
-
-    async def _insist(self, claimed: Sandbox) -> None:
-        """A rebuild has it as the pool's, or not at all: it is its owner's, and its end is not taken back.
-
-        Also as one that starts: a replica that had not heard of the claim may have put back what it held.
-        """
-        while not await self._store.restore(claimed):
-            on_record = await self._store.get(claimed.id)
-            if on_record is None or on_record.end is not None or not on_record.unclaimed:
+            if not self._recent.outweighs(on_record):
+                self.hear(on_record)
                 return
-            after = replace(claimed, version=on_record.version + 1)
+            after = replace(known, version=on_record.version + 1)
             if await self._store.replace(after, on_record.version):
                 self.hear(after)
                 return
@@ -276,13 +275,13 @@ class Ledger:
             self._metrics.ended(after.end.cause)
 
     def _tell(self, before: Sandbox | None, after: Sandbox) -> None:
-        if after.unclaimed and after.end is None and after.id in self._claimed:
-            # A rebuild from before the cluster knew of it; ``check_held`` says so before it can be claimed again.
+        if self._recent.outweighs(after):
+            # From a store that was rebuilt without what is known here; ``insist`` says so soon.
             self._contested.add(after.id)
             return
+        if self._store.shared:
+            self._recent.hear(after)
         if after.end is not None:
-            self._claimed.pop(after.id, None)
-            self._written_ms.pop(after.id, None)
             self._board.withdraw(after)
             self._settle(after)
         elif after.state in UP:
@@ -295,3 +294,15 @@ class Ledger:
         future = self._unsettled.pop(sandbox.id, None)
         if future is not None and not future.done():
             future.set_result(sandbox)
+
+
+async def _side_by_side(call: Callable[[Sandbox], Awaitable[T]], sandboxes: Sequence[Sandbox]) -> list[T]:
+    """What the call answers for each, in order, some at a time; the first failure is raised once those are over."""
+    answers: list[T] = []
+    for at in range(0, len(sandboxes), TOGETHER):
+        calls = map(call, sandboxes[at : at + TOGETHER])
+        for answer in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(answer, BaseException):
+                raise answer
+            answers.append(answer)
+    return answers

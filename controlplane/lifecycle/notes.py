@@ -17,6 +17,8 @@ from controlplane.cluster import Cluster
 # A write is one small call to a server that has better things to do: in a herd, to start the others.
 AT_ONCE: Final = 2
 REST_S: Final = 0.03
+# With so many behind, claims come faster than rested writers write: what a lost store would take with it counts more.
+MUCH_BEHIND: Final = 200
 # A herd is over when nothing was added for so long,
 QUIET_S: Final = 0.1
 # and what has waited for so long waits no more. Until it is written, a lost store has only the sandbox's own word.
@@ -109,7 +111,7 @@ class Notes:
                 await self._written(sandbox_id, note.facts)
             finally:
                 self._writing -= 1
-            if not self._flushing:
+            if not self._flushing and len(self._notes) < MUCH_BEHIND:
                 await asyncio.sleep(REST_S)
 
     async def _due(self) -> None:

@@ -18,7 +18,6 @@ HERE_EVERY_S: Final = 2.0
 HERE_FOR_MS: Final = 6_000
 ORPHANS_EVERY_S: Final = 60.0
 UNCONFIRMED_MS: Final = 30_000
-LEASE_TTL_FACTOR: Final = 3
 # After a look at everything that failed.
 REREAD_AGAIN_S: Final = 1.0
 
@@ -72,6 +71,7 @@ class Replicas:
         self._metrics = metrics
         self._work = work
         self._replica = replica
+        self._turns: set[str] = set()  # that are this replica's now
         self._log = structlog.get_logger("replicas")
 
     async def follow(self) -> None:
@@ -122,18 +122,27 @@ class Replicas:
     async def _tend(self) -> None:
         await self._store.lease(f"replica:{self._replica}", self._replica, HERE_FOR_MS)
         await self._work.keep()
-        if await self._store.lease("sweep", self._replica, round(LEASE_TTL_FACTOR * HERE_EVERY_S * 1000)):
+        # Here and not with the work, which is done more rarely: of one that has gone, others take over at once.
+        for name in [*self._turns]:
+            await self._mine(name)
+        if await self._mine("sweep"):
             now_ms = self._clock.now_ms()
             await self._work.settle(await self._store.due(now_ms, now_ms - UNCONFIRMED_MS))
 
     async def _in_turn(self, name: str, every_s: float, work: Callable[[], Awaitable[None]]) -> None:
         async def turn() -> None:
-            if await self._store.lease(name, self._replica, round(LEASE_TTL_FACTOR * every_s * 1000)):
+            if await self._mine(name):
                 await work()
 
         while True:
             await self._survive(name, turn)
-            await asyncio.sleep(every_s)
+            await asyncio.sleep(every_s if name in self._turns else min(every_s, HERE_FOR_MS / 1000))
+
+    async def _mine(self, name: str) -> bool:
+        """Takes or keeps a turn; whether this replica has it."""
+        mine = await self._store.lease(name, self._replica, HERE_FOR_MS)
+        (self._turns.add if mine else self._turns.discard)(name)
+        return mine
 
     async def _survive(self, what: str, call: Callable[[], Awaitable[None]]) -> bool:
         """Whether it was done; a failure is logged."""

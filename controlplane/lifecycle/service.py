@@ -18,6 +18,7 @@ from controlplane.lifecycle.parts import Options, Parts
 from controlplane.lifecycle.pools import Desk, Pools
 from controlplane.lifecycle.preflight import Foresight
 from controlplane.lifecycle.queue import Answer
+from controlplane.lifecycle.queue.verdict import TOTAL, TOTAL_KNOB
 from controlplane.lifecycle.quotas import Quotas, Standing
 from controlplane.lifecycle.states import Event
 from controlplane.lifecycle.tokens import Token
@@ -136,13 +137,14 @@ class Sandboxes:
         self._parts.cluster.check(spec)
         return await self._admitted(self._candidate(owner, spec, key))
 
-    async def start_warm(self, pool: str, spec: SandboxSpec, fence: Fence | None = None) -> Sandbox:
+    async def start_warm(self, pool: str, spec: SandboxSpec, fence: Fence | None = None, *, spare: int = 0) -> Sandbox:
         """Begins the start of a sandbox that belongs to a pool until it is claimed; does not wait until it is ready.
 
         Args:
             pool: its name.
             spec: its template, and how long its start may take.
             fence: the lease that the caller acts under.
+            spare: so many places of the installation are left to creates.
 
         Raises:
             Problem: draining, unsupported, capacity_unavailable (the installation is full), the store's; FencedError.
@@ -155,13 +157,17 @@ class Sandboxes:
         # What is started together must not end together.
         ttl_ms = round(WARM_TTL_MS * random.uniform(0.8, 1.2))  # noqa: S311
         wish = replace(wish, spec=spec, pool=pool, expires_at_ms=wish.created_at_ms + ttl_ms)
-        admission = await self._lives.claims.start(wish, self._lives.quotas.limits(wish.owner), fence)
+        limits = self._lives.quotas.limits(wish.owner)
+        left = replace(limits, total=max(1, limits.total - spare)) if limits.total else limits
+        admission = await self._lives.claims.start(wish, left, fence)
+        if isinstance(admission, Full) and spare:
+            detail = f"{admission.used} of {limits.total} sandboxes are in use, and {spare} places are left to creates"
+            raise Problem("capacity_unavailable", f"{detail} that found none", knob=TOTAL_KNOB)
         return admission.sandbox if isinstance(admission, Admitted) else _known(admission, wish)
 
-    async def retire_warm(self, sandbox_id: str) -> None:
-        """Ends a sandbox that its pool does not keep any more, unless it was claimed; does not wait for the cluster."""
-        unwanted = Problem("deleted", "its pool does not keep it any more")
-        await self._lives.endings.end(sandbox_id, unwanted, PLATFORM, Event.RETIRE)
+    async def retire_warm(self, sandbox_id: str, by: str, why: str) -> bool:
+        """Ends a sandbox of a pool, unless it was claimed; whether it did. Does not wait for the cluster."""
+        return await self._lives.endings.end(sandbox_id, Problem("deleted", why), by, Event.RETIRE)
 
     def starts_at_once(self) -> int:
         """How many starts the nodes and the start queue bear at one time."""
@@ -190,7 +196,10 @@ class Sandboxes:
         async def attempt(limits: Limits) -> Answer:
             # It may have waited: its life begins when it is let in.
             now = replace(wish, expires_at_ms=self._parts.clock.now_ms() + wish.spec.ttl_ms)
-            return await self._lives.claims.admit(now, limits, cold_reason=cold_reason)
+            answer = await self._lives.claims.admit(now, limits, cold_reason=cold_reason)
+            while isinstance(answer, Full) and answer.resource == TOTAL and await self._pools.give_way():
+                answer = await self._lives.claims.admit(now, limits, cold_reason=cold_reason)
+            return answer
 
         answer = await self._lives.room.enter(wish, attempt)
         if isinstance(answer, Admitted | Claimed):
@@ -408,11 +417,12 @@ def _known(admission: Known | Withdrawn | Full, candidate: Sandbox) -> Sandbox:
     if isinstance(admission, Withdrawn):
         raise Problem("deleted", f"key {key} was deleted before its create arrived", idempotency_key=key)
     if isinstance(admission, Full):
-        knob = "ROLLBOX_CONTROLPLANE_MAX_SANDBOXES"
         used, limit = admission.used, admission.limit
-        detail = f"{used} of at most {limit} sandboxes are in use here ({knob})"
-        raise Problem("capacity_unavailable", detail, retry_after_ms=1000, used=used, limit=limit, knob=knob)
+        detail = f"{used} of at most {limit} sandboxes are in use here ({TOTAL_KNOB})"
+        raise Problem("capacity_unavailable", detail, retry_after_ms=1000, used=used, limit=limit, knob=TOTAL_KNOB)
     if admission.sandbox.fingerprint != candidate.fingerprint:
         detail = f"key {key} was used with other parameters for {admission.sandbox.id}"
         raise Problem("conflict", detail, idempotency_key=key, sandbox_id=admission.sandbox.id)
-    return admission.sandbox
+    # A store that was lost has forgotten the environment; of the same fingerprint it is the same.
+    spec = admission.sandbox.spec.model_copy(update={"env": candidate.spec.env})
+    return replace(admission.sandbox, spec=spec)

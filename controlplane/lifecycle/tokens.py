@@ -16,7 +16,8 @@ from controlplane.model import Sandbox
 
 ISSUER: Final = "rollbox"
 ALGORITHM: Final = "EdDSA"
-# A token outlives its sandbox a little, so that a late caller hears why it ended rather than "expired".
+# A token outlives its sandbox a little, so that a late caller hears why it ended rather than "expired"; and so much may
+# the clocks of gateways and sidecars, which judge it, be ahead of this one.
 SLACK_MS: Final = 60_000
 # Expiry is held against the injected clock, not against the machine's.
 # What opens a public port lives as long as that: only its sandbox's own sidecar takes it.

@@ -20,6 +20,8 @@ from controlplane.store import Due, Store
 
 # The local deadline of a start comes first; this is for a start whose replica has gone.
 OVERDUE_SLACK_MS: Final = 5_000
+# A replica that nobody asks anything notices that the store was emptied within two seconds, when it says it is here.
+OTHERS_SAY_S: Final = 3.0
 
 
 class Upkeep:
@@ -79,7 +81,8 @@ class Upkeep:
 
     async def keep(self) -> None:
         """See ``Work.keep``."""
-        await self._ledger.check_held()
+        await self._store.ensure()
+        await self._ledger.insist()
 
     async def settle(self, due: Due) -> None:
         """See ``Work.settle``."""
@@ -111,7 +114,9 @@ class Upkeep:
         await self._ledger.restore_held(store)
 
     async def rebuild(self) -> None:
-        """Reads the cluster's truth into the store."""
+        """Reads the cluster's truth into the store, once the others have said there what only they know."""
+        if self._store.shared and await self._parts.cluster.list():
+            await asyncio.sleep(OTHERS_SAY_S)
         await self._act(await self._rebuilder.run())
 
     async def resume(self, store: Store) -> None:

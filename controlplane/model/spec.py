@@ -12,6 +12,8 @@ MAX_ENV_BYTES: Final = 256 * 1024  # guess: a quarter of what Linux gives to arg
 MAX_LABELS: Final = 64
 MAX_TTL_MS: Final = 7 * 24 * 3_600_000
 MAX_NODE_LABELS: Final = 16
+# The label with the name of a sandbox's group.
+GROUP: Final = "rollbox.group"
 
 # Every part between slashes begins with a letter or digit: the name becomes part of a path of the engine's API.
 _IMAGE: Final = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]*(/[A-Za-z0-9][A-Za-z0-9._:@+-]*)*$"
@@ -112,8 +114,9 @@ class Template(Closed):
     """What a sandbox is made of, and cannot be given later. Sizes in bytes, cpu in millicores (1000 = one core)."""
 
     image: Annotated[str, StringConstraints(min_length=1, max_length=512, pattern=_IMAGE)]
+    # The SDK has the same: a pool that says nothing of these serves creates that say nothing.
     cpu_millicores: Millicores = Range(request=100, limit=2000)
-    memory_bytes: MemoryBytes = Range(request=128 * MIB, limit=1024 * MIB)
+    memory_bytes: MemoryBytes = Range(request=256 * MIB, limit=2048 * MIB)
     # None: what the place where it runs has for all.
     pids_limit: int | None = Field(default=None, ge=8, le=1 << 22)
     disk_bytes: int | None = Field(default=None, ge=16 * MIB, le=1 << 44)

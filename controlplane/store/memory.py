@@ -208,6 +208,10 @@ class MemoryStore:
         """See ``Store.rebuilt``."""
         self._intact = True
 
+    async def epoch(self) -> str:
+        """See ``Store.epoch``: it cannot be lost while there is somebody to ask."""
+        return "memory"
+
     def bury(self, sandbox: Sandbox, ended_at_ms: int) -> None:
         """Puts an ended sandbox from before on record, with its key, for what is left of its time; oldest first."""
         if (before := self._records.get(sandbox.id)) is not None:

@@ -246,3 +246,7 @@ class Store(Protocol):
     async def rebuilt(self) -> None:
         """Says that the store holds what it should, from now on."""
         ...
+
+    async def epoch(self) -> str:
+        """Which filling of the store this is: another one after every ``rebuilt``."""
+        ...

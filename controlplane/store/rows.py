@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 from controlplane.errors import TABLE
-from controlplane.model import UP, EndCause, Sandbox, SandboxSpec, State, load_timeline
+from controlplane.model import GROUP, UP, EndCause, Sandbox, SandboxSpec, State, load_timeline
 
 # What a sandbox keeps when it is claimed, and what its claim brings; the version stands before both.
 _OWN: Final = (
@@ -82,6 +82,11 @@ def key_of(owner: str, key: str | None) -> str:
     return "" if key is None else f"{owner}\n{key}"
 
 
+def group_of(sandbox: Sandbox) -> str:
+    """The name of its group; empty for none."""
+    return sandbox.spec.labels.get(GROUP, "")
+
+
 def news_of(sandbox: Sandbox, origin: str, now_ms: int) -> str:
     """What other replicas hear; empty when it is nothing to them: they follow routes, lives and ends, not starts."""
     told = sandbox.state in UP or sandbox.end is not None
@@ -110,6 +115,7 @@ def row(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> tuple[str | 
             if sandbox.state is State.WARM
             else ("", 0, "")
         ),
+        group_of(sandbox),
     )
 
 
@@ -121,6 +127,7 @@ def wish_row(wish: Sandbox, now_ms: int, writer: str, origin: str) -> tuple[str 
         brought(bound),
         brought(bound, env=False),
         *(wish.spec.template_hash(), 0, head_of(origin, now_ms)),
+        group_of(wish),
     )
 
 

@@ -2,6 +2,6 @@
 
 from controlplane.telemetry.complaint import complain
 from controlplane.telemetry.log import configure_log
-from controlplane.telemetry.metrics import POOLED, Levels, Metrics, PushOutcome
+from controlplane.telemetry.metrics import POOLED, Levels, Metrics, PushOutcome, Served
 
-__all__ = ["POOLED", "Levels", "Metrics", "PushOutcome", "complain", "configure_log"]
+__all__ = ["POOLED", "Levels", "Metrics", "PushOutcome", "Served", "complain", "configure_log"]

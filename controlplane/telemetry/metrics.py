@@ -17,6 +17,8 @@ _LAGS: Final = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 10)
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 PushOutcome = Literal["accepted", "duplicate", "failure", "late", "forged", "error"]
+# How a create was served: from a pool, or cold for one of these reasons.
+Served = Literal["warm", "none_ready", "other_template", "dead", "no_pool"]
 
 
 POOLED: Final = ("wanted", "ready", "starting", "outdated")
@@ -40,12 +42,18 @@ class Levels:
 
 
 class Metrics:
-    """Counts and times; labels come from closed sets only."""
+    """Counts and times; labels come from closed sets only, but for the names of pools, which operators declare."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         self._phases = Histogram(
             "rollbox_create_phase_seconds", "Phases of starts.", ["phase"], buckets=_BUCKETS, registry=registry
+        )
+        self._creates = Counter(
+            "rollbox_creates",
+            "Sandboxes given to creates: warm, or why not; one that was dead when claimed counts, like the next.",
+            ["pool", "served"],
+            registry=registry,
         )
         self._ends = Counter("rollbox_sandbox_ends", "Sandboxes that ended.", ["cause"], registry=registry)
         self._answers = Counter("rollbox_api_answers", "Answers of the API.", ["status"], registry=registry)
@@ -72,6 +80,10 @@ class Metrics:
         if phase not in PHASES:
             raise ValueError(f"{phase!r} is not one of {PHASES}")
         self._phases.labels(phase).observe(duration_ms / 1000)
+
+    def created(self, pool: str, served: Served) -> None:
+        """Counts a sandbox that a create was given; ``pool`` is empty where none has its image."""
+        self._creates.labels(pool, served).inc()
 
     def ended(self, cause: Code) -> None:
         """Counts an end."""
@@ -141,6 +153,7 @@ class Metrics:
     def _known_labels(self) -> None:
         for phase in PHASES:
             self._phases.labels(phase)
+        self._creates.labels("", "no_pool")
         for code in TABLE:
             self._ends.labels(code)
         for status in ("2xx", "3xx", "4xx", "5xx"):

@@ -10,7 +10,7 @@ from controlplane.store import Admitted, Claimed, Fence, FencedError, Full, Know
 from tests.contract.store_factory import DAY_S, Advance, Now, ended, sandbox, starting, warm
 
 MIB = 1 << 20
-ONE = Usage(1, 100, 128 * MIB, 0, 0)
+ONE = Usage(1, 100, 256 * MIB, 0, 0)
 ENV = SandboxSpec(image="a", env={"SECRET": "hush"}, cwd="/w", user="u", labels={"l": "m"}, ttl_ms=5_000)
 
 
@@ -113,7 +113,7 @@ class ClaimsSuite:
         claims = await asyncio.gather(*(store.claim(sandbox(f"sb-w{number}"), Limits()) for number in range(30)))
         got = [one.sandbox.id for one in claims if isinstance(one, Claimed)]
         assert len(got) == len(set(got)) == 20
-        assert await store.usage("alice") == Usage(20, 2000, 20 * 128 * MIB)
+        assert await store.usage("alice") == Usage(20, 2000, 20 * 256 * MIB)
 
     async def test_warm_ones_count_in_all_and_against_no_owner(self, store: Store) -> None:
         await warm(store, "sb-1")
@@ -138,7 +138,7 @@ class ClaimsSuite:
         [
             (Quota(sandboxes=2), Full(2, 2, "sandboxes")),
             (Quota(cpu_millicores=299), Full(200, 299, "cpu_millicores")),
-            (Quota(memory_bytes=300 * MIB), Full(256 * MIB, 300 * MIB, "memory_bytes")),
+            (Quota(memory_bytes=600 * MIB), Full(512 * MIB, 600 * MIB, "memory_bytes")),
             (Quota(starting=2), Full(2, 2, "starting")),
         ],
     )

@@ -5,7 +5,7 @@ Times are the store's own: `advance(seconds)` lets them pass. Stores are handed 
 
 from dataclasses import replace
 
-from controlplane.model import EndCause, Limits, SandboxSpec, State
+from controlplane.model import GROUP, EndCause, Limits, SandboxSpec, State
 from controlplane.store import Admitted, Custody, Due, Full, Known, Store, Withdrawn
 from tests.contract.claims_suite import ClaimsSuite
 from tests.contract.store_factory import DAY_S, Advance, Now, ended, sandbox
@@ -49,6 +49,27 @@ class StoreSuite(ClaimsSuite):
         after = first.with_port(8000, public=True, now_ms=5)
         assert await store.replace(after, 0)
         assert await store.get("sb-1") == after
+
+    async def test_a_group_is_found_by_its_label_ended_ones_too(self, store: Store, advance: Advance) -> None:
+        labelled = {GROUP: "g", "n": "1"}
+        made = [sandbox(f"sb-{number}", labels=labelled, at_ms=number) for number in range(3)]
+        others = [sandbox("sb-8", labels={GROUP: "h"}), sandbox("sb-9", owner="bob", labels=labelled)]
+        for one in (*made, *others):
+            await store.admit(one, Limits())
+        for one in (made[0], made[2], *others):
+            assert await store.replace(ended(one), 0)
+        found = await store.find("alice", {GROUP: "g"})
+        assert [(one.id, one.state) for one in found] == [
+            ("sb-0", State.ENDED),
+            ("sb-1", State.REQUESTED),
+            ("sb-2", State.ENDED),
+        ]
+        assert [one.id for one in await store.find("alice", {GROUP: "g"}, {State.ENDED})] == ["sb-0", "sb-2"]
+        assert await store.find("alice", {GROUP: "g", "n": "2"}) == []
+        assert await store.find("alice", {GROUP: "none"}) == []
+        assert {one.id for one in await store.find(None, labelled)} == {"sb-0", "sb-1", "sb-2", "sb-9"}
+        await advance(DAY_S + 1)
+        assert [one.id for one in await store.find("alice", {GROUP: "g"})] == ["sb-1"]
 
     async def test_replace_compares_versions(self, store: Store) -> None:
         first = sandbox("sb-1")

@@ -47,7 +47,7 @@ async def test_two_crowds_share_what_is_warm(url: str) -> None:
         claims = await asyncio.gather(*(stores[n % 2].claim(wish, Limits()) for n, wish in enumerate(wishes)))
         got = [one.sandbox.id for one in claims if isinstance(one, Claimed)]
         assert len(got) == len(set(got)) == 50
-        assert await stores[0].usage(None) == Usage(50, 5_000, 50 * 128 << 20)
+        assert await stores[0].usage(None) == Usage(50, 5_000, 50 * 256 << 20)
 
 
 async def test_a_claim_that_is_repeated_after_a_lost_answer_gets_the_same(url: str) -> None:

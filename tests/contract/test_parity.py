@@ -11,6 +11,9 @@ import pytest
 
 import rollbox_gateway
 from controlplane.errors.table import TABLE
+from controlplane.model import SandboxSpec
+from controlplane.model.pool import PoolSpec
+from rollbox import request
 from rollbox.errors import BY_CODE
 
 CONTRACT = Path(__file__).parent.parent.parent / "contract"
@@ -34,6 +37,13 @@ def test_the_sdk_has_one_exception_for_every_code() -> None:
 
 def test_there_is_one_vector_for_every_code() -> None:
     assert [vector["problem"]["code"] for vector in VECTORS] == list(SOURCE)
+
+
+def test_a_create_that_says_nothing_of_its_template_is_served_by_a_pool_that_says_nothing_either() -> None:
+    declared = PoolSpec.model_validate({"template": {"image": "x"}, "max_warm": 1}).spec()
+    asked = SandboxSpec.model_validate(request.create_body("x", lease=None))
+    assert asked.template_hash() == declared.template_hash() == SandboxSpec(image="x").template_hash()
+    assert asked == declared
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v["problem"]["code"])

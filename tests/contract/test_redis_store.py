@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from structlog.typing import EventDict
 
 from controlplane.errors import Problem
-from controlplane.model import EndCause, Limits, SandboxSpec, State, Usage
+from controlplane.model import GROUP, EndCause, Limits, SandboxSpec, State, Usage
 from controlplane.store import (
     Admitted,
     Changed,
@@ -69,6 +69,21 @@ class TestRedisStore(StoreSuite):
             clock.ahead_ms += round(by_s * 1000)
 
         return advance
+
+
+async def test_what_a_group_has_left_is_not_kept_for_ever(pair: list[RedisStore], clock: ShiftedClock) -> None:
+    store = pair[0]
+    index = f"{store._calls.prefix}group:alice\ng"
+    for number in range(3):
+        await store.admit(sandbox(f"sb-{number}", labels={GROUP: "g"}), Limits())
+        await store.replace(ended(sandbox(f"sb-{number}", labels={GROUP: "g"})), 0)
+        clock.ahead_ms += DAY_S * 1000 // 2 + 1
+    pipe = store._calls.pipe()
+    pipe.zrange(index, 0, -1)
+    pipe.pttl(index)
+    ids, left_ms = await store._calls.piped(pipe)
+    assert ids == ["sb-1", "sb-2"]
+    assert 0 < left_ms <= DAY_S * 1000
 
 
 async def test_two_replicas_see_one_truth(pair: list[RedisStore]) -> None:
@@ -268,9 +283,12 @@ async def test_an_emptied_store_is_lost_until_it_is_rebuilt(pair: list[RedisStor
     one, two = pair
     first = sandbox("sb-1", key="k")
     await one.admit(first, Limits())
+    epoch = await one.epoch()
+    assert await two.epoch() == epoch
     async with Redis.from_url(url) as redis:
         await redis.flushall()
     asked = [
+        two.epoch(),
         *(two.get("sb-1"), two.admit(first, Limits()), two.replace(first, 0), two.find(None, {}), two.counts()),
         *(two.by_key("alice", "k"), two.lease("x", "y", 1), two.take_slot("sb-1", 1, 1), two.due(0, 0)),
     ]
@@ -282,6 +300,7 @@ async def test_an_emptied_store_is_lost_until_it_is_rebuilt(pair: list[RedisStor
     assert await one.restore(first)
     await one.rebuilt()
     assert await two.claim_rebuild(60_000) is Custody.INTACT
+    assert await two.epoch() == await one.epoch() != epoch
     assert await two.get("sb-1") == first
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -171,3 +172,40 @@ async def test_a_flush_right_after_claims_gives_none_of_them_to_anybody_else(url
         assert [one.sandbox.id for one in again] == mine
         for owner in (None, OWNER, "bob", pool_owner("p")):
             assert await b.parts.store.usage(owner) == await recounted(a, owner)
+
+
+async def test_what_a_replica_claimed_and_ended_that_died_before_the_flush_the_other_knows(url: str) -> None:
+    async with pooled(url, 4) as (a, b), Redis.from_url(url) as redis:
+        first, second = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
+        await a.service.delete(OWNER, second.id)
+        # As killed: nothing is written behind, nothing is put back.
+        for task in (*a.service._lives._loops, *a.service._lives._starts.values()):
+            task.cancel()
+        assert "claim" not in a.cluster.held[first.id].facts
+        await redis.flushall()
+        others = await asyncio.gather(*(b.service.create("bob", TEMPLATE, f"o{n}") for n in range(4)))
+        assert first.id not in {one.sandbox.id for one in others}
+        assert (await b.service.get(OWNER, first.id)).state is State.RUNNING
+        end = (await b.service.get(OWNER, second.id)).end
+        assert end is not None
+        assert end.cause == "deleted"
+        assert (await b.service.create(OWNER, ENV_SPEC, "k0")).sandbox.id == first.id
+        for owner in (None, OWNER, "bob", pool_owner("p")):
+            assert await b.parts.store.usage(owner) == await recounted(b, owner)
+
+
+async def test_a_replica_that_did_not_notice_the_flush_says_what_it_knows_nevertheless(url: str) -> None:
+    async with pooled(url, 4) as (a, b), Redis.from_url(url) as redis:
+        sandbox = (await a.service.create(OWNER, ENV_SPEC, "k")).sandbox
+        for plane in (a, b):
+            plane.service._lives.notes.forget(sandbox.id)
+        await redis.flushall()
+        # Whoever rebuilt it did so between two questions of both, and took the claimed one for the pool's.
+        store = a.parts.store
+        await store.restore(replace(sandbox, owner=pool_owner("p"), state=State.WARM, claimed_at_ms=None, version=0))
+        await store.rebuilt()
+        async with asyncio.timeout(10):
+            while await b.parts.store.by_key(OWNER, "k") is None:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.05)
+        assert (await b.service.get(OWNER, sandbox.id)).state is State.RUNNING
+        assert (await b.parts.store.usage(OWNER)).sandboxes == 1

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rollbox import Client
+from rollbox import Client, SandboxGroup
 from tests.support.images import IMAGE
 from tests.support.stack import Product
 from tests.support.waiting import succeeds, until
@@ -58,6 +58,20 @@ async def test_a_sandbox_through_the_command_line(stack: Product, client: Client
     status, _, err = await rollbox(stack, "exec", made["id"], "--", "true")
     assert status == 3
     assert "deleted" in err
+
+
+async def test_a_group_through_the_command_line(stack: Product, client: Client) -> None:
+    group = await SandboxGroup.create(IMAGE, n=2, name="cli-group", memory=("64Mi", "128Mi"), client=client)
+    gone, left = group[0].id, group[1].id
+    await group[0].delete()
+    (listed,) = [one for one in await answer(stack, "group", "list") if one["name"] == "cli-group"]
+    assert listed["states"].get("running") == 1
+    shown = await answer(stack, "group", "show", "cli-group")
+    assert [(one["sample"], one["sandbox"]["id"]) for one in shown["members"]] == [("0", gone), ("1", left)]
+    assert shown["members"][0]["sandbox"]["end"]["cause"] == "deleted"
+    assert (await answer(stack, "group", "delete", "cli-group"))["deleted"] == [left]
+    status, _, err = await rollbox(stack, "group", "show", "no-such-group")
+    assert (status, "there is no group no-such-group" in err) == (2, True)
 
 
 async def test_ctrl_c_kills_the_command_in_the_sandbox(stack: Product, client: Client) -> None:

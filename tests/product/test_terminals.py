@@ -21,8 +21,8 @@ def typed(stack: Product, *arguments: str) -> AbstractContextManager[Terminal]:
 
 async def test_a_shell_on_a_terminal_feels_local(stack: Product, shared: Sandbox) -> None:
     with typed(stack, "exec", "-it", shared.id, "--", "bash", "--norc") as terminal:
-        # Written so that the echo of what is typed is not taken for the answer. Each line waits for its prompt: a Ctrl-C
-        # that comes before the shell reads again throws away what was typed ahead, here as on any terminal.
+        # Written so that the echo of what is typed is not taken for the answer. Each line waits for its prompt: a
+        # Ctrl-C that comes before the shell reads again throws away what was typed ahead, here as on any terminal.
         await terminal.sees("# ")
         terminal.type("echo $((40+2)) $(tty)\r")
         await terminal.sees("42 /dev/pts/")

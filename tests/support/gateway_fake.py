@@ -237,10 +237,10 @@ class FakeGateway:
         self.end(request.match_info["id"])
         return web.json_response(self.sandboxes[request.match_info["id"]])
 
-    def end(self, sandbox_id: str) -> None:
-        """End a sandbox as its owner does."""
+    def end(self, sandbox_id: str, cause: str = "deleted") -> None:
+        """End a sandbox, as its owner does unless another cause is given."""
         box = self.sandboxes[sandbox_id]
-        end = {"cause": "deleted", "fault": "workload", "detail": "deleted by its owner", "at_ms": 2, "by": "test"}
+        end = {"cause": cause, "fault": "workload", "detail": "deleted by its owner", "at_ms": 2, "by": "test"}
         box.update(state="ended", end=box["end"] or end)
 
     async def _delete_many(self, request: web.Request) -> web.Response:

@@ -144,6 +144,10 @@ class SharedStore(MemoryStore):
         self.core.rebuilder = ""
         self.core.rebuilds += 1
 
+    async def epoch(self) -> str:
+        self._check()
+        return str(self.core.rebuilds)
+
     def _here(self, sandbox_id: str, now_ms: int) -> bool:
         _, until_ms = self._leases.get(f"replica:{self.core.holders.get(sandbox_id)}", ("", 0))
         return until_ms > now_ms

@@ -34,6 +34,8 @@ _CONTAINER: Final = {
     *("name", "image", "resources", "imagePullPolicy", "ports", "command", "args"),
     *("readinessProbe", "livenessProbe", "startupProbe", "terminationMessagePath", "terminationMessagePolicy"),
 }
+# Where theirs stands we may not write.
+_STATUS: Final = {"why": "declared as a SandboxWarmPool: only the replica that plans can tell how it is; ask again"}
 _RESOURCES: Final = {"cpu", "memory", "ephemeral-storage", GPU}
 
 
@@ -56,7 +58,8 @@ def pool(warm: Json, templates: Mapping[str, Json]) -> Document:
     except ValueError as error:
         return Document(name, version, {}, trouble=f"SandboxTemplate {reference!r}: {error}")
     replicas = spec.get("replicas", 1)
-    return Document(name, version, {"template": made, "min_warm": replicas, "max_warm": replicas, "auto": False})
+    body = {"template": made, "min_warm": replicas, "max_warm": replicas, "auto": False}
+    return Document(name, version, body, _STATUS)
 
 
 def _template(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -64,11 +64,13 @@ def plan(current: Sequence[Member], old: Sequence[Member], *, wanted: int, surge
 
 
 def _surplus(current: Sequence[Member], wanted: int) -> Sequence[str]:
-    """Those that are not ready first, then the youngest: claims take the oldest. Mostly there are none, at no cost."""
-    if len(current) <= wanted:
-        return ()
-    by_use = sorted(current, key=lambda one: (one.ready, -(one.ready_at_ms or 0), one.id))
-    return [one.id for one in by_use[: len(current) - wanted]]
+    """Mostly there are none, at no cost."""
+    return () if len(current) <= wanted else [one.id for one in by_use(current)[: len(current) - wanted]]
+
+
+def by_use(members: Sequence[Member]) -> Sequence[Member]:
+    """In the order in which they are given up: those that are not ready, then the youngest: claims take the oldest."""
+    return sorted(members, key=lambda one: (one.ready, -(one.ready_at_ms or 0), one.id))
 
 
 def _replaced(current: Sequence[Member], old: Sequence[Member], wanted: int) -> Sequence[str]:

@@ -9,7 +9,7 @@ from controlplane.lifecycle.pools.declared import Declared
 from controlplane.lifecycle.pools.demand import Demand, Size, size
 from controlplane.lifecycle.pools.expectations import Members
 from controlplane.lifecycle.pools.pace import Pace
-from controlplane.lifecycle.pools.planner import Member, Plan, plan
+from controlplane.lifecycle.pools.planner import Member, Plan, by_use, plan
 from controlplane.model import Sandbox, SandboxSpec, State
 from controlplane.model.pool import PoolSpec
 
@@ -153,6 +153,18 @@ class Pool:
         starting = sum(not one.ready for one in current)
         allowed = self._pace.allowed(now_ms, spec.starts_per_minute, starting)
         return Step(plan(current, old, wanted=wanted.wanted, surge=spec.surge, allowed=allowed), wanted)
+
+    def least(self, now_ms: int) -> tuple[float, str] | None:
+        """Which one it can best do without, and how much it is wanted: claims within the time of a start, for each.
+
+        None: it has none, or its declaration is not sound.
+        """
+        current, old = self._split(now_ms)
+        frozen = self._declared.spec is None and not self._withdrawn
+        if frozen or not (current or old):
+            return None
+        wanted = 0.0 if self._withdrawn else self._demand.most_at_once(now_ms) / (len(current) + len(old))
+        return wanted, by_use(old or current)[0].id
 
     def status(self, now_ms: int) -> dict[str, Any]:
         """What is told about it: see ``PoolStatus`` in the API."""

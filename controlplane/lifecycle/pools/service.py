@@ -14,6 +14,7 @@ import structlog
 from controlplane.clock import Clock
 from controlplane.cluster.documents import Document, Documents
 from controlplane.errors import Problem
+from controlplane.lifecycle.endings import PLATFORM
 from controlplane.lifecycle.keeper import Keeper
 from controlplane.lifecycle.pools.declared import Declared, declared
 from controlplane.lifecycle.pools.planner import share
@@ -30,7 +31,7 @@ RENEW_EVERY_MS: Final = 2_000
 # News wake the planner; this is for pauses that end, and for news that were lost.
 LOOK_EVERY_S: Final = 1.0
 # News come in herds: one look for all of a moment.
-LOOK_AT_MOST_EVERY_S: Final = 0.02
+LOOK_AT_MOST_EVERY_S: Final = 0.05
 REREAD_EVERY_MS: Final = 5_000
 # Without a pool there is nothing to find but what a pool that was removed has left.
 REREAD_IDLE_MS: Final = 60_000
@@ -38,22 +39,26 @@ REREAD_IDLE_MS: Final = 60_000
 REPLACED_MS: Final = 600_000
 STATUS_EVERY_S: Final = 1.0
 STOPS_AT_ONCE: Final = 16
+# A place that was given up for a create is not filled again for so long: others come, and starts are not for nothing.
+LEFT_FREE_MS: Final = 60_000
+# By whom those end that give way.
+GIVEN_WAY: Final = "waiting room"
 UNCLAIMED: Final = frozenset({State.REQUESTED, State.QUEUED, State.STARTING, State.WARM})
 
 
 class Hands(Protocol):
     """What a plan is carried out with; ``Sandboxes`` does it."""
 
-    async def start_warm(self, pool: str, spec: SandboxSpec, fence: Fence) -> Sandbox:
-        """Puts one on record and begins its start.
+    async def start_warm(self, pool: str, spec: SandboxSpec, fence: Fence, *, spare: int) -> Sandbox:
+        """Puts one on record and begins its start, if ``spare`` places are left then.
 
         Raises:
             Problem: capacity_unavailable and others; FencedError.
         """
         ...
 
-    async def retire_warm(self, sandbox_id: str) -> None:
-        """Ends one unless it was claimed."""
+    async def retire_warm(self, sandbox_id: str, by: str, why: str) -> bool:
+        """Ends one unless it was claimed; whether it did."""
         ...
 
     def starts_at_once(self) -> int:
@@ -87,6 +92,8 @@ class Pools:
         self._pools: dict[str, Pool] = {}
         self._replaced: dict[str, int] = {}
         self._told: dict[str, dict[str, Any]] = {}
+        self._given: dict[str, int] = {}
+        self._giving = asyncio.Lock()
         self._synced = self._left = False
         self._leads_until_ms = 0
         self._renewed_ms: int | None = None
@@ -110,6 +117,8 @@ class Pools:
         """Takes in what a sandbox has become, here or at another replica. Never waits."""
         now_ms = self._clock.now_ms()
         if sandbox.pool:
+            if sandbox.end is not None and sandbox.unclaimed and sandbox.end.by == GIVEN_WAY:
+                self._given[sandbox.id] = sandbox.end.at_ms
             pool = self._pools.get(sandbox.pool)
             if pool is not None and pool.hear(sandbox, now_ms):
                 self._woken.set()
@@ -139,6 +148,27 @@ class Pools:
         self._synced = True
         self._woken.set()
 
+    async def give_way(self) -> bool:
+        """Ends the unclaimed sandbox that is least wanted, so that a create finds room; False when there is none.
+
+        Any replica does it, not only the one that plans: who waits there is known to no other. What is claimed
+        meanwhile stays.
+
+        Raises:
+            Problem: the store's.
+        Cost: one step of the store; every few seconds a look at all that is unclaimed.
+        """
+        async with self._giving:
+            await self._know(self._clock.now_ms())
+            while found := self._least():
+                pool, sandbox_id = found
+                why = "it gave way to a create: the installation is full"
+                given = await self._hands.retire_warm(sandbox_id, GIVEN_WAY, why)
+                pool.stopped(sandbox_id, self._clock.now_ms())
+                if given:
+                    return True
+            return False
+
     async def turn(self) -> None:
         """One look at all pools, when it is this replica's turn.
 
@@ -147,10 +177,10 @@ class Pools:
         """
         now_ms = self._clock.now_ms()
         self._drop_replaced(now_ms)
+        self._given = {one: at_ms for one, at_ms in self._given.items() if 0 <= now_ms - at_ms < LEFT_FREE_MS}
         if self._left or not self._synced or not await self._lead(now_ms):
             return
-        if self._read_ms is None or not 0 <= now_ms - self._read_ms < self._reread_every_ms():
-            await self._reread(now_ms)
+        await self._know(now_ms)
         await self._stop(now_ms)
         await self._start(now_ms)
 
@@ -238,6 +268,10 @@ class Pools:
     def _reread_every_ms(self) -> int:
         return REREAD_EVERY_MS if self._pools else REREAD_IDLE_MS
 
+    async def _know(self, now_ms: int) -> None:
+        if self._read_ms is None or not 0 <= now_ms - self._read_ms < self._reread_every_ms():
+            await self._reread(now_ms)
+
     async def _reread(self, now_ms: int) -> None:
         views: dict[str, list[Sandbox]] = {name: [] for name in self._pools}
         # The first time also what was claimed a moment ago: it counts for the rate, whoever has started it.
@@ -258,6 +292,14 @@ class Pools:
             self._told.pop(name, None)
         self._read_ms = now_ms
 
+    def _least(self) -> tuple[Pool, str] | None:
+        now_ms = self._clock.now_ms()
+        offers = [(*offer, pool) for pool in self._pools.values() if (offer := pool.least(now_ms))]
+        if not offers:
+            return None
+        _, sandbox_id, pool = min(offers, key=lambda offer: offer[:2])
+        return pool, sandbox_id
+
     async def _stop(self, now_ms: int) -> None:
         doomed = [(pool, one) for pool in self._pools.values() for one in pool.look(now_ms).plan.stop]
         for at in range(0, len(doomed), STOPS_AT_ONCE):
@@ -265,7 +307,7 @@ class Pools:
             await _all(self._retire(pool, sandbox_id) for pool, sandbox_id in some)
 
     async def _retire(self, pool: Pool, sandbox_id: str) -> None:
-        await self._hands.retire_warm(sandbox_id)
+        await self._hands.retire_warm(sandbox_id, PLATFORM, "its pool does not keep it any more")
         pool.stopped(sandbox_id, self._clock.now_ms())
 
     async def _start(self, now_ms: int) -> None:
@@ -279,7 +321,7 @@ class Pools:
         if spec is None:
             return
         try:
-            sandbox = await self._hands.start_warm(pool.name, spec, self._fence)
+            sandbox = await self._hands.start_warm(pool.name, spec, self._fence, spare=len(self._given))
         except FencedError:
             self._leads_until_ms = 0
         except Problem as problem:

@@ -25,6 +25,7 @@ class Facts:
         limits, used: of the owner.
         in_all: sandboxes of all owners, warm ones among them.
         warm: ready ones that the run could have at once.
+        giving: ready ones that nobody has claimed, of other templates: they give way.
         room: how many more the nodes hold; None: not known.
         room_when_empty: how many they hold when nothing of ours runs; None: not known.
         starts_at_once: how many starts go on side by side.
@@ -43,6 +44,7 @@ class Facts:
     room_when_empty: int | None
     starts_at_once: int
     start_ms: int | None
+    giving: int = 0
     refused: Sequence[Problem] = ()
 
 
@@ -128,7 +130,7 @@ def _shared_needs(facts: Facts) -> list[Need]:
     needs: list[Need] = []
     if total := facts.limits.total:
         # A warm one is counted already: having it takes no more room.
-        places = max(0, total - facts.in_all) + min(facts.warm, facts.in_all)
+        places = max(0, total - facts.in_all) + min(facts.warm + facts.giving, facts.in_all)
         needs.append(Need(TOTAL, facts.count, facts.in_all, total, places, total))
     if facts.room is not None and facts.room_when_empty is not None:
         most = max(facts.room_when_empty, facts.room + facts.warm)

@@ -1,6 +1,7 @@
 """Looks at the facts that a run is weighed against."""
 
 from collections import deque
+from collections.abc import Mapping
 from statistics import median
 from typing import Final, Protocol
 
@@ -24,6 +25,10 @@ class Books(Protocol):
 
     async def warm(self, template_hash: str) -> int:
         """How many warm ones a template has."""
+        ...
+
+    async def counts(self) -> Mapping[State, int]:
+        """How many there are in each state."""
         ...
 
 
@@ -60,10 +65,11 @@ class Surveyor:
 
         Raises:
             Problem: upstream_timeout, the store does not say what is in use.
-        Cost: three questions to the store; up to three to the cluster.
+        Cost: four questions to the store; up to three to the cluster.
         """
         refused, image = await self._refused(spec)
         in_use = await self._store.usage(None)
+        warm = await self._store.warm(spec.template_hash())
         facts = Facts(
             owner=owner,
             count=count,
@@ -71,7 +77,8 @@ class Surveyor:
             limits=self._quotas.limits(owner),
             used=await self._store.usage(owner),
             in_all=in_use.sandboxes,
-            warm=await self._store.warm(spec.template_hash()),
+            warm=warm,
+            giving=max(0, (await self._store.counts()).get(State.WARM, 0) - warm),
             room=self._cluster.holds(spec, in_use),
             room_when_empty=self._cluster.holds(spec, Usage()),
             starts_at_once=min(self._at_once, self._cluster.starts_at_once()),

@@ -7,6 +7,7 @@
 --   expiries, deadlines, ends   live ids by expiry, unready ids by deadline, ending ids by end
 --   slots             start slots by when they lapse                 lease:<n>   hash: holder until
 --   warm:<template>   warm ids by when they are ready              claim:<id>  which one a claim got, for a while
+--   group:<owner>\n<name>   ended ids of a group by their end
 --   used:<owner>      hash: sandboxes cpu_millicores memory_bytes gpu starting; used: is everybody's together
 --   wanted            there when somebody was refused a slot since the last one was freed
 local P = KEYS[1]
@@ -110,12 +111,12 @@ local function moment(set, id, wanted, at)
   if wanted then redis.call('ZADD', P .. set, at, id) else redis.call('ZREM', P .. set, id) end
 end
 
--- What `rows.py` sends: ARGV[1..20].
+-- What `rows.py` sends: ARGV[1..21].
 local function row()
   return {now = tonumber(ARGV[1]), writer = ARGV[2], holder = ARGV[3], id = ARGV[4], version = ARGV[5],
     state = ARGV[6], owner = ARGV[7], key = ARGV[8], created = ARGV[9], expires = ARGV[10], deadline = ARGV[11],
     ending = ARGV[12], cpu = ARGV[13], memory = ARGV[14], gpu = ARGV[15], record = ARGV[16], news = ARGV[17],
-    template = ARGV[18], ready = ARGV[19], own = ARGV[20]}
+    template = ARGV[18], ready = ARGV[19], own = ARGV[20], group = ARGV[21]}
 end
 
 local function put(new, old)
@@ -133,6 +134,13 @@ local function put(new, old)
   if new.state == 'ended' then
     ended = (old and old.ended ~= '' and old.ended) or tostring(new.now)
     redis.call('ZADD', P .. 'tombs', ended, new.id)
+    if new.group ~= '' then
+      local group = P .. 'group:' .. new.owner .. '\n' .. new.group
+      redis.call('ZADD', group, ended, new.id)
+      -- Nobody buries out of it: what is older leaves with the next one, or with the whole.
+      redis.call('ZREMRANGEBYSCORE', group, '-inf', new.now - DAY_MS)
+      redis.call('PEXPIRE', group, DAY_MS)
+    end
   end
   moment('expiries', new.id, LIVE[new.state], new.expires)
   moment('deadlines', new.id, UNREADY[new.state], new.deadline)
@@ -156,6 +164,6 @@ local function refused(new, old, limit)
   if new.key ~= '' and redis.call('ZSCORE', P .. 'withdrawn', new.key) then return {'withdrawn', ''} end
   local used = tonumber(redis.call('HGET', P .. 'used:', 'sandboxes') or '0')
   if limit > 0 and used >= limit then return {'full', {'total', used, limit}} end
-  local over = excess(new, {ARGV[22], ARGV[23], ARGV[24], ARGV[25], ARGV[26]})
+  local over = excess(new, {ARGV[23], ARGV[24], ARGV[25], ARGV[26], ARGV[27]})
   if over then return {'full', over} end
 end

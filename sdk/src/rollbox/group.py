@@ -196,9 +196,7 @@ class SandboxGroup(Generic[Member]):
                 for member in self:
                     deletes.create_task(_delete_one(member, report))
         elif not self._deleted:
-            answer = await self._gateway.owned("DELETE", "groups", self.name)
-            report.deleted.extend(answer["deleted"])
-            report.failed.update({item["id"]: told_problem(item, {}) for item in answer["failed"]})
+            report = await delete_group(self._gateway, self.name)
             self._deleted = not report.failed
         await self._release()
         return report
@@ -237,6 +235,12 @@ def checked_name(name: str) -> str:
             f"the name of a group {name!r} is not 1 to 100 of A-Za-z0-9._-, alphanumeric at both ends"
         )
     return name
+
+
+async def delete_group(gateway: Gateway, name: str) -> DeleteReport:
+    """Delete all sandboxes of the group of this name; idempotent, also when there is none."""
+    answer = await gateway.owned("DELETE", "groups", name)
+    return DeleteReport(answer["deleted"], {item["id"]: told_problem(item, {}) for item in answer["failed"]})
 
 
 async def _opened(

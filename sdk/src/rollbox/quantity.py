@@ -23,8 +23,9 @@ _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "
 _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?) ?([KMGT]i|[kMGT])?B?", re.ASCII)
 _CORES = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(m)?", re.ASCII)
 
-DEFAULT_CPU_REQUEST_MILLICORES = 100
-DEFAULT_MEMORY_REQUEST_BYTES = 256 * 2**20
+# The control plane has the same: a pool that says nothing of its template serves creates that say nothing.
+DEFAULT_CPU = (0.1, 2)
+DEFAULT_MEMORY = ("256Mi", "2Gi")
 
 
 class Range(NamedTuple):
@@ -92,12 +93,12 @@ def parse_cpu(value: float | str) -> int:
 
 def cpu_range(value: Cpu) -> Range:
     """Read a limit or (request, limit) of cpu into millicores; InvalidArgument for nonsense."""
-    return _range("cpu", value, parse_cpu, DEFAULT_CPU_REQUEST_MILLICORES)
+    return _range("cpu", value, parse_cpu, parse_cpu(DEFAULT_CPU[0]))
 
 
 def memory_range(value: Memory) -> Range:
     """Read a limit or (request, limit) of memory into bytes; InvalidArgument for nonsense."""
-    return _range("memory", value, parse_memory, DEFAULT_MEMORY_REQUEST_BYTES)
+    return _range("memory", value, parse_memory, parse_memory(DEFAULT_MEMORY[0]))
 
 
 def _range(name: str, value: object, parse: Callable[..., int], default_request: int) -> Range:

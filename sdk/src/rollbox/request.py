@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from rollbox import labels as label_rules
 from rollbox.errors import InvalidArgument
-from rollbox.quantity import Cpu, Memory, Size, cpu_range, memory_range, parse_memory
+from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY, Cpu, Memory, Size, cpu_range, memory_range, parse_memory
 
 Keep: TypeAlias = Literal["head", "tail"]
 """Which part of an output that is longer than its limit is kept."""
@@ -75,8 +75,8 @@ class SpawnOptions(TypedDict, total=False):
 def create_body(
     image: str,
     *,
-    cpu: Cpu = (0.1, 2),
-    memory: Memory = ("256Mi", "2Gi"),
+    cpu: Cpu = DEFAULT_CPU,
+    memory: Memory = DEFAULT_MEMORY,
     pids: int | None = None,
     disk: Size | None = None,
     gpu: int = 0,
@@ -105,8 +105,8 @@ def create_body(
 def template_body(
     image: str,
     *,
-    cpu: Cpu = (0.1, 2),
-    memory: Memory = ("256Mi", "2Gi"),
+    cpu: Cpu = DEFAULT_CPU,
+    memory: Memory = DEFAULT_MEMORY,
     pids: int | None = None,
     disk: Size | None = None,
     gpu: int = 0,

@@ -16,7 +16,7 @@ from rollbox.gateway import Gateway, Opened
 from rollbox.ports import Ports
 from rollbox.process import Process, Processes
 from rollbox.process.link import Link
-from rollbox.quantity import Cpu, Memory, Size
+from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY, Cpu, Memory, Size
 from rollbox.record import SandboxList, SandboxRecord
 from rollbox.request import Keep
 from rollbox.result import ExecResult
@@ -47,8 +47,8 @@ class Sandbox:
         cls,
         image: str,
         *,
-        cpu: Cpu = (0.1, 2),
-        memory: Memory = ("256Mi", "2Gi"),
+        cpu: Cpu = DEFAULT_CPU,
+        memory: Memory = DEFAULT_MEMORY,
         pids: int | None = None,
         disk: Size | None = None,
         gpu: int = 0,

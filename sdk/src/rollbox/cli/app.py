@@ -3,7 +3,7 @@
 import typer
 
 from rollbox._version import __version__
-from rollbox.cli import pool, quota
+from rollbox.cli import group, pool, quota
 from rollbox.cli.doctor import doctor
 from rollbox.cli.exec import exec_
 from rollbox.cli.files import cp, ls
@@ -34,6 +34,7 @@ app.command("ps")(ps)
 app.command("why")(why)
 app.command("top")(top)
 app.command("delete")(delete)
+app.add_typer(group.app, name="group")
 app.add_typer(pool.app, name="pool")
 app.add_typer(quota.app, name="quota")
 app.command("preflight")(quota.preflight)

@@ -8,7 +8,7 @@ import typer
 
 from rollbox import labels as label_rules
 from rollbox.cli import output
-from rollbox.cli.sandboxes import Json, NodeLabels, pair
+from rollbox.cli.sandboxes import CPU, MEMORY, Json, NodeLabels, pair
 from rollbox.client import Client
 from rollbox.errors import InvalidArgument
 from rollbox.pool import Pool, PoolChanges, PoolOptions, Warm
@@ -16,8 +16,6 @@ from rollbox.pool import Pool, PoolChanges, PoolOptions, Warm
 app = typer.Typer(help="Sandboxes that are kept ready, so that a create takes milliseconds.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A pool.")]
-_CPU = "0.1:2"
-_MEMORY = "256Mi:2Gi"
 _COLUMNS = ("pool", "image", "ready", "starting", "wanted", "min", "max", "claims/min", "why")
 
 
@@ -48,8 +46,8 @@ def set_(
         str | None,
         typer.Option(metavar="N|MIN:MAX", help="How many are kept ready; between two numbers the claims decide."),
     ] = None,
-    cpu: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="As of `rollbox create`.")] = _CPU,
-    memory: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="As of `rollbox create`.")] = _MEMORY,
+    cpu: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="As of `rollbox create`.")] = CPU,
+    memory: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="As of `rollbox create`.")] = MEMORY,
     pids: Annotated[int | None, typer.Option(help="As of `rollbox create`.")] = None,
     disk: Annotated[str | None, typer.Option(metavar="SIZE", help="As of `rollbox create`.")] = None,
     gpu: Annotated[int, typer.Option(help="As of `rollbox create`.")] = 0,
@@ -62,7 +60,7 @@ def set_(
 
     async def call(client: Client) -> Pool:
         if image is None:
-            if (cpu, memory, pids, disk, gpu, node_selector) != (_CPU, _MEMORY, None, None, 0, None):
+            if (cpu, memory, pids, disk, gpu, node_selector) != (CPU, MEMORY, None, None, 0, None):
                 raise InvalidArgument("IMAGE is missing: a template is declared as a whole")
             return await client.change_pool(name, **_changes(warm, starts_per_minute, surge))
         if warm is None:

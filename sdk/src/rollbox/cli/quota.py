@@ -9,7 +9,7 @@ import typer
 
 from rollbox import labels as label_rules
 from rollbox.cli import output
-from rollbox.cli.sandboxes import Json, NodeLabels, pair, span
+from rollbox.cli.sandboxes import CPU, MEMORY, Json, NodeLabels, pair, span
 from rollbox.client import Client
 from rollbox.errors import InvalidArgument
 from rollbox.quota import Preflight, Quota, QuotaLimits
@@ -95,8 +95,8 @@ def preflight(
     image: Annotated[str, typer.Argument(help="Name of a container image.")],
     *,
     count: Annotated[int, typer.Option("--count", "-n", help="Sandboxes at the same time.")] = 1,
-    cpu: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Cores: 2, 0.5, 500m or 0.1:2.")] = "0.1:2",
-    memory: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Sizes: 2Gi or 256Mi:2Gi.")] = "256Mi:2Gi",
+    cpu: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Cores: 2, 0.5, 500m or 0.1:2.")] = CPU,
+    memory: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Sizes: 2Gi or 256Mi:2Gi.")] = MEMORY,
     disk: Annotated[str | None, typer.Option(metavar="SIZE", help="Most of the node's disk: 2Gi.")] = None,
     gpu: Annotated[int, typer.Option(help="Whole devices.")] = 0,
     node_selector: NodeLabels = None,

@@ -13,6 +13,7 @@ from rollbox._problem import SandboxError
 from rollbox.cli import output
 from rollbox.client import Client
 from rollbox.errors import InvalidArgument
+from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY
 from rollbox.record import DeleteReport, SandboxRecord
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -20,13 +21,15 @@ NodeLabels = Annotated[
     list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label that its node must have; may be repeated.")
 ]
 Labels = Annotated[list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="May be repeated.")]
+CPU = ":".join(map(str, DEFAULT_CPU))
+MEMORY = ":".join(DEFAULT_MEMORY)
 
 
 def create(
     image: Annotated[str, typer.Argument(help="Name of a container image.")],
     *,
-    cpu: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Cores: 2, 0.5, 500m or 0.1:2.")] = "0.1:2",
-    memory: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Sizes: 2Gi or 256Mi:2Gi.")] = "256Mi:2Gi",
+    cpu: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Cores: 2, 0.5, 500m or 0.1:2.")] = CPU,
+    memory: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Sizes: 2Gi or 256Mi:2Gi.")] = MEMORY,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="May be repeated.")] = None,
     label: Labels = None,
     pids: Annotated[int | None, typer.Option(help="Most processes and threads at a time; not on Kubernetes.")] = None,
@@ -105,10 +108,10 @@ def delete(
     else:
         for sandbox_id in report.deleted:
             typer.echo(sandbox_id)
-    _tell_failed(report, as_json=json)
+    tell_failed(report, as_json=json)
 
 
-def _tell_failed(report: DeleteReport, *, as_json: bool) -> None:
+def tell_failed(report: DeleteReport, *, as_json: bool) -> None:
     """All that failed, on stderr; the last one decides the exit code."""
     errors = [error for error in report.failed.values() if isinstance(error, SandboxError)]
     for error in errors[:-1]:

@@ -89,7 +89,7 @@ async def test_an_owner_sees_where_his_creates_stand(plane: World) -> None:
     ]
     await asyncio.sleep(1)
     told = (await plane.api("GET", "/v1/quota")).json
-    assert told["used"] == {**NOTHING, "sandboxes": 1, "cpu_millicores": 100, "memory_bytes": 128 << 20}
+    assert told["used"] == {**NOTHING, "sandboxes": 1, "cpu_millicores": 100, "memory_bytes": 256 << 20}
     assert (told["waiting"], told["sandboxes_in_all"], told["max_sandboxes"]) == (2, 1, None)
     one, two = told["queue"]
     assert (one["position"], one["idempotency_key"], one["labels"]) == (1, "k", {"sample": "7"})

@@ -30,7 +30,7 @@ async def test_a_created_sandbox_carries_everything_that_the_contract_names(plan
     }
     assert (body["state"], body["owner"], body["isolation"], body["end"]) == ("running", "alice", "runc", None)
     assert body["cpu_millicores"] == {"request": 100, "limit": 2000}
-    assert body["memory_bytes"] == {"request": 128 << 20, "limit": 1 << 30}
+    assert body["memory_bytes"] == {"request": 256 << 20, "limit": 2 << 30}
     assert (body["pids_limit"], body["generation"], body["labels"]) == (512, 1, {"run": "r1"})
     assert body["expires_at_ms"] - body["created_at_ms"] == 3_600_000
 

@@ -7,7 +7,7 @@ import pytest
 from controlplane.cluster.kubernetes.nodes import Fleet, Node, full_name
 from controlplane.cluster.kubernetes.quantity import amount
 from controlplane.errors import Problem
-from controlplane.model import SandboxSpec, Usage
+from controlplane.model import Range, SandboxSpec, Usage
 from tests.support.fake_kubernetes import node
 
 FLEET = Fleet({}, (), "runsc")
@@ -121,13 +121,13 @@ def test_amounts_are_read(text: str | None, scale: int, number: int) -> None:
 
 
 def beside(sandboxes: int) -> Usage:
-    """What so many sandboxes of the default size use."""
+    """What so many small sandboxes use."""
     return Usage(sandboxes, 100 * sandboxes, (128 << 20) * sandboxes)
 
 
 def test_room_is_what_each_node_holds_less_what_runs() -> None:
     # 110 millicores each, sidecar included; the small node has 500 of them and the large one 2000.
-    spec = SandboxSpec(image="a")
+    spec = SandboxSpec(image="a", memory_bytes=Range(request=128 << 20, limit=1 << 30))
     assert FLEET.holds(spec, Usage(), nodes()) == 500 // 110 + 2000 // 110
     assert FLEET.holds(spec, beside(10), nodes()) == 2500 // 110 - 10
     assert FLEET.holds(spec, beside(1_000), nodes()) == 0

@@ -270,6 +270,15 @@ async def pair() -> AsyncIterator[tuple[Core, World, World]]:
         yield core, a, b
 
 
+def nobody_knows(of: Sandbox, *replicas: World) -> None:
+    """Lets a claim be known to the store alone, as when the only replica that knew of it died before it wrote that."""
+    for plane in replicas:
+        plane.service._lives.notes.forget(of.id)
+        recent = plane.service._lives.ledger._recent
+        recent._records.pop(of.id, None)
+        recent._since_ms.pop(of.id, None)
+
+
 async def test_the_cluster_hears_behind_whose_a_claimed_one_is() -> None:
     async with pair() as (core, a, b):
         sandbox = (await a.service.create(OWNER, ENV_SPEC, "k")).sandbox
@@ -291,12 +300,26 @@ async def test_a_store_that_is_lost_right_after_a_claim_gives_its_sandbox_to_nob
             assert (await b.service.create(OWNER, ENV_SPEC, f"k{number}")).sandbox.id == one.id
 
 
+async def test_what_a_dead_replica_had_claimed_the_others_know() -> None:
+    async with pair() as (core, a, b):
+        waiting, _ = await a.service.request(OWNER, ENV_SPEC, "k")  # and then its control plane died
+        sandbox = (await a.service.create(OWNER, SPEC, "l")).sandbox
+        for one in (waiting, sandbox):
+            nobody_knows(one, a)
+        core.empty()
+        assert (await b.service.get(OWNER, sandbox.id)).state is State.RUNNING
+        again = (await b.service.create(OWNER, ENV_SPEC, "k")).sandbox
+        assert again.id == waiting.id
+        assert b.sidecars.configured[again.address or ""].env == {"SECRET": "hush"}
+        await asyncio.sleep(70)
+        assert "claim" in b.cluster.held[sandbox.id].facts
+
+
 async def test_what_only_a_dead_replica_knew_to_be_claimed_is_given_to_nobody_else() -> None:
     async with pair() as (core, a, b):
         (one, other) = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
         for dead in (one, other):
-            a.service._lives.notes.forget(dead.id)
-            a.service._lives.ledger._claimed.pop(dead.id)
+            nobody_knows(dead, a, b)
         core.empty()
         for _ in range(20):
             bobs = (await b.service.create("bob", SPEC)).sandbox
@@ -312,8 +335,7 @@ async def test_what_only_a_dead_replica_knew_to_be_claimed_is_given_to_nobody_el
 async def test_one_that_nobody_marked_as_ready_is_not_claimable_after_a_rebuild_either() -> None:
     async with pair() as (core, a, b):
         sandbox = (await a.service.create(OWNER, ENV_SPEC, "k")).sandbox
-        a.service._lives.notes.forget(sandbox.id)
-        a.service._lives.ledger._claimed.pop(sandbox.id)
+        nobody_knows(sandbox, a, b)
         a.cluster.held[sandbox.id].facts.clear()
         a.parts.sidecars.acknowledged.add(sandbox.address or "")  # type: ignore[attr-defined]
         core.empty()
@@ -347,8 +369,7 @@ async def test_a_pool_fills_up_again_beside_what_was_rebuilt_and_leaves_that_to_
 async def test_one_that_does_not_answer_a_rebuild_is_not_started_again_as_if_nobody_had_claimed_it() -> None:
     async with pair() as (core, a, b):
         sandbox = (await a.service.create(OWNER, ENV_SPEC, "k")).sandbox
-        a.service._lives.notes.forget(sandbox.id)
-        a.service._lives.ledger._claimed.pop(sandbox.id)
+        nobody_knows(sandbox, a, b)
         a.cluster.held[sandbox.id].facts.clear()
         a.parts.sidecars.dead.add(sandbox.address or "")  # type: ignore[attr-defined]
         core.empty()
@@ -361,8 +382,7 @@ async def test_one_that_does_not_answer_a_rebuild_is_not_started_again_as_if_nob
 async def test_a_claim_whose_note_was_lost_is_told_to_the_cluster_again() -> None:
     async with pair() as (core, a, b):
         sandbox = (await a.service.create(OWNER, ENV_SPEC.model_copy(update={"ttl_ms": 600_000}), "k")).sandbox
-        a.service._lives.notes.forget(sandbox.id)
-        a.service._lives.ledger._claimed.pop(sandbox.id)
+        nobody_knows(sandbox, a, b)
         await asyncio.sleep(70)
         assert "hush" not in a.cluster.held[sandbox.id].facts["claim"]
         core.empty()
@@ -372,18 +392,21 @@ async def test_a_claim_whose_note_was_lost_is_told_to_the_cluster_again() -> Non
 @pytest.mark.parametrize("state", [State.WARM, State.STARTING])
 async def test_a_claim_that_another_replica_rebuilt_without_is_put_back_by_its_own(state: State) -> None:
     async with pair() as (core, a, b):
-        (first, _) = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
+        (first, second) = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
+        for one in (first, second):
+            b.service._lives.ledger._recent._records.pop(one.id)
+        b.service._lives.ledger._recent._since_ms.clear()
         core.empty()
         if state is State.STARTING:
             # What a replica still holds of its start, which had not heard of the claim.
             pools = replace(first, owner=pool_owner("p"), claimed_at_ms=None, claim_id="", idempotency_key=None)
             await b.parts.store.restore(replace(pools, state=state, ready_at_ms=None, version=2))
-        await b.service._lives._upkeep.rebuild()
+        await b.service._lives._upkeep._rebuilder.run()
         await b.parts.store.rebuilt()  # before `a` knew of the loss
         found = await b.parts.store.get(first.id)
         assert found is not None
         assert found.state is state
-        await asyncio.sleep(3)
+        await asyncio.sleep(5)
         assert (await b.service.get(OWNER, first.id)).state is State.RUNNING
         assert (await b.parts.store.usage(OWNER)).sandboxes == 2
         assert first.id not in {one.id for one in await b.parts.store.find(pool_owner("p"), {})}

@@ -186,3 +186,41 @@ async def test_gateways_that_come_and_go_do_not_pile_up() -> None:
     await asyncio.sleep(2 * MISSING_S)
     vigil.report("gw-1")
     assert len(vigil._seen_ms) == 1
+
+
+async def test_what_is_extended_before_its_end_is_stored_lives_on() -> None:
+    wish = SandboxSpec(image="a", ttl_ms=60_000)
+    async with running(wish) as (plane, sandbox):
+        store = plane.parts.store
+        replace_in = store.replace
+
+        async def extended_before_it(after: Sandbox, expected_version: int) -> bool:
+            store.replace = replace_in  # type: ignore[method-assign]
+            await plane.service.extend(OWNER, sandbox.id, 120_000)
+            return await store.replace(after, expected_version)
+
+        store.replace = extended_before_it  # type: ignore[assignment, method-assign]
+        await asyncio.sleep(100)
+        assert await state(plane, sandbox) is State.RUNNING
+        await asyncio.sleep(100)
+        assert await state(plane, sandbox) is State.ENDED
+
+
+async def test_what_is_stored_while_it_is_judged_has_it_judged_anew() -> None:
+    async with running() as (plane, sandbox), reporting(plane):
+        store = plane.parts.store
+        replace_in = store.replace
+        tried: list[State] = []
+
+        async def opened_before_it(after: Sandbox, expected_version: int) -> bool:
+            tried.append(after.state)
+            store.replace = replace_in  # type: ignore[method-assign]
+            await plane.service.open_port(OWNER, sandbox.id, 80, public=True)
+            return await store.replace(after, expected_version)
+
+        store.replace = opened_before_it  # type: ignore[assignment, method-assign]
+        await asyncio.sleep(IDLE_S + MISSING_S + 0.5)
+        assert tried == [State.ENDING]
+        assert await state(plane, sandbox) is State.RUNNING
+        await asyncio.sleep(2)
+        assert await state(plane, sandbox) is State.ENDED

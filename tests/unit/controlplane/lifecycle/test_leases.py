@@ -212,6 +212,40 @@ async def test_a_word_that_is_answered_while_the_sidecar_is_asked_wins(word: str
         assert await state(plane, sandbox) is (State.ENDED if word == "none" else State.RUNNING)
 
 
+async def test_a_detach_that_is_answered_before_the_end_is_stored_holds() -> None:
+    async with running() as (plane, sandbox), reporting(plane):
+        store, asks = plane.parts.store, 0
+        lease = store.lease
+
+        async def detached_behind_it(name: str, holder: str, ttl_ms: int) -> bool:
+            nonlocal asks
+            held = await lease(name, holder, ttl_ms)
+            asks += "run-1" in name and ttl_ms == HELD_MS
+            if asks == 2:  # the judge's last question
+                assert (await plane.service.give_lease(OWNER, sandbox.id, None)).spec.lease is None
+            return held
+
+        store.lease = detached_behind_it  # type: ignore[method-assign]
+        await asyncio.sleep(3 * TTL_S)
+        assert asks == 2
+        assert await state(plane, sandbox) is State.RUNNING
+
+
+async def test_a_detach_that_comes_behind_the_end_fails_with_the_end() -> None:
+    async with running() as (plane, sandbox):
+        store = plane.parts.store
+        replace = store.replace
+
+        async def ended_before_it(after: Sandbox, expected_version: int) -> bool:
+            store.replace = replace  # type: ignore[method-assign]
+            await plane.service._lives.endings.end(sandbox.id, Problem("deleted", "its client has gone"), "lease run-1")
+            return await store.replace(after, expected_version)
+
+        store.replace = ended_before_it  # type: ignore[assignment, method-assign]
+        with pytest.raises(Problem, match="deleted: its client has gone"):
+            await plane.service.give_lease(OWNER, sandbox.id, None)
+
+
 async def test_a_client_that_comes_back_with_its_key_takes_its_sandbox_along() -> None:
     async with world() as plane, reporting(plane):
         first = await plane.service.create(OWNER, LEASED, "k")

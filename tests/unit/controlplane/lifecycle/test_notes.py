@@ -8,7 +8,7 @@ import pytest
 
 from controlplane.errors import Problem
 from controlplane.lifecycle import notes
-from controlplane.lifecycle.notes import AT_ONCE, LATE_S, QUIET_S, TRIES, Notes
+from controlplane.lifecycle.notes import AT_ONCE, LATE_S, MUCH_BEHIND, QUIET_S, REST_S, TRIES, Notes
 from tests.support.fake_cluster import FakeCluster
 
 
@@ -63,6 +63,19 @@ async def test_a_herd_is_waited_out() -> None:
             assert cluster.tries == 0
         await asyncio.sleep(QUIET_S)
         assert cluster.tries == AT_ONCE
+
+
+async def test_with_many_behind_nobody_rests() -> None:
+    cluster = FakeCluster()
+    async with writing(cluster) as behind:
+        for number in range(2 * MUCH_BEHIND):
+            behind.write(f"sb-{number}", {"a": "1"})
+        await asyncio.sleep(QUIET_S + 0.01)
+        assert behind.behind < MUCH_BEHIND, "the cluster answers at once here: only rests take time"
+        await asyncio.sleep(REST_S / 2)
+        assert behind.behind > 0
+        await asyncio.sleep(MUCH_BEHIND / AT_ONCE * REST_S)
+        assert behind.behind == 0
 
 
 async def test_what_is_late_is_written_however_busy_it_is() -> None:

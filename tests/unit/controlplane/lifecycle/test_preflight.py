@@ -40,6 +40,7 @@ FACTS = st.builds(
     room_when_empty=st.none() | st.integers(0, 2_000),
     starts_at_once=st.integers(0, 100),
     start_ms=st.none() | st.integers(0, 10_000),
+    giving=st.integers(0, 100),
 )
 
 
@@ -75,6 +76,11 @@ def test_the_nodes_and_the_installation_are_capacity() -> None:
     assert "the nodes have room for 650 now, 700 when empty" in told.blockers[1].detail
 
 
+def test_unclaimed_ones_of_other_templates_give_way() -> None:
+    full = replace(FREE, count=8, limits=Limits(total=10), in_all=10)
+    assert [foresee(replace(full, warm=warm, giving=giving)).may_have for warm, giving in ((0, 0), (1, 5))] == [0, 6]
+
+
 def test_what_can_never_start_has_nothing() -> None:
     refused = [Problem("image_not_found", "a: manifest unknown"), Problem("unsupported", "gpu 1")]
     told = foresee(replace(FREE, refused=refused))
@@ -92,7 +98,7 @@ def test_what_may_be_had_keeps_every_limit(facts: Facts) -> None:
         more += facts.each
     assert told.may_have == 0 or facts.used.excess(more, replace(quota, starting=0)) is None
     if facts.limits.total and facts.in_all <= facts.limits.total:
-        assert facts.in_all + told.may_have - min(facts.warm, facts.in_all) <= facts.limits.total
+        assert facts.in_all + told.may_have - min(facts.warm + facts.giving, facts.in_all) <= facts.limits.total
 
 
 @given(FACTS)

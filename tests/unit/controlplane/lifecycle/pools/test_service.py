@@ -56,6 +56,29 @@ async def test_a_declared_pool_is_filled_and_a_claim_is_refilled_at_once(plane: 
     assert (told["ready"], told["wanted"], told["claimed_per_minute"]) == (3, 3, 1)
 
 
+async def test_creates_are_counted_by_how_they_were_served(plane: World) -> None:
+    await plane.service.pools.put("p", spec(1, starts_per_minute=1))
+    await settle()
+    wishes = [
+        SandboxSpec(image=IMAGE, env={"A": "1"}),
+        SandboxSpec(image=IMAGE),
+        SandboxSpec(image=IMAGE, gpu=1),
+        SandboxSpec(image=IMAGE, gpu=2),
+        SandboxSpec(image="other"),
+    ]
+    for number, wish in enumerate(wishes):
+        created = await plane.service.create(OWNER, wish, str(number))
+        assert (await plane.service.create(OWNER, wish, str(number))).sandbox.id == created.sandbox.id
+
+    def counted(pool: str, served: str) -> float | None:
+        labels = {"pool": pool, "served": served}
+        return plane.parts.metrics.registry.get_sample_value("rollbox_creates_total", labels)
+
+    assert (counted("p", "warm"), counted("p", "none_ready"), counted("p", "other_template")) == (1, 1, 2)
+    assert counted("", "no_pool") == 1
+    assert counted("p", "dead") is None
+
+
 async def test_nothing_is_started_beyond_what_nodes_and_queue_bear_at_once() -> None:
     cluster = FakeCluster(slots=3)
     async with world(cluster, options=Options(starts_in_flight=16)) as plane:
@@ -164,6 +187,66 @@ async def test_a_full_installation_holds_the_pool_up_and_it_says_so() -> None:
         await settle()
         assert len(await ready(plane)) == 2
         assert "capacity_unavailable" in str((await status(plane))["why"])
+
+
+async def test_unclaimed_ones_give_way_to_creates_least_wanted_first_and_claimed_ones_stay() -> None:
+    async with world(options=Options(starts_in_flight=16, max_sandboxes=6)) as plane:
+        await plane.service.pools.put("busy", spec(3))
+        await plane.service.pools.put("idle", spec(3, image="python:3.13"))
+        await settle()
+        mine = (await plane.service.create(OWNER, SandboxSpec(image=IMAGE))).sandbox
+        assert mine.warm
+        await settle()
+        assert [len(await ready(plane, pool)) for pool in ("busy", "idle")] == [2, 3]
+        for left in ([2, 2], [2, 1], [2, 0], [1, 0], [0, 0]):
+            cold = (await plane.service.create(OWNER, SandboxSpec(image="other"))).sandbox
+            assert not cold.warm
+            assert [len(await ready(plane, pool)) for pool in ("busy", "idle")] == left
+        with pytest.raises(Problem, match="6 of at most 6 sandboxes are in use here"):
+            await plane.service.create(OWNER, SandboxSpec(image="other", start_timeout_ms=5_000))
+        assert (await plane.service.alive(OWNER, mine.id)).state is State.RUNNING
+
+
+async def test_a_herd_of_creates_takes_a_place_each_and_no_more_than_that_give_way() -> None:
+    async with world(options=Options(starts_in_flight=16, max_sandboxes=20)) as plane:
+        await plane.service.pools.put("p", spec(20))
+        await settle(10)
+        wishes = [plane.service.create(OWNER, SandboxSpec(image="other")) for _ in range(8)]
+        assert len({one.sandbox.id for one in await asyncio.gather(*wishes)}) == 8
+        assert len(await ready(plane)) == 12
+
+
+async def test_a_place_that_was_given_up_is_not_filled_again_at_once() -> None:
+    cluster = FakeCluster()
+    async with world(cluster, options=Options(starts_in_flight=16, max_sandboxes=4)) as plane:
+        await plane.service.pools.put("p", spec(4))
+        await settle()
+        for number in range(3):
+            cold = (await plane.service.create(OWNER, SandboxSpec(image="other"))).sandbox
+            await plane.service.delete(OWNER, cold.id)
+            await settle(10)
+            assert (len(await ready(plane)), len(cluster.started)) == (3, 5 + number)
+        assert "4 sandboxes are in use, and 1 places are left to creates that found none" in str(
+            (await status(plane))["why"]
+        )
+        await settle(120)
+        assert len(await ready(plane)) == 4
+
+
+async def test_a_replica_that_does_not_plan_has_warm_ones_give_way_too() -> None:
+    cluster, documents, core = FakeCluster(annotates_behind=True), FileDocuments(), Core(VirtualClock())
+    options = Options(starts_in_flight=16, max_sandboxes=3)
+    async with (
+        world(cluster, options=options, store=core.view("a"), documents=documents) as a,
+        world(cluster, options=options, store=core.view("b"), documents=documents) as b,
+    ):
+        await a.service.pools.put("p", spec(3))
+        await settle()
+        assert len(await ready(a)) == 3
+        waiting = b if a.service._pools.leads else a
+        assert not (await waiting.service.create(OWNER, SandboxSpec(image="other"))).sandbox.warm
+        await settle(30)
+        assert (len(await ready(a)), len(cluster.started)) == (2, 4)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,74 @@
+"""What a replica remembers because a store that is emptied forgets it, and the cluster cannot tell it: claims and ends.
+
+A claim is written to the cluster behind, and of one whose end was confirmed the cluster has nothing any more. So every
+replica keeps what it does and hears of both for a while: any one that lives can say it again. Neither is ever taken
+back, an end outweighs a claim, and both outweigh what a rebuild reads from the cluster.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from controlplane.clock import Clock
+from controlplane.model import Sandbox
+
+# Longer than it takes until the cluster and the record are compared next, by whomever, and the claim is written there.
+KEPT_MS: Final = 120_000
+# Guess: a minute of the busiest installation; some kilobytes each.
+MOST_KEPT: Final = 10_000
+
+
+class Recent:
+    """Claims and ends of the last minutes; a claim of this replica until the cluster knows of it.
+
+    Attributes:
+        records: as they were last heard of, by id; only read it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._records: dict[str, Sandbox] = {}
+        self._since_ms: dict[str, int] = {}  # of those that may be forgotten, in order
+        self.records: Mapping[str, Sandbox] = self._records
+
+    def hold(self, claimed: Sandbox) -> None:
+        """Keeps a claim until ``told``, and a while longer."""
+        self._records[claimed.id] = claimed
+
+    def told(self, sandbox_id: str) -> None:
+        """Says that the cluster knows of this claim."""
+        if sandbox_id in self._records:
+            self._date(sandbox_id)
+
+    def hear(self, sandbox: Sandbox) -> None:
+        """Keeps it if it is a claim or an end of late, or says more of one that is kept; else does nothing."""
+        known = self._records.get(sandbox.id)
+        at_ms = sandbox.claimed_at_ms if sandbox.end is None else sandbox.end.at_ms
+        if at_ms is None or (known is None and at_ms < self._clock.now_ms() - KEPT_MS):
+            return
+        if known is not None and (_weight(known), known.version) >= (_weight(sandbox), sandbox.version):
+            return
+        self._records[sandbox.id] = sandbox
+        if known is None or sandbox.end is not None:
+            self._date(sandbox.id)
+
+    def outweighs(self, sandbox: Sandbox) -> bool:
+        """Whether this record comes from a store that has forgotten what is known here."""
+        known = self._records.get(sandbox.id)
+        return known is not None and _weight(known) > _weight(sandbox)
+
+    def forget(self) -> None:
+        """Drops what is old or too much; call it now and then."""
+        before_ms = self._clock.now_ms() - KEPT_MS
+        while self._since_ms:
+            sandbox_id, since_ms = next(iter(self._since_ms.items()))
+            if since_ms > before_ms and len(self._since_ms) <= MOST_KEPT:
+                return
+            del self._since_ms[sandbox_id], self._records[sandbox_id]
+
+    def _date(self, sandbox_id: str) -> None:
+        self._since_ms.pop(sandbox_id, None)
+        self._since_ms[sandbox_id] = self._clock.now_ms()
+
+
+def _weight(sandbox: Sandbox) -> int:
+    return 2 if sandbox.end is not None else int(sandbox.warm)

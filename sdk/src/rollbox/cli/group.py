@@ -1,0 +1,114 @@
+"""`rollbox group`: sandboxes of the samples of one prompt, as one."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from rollbox.cli import output
+from rollbox.cli.sandboxes import Json, span, tell_failed
+from rollbox.client import Client
+from rollbox.errors import NotFound
+from rollbox.group import GROUP_LABEL, SAMPLE_LABEL, checked_name, delete_group
+from rollbox.record import DeleteReport, SandboxRecord
+
+app = typer.Typer(help="Groups of sandboxes, one for each sample, that were made by one call.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="A group.")]
+_COLUMNS = ("group", "sandboxes", "states", "image", "age")
+_MEMBER_COLUMNS = ("sample", "id", "state", "source", "age", "expires in", "why it ended")
+
+
+@app.command("list")
+def list_(
+    *,
+    ended: Annotated[bool, typer.Option("--all", "-a", help="Count those that ended too.")] = False,
+    json: Json = False,
+) -> None:
+    """List your groups, oldest first."""
+
+    async def call(client: Client) -> list[SandboxRecord]:
+        return await client.list(all=ended)
+
+    groups: dict[str, list[SandboxRecord]] = {}
+    for record in sorted(output.run(call, what="listing groups", as_json=json), key=lambda one: one.created_at_ms):
+        if name := record.labels.get(GROUP_LABEL):
+            groups.setdefault(name, []).append(record)
+    if json:
+        output.data([_summary(name, records) for name, records in groups.items()])
+    else:
+        output.table(_COLUMNS, [_row(name, records) for name, records in groups.items()])
+
+
+@app.command()
+def show(name: Name, json: Json = False) -> None:
+    """Show the samples of a group, in order: each one's sandbox and its state. Waits for none."""
+
+    async def call(client: Client) -> list[SandboxRecord]:
+        records = await client.list({GROUP_LABEL: checked_name(name)}, all=True)
+        if not records:
+            raise NotFound(f"there is no group {name}; `rollbox group list --all` shows them")
+        return _latest(records)
+
+    members = output.run(call, what=f"asking about the group {name}", as_json=json)
+    if json:
+        output.data({"name": name, "members": [{"sample": _sample(one), "sandbox": one.to_json()} for one in members]})
+    else:
+        output.table(_MEMBER_COLUMNS, [_member_row(one) for one in members])
+
+
+@app.command()
+def delete(name: Name, json: Json = False) -> None:
+    """Delete all sandboxes of a group; prints the ids that are gone. No such group is success."""
+
+    async def call(client: Client) -> DeleteReport:
+        return await delete_group(client.gateway, checked_name(name))
+
+    report = output.run(call, what=f"deleting the group {name}", as_json=json)
+    if json:
+        output.data(report.to_json())
+    else:
+        for sandbox_id in report.deleted:
+            typer.echo(sandbox_id)
+        if not report.deleted and not report.failed:
+            output.talk(f"nothing of a group {name} was left")
+    tell_failed(report, as_json=json)
+
+
+def _latest(records: Iterable[SandboxRecord]) -> list[SandboxRecord]:
+    """By sample; of one that was made anew the last."""
+    in_order = sorted(records, key=lambda one: one.created_at_ms)
+    latest = {_sample(one): one for one in in_order}
+    return sorted(latest.values(), key=lambda one: (len(_sample(one)), _sample(one)))
+
+
+def _sample(record: SandboxRecord) -> str:
+    return record.labels.get(SAMPLE_LABEL, "0")
+
+
+def _summary(name: str, records: list[SandboxRecord]) -> dict[str, object]:
+    return {
+        "name": name,
+        "sandboxes": len(records),
+        "states": dict(Counter(record.state for record in records)),
+        "images": sorted({record.image for record in records}),
+        "created_at_ms": records[0].created_at_ms,
+    }
+
+
+def _row(name: str, records: list[SandboxRecord]) -> tuple[str, ...]:
+    states = ", ".join(f"{count} {state}" for state, count in Counter(one.state for one in records).items())
+    images = ", ".join(sorted({one.image for one in records}))
+    return (name, str(len(records)), states, images, span(time.time() - records[0].created_at_ms / 1000))
+
+
+def _member_row(record: SandboxRecord) -> tuple[str, ...]:
+    now_ms = time.time() * 1000
+    left = "" if record.end else span((record.expires_at_ms - now_ms) / 1000)
+    why = f"{record.end.cause} ({record.end.fault}): {record.end.detail}" if record.end else ""
+    age = span((now_ms - record.created_at_ms) / 1000)
+    return (_sample(record), record.id, record.state, record.source, age, left, why)

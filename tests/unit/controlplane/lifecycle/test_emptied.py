@@ -1,0 +1,99 @@
+"""A store that was emptied: what was ended stays ended, whoever did not hear of it, and however soon others rebuild."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from controlplane.errors import Problem
+from controlplane.model import State
+from controlplane.store import Changed, Resync
+from tests.support.fake_cluster import FakeCluster, FakeSidecars
+from tests.support.shared_store import Core
+from tests.support.virtual_time import VirtualClock
+from tests.support.world import OWNER, SPEC, World, world
+
+
+@asynccontextmanager
+async def pair(cluster: FakeCluster) -> AsyncIterator[tuple[Core, World, World]]:
+    """Two replicas on one store."""
+    core, sidecars = Core(VirtualClock()), FakeSidecars()
+    async with (
+        world(cluster, sidecars, store=core.view("a")) as a,
+        world(cluster, sidecars, store=core.view("b")) as b,
+    ):
+        await asyncio.sleep(0.01)  # both follow the feed
+        yield core, a, b
+
+
+async def test_an_end_is_known_although_the_store_was_emptied() -> None:
+    async with pair(FakeCluster(annotates_behind=True)) as (core, a, b):
+        sandbox = (await a.service.create(OWNER, SPEC, "k")).sandbox
+        await a.service.delete(OWNER, sandbox.id)
+        core.empty()
+        assert (await b.service.get(OWNER, sandbox.id)).state is State.ENDED
+        with pytest.raises(Problem, match="deleted"):
+            await a.service.create(OWNER, SPEC, "k")
+
+
+async def test_one_that_is_being_stopped_is_not_adopted() -> None:
+    async with pair(FakeCluster(annotates_behind=True, stop_s=10)) as (core, a, b):
+        sandbox = (await a.service.create(OWNER, SPEC)).sandbox
+        await asyncio.sleep(6)  # its facts are written: it looks alive
+        delete = asyncio.create_task(a.service.delete(OWNER, sandbox.id))
+        await asyncio.sleep(1)
+        core.empty()
+        found = await b.service.get(OWNER, sandbox.id)
+        assert (found.state, found.end and found.end.cause) == (State.ENDING, "deleted")
+        assert (await delete).state is State.ENDED
+        assert a.cluster.held == {}
+
+
+async def test_what_another_replica_still_holds_does_not_bring_an_ended_one_back() -> None:
+    async with pair(FakeCluster(annotates_behind=True, ready_s=None)) as (core, a, b):
+        create = asyncio.create_task(a.service.create(OWNER, SPEC, "k"))
+        await asyncio.sleep(1)
+        (sandbox,) = await b.service.find(OWNER, {})
+        deaf = core.feeds.pop("a")
+        await b.service.delete(OWNER, sandbox.id)
+        core.empty()
+        core.feeds["a"] = deaf
+        deaf.put_nowait(Resync())
+        with pytest.raises(Problem, match="deleted"):
+            await create
+        await asyncio.sleep(5)
+        assert (await a.service.get(OWNER, sandbox.id)).state is State.ENDED
+        assert a.cluster.held == {}
+
+
+async def test_an_end_that_a_rebuild_went_without_is_put_back() -> None:
+    async with pair(FakeCluster(annotates_behind=True, stop_s=20)) as (core, a, b):
+        sandbox = (await a.service.create(OWNER, SPEC)).sandbox
+        await asyncio.sleep(6)
+        delete = asyncio.create_task(b.service.delete(OWNER, sandbox.id))
+        await asyncio.sleep(1)
+        core.empty()
+        await core.view("c").restore(sandbox)
+        await core.view("c").rebuilt()  # before `a` and `b` knew of the loss
+        core.tell("c", Changed(sandbox, 0))
+        await asyncio.sleep(3)
+        assert (await a.service.get(OWNER, sandbox.id)).state is State.ENDING
+        assert (await b.parts.store.usage(OWNER)).sandboxes == 0
+        assert (await delete).state is State.ENDED
+        with a.parts.board.subscribe() as feed:
+            assert not (await feed.next()).snapshot.routes
+
+
+async def test_what_nobody_has_on_record_is_found_soon_although_who_looked_for_it_has_died() -> None:
+    async with pair(cluster := FakeCluster(annotates_behind=True)) as (_, a, b):
+        await asyncio.sleep(10)
+        sandbox = (await a.service.create(OWNER, SPEC)).sandbox
+        held = cluster.held[sandbox.id]
+        await a.service.delete(OWNER, sandbox.id)
+        cluster.held[sandbox.id] = held  # its start overtook its stop
+        (looks,) = [one for one in (a, b) if "orphans" in one.service._lives._replicas._turns]
+        for task in looks.service._lives._loops:
+            task.cancel()
+        await asyncio.sleep(14)
+        assert cluster.held == {}

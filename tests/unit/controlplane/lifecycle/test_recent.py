@@ -1,0 +1,96 @@
+"""What a replica remembers for a while: what weighs more, for how long, and how much of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from controlplane.lifecycle import recent
+from controlplane.lifecycle.recent import KEPT_MS, Recent
+from controlplane.model import EndCause, Sandbox, SandboxSpec, State
+from tests.support.virtual_time import VirtualClock
+
+SPEC = SandboxSpec(image="a")
+
+
+class MovedClock(VirtualClock):
+    """Stands still until it is moved."""
+
+    at_ms = 1_000_000
+
+    def now_ms(self) -> int:
+        return self.at_ms
+
+
+def claimed(name: str = "sb-1", at_ms: int = MovedClock.at_ms) -> Sandbox:
+    return Sandbox(name, "ann", SPEC, 0, 1 << 50, "f", state=State.RUNNING, version=5, pool="p", claimed_at_ms=at_ms)
+
+
+def ended(name: str = "sb-1", at_ms: int = MovedClock.at_ms) -> Sandbox:
+    return replace(claimed(name), state=State.ENDING, end=EndCause("deleted", "d", at_ms, "ann"))
+
+
+WARM = replace(claimed(), owner="pool:p", state=State.WARM, claimed_at_ms=None)
+
+
+def test_an_end_outweighs_a_claim_and_both_what_a_rebuild_reads() -> None:
+    known = Recent(MovedClock())
+    assert not known.outweighs(WARM)
+    known.hear(claimed())
+    assert known.outweighs(WARM)
+    assert not known.outweighs(claimed())
+    known.hear(ended())
+    known.hear(claimed())
+    assert known.outweighs(claimed())
+    assert known.records == {"sb-1": ended()}
+
+
+def test_what_is_neither_or_long_ago_is_not_kept() -> None:
+    known = Recent(MovedClock())
+    for one in (WARM, claimed(at_ms=1), ended(at_ms=1)):
+        known.hear(one)
+    assert known.records == {}
+
+
+def test_the_newest_word_of_a_claim_is_kept_and_a_late_one_is_not() -> None:
+    known = Recent(MovedClock())
+    newer = replace(claimed(), version=6, expires_at_ms=7)
+    for one in (claimed(), newer, claimed()):
+        known.hear(one)
+    assert known.records == {"sb-1": newer}
+
+
+def test_a_claim_is_kept_until_the_cluster_knows_of_it_and_a_while_longer() -> None:
+    known = Recent(clock := MovedClock())
+    known.hold(claimed())
+    known.hear(claimed())
+    clock.at_ms += 10 * KEPT_MS
+    known.forget()
+    assert "sb-1" in known.records
+    known.told("sb-1")
+    known.told("sb-2")
+    clock.at_ms += KEPT_MS - 1
+    known.forget()
+    assert "sb-1" in known.records
+    clock.at_ms += 1
+    known.forget()
+    assert known.records == {}
+
+
+def test_an_end_that_is_heard_while_its_claim_is_old_is_kept_as_long() -> None:
+    known = Recent(clock := MovedClock())
+    known.hear(claimed())
+    known.hear(claimed("sb-2"))
+    clock.at_ms += KEPT_MS - 1
+    known.hear(ended(at_ms=clock.at_ms))
+    clock.at_ms += KEPT_MS - 1
+    known.forget()
+    assert known.records.keys() == {"sb-1"}
+
+
+def test_there_is_a_bound_and_the_oldest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent, "MOST_KEPT", 2)
+    known = Recent(MovedClock())
+    for number in range(4):
+        known.hear(claimed(f"sb-{number}"))
+    known.forget()
+    assert [*known.records] == ["sb-2", "sb-3"]
