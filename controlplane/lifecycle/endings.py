@@ -169,6 +169,9 @@ class Endings:
         if sandbox.expires_at_ms > self._clock.now_ms():
             self.care.ttl.watch(sandbox_id, sandbox.expires_at_ms)
             return
+        if self._ledger.doubts(sandbox):
+            self.care.ttl.watch(sandbox_id, self._clock.now_ms() + EXPIRE_AGAIN_MS)
+            return
         event, passed = Event.RETIRE if sandbox.unclaimed else Event.END, Problem("ttl_expired", "its ttl has passed")
         # One that is claimed or extended at this moment has another time from now on.
         if not await self.end(sandbox_id, passed, "reaper", event, sandbox, once=True):

@@ -5,6 +5,7 @@ What another replica has changed is heard here too: it has the same effects on r
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -16,7 +17,7 @@ from controlplane.lifecycle.routes import RouteBoard
 from controlplane.lifecycle.states import NO_CHANGE, Change, Effect, Event, apply
 from controlplane.lifecycle.timeline import noted, word_of
 from controlplane.model import UP, EndCause, Lease, Limits, Sandbox, State
-from controlplane.store import Claim, Claimed, Store
+from controlplane.store import Claim, Claimed, Store, UnreadableRecordError
 from controlplane.telemetry import Metrics
 
 # How far a new look goes back behind the last one: replicas' clocks may differ by so much.
@@ -110,6 +111,10 @@ class Ledger:
         self._recent.forget()
         self._contested &= self._recent.records.keys()
         await _side_by_side(self._insist, [self._recent.records[sandbox_id] for sandbox_id in self._contested])
+
+    def doubts(self, sandbox: Sandbox) -> bool:
+        """Whether this record comes from a store that was rebuilt without what is known here: ``insist`` mends it."""
+        return self._recent.outweighs(sandbox)
 
     async def claim(self, wish: Sandbox, limits: Limits) -> Claim | None:
         """As ``Store.claim``; until ``written``, only replicas can say whose it is if the store is lost."""
@@ -253,8 +258,12 @@ class Ledger:
 
     async def _insist(self, known: Sandbox) -> None:
         """A rebuild has it as the pool's, or as alive, or a replica that had not heard has put back what it held."""
-        # First: one that cannot be read stops the others once, and not at every round.
+        # One that cannot be read is left alone, as everywhere.
+        with suppress(UnreadableRecordError):
+            await self._put_right(known)
         self._contested.discard(known.id)
+
+    async def _put_right(self, known: Sandbox) -> None:
         while not await self._store.restore(known):
             on_record = await self._store.get(known.id)
             if on_record is None:

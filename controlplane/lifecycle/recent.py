@@ -31,8 +31,9 @@ class Recent:
         self.records: Mapping[str, Sandbox] = self._records
 
     def hold(self, claimed: Sandbox) -> None:
-        """Keeps a claim until ``told``, and a while longer."""
-        self._records[claimed.id] = claimed
+        """Keeps a claim until ``told``, and a while longer; not if its end was heard of first."""
+        if not self.outweighs(claimed):
+            self._records[claimed.id] = claimed
 
     def told(self, sandbox_id: str) -> None:
         """Says that the cluster knows of this claim."""

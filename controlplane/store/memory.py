@@ -234,13 +234,12 @@ class MemoryStore:
             return Known(self._records[self._keys[key]])
         if key in self._withdrawn:
             return Withdrawn()
-        in_all = self._used.get(None, Usage()).sandboxes
-        if limits.total and in_all >= limits.total:
-            return Full(in_all, limits.total)
+        # First: others need not make room for one who may not have it.
         used = self._used.get(sandbox.owner, Usage())
         if (resource := used.excess(Usage.of(sandbox), limits.quota)) is not None:
             return Full(getattr(used, resource), getattr(limits.quota, resource), resource)
-        return None
+        in_all = self._used.get(None, Usage()).sandboxes
+        return Full(in_all, limits.total) if limits.total and in_all >= limits.total else None
 
     def _put(self, sandbox: Sandbox) -> None:
         self._records[sandbox.id] = sandbox

@@ -149,6 +149,12 @@ class ClaimsSuite:
         assert await store.admit(sandbox("sb-2"), limits) == full
         assert isinstance(await store.admit(sandbox("sb-3", owner="bob"), limits), Admitted)
 
+    async def test_the_quota_speaks_before_the_total(self, store: Store) -> None:
+        limits = Limits(1, Quota(sandboxes=1))
+        assert isinstance(await store.admit(sandbox("sb-1"), limits), Admitted)
+        assert await store.admit(sandbox("sb-2"), limits) == Full(1, 1, "sandboxes")
+        assert await store.admit(sandbox("sb-3", owner="bob"), limits) == Full(1, 1)
+
     async def test_what_a_sandbox_does_not_want_does_not_bound_it(self, store: Store) -> None:
         gpu = replace(sandbox("sb-1"), spec=SandboxSpec(image="a", gpu=2))
         limits = Limits(quota=Quota(gpu=2))

@@ -158,6 +158,8 @@ class Pools:
             Problem: the store's.
         Cost: one step of the store; every few seconds a look at all that is unclaimed.
         """
+        if not self._synced:
+            return False
         async with self._giving:
             await self._know(self._clock.now_ms())
             while found := self._least():
@@ -259,7 +261,7 @@ class Pools:
             led = now_ms < self._leads_until_ms
             mine = await self._store.lease(LEASE, self._fence.holder, LEASE_MS)
             self._leads_until_ms = now_ms + LEASE_MS if mine and not self._left else 0
-            if not (mine and led):
+            if mine and not led:
                 # What others have done meanwhile is not known here.
                 self._read_ms = None
                 self._told.clear()
@@ -274,8 +276,8 @@ class Pools:
 
     async def _reread(self, now_ms: int) -> None:
         views: dict[str, list[Sandbox]] = {name: [] for name in self._pools}
-        # The first time also what was claimed a moment ago: it counts for the rate, whoever has started it.
-        states = UNCLAIMED | {State.RUNNING} if self._read_ms is None else UNCLAIMED
+        # Who begins to plan counts also what was claimed a moment ago for the rate, whoever has started it.
+        states = UNCLAIMED | {State.RUNNING} if self._read_ms is None and self.leads else UNCLAIMED
         for sandbox in await self._store.find(None, {}, states):
             if sandbox.unclaimed:
                 views.setdefault(sandbox.pool, []).append(sandbox)

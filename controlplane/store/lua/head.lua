@@ -162,8 +162,9 @@ end
 local function refused(new, old, limit)
   if old then return {'known', old.record} end
   if new.key ~= '' and redis.call('ZSCORE', P .. 'withdrawn', new.key) then return {'withdrawn', ''} end
-  local used = tonumber(redis.call('HGET', P .. 'used:', 'sandboxes') or '0')
-  if limit > 0 and used >= limit then return {'full', {'total', used, limit}} end
+  -- First: others need not make room for one who may not have it.
   local over = excess(new, {ARGV[23], ARGV[24], ARGV[25], ARGV[26], ARGV[27]})
   if over then return {'full', over} end
+  local used = tonumber(redis.call('HGET', P .. 'used:', 'sandboxes') or '0')
+  if limit > 0 and used >= limit then return {'full', {'total', used, limit}} end
 end

@@ -1,13 +1,13 @@
 """A store that was emptied: what was ended stays ended, whoever did not hear of it, and however soon others rebuild."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
 from controlplane.errors import Problem
-from controlplane.model import State
+from controlplane.model import Sandbox, State
 from controlplane.store import Changed, Resync
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
 from tests.support.shared_store import Core
@@ -83,6 +83,35 @@ async def test_an_end_that_a_rebuild_went_without_is_put_back() -> None:
         assert (await delete).state is State.ENDED
         with a.parts.board.subscribe() as feed:
             assert not (await feed.next()).snapshot.routes
+
+
+async def test_what_was_put_back_in_vain_is_put_back_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with pair(FakeCluster(annotates_behind=True, stop_s=20)) as (core, a, b):
+        sandbox = (await a.service.create(OWNER, SPEC)).sandbox
+        await asyncio.sleep(6)
+        delete = asyncio.create_task(b.service.delete(OWNER, sandbox.id))
+        await asyncio.sleep(1)
+        for store in (a.service._lives.store, b.service._lives.store):
+            monkeypatch.setattr(store, "restore", failing_once(store.restore))
+        core.empty()
+        await core.view("c").restore(sandbox)
+        await core.view("c").rebuilt()
+        core.tell("c", Changed(sandbox, 0))
+        await asyncio.sleep(8)
+        assert (await a.service.get(OWNER, sandbox.id)).state is State.ENDING
+        assert (await delete).state is State.ENDED
+
+
+def failing_once(restore: Callable[[Sandbox], Awaitable[bool]]) -> Callable[[Sandbox], Awaitable[bool]]:
+    """The first time it does not answer."""
+    failures = [Problem("upstream_timeout", "the store is away")]
+
+    async def restored(sandbox: Sandbox) -> bool:
+        if failures:
+            raise failures.pop()
+        return await restore(sandbox)
+
+    return restored
 
 
 async def test_what_nobody_has_on_record_is_found_soon_although_who_looked_for_it_has_died() -> None:

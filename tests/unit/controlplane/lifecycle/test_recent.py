@@ -44,6 +44,13 @@ def test_an_end_outweighs_a_claim_and_both_what_a_rebuild_reads() -> None:
     assert known.records == {"sb-1": ended()}
 
 
+def test_an_end_that_was_heard_of_before_the_claims_answer_stays() -> None:
+    known = Recent(MovedClock())
+    known.hear(ended())
+    known.hold(claimed())
+    assert known.records == {"sb-1": ended()}
+
+
 def test_what_is_neither_or_long_ago_is_not_kept() -> None:
     known = Recent(MovedClock())
     for one in (WARM, claimed(at_ms=1), ended(at_ms=1)):

@@ -207,6 +207,17 @@ async def test_unclaimed_ones_give_way_to_creates_least_wanted_first_and_claimed
         assert (await plane.service.alive(OWNER, mine.id)).state is State.RUNNING
 
 
+async def test_one_who_is_at_his_own_quota_makes_nobody_give_way() -> None:
+    async with world(options=Options(starts_in_flight=16, max_sandboxes=3)) as plane:
+        await plane.service.quotas.change(OWNER, {"sandboxes": 1})
+        await plane.service.create(OWNER, SandboxSpec(image="other"))
+        await plane.service.pools.put("p", spec(2))
+        await settle()
+        with pytest.raises(Problem, match="quota"):
+            await plane.service.create(OWNER, SandboxSpec(image="other", start_timeout_ms=5_000))
+        assert len(await ready(plane)) == 2
+
+
 async def test_a_herd_of_creates_takes_a_place_each_and_no_more_than_that_give_way() -> None:
     async with world(options=Options(starts_in_flight=16, max_sandboxes=20)) as plane:
         await plane.service.pools.put("p", spec(20))
