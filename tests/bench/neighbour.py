@@ -16,7 +16,7 @@ BURNS_S = 60.0
 
 
 async def measure(product: Product, image: str) -> list[Record]:
-    """The records of this scenario, with sandboxes of this image. Cost: a minute."""
+    """The records of this scenario, with sandboxes of this image. Cost: two minutes."""
     async with Client(product.url, product.api_key) as client, await client.create(image) as neighbour:
         await _execs(neighbour)
         quiet = distribution(await _execs(neighbour))
