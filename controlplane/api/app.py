@@ -3,6 +3,7 @@
 from typing import Final
 
 from fastapi import Depends, FastAPI
+from starlette.types import ASGIApp
 
 from controlplane.api import (
     about,
@@ -20,6 +21,7 @@ from controlplane.api import (
 from controlplane.api.body_limit import BodyLimit
 from controlplane.api.context import Context
 from controlplane.api.counted import Counted
+from controlplane.api.plain import Plain
 from controlplane.api.query import closed_query
 from controlplane.api.request_id import RequestId
 
@@ -27,16 +29,16 @@ from controlplane.api.request_id import RequestId
 MAX_BODY_BYTES: Final = 2 << 20
 
 
-def create_app(context: Context) -> FastAPI:
+def create_app(context: Context) -> ASGIApp:
     """The app that answers from ``context``."""
     app = bare_app()
     app.state.context = context
-    # Outermost last: an id first, so that a refused body and a counted answer have one too.
-    app.add_middleware(BodyLimit, most_bytes=MAX_BODY_BYTES)
+    # Inside, too: what fails in a route is answered by the framework's own net before it is seen out here.
     app.add_middleware(problems.Unforeseen)
-    app.add_middleware(Counted, metrics=context.parts.metrics)
-    app.add_middleware(RequestId)
-    return app
+    # Around the framework, not inside: what ``Plain`` answers does not pass its layers.
+    # An id first, so that a refused body and a counted answer have one too.
+    bounded = BodyLimit(Plain(app, context), MAX_BODY_BYTES)
+    return RequestId(Counted(problems.Unforeseen(bounded), context.parts.metrics))
 
 
 def bare_app() -> FastAPI:

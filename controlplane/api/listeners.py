@@ -4,7 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final
+from typing import Any, Final, cast
 
 import uvicorn
 from grpc import aio
@@ -23,10 +23,48 @@ GRACE_S: Final = 5
 MOST_HEAD_BYTES: Final = 64 * 1024
 
 
+class _Joined:
+    """A connection that sends the head of an answer together with its body: each packet wakes its reader.
+
+    A write to one that sleeps costs its writer a tenth of a millisecond.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        if not self._head and data.startswith(b"HTTP/1.1 ") and data.endswith(b"\r\n\r\n"):
+            self._head = data
+            # What has no body, or not yet.
+            asyncio.get_running_loop().call_soon(self._late)
+        elif data:
+            self._flush(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _late(self) -> None:
+        if not self._transport.is_closing():
+            self._flush()
+
+    def _flush(self, data: bytes = b"") -> None:
+        whole, self._head = self._head + data, b""
+        if whole:
+            self._transport.write(whole)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - what the transport has
+        return getattr(self._transport, name)
+
+
 class _Bounded(HttpToolsProtocol):
     """The parser in C: a push costs a tenth less with it. It knows no bound, and sandboxes speak to it."""
 
     _beside_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(cast("asyncio.Transport", _Joined(transport)))
 
     def data_received(self, data: bytes) -> None:
         self._beside_bytes += len(data)

@@ -24,7 +24,10 @@ class FailureBody(BaseModel):
 
 
 class PoolStatus(BaseModel):
-    """How a pool is.
+    """How a pool is; every control plane tells the same, a second late at most.
+
+    But of an agent-sandbox ``SandboxWarmPool``: only the control plane that plans tells how it is, since nothing may be
+    written beside it. The others say so in ``why``, with zeros.
 
     Attributes:
         ready: can be claimed.

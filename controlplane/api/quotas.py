@@ -47,7 +47,8 @@ class PlaceBody(BaseModel):
     """A create that waits for room.
 
     Attributes:
-        position: among the owner's at the control plane that answers, from 1.
+        position: among the owner's at the control plane that answers, from 1; those that wait at another one are not
+            counted, and take turns with these.
         waits_for: the limit that the first one waits for; ``total`` is the installation's.
         until_ms: when it is refused.
         estimate_ms: how long it will wait if the line moves on as it did last; null: not known yet.
@@ -67,7 +68,7 @@ class QuotaBody(BaseModel):
 
     Attributes:
         declared_for: the owner, or ``*`` where everybody's quota holds for him; null: none does.
-        waiting: his creates that wait at the control plane that answers.
+        waiting: his creates that wait at the control plane that answers; others may wait at other ones.
     """
 
     owner: str

@@ -17,10 +17,12 @@ from controlplane.api.schemas import (
 )
 from controlplane.errors import Problem
 from controlplane.lifecycle import Deleted, Sandboxes
-from controlplane.lifecycle.service import LIVE
+from controlplane.lifecycle.owned import LIVE
 from controlplane.model import Sandbox, SandboxSpec, State
 
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,128}")
+# Who has a key and hangs up finds with it what he was given: a claim is over sooner, and need not be watched.
+KEYED_FROM_S: Final = 0.05
 
 Labels = Annotated[list[str] | None, Query(description="KEY=VALUE; repeated: all must match")]
 
@@ -56,12 +58,18 @@ async def create(
         if begun and key is None:
             await service.abandon(begun[0])
 
-    replayed = await unless_gone(request, let_in(), give_up)
+    replayed = await unless_gone(request, let_in(), give_up, from_s=0.0 if key is None else KEYED_FROM_S)
     (sandbox,) = begun
+
+    async def usable() -> Sandbox:
+        # One that has died meanwhile was replaced: then the other one is to be given up.
+        begun.append(await service.ready(sandbox, fresh=not replayed))
+        return begun[-1]
+
     if key is None:
-        ready = await unless_gone(request, service.ready(sandbox), lambda: service.abandon(sandbox))
+        ready = await unless_gone(request, usable(), lambda: service.abandon(begun[-1]))
     else:
-        ready = await service.ready(sandbox)
+        ready = await service.ready(sandbox, fresh=not replayed)
     if replayed:
         response.status_code = 200
         response.headers["Idempotency-Replayed"] = "true"

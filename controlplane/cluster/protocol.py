@@ -6,7 +6,7 @@ passes. Every failure is a ``Problem``.
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from controlplane.errors import Code
 from controlplane.model import SandboxSpec, Usage
@@ -67,6 +67,10 @@ class Observed:
     death: Death | None
 
 
+# Of a sandbox that asks for none: a loop that forks must not take the machine, or all of its own sandbox, with it.
+DEFAULT_PIDS: Final = 512
+
+
 @dataclass(frozen=True, slots=True)
 class Description:
     """What this cluster is, for ``/v1/info``, the records and the words at start.
@@ -75,7 +79,7 @@ class Description:
         isolation: the runtime that keeps sandboxes apart, for example ``runc``.
         isolation_detail: what that means, in a plain sentence.
         network: what a sandbox can reach: ``none``.
-        pids_limit: of a sandbox that asks for none; None: there is none.
+        pids_limit: of a sandbox that asks for none; None: this cluster cannot limit it.
     """
 
     backend: str

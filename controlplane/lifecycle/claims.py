@@ -13,9 +13,11 @@ from controlplane.lifecycle.keeper import Keeper
 from controlplane.lifecycle.ledger import Ledger
 from controlplane.lifecycle.notes import Notes
 from controlplane.lifecycle.parts import Parts
+from controlplane.lifecycle.states import Event, apply
 from controlplane.lifecycle.templates import Templates
+from controlplane.lifecycle.timeline import noted
 from controlplane.model import Limits, Sandbox, dump_record
-from controlplane.store import Admission, Admitted, Claim, Claimed, Fence
+from controlplane.store import Admission, Admitted, Claim, Fence
 
 # A sidecar answers in milliseconds; the caller waits for a warm one, and there are others.
 BIND_WITHIN_S: Final = 3.0
@@ -66,8 +68,6 @@ class Claims:
         if not cold_reason and self.templates.serves(wish.spec):
             claim = await self._claim(wish, limits)
             if claim is not None:
-                if isinstance(claim, Claimed):
-                    self._parts.metrics.created(claim.sandbox.pool, "warm")
                 return claim
         miss = self.templates.miss(wish.spec)
         admission = await self.start(replace(wish, cold_reason=cold_reason or miss.why), limits)
@@ -82,6 +82,8 @@ class Claims:
             Problem: the store's.
         """
         admission = None
+        # At once, and not by a step of its own: whoever is admitted waits for his turn.
+        candidate = _queued(candidate, self._parts.clock.now_ms())
         # Before the store is asked: one who comes with the same key a moment later waits for the same settlement.
         self._ledger.expect(candidate.id)
         try:
@@ -121,20 +123,17 @@ class Claims:
 
     async def _claim(self, wish: Sandbox, limits: Limits) -> Claim | None:
         try:
-            claim = await self._ledger.claim(wish, limits)
+            return await self._ledger.claim(wish, limits)
         except (Problem, asyncio.CancelledError):
             self._doubt(wish)
             raise
-        if isinstance(claim, Claimed):
-            self._endings.care.watch(claim.sandbox)
-        return claim
 
     async def _bind(self, sandbox: Sandbox) -> None:
-        fact = {"claim": dump_record(sandbox)}
         if self._parts.cluster.annotates_behind:
-            self._notes.write(sandbox.id, fact)
+            # After the answer, which does not wait for it either.
+            asyncio.get_running_loop().call_soon(self._note, sandbox)
         else:
-            await self._parts.cluster.annotate(sandbox.id, fact)
+            await self._parts.cluster.annotate(sandbox.id, _whose(sandbox))
             self._ledger.written(sandbox.id)
         spec = sandbox.spec
         if not (spec.env or spec.cwd or spec.user):
@@ -146,6 +145,10 @@ class Claims:
         except TimeoutError as error:
             detail = f"its sidecar did not answer within {BIND_WITHIN_S:.0f} s"
             raise Problem("sandbox_unreachable", detail, sandbox_id=sandbox.id) from error
+
+    def _note(self, sandbox: Sandbox) -> None:
+        if not self._parts.board.ended(sandbox.id):
+            self._notes.write(sandbox.id, _whose(sandbox))
 
     async def _dead(self, sandbox: Sandbox, why: Problem) -> bool:
         now = await self._store.get(sandbox.id)
@@ -159,3 +162,13 @@ class Claims:
         detail = f"it did not answer when it was claimed: {why.detail}"
         await self._endings.end(sandbox.id, Problem("sandbox_lost", detail), PLATFORM)
         return False
+
+
+def _whose(sandbox: Sandbox) -> dict[str, str]:
+    """What the cluster is told of a claim."""
+    return {"claim": dump_record(sandbox)}
+
+
+def _queued(candidate: Sandbox, now_ms: int) -> Sandbox:
+    applied = apply(candidate, Event.QUEUE)
+    return candidate if applied is None else noted(applied[0], now_ms, Event.QUEUE)

@@ -103,12 +103,15 @@ class Endings:
         for sandbox, confirmation in zip(sandboxes, confirmations, strict=True):
             if isinstance(confirmation, Problem):
                 failed[sandbox.id] = confirmation
-            elif confirmation is not None:
+            elif isinstance(confirmation, BaseException):
                 raise confirmation
         return Deleted([sandbox.id for sandbox in sandboxes if sandbox.id not in failed], failed)
 
-    async def confirmed(self, sandbox: Sandbox) -> None:
+    async def confirmed(self, sandbox: Sandbox) -> Sandbox | None:
         """Returns when the cluster has confirmed the end, whoever began it.
+
+        Returns:
+            The record from then on, if this replica has just stored it.
 
         Raises:
             Problem: upstream_timeout; the reclamation goes on, and asking again is safe.
@@ -117,7 +120,7 @@ class Endings:
             now = await self._store.get(sandbox.id)
             if now is not None and now.state is State.ENDING:
                 self.reclaimer.begin(sandbox.id)
-        await self.reclaimer.confirmed(sandbox)
+        return await self.reclaimer.confirmed(sandbox)
 
     def clear(self, sandbox: Sandbox, *, heard: bool = False) -> None:
         """Stops what is under way here for a sandbox whose end has begun; ``heard``: at another replica."""

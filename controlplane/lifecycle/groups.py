@@ -6,7 +6,8 @@ from typing import Final
 
 from controlplane.errors import Problem
 from controlplane.lifecycle.endings import Deleted
-from controlplane.lifecycle.service import LIVE, Sandboxes
+from controlplane.lifecycle.owned import LIVE
+from controlplane.lifecycle.service import Sandboxes
 from controlplane.model import GROUP, Sandbox, SandboxSpec
 
 SAMPLE: Final = "rollbox.sample"
@@ -43,7 +44,7 @@ class Groups:
                 sandbox, replayed = await self._service.request(owner, wish, key)
                 if not replayed:
                     begun.add(sample)
-                made[sample] = await self._service.ready(sandbox)
+                made[sample] = await self._service.ready(sandbox, fresh=not replayed)
             except Problem as problem:
                 if not partial or problem.code in _OF_THE_CALL:
                     raise

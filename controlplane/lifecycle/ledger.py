@@ -117,13 +117,21 @@ class Ledger:
         return self._recent.outweighs(sandbox)
 
     async def claim(self, wish: Sandbox, limits: Limits) -> Claim | None:
-        """As ``Store.claim``; until ``written``, only replicas can say whose it is if the store is lost."""
+        """As ``Store.claim``; until ``written``, only replicas can say whose it is if the store is lost.
+
+        It is heard of here a moment later, when its creator has his answer: it has had its route since it was warm.
+        """
         claim = await self._store.claim(wish, limits)
         if isinstance(claim, Claimed):
             if self._store.shared:
                 self._recent.hold(claim.sandbox)
-            self.hear(claim.sandbox)
+            asyncio.get_running_loop().call_soon(self._hear_claim, claim.sandbox)
         return claim
+
+    def _hear_claim(self, claimed: Sandbox) -> None:
+        # Its end may have been heard of first.
+        if not self._board.ended(claimed.id):
+            self.hear(claimed)
 
     def written(self, sandbox_id: str) -> None:
         """Says that the cluster knows whose this sandbox is."""
@@ -271,7 +279,7 @@ class Ledger:
             if not self._recent.outweighs(on_record):
                 self.hear(on_record)
                 return
-            after = replace(known, version=on_record.version + 1)
+            after = self._recent.corrected(on_record)
             if await self._store.replace(after, on_record.version):
                 self.hear(after)
                 return

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -111,7 +111,7 @@ class Lives:
         starts = set(self._starts.values())
         for owned in (*self._loops, *starts):
             owned.cancel()
-        left = await _ended(starts | self.endings.reclaimer.under_way, CLOSE_WITHIN_S)
+        left = await _ended({*starts, *self.endings.reclaimer.under_way}, CLOSE_WITHIN_S)
         for _ in range(2):  # the first one is a request: it waits for the engine's answer; the second one insists
             for one in left:
                 one.cancel()
@@ -225,6 +225,6 @@ class Lives:
         await self._upkeep.resume(store)
 
 
-async def _ended(activities: set[asyncio.Task[None]], within_s: float) -> set[asyncio.Task[None]]:
+async def _ended(activities: set[asyncio.Task[Any]], within_s: float) -> set[asyncio.Task[Any]]:
     """Those that have not ended in time."""
     return (await asyncio.wait(activities, timeout=within_s))[1] if activities else set()

@@ -1,15 +1,18 @@
-"""What a replica remembers because a store that is emptied forgets it, and the cluster cannot tell it: claims and ends.
+"""What a replica remembers because a store that is emptied forgets it, and the cluster cannot tell it yet, or ever.
 
-A claim is written to the cluster behind, and of one whose end was confirmed the cluster has nothing any more. So every
-replica keeps what it does and hears of both for a while: any one that lives can say it again. Neither is ever taken
-back, an end outweighs a claim, and both outweigh what a rebuild reads from the cluster.
+A claim and an extension are written to the cluster behind, and of one whose end was confirmed the cluster has nothing
+any more. So every replica keeps what it does and hears of them for a while: any one that lives can say it again. None
+is ever taken back: an end outweighs a claim, of two lives the longer one is true, and all outweigh what a rebuild reads
+from the cluster.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from controlplane.clock import Clock
-from controlplane.model import Sandbox
+from controlplane.lifecycle.timeline import extended_at_ms
+from controlplane.model import Sandbox, State
 
 # Longer than it takes until the cluster and the record are compared next, by whomever, and the claim is written there.
 KEPT_MS: Final = 120_000
@@ -18,7 +21,7 @@ MOST_KEPT: Final = 10_000
 
 
 class Recent:
-    """Claims and ends of the last minutes; a claim of this replica until the cluster knows of it.
+    """Claims, extensions and ends of the last minutes; a claim of this replica until the cluster knows of it.
 
     Attributes:
         records: as they were last heard of, by id; only read it.
@@ -41,21 +44,28 @@ class Recent:
             self._date(sandbox_id)
 
     def hear(self, sandbox: Sandbox) -> None:
-        """Keeps it if it is a claim or an end of late, or says more of one that is kept; else does nothing."""
+        """Keeps it if it was claimed, extended or ended of late, or says more of one that is kept; else nothing."""
         known = self._records.get(sandbox.id)
-        at_ms = sandbox.claimed_at_ms if sandbox.end is None else sandbox.end.at_ms
+        at_ms = _at_ms(sandbox)
         if at_ms is None or (known is None and at_ms < self._clock.now_ms() - KEPT_MS):
             return
         if known is not None and (_weight(known), known.version) >= (_weight(sandbox), sandbox.version):
             return
         self._records[sandbox.id] = sandbox
-        if known is None or sandbox.end is not None:
+        if known is None or sandbox.end is not None or sandbox.id in self._since_ms:
             self._date(sandbox.id)
 
     def outweighs(self, sandbox: Sandbox) -> bool:
         """Whether this record comes from a store that has forgotten what is known here."""
         known = self._records.get(sandbox.id)
         return known is not None and _weight(known) > _weight(sandbox)
+
+    def corrected(self, sandbox: Sandbox) -> Sandbox:
+        """The next version of a record that is outweighed, with what is known here."""
+        known = self._records[sandbox.id]
+        if known.end is None and known.warm == sandbox.warm:
+            known = replace(sandbox, expires_at_ms=known.expires_at_ms)
+        return replace(known, version=sandbox.version + 1)
 
     def forget(self) -> None:
         """Drops what is old or too much; call it now and then."""
@@ -71,5 +81,14 @@ class Recent:
         self._since_ms[sandbox_id] = self._clock.now_ms()
 
 
-def _weight(sandbox: Sandbox) -> int:
-    return 2 if sandbox.end is not None else int(sandbox.warm)
+def _at_ms(sandbox: Sandbox) -> int | None:
+    """When it was last claimed, extended or ended."""
+    if sandbox.end is not None:
+        return sandbox.end.at_ms
+    if sandbox.state is not State.RUNNING:
+        return None
+    return max((at for at in (sandbox.claimed_at_ms, extended_at_ms(sandbox)) if at is not None), default=None)
+
+
+def _weight(sandbox: Sandbox) -> tuple[int, int]:
+    return (2, 0) if sandbox.end is not None else (int(sandbox.warm), sandbox.expires_at_ms)

@@ -27,7 +27,7 @@ class Reclaimer:
         self._ledger = ledger
         self._group = group
         self._free = asyncio.Semaphore(cluster.stops_at_once)
-        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._under_way: dict[str, asyncio.Task[Sandbox | None]] = {}
         self._failing: set[str] = set()  # those that were tried in vain
         self._most_failing = 0
         self._log = structlog.get_logger("reclaim")
@@ -44,52 +44,55 @@ class Reclaimer:
         """Whether it is under way here."""
         return sandbox_id in self._under_way
 
-    async def confirmed(self, sandbox: Sandbox) -> None:
+    async def confirmed(self, sandbox: Sandbox) -> Sandbox | None:
         """Returns when the cluster has confirmed the end; at once when it has already.
+
+        Returns:
+            The record from then on, if that was here and now.
 
         Raises:
             Problem: upstream_timeout; the reclamation goes on, and asking again is safe.
         """
         task = self._under_way.get(sandbox.id)
         if task is None:
-            return
+            return None
         try:
             async with asyncio.timeout(CONFIRM_WITHIN_S):
-                await asyncio.shield(task)
+                return await asyncio.shield(task)
         except TimeoutError as error:
             detail = f"the end of {sandbox.id} is not confirmed after {CONFIRM_WITHIN_S:.0f} s; its quota is free"
             raise Problem("upstream_timeout", detail, sandbox_id=sandbox.id) from error
 
     @property
-    def under_way(self) -> set[asyncio.Task[None]]:
+    def under_way(self) -> set[asyncio.Task[Sandbox | None]]:
         """The reclamations that the cluster has not confirmed."""
         return set(self._under_way.values())
 
-    async def _reclaim(self, sandbox_id: str, start: asyncio.Task[None] | None, known: Sandbox | None) -> None:
+    async def _reclaim(
+        self, sandbox_id: str, start: asyncio.Task[None] | None, known: Sandbox | None
+    ) -> Sandbox | None:
         if start is not None:
             start.cancel()
             await asyncio.wait([start])
         pause_s = FIRST_RETRY_S
         try:
-            while not await self._stopped(sandbox_id, known):
+            while True:
+                try:
+                    return await self._stopped(sandbox_id, known)
+                except Problem as problem:
+                    self._failed(sandbox_id, f"{problem.code}: {problem.detail}")
+                except Exception:
+                    # One sandbox that cannot be taken off must not take the others down with it.
+                    self._log.exception("not stopped yet", sandbox_id=sandbox_id)
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, LAST_RETRY_S)
         finally:
             self._recovered(sandbox_id)
 
-    async def _stopped(self, sandbox_id: str, known: Sandbox | None) -> bool:
-        try:
-            async with self._free:
-                await self._cluster.stop(sandbox_id)
-            await self._ledger.take(sandbox_id, Event.CONFIRM, known=known)
-        except Problem as problem:
-            self._failed(sandbox_id, f"{problem.code}: {problem.detail}")
-            return False
-        except Exception:
-            # One sandbox that cannot be taken off must not take the others down with it.
-            self._log.exception("not stopped yet", sandbox_id=sandbox_id)
-            return False
-        return True
+    async def _stopped(self, sandbox_id: str, known: Sandbox | None) -> Sandbox | None:
+        async with self._free:
+            await self._cluster.stop(sandbox_id)
+        return await self._ledger.take(sandbox_id, Event.CONFIRM, known=known)
 
     def _failed(self, sandbox_id: str, why: str) -> None:
         if len(self._failing) < MOST_TOLD and sandbox_id not in self._failing:

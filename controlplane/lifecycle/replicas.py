@@ -20,6 +20,10 @@ ORPHANS_EVERY_S: Final = 60.0
 UNCONFIRMED_MS: Final = 30_000
 # After a look at everything that failed.
 REREAD_AGAIN_S: Final = 1.0
+# Guess: a round of proofs of life on a node with a thousand sandboxes of which none answers.
+TURN_WITHIN_S: Final = 600.0
+# What it leaves undone is due again at the next replica's turn.
+SWEEP_WITHIN_S: Final = 60.0
 
 
 class Work(Protocol):
@@ -87,11 +91,12 @@ class Replicas:
             self._work.wake()
 
     async def tend(self) -> None:
-        """Says that this replica is here, and, when it is its turn, does what others have left undone."""
-        while True:
-            if not await self._survive("tend", self._tend):
-                self._work.doubt()
-            await asyncio.sleep(HERE_EVERY_S)
+        """Says that this replica is here; beside that, however long it takes, does what has been left undone."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._repeat("here", self._here), name="here")
+            group.create_task(self._repeat("keep", self._work.keep), name="keep")
+            sweep = self._in_turn("sweep", HERE_EVERY_S, self._sweep, SWEEP_WITHIN_S)
+            group.create_task(sweep, name="sweep")
 
     async def watch_orphans(self) -> None:
         """Compares cluster and record, at one replica at a time."""
@@ -119,24 +124,40 @@ class Replicas:
                 return
             await asyncio.sleep(REREAD_AGAIN_S)
 
-    async def _tend(self) -> None:
+    async def _repeat(self, what: str, call: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            if not await self._survive(what, call):
+                self._work.doubt()
+            await asyncio.sleep(HERE_EVERY_S)
+
+    async def _here(self) -> None:
         await self._store.lease(f"replica:{self._replica}", self._replica, HERE_FOR_MS)
-        await self._work.keep()
         # Here and not with the work, which is done more rarely: of one that has gone, others take over at once.
         for name in [*self._turns]:
-            await self._mine(name)
-        if await self._mine("sweep"):
-            now_ms = self._clock.now_ms()
-            await self._work.settle(await self._store.due(now_ms, now_ms - UNCONFIRMED_MS))
+            # One that was given back meanwhile must not be taken again without its work.
+            if name in self._turns and not await self._store.lease(name, self._replica, HERE_FOR_MS):
+                self._turns.discard(name)
 
-    async def _in_turn(self, name: str, every_s: float, work: Callable[[], Awaitable[None]]) -> None:
+    async def _sweep(self) -> None:
+        now_ms = self._clock.now_ms()
+        await self._work.settle(await self._store.due(now_ms, now_ms - UNCONFIRMED_MS))
+
+    async def _in_turn(
+        self, name: str, every_s: float, work: Callable[[], Awaitable[None]], within_s: float = TURN_WITHIN_S
+    ) -> None:
+        looks_s = HERE_FOR_MS / 1000
+
         async def turn() -> None:
-            if await self._mine(name):
-                await work()
+            if await self._mine(name) and not await _done(work, within_s):
+                # Renewed beside the work, it would be this replica's for as long as the work hangs.
+                self._turns.discard(name)
+                self._log.error("turn given up: its work hangs", turn=name, within_s=within_s)
+                await self._store.lease(name, self._replica, 0)
+                await asyncio.sleep(looks_s)
 
         while True:
             await self._survive(name, turn)
-            await asyncio.sleep(every_s if name in self._turns else min(every_s, HERE_FOR_MS / 1000))
+            await asyncio.sleep(every_s if name in self._turns else min(every_s, looks_s))
 
     async def _mine(self, name: str) -> bool:
         """Takes or keeps a turn; whether this replica has it."""
@@ -156,3 +177,14 @@ class Replicas:
         else:
             return True
         return False
+
+
+async def _done(work: Callable[[], Awaitable[None]], within_s: float) -> bool:
+    """Whether it was over in time; else it is cancelled."""
+    try:
+        async with asyncio.timeout(within_s) as limit:
+            await work()
+    except TimeoutError:
+        if not limit.expired():
+            raise
+    return not limit.expired()

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import secrets
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -14,6 +14,7 @@ from controlplane.lifecycle.activity import Activity
 from controlplane.lifecycle.completion import Push
 from controlplane.lifecycle.endings import PLATFORM, Deleted
 from controlplane.lifecycle.lives import Lives
+from controlplane.lifecycle.owned import LIVE, Owned
 from controlplane.lifecycle.parts import Options, Parts
 from controlplane.lifecycle.pools import Desk, Pools
 from controlplane.lifecycle.preflight import Foresight
@@ -22,14 +23,11 @@ from controlplane.lifecycle.queue.verdict import TOTAL, TOTAL_KNOB
 from controlplane.lifecycle.quotas import Quotas, Standing
 from controlplane.lifecycle.states import Event
 from controlplane.lifecycle.tokens import Token
-from controlplane.model import Lease, Limits, Sandbox, SandboxSpec, State, lease_fact, pool_owner
+from controlplane.model import Limits, Sandbox, SandboxSpec, pool_owner
 from controlplane.store import Admitted, Claimed, Fence, Full, Known, Withdrawn
 from controlplane.telemetry import Levels
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
-LIVE: Final = frozenset(State) - {State.ENDED}
-# Of one sandbox: each is a row in every gateway.
-MOST_PUBLIC_PORTS: Final = 64
 # Of one owner's creates that wait, in one answer.
 MOST_PLACES: Final = 100
 # Of one create; the next sandbox is a cold one.
@@ -51,13 +49,12 @@ class Created:
     replayed: bool
 
 
-class Sandboxes:
+class Sandboxes(Owned):
     """The lifecycle service. Use ``async with Sandboxes.running(...)``: what it starts ends with the block."""
 
     def __init__(self, parts: Parts, options: Options, lives: Lives) -> None:
-        self._parts = parts
+        super().__init__(parts, lives)
         self._options = options
-        self._lives = lives
         self._draining = False
         self._pools = Pools(
             parts.documents,
@@ -124,7 +121,7 @@ class Sandboxes:
                 the sandbox ended before it was ready.
         """
         sandbox, replayed = await self.request(owner, spec, key)
-        return Created(await self.ready(sandbox), replayed)
+        return Created(await self.ready(sandbox, fresh=not replayed), replayed)
 
     async def request(self, owner: str, spec: SandboxSpec, key: str | None = None) -> tuple[Sandbox, bool]:
         """Claims a warm sandbox, or admits one and begins its start; it is usable once ``ready`` has returned it.
@@ -173,8 +170,12 @@ class Sandboxes:
         """How many starts the nodes and the start queue bear at one time."""
         return min(self._options.starts_in_flight, self._parts.cluster.starts_at_once())
 
-    async def ready(self, sandbox: Sandbox) -> Sandbox:
+    async def ready(self, sandbox: Sandbox, *, fresh: bool = False) -> Sandbox:
         """Waits until the sandbox is usable; its record. A claimed one that has died meanwhile is replaced.
+
+        Args:
+            sandbox: as ``request`` has returned it.
+            fresh: its key had not been used before: it is counted as given.
 
         Raises:
             Problem: why it ended; draining: it gets ready elsewhere, ask there with its key. Without a key it is ended.
@@ -185,12 +186,17 @@ class Sandboxes:
                 replaced += 1
                 reason = "" if replaced < MOST_REPLACED else f"{replaced} warm ones were dead when they were claimed"
                 again = self._candidate(sandbox.owner, sandbox.spec, sandbox.idempotency_key)
-                sandbox, _ = await self._admitted(replace(again, fingerprint=sandbox.fingerprint), reason)
+                sandbox, known = await self._admitted(replace(again, fingerprint=sandbox.fingerprint), reason)
+                fresh = fresh and not known
+            if fresh and sandbox.warm:
+                self._parts.metrics.created(sandbox.pool, "warm")
+                # As the store has given it a moment ago, and no end was heard of since.
+                return sandbox
+            return await self._settled(sandbox)
         except asyncio.CancelledError:
             if replaced and sandbox.idempotency_key is None:
                 self._lives.disown(sandbox)
             raise
-        return await self._settled(sandbox)
 
     async def _admitted(self, wish: Sandbox, cold_reason: str = "") -> tuple[Sandbox, bool]:
         async def attempt(limits: Limits) -> Answer:
@@ -248,23 +254,6 @@ class Sandboxes:
             sandbox.id, Problem("deleted", "its creator went away before it was ready"), PLATFORM
         )
 
-    async def get(self, owner: str, sandbox_id: str) -> Sandbox:
-        """The record, also of an ended sandbox.
-
-        Raises:
-            Problem: sandbox_not_found, also when it belongs to another owner.
-        """
-        sandbox = await self._lives.store.get(sandbox_id)
-        if sandbox is None or sandbox.owner != owner:
-            raise Problem("sandbox_not_found", f"there is no sandbox {sandbox_id}", sandbox_id=sandbox_id)
-        return sandbox
-
-    async def find(
-        self, owner: str, labels: Mapping[str, str], states: Collection[State] | None = LIVE
-    ) -> Sequence[Sandbox]:
-        """The owner's sandboxes with all these labels in one of these states (None: any), oldest first."""
-        return await self._lives.store.find(owner, labels, states)
-
     async def delete(self, owner: str, sandbox_id: str) -> Sandbox:
         """Ends a sandbox and returns when the cluster has confirmed it. Legal in every state; repeating is success.
 
@@ -274,9 +263,8 @@ class Sandboxes:
             Problem: sandbox_not_found, upstream_timeout (not confirmed yet; safe to repeat).
         """
         sandbox = await self.get(owner, sandbox_id)
-        await self._lives.endings.end(sandbox_id, _by_owner(), owner)
-        await self._lives.endings.confirmed(sandbox)
-        return await self.get(owner, sandbox_id)
+        await self._lives.endings.end(sandbox_id, _by_owner(), owner, known=sandbox)
+        return await self._lives.endings.confirmed(sandbox) or await self.get(owner, sandbox_id)
 
     async def delete_all(self, owner: str, labels: Mapping[str, str]) -> Deleted:
         """Deletes all the owner's sandboxes with all these labels, together."""
@@ -287,76 +275,10 @@ class Sandboxes:
         sandbox = await self._lives.store.withdraw(owner, key)
         return await self._lives.endings.end_all([] if sandbox is None else [sandbox], _by_owner(), owner)
 
-    async def extend(self, owner: str, sandbox_id: str, ttl_ms: int) -> Sandbox:
-        """Lets a sandbox live at least ``ttl_ms`` from now.
-
-        Raises:
-            Problem: sandbox_not_found, or why it has ended.
-        """
-        await self.alive(owner, sandbox_id)
-        sandbox = await self._lives.ledger.extend(sandbox_id, self._parts.clock.now_ms() + ttl_ms)
-        if sandbox is None or sandbox.end is not None:
-            return await self.alive(owner, sandbox_id)
-        self._lives.endings.care.watch(sandbox)
-        self._lives.endings.care.activity.touch(sandbox_id)
-        await self._note(sandbox_id, {"expires_at_ms": str(sandbox.expires_at_ms)})
-        return sandbox
-
-    async def give_lease(self, owner: str, sandbox_id: str, lease: Lease | None) -> Sandbox:
-        """Lets a sandbox go with its client (who renews this lease), or outlive it (None). Repeating is success.
-
-        Raises:
-            Problem: sandbox_not_found, or why it has ended.
-        """
-        await self.alive(owner, sandbox_id)
-        sandbox = await self._lives.ledger.give_lease(sandbox_id, lease)
-        if sandbox is None or sandbox.end is not None:
-            return await self.alive(owner, sandbox_id)
-        self._lives.endings.care.watch(sandbox)
-        await self._note(sandbox_id, {"lease": lease_fact(lease)})
-        return sandbox
-
-    async def renew_lease(self, owner: str, lease: Lease) -> int:
-        """Says that a client is still there; see ``Leases.renew``."""
-        return await self._lives.endings.care.leases.renew(owner, lease)
-
     @property
     def activity(self) -> Activity:
         """What is in use, for the gateways' reports."""
         return self._lives.endings.care.activity
-
-    async def open_port(self, owner: str, sandbox_id: str, port: int, *, public: bool) -> Sandbox:
-        """Lets anyone reach a port without a token, or takes that back; the gateways know when this returns.
-
-        Raises:
-            Problem: sandbox_not_found, why it has ended, or quota_exceeded: too many ports are public.
-        """
-        before = await self.alive(owner, sandbox_id)
-        if public and port not in before.public_ports and len(before.public_ports) >= MOST_PUBLIC_PORTS:
-            detail = f"{sandbox_id} has {MOST_PUBLIC_PORTS} public ports, no more are opened"
-            raise Problem("quota_exceeded", detail, sandbox_id=sandbox_id, limit=MOST_PUBLIC_PORTS)
-        sandbox = await self._lives.ledger.open_port(sandbox_id, port, public=public)
-        if sandbox is None or sandbox.end is not None:
-            return await self.alive(owner, sandbox_id)
-        await self._note(sandbox_id, {"public_ports": sandbox.ports_fact})
-        return sandbox
-
-    async def _note(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
-        if self._parts.cluster.annotates_behind:
-            self._lives.notes.write(sandbox_id, facts, soon=True)
-        else:
-            await self._parts.cluster.annotate(sandbox_id, facts)
-
-    async def alive(self, owner: str, sandbox_id: str) -> Sandbox:
-        """The record of a sandbox that has not ended.
-
-        Raises:
-            Problem: sandbox_not_found, or why it has ended.
-        """
-        sandbox = await self.get(owner, sandbox_id)
-        if sandbox.end is not None:
-            raise sandbox.end.problem(sandbox_id)
-        return sandbox
 
     def mint(self, sandbox: Sandbox) -> Token:
         """A token for this sandbox."""

@@ -61,6 +61,11 @@ def word_of(sandbox: Sandbox, event: Event) -> str:
     return Event.WARM if sandbox.state is State.WARM else event
 
 
+def extended_at_ms(sandbox: Sandbox) -> int | None:
+    """When its life was last made longer (Unix time); None: it was not, or that is long past."""
+    return max((one.at_ms for one in sandbox.timeline if one.word == "extend"), default=None)
+
+
 def story(sandbox: Sandbox) -> tuple[Told, ...]:
     """All that is on record of what has happened, oldest first."""
     moments = [Moment(sandbox.created_at_ms, State.REQUESTED, "request"), *sandbox.timeline]

@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from controlplane.errors import TABLE
 from controlplane.model.sandbox import EndCause, Moment, Sandbox, State
@@ -22,10 +23,10 @@ _LATER: Final = ("pool", "claimed_at_ms", "claim_id", "cold_reason")
 
 def dump_record(sandbox: Sandbox) -> str:
     """What is known before the start, or once it is claimed, as JSON; without the environment."""
-    spec = sandbox.spec.model_dump(mode="json", exclude={"env"})
-    later = {name: getattr(sandbox, name) for name in _LATER if getattr(sandbox, name)}
+    later = {name: value for name in _LATER if (value := getattr(sandbox, name))}
     fields = {name: getattr(sandbox, name) for name in _FIELDS}
-    return json.dumps({**fields, **later, "spec": spec}, separators=(",", ":"))
+    spec = sandbox.spec.model_dump_json(exclude={"env"})
+    return f'{to_json({**fields, **later}).decode()[:-1]},"spec":{spec}}}'
 
 
 def load_record(text: str) -> Sandbox | None:

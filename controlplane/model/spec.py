@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from operator import attrgetter
 from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
@@ -12,6 +13,8 @@ MAX_ENV_BYTES: Final = 256 * 1024  # guess: a quarter of what Linux gives to arg
 MAX_LABELS: Final = 64
 MAX_TTL_MS: Final = 7 * 24 * 3_600_000
 MAX_NODE_LABELS: Final = 16
+# Templates that are known again; every step of a warm sandbox asks for the hash of its own.
+MOST_HASHES: Final = 1024
 # The label with the name of a sandbox's group.
 GROUP: Final = "rollbox.group"
 
@@ -179,7 +182,22 @@ class SandboxSpec(Template):
         return type(self)(**{name: getattr(self, name) for name in Template.model_fields})
 
     def template_hash(self) -> str:
-        """Tells whether a warm sandbox can serve this spec: 16 hex digits. Cost: 20 us."""
-        canonical = self.model_dump(mode="json", include=set(Template.model_fields))
-        text = json.dumps(canonical, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        """Tells whether a warm sandbox can serve this spec: 16 hex digits. Cost: 2 us, 30 us for a new template."""
+        template = (*_plain(self), *sorted(self.node_selector.items()))
+        known = _HASHES.get(template)
+        if known is None:
+            canonical = self.model_dump(mode="json", include=set(Template.model_fields))
+            text = json.dumps(canonical, sort_keys=True, separators=(",", ":"))
+            known = hashlib.sha256(text.encode()).hexdigest()[:16]
+            if len(_HASHES) >= MOST_HASHES:
+                _HASHES.clear()
+            _HASHES[template] = known
+        return known
+
+
+# All of a template but its node selector.
+_plain: Final = attrgetter(
+    *(f"{name}.{end}" for name in ("cpu_millicores", "memory_bytes") for end in Range.model_fields),
+    *(name for name in Template.model_fields if name not in ("cpu_millicores", "memory_bytes", "node_selector")),
+)
+_HASHES: Final[dict[tuple[object, ...], str]] = {}

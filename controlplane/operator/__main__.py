@@ -10,6 +10,7 @@ import structlog
 from controlplane.clock import SystemClock
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.errors import Problem
+from controlplane.operator.definitions import Definitions
 from controlplane.operator.handlers import options, registry
 from controlplane.operator.nodes import NodeNotices
 from controlplane.operator.notices import Notices
@@ -37,6 +38,7 @@ async def _run(settings: OperatorSettings) -> None:
         structlog.get_logger("operator").info("looking after", **where)
         async with asyncio.TaskGroup() as group:
             sweep = group.create_task(Sweep(client, Records(store, clock), notices, clock, **where).run(soon))
+            definitions = group.create_task(Definitions(client).run())
             # Ends with SIGTERM; it takes the signals itself.
             await kopf.operator(
                 registry=registry(client.way, nodes, soon, place.installation),
@@ -45,6 +47,7 @@ async def _run(settings: OperatorSettings) -> None:
                 namespaces=[place.namespace],
             )
             sweep.cancel()
+            definitions.cancel()
 
 
 def main() -> int:

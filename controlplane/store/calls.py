@@ -14,12 +14,13 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as SlowError
 
 from controlplane.errors import Problem
+from controlplane.store.line import Line, Reply, command
 from controlplane.store.protocol import StoreLostError
 
 # A step takes a tenth of a millisecond; a Redis that needs this long is away.
 CALL_TIMEOUT_S: Final = 2.0
 TRIES: Final = 3
-# For the steps, the news and long reads; more calls than this wait for a connection.
+# For looks at several things at one moment (`piped`); more than this wait for a connection.
 CONNECTIONS: Final = 32
 # How many steps go in one message: some milliseconds of Redis' time.
 TOGETHER: Final = 128
@@ -32,7 +33,7 @@ BEHIND_S: Final = 0.01
 
 T = TypeVar("T")
 # A command, and who waits for its answer.
-_Step = tuple[tuple[object, ...], asyncio.Future[Any]]
+_Step = tuple[bytes, asyncio.Future[Any]]
 
 
 class Calls:
@@ -46,8 +47,9 @@ class Calls:
 
     def __init__(self, url: str, prefix: str, failed: Callable[[], None]) -> None:
         self.prefix = prefix
+        self._url = url
         self._failed = failed
-        retry = Retry(ExponentialWithJitterBackoff(cap=0.5, base=0.05), TRIES)
+        self._retry = retry = Retry(ExponentialWithJitterBackoff(cap=0.5, base=0.05), TRIES)
         pool = BlockingConnectionPool.from_url(
             url,
             max_connections=CONNECTIONS,
@@ -63,6 +65,8 @@ class Calls:
         self.where = str(options.get("path") or f"{options.get('host')}:{options.get('port')}")
         self._scripts = {name: _script(name) for name in _names()}
         self._digests: dict[str, str] = {}
+        self._line = self.line()
+        self._long, self._reading = self.line(), asyncio.Lock()
         self._steps: list[_Step] = []
         self._sending: asyncio.Task[None] | None = None
         self._later: asyncio.TimerHandle | None = None
@@ -76,7 +80,11 @@ class Calls:
         for name, text in self._scripts.items():
             self._digests[name] = str(await self.asked(self.redis.script_load(text)))
 
-    async def run(self, name: str, *args: object) -> Any:  # noqa: ANN401 - Redis' own types
+    def line(self) -> Line:
+        """A connection of its own; whoever asks for it closes it."""
+        return Line(self._url, CALL_TIMEOUT_S)
+
+    async def run(self, name: str, *args: str | int) -> Any:  # noqa: ANN401 - Redis' own types
         """Runs one script: one round trip, two after a restart of the Redis.
 
         What is asked for while a message is under way goes together in the next one: a herd costs a tenth then.
@@ -86,6 +94,14 @@ class Calls:
         except NoScriptError:
             await self.load()
             return await self.asked(self._step(name, args))
+
+    async def read(self, name: str, *args: str | int) -> Any:  # noqa: ANN401 - Redis' own types
+        """Runs one script whose answer is long, on a connection of its own: ``run`` waits for none of it."""
+        try:
+            return await self.asked(self._read(name, args))
+        except NoScriptError:
+            await self.load()
+            return await self.asked(self._read(name, args))
 
     async def piped(self, pipe: Pipeline) -> Sequence[Any]:
         """Runs a pipeline whose first command asks for the mark of an intact store; the other answers.
@@ -127,6 +143,8 @@ class Calls:
         self._begin()
         if self._sending is not None:
             await self._sending
+        await self._line.close()
+        await self._long.close()
         await self.redis.aclose(close_connection_pool=True)  # type: ignore[no-untyped-call,unused-ignore]
         await self.redis.connection_pool.disconnect()
 
@@ -135,9 +153,19 @@ class Calls:
         detail = f"Redis at {self.where} did not do what was asked: {type(error).__name__}: {error}"
         return Problem("upstream_timeout", detail[:500], retry_after_ms=1000)
 
-    def _step(self, name: str, args: tuple[object, ...]) -> asyncio.Future[Any]:
+    def _message(self, name: str, args: tuple[str | int, ...]) -> bytes:
+        return command("EVALSHA", self._digests[name], 1, self.prefix, *args)
+
+    async def _read(self, name: str, args: tuple[str | int, ...]) -> Reply:
+        async with self._reading:
+            (answer,) = await self._exchanged(self._long, self._message(name, args), 1)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _step(self, name: str, args: tuple[str | int, ...]) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._steps.append((("EVALSHA", self._digests[name], 1, self.prefix, *args), answer))
+        self._steps.append((self._message(name, args), answer))
         if name != _BEHIND:
             self._begin()
         elif self._later is None:
@@ -154,11 +182,10 @@ class Calls:
     async def _send(self) -> None:
         while self._steps:
             steps, self._steps = self._steps[:TOGETHER], self._steps[TOGETHER:]
-            pipe = self.redis.pipeline(transaction=False)
-            for command, _ in steps:
-                pipe.execute_command(*command)
+            message = b"".join(step for step, _ in steps)
+            answers: Sequence[Reply]
             try:
-                answers: Sequence[Any] = await pipe.execute(raise_on_error=False)
+                answers = await self._exchanged(self._line, message, len(steps))
             except Exception as error:
                 # Who waits behind them has waited as long: a Redis that is away is not asked once more for each.
                 steps, self._steps = steps + self._steps, []
@@ -166,6 +193,23 @@ class Calls:
             for (_, future), answer in zip(steps, answers, strict=True):
                 _set(future, answer)
         self._sending = None
+
+    async def _exchanged(self, line: Line, message: bytes, count: int) -> Sequence[Reply]:
+        """Repeats what Redis did not answer: a script knows the caller's own writing again."""
+
+        async def once() -> Sequence[Reply]:
+            answers = await line.exchange(message, count)
+            # It loads its data, for instance: that is no answer.
+            for answer in answers:
+                if isinstance(answer, AwayError):
+                    raise answer
+            return answers
+
+        return await self._retry.call_with_retry(once, _again)
+
+
+async def _again(_: Exception) -> None:
+    """The line has closed itself."""
 
 
 def _set(future: asyncio.Future[Any], answer: object) -> None:

@@ -2,14 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
-from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as SlowError
 
 from controlplane.store.calls import Calls
+from controlplane.store.line import Line, command
 from controlplane.store.protocol import Changed, News, Resync, SlotFreed
 from controlplane.store.rows import begin_of, load_fields
 
@@ -21,15 +22,14 @@ QUIET_S: Final = 5.0
 
 async def feed(calls: Calls, origin: str) -> AsyncIterator[News]:
     """All news but those of ``origin``, without end; ``Resync`` whenever the subscription begins."""
-    pause_s = FIRST_PAUSE_S
+    pause_s, own = FIRST_PAUSE_S, begin_of(origin)
     while True:
-        pubsub = calls.redis.pubsub()
+        line = calls.line()
         try:
-            await pubsub.subscribe(f"{calls.prefix}feed")
-            async for message in _messages(pubsub):
+            await line.exchange(command("SUBSCRIBE", f"{calls.prefix}feed"), 0)
+            async for kind, text in _messages(line):
                 pause_s = FIRST_PAUSE_S
-                # The client takes a lost subscription up again by itself; the server's word for it tells of the gap.
-                news = Resync() if message["type"] == "subscribe" else _read(message["data"], origin)
+                news = Resync() if kind == "subscribe" else _read(text, own)
                 if news is not None:
                     yield news
         except (RedisError, OSError):
@@ -37,26 +37,31 @@ async def feed(calls: Calls, origin: str) -> AsyncIterator[News]:
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
         finally:
             with suppress(RedisError, OSError):
-                await pubsub.aclose()  # type: ignore[no-untyped-call,unused-ignore]
+                await line.close()
 
 
-async def _messages(pubsub: PubSub) -> AsyncIterator[Mapping[str, Any]]:
+async def _messages(line: Line) -> AsyncIterator[tuple[str, str]]:
+    """What is said on the channel: the server's word that we hear it, then messages."""
     asked = False
     while True:
-        message = await pubsub.get_message(timeout=QUIET_S)
-        if message is None:
+        try:
+            said = await line.next(QUIET_S)
+        except SlowError:
             if asked:
-                raise OSError("the subscription does not answer")
-            await pubsub.ping()
+                raise
+            await line.exchange(command("PING"), 0)
             asked = True
             continue
         asked = False
-        if message["type"] in ("subscribe", "message"):
-            yield message
+        match said:
+            case ["subscribe" | "message" as kind, str(), text]:
+                yield kind, str(text)
+            case Exception():
+                raise said
 
 
-def _read(text: str, origin: str) -> News | None:
-    if text.startswith(begin_of(origin)):
+def _read(text: str, own: str) -> News | None:
+    if text.startswith(own):
         return None
     try:
         fields = json.loads(text)

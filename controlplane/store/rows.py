@@ -2,8 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
+
+from pydantic_core import to_json
 
 from controlplane.errors import TABLE
 from controlplane.model import GROUP, UP, EndCause, Sandbox, SandboxSpec, State, load_timeline
@@ -31,18 +34,13 @@ def own(sandbox: Sandbox) -> str:
 def brought(sandbox: Sandbox, *, env: bool = True) -> str:
     """The members of the record that a claim brings."""
     secret = {"env"} if sandbox.end is not None or not env else set()
-    return _members(
-        {
-            **{name: getattr(sandbox, name) for name in _BROUGHT},
-            "state": sandbox.state,
-            "spec": sandbox.spec.model_dump(mode="json", exclude=secret),
-            "end": None if sandbox.end is None else asdict(sandbox.end),
-        }
-    )
+    fields = {name: getattr(sandbox, name) for name in _BROUGHT}
+    spec = sandbox.spec.model_dump_json(exclude=secret)
+    return f'{_members({**fields, "state": sandbox.state, "end": sandbox.end})},"spec":{spec}'
 
 
 def _members(fields: Mapping[str, Any]) -> str:
-    return json.dumps(fields, separators=(",", ":"))[1:-1]
+    return to_json(fields).decode()[1:-1]
 
 
 def load(text: str | bytes) -> Sandbox:
@@ -87,10 +85,12 @@ def group_of(sandbox: Sandbox) -> str:
     return sandbox.spec.labels.get(GROUP, "")
 
 
-def news_of(sandbox: Sandbox, origin: str, now_ms: int) -> str:
+def news_of(sandbox: Sandbox, record: str, origin: str, now_ms: int) -> str:
     """What other replicas hear; empty when it is nothing to them: they follow routes, lives and ends, not starts."""
-    told = sandbox.state in UP or sandbox.end is not None
-    return f"{head_of(origin, now_ms)}{dump(sandbox, env=False)}}}" if told else ""
+    if sandbox.state not in UP and sandbox.end is None:
+        return ""
+    told = dump(sandbox, env=False) if sandbox.spec.env else record
+    return f"{head_of(origin, now_ms)}{told}}}"
 
 
 def head_of(origin: str, now_ms: int) -> str:
@@ -98,6 +98,7 @@ def head_of(origin: str, now_ms: int) -> str:
     return f'{begin_of(origin)}, "at": {now_ms}, "sandbox": '
 
 
+@lru_cache(maxsize=4)
 def begin_of(origin: str) -> str:
     """How everything begins that ``origin`` tells: its own news need not be read to be known."""
     return json.dumps({"by": origin})[:-1]
@@ -105,10 +106,11 @@ def begin_of(origin: str) -> str:
 
 def row(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> tuple[str | int, ...]:
     """The first arguments of every script that writes a record; ``lua/head.lua`` names them."""
+    record = dump(sandbox)
     return (
         *_who(sandbox, now_ms, writer, origin),
-        dump(sandbox),
-        news_of(sandbox, origin, now_ms),
+        record,
+        news_of(sandbox, record, origin, now_ms),
         # Where it can be claimed, from when on, and what it keeps then.
         *(
             (sandbox.spec.template_hash(), sandbox.ready_at_ms or 0, own(sandbox))
@@ -122,10 +124,11 @@ def row(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> tuple[str | 
 def wish_row(wish: Sandbox, now_ms: int, writer: str, origin: str) -> tuple[str | int, ...]:
     """The same for a claim: instead of the record and the news what a claim adds to them, and the template wanted."""
     bound = replace(wish, state=State.RUNNING, claimed_at_ms=now_ms, claim_id=wish.id)
+    members = brought(bound)
     return (
         *_who(bound, now_ms, writer, origin),
-        brought(bound),
-        brought(bound, env=False),
+        members,
+        brought(bound, env=False) if wish.spec.env else members,
         *(wish.spec.template_hash(), 0, head_of(origin, now_ms)),
         group_of(wish),
     )

@@ -51,7 +51,7 @@ class Metrics:
         )
         self._creates = Counter(
             "rollbox_creates",
-            "Sandboxes given to creates: warm, or why not; one that was dead when claimed counts, like the next.",
+            "Creates by what they were given: a warm sandbox, when it has answered, or a cold start, and why.",
             ["pool", "served"],
             registry=registry,
         )
@@ -82,7 +82,7 @@ class Metrics:
         self._phases.labels(phase).observe(duration_ms / 1000)
 
     def created(self, pool: str, served: Served) -> None:
-        """Counts a sandbox that a create was given; ``pool`` is empty where none has its image."""
+        """Counts a create by what it was given, once; ``pool`` is empty where none has its image."""
         self._creates.labels(pool, served).inc()
 
     def ended(self, cause: Code) -> None:

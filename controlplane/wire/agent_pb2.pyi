@@ -464,16 +464,20 @@ class WatchEvent(_message.Message):
     def __init__(self, change: _Optional[_Union[Change, str]] = ..., path: _Optional[bytes] = ..., **kwargs) -> None: ...
 
 class PortFrame(_message.Message):
-    __slots__ = ("port", "datagrams", "data", "eof")
+    __slots__ = ("port", "datagrams", "data", "eof", "ticket", "moved")
     PORT_FIELD_NUMBER: _ClassVar[int]
     DATAGRAMS_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     EOF_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
     port: int
     datagrams: bool
     data: bytes
     eof: bool
-    def __init__(self, port: _Optional[int] = ..., datagrams: _Optional[bool] = ..., data: _Optional[bytes] = ..., eof: _Optional[bool] = ...) -> None: ...
+    ticket: bytes
+    moved: bool
+    def __init__(self, port: _Optional[int] = ..., datagrams: _Optional[bool] = ..., data: _Optional[bytes] = ..., eof: _Optional[bool] = ..., ticket: _Optional[bytes] = ..., moved: _Optional[bool] = ...) -> None: ...
 
 class WaitPortRequest(_message.Message):
     __slots__ = ("port", "timeout_ms")

@@ -45,6 +45,7 @@ fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
     let mission = Mission {
         target_command: settings.target_command.clone(),
         start_timeout: settings.start_timeout,
+        processes: settings.limits.pids,
         started,
     };
     let (socket, child) = {

@@ -5,9 +5,11 @@
 //! # Layout
 //! - `dial`: which port may be dialled, and the connection or the reason why there is none.
 //! - `stream`, `datagrams`: bytes between a connection and a call, at the pace of the slower one.
+//! - `leg`: much of them past the call.
 
 pub mod datagrams;
 pub mod dial;
+pub mod leg;
 pub mod stream;
 
 use std::sync::Arc;
@@ -18,8 +20,19 @@ use tonic::Status;
 use wire::agent::PortFrame;
 use wire::{Code, Problem};
 
-/// Connections at one time: each holds a descriptor and about 384 KiB while its reader is slow, 96 MiB in all.
+use leg::Legs;
+
+/// Connections at one time. A slow reader has three messages held for it, of which the server's send buffer (128 KiB) holds
+/// one or many: with `FEW` that had large ones, all flows and the rest with small ones that is 57 MiB, less than the 64
+/// that are set aside for the sidecar.
 const MAX_CONNECTIONS: usize = 256;
+/// Of them, flows of datagrams: whose messages are as large as their sender made them.
+const MAX_FLOWS: usize = 64;
+/// So many may move large messages.
+const FEW: usize = 32;
+/// Bytes in one message: under gVisor most of its cost is the message.
+const LARGE_MESSAGE_BYTES: usize = 128 << 10;
+const SMALL_MESSAGE_BYTES: usize = 16 << 10;
 
 /// What comes from a caller; an error means that it is gone.
 pub trait Frames: Stream<Item = Result<PortFrame, Status>> + Unpin + Send {}
@@ -33,12 +46,36 @@ pub type Answers = mpsc::Sender<Result<PortFrame, Status>>;
 pub struct Ports {
     own: Option<u16>,
     places: Arc<Semaphore>,
+    flows: Arc<Semaphore>,
+    pub(crate) legs: Legs,
+}
+
+/// What one connection may hold, given back when dropped.
+#[derive(Debug)]
+pub struct Place {
+    places: Arc<Semaphore>,
+    _connection: OwnedSemaphorePermit,
+    _flow: Option<OwnedSemaphorePermit>,
+}
+
+impl Place {
+    /// How much a message from the server may hold now. Who grows up among few and is then one of many has what it has:
+    /// so never more than `FEW` hold much.
+    pub fn message_bytes(&self) -> usize {
+        if self.is_one_of_few() { LARGE_MESSAGE_BYTES } else { SMALL_MESSAGE_BYTES }
+    }
+
+    /// Whether this connection may hold much, as a leg does: less than three large messages, but for as long as it lives.
+    pub fn is_one_of_few(&self) -> bool {
+        MAX_CONNECTIONS - self.places.available_permits() <= FEW
+    }
 }
 
 impl Ports {
     /// All ports but the sidecar's own, where it has one.
     pub fn new(own: Option<u16>) -> Self {
-        Self { own, places: Arc::new(Semaphore::new(MAX_CONNECTIONS)) }
+        let [places, flows] = [MAX_CONNECTIONS, MAX_FLOWS].map(|most| Arc::new(Semaphore::new(most)));
+        Self { own, places, flows, legs: Legs::default() }
     }
 
     /// The port as a number that may be dialled.
@@ -57,17 +94,26 @@ impl Ports {
         Ok(number)
     }
 
-    /// A place for one connection, given back when dropped.
+    /// A place for one connection, or for one flow of `datagrams`.
     ///
     /// # Errors
     /// `capacity_unavailable`: all are taken.
-    pub fn place(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
-            let detail =
-                format!("{MAX_CONNECTIONS} connections to ports of the sandbox are open, no more are made");
-            Problem::new(Code::CapacityUnavailable, detail).with("limit", MAX_CONNECTIONS)
+    pub fn place(&self, datagrams: bool) -> Result<Place, Problem> {
+        Ok(Place {
+            places: Arc::clone(&self.places),
+            _connection: taken(&self.places, MAX_CONNECTIONS, "connections to ports")?,
+            _flow: datagrams
+                .then(|| taken(&self.flows, MAX_FLOWS, "flows of datagrams to ports"))
+                .transpose()?,
         })
     }
+}
+
+fn taken(places: &Arc<Semaphore>, most: usize, what: &str) -> Result<OwnedSemaphorePermit, Problem> {
+    Arc::clone(places).try_acquire_owned().map_err(|_| {
+        let detail = format!("{most} {what} of the sandbox are open, no more are made; close some");
+        Problem::new(Code::CapacityUnavailable, detail).with("limit", most)
+    })
 }
 
 #[cfg(test)]
@@ -93,9 +139,28 @@ mod tests {
     #[test]
     fn places_are_bounded_and_come_back() {
         let ports = Ports::new(None);
-        let held: Vec<_> = (0..MAX_CONNECTIONS).map(|_| ports.place().unwrap()).collect();
-        assert_eq!(ports.place().unwrap_err().code, Code::CapacityUnavailable);
+        let mut held: Vec<_> = (0..MAX_FLOWS).map(|_| ports.place(true).unwrap()).collect();
+        assert_eq!(ports.place(true).unwrap_err().code, Code::CapacityUnavailable);
+        held.extend((MAX_FLOWS..MAX_CONNECTIONS).map(|_| ports.place(false).unwrap()));
+        assert_eq!(ports.place(false).unwrap_err().code, Code::CapacityUnavailable);
         drop(held);
-        assert!(ports.place().is_ok());
+        assert!(ports.place(true).is_ok());
+    }
+
+    #[test]
+    fn one_of_many_holds_little_and_all_together_less_than_is_set_aside() {
+        let ports = Ports::new(None);
+        let mut held: Vec<_> = (0..FEW).map(|_| ports.place(false).unwrap()).collect();
+        assert_eq!(held[0].message_bytes(), LARGE_MESSAGE_BYTES);
+        held.push(ports.place(false).unwrap());
+        assert!(held.iter().all(|place| place.message_bytes() == SMALL_MESSAGE_BYTES));
+        held.pop();
+        assert_eq!(held[0].message_bytes(), LARGE_MESSAGE_BYTES);
+        let (sent, datagram) = (128 << 10, 64 << 10);
+        let others = MAX_CONNECTIONS - FEW - MAX_FLOWS;
+        let all = FEW * (sent + 2 * LARGE_MESSAGE_BYTES)
+            + MAX_FLOWS * (sent + 3 * datagram)
+            + others * (sent + 2 * SMALL_MESSAGE_BYTES);
+        assert!(all < 64 << 20, "{all}");
     }
 }

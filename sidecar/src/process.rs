@@ -8,11 +8,12 @@ mod stdin;
 mod streams;
 pub mod supervise;
 mod terminal;
+mod watched;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::sync::Mutex as AsyncMutex;
 use wire::agent::End;
 use wire::{Code, Problem};
 
@@ -23,6 +24,7 @@ use readers::Readers;
 pub use readers::{Position, Reader};
 use stdin::Stdin;
 use terminal::Terminal;
+use watched::Watched;
 
 /// Of a long command line this much is kept for lists.
 const MAX_SHOWN_BYTES: usize = 512;
@@ -85,15 +87,23 @@ pub struct Process {
     /// Whether it ends when nobody waits for it.
     needs_waiters: bool,
     pid: AtomicU64,
+    told_bytes: [usize; 2],
     outputs: [Mutex<Ring>; 2],
     /// For whom the output waits; none: for nobody.
     readers: Option<Readers>,
     /// While it runs on one.
     terminal: Mutex<Option<Terminal>>,
-    activity: watch::Sender<()>,
-    phase: watch::Sender<Phase>,
-    waiters: watch::Sender<usize>,
-    stop: watch::Sender<Option<Cause>>,
+    /// Changes with every output, too.
+    activity: Watched<()>,
+    life: Watched<Life>,
+}
+
+/// What decides about its end.
+#[derive(Debug)]
+struct Life {
+    phase: Phase,
+    waiters: usize,
+    stop: Option<Cause>,
 }
 
 /// One of the two output streams.
@@ -113,7 +123,7 @@ pub struct Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.process.waiters.send_modify(|count| *count -= 1);
+        self.process.life.change(|life| life.waiters -= 1);
     }
 }
 
@@ -131,13 +141,12 @@ impl Process {
             stdin: AsyncMutex::new(Stdin::new(command.stdin_open)),
             needs_waiters: call == Call::Exec,
             pid: AtomicU64::new(0),
-            outputs: command.max_output_bytes.map(ring),
+            told_bytes: command.max_output_bytes,
+            outputs: command.kept_output_bytes().map(ring),
             readers: command.output_waits.then(Readers::new),
             terminal: Mutex::default(),
-            activity: watch::Sender::new(()),
-            phase: watch::Sender::new(Phase::Starting),
-            waiters: watch::Sender::new(0),
-            stop: watch::Sender::new(None),
+            activity: Watched::new(()),
+            life: Watched::new(Life { phase: Phase::Starting, waiters: 0, stop: None }),
         }
     }
 
@@ -148,17 +157,27 @@ impl Process {
 
     /// Where it is in its life.
     pub fn phase(&self) -> Phase {
-        self.phase.borrow().clone()
+        self.life.look().phase.clone()
     }
 
     /// Whether it is not over yet.
     pub fn is_running(&self) -> bool {
-        matches!(*self.phase.borrow(), Phase::Starting | Phase::Running { .. })
+        matches!(self.life.look().phase, Phase::Starting | Phase::Running { .. })
     }
 
     /// What it has written.
     pub fn output(&self, stream: Stream) -> MutexGuard<'_, Ring> {
         lock(&self.outputs[stream as usize])
+    }
+
+    /// What of a stream is told at the end, and how much it had in all. Cost: one copy of it.
+    pub fn told(&self, stream: Stream) -> (Vec<u8>, u64) {
+        let ring = self.output(stream);
+        let mut kept = ring.kept();
+        // More is kept only of the last bytes.
+        let more = kept.len().saturating_sub(self.told_bytes[stream as usize]);
+        kept.drain(..more);
+        (kept, ring.total_bytes())
     }
 
     /// How much of a stream may be read from the command now, at least 1; waits if the output does.
@@ -193,20 +212,20 @@ impl Process {
         self.output(Stream::Stdout).kept_bytes() + self.output(Stream::Stderr).kept_bytes()
     }
 
-    /// Changes whenever there is more output, or the phase is another one.
-    pub fn activity(&self) -> watch::Receiver<()> {
-        self.activity.subscribe()
+    /// Completes when there is more output, or the phase is another one, than at the time of the call.
+    pub fn activity(&self) -> impl Future<Output = ()> + Send {
+        self.activity.changed()
     }
 
     /// Counts the caller as one who waits.
     pub fn waiter(self: &Arc<Self>) -> Waiter {
-        self.waiters.send_modify(|count| *count += 1);
+        self.life.change(|life| life.waiters += 1);
         Waiter { process: Arc::clone(self) }
     }
 
     /// Asks for its end. The first cause stays.
     pub fn stop(&self, cause: Cause) {
-        self.stop.send_if_modified(|stop| stop.is_none() && stop.replace(cause).is_none());
+        self.life.change(|life| _ = life.stop.get_or_insert(cause));
     }
 
     /// Waits until it runs; the time that took.
@@ -214,11 +233,12 @@ impl Process {
     /// # Errors
     /// Why it does not run.
     pub async fn started(&self) -> Result<u64, Problem> {
-        match self.reached(|phase| !matches!(phase, Phase::Starting)).await {
-            Phase::Running { spawn_us } | Phase::Ended(Ended { spawn_us, .. }) => Ok(spawn_us),
-            Phase::Failed(problem) => Err((*problem).clone()),
-            Phase::Starting => Err(crate::spawner::link::lost()),
-        }
+        let begun = |life: &Life| match &life.phase {
+            Phase::Running { spawn_us } | Phase::Ended(Ended { spawn_us, .. }) => Some(Ok(*spawn_us)),
+            Phase::Failed(problem) => Some(Err((**problem).clone())),
+            Phase::Starting => None,
+        };
+        self.life.until(begun).await
     }
 
     /// Waits until it is over.
@@ -226,22 +246,17 @@ impl Process {
     /// # Errors
     /// Why it never ran, or why its end is not known.
     pub async fn ended(&self) -> Result<Ended, Problem> {
-        match self.reached(|phase| matches!(phase, Phase::Ended(_) | Phase::Failed(_))).await {
-            Phase::Ended(ended) => Ok(ended),
-            Phase::Failed(problem) => Err((*problem).clone()),
-            Phase::Starting | Phase::Running { .. } => Err(crate::spawner::link::lost()),
-        }
-    }
-
-    /// The phase once `wanted` holds. The sender lives in `self`, so the wait ends no other way.
-    async fn reached(&self, wanted: impl Fn(&Phase) -> bool) -> Phase {
-        let mut phases = self.phase.subscribe();
-        phases.wait_for(wanted).await.map_or_else(|_| self.phase(), |phase| phase.clone())
+        let over = |life: &Life| match &life.phase {
+            Phase::Ended(ended) => Some(Ok(*ended)),
+            Phase::Failed(problem) => Some(Err((**problem).clone())),
+            Phase::Starting | Phase::Running { .. } => None,
+        };
+        self.life.until(over).await
     }
 
     fn enter(&self, phase: Phase) {
-        self.phase.send_replace(phase);
-        self.activity.send_replace(());
+        self.life.change(|life| life.phase = phase);
+        self.activity.change(|()| ());
     }
 }
 
@@ -268,7 +283,36 @@ fn shown(program: &Program) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use wire::agent::ExecRequest;
+
     use super::*;
+    use crate::request::DEFAULT_OUTPUT_BYTES;
+
+    fn process(change: impl FnOnce(&mut ExecRequest)) -> Process {
+        let mut request = ExecRequest { exec_id: "x".into(), command: "x".into(), ..Default::default() };
+        change(&mut request);
+        let command = Command::new(request, Call::Start).unwrap();
+        Process::new(&command, Call::Start, &Budget::new(1 << 30).into(), 0, 0)
+    }
+
+    #[test]
+    fn an_output_that_waits_keeps_what_is_under_way_and_tells_what_was_asked() {
+        let process = process(|r| (r.max_output_bytes, r.output_waits) = (10, true));
+        let mut ring = process.output(Stream::Stdout);
+        while ring.total_bytes() < DEFAULT_OUTPUT_BYTES as u64 {
+            ring.fill(usize::MAX, |space| Ok::<_, ()>(space.len())).unwrap();
+        }
+        let (total, kept) = (ring.total_bytes(), ring.kept_bytes());
+        drop(ring);
+        let (told, told_total) = process.told(Stream::Stdout);
+        assert_eq!((kept, told.len(), told_total), (DEFAULT_OUTPUT_BYTES, 10, total));
+    }
+
+    /// Hundreds that are over are kept.
+    #[test]
+    fn a_process_is_small() {
+        assert!(size_of::<Process>() <= 704, "{} bytes", size_of::<Process>());
+    }
 
     #[test]
     fn a_long_command_line_is_cut() {

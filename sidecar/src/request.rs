@@ -13,12 +13,23 @@ use crate::spawner::frame::{OsBytes, Program, Size};
 
 /// Output kept per stream when the caller does not say.
 pub const DEFAULT_OUTPUT_BYTES: usize = 4 << 20;
+/// Output kept per stream at least where it waits for its readers: what was sent to one who is lost before he had it (the
+/// gateway's buffers, the network's) must still be there when he comes back.
+pub const LEAST_WAITING_BYTES: usize = DEFAULT_OUTPUT_BYTES;
 /// Output kept per stream at most.
 pub const MAX_OUTPUT_BYTES: usize = 16 << 20;
 /// Standard input at most.
 pub const MAX_STDIN_BYTES: usize = 16 << 20;
 /// Arguments and environment together; below what the kernel takes with its usual stack limit.
 pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
+/// One string of them, less its NUL (MAX_ARG_STRLEN, execve(2)). Asked here since gVisor says no to a longer one in other
+/// words, those for a program whose name is too long.
+const MAX_STRING_BYTES: usize = (128 << 10) - 1;
+/// Of environments up to here nobody needs to try whether the kernel takes them: half of what it takes whatever the
+/// limit of the stack is (execve(2)).
+const SURE_ENV_BYTES: usize = 64 << 10;
+/// Counted with each string, since Linux 4.13.
+const POINTER_BYTES: usize = 8;
 const MAX_EXEC_ID_BYTES: usize = 64;
 const MAX_UMASK: u32 = 0o777;
 
@@ -54,7 +65,7 @@ pub struct Command {
     pub stdin_open: bool,
     /// How long it may run.
     pub timeout: Option<Duration>,
-    /// Output kept of standard output and standard error.
+    /// Output told at the end, of standard output and standard error.
     pub max_output_bytes: [usize; 2],
     /// Which part of a longer one.
     pub keep: Keep,
@@ -87,6 +98,7 @@ impl Command {
         check_text("user", &request.user)?;
         check_size("stdin", stdin_bytes, MAX_STDIN_BYTES)?;
         check_size("argv, command and env together", argument_bytes(&request), MAX_ARGUMENT_BYTES)?;
+        check_strings(&request)?;
         Ok(Self {
             max_output_bytes: output_bytes(&request)?,
             keep: keep(&request)?,
@@ -102,6 +114,12 @@ impl Command {
             stdin: request.stdin,
             stdin_open: request.stdin_open,
         })
+    }
+
+    /// Output kept of standard output and standard error.
+    pub fn kept_output_bytes(&self) -> [usize; 2] {
+        let least = if self.output_waits { LEAST_WAITING_BYTES } else { 0 };
+        self.max_output_bytes.map(|bytes| bytes.max(least))
     }
 
     /// Equal for equal parameters; the same `exec_id` with another fingerprint is a conflict. Not for keeping: it
@@ -144,6 +162,15 @@ impl Defaults {
         let size = env + request.cwd.len() + request.user.len();
         check_size("env, cwd and user", size, MAX_ARGUMENT_BYTES)?;
         Ok(Self { env: request.env.into_iter().collect(), cwd: request.cwd, user: request.user })
+    }
+
+    /// Whether a command that could run without them may fail because of them: a user or a directory may not be
+    /// there, and an environment larger than the kernel lets it be.
+    #[must_use]
+    pub fn can_fail(&self) -> bool {
+        let env: usize =
+            self.env.iter().map(|(name, value)| name.len() + value.len() + 2 + POINTER_BYTES).sum();
+        !self.cwd.is_empty() || !self.user.is_empty() || env > SURE_ENV_BYTES
     }
 }
 
@@ -269,6 +296,14 @@ fn check_size(what: &str, bytes: usize, limit: usize) -> Result<(), Problem> {
     Err(Problem::new(Code::PayloadTooLarge, detail).with("limit_bytes", limit).with("actual_bytes", bytes))
 }
 
+fn check_strings(request: &ExecRequest) -> Result<(), Problem> {
+    // A program whose name is too long is not found.
+    let given = request.argv.iter().skip(1).chain([&request.command]).map(|text| ("an argument", text.len()));
+    let variables =
+        request.env.iter().map(|(name, value)| ("a variable with its name", name.len() + value.len() + 1));
+    given.chain(variables).try_for_each(|(what, bytes)| check_size(what, bytes, MAX_STRING_BYTES))
+}
+
 /// As the kernel counts: every string with its NUL. Directory and user are no arguments, but bounded with them.
 fn argument_bytes(request: &ExecRequest) -> usize {
     let argv: usize = request.argv.iter().map(|argument| argument.len() + 1).sum();
@@ -281,6 +316,18 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
+
+    #[test]
+    fn only_what_may_keep_a_command_from_running_has_to_be_tried() {
+        let bound = |env: &str, cwd: &str, user: &str| {
+            let env = HashMap::from([("A".to_owned(), env.to_owned())]);
+            Defaults::new(ConfigureRequest { env, cwd: cwd.into(), user: user.into() }).unwrap().can_fail()
+        };
+        assert!(!bound("small", "", ""));
+        assert!(bound("", "/tmp", ""));
+        assert!(bound("", "", "nobody"));
+        assert!(bound(&"x".repeat(100_000), "", ""));
+    }
 
     fn request() -> ExecRequest {
         ExecRequest { exec_id: "e-1".into(), argv: vec!["true".into()], ..ExecRequest::default() }
@@ -353,8 +400,19 @@ mod tests {
 
     #[test]
     fn what_is_too_large_has_its_own_code() {
-        let large = refusal(|r| r.argv.push("x".repeat(MAX_ARGUMENT_BYTES)));
-        assert_eq!(large.code, Code::PayloadTooLarge);
+        let large = "x".repeat(MAX_STRING_BYTES + 1);
+        let cases: [&dyn Fn(&mut ExecRequest); 4] = [
+            &|r| r.argv.extend(vec!["x".repeat(MAX_STRING_BYTES); MAX_ARGUMENT_BYTES / MAX_STRING_BYTES + 1]),
+            &|r| r.argv.push(large.clone()),
+            &|r| (r.argv, r.command) = (Vec::new(), large.clone()),
+            &|r| r.env = HashMap::from([("A".into(), large[2..].to_owned())]),
+        ];
+        for case in cases {
+            assert_eq!(refusal(case).code, Code::PayloadTooLarge);
+        }
+        let mut fits = request();
+        fits.argv.push(large[1..].to_owned());
+        assert!(Command::new(fits, Call::Exec).is_ok());
         assert_eq!(refusal(|r| r.stdin = vec![0; MAX_STDIN_BYTES + 1].into()).code, Code::PayloadTooLarge);
     }
 

@@ -67,7 +67,7 @@ pub struct Settings {
     pub orphan_grace: Duration,
     /// How long the target may take to appear.
     pub start_timeout: Duration,
-    /// What usage is told against.
+    /// What usage is told against; under gVisor that of processes is also kept to.
     pub limits: Limits,
 }
 

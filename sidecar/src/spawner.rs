@@ -51,6 +51,8 @@ pub struct Mission {
     pub target_command: String,
     /// How long the target may take to appear.
     pub start_timeout: Duration,
+    /// Most processes and threads of commands; 0: no limit. Kept here only where nothing outside can ([`settle`]).
+    pub processes: u32,
     /// When the sidecar started; times are counted from there.
     pub started: Instant,
 }
@@ -111,7 +113,8 @@ fn serve(
     target: Target,
     target_found_us: u64,
 ) -> Result<(), Problem> {
-    let settled = settle::settle(target).map_err(|err| failed("settle in the sandbox", &err))?;
+    let settled =
+        settle::settle(target, mission.processes).map_err(|err| failed("settle in the sandbox", &err))?;
     let kernel = settled.kernel.clone();
     let mut spawner = Spawner::new(settled).map_err(|err| failed("watch for ended processes", &err))?;
     let ready = Report::Ready { kernel, target_found_us, entered_us: elapsed_us(mission) };

@@ -236,6 +236,14 @@ pub fn signal(pid: i32, number: i32) {
     }
 }
 
+/// Sends any signal to all of a process group at once. A group that is gone is no error worth having.
+pub fn signal_group(leader: i32, number: i32) {
+    if leader > 1 {
+        // SAFETY: takes two integers; whom it may hit is the caller's business, the own group and all are excluded.
+        unsafe { libc::kill(-leader, number) };
+    }
+}
+
 /// Gives every signal its default disposition, which exec would not do for ignored ones: Rust's runtime ignores
 /// SIGPIPE, and whoever started this process may have ignored others.
 pub fn default_signals() {

@@ -110,11 +110,17 @@ async def test_what_no_node_can_hold_is_refused_at_once(client: Client) -> None:
 
 async def test_the_quota_of_the_namespace_is_named(stack: Installed, client: Client) -> None:
     quota = ("quota", "test-full", "-n", stack.sandboxes)
+
+    async def create_until_refused() -> None:
+        # The API server hears of a quota behind: what it lets in before is not what this is about.
+        async with asyncio.timeout(60):
+            while True:
+                await (await client.create(IMAGE)).delete()
+
     await kubectl("create", *quota, "--hard=pods=0")
     try:
-        with pytest.raises(CapacityUnavailable, match="test-full"):
-            async with asyncio.timeout(30):
-                await client.create(IMAGE)
+        with pytest.raises(CapacityUnavailable, match="test-full is used up"):
+            await create_until_refused()
     finally:
         await kubectl("delete", *quota)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,19 +13,13 @@ from controlplane.cluster.kubernetes.agent_sandbox import GROUP, TEMPLATES, VERS
 from rollbox import Client, Pool
 from rollbox.errors import Conflict, QuotaExceeded
 from tests.support.images import IMAGE
-from tests.support.installed import OWNER, Installed, kubectl, objects, own_cluster, run
+from tests.support.installed import OWNER, Installed, apply, kubectl, objects, own_cluster
 from tests.support.waiting import until
 
 SMALL: Any = {"cpu": (0.02, 1), "memory": ("32Mi", "128Mi")}
 # Another amount than the other tests ask for: nobody else claims from it.
 THEIRS: Any = {"cpu": (0.02, 1), "memory": ("32Mi", "136Mi")}
 THEIR_KINDS = {TEMPLATES: "SandboxTemplate", WARM_POOLS: "SandboxWarmPool"}
-
-
-async def apply(*things: dict[str, Any], namespace: str = "default") -> None:
-    """`kubectl apply`."""
-    manifest = {"apiVersion": "v1", "kind": "List", "items": list(things)}
-    await run("kubectl", "apply", "-n", namespace, "-f", "-", stdin=json.dumps(manifest).encode())
 
 
 def quota(**limits: int) -> dict[str, Any]:

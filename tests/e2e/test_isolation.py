@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -57,13 +58,13 @@ async def pod_address(name: str, namespace: str) -> str:
     return await until(known)
 
 
-async def test_the_kernel_is_gvisors(sandbox: Sandbox, client: Client) -> None:
-    assert "gvisor" in (await sandbox.exec("cat /proc/version", check=True)).stdout.lower()
-    assert "gvisor" in (await client.get(sandbox.id)).kernel.lower()
+async def test_the_kernel_is_gvisors(shared: Sandbox, client: Client) -> None:
+    assert "gvisor" in (await shared.exec("cat /proc/version", check=True)).stdout.lower()
+    assert "gvisor" in (await client.get(shared.id)).kernel.lower()
     assert "gvisor" in str((await client.info())["isolation"]).lower()
 
 
-async def test_nothing_of_the_platform_or_the_cluster_can_be_reached(stack: Installed, sandbox: Sandbox) -> None:
+async def test_nothing_of_the_platform_or_the_cluster_can_be_reached(stack: Installed, shared: Sandbox) -> None:
     gateway = await pod_address((await stack.pods("gateway"))[0], stack.namespace)
     redis = await pod_address((await stack.pods("redis"))[0], stack.namespace)
     controlplane = await pod_address((await stack.pods("controlplane"))[0], stack.namespace)
@@ -84,29 +85,29 @@ async def test_nothing_of_the_platform_or_the_cluster_can_be_reached(stack: Inst
         "cluster DNS": (await service("kube-dns", "kube-system"), 53),
         "sandbox DNS": (await service(f"{stack.release}-dns", stack.namespace), 53),
     }
-    seen = {what: await probe(sandbox, host, port) for what, (host, port) in closed.items()}
-    assert seen == dict.fromkeys(closed, "closed")
+    seen = await asyncio.gather(*(probe(shared, host, port) for host, port in closed.values()))
+    assert dict(zip(closed, seen, strict=True)) == dict.fromkeys(closed, "closed")
 
 
 async def test_the_readiness_port_is_the_one_that_can_be_reached_and_it_takes_nothing_else(
-    stack: Installed, sandbox: Sandbox
+    stack: Installed, shared: Sandbox
 ) -> None:
     ready = await service(f"{stack.release}-ready", stack.namespace)
-    assert await probe(sandbox, ready, 8082) == "open"
+    assert await probe(shared, ready, 8082) == "open"
     ask = (
         "import sys, urllib.request, urllib.error\n"
         "for path, data in (('/', None), ('/v1/sandboxes', None), ('/metrics', None), ('/v1/ready', b'{}')):\n"
         "    try: print(urllib.request.urlopen(f'http://{sys.argv[1]}:8082{path}', data, 5).status)\n"
         "    except urllib.error.HTTPError as error: print(error.code)\n"
     )
-    answers = (await sandbox.exec(["python3", "-c", ask, ready], check=True)).stdout.split()
+    answers = (await shared.exec(["python3", "-c", ask, ready], check=True)).stdout.split()
     assert answers[:3] == ["404", "404", "404"]
     assert answers[3] in {"400", "401"}
 
 
-async def test_names_are_no_way_out(sandbox: Sandbox) -> None:
+async def test_names_are_no_way_out(shared: Sandbox) -> None:
     dns = await service("kube-dns", "kube-system")
-    result = await sandbox.exec(["python3", "-c", DNS_PROBE, dns], timeout=20, check=True)
+    result = await shared.exec(["python3", "-c", DNS_PROBE, dns], timeout=20, check=True)
     assert result.stdout.strip() == "closed"
 
 
@@ -133,9 +134,9 @@ async def test_the_sidecar_takes_no_call_from_inside(sandbox: Sandbox) -> None:
     assert (await sandbox.exec("echo served", timeout=10)).stdout == "served\n"
 
 
-async def test_there_is_no_token_and_no_secret_inside(sandbox: Sandbox) -> None:
-    assert (await sandbox.exec("ls /var/run/secrets/kubernetes.io")).exit_code != 0
-    environment = (await sandbox.exec("cat /proc/[0-9]*/environ | tr '\\0' '\\n'")).stdout
+async def test_there_is_no_token_and_no_secret_inside(shared: Sandbox) -> None:
+    assert (await shared.exec("ls /var/run/secrets/kubernetes.io")).exit_code != 0
+    environment = (await shared.exec("cat /proc/[0-9]*/environ | tr '\\0' '\\n'")).stdout
     for name in ("TOKEN", "ROLLBOX_SIDECAR", "KUBERNETES_SERVICE", "REDIS"):
         assert name not in environment
 
@@ -146,8 +147,8 @@ async def test_the_targets_program_cannot_be_replaced(sandbox: Sandbox, file: st
     assert (await sandbox.exec("head -c 4 /.rollbox/target | tail -c 3")).stdout == "ELF"
 
 
-async def test_powers_are_those_of_a_plain_container(sandbox: Sandbox) -> None:
-    status = (await sandbox.exec("grep -E '^Cap(Eff|Bnd)' /proc/self/status", check=True)).stdout
+async def test_powers_are_those_of_a_plain_container(shared: Sandbox) -> None:
+    status = (await shared.exec("grep -E '^Cap(Eff|Bnd)' /proc/self/status", check=True)).stdout
     sets = {line.split()[0]: int(line.split()[1], 16) for line in status.splitlines()}
     sys_ptrace, sys_admin = 1 << 19, 1 << 21
     assert sets["CapEff:"] & (sys_admin | sys_ptrace) == 0

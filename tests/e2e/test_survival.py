@@ -11,9 +11,11 @@ import pytest
 
 from rollbox import Client, Sandbox, SandboxRecord
 from rollbox.errors import SandboxError
+from tests.support.conversation import conversing
 from tests.support.faults import kill, node_part, ready
 from tests.support.images import IMAGE
 from tests.support.installed import Installed, kubectl, objects, own_cluster
+from tests.support.labels import longest
 from tests.support.waiting import succeeds, until
 
 SETTLES_WITHIN_S = 120.0
@@ -139,7 +141,7 @@ async def _none_left(stack: Installed, client: Client, run: dict[str, str]) -> b
 
 @pytest.mark.timeout(300)
 async def test_an_emptied_redis_is_rebuilt_from_the_cluster(stack: Installed, client: Client) -> None:
-    async with some(client, 2, env={"KEPT": "yes"}, labels={"run": "flushed"}) as sandboxes:
+    async with some(client, 2, env={"KEPT": "yes"}, labels=longest()) as sandboxes:
         # Facts are written behind: what the cluster knows is what comes back.
         await until(lambda: _annotated(stack, [sandbox.id for sandbox in sandboxes]))
         redis = (await stack.pods("redis"))[0]
@@ -147,8 +149,11 @@ async def test_an_emptied_redis_is_rebuilt_from_the_cluster(stack: Installed, cl
         await kubectl("exec", "-n", stack.namespace, redis, "--", "sh", "-c", shell)
         for sandbox in sandboxes:
             assert (await sandbox.exec("echo $KEPT", check=True)).stdout == "yes\n"
-        records = await until(lambda: _listed(client, {"run": "flushed"}, 2), SETTLES_WITHIN_S)
+        one = dict([*longest().items()][:1])
+        records = await until(lambda: _listed(client, one, 2), SETTLES_WITHIN_S)
         assert {record.id for record in records} == {sandbox.id for sandbox in sandboxes}
+        # What the pods hold is all that is left of them.
+        assert [record.labels for record in records] == [longest()] * 2
         async with await client.create(IMAGE, memory="128Mi") as fresh:
             assert (await fresh.exec("true")).ok
 
@@ -250,3 +255,13 @@ async def test_a_long_exec_outlives_the_gateway_it_came_through(stack: Installed
         await kill(stack, "gateway", everyone=True)
         async with asyncio.timeout(100):
             assert (await call).stdout == "ran\n"
+
+
+@pytest.mark.timeout(300)
+async def test_streams_under_way_survive_all_gateways(stack: Installed, client: Client) -> None:
+    async with some(client, 2) as sandboxes, conversing(sandboxes) as talks:
+        await asyncio.gather(*(talk.goes_on() for talk in talks))
+        await kill(stack, "gateway", everyone=True)
+        # Those that were cut off may go on before the component is whole again; what counts is that they do.
+        await ready(stack, "gateway")
+        await asyncio.gather(*(talk.goes_on() for talk in talks))

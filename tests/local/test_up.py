@@ -18,7 +18,9 @@ import pytest
 from rollbox import Client
 from rollbox.errors import SandboxError, SandboxLost
 from tests.support.containers import engine, left_containers
+from tests.support.conversation import conversing
 from tests.support.images import IMAGE
+from tests.support.labels import longest
 from tests.support.stack import free_port, start, stop_process
 from tests.support.waiting import succeeds, until
 
@@ -51,7 +53,7 @@ async def test_after_a_crash_the_next_start_adopts_what_runs(folder: Path) -> No
     port = free_port()
     up = await start(folder, port=port)
     async with Client(up.url, up.api_key) as client:
-        sandbox = await client.create(IMAGE, env={"KEPT": "yes"}, labels={"run": "crash"})
+        sandbox = await client.create(IMAGE, env={"KEPT": "yes"}, labels=longest())
         await sandbox.exec("echo kept > /tmp/file")
         children = up.pids()
         up.process.kill()
@@ -61,7 +63,7 @@ async def test_after_a_crash_the_next_start_adopts_what_runs(folder: Path) -> No
         assert up.pids()["rollbox-gateway"] != children["rollbox-gateway"]
         again = await client.connect(sandbox.id)
         assert (await again.exec("cat /tmp/file; echo $KEPT")).stdout == "kept\nyes\n"
-        assert again.labels == {"run": "crash"}
+        assert again.labels == longest()
         # The token from before the crash is still good.
         assert (await sandbox.exec("echo same token")).ok
         assert half not in await left_containers()
@@ -97,6 +99,21 @@ async def test_an_exec_under_way_survives_the_gateway(folder: Path) -> None:
         os.kill(up.pids()["rollbox-gateway"], signal.SIGKILL)
         async with asyncio.timeout(60):
             assert (await call).stdout == "ran\n"
+    assert await stop_process(up.process) == 0
+
+
+async def test_streams_under_way_survive_the_gateway(folder: Path) -> None:
+    up = await start(folder)
+    async with (
+        Client(up.url, up.api_key) as client,
+        await client.create(IMAGE) as sandbox,
+        conversing([sandbox]) as talks,
+    ):
+        for _ in range(3):
+            await asyncio.gather(*(talk.goes_on() for talk in talks))
+            os.kill(up.pids()["rollbox-gateway"], signal.SIGKILL)
+        # Beyond the last restart: the new gateway serves what an old one had begun.
+        await asyncio.gather(*(talk.goes_on() for talk in talks))
     assert await stop_process(up.process) == 0
 
 

@@ -42,18 +42,18 @@ from tests.support.wire import raw, token_of
         (["true"], {"user": "nosuchuser"}, "user_not_found"),
     ],
 )
-async def test_what_is_not_there(sandbox: Sandbox, argv: list[str], options: dict[str, str], reason: str) -> None:
+async def test_what_is_not_there(shared: Sandbox, argv: list[str], options: dict[str, str], reason: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        await sandbox.exec(argv, **options)  # type: ignore[arg-type]
+        await shared.exec(argv, **options)  # type: ignore[arg-type]
     assert refused.value.details["reason"] == reason
     assert next(iter(options.values()), argv[0]) in str(refused.value)
     assert not refused.value.is_infra
 
 
 @pytest.mark.parametrize("command", ["", [], ["a\0b"], "a\0b", ["\udcff"]])
-async def test_commands_that_make_no_sense(sandbox: Sandbox, command: Any) -> None:
+async def test_commands_that_make_no_sense(shared: Sandbox, command: Any) -> None:
     with pytest.raises(InvalidArgument):
-        await sandbox.exec(command)
+        await shared.exec(command)
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ async def test_commands_that_make_no_sense(sandbox: Sandbox, command: Any) -> No
         (b'{"argv": ["true"], "env": {"A=B": "x"}}', "A=B"),
     ],
 )
-async def test_malformed_exec_requests(stack: Product, sandbox: Sandbox, body: bytes, names: str) -> None:
-    token = await token_of(stack, sandbox.id)
-    status, problem = await raw(stack, "POST", f"/v1/sandboxes/{sandbox.id}/exec", token, body)
+async def test_malformed_exec_requests(stack: Product, shared: Sandbox, body: bytes, names: str) -> None:
+    token = await token_of(stack, shared.id)
+    status, problem = await raw(stack, "POST", f"/v1/sandboxes/{shared.id}/exec", token, body)
     assert (status, problem["code"], problem["fault"]) == (400, "invalid_argument", "caller")
     assert names in problem["detail"]
 
@@ -109,17 +109,17 @@ async def test_an_image_that_does_not_exist(client: Client) -> None:
     assert not refused.value.is_infra
 
 
-async def test_a_body_above_the_limit(stack: Product, sandbox: Sandbox) -> None:
-    token = await token_of(stack, sandbox.id)
+async def test_a_body_above_the_limit(stack: Product, shared: Sandbox) -> None:
+    token = await token_of(stack, shared.id)
     body = json.dumps({"argv": ["true"], "stdin": "x" * 40_000_000}).encode()
     try:
-        status, problem = await raw(stack, "POST", f"/v1/sandboxes/{sandbox.id}/exec", token, body)
+        status, problem = await raw(stack, "POST", f"/v1/sandboxes/{shared.id}/exec", token, body)
     except aiohttp.ClientConnectionError:
         # A server may close the connection before it has read what it refuses.
         pytest.fail("the refusal of a large body must reach the client")
     assert (status, problem["code"]) == (413, "payload_too_large")
     with pytest.raises(PayloadTooLarge):
-        await sandbox.exec(["true"], stdin=b"x" * 40_000_000)
+        await shared.exec(["true"], stdin=b"x" * 40_000_000)
 
 
 async def test_large_and_deep_bodies_for_the_control_plane(stack: Product) -> None:
@@ -132,12 +132,12 @@ async def test_large_and_deep_bodies_for_the_control_plane(stack: Product) -> No
     assert "body" in problem["detail"]
 
 
-async def test_a_deep_body_of_an_exec(stack: Product, sandbox: Sandbox) -> None:
-    token = await token_of(stack, sandbox.id)
+async def test_a_deep_body_of_an_exec(stack: Product, shared: Sandbox) -> None:
+    token = await token_of(stack, shared.id)
     deep = b'{"argv": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
-    status, problem = await raw(stack, "POST", f"/v1/sandboxes/{sandbox.id}/exec", token, deep)
+    status, problem = await raw(stack, "POST", f"/v1/sandboxes/{shared.id}/exec", token, deep)
     assert (status, problem["code"]) == (400, "invalid_argument")
-    assert (await sandbox.exec("echo alive")).stdout == "alive\n"
+    assert (await shared.exec("echo alive")).stdout == "alive\n"
 
 
 async def test_a_client_that_does_not_read_its_answer_holds_nobody(stack: Product, sandbox: Sandbox) -> None:
@@ -154,22 +154,22 @@ async def test_a_client_that_does_not_read_its_answer_holds_nobody(stack: Produc
     assert [result.stdout for result in results] == [f"{n}\n" for n in range(50)]
 
 
-async def test_a_body_that_never_ends_does_not_hold_the_sandbox(stack: Product, sandbox: Sandbox) -> None:
-    token = await token_of(stack, sandbox.id)
+async def test_a_body_that_never_ends_does_not_hold_the_sandbox(stack: Product, shared: Sandbox) -> None:
+    token = await token_of(stack, shared.id)
     host, port = stack.url.removeprefix("http://").split(":")
-    head = f"POST /v1/sandboxes/{sandbox.id}/exec HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+    head = f"POST /v1/sandboxes/{shared.id}/exec HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
     slow = [socket.create_connection((host, int(port))) for _ in range(100)]
     for connection in slow:
         connection.sendall(f'{head}Content-Length: 1000\r\n\r\n{{"argv'.encode())
-    assert (await sandbox.exec("echo served")).stdout == "served\n"
+    assert (await shared.exec("echo served")).stdout == "served\n"
     for connection in slow:
         connection.close()
 
 
-async def test_tokens_that_are_wrong_or_of_another(stack: Product, client: Client, sandbox: Sandbox) -> None:
+async def test_tokens_that_are_wrong_or_of_another(stack: Product, client: Client, shared: Sandbox) -> None:
     body = b'{"argv": ["true"]}'
-    path = f"/v1/sandboxes/{sandbox.id}/exec"
-    good = await token_of(stack, sandbox.id)
+    path = f"/v1/sandboxes/{shared.id}/exec"
+    good = await token_of(stack, shared.id)
     head, claims, signature = good.split(".")
     padded = claims + "=" * (-len(claims) % 4)
     later = {**json.loads(base64.urlsafe_b64decode(padded)), "exp": 4102444800}
@@ -184,19 +184,19 @@ async def test_tokens_that_are_wrong_or_of_another(stack: Product, client: Clien
         assert (status, problem["code"]) == (403, "permission_denied")
 
 
-async def test_a_token_that_has_expired(stack: Product, sandbox: Sandbox) -> None:
+async def test_a_token_that_has_expired(stack: Product, shared: Sandbox) -> None:
     """Signed with the right key, for this sandbox, an hour ago: refused by the gateway, renewed by the SDK."""
-    _, claims, _ = (await token_of(stack, sandbox.id)).split(".")
+    _, claims, _ = (await token_of(stack, shared.id)).split(".")
     held = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
     private = await stack.signing_key()
     expired = jwt.encode({**held, "iat": held["iat"] - 7200, "exp": held["iat"] - 3600}, private, "EdDSA")
-    path = f"/v1/sandboxes/{sandbox.id}/exec"
+    path = f"/v1/sandboxes/{shared.id}/exec"
     status, problem = await raw(stack, "POST", path, expired, b'{"argv": ["true"]}')
     assert (status, problem["code"]) == (401, "unauthenticated")
     assert "expired" in problem["detail"]
-    sandbox._access.token = expired
-    assert (await sandbox.exec("echo renewed")).stdout == "renewed\n"
-    assert sandbox._access.token != expired
+    shared._access.token = expired
+    assert (await shared.exec("echo renewed")).stdout == "renewed\n"
+    assert shared._access.token != expired
 
 
 async def test_a_wrong_api_key(stack: Product) -> None:
@@ -205,13 +205,13 @@ async def test_a_wrong_api_key(stack: Product) -> None:
             await stranger.list()
 
 
-async def test_ids_that_do_not_exist(stack: Product, client: Client, sandbox: Sandbox) -> None:
+async def test_ids_that_do_not_exist(stack: Product, client: Client, shared: Sandbox) -> None:
     with pytest.raises(SandboxNotFound):
         await client.connect("sb-0000000000000000")
     with pytest.raises(SandboxNotFound):
         await client.get("sb-0000000000000000")
-    token = await token_of(stack, sandbox.id)
-    status, problem = await raw(stack, "DELETE", f"/v1/sandboxes/{sandbox.id}/execs/unknown", token, b"")
+    token = await token_of(stack, shared.id)
+    status, problem = await raw(stack, "DELETE", f"/v1/sandboxes/{shared.id}/execs/unknown", token, b"")
     assert (status, problem["code"]) == (404, "exec_not_found")
     status, problem = await raw(stack, "GET", "/v1/no/such/path", stack.api_key, b"")
     assert status == 404

@@ -7,35 +7,17 @@ import json
 import os
 import signal
 import sys
-from typing import Any
 
 import pytest
 
 from rollbox import Client, SandboxGroup
+from tests.support.command_line import answer, rollbox
 from tests.support.images import IMAGE
 from tests.support.stack import Product
 from tests.support.waiting import succeeds, until
 
-
-async def rollbox(stack: Product, *arguments: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
-    """Run the CLI; exit status, stdout, stderr."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "rollbox", *arguments),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "ROLLBOX_URL": stack.url, "ROLLBOX_API_KEY": stack.api_key, "NO_COLOR": "1"},
-    )
-    out, err = await process.communicate(stdin)
-    assert process.returncode is not None
-    return process.returncode, out, err.decode()
-
-
-async def answer(stack: Product, *arguments: str) -> Any:
-    """The JSON that the CLI prints."""
-    status, out, err = await rollbox(stack, *arguments, "--json")
-    assert status == 0, err
-    return json.loads(out)
+# In the order of a life; `why` tells it in that order.
+STATES = ("requested", "queued", "starting", "running", "ending", "ended")
 
 
 async def test_a_sandbox_through_the_command_line(stack: Product, client: Client) -> None:
@@ -58,6 +40,14 @@ async def test_a_sandbox_through_the_command_line(stack: Product, client: Client
     status, _, err = await rollbox(stack, "exec", made["id"], "--", "true")
     assert status == 3
     assert "deleted" in err
+    status, out, _ = await rollbox(stack, "why", made["id"])
+    told = out.decode().splitlines()
+    assert (status, told[0]) == (0, f"{made['id']}: ended, {IMAGE}")
+    assert told[2].startswith("cause: deleted, by ")
+    assert told[3] == "fault: the workload's: the code in the sandbox, or its owner"
+    story = (await answer(stack, "why", made["id"]))["moments"]
+    assert [one["state"] for one in story] == sorted((one["state"] for one in story), key=STATES.index)
+    assert {"requested", "running", "ended"} <= {one["state"] for one in story}
 
 
 async def test_a_group_through_the_command_line(stack: Product, client: Client) -> None:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from rollbox import Sandbox
-from rollbox.errors import InvalidArgument
+from rollbox.errors import InvalidArgument, PayloadTooLarge
 from tests.support.waiting import succeeds, until
 
 
@@ -42,6 +42,13 @@ async def test_the_first_or_the_last_bytes_are_kept_each_stream_for_itself(share
     head = await shared.exec(command, max_output_bytes=4, max_stderr_bytes=20, keep="head")
     assert (head.stdout, head.stderr) == ("0123", "abcdefghij")
     assert (head.stdout_truncated, head.stderr_truncated, head.stdout_total_bytes) == (True, False, 10)
+
+
+async def test_an_argument_as_long_as_a_kernel_takes_and_one_byte_more(shared: Sandbox) -> None:
+    longest = "x" * 131_071
+    assert (await shared.exec(["sh", "-c", "echo ${#1}", "sh", longest])).stdout == "131071\n"
+    with pytest.raises(PayloadTooLarge):
+        await shared.exec(["true", longest + "x"])
 
 
 async def test_the_first_bytes_of_much(shared: Sandbox) -> None:

@@ -24,8 +24,8 @@ async def test_the_sidecar_cannot_be_seen(sandbox: Sandbox) -> None:
     assert (await sandbox.exec("ls /run/rollbox")).exit_code != 0
 
 
-async def test_no_file_descriptor_leaks(sandbox: Sandbox) -> None:
-    result = await sandbox.exec(["python3", "-c", "import os; print(sorted(os.listdir('/proc/self/fd')))"])
+async def test_no_file_descriptor_leaks(shared: Sandbox) -> None:
+    result = await shared.exec(["python3", "-c", "import os; print(sorted(os.listdir('/proc/self/fd')))"])
     # The fourth is the folder that is being listed.
     assert result.stdout == "['0', '1', '2', '3']\n"
 
@@ -48,8 +48,8 @@ async def test_no_file_descriptor_leaks(sandbox: Sandbox) -> None:
         "python3 -c \"import ctypes; exit(0 if ctypes.CDLL(None).sethostname(b'x', 1) == 0 else 1)\"",
     ],
 )
-async def test_what_must_fail_for_root_inside(sandbox: Sandbox, attack: str) -> None:
-    result = await sandbox.exec(attack, timeout=20)
+async def test_what_must_fail_for_root_inside(shared: Sandbox, attack: str) -> None:
+    result = await shared.exec(attack, timeout=20)
     assert result.end == "exited"
     assert result.exit_code != 0, result
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -35,9 +36,14 @@ async def _counts(client: Client, name: str, ready: int) -> Pool | None:
 
 async def test_a_warm_sandbox_is_its_owners_from_the_first_command_on(client: Client, pool: Pool) -> None:
     await until(lambda: _counts(client, pool.name, 2), 60)
-    async with await Sandbox.create(IMAGE, memory=MEMORY, env={"WHO": "me"}, cwd="/tmp", client=client) as sandbox:
+    late: Any = {"env": {"WHO": "me"}, "cwd": "/tmp", "user": "nobody", "labels": {"pool": pool.name}, "ttl": 600}
+    async with await Sandbox.create(IMAGE, memory=MEMORY, **late, client=client) as sandbox:
         assert sandbox.record.source == "warm"
-        assert (await sandbox.exec("echo $WHO; pwd")).stdout == "me\n/tmp\n"
+        assert (await sandbox.exec("echo $WHO; pwd; id -un")).stdout == "me\n/tmp\nnobody\n"
+        # Its life begins with its owner's, and not in the pool.
+        claimed_at_ms = next(one.at_ms for one in (await client.timeline(sandbox.id)).moments if one.word == "claim")
+        assert 0 <= sandbox.record.expires_at_ms - claimed_at_ms - 600_000 < 5_000
+        assert [record.id for record in await client.list(late["labels"])] == [sandbox.id]
         told = await until(lambda: _counts(client, pool.name, 2), 60)
         assert told is not None
         assert told.why == "2 are wanted: minimum and maximum are the same"

@@ -81,6 +81,32 @@ async def test_large_bodies_and_streams_in_both_directions(shared: Sandbox, http
         assert (first, await answer.content.readline()) == (b"data: 1\n", b"data: 2\n")
 
 
+async def test_much_comes_whole_or_is_known_to_be_cut_off(shared: Sandbox, http: aiohttp.ClientSession) -> None:
+    """Beyond a MiB bytes take another way."""
+    data = os.urandom(9_000_000)
+    await shared.files.write("/tmp/much/data", data, parents=True)
+    argv = ["python3", "-m", "http.server", "8010", "--bind", "127.0.0.1", "--directory", "/tmp/much"]
+    async with await shared.spawn(argv):
+        await shared.ports.wait(8010, timeout=30)
+        port = await shared.ports.expose(8010)
+        async with http.get(f"{port.url}data", headers=port.headers) as answer:
+            assert hashlib.sha256(await answer.read()).digest() == hashlib.sha256(data).digest()
+    serve = (
+        "import socket; s = socket.create_server(('127.0.0.1', 8011))\n"
+        "while True:\n"
+        " c = s.accept()[0]\n"
+        " if c.recv(65536): c.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 9000000\\r\\n\\r\\n' + bytes(6000000))\n"
+        " c.close()"
+    )
+    async with await shared.spawn(["python3", "-c", serve]):
+        await shared.ports.wait(8011, timeout=30)
+        port = await shared.ports.expose(8011)
+        async with http.get(f"{port.url}data", headers=port.headers) as answer:
+            assert answer.status == 200
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await answer.read()
+
+
 @pytest.mark.usefixtures("server")
 async def test_websockets_by_path(shared: Sandbox, http: aiohttp.ClientSession) -> None:
     port = await shared.ports.expose(HTTP)
@@ -89,6 +115,35 @@ async def test_websockets_by_path(shared: Sandbox, http: aiohttp.ClientSession) 
         assert await ws.receive_str(timeout=10) == "hällo"
         await ws.send_bytes(b"\0" * 60_000)
         assert await ws.receive_bytes(timeout=10) == b"\0" * 60_000
+
+
+@pytest.mark.usefixtures("server")
+async def test_a_host_name_of_its_own(
+    stack: Product, client: Client, shared: Sandbox, http: aiohttp.ClientSession
+) -> None:
+    """No name is looked up here: the header says it, as a browser's does."""
+    port = await shared.ports.expose(HTTP)
+    assert port.host_url is not None
+    page = URL(port.host_url)
+    assert (page.host or "").startswith(f"{HTTP}-{shared.id}.")
+    host = {"Host": page.authority}
+    async with http.get(f"{stack.url}/a%20b?x=1", headers={**host, **port.headers}) as answer:
+        seen = await answer.json()
+    assert (seen["path"], seen["headers"]["x-forwarded-host"]) == ("/a%20b?x=1", page.authority)
+    assert "rollbox" not in str(seen["headers"]).lower(), "our credential reached the server"
+    assert await status(http, stack.url, host) == 401
+    assert await status(http, stack.url, {"Host": f"x-{page.authority}", **port.headers}) == 400
+    async with await client.create(IMAGE) as other:
+        assert await status(http, stack.url, {**host, "X-Rollbox-Token": await token_of(stack, other.id)}) == 403
+    token = port.headers["X-Rollbox-Token"]
+    async with http.get(f"{stack.url}/a?rollbox_token={token}&x=1", headers=host, allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (302, f"http://{page.authority}/a?x=1")
+        cookie = answer.headers["Set-Cookie"].partition(";")[0]
+    async with http.get(f"{stack.url}/a?x=1", headers={**host, "Cookie": f"mine=1; {cookie}"}) as answer:
+        assert (await answer.json())["headers"]["cookie"] == "mine=1"
+    async with http.ws_connect(f"{stack.url}/socket", headers={**host, **port.headers}) as ws:
+        await ws.send_str("hällo")
+        assert await ws.receive_str(timeout=10) == "hällo"
 
 
 @pytest.mark.usefixtures("server")

@@ -143,17 +143,38 @@ async def test_a_program_that_finds_no_gateway_or_has_no_right(stack: Product) -
                 *("1 False", "1 True"),
             ],
         ),
-        ("processes", ["line 1", "line 2", "line 3", "0", "to cat and back", "started", "cancelled"]),
+        (
+            "processes",
+            [
+                *("line 1", "line 2", "line 3", "0", "to cat and back"),
+                *("ready", "asked to end 5", "started", "cancelled", "4 on record, 0 running"),
+            ],
+        ),
         ("shell", ["1 ['/tmp', 'rollbox'] trouble", "deadline rollbox is still here"]),
-        ("files", ["hello", "['/tmp/notes/hello.txt']", "2 {} ['empty', 'run.sh']"]),
+        (
+            "files",
+            [
+                *("it was there from the start", "hello", "['/tmp/notes/hello.txt']", "b'ello'", "file 6 False"),
+                "['/tmp/notes/old', '/tmp/notes/old/copy.txt', '/tmp/notes/old/hello.txt']",
+                *("[]", "2 {} ['empty', 'run.sh']", "watching", "changed: /tmp/tree/new.txt"),
+                "sent 5 MiB, told in steps: True",
+            ],
+        ),
         (
             "ports",
             [
                 "private: hello from the sandbox",
                 "without its headers: refused with 401",
+                "by host name: hello from the sandbox",
                 "public: hello from the sandbox",
                 "raw: HTTP/1.0 200 OK",
+                "forwarded: hello from the sandbox",
+                *("WebSocket: echo message", "UDP: echo datagram"),
             ],
+        ),
+        (
+            "terminal",
+            ["rows and columns: 24 80", "['you', '50 132', 'hello you']", "signalled SIGINT"],
         ),
         ("usage", ["memory grew by 60 MiB and more: True", "processes more: 1"]),
     ],

@@ -51,7 +51,8 @@ class Caller:
         hang_up: asyncio.Event | None = None,
     ) -> Answer:
         data = raw if raw is not None else (b"" if body is None else json.dumps(body).encode())
-        sent = {"content-length": str(len(data)), **headers}
+        kind = {} if body is None else {"content-type": "application/json"}
+        sent = {"content-length": str(len(data)), **kind, **headers}
         if key or self.key:
             sent.setdefault("authorization", f"Bearer {key or self.key}")
         scope = {

@@ -16,3 +16,12 @@ BOMBS = {
     "descriptors": 'python3 -c "import os, time, resource\nresource.setrlimit(7, (resource.getrlimit(7)[1],) * 2)\n'
     'try:\n  while 1: os.pipe()\nexcept OSError: time.sleep(60)"',
 }
+
+# Attacks by mass, which need something to be full or empty of before they go off again.
+FLOODS = {
+    "a full disk": "head -c 10G /dev/zero > /dev/shm/full; rm -f /dev/shm/full",
+    "a million files": "rm -rf /tmp/many; python3 -c \"import os\nos.mkdir('/tmp/many')\nfor n in range(1_000_000):\n"
+    "  os.close(os.open(f'/tmp/many/{n}', os.O_CREAT | os.O_WRONLY))\"",
+    "10 GB of output": "head -c 10000000000 /dev/zero; head -c 10000000 /dev/zero >&2",
+    "no files left": "rm -rf --no-preserve-root / 2>/dev/null",
+}

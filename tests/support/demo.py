@@ -29,9 +29,11 @@ async def on_engine(arguments: list[str]) -> int:
     if reason is not None:
         print(f"The demo cannot run here: {reason}.", file=sys.stderr)
         return 1
+    # Not those of a run that was killed with all that would have cleaned up after it.
+    before = await left_containers()
     async with running() as stack:
         status = await _grade(stack, ON_ENGINE, "demo", arguments)
-    left = await left_containers()
+    left = {*await left_containers()} - {*before}
     print(f"rollbox is down; containers left behind: {len(left)}")
     return status or (1 if left else 0)
 

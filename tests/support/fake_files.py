@@ -46,6 +46,7 @@ class FakeFiles:
         wrong_digest: tell another digest than that of the data.
         problem_at_end: end a read with this problem instead of the digest.
         archive: give this instead of a real archive.
+        hold_writes: a write that has come waits for ever; `holding` says that one has.
         changes: what a watch tells; None ends its connection.
     """
 
@@ -54,6 +55,8 @@ class FakeFiles:
     wrong_digest: bool = False
     problem_at_end: dict[str, Any] | None = None
     archive: bytes | None = None
+    hold_writes: bool = False
+    holding: asyncio.Event = field(default_factory=asyncio.Event)
     changes: asyncio.Queue[dict[str, Any] | None] = field(default_factory=asyncio.Queue)
     piece_bytes: int = 2**16
     queries: list[dict[str, bytes]] = field(default_factory=list)
@@ -144,6 +147,9 @@ class FakeFiles:
         """Take a file whole, then put it in its place."""
         query = self.query(request)
         data = await request.read()
+        if self.hold_writes:
+            self.holding.set()
+            await asyncio.Event().wait()
         digest = hashlib.sha256(data).hexdigest()
         if int(query.get("size", str(len(data)).encode())) != len(data):
             raise Refused("invalid_argument", "the size is another", reason="size_mismatch")

@@ -22,7 +22,8 @@ async def create(fake: FakeGateway, request: web.Request) -> web.Response:
         fault = fake.faults["sample"].popleft() if fake.faults["sample"] else None
         labels = {**body["sandbox"].get("labels", {}), GROUP: name, SAMPLE: str(sample)}
         if fault is not None and fault.code:
-            told = {"code": fault.code, "detail": f"sample {sample} fails with {fault.code}", "request_id": "req-1"}
+            told: dict[str, Any] = {"code": fault.code, "request_id": "req-1", "details": fault.details}
+            told["detail"] = f"sample {sample} fails with {fault.code}"
             members.append({"sample": sample, "sandbox": None, "problem": told})
         else:
             answer = await fake.made({**body["sandbox"], "labels": labels}, f"{name}/{sample}")

@@ -83,6 +83,7 @@ class FakeProcesses:
         problems: for each attach: a problem to tell instead of anything else.
         silent_acks: do not acknowledge stdin.
         hold_starts: a spawn is not answered.
+        heartbeat_s: between pings to attached clients; None: no pings.
     """
 
     scripts: dict[str, Script] = field(default_factory=dict)
@@ -93,6 +94,7 @@ class FakeProcesses:
     attaches: list[tuple[int, int]] = field(default_factory=list)
     silent_acks: bool = False
     hold_starts: bool = False
+    heartbeat_s: float | None = None
     started: asyncio.Event = field(default_factory=asyncio.Event)
     close_code: int = 1000
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -183,7 +185,7 @@ class FakeProcesses:
         """Serve one WebSocket."""
         offsets = {STDOUT: int(request.query["stdout_offset"]), STDERR: int(request.query["stderr_offset"])}
         self.attaches.append((offsets[STDOUT], offsets[STDERR]))
-        socket = web.WebSocketResponse(max_msg_size=2**20)
+        socket = web.WebSocketResponse(max_msg_size=2**20, heartbeat=self.heartbeat_s)
         await socket.prepare(request)
         if self.problems:
             await socket.send_json({"type": "problem", **self.problems.popleft()})

@@ -45,6 +45,7 @@ class Fault:
         after: carry the request out first, so that only the answer is lost.
         retry_after_ms: what the problem says.
         raw: answer these bytes with `status` (and `location`), as a proxy would.
+        details: of the problem.
     """
 
     code: str = ""
@@ -53,6 +54,7 @@ class Fault:
     raw: bytes | None = None
     status: int = 502
     location: str = ""
+    details: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -421,7 +423,7 @@ def _broken(request: web.Request, fault: Fault) -> web.Response:
         headers = {"Location": fault.location} if fault.location else {}
         return web.Response(body=fault.raw, status=fault.status, headers=headers)
     if fault.code:
-        return problem(fault.code, f"told to fail with {fault.code}", fault.retry_after_ms)
+        return problem(fault.code, f"told to fail with {fault.code}", fault.retry_after_ms, details=fault.details)
     assert request.transport is not None
     request.transport.abort()
     return web.Response()

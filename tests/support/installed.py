@@ -95,6 +95,12 @@ async def objects(*arguments: str) -> list[dict[str, Any]]:
     return items
 
 
+async def apply(*things: dict[str, Any], namespace: str = "default") -> None:
+    """`kubectl apply` of these objects."""
+    manifest = {"apiVersion": "v1", "kind": "List", "items": list(things)}
+    await run("kubectl", "apply", "-n", namespace, "-f", "-", stdin=json.dumps(manifest).encode())
+
+
 async def node_address() -> str:
     """The address of the cluster's first node; of the cluster of `make cluster` it is this machine's."""
     nodes = await objects("nodes")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -19,11 +20,18 @@ import pytest
 from rollbox import Client, Sandbox
 from tests.support.containers import engine
 from tests.support.images import IMAGE
-from tests.support.installed import installed
+from tests.support.installed import OWNER, RELEASE, installed
 from tests.support.stack import Product, start, stop_process, why_no_engine
 
 # The label of sandboxes that outlive the test that uses them.
 SHARED = "tests-shared"
+# Of a second owner, who is no operator; only a cluster's installation has more than one.
+STRANGERS_KEY = f"rbx_{secrets.token_hex(16)}"
+CLUSTER_VALUES = (
+    f"apiKeys.stranger={STRANGERS_KEY}",
+    f"controlplane.operators[0]={OWNER}",
+    "gateway.portsDomain=ports.test",
+)
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +57,7 @@ def _on_engine() -> Iterator[Product]:
 
 def _on_cluster() -> Iterator[Product]:
     with asyncio.Runner() as runner:
-        release = installed()
+        release = installed(RELEASE, *CLUSTER_VALUES)
         yield runner.run(release.__aenter__())
         runner.run(release.__aexit__(None, None, None))
 

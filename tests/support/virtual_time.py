@@ -12,7 +12,7 @@ class _JumpingSelector(selectors.DefaultSelector):
     loop: "VirtualTimeLoop"
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
+        ready = super().select(0 if timeout == 0 else self.loop.wire_s)
         if ready or timeout == 0:
             return ready
         if timeout is None:
@@ -22,10 +22,15 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Starts at 0 s; for tests without real I/O."""
+    """Starts at 0 s; for tests without real I/O.
 
-    def __init__(self) -> None:
+    With `wire_s` real seconds pass before each jump, and none of them counts: what is on its way between sockets of
+    this loop arrives first.
+    """
+
+    def __init__(self, wire_s: float = 0.0) -> None:
         self._now_s = 0.0
+        self.wire_s = wire_s
         selector = _JumpingSelector()
         selector.loop = self
         super().__init__(selector)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controlplane.cluster.protocol import Boot
+from controlplane.cluster.protocol import DEFAULT_PIDS, Boot
 from controlplane.model import SandboxSpec
 from controlplane.model.spec import MIB
 
@@ -32,8 +32,6 @@ CAPABILITIES: Final = ("SYS_ADMIN", "SYS_PTRACE", "SYS_CHROOT")
 # What the sidecar itself needs on top of what the user was promised: a guess of three times what it uses idle.
 SIDECAR_MEMORY_BYTES: Final = 16 * MIB
 SIDECAR_PIDS: Final = 8
-# Of a sandbox that asks for none: a loop that forks must not take the machine with it.
-DEFAULT_PIDS: Final = 512
 # The sidecar says why it gave up; more than that nobody reads, and nothing of a sandbox may fill the disk.
 SIDECAR_LOG: Final = {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}}
 

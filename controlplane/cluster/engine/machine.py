@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from controlplane.cluster.engine.containers import DEFAULT_PIDS
-from controlplane.cluster.protocol import Description
+from controlplane.cluster.protocol import DEFAULT_PIDS, Description
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec
 

@@ -123,6 +123,7 @@ class KubernetesCluster:
             tolerations=tolerations,
             image_pull_secrets=image_pull_secrets,
             commands_in_sidecar=required_kernel.lower() == isolation.ANY,
+            pids_limit=isolation.pids_limit(required_kernel),
         )
         async with KubernetesClient.connect(kubeconfig) as client:
             runtime = await isolation.runtime(client, runtime_class)
@@ -142,6 +143,7 @@ class KubernetesCluster:
 
     def check(self, spec: SandboxSpec) -> None:
         """See ``Cluster.check``; capacity_unavailable, when there is no node for sandboxes."""
+        isolation.check_pids(spec, self._what)
         self._fleet.check(spec, self._nodes.all)
 
     @property

@@ -174,6 +174,16 @@ def _without_resource(kind: Kind, refused: Refused) -> Problem:
     """What a caller gets where the cluster does not know the resource at all."""
     if refused.refusal.status != HTTPStatus.NOT_FOUND:
         return refused
-    plural = f"{PLURALS[kind]}.{GROUP}"
-    detail = f"this cluster has no {NAMES[kind]}: kubectl apply -f the chart's crds/{plural}.yaml"
-    return Problem("unsupported", detail, resource=plural)
+    detail = f"this cluster has no {NAMES[kind]}; {remedy(kind)}"
+    return Problem("unsupported", detail, resource=resource(kind))
+
+
+def resource(kind: Kind) -> str:
+    """What the definition of a kind is called."""
+    return f"{PLURALS[kind]}.{GROUP}"
+
+
+def remedy(kind: Kind) -> str:
+    """What helps where the definition of a kind is missing or old."""
+    command = f"kubectl apply --server-side --force-conflicts -f files/crds/{resource(kind)}.yaml"
+    return f"run in the folder of this version's chart: {command}"

@@ -8,8 +8,9 @@ from typing import Final
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.nodes import Fleet, Node
 from controlplane.cluster.kubernetes.refusals import Refused
-from controlplane.cluster.protocol import Description
+from controlplane.cluster.protocol import DEFAULT_PIDS, Description
 from controlplane.errors import Problem
+from controlplane.model import SandboxSpec
 
 ANY: Final = "any"
 
@@ -69,6 +70,26 @@ def vouch(kernel: str, required: str) -> None:
         raise Problem("isolation_missing", detail, required_kernel=required)
 
 
+def pids_limit(required: str) -> int | None:
+    """The processes of a sandbox that asks for no limit; None, where none can be had.
+
+    Kubernetes has none for one pod. gVisor's kernel counts inside, for one sandbox; of another kernel that is asked for
+    by name nobody knows, and one that is shared counts all that runs on the node.
+    """
+    return DEFAULT_PIDS if "gvisor" in required.lower() else None
+
+
+def check_pids(spec: SandboxSpec, what: Description) -> None:
+    """Refuses a limit of processes that nothing would keep.
+
+    Raises:
+        Problem: unsupported, naming the option.
+    """
+    if spec.pids_limit is not None and what.pids_limit is None:
+        detail = f"pids_limit {spec.pids_limit}: Kubernetes has no such limit for one pod, gVisor has; leave it out"
+        raise Problem("unsupported", detail, option="pids_limit")
+
+
 def describe(version: str, runtime_class: str, handler: str, required: str) -> Description:
     """What the cluster says about itself, in our words."""
     checked = required.lower() != ANY
@@ -82,4 +103,5 @@ def describe(version: str, runtime_class: str, handler: str, required: str) -> D
         isolation=isolation,
         isolation_detail=f"{how}; {proof}",
         network="none but the platform's readiness port",
+        pids_limit=pids_limit(required),
     )

@@ -123,9 +123,6 @@ class Fleet:
             Problem: unsupported, naming the option: asking again later is of no use, whoever asks. Only when there is
                 no node for any sandbox, it is capacity_unavailable.
         """
-        if spec.pids_limit is not None:
-            detail = f"pids_limit {spec.pids_limit}: Kubernetes has no such limit for one pod; leave it out"
-            raise Problem("unsupported", detail, option="pids_limit")
         for key, value in spec.node_selector.items():
             if self.selector.get(key, value) != value:
                 detail = f"node_selector {key}={value}: this installation runs sandboxes on {key}={self.selector[key]}"

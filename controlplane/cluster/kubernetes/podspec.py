@@ -49,6 +49,7 @@ class Place:
         ready_url: where sidecars push; the host is an address, since a sandbox resolves no names.
         commands_in_sidecar: the limits of a command are those of the sidecar's container, as under runc, and not
             those of the pod, as under gVisor.
+        pids_limit: of a sandbox that asks for none; None: nothing here can limit it.
     """
 
     namespace: str
@@ -62,6 +63,7 @@ class Place:
     tolerations: Sequence[Mapping[str, object]] = ()
     image_pull_secrets: Sequence[str] = ()
     commands_in_sidecar: bool = False
+    pids_limit: int | None = None
 
 
 def pod(sandbox_id: str, spec: SandboxSpec, boot: Boot, place: Place, start_by_ms: int) -> Json:
@@ -143,6 +145,7 @@ def _settings(sandbox_id: str, spec: SandboxSpec, boot: Boot, place: Place) -> l
         ("START_TIMEOUT_MS", str(spec.start_timeout_ms)),
         ("MEMORY_LIMIT_BYTES", str(spec.memory_bytes.limit)),
         ("DISK_LIMIT_BYTES", str(resources.disk_bytes(spec))),
+        ("PIDS_LIMIT", str(spec.pids_limit or place.pids_limit or 0)),
         ("INSTALL", TARGET_COMMAND),
         ("TARGET_COMMAND", TARGET_COMMAND),
     )

@@ -13,7 +13,7 @@ MAX_WORDS_CHARS: Final = 1000
 # Longer pauses than this are the caller's business.
 MAX_RETRY_AFTER_S: Final = 30.0
 _RETRIED: Final = frozenset({408, 429, 500, 502, 503, 504})
-_QUOTA: Final = re.compile(r"exceeded quota: ([^,\s]+)")
+_QUOTA: Final = re.compile(r"(exceeded|status unknown for) quota: ([^,\s]+)")
 _RUNTIME_CLASS: Final = re.compile(r"runtimeclass(es)?\b.*not found", re.I)
 
 
@@ -79,7 +79,8 @@ class Refusal:
 
     def _detail(self, what: str) -> str:
         if quota := _QUOTA.search(self.message):
-            return f"the namespace quota {quota[1]} is used up: {self.message}"
+            state = "is used up" if quota[1] == "exceeded" else "was declared a moment ago and is not counted yet"
+            return f"the namespace quota {quota[2]} {state}: {self.message}"
         if _RUNTIME_CLASS.search(self.message):
             return f"the RuntimeClass of the sandboxes is missing: {self.message}"
         if self.status == HTTPStatus.UNAUTHORIZED:

@@ -1,6 +1,6 @@
 """``Pool``: one pool as a replica knows it. No clock, no store: it is told, and says what to do. Times are Unix ms."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ REPLACED_BEFORE_MS: Final = 600_000
 EARLY_MS: Final = 60_000
 # Older news of a claim is no news: a record is told again whenever it changes.
 NEWS_MS: Final = 30_000
+# What one is refused with while the installation is full.
+FULL: Final[Code] = "capacity_unavailable"
 # Ends that say nothing about the template.
 WANTED: Final[frozenset[Code]] = frozenset({"deleted", "ttl_expired", "sandbox_evicted", "node_lost", "draining"})
 
@@ -126,6 +128,7 @@ class Pool:
 
     def started(self, sandbox: Sandbox, now_ms: int) -> None:
         """One was started here."""
+        self._pace.admitted()
         self._members.heard(_member(sandbox), now_ms)
         self.started_at(sandbox, now_ms)
 
@@ -135,7 +138,11 @@ class Pool:
 
     def refused(self, code: Code, detail: str, now_ms: int) -> None:
         """One could not even be asked for."""
-        self._pace.failed(code, detail, now_ms)
+        (self._pace.full if code == FULL else self._pace.failed)(code, detail, now_ms)
+
+    def room(self) -> None:
+        """There may be room for one that was refused for want of it."""
+        self._pace.room()
 
     def stopped(self, sandbox_id: str, now_ms: int) -> None:
         """One was stopped here, or was claimed before it could be."""
@@ -150,7 +157,7 @@ class Pool:
         if spec is None or self._declared.spec is None:
             return Step(Plan(), Size(0, self._declared.trouble))
         wanted = size(spec, self._demand, now_ms)
-        starting = sum(not one.ready for one in current)
+        starting = _unready(current)
         allowed = self._pace.allowed(now_ms, spec.starts_per_minute, starting)
         return Step(plan(current, old, wanted=wanted.wanted, surge=spec.surge, allowed=allowed), wanted)
 
@@ -170,10 +177,10 @@ class Pool:
         """What is told about it: see ``PoolStatus`` in the API."""
         step = self.look(now_ms)
         current, old = self._split(now_ms)
-        ready = sum(one.ready for one in current)
+        starting = _unready(current)
         return {
-            "ready": ready,
-            "starting": len(current) - ready,
+            "ready": len(current) - starting,
+            "starting": starting,
             "outdated": len(old),
             "wanted": step.size.wanted,
             "claimed_per_minute": self._demand.per_minute(now_ms),
@@ -190,16 +197,15 @@ class Pool:
     @property
     def starting(self) -> int:
         """How many of its starts are under way."""
-        return sum(not one.ready for one in self._members.all())
+        return _unready(self._members.all())
 
     def _split(self, now_ms: int) -> tuple[list[Member], list[Member]]:
         """Those that are up to date, and the others."""
-        current: list[Member] = []
-        old: list[Member] = []
-        for one in self._members.all():
-            fresh = one.template == self._template and one.expires_at_ms - now_ms > REPLACED_BEFORE_MS
-            (current if fresh else old).append(one)
-        return current, old
+        members, template, least_ms = self._members.all(), self._template, now_ms + REPLACED_BEFORE_MS
+        current = [one for one in members if one.template == template and one.expires_at_ms > least_ms]
+        if len(current) == len(members):
+            return current, []
+        return current, [one for one in members if one.template != template or one.expires_at_ms <= least_ms]
 
     def _prove(self, sandbox: Sandbox, member: Member) -> None:
         """A start of the pool's template that has come good, unless that is known."""
@@ -247,6 +253,11 @@ class Pool:
 def _nobodys(sandbox: Sandbox) -> bool:
     """Whether a rebuild let it expire before it could be claimed: it may be somebody's, and is not ours to stop."""
     return sandbox.state is State.WARM and (sandbox.ready_at_ms or 0) > sandbox.expires_at_ms
+
+
+def _unready(members: Sequence[Member]) -> int:
+    """How many are starting. Spelled out: a pool is counted many times a second."""
+    return sum([one.ready_at_ms is None for one in members])
 
 
 def _member(sandbox: Sandbox) -> Member:

@@ -93,6 +93,8 @@ class Pools:
         self._replaced: dict[str, int] = {}
         self._told: dict[str, dict[str, Any]] = {}
         self._given: dict[str, int] = {}
+        self._full: set[Pool] = set()  # may wait for room
+        self._ends = 0
         self._giving = asyncio.Lock()
         self._synced = self._left = False
         self._leads_until_ms = 0
@@ -113,9 +115,11 @@ class Pools:
             group.create_task(self._repeat(self.turn, LOOK_EVERY_S, self._woken), name="pools plan")
             group.create_task(self._repeat(self.tell, STATUS_EVERY_S, asyncio.Event()), name="pools tell")
 
-    def hear(self, _: Sandbox | None, sandbox: Sandbox) -> None:
+    def hear(self, before: Sandbox | None, sandbox: Sandbox) -> None:
         """Takes in what a sandbox has become, here or at another replica. Never waits."""
         now_ms = self._clock.now_ms()
+        if sandbox.end is not None and (before is None or before.end is None):
+            self._room()
         if sandbox.pool:
             if sandbox.end is not None and sandbox.unclaimed and sandbox.end.by == GIVEN_WAY:
                 self._given[sandbox.id] = sandbox.end.at_ms
@@ -183,8 +187,11 @@ class Pools:
         if self._left or not self._synced or not await self._lead(now_ms):
             return
         await self._know(now_ms)
-        await self._stop(now_ms)
-        await self._start(now_ms)
+        steps = {name: pool.look(now_ms).plan for name, pool in self._pools.items()}
+        if any(step.stop for step in steps.values()):
+            await self._stop([(self._pools[name], one) for name, step in steps.items() for one in step.stop])
+            steps = {name: pool.look(now_ms).plan for name, pool in self._pools.items()}
+        await self._start({name: step.start for name, step in steps.items() if step.start})
 
     async def tell(self) -> None:
         """Writes the statuses that have changed, where this replica plans."""
@@ -218,10 +225,11 @@ class Pools:
             except Exception:
                 # A loop that ends takes the control plane with it; its next round may go better.
                 self._log.exception("pools not looked after")
-            await asyncio.sleep(LOOK_AT_MOST_EVERY_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(every_s):
                     await woken.wait()
+            # Not before: news come from claims, whose callers wait for their answers.
+            await asyncio.sleep(LOOK_AT_MOST_EVERY_S)
 
     def _declare(self, one: Declared, now_ms: int) -> None:
         known = self._pools.get(one.name)
@@ -245,6 +253,13 @@ class Pools:
         for name in [name for name, at_ms in self._replaced.items() if not 0 <= now_ms - at_ms < REPLACED_MS]:
             self._templates.drop(name)
             del self._replaced[name]
+
+    def _room(self) -> None:
+        self._ends += 1
+        if self._full:
+            self._woken.set()
+        while self._full:
+            self._full.pop().room()
 
     def _miss(self, sandbox: Sandbox, now_ms: int) -> None:
         template = sandbox.spec.template_hash()
@@ -302,8 +317,7 @@ class Pools:
         _, sandbox_id, pool = min(offers, key=lambda offer: offer[:2])
         return pool, sandbox_id
 
-    async def _stop(self, now_ms: int) -> None:
-        doomed = [(pool, one) for pool in self._pools.values() for one in pool.look(now_ms).plan.stop]
+    async def _stop(self, doomed: Sequence[tuple[Pool, str]]) -> None:
         for at in range(0, len(doomed), STOPS_AT_ONCE):
             some = doomed[at : at + STOPS_AT_ONCE]
             await _all(self._retire(pool, sandbox_id) for pool, sandbox_id in some)
@@ -312,9 +326,10 @@ class Pools:
         await self._hands.retire_warm(sandbox_id, PLATFORM, "its pool does not keep it any more")
         pool.stopped(sandbox_id, self._clock.now_ms())
 
-    async def _start(self, now_ms: int) -> None:
+    async def _start(self, wanting: dict[str, int]) -> None:
+        if not wanting:
+            return
         budget = self._hands.starts_at_once() - sum(pool.starting for pool in self._pools.values())
-        wanting = {name: start for name, pool in self._pools.items() if (start := pool.look(now_ms).plan.start)}
         dealt = share(wanting, budget)
         await _all(self._start_one(self._pools[name]) for name, count in dealt.items() for _ in range(count))
 
@@ -322,12 +337,17 @@ class Pools:
         spec = pool.template
         if spec is None:
             return
+        ends = self._ends
         try:
             sandbox = await self._hands.start_warm(pool.name, spec, self._fence, spare=len(self._given))
         except FencedError:
             self._leads_until_ms = 0
         except Problem as problem:
             pool.refused(problem.code, problem.detail, self._clock.now_ms())
+            if ends == self._ends:
+                self._full.add(pool)
+            else:  # one ended while the store was asked: nobody tells of it again
+                pool.room()
         else:
             pool.started(sandbox, self._clock.now_ms())
 

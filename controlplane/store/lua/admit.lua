@@ -1,5 +1,5 @@
 -- ARGV: a row, the limit of all, those of the owner's quota, a lease and who has to hold it ('' for none).
--- Answers {what, record, or {resource, used, limit}}.
+-- Answers {what, record, or {resource, used, limit}}; no record where it is as it was asked for.
 if not intact() then return redis.error_reply('LOST') end
 local new, limit = row(), tonumber(ARGV[22])
 trim(new.now)
@@ -13,4 +13,4 @@ end
 local taken = refused(new, old, limit)
 if taken then return taken end
 put(new, nil)
-return {'admitted', new.record}
+return {'admitted', ''}

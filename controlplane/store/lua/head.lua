@@ -7,7 +7,7 @@
 --   expiries, deadlines, ends   live ids by expiry, unready ids by deadline, ending ids by end
 --   slots             start slots by when they lapse                 lease:<n>   hash: holder until
 --   warm:<template>   warm ids by when they are ready              claim:<id>  which one a claim got, for a while
---   group:<owner>\n<name>   ended ids of a group by their end
+--   group:<owner>\n<name>   ended ids of a group by their end    grouped    since when they are there; 0: since ever
 --   used:<owner>      hash: sandboxes cpu_millicores memory_bytes gpu starting; used: is everybody's together
 --   wanted            there when somebody was refused a slot since the last one was freed
 local P = KEYS[1]

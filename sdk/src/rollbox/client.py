@@ -11,6 +11,7 @@ from rollbox import settings
 from rollbox._problem import SandboxError
 from rollbox.breaker import BreakerPolicy
 from rollbox.errors import BY_CODE, InvalidArgument
+from rollbox.files import initial
 from rollbox.gateway import Gateway
 from rollbox.health import Health
 from rollbox.pool import Pool, PoolChanges, PoolList, PoolOptions, Warm, changes_body, pool_body
@@ -150,6 +151,7 @@ class Client:
             n: how many at the same time.
             **options: as of `Sandbox.create`.
         """
+        initial.checked(options.get("files"))
         # A lease belongs to a sandbox that is there; it changes nothing about what one needs.
         body = create_body_of(image, CreateOptions(**{**options, "lease": None}))
         answer = await self.gateway.owned("POST", "preflight", body={"sandbox": body, "count": count("n", n)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 from uuid import uuid4
@@ -12,6 +13,7 @@ from uuid import uuid4
 from rollbox import request, shared
 from rollbox._problem import SandboxError
 from rollbox.errors import InvalidArgument
+from rollbox.files import initial
 from rollbox.gateway import Gateway
 from rollbox.lazy import LazySandbox
 from rollbox.record import DeleteReport
@@ -92,13 +94,19 @@ class SandboxGroup(Generic[Member]):
 
         Raises:
             SandboxError: as `Sandbox.create`; the first failure where it is not `partial`.
-        Cancel safety: a cancelled call deletes what it may have made.
-        Cost: one request, held until the last one is ready; warm ones are claimed side by side.
+        Cancel safety: a cancelled call deletes what it may have made (for `files` see `Sandbox.create`: a `name` of
+            yours is as a key of yours).
+        Cost: one request, held until the last one is ready; warm ones are claimed side by side. One more for each of
+            `files` and each sandbox, 32 at a time.
         """
+        contents = initial.checked(options.get("files"))
         samples = request.count("n", n, most=MOST_SAMPLES)
         made_name = uuid4().hex if name is None else checked_name(name)
         body = {"count": samples, "partial": partial, "sandbox": request.create_body_of(image, options)}
-        return await _opened(client, made_name, lambda gateway: _created(gateway, made_name, body, forget=name is None))
+        made = await _opened(client, made_name, lambda gateway: _created(gateway, made_name, body, forget=name is None))
+        if contents and (gateway := made._gateway):  # noqa: SLF001 - its own, of another type parameter
+            await made._begin_with(gateway, contents, partial=partial, own_key=name is not None)  # noqa: SLF001
+        return made
 
     @classmethod
     def lazy(
@@ -155,6 +163,36 @@ class SandboxGroup(Generic[Member]):
                 attaches.create_task(_attach_one(member, failures))
         if failures:
             raise failures[0]
+
+    async def _begin_with(
+        self, gateway: Gateway, contents: Mapping[str, bytes | Path], *, partial: bool, own_key: bool
+    ) -> None:
+        """Write the first files of all; a sample that they cannot be written for has failed."""
+        slots = asyncio.Semaphore(initial.AT_ONCE)
+
+        async def begun(sample: int, member: Sandbox) -> None:
+            try:
+                await initial.write(member.files, contents, slots)
+            except SandboxError as error:
+                # As with creates: none at all is no part.
+                if not partial or len(self._members) == 1:
+                    raise
+                del self._members[sample]
+                self.failed[sample] = error
+                if not initial.left_to_repetition(error, own_key=own_key):
+                    await gateway.farewell(member.delete())
+
+        try:
+            async with asyncio.TaskGroup() as beginnings:
+                for sample, member in [*self.items()]:
+                    if isinstance(member, Sandbox):
+                        beginnings.create_task(begun(sample, member))
+        except BaseException as failures:
+            failure = failures.exceptions[0] if isinstance(failures, BaseExceptionGroup) else failures
+            if not initial.left_to_repetition(failure, own_key=own_key):
+                await gateway.farewell(_gone(gateway, self.name))
+            await self._release()
+            raise failure from None
 
     def __getitem__(self, sample: int) -> Member:
         """Return the sandbox of a sample; raises why it has none."""
@@ -240,7 +278,14 @@ def checked_name(name: str) -> str:
 async def delete_group(gateway: Gateway, name: str) -> DeleteReport:
     """Delete all sandboxes of the group of this name; idempotent, also when there is none."""
     answer = await gateway.owned("DELETE", "groups", name)
-    return DeleteReport(answer["deleted"], {item["id"]: told_problem(item, {}) for item in answer["failed"]})
+    report = DeleteReport(answer["deleted"], {})
+    for item in answer["failed"]:
+        report.failed[item["id"]] = told_problem({**item, "details": {"sandbox_id": item["id"]}}, {})
+    return report
+
+
+async def _gone(gateway: Gateway, name: str) -> None:
+    await delete_group(gateway, name)
 
 
 async def _opened(

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
-from rollbox.errors import Deleted
+from rollbox.errors import Deleted, SandboxError
+from rollbox.files import initial
 from rollbox.process import Process
 from rollbox.request import CreateOptions, ExecOptions, SpawnOptions, create_body_of
 from rollbox.result import ExecResult
+from rollbox.retry import REPEATABLE
 from rollbox.sandbox import Sandbox
 from rollbox.shell import DEFAULT_OUTPUT_BYTES, Shell
 
@@ -38,6 +40,7 @@ class LazySandbox:
             InvalidArgument: an argument makes no sense.
         """
         create_body_of(image, options)
+        initial.checked(options.get("files"))
         self._image = image
         self._client = client
         self._options = options
@@ -87,7 +90,13 @@ class LazySandbox:
         if self._detached:
             options["lease"] = None
         self._attempts += 1
-        return await Sandbox.create(self._image, client=self._client, **options)  # type: ignore[arg-type]
+        try:
+            return await Sandbox.create(self._image, client=self._client, **options)  # type: ignore[arg-type]
+        except SandboxError as error:
+            if error.code in REPEATABLE:
+                # What the key stands for was not taken back: the same key gives it.
+                self._attempts -= 1
+            raise
 
     async def exec(self, cmd: str | Sequence[str], **options: Unpack[ExecOptions]) -> ExecResult:
         """As `Sandbox.exec`; starts the sandbox."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal, Self
@@ -16,18 +17,25 @@ from rollbox import request
 from rollbox._problem import SandboxError
 from rollbox.errors import InvalidArgument, PortUnreachable, StreamInterrupted
 from rollbox.gateway import Access, Gateway
-from rollbox.transport import told_problem
+from rollbox.transport import abort, told_problem
 
 _CHUNK_BYTES: Final = 2**16
 # Messages that wait for a slow reader: 4 MiB at most; more stays on the way.
 _QUEUE: Final = 64
 # The gateway pings every 5 s: one that says nothing for so long is gone.
 _SILENCE_S: Final = 15.0
+# The gateway hears of a program that does not read by its pings, and gives it up when it takes nothing for so long.
+_PING_S: Final = 5.0
+_PING_LIMIT_S: Final = 0.1
+_PATIENCE_S: Final = 30.0
+# A reader that was too slow hears of the cut when it reads again; a later one has another cause.
+_BLAME_S: Final = 60.0
 # One wait of the server; longer ones are made of several.
 _WAIT_S: Final = 20.0
 _MOST_DATAGRAM_BYTES: Final = 65_507
 _CREDENTIAL_HEADER: Final = "X-Rollbox-Token"
 _GOES_ON: Final = 1012
+_AGAIN: Final = "Connect again: what was sent and not answered may or may not have arrived."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,10 @@ class Exposed:
     headers: Mapping[str, str]
     public: bool
     host_url: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Give all of it as JSON, the credential too."""
+        return {"url": self.url, "host_url": self.host_url, "public": self.public, "headers": dict(self.headers)}
 
 
 class Ports:
@@ -117,6 +129,9 @@ class _Tunnel:
         self._sandbox_id = sandbox_id
         self._came: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE)
         self._failure: SandboxError | None = None
+        # For how long nobody read the last time that it was too long, and when that was over.
+        self._unread_s = 0.0
+        self._read_at = 0.0
         self._reading = asyncio.create_task(self._read_all(), name="rollbox port")
 
     async def aclose(self) -> None:
@@ -146,11 +161,14 @@ class _Tunnel:
             await self._socket.send_bytes(data)
         except (OSError, aiohttp.ClientError) as error:
             raise self._failure or self._lost(repr(error)) from error
+        # A wait for room ends without an error where the silence was noticed meanwhile.
+        if self._failure is not None:
+            raise self._failure
 
     async def _read_all(self) -> None:
         try:
             while (data := await self._message()) is not None:
-                await self._came.put(data)
+                await self._keep(data)
         except SandboxError as error:
             self._failure = error
         finally:
@@ -158,10 +176,29 @@ class _Tunnel:
             if not self._came.full():
                 self._came.put_nowait(None)
 
+    async def _keep(self, data: bytes) -> None:
+        """Put it where it is read; while there is no room nothing is received, so pings say that this program lives."""
+        began = asyncio.get_running_loop().time()
+        kept = False
+        while not kept:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PING_S):
+                    await self._came.put(data)
+                    kept = True
+            if not kept:
+                # Not for long: the server may take nothing before something of it is read here.
+                with suppress(TimeoutError, OSError, aiohttp.ClientError):
+                    async with asyncio.timeout(_PING_LIMIT_S):
+                        await self._socket.ping()
+        now = asyncio.get_running_loop().time()
+        if now - began >= _PATIENCE_S:
+            self._unread_s, self._read_at = now - began, now
+
     async def _message(self) -> bytes | None:
         try:
             message = await self._socket.receive(timeout=_SILENCE_S)
         except TimeoutError as error:
+            abort(self._socket)
             raise self._lost(f"the gateway said nothing for {_SILENCE_S:.0f} s") from error
         if message.type is aiohttp.WSMsgType.BINARY:
             return bytes(message.data)
@@ -176,12 +213,18 @@ class _Tunnel:
         if word.get("type") == "problem":
             error = told_problem(word, {})
             error.sandbox_id = self._sandbox_id
+            if isinstance(error, StreamInterrupted):
+                error.hint = _AGAIN
             raise error
         return None
 
     def _lost(self, why: str) -> StreamInterrupted:
-        hint = "Connect again: what was sent and not answered may or may not have arrived."
-        return StreamInterrupted(why, hint=hint, sandbox_id=self._sandbox_id)
+        if self._unread_s and asyncio.get_running_loop().time() - self._read_at < _BLAME_S:
+            why = (
+                f"{why}, after nothing was read here for {self._unread_s:.0f} s: the gateway cuts off a reader that "
+                f"takes nothing for {_PATIENCE_S:.0f} s; read all the time, or connect again when you read"
+            )
+        return StreamInterrupted(why, hint=_AGAIN, sandbox_id=self._sandbox_id)
 
 
 class PortStream(_Tunnel):

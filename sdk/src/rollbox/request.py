@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict
@@ -13,6 +14,11 @@ from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY, Cpu, Memory, Size, cpu
 
 Keep: TypeAlias = Literal["head", "tail"]
 """Which part of an output that is longer than its limit is kept."""
+
+InitialFiles: TypeAlias = Mapping[str, bytes | str | os.PathLike[str]]
+"""By absolute path: bytes, text (as UTF-8), or the path of a local file, whose mode is kept."""
+
+_APART = ("idempotency_key", "files")
 
 
 class GroupOptions(TypedDict, total=False):
@@ -25,6 +31,7 @@ class GroupOptions(TypedDict, total=False):
     gpu: int
     node_selector: Mapping[str, str] | None
     env: Mapping[str, str] | None
+    files: InitialFiles | None
     cwd: str | None
     user: str | None
     labels: Mapping[str, str] | None
@@ -124,8 +131,11 @@ def template_body(
 
 
 def create_body_of(image: str, options: GroupOptions | CreateOptions) -> dict[str, Any]:
-    """Build the body of a create from options as a caller gave them; those left out are as in `Sandbox.create`."""
-    given: dict[str, Any] = {name: value for name, value in options.items() if name != "idempotency_key"}
+    """Build the body of a create from options as a caller gave them; those left out are as in `Sandbox.create`.
+
+    Not of what is no part of it: the key is a header, files are written into what was created.
+    """
+    given: dict[str, Any] = {name: value for name, value in options.items() if name not in _APART}
     return create_body(image, **given)
 
 

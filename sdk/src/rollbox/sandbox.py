@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -11,14 +13,14 @@ from uuid import uuid4
 from rollbox import request, shared
 from rollbox._problem import SandboxError
 from rollbox.errors import Deleted, InvalidArgument, SandboxNotFound
-from rollbox.files import Files
+from rollbox.files import Files, initial
 from rollbox.gateway import Gateway, Opened
 from rollbox.ports import Ports
 from rollbox.process import Process, Processes
 from rollbox.process.link import Link
 from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY, Cpu, Memory, Size
 from rollbox.record import SandboxList, SandboxRecord
-from rollbox.request import Keep
+from rollbox.request import InitialFiles, Keep
 from rollbox.result import ExecResult
 from rollbox.shell import DEFAULT_OUTPUT_BYTES, Shell
 from rollbox.usage import Usage
@@ -54,6 +56,7 @@ class Sandbox:
         gpu: int = 0,
         node_selector: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
+        files: InitialFiles | None = None,
         cwd: str | None = None,
         user: str | None = None,
         labels: Mapping[str, str] | None = None,
@@ -70,12 +73,18 @@ class Sandbox:
             image: name of any container image; its own environment, directory and user hold unless given here.
             cpu: cores, a limit or (request, limit): 2, (0.1, 2), "500m".
             memory: bytes or a size, a limit or (request, limit): "2Gi", ("256Mi", "2Gi"), 2**30.
-            pids: most processes and threads at a time; None is the installation's default: 512 on an engine, and no
-                limit on Kubernetes, which has none for one sandbox and refuses it.
+            pids: most processes and threads at a time; None is the installation's default: 512. Under gVisor it is for
+                each user of the sandbox; a Kubernetes without gVisor has no such limit and refuses it.
             disk: bytes or a size that it may fill of the node's disk; None is the installation's default.
             gpu: how many whole devices it gets.
             node_selector: labels that its node must have.
-            env: variables for every command in it, over those of the image.
+            env: variables for every command in it, over those of the image. The place for secrets: no pod, label,
+                tombstone, answer or log has the values; only the platform's store has, until the sandbox ends.
+            files: what it has from its start, by absolute path: bytes, text, or a `Path` to a local file, whose mode is
+                kept; at most 1000. Written as `user`, directories are made. If one cannot be written, the sandbox is
+                deleted and that is raised; with an `idempotency_key` of yours, it stays after a cancellation or an
+                error that a repetition may heal. No part of what the key is compared by: a repetition writes them
+                again.
             cwd: the directory of every command.
             user: the name or number that every command runs as.
             labels: names to list and delete it by.
@@ -92,9 +101,10 @@ class Sandbox:
         Raises:
             InvalidArgument: an argument makes no sense; told before any request where possible.
             ImageNotFound, QuotaExceeded, CapacityUnavailable, StartTimeout, ...: see `rollbox.errors`.
-        Cancel safety: a cancelled create deletes what it may have made.
-        Cost: one request, held until the sandbox is ready; nothing polls.
+        Cancel safety: a cancelled create deletes what it may have made (for `files` see there).
+        Cost: one request, held until the sandbox is ready, and one for each of `files`; nothing polls.
         """
+        contents = initial.checked(files)
         body = request.create_body(
             image,
             cpu=cpu,
@@ -113,7 +123,10 @@ class Sandbox:
             start_timeout=start_timeout,
         )
         key = uuid4().hex if idempotency_key is None else request.key("idempotency_key", idempotency_key)
-        return await cls._open(client, lambda gateway: gateway.create(body, key, forget=idempotency_key is None))
+        made = await cls._open(client, lambda gateway: gateway.create(body, key, forget=idempotency_key is None))
+        if contents:
+            await made._begin_with(contents, own_key=idempotency_key is not None)  # noqa: SLF001 - its own
+        return made
 
     @classmethod
     async def connect(cls, sandbox_id: str, *, attach: bool = False, client: Client | None = None) -> Sandbox:
@@ -242,7 +255,8 @@ class Sandbox:
             stdin: keep its input open for `process.stdin`; else it sees the end of the file.
             terminal: run it on a terminal of so many columns and rows; all its output is stdout then.
             timeout: seconds until it is killed.
-            max_output_bytes: how much of the last output the sandbox keeps for who attaches later.
+            max_output_bytes: how much of the last output the sandbox keeps for who attaches later; 4 MiB at least where
+                output waits.
             max_stderr_bytes: how much of stderr, over `max_output_bytes`.
             output_waits: let the command wait while its reader has not read, as on a pipe (10 s where there is no
                 reader); else what does not fit is let go of at once, which suits servers that run in the background.
@@ -321,6 +335,16 @@ class Sandbox:
         self._record = await self._gateway.extend(self._access, request.milliseconds("ttl", ttl))
         return self._record
 
+    async def _begin_with(self, contents: Mapping[str, bytes | Path], *, own_key: bool) -> None:
+        """Write its first files; where that fails there is to be no sandbox, but one that a repetition may find."""
+        try:
+            await initial.write(self.files, contents, asyncio.Semaphore(initial.AT_ONCE))
+        except BaseException as failure:
+            if not initial.left_to_repetition(failure, own_key=own_key):
+                await self._gateway.farewell(self._gone())
+            await self._release()
+            raise
+
     async def _attach(self) -> None:
         # On record, so that `detach` knows that there is something to take back.
         self._record, _ = await self._gateway.connect(self.id, attach=True)
@@ -338,11 +362,14 @@ class Sandbox:
 
     async def delete(self) -> None:
         """Delete the sandbox with all that runs in it. Idempotent; legal at any time; one that is gone is a success."""
+        await self._gone()
+        await self._release()
+
+    async def _gone(self) -> None:
         if not self._deleted:
             with contextlib.suppress(SandboxNotFound):
                 self._record = await self._gateway.delete(self.id)
             self._deleted = True
-        await self._release()
 
     async def __aenter__(self) -> Sandbox:
         return self

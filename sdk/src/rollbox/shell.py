@@ -25,6 +25,8 @@ Farewell: TypeAlias = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
 DEFAULT_OUTPUT_BYTES = 2**22
 # What a shell may take to be ready again once all its commands are dead; then it is killed too. A guess.
 _RETURN_LIMIT_S = 5.0
+# To be ready at all: a gateway may restart meanwhile, and a connection that died is noticed after 15 s.
+_START_LIMIT_S = 60.0
 _KILLER_LIMIT_S = 10.0
 
 
@@ -75,7 +77,7 @@ class Shell:
             shell = cls(sandbox, farewell, process, dialect, cap)
             try:
                 await shell._write(dialect.setup)
-                await shell._settled()
+                await shell._settled(_START_LIMIT_S)
                 shell._take(None)
             except BaseException:
                 await shell.aclose()
@@ -185,10 +187,10 @@ class Shell:
         if await self._stderr.until(mark) and self._dialect.prompt:
             await self._stderr.until(self._dialect.prompt)
 
-    async def _settled(self) -> None:
+    async def _settled(self, limit_s: float = _RETURN_LIMIT_S) -> None:
         """Have the shell ready again, or dead: nothing of what came before is still to come."""
         try:
-            async with asyncio.timeout(_RETURN_LIMIT_S):
+            async with asyncio.timeout(limit_s):
                 await self._finished(Mark.fresh())
         except TimeoutError:
             await self._process.kill()

@@ -32,6 +32,8 @@ _MOST_CONNECTIONS = 4096
 _ONE_PIECE_BYTES = 2**20
 # Of a transfer without a byte moved, either way; the gateway gives one up after 30 s.
 _IDLE_LIMIT_S = 45.0
+# Of a peer that confirms nothing of what it was sent.
+_UNHEARD_MS = 30_000
 # The gateway's messages end at 1 MiB and a header.
 _MESSAGE_BYTES = 2**22
 _WS_TIMEOUT = aiohttp.ClientWSTimeout(ws_receive=None, ws_close=2.0)
@@ -185,6 +187,7 @@ class Transport:
                 )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._broken("WebSocket handshake", error, _CONNECT_TIMEOUT_S) from error
+        _let_wait(made)
         # Those that their owner forgot are closed with the session.
         self._sockets = {known for known in self._sockets if not known.closed} | {made}
         return made
@@ -244,12 +247,14 @@ def read_problem(status: int, raw: bytes, headers: Mapping[str, str]) -> Sandbox
 
 def told_problem(body: Mapping[str, Any], headers: Mapping[str, str]) -> SandboxError:
     """Build the exception of a problem of the contract, which came as an answer or as the last message of a stream."""
-    kind = BY_CODE.get(body["code"], SandboxError)
+    kind, details = BY_CODE.get(body["code"], SandboxError), body.get("details") or {}
     error = kind(
         str(body.get("detail") or body.get("title") or body["code"]),
         hint=body.get("hint"),
-        details=body.get("details"),
+        details=details,
         retry_after_ms=_retry_after_ms(body, headers),
+        # A create that failed is about a sandbox too; its caller never learned the id.
+        sandbox_id=details.get("sandbox_id"),
         request_id=body.get("request_id") or headers.get("X-Request-Id"),
     )
     if kind is SandboxError:
@@ -320,14 +325,33 @@ async def _refuse_handshake(response: aiohttp.ClientResponse) -> None:
 
 
 def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """Make a socket that notices in 30 s that its peer vanished: a long exec has no other sign of it."""
+    """Make a socket that notices in 30 s that its peer vanished: a long exec has no other sign of it.
+
+    The kernel probes only when all it sent was confirmed: what was sent to nobody has a limit of its own.
+    """
     family, kind, proto, _, _ = address
     made = socket.socket(family=family, type=kind, proto=proto)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+    options = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": _UNHEARD_MS}
+    for option, value in options.items():
         if hasattr(socket, option):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
     return made
+
+
+def abort(connected: aiohttp.ClientWebSocketResponse) -> None:
+    """Drop a WebSocket whose peer is gone: closing waits until it has taken what is on its way, and so does who writes.
+
+    Idempotent. Who waits in a write returns; the next one fails.
+    """
+    connected._writer.transport.abort()  # noqa: SLF001 - the response has let go of it when it is closed
+
+
+def _let_wait(connected: aiohttp.ClientWebSocketResponse) -> None:
+    """Take the limit back: a server may take nothing for long, and the gateway's pings tell that it lives."""
+    raw = connected.get_extra_info("socket")
+    if raw is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 0)
 
 
 def _most_connections() -> int:

@@ -1,19 +1,19 @@
 //! The sidecar's end of a worker: its start, its frames, its end.
 
 use std::fs::OpenOptions;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use futures_util::{FutureExt, Stream, StreamExt};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::pipe2;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
-use tokio_stream::{Stream, StreamExt};
 use wire::{Code, Problem};
 
 use super::frames::{HEADER_BYTES, Job, Kind, MAX_PAYLOAD_BYTES, header, parse};
@@ -33,9 +33,12 @@ const MAX_WATCHES: usize = 32;
 const CLEANUP_PATIENCE: Duration = Duration::from_secs(2);
 /// A killed process that is not gone by then hangs in the kernel, and is left to the sandbox's end.
 const KILL_PATIENCE: Duration = Duration::from_secs(8);
-const PIPE_BYTES: i32 = 256 << 10;
-/// What is read ahead of small frames.
-const READ_AHEAD_BYTES: usize = 8 << 10;
+/// A few frames, so that neither side has to wait for the other in the middle of one.
+const PIPE_BYTES: i32 = 512 << 10;
+/// Messages of an upload that go to the worker in one piece. Their caller's window bounds their bytes.
+const MOST_TOGETHER: usize = 4;
+/// What is read at first: many small frames, or the beginning of large ones.
+const FIRST_READ_BYTES: usize = 8 << 10;
 
 /// How many workers there may be. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -58,10 +61,43 @@ pub struct Who {
 #[derive(Debug)]
 pub struct Call {
     to: Sender,
-    from: BufReader<Receiver>,
+    from: Frames,
     ended: oneshot::Receiver<Result<Ending, Problem>>,
     ooms_before: u64,
     context: Arc<Context>,
+}
+
+/// A worker's frames, as much of them at a time as has come.
+#[derive(Debug)]
+struct Frames {
+    from: Receiver,
+    /// Not yet told.
+    read: BytesMut,
+}
+
+impl Frames {
+    async fn next(&mut self) -> io::Result<(Kind, Bytes)> {
+        loop {
+            let mut wanted = FIRST_READ_BYTES;
+            if let Some(head) = self.read.first_chunk::<HEADER_BYTES>() {
+                let (kind, length) = parse(*head).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+                if self.read.len() >= HEADER_BYTES + length {
+                    self.read.advance(HEADER_BYTES);
+                    let payload = self.read.split_to(length).freeze();
+                    if self.read.is_empty() {
+                        // The next one is as large, as a rule.
+                        self.read.reserve(HEADER_BYTES + length);
+                    }
+                    return Ok((kind, payload));
+                }
+                wanted = HEADER_BYTES + length - self.read.len();
+            }
+            self.read.reserve(wanted);
+            if self.from.read_buf(&mut self.read).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
 }
 
 /// What a worker says.
@@ -132,7 +168,7 @@ impl Call {
         let ((started, start), (end, ended)) = (oneshot::channel(), oneshot::channel());
         tokio::spawn(keep(subscription, context.link.clone(), permits, started, end));
         start.await.map_err(|_| lost())??;
-        let from = BufReader::with_capacity(READ_AHEAD_BYTES, from);
+        let from = Frames { from, read: BytesMut::new() };
         let mut call = Self { to, from, ended, ooms_before, context: Arc::clone(context) };
         // One that is gone by now has said why, or its end says it.
         let _ = call.to.write_all(&[&header(Kind::Job, payload.len())[..], &payload].concat()).await;
@@ -144,7 +180,7 @@ impl Call {
     /// # Errors
     /// Its problem; `oom_killed` or `conflict` when it was killed.
     pub async fn next(&mut self) -> Result<Said, Problem> {
-        let Ok((kind, payload)) = frame(&mut self.from).await else {
+        let Ok((kind, payload)) = self.from.next().await else {
             return Err(self.end().await);
         };
         match kind {
@@ -180,7 +216,7 @@ impl Call {
         &mut self,
         chunks: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin),
     ) -> Result<io::Result<(Kind, Bytes)>, Problem> {
-        let mut answer = std::pin::pin!(frame(&mut self.from));
+        let mut answer = std::pin::pin!(self.from.next());
         let whole = tokio::select! {
             biased;
             answer = &mut answer => return Ok(answer),
@@ -216,18 +252,43 @@ impl Call {
 
 /// Sends data and their end. False: they broke off. A worker that does not listen any more has said why.
 async fn send<E>(to: &mut Sender, chunks: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin)) -> bool {
-    while let Some(chunk) = chunks.next().await {
-        let Ok(mut chunk) = chunk else { return false };
-        while chunk.has_remaining() {
-            let piece = chunk.split_to(chunk.len().min(MAX_PAYLOAD_BYTES));
-            let head = Bytes::copy_from_slice(&header(Kind::Data, piece.len()));
-            if to.write_all_buf(&mut head.chain(piece)).await.is_err() {
-                return true;
+    let mut next = chunks.next().await;
+    while let Some(first) = next {
+        let Ok(first) = first else { return false };
+        let mut batch = vec![first];
+        let came = loop {
+            match chunks.next().now_or_never() {
+                Some(Some(Ok(chunk))) if batch.len() < MOST_TOGETHER => batch.push(chunk),
+                other => break other,
             }
+        };
+        if data(to, &batch).await.is_err() {
+            return true;
         }
+        next = match came {
+            Some(came) => came,
+            None => chunks.next().await,
+        };
     }
     let _ = to.write_all(&header(Kind::End, 0)).await;
     true
+}
+
+/// Sends what has come together in one piece: nearly all of its cost is to wake the worker.
+async fn data(to: &mut Sender, chunks: &[Bytes]) -> io::Result<()> {
+    let payloads: Vec<_> = chunks.iter().flat_map(|chunk| chunk.chunks(MAX_PAYLOAD_BYTES)).collect();
+    let heads: Vec<_> = payloads.iter().map(|payload| header(Kind::Data, payload.len())).collect();
+    let frames = heads.iter().zip(payloads);
+    let mut slices: Vec<_> =
+        frames.flat_map(|(head, payload)| [IoSlice::new(head), IoSlice::new(payload)]).collect();
+    let mut rest = &mut slices[..];
+    while !rest.is_empty() {
+        match to.write_vectored(rest).await? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            count => IoSlice::advance_slices(&mut rest, count),
+        }
+    }
+    Ok(())
 }
 
 fn order(id: u64, who: Who) -> Spawn {
@@ -298,18 +359,4 @@ async fn end(subscription: &mut Subscription) -> Result<Ending, Problem> {
             None => return Err(lost()),
         }
     }
-}
-
-async fn frame(from: &mut BufReader<Receiver>) -> io::Result<(Kind, Bytes)> {
-    let mut head = [0; HEADER_BYTES];
-    from.read_exact(&mut head).await?;
-    let (kind, length) = parse(head).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-    let mut payload = BytesMut::with_capacity(length);
-    let mut rest = from.take(length as u64);
-    while payload.len() < length {
-        if rest.read_buf(&mut payload).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-    }
-    Ok((kind, payload.freeze()))
 }

@@ -14,9 +14,9 @@ use wire::agent::{
 pub const HEADER_BYTES: usize = 5;
 /// Upper bound of what follows the head.
 pub const MAX_PAYLOAD_BYTES: usize = 256 << 10;
-/// Bytes of a file or an archive in one frame: large enough that its cost does not matter, and small, since each of many
-/// transfers holds a few of them.
-pub const DATA_BYTES: usize = 64 << 10;
+/// Bytes of a file or an archive in one frame: under gVisor the wakes and calls for each cost as much as moving 100 KiB,
+/// and each of many transfers holds a few of them.
+pub const DATA_BYTES: usize = 128 << 10;
 
 /// What a frame holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The worker's ends of its pipes: standard input and output.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 
 use nix::errno::Errno;
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use wire::Problem;
 
 use super::errors::Stop;
-use super::frames::{DATA_BYTES, HEADER_BYTES, Job, Kind, header, parse};
+use super::frames::{DATA_BYTES, HEADER_BYTES, Job, Kind, MAX_PAYLOAD_BYTES, header, parse};
 
 /// Small frames that go out together.
 const BATCH_BYTES: usize = 64 << 10;
@@ -153,50 +153,79 @@ impl Outgoing {
     }
 }
 
-/// Bytes on their way in. Reads as empty after the last one; a caller who is gone is an error that [`Incoming::stop`]
-/// knows.
-#[derive(Debug, Default)]
+/// Standard input, a system call for each read.
+#[derive(Debug)]
+struct Input;
+
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match read(io::stdin().as_fd(), buffer) {
+                Err(Errno::EINTR) => {}
+                outcome => return Ok(outcome?),
+            }
+        }
+    }
+}
+
+/// Bytes on their way in, as much at a time as has come. Reads as empty after the last one; a caller who is gone is an
+/// error that [`Incoming::stop`] knows.
+#[derive(Debug)]
 pub(super) struct Incoming {
+    input: BufReader<Input>,
+    /// Of the present frame.
     left: usize,
     ended: bool,
 }
 
 impl Incoming {
-    /// What an error of `read` means.
+    pub(super) fn new() -> Self {
+        let input = BufReader::with_capacity(HEADER_BYTES + MAX_PAYLOAD_BYTES, Input);
+        Self { input, left: 0, ended: false }
+    }
+
+    /// What an error of reading means.
     pub(super) fn stop(_: io::Error) -> Stop {
         Stop::Abandoned
     }
 
-    fn next_frame(&mut self) -> Result<(), Stop> {
+    fn next_frame(&mut self) -> io::Result<()> {
         let mut head = [0; HEADER_BYTES];
-        fill(&mut head)?;
-        match parse(head).map_err(|_| Stop::Abandoned)? {
-            (Kind::Data, length) => self.left = length,
-            (Kind::End, 0) => self.ended = true,
-            _ => return Err(Stop::Abandoned),
+        self.input.read_exact(&mut head)?;
+        match parse(head) {
+            Ok((Kind::Data, length)) => self.left = length,
+            Ok((Kind::End, 0)) => self.ended = true,
+            _ => return Err(io::ErrorKind::InvalidData.into()),
         }
         Ok(())
     }
 }
 
+impl BufRead for Incoming {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        while self.left == 0 && !self.ended {
+            self.next_frame()?;
+        }
+        if self.ended {
+            return Ok(&[]);
+        }
+        let filled = self.input.fill_buf()?;
+        if filled.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(&filled[..filled.len().min(self.left)])
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.input.consume(count);
+        self.left -= count;
+    }
+}
+
 impl Read for Incoming {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let gone = |_| io::Error::from(io::ErrorKind::ConnectionAborted);
-        while self.left == 0 && !self.ended {
-            self.next_frame().map_err(gone)?;
-        }
-        let wanted = buffer.len().min(self.left);
-        if wanted == 0 {
-            return Ok(0);
-        }
-        let count = loop {
-            match read(io::stdin().as_fd(), &mut buffer[..wanted]) {
-                Err(Errno::EINTR) => {}
-                Ok(0) | Err(_) => return Err(io::ErrorKind::ConnectionAborted.into()),
-                Ok(count) => break count,
-            }
-        };
-        self.left -= count;
+        let count = self.fill_buf()?.read(buffer)?;
+        self.consume(count);
         Ok(count)
     }
 }

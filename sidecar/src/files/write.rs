@@ -1,7 +1,7 @@
 //! Taking a file: beside the old one, checked, then in its place.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufRead, Write};
 
 use nix::errno::Errno;
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, umask};
@@ -11,7 +11,6 @@ use wire::agent::{FileInfo, WriteFileRequest};
 use wire::{Code, Problem};
 
 use super::errors::{At, Stop, refusal, shown};
-use super::frames::MAX_PAYLOAD_BYTES;
 use super::info::{info, kind, mode};
 use super::pipes::Incoming;
 use super::place::{Place, Temporary, locate, make_parents};
@@ -77,17 +76,18 @@ fn owner(spec: &str) -> Result<Option<(Uid, Gid)>, Stop> {
 }
 
 fn receive(mut file: &File, path: &[u8]) -> Result<(u64, Vec<u8>), Stop> {
-    let (mut incoming, mut digest) = (Incoming::default(), Sha256::new());
-    let mut buffer = vec![0; MAX_PAYLOAD_BYTES];
+    let (mut incoming, mut digest) = (Incoming::new(), Sha256::new());
     let mut size = 0;
     loop {
-        let count = incoming.read(&mut buffer).map_err(Incoming::stop)?;
-        if count == 0 {
+        let data = incoming.fill_buf().map_err(Incoming::stop)?;
+        if data.is_empty() {
             return Ok((size, digest.finalize().to_vec()));
         }
-        digest.update(&buffer[..count]);
-        file.write_all(&buffer[..count]).at(path)?;
+        digest.update(data);
+        file.write_all(data).at(path)?;
+        let count = data.len();
         size += count as u64;
+        incoming.consume(count);
     }
 }
 

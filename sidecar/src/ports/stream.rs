@@ -5,16 +5,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_stream::StreamExt;
-use wire::Problem;
 use wire::agent::PortFrame;
+use wire::{Code, Problem};
 
 use super::dial::unreachable;
-use super::{Answers, Frames};
+use super::leg::{Awaited, Leg};
+use super::{Answers, Frames, Place};
 
-/// Bytes in one message: under gVisor most of its cost is the message, and everybody whose reader is slow holds three.
-const CHUNK_BYTES: usize = 128 << 10;
-/// A buffer with less room is not worth a read.
-const LEAST_BYTES: usize = 32 << 10;
+/// A buffer with less than this part of its room is not worth a read.
+const LEAST_PART: usize = 4;
+
+/// What is moved at once over a leg: under gVisor half of it costs nearly twice as much.
+const LEG_BYTES: usize = 256 << 10;
 
 /// How the way to the server ended.
 enum Sent<F> {
@@ -32,14 +34,16 @@ enum Sent<F> {
 /// `port_unreachable`: the server broke it.
 pub async fn carry(
     port: u16,
+    place: &Place,
     socket: TcpStream,
     first: PortFrame,
     frames: impl Frames,
     answers: &Answers,
+    leg: Option<Awaited>,
 ) -> Result<(), Problem> {
     let (read, write) = socket.into_split();
     let mut up = std::pin::pin!(send(write, first, frames));
-    let mut down = std::pin::pin!(receive(port, read, answers));
+    let mut down = std::pin::pin!(receive(port, place, read, answers, leg));
     tokio::select! {
         sent = &mut up => match sent {
             Sent::All => down.await,
@@ -78,17 +82,60 @@ async fn send<F: Frames>(mut write: OwnedWriteHalf, first: PortFrame, mut frames
     }
 }
 
-async fn receive(port: u16, mut read: OwnedReadHalf, answers: &Answers) -> Result<(), Problem> {
+async fn receive(
+    port: u16,
+    place: &Place,
+    mut read: OwnedReadHalf,
+    answers: &Answers,
+    mut leg: Option<Awaited>,
+) -> Result<(), Problem> {
     let mut buffer = BytesMut::new();
     loop {
-        if buffer.capacity() < LEAST_BYTES {
-            buffer.reserve(CHUNK_BYTES);
+        if place.is_one_of_few()
+            && let Some(leg) = leg.as_mut().and_then(Awaited::take)
+        {
+            drop(buffer);
+            return move_over(port, read, answers, leg).await;
+        }
+        let most = place.message_bytes();
+        if buffer.capacity() > most {
+            buffer = BytesMut::new();
+        }
+        if buffer.capacity() < most / LEAST_PART {
+            buffer.reserve(most);
         }
         let count = read.read_buf(&mut buffer).await.map_err(|err| unreachable(port, &err))?;
         let frame = PortFrame { data: buffer.split().freeze(), eof: count == 0, ..PortFrame::default() };
         if answers.send(Ok(frame)).await.is_err() || count == 0 {
             return Ok(());
         }
+    }
+}
+
+/// The rest past the call, through memory that stays where it is: under gVisor new memory costs more than to fill it.
+async fn move_over(
+    port: u16,
+    mut read: OwnedReadHalf,
+    answers: &Answers,
+    mut leg: Leg,
+) -> Result<(), Problem> {
+    if answers.send(Ok(PortFrame { moved: true, ..PortFrame::default() })).await.is_err() {
+        return Ok(());
+    }
+    let broken = |err| {
+        let detail = format!("the connection that brings what port {port} says broke: {err}");
+        Problem::new(Code::StreamInterrupted, detail)
+    };
+    let mut buffer = vec![0; LEG_BYTES];
+    loop {
+        let count = read.read(&mut buffer).await.map_err(|err| unreachable(port, &err))?;
+        if count == 0 {
+            leg.shutdown().await.map_err(broken)?;
+            // A caller that is gone needs no end.
+            let _ = answers.send(Ok(PortFrame { eof: true, ..PortFrame::default() })).await;
+            return Ok(());
+        }
+        leg.write_all(&buffer[..count]).await.map_err(broken)?;
     }
 }
 

@@ -1,16 +1,16 @@
 //! For whom an output waits: those who are attached, and for a while the last one who was.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
+use super::watched::Watched;
 use super::{Process, Stream};
 use crate::ring::Ring;
 
-/// Who takes nothing for so long counts as gone, and the command goes on without him.
+/// Who takes nothing for so long counts as gone, and the command goes on without him. What is taken shows as gateways open
+/// their windows, half of 512 KiB at a time: so who takes less than 26 KiB/s is gone too.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Byte numbers in the two streams.
@@ -19,19 +19,20 @@ pub type Position = [u64; 2];
 /// The readers of one process.
 #[derive(Debug)]
 pub struct Readers {
-    places: Mutex<Places>,
-    changes: watch::Sender<()>,
+    places: Watched<Places>,
 }
 
 #[derive(Debug)]
 struct Places {
     next: u64,
-    all: BTreeMap<u64, Place>,
+    /// Few: a gateway for each client that is attached.
+    all: Vec<Place>,
 }
 
 /// Where a reader is. One who is lost keeps his place until somebody attaches or the patience is over.
 #[derive(Debug, Clone, Copy)]
 struct Place {
+    number: u64,
     begun: Position,
     taken: Position,
     last: Instant,
@@ -49,50 +50,52 @@ pub struct Reader {
 impl Readers {
     /// Nobody yet, but somebody is waited for.
     pub(super) fn new() -> Self {
-        let expected = Place::new([0, 0], false);
-        Self {
-            places: Mutex::new(Places { next: 1, all: [(0, expected)].into() }),
-            changes: watch::Sender::new(()),
-        }
+        let expected = Place::new(0, [0, 0], false);
+        Self { places: Watched::new(Places { next: 1, all: vec![expected] }) }
     }
 
     fn enter(&self, from: Position) -> u64 {
-        let mut places = self.lock();
-        places.all.retain(|_, place| place.attached);
-        let number = places.next;
-        places.next += 1;
-        places.all.insert(number, Place::new(from, true));
-        drop(places);
-        self.changes.send_replace(());
-        number
+        self.places.change(|places| {
+            places.all.retain(|place| place.attached);
+            let number = places.next;
+            places.next += 1;
+            places.all.push(Place::new(number, from, true));
+            number
+        })
     }
 
     fn took(&self, number: u64, taken: Position) {
-        if let Some(place) = self.lock().all.get_mut(&number) {
-            *place = Place { taken, last: Instant::now(), gone: false, ..*place };
-        }
-        self.changes.send_replace(());
+        self.move_to(number, |place| Place { taken, last: Instant::now(), gone: false, ..place });
     }
 
     fn leave(&self, number: u64) {
-        if let Some(place) = self.lock().all.get_mut(&number) {
-            *place = Place { last: Instant::now(), attached: false, ..*place };
-        }
-        self.changes.send_replace(());
+        self.move_to(number, |place| Place { last: Instant::now(), attached: false, ..place });
+    }
+
+    fn move_to(&self, number: u64, next: impl FnOnce(Place) -> Place) {
+        self.places.change(|places| {
+            if let Some(place) = places.all.iter_mut().find(|place| place.number == number) {
+                *place = next(*place);
+            }
+        });
+    }
+
+    /// Nothing more comes that anybody could be waited for.
+    pub(super) fn clear(&self) {
+        self.places.change(|places| places.all = Vec::new());
     }
 
     /// How many bytes of `stream` can be read from the command without losing one that somebody waits for. Waits
     /// until it is at least one.
     pub(super) async fn room(&self, stream: Stream, ring: &Mutex<Ring>) -> usize {
         let began = Instant::now();
-        let mut changes = self.changes.subscribe();
         loop {
-            changes.mark_unchanged();
+            let changed = self.places.changed();
             let looked = self.look(stream, &mut super::lock(ring), began);
             match looked {
                 Ok(room) => return room,
                 // Whether somebody has moved or the time is over: the next look says it.
-                Err(until) => drop(timeout_at(until, changes.changed()).await),
+                Err(until) => drop(timeout_at(until, changed).await),
             }
         }
     }
@@ -101,8 +104,8 @@ impl Readers {
     fn look(&self, stream: Stream, ring: &mut Ring, began: Instant) -> Result<usize, Instant> {
         let now = Instant::now();
         let (mut least, mut earliest) = (usize::MAX, None::<Instant>);
-        let mut places = self.lock();
-        for place in places.all.values_mut().filter(|place| !place.gone) {
+        let mut places = self.places.look();
+        for place in places.all.iter_mut().filter(|place| !place.gone) {
             let room = ring.room(place.begun[stream as usize], place.taken[stream as usize]);
             let until = place.last.max(began) + PATIENCE;
             if room == 0 && until <= now {
@@ -114,19 +117,14 @@ impl Readers {
                 earliest = Some(earliest.map_or(until, |earliest| earliest.min(until)));
             }
         }
-        places.all.retain(|_, place| place.attached || !place.gone);
+        places.all.retain(|place| place.attached || !place.gone);
         earliest.map_or(Ok(least), Err)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Places> {
-        // Nothing panics while the lock is held, so poison is of no interest.
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Place {
-    fn new(begun: Position, attached: bool) -> Self {
-        Self { begun, taken: begun, last: Instant::now(), attached, gone: false }
+    fn new(number: u64, begun: Position, attached: bool) -> Self {
+        Self { number, begun, taken: begun, last: Instant::now(), attached, gone: false }
     }
 }
 

@@ -19,6 +19,8 @@ use crate::sys;
 
 /// The most that a pipe can be made to hold.
 const MAX_PIPE_BYTES: usize = 1 << 20;
+/// What one holds as it is made. Kernels count what all pipes of a user may hold.
+const USUAL_PIPE_BYTES: usize = 64 << 10;
 /// Once so much has come through a pipe it is a flood for as long as much comes at a time, and made to hold more.
 const FLOOD_BYTES: usize = 1 << 20;
 /// Who writes so much at a time leaves the others a turn after each.
@@ -26,6 +28,10 @@ const LARGE_BYTES: usize = 16 << 10;
 /// How long a flood that has been caught up with is left to itself: so long that a good part of the pipe is full then.
 const SHORTEST_REST: Duration = Duration::from_millis(1);
 const LONGEST_REST: Duration = Duration::from_millis(4);
+/// A flood is over when so many looks in a row have brought little: one comes between two writes.
+const POOR_LOOKS: usize = 2;
+/// Between looks into a pipe that the runtime cannot watch.
+const UNWATCHED_REST: Duration = Duration::from_millis(20);
 
 /// Our end of a pipe, or of a terminal.
 #[derive(Debug)]
@@ -159,19 +165,27 @@ fn output() -> io::Result<(Output, OwnedFd)> {
 }
 
 /// Reads until all writers have closed. Whoever reads the ring is waited for only if the output waits.
-///
-/// # Errors
-/// Out of places to watch a pipe.
-pub(super) async fn pump(from: &Output, process: &Process, stream: Stream) -> io::Result<()> {
+pub(super) async fn pump(from: &Output, process: &Process, stream: Stream) {
     match from {
-        Output::Pipe(pipe) => {
-            while trickle(&sys::watch(pipe.as_fd(), Interest::READABLE)?, process, stream, FLOOD_BYTES).await
-                && flood(pipe.as_fd(), process, stream).await
-            {}
-        }
+        Output::Pipe(pipe) => while part(pipe.as_fd(), process, stream).await {},
         Output::Terminal(end) => drop(trickle(&end.0, process, stream, usize::MAX).await),
     }
-    Ok(())
+}
+
+/// A trickle that swells, and the flood that follows. False: nothing more will come.
+async fn part(pipe: BorrowedFd<'_>, process: &Process, stream: Stream) -> bool {
+    match sys::watch(pipe, Interest::READABLE) {
+        Ok(end) => {
+            let swells = trickle(&end, process, stream, FLOOD_BYTES).await;
+            drop(end);
+            swells && flood(pipe, process, stream).await
+        }
+        // Out of places to watch a pipe: others may give theirs back.
+        Err(_) => {
+            sleep(UNWATCHED_REST).await;
+            empty(pipe, process, stream).await.is_some()
+        }
+    }
 }
 
 /// Takes what comes, when it comes. True: so much has come that it is a flood; false: nothing more will come.
@@ -202,29 +216,45 @@ async fn trickle(
 /// gVisor several times more, than to move what was written. True: it has become a trickle; false: nothing more will come.
 async fn flood(pipe: BorrowedFd<'_>, process: &Process, stream: Stream) -> bool {
     // A kernel that refuses (its bound for all of a user's pipes) has given a pipe that works.
-    if fcntl(pipe, FcntlArg::F_SETPIPE_SZ(MAX_PIPE_BYTES as i32)).is_err() {
+    if resize(pipe, MAX_PIPE_BYTES).is_err() {
         return true;
     }
-    let mut rest = SHORTEST_REST;
-    loop {
-        let mut taken = 0;
-        let mut emptied = false;
-        while !emptied {
-            let room = process.room(stream).await;
-            match keep(pipe, process, stream, room) {
-                Ok(Kept { bytes: 0, .. }) => return false,
-                Ok(kept) => (taken, emptied) = (taken + kept.bytes, kept.emptied),
-                Err(err) if err.kind() == io::ErrorKind::WouldBlock => emptied = true,
-                Err(_) => return false,
-            }
-            yield_now().await;
-        }
-        if taken < LARGE_BYTES {
-            return true;
-        }
-        rest = if taken < MAX_PIPE_BYTES / 2 { LONGEST_REST.min(2 * rest) } else { SHORTEST_REST };
+    let (mut rest, mut poor) = (SHORTEST_REST, 0);
+    while poor < POOR_LOOKS {
         sleep(rest).await;
+        let Some(taken) = empty(pipe, process, stream).await else {
+            return false;
+        };
+        poor = if taken < LARGE_BYTES { poor + 1 } else { 0 };
+        rest = if taken < MAX_PIPE_BYTES / 2 { LONGEST_REST.min(2 * rest) } else { SHORTEST_REST };
     }
+    // Refused where more has come meanwhile: then it is still large, which does no harm.
+    let _ = resize(pipe, USUAL_PIPE_BYTES);
+    true
+}
+
+/// Takes all that is there, in turns with others; how much that was. None: nothing more will come.
+async fn empty(pipe: BorrowedFd<'_>, process: &Process, stream: Stream) -> Option<usize> {
+    let mut taken = 0;
+    loop {
+        let room = process.room(stream).await;
+        match keep(pipe, process, stream, room) {
+            Ok(Kept { bytes: 0, .. }) => return None,
+            Ok(Kept { bytes, emptied }) => {
+                taken += bytes;
+                if emptied {
+                    return Some(taken);
+                }
+            }
+            Err(err) if err.kind() == io::ErrorKind::WouldBlock => return Some(taken),
+            Err(_) => return None,
+        }
+        yield_now().await;
+    }
+}
+
+fn resize(pipe: BorrowedFd<'_>, bytes: usize) -> nix::Result<i32> {
+    fcntl(pipe, FcntlArg::F_SETPIPE_SZ(bytes as i32))
 }
 
 /// Straight from the kernel, because the runtime may not know yet that there is something. Bounded, because a daemon
@@ -253,6 +283,9 @@ fn keep(fd: BorrowedFd<'_>, process: &Process, stream: Stream, max_bytes: usize)
         asked = space.len();
         read(fd, space)
     })?;
-    process.activity.send_replace(());
+    process.activity.change(|()| ());
     Ok(Kept { bytes, emptied: bytes < asked })
 }
+
+#[cfg(test)]
+mod tests;

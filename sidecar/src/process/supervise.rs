@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use wire::agent::End;
 use wire::{Code, Problem};
 
-use super::streams::{Output, Prepared, Side, Streams, pump};
-use super::{Cause, Ended, Phase, Process, Stream};
+use super::streams::{Prepared, Side, Streams, pump};
+use super::watched::Watched;
+use super::{Cause, Ended, Life, Phase, Process, Stream};
 use crate::log;
 use crate::oom::{self, OomCounter};
 use crate::request::{Command, Defaults};
@@ -21,8 +21,8 @@ use crate::spawner::frame::{Ending, Order, Refusal, Report, Spawn};
 use crate::spawner::link::{Link, Subscription, lost};
 
 const SIGKILL: u32 = libc::SIGKILL.cast_unsigned();
-/// Longer than the spawner ever works on a kill (2 s) that it gets to after a start which hangs (3 s); after it, what
-/// is left is beyond anybody's reach.
+/// Longer than the spawner takes to tell of a kill (2 s) that it gets to after a start which hangs (3 s); after it, what
+/// is left is the spawner's alone.
 const KILL_PATIENCE: Duration = Duration::from_secs(8);
 
 /// What supervising needs of its surroundings.
@@ -59,6 +59,9 @@ pub async fn supervise(process: Arc<Process>, start: Start, context: Arc<Context
     };
     process.output(Stream::Stdout).shrink();
     process.output(Stream::Stderr).shrink();
+    if let Some(readers) = &process.readers {
+        readers.clear();
+    }
     super::lock(&process.terminal).take();
     process.enter(phase);
     // Only now: somebody may hold the lock while he writes to a daemon that does not read, until he sees the end.
@@ -88,17 +91,31 @@ async fn run(process: &Process, start: Start, context: &Context) -> Result<Ended
 
     let traffic = traffic(process, streams.stdin.take(), &streams, &command.stdin);
     let limit = command.timeout.map(|limit| limit.saturating_sub(age));
-    let stopped = stopped(process, limit, context.orphan_grace);
-    let (ending, cause) = match until_end(traffic, stopped, &mut subscription).await? {
+    let mut stopped = pin!(stopped(process, limit, context.orphan_grace));
+    let (ending, cause) = match until_end(traffic, &mut stopped, &mut subscription).await? {
         Outcome::Ended(ending) => (ending, None),
         Outcome::Stopped(cause) => (kill(process, context, &mut subscription).await?, Some(cause)),
     };
     let run_us = micros(runs_since.elapsed());
-    // Who has it killed does not wait for its readers.
-    streams.drain(process, cause.is_none()).await;
+    // Not `stopped`: the time of a command that is over cannot run out.
+    let unwanted = process.life.until(|life| life.stop);
+    last_words(&streams, process, cause.is_none(), unwanted).await;
     let oom_killed = oom::looks_killed(ending) && context.oom.read() > ooms_before;
     let (end, exit_code, signal) = classify(ending, cause, oom_killed);
     Ok(Ended { end, exit_code, signal, spawn_us, run_us })
+}
+
+/// Takes what a command that is over has left, as slowly as it `waits` for its readers; who wants it stopped, then too,
+/// does not wait for them.
+async fn last_words(streams: &Streams, process: &Process, waits: bool, unwanted: impl Future) {
+    if waits {
+        tokio::select! {
+            biased;
+            _ = unwanted => {}
+            () = streams.drain(process, true) => return,
+        }
+    }
+    streams.drain(process, false).await;
 }
 
 fn prepare(command: &Command) -> std::io::Result<(Prepared, Vec<OwnedFd>)> {
@@ -111,17 +128,12 @@ fn prepare(command: &Command) -> std::io::Result<(Prepared, Vec<OwnedFd>)> {
 /// Moves data in all three directions until all streams are at their end.
 async fn traffic(process: &Process, stdin: Option<Arc<Side>>, streams: &Streams, input: &[u8]) {
     let terminal = streams.terminal.clone();
-    let output = async |from: &Output, stream| {
-        if let Err(err) = pump(from, process, stream).await {
-            log::event("output_unread", &[("exec_id", &process.exec_id), ("reason", &err.to_string())]);
-        }
-    };
     let stderr = async {
         if let Some(stderr) = &streams.stderr {
-            output(stderr, Stream::Stderr).await;
+            pump(stderr, process, Stream::Stderr).await;
         }
     };
-    tokio::join!(output(&streams.stdout, Stream::Stdout), stderr, async {
+    tokio::join!(pump(&streams.stdout, process, Stream::Stdout), stderr, async {
         process.stdin.lock().await.begin(stdin, terminal, input).await
     },);
 }
@@ -171,11 +183,10 @@ enum Outcome {
 /// Moves data until the command's process ends (whoever else still holds its pipes) or is to be stopped.
 async fn until_end(
     traffic: impl Future<Output = ()>,
-    stopped: impl Future<Output = Cause>,
+    mut stopped: impl Future<Output = Cause> + Unpin,
     subscription: &mut Subscription,
 ) -> Result<Outcome, Problem> {
     let mut traffic = pin!(traffic);
-    let mut stopped = pin!(stopped);
     let mut flows = true;
     loop {
         tokio::select! {
@@ -193,7 +204,6 @@ async fn until_end(
 
 /// Completes when the command is to be killed.
 async fn stopped(process: &Process, limit: Option<Duration>, orphan_grace: Duration) -> Cause {
-    let mut stop = process.stop.subscribe();
     let deadline = async {
         match limit {
             Some(limit) => sleep(limit).await,
@@ -202,19 +212,18 @@ async fn stopped(process: &Process, limit: Option<Duration>, orphan_grace: Durat
     };
     tokio::select! {
         biased;
-        Ok(cause) = stop.wait_for(Option::is_some) => cause.unwrap_or(Cause::Cancelled),
+        cause = process.life.until(|life| life.stop) => cause,
         () = deadline => Cause::Deadline,
-        () = orphaned(process.waiters.subscribe(), orphan_grace), if process.needs_waiters => Cause::Cancelled,
+        () = orphaned(&process.life, orphan_grace), if process.needs_waiters => Cause::Cancelled,
     }
 }
 
 /// Completes when nobody has waited for `grace` without a break.
-async fn orphaned(mut waiters: watch::Receiver<usize>, grace: Duration) {
+async fn orphaned(life: &Watched<Life>, grace: Duration) {
+    let waited_for = |wanted: bool| life.until(move |life| ((life.waiters > 0) == wanted).then_some(()));
     loop {
-        if waiters.wait_for(|count| *count == 0).await.is_err() {
-            return;
-        }
-        if timeout(grace, waiters.wait_for(|count| *count > 0)).await.is_err() {
+        waited_for(false).await;
+        if timeout(grace, waited_for(true)).await.is_err() {
             return;
         }
     }
@@ -275,7 +284,13 @@ fn micros(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
+    use wire::agent::ExecRequest;
+
+    use super::super::streams::Output;
     use super::*;
+    use crate::request::Call;
 
     #[test]
     fn the_reason_of_an_end_is_ours_before_the_kernels_before_the_commands() {
@@ -289,18 +304,45 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_command_is_orphaned_only_after_an_unbroken_grace() {
-        let waiters = watch::Sender::new(1);
+        let life = Watched::new(Life { phase: Phase::Starting, waiters: 1, stop: None });
+        let waiters = |count| life.change(|life| life.waiters = count);
         let grace = Duration::from_secs(30);
-        let mut orphaned = pin!(orphaned(waiters.subscribe(), grace));
+        let mut orphaned = pin!(orphaned(&life, grace));
         assert!(timeout(grace * 10, &mut orphaned).await.is_err());
-        waiters.send_replace(0);
+        waiters(0);
         assert!(timeout(grace - Duration::from_secs(1), &mut orphaned).await.is_err());
-        waiters.send_replace(1);
+        waiters(1);
         assert!(timeout(grace * 10, &mut orphaned).await.is_err());
-        waiters.send_replace(0);
+        waiters(0);
         let lost = tokio::time::Instant::now();
         orphaned.await;
         assert_eq!(lost.elapsed(), grace);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn last_words_wait_for_their_reader_until_somebody_wants_an_end() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(&[b'x'; 1000]).unwrap();
+        let stdout = Output::Pipe(reader.into());
+        let streams = Streams { stdin: None, stdout, stderr: None, terminal: None };
+        drop(writer);
+        let request = ExecRequest {
+            exec_id: "x".into(),
+            command: "x".into(),
+            output_waits: true,
+            ..Default::default()
+        };
+        let command = Command::new(request, Call::Start).unwrap();
+        let process = Process::new(&command, Call::Start, &Budget::new(0).into(), 0, 0);
+        let full = |space: &mut [u8]| Ok::<_, ()>(space.len());
+        while process.output(Stream::Stdout).room(0, 0) > 0 {
+            process.output(Stream::Stdout).fill(usize::MAX, full).unwrap();
+        }
+        let before = process.output(Stream::Stdout).total_bytes();
+        let (began, cancelled) = (tokio::time::Instant::now(), Duration::from_secs(1));
+        last_words(&streams, &process, true, sleep(cancelled)).await;
+        assert_eq!(began.elapsed(), cancelled);
+        assert_eq!(process.output(Stream::Stdout).total_bytes(), before + 1000);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::ports;
 use super::uses::Uses;
 use crate::files::call::Places;
 use crate::ports::Ports;
+use crate::ports::leg::Legs;
 use crate::process::supervise::{Context, Start, supervise};
 use crate::process::{Cause, Process};
 use crate::records::{Claim, Records};
@@ -26,8 +27,9 @@ use crate::spawner::frame::Order;
 use crate::usage;
 
 const MAX_SIGNAL: u32 = 64;
-/// A spawner that does not answer for so long is stuck.
-const PING_PATIENCE: Duration = Duration::from_secs(5);
+/// A spawner that does not answer for so long is stuck; in the middle of a fork bomb each of its calls waits its turn.
+/// Less than the control plane's own patience (10 s), which is to hear it in these words.
+const PING_PATIENCE: Duration = Duration::from_secs(8);
 const PROBE_TIMEOUT_MS: u64 = 30_000;
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -99,6 +101,11 @@ impl Service {
     /// The calls that are under way.
     pub fn uses(&self) -> Arc<Uses> {
         Arc::clone(&self.shared.uses)
+    }
+
+    /// The connections to ports that more connections may come for.
+    pub fn legs(&self) -> Legs {
+        self.shared.ports.legs.clone()
     }
 
     /// The control plane knows that the sandbox is ready.
@@ -258,7 +265,13 @@ impl Service {
         let defaults = Defaults::new(request)?;
         let mut bound = self.shared.bound.lock().await;
         if !*bound {
-            self.probe(defaults.clone()).await?;
+            // A command takes longer than the rest of this call, and one has run before this sandbox could be claimed:
+            // that what starts commands is still there is enough.
+            if defaults.can_fail() {
+                self.probe(defaults.clone()).await?;
+            } else {
+                in_time(self.shared.context.link.ping()).await?;
+            }
             *lock(&self.shared.defaults) = defaults;
             *bound = true;
         }

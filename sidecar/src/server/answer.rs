@@ -64,8 +64,7 @@ pub fn result_without_data(process: &Process, ended: &Ended, replayed: bool) -> 
 }
 
 fn output(process: &Process, stream: Stream) -> Output {
-    let ring = process.output(stream);
-    let (data, total_bytes) = (ring.kept(), ring.total_bytes());
+    let (data, total_bytes) = process.told(stream);
     Output { truncated: total_bytes > data.len() as u64, data, total_bytes }
 }
 

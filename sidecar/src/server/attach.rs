@@ -41,9 +41,8 @@ async fn feed(
     mut position: Position,
     events: &mpsc::Sender<Result<AttachEvent, Status>>,
 ) {
-    let mut activity = process.activity();
     loop {
-        activity.mark_unchanged();
+        let activity = process.activity();
         // Looked at before the output: what it says then, all output of that time is seen.
         let phase = process.phase();
         while let Some(event) = next(process, &mut position) {
@@ -59,9 +58,7 @@ async fn feed(
             }
             Phase::Failed(problem) => Err(answer::status(&problem)),
             Phase::Starting | Phase::Running { .. } => {
-                if activity.changed().await.is_err() {
-                    return;
-                }
+                activity.await;
                 continue;
             }
         };

@@ -2,7 +2,8 @@
 //!
 //! Whoever can reach the socket can connect. So a connection is a stranger until a call with a good token has come
 //! over it: there are few of those, each lives for seconds, and when one more comes the oldest goes. A caller that
-//! has a token shows it a round trip after it has connected and is never in the way.
+//! has a token shows it a round trip after it has connected and is never in the way. A leg is a stranger until the
+//! call that awaits it has taken it.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -24,6 +25,7 @@ use super::agent::Service;
 use super::listen::{Listener, Stream};
 use super::uses::{Held, Uses};
 use crate::auth::{Auth, CalledPath, Known};
+use crate::ports::leg::{self, Legs};
 
 /// The largest input (16 MiB) and the largest answer (two outputs of 16 MiB) with room to spare.
 const MAX_MESSAGE_BYTES: usize = 40 << 20;
@@ -62,11 +64,11 @@ pub async fn serve(
     mut draining: watch::Receiver<bool>,
     grace: Duration,
 ) {
-    let uses = service.uses();
+    let (uses, legs) = (service.uses(), service.legs());
     let agent = AgentServer::new(service)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
-    let mut connections = Connections::new(agent, auth, uses, draining.clone());
+    let mut connections = Connections::new(agent, auth, uses, legs, draining.clone());
     let mut drained = std::pin::pin!(draining.wait_for(|draining| *draining));
     loop {
         tokio::select! {
@@ -90,6 +92,7 @@ struct Connections {
     agent: Agent,
     auth: Auth,
     uses: Arc<Uses>,
+    legs: Legs,
     draining: watch::Receiver<bool>,
     places: Arc<Semaphore>,
     tasks: JoinSet<()>,
@@ -98,9 +101,9 @@ struct Connections {
 }
 
 impl Connections {
-    fn new(agent: Agent, auth: Auth, uses: Arc<Uses>, draining: watch::Receiver<bool>) -> Self {
+    fn new(agent: Agent, auth: Auth, uses: Arc<Uses>, legs: Legs, draining: watch::Receiver<bool>) -> Self {
         let places = Arc::new(Semaphore::new(MAX_KNOWN));
-        Self { agent, auth, uses, draining, places, tasks: JoinSet::new(), strangers: VecDeque::new() }
+        Self { agent, auth, uses, legs, draining, places, tasks: JoinSet::new(), strangers: VecDeque::new() }
     }
 
     fn take(&mut self, stream: Box<dyn Stream>) {
@@ -114,8 +117,29 @@ impl Connections {
         let agent = InterceptedService::new(self.agent.clone(), self.auth.on(known.clone()));
         let places = Arc::clone(&self.places);
         let uses = Arc::clone(&self.uses);
-        let task = connection(stream, agent, known.clone(), uses, places, self.draining.clone());
+        let (legs, mut draining, caller) = (self.legs.clone(), self.draining.clone(), known.clone());
+        let task = async move {
+            match first_byte(&*stream, draining.clone()).await {
+                Some(first) if first == leg::MARK[0] => {
+                    tokio::select! {
+                        _ = timeout(STRANGER_LIFETIME, legs.bring(stream)) => {}
+                        _ = draining.wait_for(|draining| *draining) => {}
+                    }
+                }
+                Some(_) => connection(stream, agent, caller, uses, places, draining).await,
+                None => {}
+            }
+        };
         self.strangers.push_back((self.tasks.spawn(task), known));
+    }
+}
+
+/// By which a leg is known; `None` when it does not come in time.
+async fn first_byte(stream: &dyn Stream, mut draining: watch::Receiver<bool>) -> Option<u8> {
+    tokio::select! {
+        biased;
+        first = timeout(STRANGER_LIFETIME, poll_fn(|cx| stream.poll_first(cx))) => first.ok()?.ok(),
+        _ = draining.wait_for(|draining| *draining) => None,
     }
 }
 

@@ -3,10 +3,13 @@
 use std::fs::{self, Permissions};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
+use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpSocket, UnixListener};
+use nix::sys::socket::{MsgFlags, recv};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
 use crate::settings::Endpoint;
 
@@ -28,8 +31,39 @@ pub enum Listener {
 }
 
 /// A byte stream to a peer.
-pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + Sync {
+    /// The first byte that comes, which is read once more.
+    ///
+    /// # Errors
+    /// The peer is gone, or has ended without one.
+    fn poll_first(&self, cx: &mut Context<'_>) -> Poll<io::Result<u8>>;
+}
+
+impl Stream for TcpStream {
+    fn poll_first(&self, cx: &mut Context<'_>) -> Poll<io::Result<u8>> {
+        let mut first = [0];
+        let count = ready!(self.poll_peek(cx, &mut ReadBuf::new(&mut first)))?;
+        Poll::Ready(only(count, first))
+    }
+}
+
+impl Stream for UnixStream {
+    fn poll_first(&self, cx: &mut Context<'_>) -> Poll<io::Result<u8>> {
+        let mut first = [0];
+        loop {
+            ready!(self.poll_read_ready(cx))?;
+            let mut peek = || Ok(recv(self.as_raw_fd(), &mut first, MsgFlags::MSG_PEEK)?);
+            match self.try_io(Interest::READABLE, &mut peek) {
+                Err(err) if err.kind() == io::ErrorKind::WouldBlock => {}
+                count => return Poll::Ready(only(count?, first)),
+            }
+        }
+    }
+}
+
+fn only(count: usize, first: [u8; 1]) -> io::Result<u8> {
+    if count == 1 { Ok(first[0]) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
 
 impl Listener {
     /// Binds `endpoint`; a socket file that an earlier process left is replaced. Anyone may connect to it: who may

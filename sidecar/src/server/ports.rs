@@ -37,7 +37,7 @@ pub(super) async fn connect(
         _ => return Err(invalid("the call ended before its first message".to_owned())),
     };
     let port = allowed(ports, scope.as_ref(), first.port)?;
-    let place = ports.place()?;
+    let place = ports.place(first.datagrams)?;
     let (answers, queue) = mpsc::channel(QUEUE);
     if first.datagrams {
         greet(&answers);
@@ -46,11 +46,11 @@ pub(super) async fn connect(
             until_gone(&answers, datagrams::carry(port, first, frames, &answers)).await;
         });
     } else {
+        let leg = ports.legs.expect(&first.ticket)?;
         let socket = dial::connect(port).await?;
         greet(&answers);
         tokio::spawn(async move {
-            let _place = place;
-            until_gone(&answers, stream::carry(port, socket, first, frames, &answers)).await;
+            until_gone(&answers, stream::carry(port, &place, socket, first, frames, &answers, leg)).await;
         });
     }
     Ok(ReceiverStream::new(queue))
@@ -66,7 +66,7 @@ pub(super) async fn wait(ports: &Ports, request: Request<WaitPortRequest>) -> Re
         let detail = format!("a wait of {timeout_ms} ms is longer than {} ms", MAX_WAIT.as_millis());
         return Err(Problem::new(Code::InvalidArgument, detail).with("field", "timeout_ms"));
     }
-    let _place = ports.place()?;
+    let _place = ports.place(false)?;
     Ok(PortState { listening: dial::listens(port, patience).await })
 }
 

@@ -176,7 +176,7 @@ pub enum Report {
         /// How.
         ending: Ending,
     },
-    /// A kill is complete: `left` processes could not be got rid of.
+    /// A kill is complete, or goes on unwatched: `left` processes were still there.
     Swept {
         /// Which command.
         id: u64,

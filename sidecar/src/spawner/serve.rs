@@ -33,6 +33,8 @@ use crate::usage::Disk;
 
 /// Messages that are read before anything else gets its turn; more than the sidecar has commands at a time.
 const MAX_READS: usize = 512;
+/// Processes that are reaped before anything else gets its turn: a fork bomb's end as fast as they are taken.
+const MAX_REAPS: usize = 32;
 /// Of a sentence that repeats a caller's value; the value may be long.
 const MAX_DETAIL_CHARS: usize = 1024;
 /// User files beyond this are cut: no image has such, and a command may have put them there.
@@ -72,6 +74,8 @@ pub(super) struct Spawner {
     waiting: VecDeque<(Spawn, io::Result<Brought>)>,
     sweeps: Vec<Sweep>,
     untold: Untold,
+    /// There may be more to reap, of which no signal will tell.
+    reaping: bool,
 }
 
 impl Spawner {
@@ -86,6 +90,7 @@ impl Spawner {
             waiting: VecDeque::new(),
             sweeps: Vec::new(),
             untold: Untold::default(),
+            reaping: false,
         })
     }
 
@@ -97,7 +102,7 @@ impl Spawner {
     pub(super) fn serve(&mut self, channel: &mut Channel) -> io::Result<()> {
         loop {
             let (orders, ends) = self.wait(channel)?;
-            if ends {
+            if ends || self.reaping {
                 self.reap(channel)?;
             }
             if orders {
@@ -142,7 +147,7 @@ impl Spawner {
 
     /// Until the next start, the next round of a kill, or the next start that is to be told.
     fn patience(&self) -> PollTimeout {
-        if !self.waiting.is_empty() {
+        if !self.waiting.is_empty() || self.reaping {
             return PollTimeout::ZERO;
         }
         let Some(due) = self.sweeps.iter().map(Sweep::due).chain(self.untold.due()).min() else {
@@ -156,7 +161,11 @@ impl Spawner {
     fn reap(&mut self, channel: &mut Channel) -> io::Result<()> {
         // One signal may stand for several ends, so its count says nothing; and there is never a second one to read.
         self.ended.read_signal()?;
-        while let Some((pid, ended)) = sys::reap() {
+        let mut room = MAX_REAPS;
+        while room > 0
+            && let Some((pid, ended)) = sys::reap()
+        {
+            room -= 1;
             let ending = match ended {
                 Ended::Exited(code) => Ending::Exited(code),
                 Ended::Signalled(signal) => Ending::Signalled(signal.cast_unsigned()),
@@ -173,6 +182,7 @@ impl Spawner {
                 }
             }
         }
+        self.reaping = room == 0;
         Ok(())
     }
 
@@ -254,6 +264,8 @@ impl Spawner {
             Program::Argv(_) | Program::Shell(_) => clone::start(&mut self.stack, &child),
         };
         let leader = started.map_err(|failure| refused(failure, &plan))?;
+        // Its marker is that of one before, which was killed before anybody heard of it: what that left is let go.
+        self.sweeps.retain(|sweep| !sweep.lingers(&spawn.exec_id));
         let command =
             Command { leader, exec_id: spawn.exec_id.clone(), on_terminal: spawn.terminal.is_some() };
         self.commands.insert(spawn.id, command);
@@ -274,8 +286,8 @@ impl Spawner {
     }
 
     fn sweep(&mut self, channel: &mut Channel) -> io::Result<()> {
-        let complete = sweep::round(&mut self.sweeps, Instant::now());
-        complete.into_iter().try_for_each(|(id, left)| channel.send(&Report::Swept { id, left }))
+        let told = sweep::round(&mut self.sweeps, Instant::now());
+        told.into_iter().try_for_each(|(id, left)| channel.send(&Report::Swept { id, left }))
     }
 }
 

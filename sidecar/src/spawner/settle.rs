@@ -24,11 +24,14 @@ const CAPABILITIES: u32 = 64;
 /// `daemon` in every image; it owns nothing that matters here.
 const NOT_ROOT: Uid = Uid::from_raw(1);
 
+/// The sidecar's own threads and the waiting processes of both containers: they count as root's.
+const OWN_PROCESSES: u64 = 8;
+
 /// What is known of the sandbox once the init has settled.
 #[derive(Debug)]
 pub(super) struct Settled {
     pub(super) target: Target,
-    /// The target's limits, none above what this process may set.
+    /// The target's limits and that of processes, none above what this process may set.
     pub(super) limits: Vec<Limit>,
     /// What root commands may do: the target's powers, as far as this process has them to give.
     pub(super) permitted: u64,
@@ -43,7 +46,10 @@ pub(super) struct Settled {
 
 /// Settles in. In this order: mounts while they are possible, then the powers that commands inherit, last the
 /// filter that takes mounts away from this process too.
-pub(super) fn settle(target: Target) -> io::Result<Settled> {
+///
+/// `processes` of commands are kept to under gVisor, 0 standing for no limit: the control group that an engine limits
+/// does not see inside that kernel, where a fork bomb takes the whole sandbox's memory and leaves this process no time.
+pub(super) fn settle(target: Target, processes: u32) -> io::Result<Settled> {
     prctl::set_name(c"rollbox-spawner")?;
     // Commands see this process as PID 1. Neither ptrace nor its files in /proc are for them, whatever their
     // capabilities are.
@@ -61,8 +67,12 @@ pub(super) fn settle(target: Target) -> io::Result<Settled> {
     let gvisor = proc_mount::is_gvisor();
     let init = if gvisor { InitSignals::Exposed } else { InitSignals::Shielded };
     sys::install_filter(&seccomp::program(init))?;
+    let mut wanted = target.limits.clone();
+    if gvisor && processes > 0 {
+        limit_processes(&mut wanted, processes);
+    }
     Ok(Settled {
-        limits: within_reach(&target.limits, &limits::parse(&fs::read_to_string("/proc/self/limits")?)),
+        limits: within_reach(&wanted, &limits::parse(&fs::read_to_string("/proc/self/limits")?)),
         kernel: fs::read_to_string("/proc/version")?.trim_end().to_owned(),
         databases: read_databases(),
         oom_killer: !gvisor,
@@ -117,9 +127,33 @@ fn within_reach(wanted: &[Limit], own: &[Limit]) -> Vec<Limit> {
     wanted.iter().map(clamp).filter(|limit| !own.contains(limit)).collect()
 }
 
+/// For each user, so one that changes users may have more (commands themselves count as root's, who starts them). This
+/// process has no such limit and can always start another command. Nobody inside may raise it: that takes a power that
+/// no container has.
+fn limit_processes(wanted: &mut Vec<Limit>, most: u32) {
+    let most = u64::from(most) + OWN_PROCESSES;
+    let of = |limit: &Limit| limit.resource == libc::RLIMIT_NPROC;
+    let most = wanted.iter().find(|limit| of(limit)).map_or(most, |limit| most.min(limit.soft));
+    wanted.retain(|limit| !of(limit));
+    wanted.push(Limit { resource: libc::RLIMIT_NPROC, soft: most, hard: most });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_smaller_limit_of_processes_holds() {
+        let limit = |soft, hard| Limit { resource: libc::RLIMIT_NPROC, soft, hard };
+        let other = Limit { resource: libc::RLIMIT_CPU, soft: 1, hard: 2 };
+        let limited = |mut wanted: Vec<Limit>| {
+            limit_processes(&mut wanted, 64);
+            wanted
+        };
+        assert_eq!(limited(vec![limit(limits::UNLIMITED, limits::UNLIMITED), other]), [other, limit(72, 72)]);
+        assert_eq!(limited(vec![limit(20, 30)]), [limit(20, 20)]);
+        assert_eq!(limited(Vec::new()), [limit(72, 72)]);
+    }
 
     #[test]
     fn limits_are_brought_within_reach_and_those_that_hold_already_left_out() {

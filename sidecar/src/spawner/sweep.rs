@@ -6,8 +6,13 @@
 //!
 //! A process can fork between the look and the kill, so it is look, kill, look again until a look finds nothing.
 //! Nobody is stopped first: a stopped process still has to be killed, and a fork bomb makes new ones all the same;
-//! what wins against it is that every round takes all that are there. Process ids are not reused meanwhile: the
-//! kernel hands them out in a circle of at least 32768, and the leader's own is reaped by nobody but this process.
+//! what wins against it is that every round takes all that are there. After a look the leader's process group goes
+//! first, by one call: it takes those too that came since, and a look at the hundreds of a bomb takes gVisor so long
+//! that there are many. Process ids are not reused meanwhile: the kernel hands them out in a circle of at least 32768,
+//! and the leader's own is reaped by nobody but this process.
+//!
+//! The caller is told after [`PATIENCE`], whatever is left; the kill goes on behind that. By then a bomb may have gone
+//! round the circle of ids, so only the marker and descent from who bears it count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -21,10 +26,13 @@ use super::plan::MARKER;
 use crate::sys;
 
 /// Shorter than the sidecar waits for the end of a kill.
-const MAX_DURATION: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(2);
+/// What is not gone after so long (a process stuck in the kernel) is left to the sandbox's end.
+const MAX_DURATION: Duration = Duration::from_secs(60);
 const QUICK_ROUNDS: u32 = 20;
 const QUICK_PAUSE: Duration = Duration::from_millis(1);
 const SLOW_PAUSE: Duration = Duration::from_millis(5);
+const BEHIND_PAUSE: Duration = Duration::from_millis(50);
 /// So long a command on a terminal may take to end by itself when that hangs up.
 const HANGUP_PATIENCE: Duration = Duration::from_millis(100);
 /// A process's environment is at most a few times the megabyte that a command starts with.
@@ -35,13 +43,14 @@ const MAX_LOOK_BYTES: usize = 64 << 20;
 /// What identifies the processes of one command.
 #[derive(Debug)]
 pub(super) struct Marks {
-    leader: i32,
+    /// `None` once the number may be somebody else's.
+    leader: Option<i32>,
     exec_id: String,
 }
 
 impl Marks {
     pub(super) fn new(leader: Pid, exec_id: &str) -> Self {
-        Self { leader: leader.as_raw(), exec_id: exec_id.to_owned() }
+        Self { leader: Some(leader.as_raw()), exec_id: exec_id.to_owned() }
     }
 
     /// The living processes of the command.
@@ -57,7 +66,9 @@ impl Marks {
     }
 
     fn related(&self, entries: &[Entry]) -> BTreeSet<i32> {
-        lineage::tree(entries, |entry| entry.pid == self.leader || entry.session == self.leader)
+        lineage::tree(entries, |entry| {
+            self.leader.is_some_and(|leader| entry.pid == leader || entry.session == leader)
+        })
     }
 }
 
@@ -102,6 +113,8 @@ pub(super) struct Sweep {
     marks: Marks,
     rounds: u32,
     due: Instant,
+    tell_at: Instant,
+    told: bool,
     last: Instant,
     /// Until then only a hang-up has been sent.
     lenient_until: Instant,
@@ -111,7 +124,26 @@ impl Sweep {
     /// A kill that begins now; of a command on a terminal it begins with the hang-up of that.
     pub(super) fn new(id: u64, marks: Marks, on_terminal: bool, now: Instant) -> Self {
         let lenient_until = if on_terminal { now + HANGUP_PATIENCE } else { now };
-        Self { id, marks, rounds: 0, due: now, last: now + MAX_DURATION, lenient_until }
+        let (tell_at, last) = (now + PATIENCE, now + MAX_DURATION);
+        Self { id, marks, rounds: 0, due: now, tell_at, told: false, last, lenient_until }
+    }
+
+    /// What is left after a round, and whether there is to be another.
+    fn turn(&mut self, left: usize, goes_on: bool, now: Instant) -> (bool, Option<(u64, u32)>) {
+        self.rounds += 1;
+        let goes_on = goes_on && now < self.last;
+        let tell = !self.told && (!goes_on || now >= self.tell_at);
+        if tell {
+            self.told = true;
+            self.marks.leader = None;
+        }
+        let pause = match (self.told, self.rounds < QUICK_ROUNDS) {
+            (true, _) => BEHIND_PAUSE,
+            (false, true) => QUICK_PAUSE,
+            (false, false) => SLOW_PAUSE,
+        };
+        self.due = now + pause;
+        (goes_on, tell.then(|| (self.id, u32::try_from(left).unwrap_or(u32::MAX))))
     }
 
     /// What this round sends.
@@ -124,46 +156,51 @@ impl Sweep {
         }
     }
 
+    /// Whether it goes on behind the caller's back, for a command of this id.
+    pub(super) fn lingers(&self, exec_id: &str) -> bool {
+        self.told && self.marks.exec_id == exec_id
+    }
+
     /// When the next round is due.
     pub(super) fn due(&self) -> Instant {
         self.due
     }
 }
 
-/// One round of all `sweeps` that are due: kills what is there. Takes out those that are complete, with the number
-/// of processes that each leaves for good.
+/// One round of all `sweeps` that are due: kills what is there. Drops those that are complete; gives those that are to
+/// be told, with the number of processes that each leaves.
 pub(super) fn round(sweeps: &mut Vec<Sweep>, now: Instant) -> Vec<(u64, u32)> {
     if sweeps.iter().all(|sweep| sweep.due > now) {
         return Vec::new();
     }
     // First by descent and session, without a look into anyone's memory: that look can be made to wait by the process
-    // that it is for.
+    // that it is for. The look comes before anyone is hit: a child whose parent is gone is nobody's descendant.
     let entries = snapshot();
     let mut hit = BTreeSet::new();
     for sweep in sweeps.iter().filter(|sweep| sweep.due <= now) {
         let related = sweep.marks.related(&entries);
+        if let Some(leader) = sweep.marks.leader {
+            sweep.signals(now).iter().for_each(|number| sys::signal_group(leader, *number));
+        }
         sweep.signals(now).iter().for_each(|number| signal(&related, *number));
         if !related.is_empty() {
             hit.insert(sweep.id);
         }
     }
     let look = Look::new();
-    let mut complete = Vec::new();
+    let mut told = Vec::new();
     sweeps.retain_mut(|sweep| {
         if sweep.due > now {
             return true;
         }
         let members = sweep.marks.members_in(&look);
         sweep.signals(now).iter().for_each(|number| signal(&members, *number));
-        sweep.rounds += 1;
-        sweep.due = now + if sweep.rounds < QUICK_ROUNDS { QUICK_PAUSE } else { SLOW_PAUSE };
-        let goes_on = (!members.is_empty() || hit.contains(&sweep.id)) && now < sweep.last;
-        if !goes_on {
-            complete.push((sweep.id, u32::try_from(members.len()).unwrap_or(u32::MAX)));
-        }
+        let goes_on = !members.is_empty() || hit.contains(&sweep.id);
+        let (goes_on, tell) = sweep.turn(members.len(), goes_on, Instant::now());
+        told.extend(tell);
         goes_on
     });
-    complete
+    told
 }
 
 /// Sends a signal to all of `pids`.
@@ -182,4 +219,36 @@ fn snapshot() -> Vec<Entry> {
 /// The name in it is the program's to choose and need not be text.
 fn stat(pid: i32) -> Option<String> {
     fs::read(format!("/proc/{pid}/stat")).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caller_is_told_in_time_and_the_kill_goes_on_behind_that() {
+        let began = Instant::now();
+        let mut sweep = Sweep::new(7, Marks::new(Pid::from_raw(5), "e"), false, began);
+        assert_eq!(sweep.turn(3, true, began), (true, None));
+        assert_eq!(sweep.turn(2, true, began + PATIENCE), (true, Some((7, 2))));
+        assert_eq!(sweep.turn(1, true, began + 2 * PATIENCE), (true, None));
+        assert_eq!(sweep.turn(1, true, began + MAX_DURATION), (false, None));
+    }
+
+    #[test]
+    fn what_is_gone_at_once_is_told_at_once() {
+        let began = Instant::now();
+        let mut sweep = Sweep::new(7, Marks::new(Pid::from_raw(5), "e"), false, began);
+        assert_eq!(sweep.turn(0, false, began), (false, Some((7, 0))));
+    }
+
+    #[test]
+    fn behind_the_callers_back_the_leaders_number_says_nothing_and_nobody_is_hit_for_it() {
+        let entry = |pid, parent, session| Entry { pid, parent, session, zombie: false };
+        let entries = [entry(1, 0, 0), entry(5, 1, 5), entry(6, 1, 0)];
+        let mut sweep = Sweep::new(7, Marks::new(Pid::from_raw(5), "e"), false, Instant::now());
+        assert_eq!(sweep.marks.related(&entries), BTreeSet::from([5]));
+        sweep.turn(1, true, sweep.tell_at);
+        assert_eq!(sweep.marks.related(&entries), BTreeSet::new());
+    }
 }

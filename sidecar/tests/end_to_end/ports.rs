@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use token::{Claims, Signer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket, UnixStream};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
@@ -158,6 +158,52 @@ async fn sixty_four_mebibytes_come_back_as_they_were_sent() {
     );
     sending.await.unwrap();
     assert_eq!(echo.await.unwrap(), all.len() as u64);
+}
+
+#[tokio::test]
+async fn a_leg_takes_over_and_the_call_tells_the_end() {
+    let sandbox = Sandbox::start().await;
+    for breaks in [false, true] {
+        let (listener, port) = server("127.0.0.1:0").await;
+        let mut call =
+            Connection::open(&sandbox, PortFrame { ticket: vec![7; 16], ..to(port) }).await.unwrap();
+        let mut peer = accepted(&listener).await;
+        let mut strange = leg(&sandbox, [8; 16]).await;
+        assert_eq!(strange.read(&mut [0]).await.unwrap(), 0);
+        let mut leg = leg(&sandbox, [7; 16]).await;
+        let mut before = 0;
+        loop {
+            peer.write_all(b"x").await.unwrap();
+            let frame = call.next().await.unwrap();
+            before += frame.data.len();
+            if frame.moved {
+                break;
+            }
+        }
+        peer.write_all(b"more").await.unwrap();
+        call.send("still there").await;
+        peer.read_exact(&mut [0; 11]).await.unwrap();
+        if breaks {
+            peer.set_zero_linger().unwrap();
+        }
+        drop(peer);
+        let mut rest = String::new();
+        tokio::time::timeout(PATIENCE, leg.read_to_string(&mut rest)).await.unwrap().unwrap();
+        if breaks {
+            assert_eq!(call.broken().await, Code::PortUnreachable);
+        } else {
+            assert!(before > 0 && rest.ends_with("more") && rest.len() <= "xmore".len(), "{rest}");
+            assert_eq!(call.next().await, Some(PortFrame { eof: true, ..PortFrame::default() }));
+        }
+    }
+    let bad = Connection::open(&sandbox, PortFrame { ticket: vec![7; 15], ..to(1) }).await.err().unwrap();
+    assert_eq!(problem(&bad).code, Code::InvalidArgument);
+}
+
+async fn leg(sandbox: &Sandbox, ticket: [u8; 16]) -> UnixStream {
+    let mut leg = UnixStream::connect(sandbox.directory.path().join("agent.sock")).await.unwrap();
+    leg.write_all(&[b"LEG ".as_slice(), &ticket].concat()).await.unwrap();
+    leg
 }
 
 #[tokio::test]

@@ -7,6 +7,8 @@ use wire::agent::{AttachEvent, AttachRequest, End, ExecRequest, ExecResult, List
 
 use crate::sandbox::{PATIENCE, Sandbox, argv, problem, shell, signed};
 
+/// What is kept of an output that waits.
+const KEPT_BYTES: u64 = 4 << 20;
 /// Longer than an output waits.
 const GIVEN_UP: Duration = Duration::from_secs(14);
 
@@ -54,7 +56,9 @@ async fn written(sandbox: &Sandbox, exec_id: &str) -> u64 {
 async fn a_reader_that_is_cut_off_again_and_again_loses_nothing_at_full_speed() {
     let sandbox = Sandbox::start().await;
     let expected = numbers(3_000_000);
-    let exec_id = begin(&sandbox, shell("seq 1 3000000; exit 6")).await;
+    // However little he wants to be kept.
+    let request = ExecRequest { max_output_bytes: 1000, ..shell("seq 1 3000000; exit 6") };
+    let exec_id = begin(&sandbox, request).await;
     let (mut seen, mut cuts) = (Vec::new(), 0);
     let result = loop {
         let mut events = attach(&sandbox, &exec_id, seen.len() as u64).await;
@@ -69,34 +73,51 @@ async fn a_reader_that_is_cut_off_again_and_again_loses_nothing_at_full_speed() 
     assert_eq!(result.stdout.unwrap().total_bytes, expected.len() as u64);
 }
 
+/// Writes until its pipe is wide (`F`), asks, and waits until it is narrow again (`N`).
+const FLOODS: &str = "
+import fcntl, os, time
+size = lambda: fcntl.fcntl(1, fcntl.F_GETPIPE_SZ)
+for _ in range(2):
+    for _ in range(1000):
+        os.write(1, b'F' * 65536)
+    while size() < 1 << 20:
+        os.write(1, b'F' * 65536)
+    os.write(1, b'?')
+    input()
+    while size() > 65536:
+        time.sleep(0.01)
+    os.write(1, b'N')
+";
+
 #[tokio::test]
-async fn a_flood_that_stops_for_a_question_and_goes_on_is_whole_and_has_a_wide_pipe() {
-    const ASKS: &str = "import fcntl; print(fcntl.fcntl(1, fcntl.F_GETPIPE_SZ), flush=True); input()";
+async fn a_flood_has_a_wide_pipe_only_for_as_long_as_it_lasts_and_is_whole() {
     let sandbox = Sandbox::start().await;
-    let flood = format!("seq 1 1000000; python3 -c '{ASKS}'");
-    let request = ExecRequest { stdin_open: true, ..shell(&format!("{flood}; {flood}; exit 7")) };
-    let exec_id = begin(&sandbox, request).await;
+    let exec_id = begin(&sandbox, ExecRequest { stdin_open: true, ..argv(&["python3", "-c", FLOODS]) }).await;
     let mut events = attach(&sandbox, &exec_id, 0).await;
-    let (mut seen, mut expected) = (Vec::new(), Vec::new());
+    let mut seen = Vec::new();
     for asked in 0..2 {
-        expected.extend(numbers(1_000_000));
-        expected.extend(format!("{}\n", 1 << 20).into_bytes());
-        assert!(read(&mut events, &mut seen, expected.len()).await.is_none(), "it ended unasked");
-        assert!(seen == expected, "{} of {} bytes", seen.len(), expected.len());
+        loop {
+            let until = seen.len() + 1;
+            assert!(read(&mut events, &mut seen, until).await.is_none(), "it ended unasked");
+            if seen.last() == Some(&b'?') {
+                break;
+            }
+        }
         let answer = StdinChunk { exec_id: exec_id.clone(), offset: asked, data: "\n".into(), eof: false };
         sandbox.client.clone().write_stdin(signed(answer)).await.unwrap();
     }
     let result = read(&mut events, &mut seen, usize::MAX).await.unwrap();
-    assert!(seen == expected && result.exit_code == 7, "{result:?}");
+    let others = seen.iter().filter(|byte| **byte != b'F').count();
+    assert!(others == 4 && seen.len() > 2 * 1000 * 65_536, "{result:?}");
 }
 
 #[tokio::test]
 async fn nobody_yet_and_a_slow_reader_are_waited_for() {
     let sandbox = Sandbox::start().await;
     let expected = numbers(1_000_000);
-    let exec_id = begin(&sandbox, ExecRequest { max_output_bytes: 1 << 20, ..shell("seq 1 1000000") }).await;
+    let exec_id = begin(&sandbox, shell("seq 1 1000000")).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(written(&sandbox, &exec_id).await <= 1 << 20, "it has not waited");
+    assert!(written(&sandbox, &exec_id).await <= KEPT_BYTES, "it has not waited");
     let mut events = attach(&sandbox, &exec_id, 0).await;
     let mut seen = Vec::new();
     read(&mut events, &mut seen, 100_000).await;
@@ -109,7 +130,7 @@ async fn nobody_yet_and_a_slow_reader_are_waited_for() {
 async fn who_comes_back_too_late_is_told_what_he_has_missed() {
     let sandbox = Sandbox::start().await;
     let expected = numbers(2_000_000);
-    let exec_id = begin(&sandbox, ExecRequest { max_output_bytes: 1 << 20, ..shell("seq 1 2000000") }).await;
+    let exec_id = begin(&sandbox, shell("seq 1 2000000")).await;
     let mut events = attach(&sandbox, &exec_id, 0).await;
     let mut seen = Vec::new();
     read(&mut events, &mut seen, 1000).await;
@@ -124,7 +145,7 @@ async fn who_comes_back_too_late_is_told_what_he_has_missed() {
     let Some(Event::Stdout(first)) = events.message().await.unwrap().unwrap().event else {
         panic!("no output")
     };
-    assert_eq!(first.offset, expected.len() as u64 - (1 << 20), "the gap is explicit");
+    assert_eq!(first.offset, expected.len() as u64 - KEPT_BYTES, "the gap is explicit");
     let start = usize::try_from(first.offset).unwrap();
     assert!(expected[start..].starts_with(&first.data));
 }
@@ -163,13 +184,25 @@ async fn a_waiting_command_can_be_cancelled_and_its_end_waits_for_nobody() {
 #[tokio::test]
 async fn of_an_end_that_comes_before_its_readers_nothing_is_lost() {
     let sandbox = Sandbox::start().await;
-    let expected = numbers(100_000);
-    let request = ExecRequest { max_output_bytes: 560_000, ..shell("seq 1 100000") };
-    let exec_id = begin(&sandbox, request).await;
+    // A little more than is kept.
+    let expected = numbers(619_000);
+    let exec_id = begin(&sandbox, shell("seq 1 619000")).await;
     sandbox.until("pgrep -cx seq; true", "0\n").await;
     let mut seen = Vec::new();
     let read = async { read(&mut attach(&sandbox, &exec_id, 0).await, &mut seen, usize::MAX).await };
     assert_eq!(tokio::time::timeout(PATIENCE, read).await.unwrap().unwrap().exit_code, 0);
+    assert!(seen == expected);
+}
+
+#[tokio::test]
+async fn the_time_of_a_command_that_is_over_does_not_run_out() {
+    let sandbox = Sandbox::start().await;
+    let expected = numbers(619_000);
+    let exec_id = begin(&sandbox, ExecRequest { timeout_ms: 1000, ..shell("seq 1 619000") }).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let mut seen = Vec::new();
+    let read = async { read(&mut attach(&sandbox, &exec_id, 0).await, &mut seen, usize::MAX).await };
+    assert_eq!(tokio::time::timeout(PATIENCE, read).await.unwrap().unwrap().end(), End::Exited);
     assert!(seen == expected);
 }
 

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from tests.bench import surface
 from tests.bench.record import Record
 from tests.support.images import ON_CLUSTER
-from tests.support.installed import Installed, kubectl, own_cluster
+from tests.support.installed import Installed, kubeconfig, kubectl, own_cluster, program
 from tests.support.stack import Product
+
+# Beside the sidecar in the pod: its memory (KiB), and the most of it until the input ends.
+LOOKS = """
+import pathlib, select, sys
+def resident():
+    lines = dict(line.split(":", 1) for line in sidecar.read_text().splitlines() if ":" in line)
+    return int(lines["VmRSS"].split()[0])
+found = [path for path in pathlib.Path("/proc").glob("[0-9]*/status") if "rollbox-sidecar" in path.read_text()]
+sidecar = min(found, key=lambda path: int(path.parent.name))
+most = resident()
+print(most, flush=True)
+while not select.select([sys.stdin], [], [], 0.02)[0]:
+    most = max(most, resident())
+print(most)
+"""
 
 
 class Cluster:
-    """The product on a cluster; memory is looked at where its node is this machine.
-
-    A sidecar under gVisor has no process here, and what its pod takes holds the sandbox's files: that figure is the
-    engine's, of the same binary.
-    """
+    """The product on a cluster; memory is looked at where its node is this machine, and in the pod."""
 
     image = ON_CLUSTER
     copying = "kubectl cp"
@@ -50,6 +63,25 @@ class Cluster:
         uids = [pod["metadata"]["uid"] for pod in await self._installed.component("gateway")]
         gateways = {f"gateway {n}": pid for n, pid in enumerate(_processes("rollbox-gateway", uids), 1)}
         return {**gateways, "client": os.getpid()}
+
+    @contextlib.asynccontextmanager
+    async def inside(self, sandbox_id: str) -> AsyncIterator[dict[str, tuple[float, float]]]:
+        """See ``Ground.inside``: the sidecar, as gVisor's kernel counts it."""
+        found: dict[str, tuple[float, float]] = {}
+        looking = await asyncio.create_subprocess_exec(
+            *(program("kubectl"), "exec", "-i", sandbox_id, *self._container, "--", "python3", "-c", LOOKS),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "KUBECONFIG": str(kubeconfig())},
+        )
+        assert looking.stdout is not None
+        first = await looking.stdout.readline()
+        try:
+            yield found
+        finally:
+            # An empty input, not none: only then is its end told.
+            out, _ = await looking.communicate(b"")
+        found["sidecar"] = (int(first) / 1024, int(out) / 1024)
 
     @property
     def _container(self) -> tuple[str, ...]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol
 
@@ -43,6 +46,10 @@ class Ground(Protocol):
         """The processes whose memory must stay flat: name -> process id on this machine."""
         ...
 
+    def inside(self, sandbox_id: str) -> AbstractAsyncContextManager[dict[str, tuple[float, float]]]:
+        """The same of parts that are no processes here: MiB before the block and at most in it, once it has ended."""
+        ...
+
 
 class Engine:
     """The product on the engine of this machine."""
@@ -71,6 +78,11 @@ class Engine:
         """See ``Ground.watched``."""
         sidecar, *_ = await sidecar_pids(sandbox_id)
         return {"gateway": self._stack.pids()["rollbox-gateway"], "sidecar": sidecar, "client": os.getpid()}
+
+    @contextlib.asynccontextmanager
+    async def inside(self, sandbox_id: str) -> AsyncIterator[dict[str, tuple[float, float]]]:
+        """See ``Ground.inside``: all are processes here."""
+        yield {}
 
 
 def memory_mib(watched: dict[str, int]) -> dict[str, float]:

@@ -58,7 +58,7 @@ async def test_a_cluster_without_the_resources_says_what_to_do(
 ) -> None:
     del api.objects[POOLS]
     for asked in (documents.put("pools", "p", BODY), documents.list("pools")):
-        with pytest.raises(Problem, match=r"kubectl apply -f the chart's crds/sandboxpools\.rollbox\.dev\.yaml"):
+        with pytest.raises(Problem, match=r"kubectl apply .* -f files/crds/sandboxpools\.rollbox\.dev\.yaml"):
             await asked
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.typing import EventDict
 
 from controlplane.clock import SystemClock
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.podspec import FINALIZER, LABEL_INSTALLATION
 from controlplane.model import Sandbox, SandboxSpec, State
+from controlplane.operator.definitions import Definitions
 from controlplane.operator.nodes import NodeNotices
 from controlplane.operator.notices import Notices
 from controlplane.operator.records import Records
@@ -28,6 +30,7 @@ class Scene:
     store: MemoryStore
     sweep: Sweep
     nodes: NodeNotices
+    definitions: Definitions
 
 
 @pytest.fixture
@@ -40,7 +43,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     ):
         notices = Notices(client, clock, NAMESPACE)
         sweep = Sweep(client, Records(store, clock), notices, clock, **WHERE)
-        yield Scene(api, store, sweep, NodeNotices(client, notices, **WHERE))
+        yield Scene(api, store, sweep, NodeNotices(client, notices, **WHERE), Definitions(client))
 
 
 def pod(name: str) -> dict[str, Any]:
@@ -137,3 +140,12 @@ async def test_an_event_that_cannot_be_written_stops_nothing(scene: Scene) -> No
     scene.api.faults = [Fault("POST", "/events", 403, "Forbidden")]
     await scene.sweep.once()
     assert scene.api.objects[PODS] == {}
+
+
+async def test_a_cluster_without_a_definition_is_told_of_with_the_command(scene: Scene, said: list[EventDict]) -> None:
+    await scene.definitions.look("pools")
+    (line,) = [one for one in said if one["event"] == "definition missing or old"]
+    assert "-f files/crds/sandboxpools.rollbox.dev.yaml" in line["detail"]
+    scene.api.faults = [Fault("GET", "sandboxquotas", 403, "Forbidden")]
+    await scene.definitions.look("quotas")
+    assert said[-1]["event"] == "definition not read"

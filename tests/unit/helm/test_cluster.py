@@ -34,7 +34,7 @@ def test_rights_are_exactly_these(manifests: list[Manifest]) -> None:
             "pods": change,
             "events": ["create"],
         },
-        ("ClusterRole", "", "rollbox-rollbox-operator"): {"nodes": look},
+        ("ClusterRole", "", "rollbox-rollbox-operator"): {"nodes": look, "customresourcedefinitions": ["get"]},
         ("Role", "rollbox-sandboxes", "rollbox-teardown"): {"pods": ["delete", "list", "patch"]},
         ("ClusterRole", "", "rollbox-rollbox-dns"): dict.fromkeys(
             ("namespaces", "services", "endpointslices"), look[1:]

@@ -130,3 +130,13 @@ def test_operators_are_told_to_the_control_plane_only_when_they_are_named() -> N
     assert "ROLLBOX_CONTROLPLANE_OPERATORS" not in environment()
     told = environment("controlplane.operators[0]=me", "controlplane.operators[1]=ops")
     assert told["ROLLBOX_CONTROLPLANE_OPERATORS"] == "me,ops"
+
+
+def test_a_domain_for_ports_reaches_who_serves_them_and_who_names_them() -> None:
+    for values, expected in (((), {}), (("gateway.portsDomain=p.example.com",), {"p.example.com"})):
+        rendered = render(*values)
+        for component in ("gateway", "controlplane"):
+            pod = named(rendered, "Deployment", f"rollbox-{component}")["spec"]["template"]["spec"]
+            (container,) = pod["containers"]
+            found = {one["value"] for one in container["env"] if one["name"].endswith("_PORTS_DOMAIN")}
+            assert found == set(expected), component

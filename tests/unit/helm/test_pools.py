@@ -18,7 +18,7 @@ KNOWN = {
 
 
 def definition(plural: str) -> Manifest:
-    found: Manifest = yaml.safe_load((CHART / "crds" / f"{plural}.{GROUP}.yaml").read_text())
+    found: Manifest = yaml.safe_load((CHART / "files" / "crds" / f"{plural}.{GROUP}.yaml").read_text())
     return found
 
 
@@ -88,7 +88,16 @@ def test_only_the_control_plane_may_write_them_and_only_where_the_sandboxes_are(
     others = [one for kind in ("Role", "ClusterRole") for one in of_kind(manifests, kind)]
     holding = [one["metadata"]["name"] for one in others for rule in one["rules"] if GROUP in rule["apiGroups"]]
     assert set(holding) == {"rollbox-controlplane"}
-    assert not of_kind(manifests, "CustomResourceDefinition")
+
+
+def test_the_definitions_are_upgraded_with_the_release_and_outlive_it() -> None:
+    found = of_kind(render(), "CustomResourceDefinition")
+    assert [one["metadata"]["name"] for one in found] == [f"{plural}.{GROUP}" for plural in sorted(PLURALS.values())]
+    assert {one["metadata"]["annotations"]["helm.sh/resource-policy"] for one in found} == {"keep"}
+    assert [one["spec"] for one in found] == [definition(plural)["spec"] for plural in sorted(PLURALS.values())]
+    assert not of_kind(render("crds.install=false"), "CustomResourceDefinition")
+    # So are the values of an earlier chart (`helm upgrade --reuse-values`).
+    assert of_kind(render("crds=null"), "CustomResourceDefinition") == found
 
 
 def test_objects_of_agent_sandbox_are_read_only_when_that_is_wanted() -> None:

@@ -81,6 +81,44 @@ def test_exec_tells_lost_output_on_stderr(apart: FakeGateway) -> None:
     assert (result.stdout, result.stderr) == ("end", "stdout: 97 bytes from byte 0 on are lost\n")
 
 
+def test_exec_keeps_what_it_is_told_to(apart: FakeGateway) -> None:
+    sandbox_id = made(apart)
+    said = {"stdout": "begin", "stdout_truncated": True, "stdout_total_bytes": 100, "stderr": "bad"}
+    apart.results["x"] = {**said, "stderr_total_bytes": 3, "exit_code": 7}
+    options = ["--umask", "077", "--max-output-bytes", "5", "--keep", "head"]
+    result = rollbox("exec", sandbox_id, *options, "--", "x")
+    assert (result.exit_code, result.stdout) == (7, "begin")
+    assert result.stderr == "badstdout: 95 of 100 bytes were not kept\n"
+    body = apart.bodies[-1]
+    assert (body["umask"], body["max_output_bytes"], body["keep"]) == (0o77, 5, "head")
+    told = rollbox("exec", sandbox_id, *options, "--json", "--", "x")
+    assert json.loads(told.stdout)["stdout"] == "begin"
+    rollbox("exec", sandbox_id, "--umask", "022", "--", "x")
+    assert apart.bodies[-1]["umask"] == 0o22
+    assert "stdin_open" in apart.bodies[-1]
+    for wrong in (["--umask", "9"], ["--umask", "1777"], ["--keep", "middle"], ["--max-output-bytes", "0"]):
+        assert rollbox("exec", sandbox_id, *wrong, "--", "x").exit_code == 2
+    refused = rollbox("exec", "-t", sandbox_id, "--keep", "head", "--", "x")
+    assert "--tty cannot go together" in refused.stderr
+
+
+def test_ports_are_exposed_and_taken_back(apart: FakeGateway) -> None:
+    sandbox_id = made(apart)
+    path, host = f"{apart.url}/v1/sandboxes/{sandbox_id}/ports/8000/http/", f"8000-{sandbox_id}.ports.example.com"
+    private = rollbox("expose", sandbox_id, "8000")
+    assert private.stdout.split()[0] == path
+    assert host in private.stdout.split()[1]
+    assert "private" in private.stderr
+    told = json.loads(rollbox("expose", sandbox_id, "8000", "--public", "--json").stdout)
+    assert (told["port"], told["url"], told["public"], told["headers"]) == (8000, path, True, {})
+    assert apart.sandboxes[sandbox_id]["public_ports"] == [8000]
+    assert rollbox("unexpose", sandbox_id, "8000").exit_code == 0
+    told = json.loads(rollbox("unexpose", sandbox_id, "8000", "--json").stdout)
+    assert (told["public"], list(told["headers"])) == (False, ["X-Rollbox-Token"])
+    assert apart.sandboxes[sandbox_id]["public_ports"] == []
+    assert rollbox("expose", sandbox_id, "70000").exit_code == 2
+
+
 def test_ps_lists_and_filters(apart: FakeGateway) -> None:
     first, second = made(apart, "run=a"), made(apart, "run=b")
     assert [box["id"] for box in json.loads(rollbox("ps", "--json").stdout)] == [first, second]

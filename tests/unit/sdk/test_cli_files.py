@@ -1,11 +1,16 @@
-"""`rollbox cp` and `ls`: paths on either side, what is said, and what is only said to a terminal."""
+"""The command line's files: paths on either side, what is said, and what is only said to a terminal."""
 
+import asyncio
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.gateway_fake import FakeGateway
+import rollbox as sdk
+from tests.support.gateway_fake import API_KEY, FakeGateway
+from tests.support.terminal import on_terminal
 from tests.unit.sdk.test_cli import made, rollbox
 
 
@@ -68,3 +73,79 @@ def test_ls_lists(root: Path) -> None:
     assert "\x1b" not in rollbox("ls", "sb-1:/d").stdout
     assert len(json.loads(rollbox("ls", "sb-1:/d", "--json").stdout)["entries"]) == 2
     assert rollbox("ls", "/d").exit_code == 2
+
+
+def test_paths_are_made_moved_looked_at_and_removed(root: Path) -> None:
+    assert rollbox("mkdir", "sb-1:/new/below", "-p", "-m", "700").stdout.startswith("d")
+    assert rollbox("mv", "sb-1:/d/f", "sb-1:/new/g").exit_code == 0
+    told = json.loads(rollbox("stat", "sb-1:/new/g", "--json").stdout)
+    assert (told["path"], told["kind"], told["size_bytes"]) == ("/new/g", "file", 4)
+    (root / "d" / "f").touch()
+    assert rollbox("mv", "sb-1:/d/f", "sb-1:/new/g").exit_code == 2
+    assert rollbox("mv", "-f", "sb-1:/d/f", "sb-1:/new/g", "--json").exit_code == 0
+    (root / "link").symlink_to("new")
+    assert rollbox("stat", "sb-1:/link", "--no-follow").stdout.rstrip().endswith("/link -> new")
+    assert json.loads(rollbox("rm", "-r", "sb-1:/new", "--json").stdout) == {"removed": 1}
+    assert not (root / "new").exists()
+    assert rollbox("rm", "sb-1:/new").exit_code == 2
+    assert rollbox("rm", "-f", "sb-1:/new").exit_code == 0
+    assert {path.name for path in root.iterdir()} == {"d", "link"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["stat", "/d"], "ID:PATH"),
+        (["rm", "sb-1:"], "no path"),
+        (["mkdir", "sb-1:/x", "-m", "rwx"], "octal"),
+        (["mv", "sb-1:/d", "sb-2:/d"], "same sandbox"),
+        (["mv", "sb-1:/d", "/e"], "ID:PATH"),
+        (["watch", "/d"], "ID:PATH"),
+        (["stat", "sb-1:/none"], "does not exist"),
+    ],
+)
+def test_what_cannot_be_done_says_why(root: Path, arguments: list[str], said: str) -> None:
+    result = rollbox(*arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def environment(apart: FakeGateway) -> dict[str, str]:
+    source = str(Path(sdk.__file__).parents[1])
+    told = {"ROLLBOX_URL": apart.url, "ROLLBOX_API_KEY": API_KEY, "TERM": "xterm", "PYTHONPATH": source}
+    return {**os.environ, **told}
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+async def test_changes_are_printed_as_they_come(apart: FakeGateway, root: Path, form: str) -> None:
+    command = [sys.executable, "-m", "rollbox", "watch", "-R", "sb-1:/d", *(["--json"] if form == "json" else [])]
+    for change in ({"change": "created", "path": "/d/a"}, {"change": "moved", "path": "/d/b", "from": "/d/a"}):
+        apart.files.changes.put_nowait(change)
+    lines: list[str] = []
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=environment(apart))
+    assert process.stdout is not None
+    while len(lines) < (3 if form == "json" else 2):
+        lines.append((await process.stdout.readline()).decode().rstrip())
+    process.terminate()
+    await process.communicate()
+    assert process.returncode == 143
+    if form == "json":
+        assert [json.loads(line)["change"] for line in lines] == ["watching", "created", "moved"]
+    else:
+        assert lines == ["created /d/a", "moved /d/a -> /d/b"]
+
+
+async def test_a_bar_on_a_terminal_and_nowhere_else(apart: FakeGateway, root: Path, tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(2**20))
+    command = [sys.executable, "-m", "rollbox", "cp", str(tmp_path / "large"), "sb-1:/large"]
+    with on_terminal(command, environment(apart)) as terminal:
+        assert await terminal.ended() == 0
+        await terminal.sees("1.0/1.0 MB")
+        # It goes when the copy is done: the line is cleared, and the cursor is shown again.
+        await terminal.sees("\x1b[?25h")
+        await terminal.sees("\x1b[2K")
+    assert (root / "large").stat().st_size == 2**20
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=environment(apart))
+    assert await process.communicate() == (b"", b"")

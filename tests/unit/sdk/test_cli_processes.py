@@ -9,6 +9,8 @@ import sys
 import termios
 from pathlib import Path
 
+import pytest
+
 import rollbox as sdk
 from tests.support.fake_processes import Script
 from tests.support.gateway_fake import FakeGateway
@@ -57,6 +59,28 @@ def test_a_reader_that_leaves_ends_the_command(apart: FakeGateway) -> None:
         assert process.wait(20) == 141
     (ended,) = apart.processes.execs.values()
     assert (ended.result or {})["end"] == "cancelled"
+
+
+@pytest.mark.parametrize("kind", ["exec", "json", "ls", "table"])
+def test_a_reader_that_has_left_is_told_as_a_shell_does(apart: FakeGateway, tmp_path: Path, kind: str) -> None:
+    apart.files.root = tmp_path
+    (tmp_path / "file").touch()
+    apart.results["echo y"] = {"exit_code": 0, "stdout": "y"}
+    box = made(apart)
+    arguments = {
+        "exec": ("exec", box, "--keep", "head", "--", "echo", "y"),
+        "json": ("ps", "--json"),
+        "ls": ("ls", f"{box}:/"),
+        "table": ("ps",),
+    }[kind]
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        started = command(*arguments)
+        done = subprocess.run(started, env=environment(apart), stdout=writer, stderr=-1, timeout=30, check=False)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_a_terminal_is_raw_meanwhile_and_as_before_at_the_end(apart: FakeGateway) -> None:

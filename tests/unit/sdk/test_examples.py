@@ -78,9 +78,23 @@ def test_anything_else_is_not_as_expected(humaneval: Any, change: str) -> None:
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
-        ("processes", ["line 1", "line 2", "line 3", "0", "to cat and back", "started", "cancelled"]),
+        (
+            "processes",
+            [
+                *("line 1", "line 2", "line 3", "0", "to cat and back"),
+                *("ready", "asked to end 5", "started", "cancelled", "4 on record, 0 running"),
+            ],
+        ),
         ("shell", ["1 ['/tmp', 'rollbox'] trouble", "deadline rollbox is still here"]),
-        ("files", ["hello", "['/tmp/notes/hello.txt']", "2 {} ['empty', 'run.sh']"]),
+        (
+            "files",
+            [
+                *("it was there from the start", "hello", "['/tmp/notes/hello.txt']", "b'ello'", "file 6 False"),
+                "['/tmp/notes/old', '/tmp/notes/old/copy.txt', '/tmp/notes/old/hello.txt']",
+                *("[]", "2 {} ['empty', 'run.sh']", "watching", "changed: /tmp/tree/new.txt"),
+                "sent 5 MiB, told in steps: True",
+            ],
+        ),
     ],
 )
 def test_the_examples_of_the_surface_say_what_they_show(
@@ -88,6 +102,7 @@ def test_the_examples_of_the_surface_say_what_they_show(
 ) -> None:
     apart.real_execs = True
     apart.files.root = tmp_path
+    apart.files.changes.put_nowait({"change": "written", "path": "/tmp/tree/new.txt"})
     environment = {**os.environ, "PYTHONPATH": str(Path(rollbox.__file__).parents[1])}
     started = [sys.executable, str(EXAMPLES / f"{name}.py"), "python"]
     done = subprocess.run(started, env=environment, capture_output=True, text=True, timeout=60, check=False)

@@ -7,11 +7,11 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from rollbox import Client, SandboxError, sync
+from rollbox import Client, SandboxError, SandboxGroup, sync
 from rollbox.cli import app
-from rollbox.errors import InvalidArgument, OomKilled, SandboxNotFound
+from rollbox.errors import InvalidArgument, OomKilled, SandboxLost, SandboxNotFound
 from rollbox.timeline import Timeline
-from tests.support.gateway_fake import FakeGateway
+from tests.support.gateway_fake import FakeGateway, Fault
 
 cli = CliRunner()
 
@@ -38,6 +38,26 @@ async def test_a_failure_in_its_context(client: Client) -> None:
     assert (gone.timeline, gone.missing) == (None, "sandbox_not_found: there is no sandbox sb-none")
     nobodys = await client.error_context(SandboxError("no route"))
     assert (nobodys.timeline, nobodys.missing) == (None, "the failure is about no sandbox")
+
+
+async def test_a_create_that_failed_has_its_sandbox_in_its_context(client: Client, fake: FakeGateway) -> None:
+    ended = await client.create("python")
+    await ended.delete()
+    fake.fail("create", Fault("sandbox_lost", details={"sandbox_id": ended.id, "by": "platform"}))
+    with pytest.raises(SandboxLost) as failed:
+        await client.create("python")
+    context = await client.error_context(failed.value)
+    assert (context.sandbox_id, context.missing) == (ended.id, "")
+    assert context.timeline is not None
+    assert [moment.word for moment in context.timeline.moments] == ["request", "ready", "deleted"]
+
+
+async def test_a_sample_that_failed_has_its_sandbox_in_its_context(client: Client, fake: FakeGateway) -> None:
+    ended = await client.create("python")
+    fake.fail("sample", Fault("sandbox_lost", details={"sandbox_id": ended.id}), Fault())
+    async with await SandboxGroup.create("python", n=2, partial=True, client=client) as group:
+        context = await client.error_context(group.failed[0])
+    assert (context.code, context.sandbox_id, context.missing) == ("sandbox_lost", ended.id, "")
 
 
 def test_why_tells_a_story(apart: FakeGateway) -> None:

@@ -1,14 +1,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use wire::{Code, Problem};
 
 use crate::{Directory, Dns, Found, Route};
 
+/// How often both are asked. Whoever waits has a good token, so the sandbox exists or did: a control plane under load
+/// pushes late, one that is being replaced (5 s) may not know of it any more, and a cluster under load names it late.
+const ROUNDS: u32 = 8;
+
 /// Sandbox id -> route, in this order:
 /// 1. the table;
 /// 2. the table again, as soon as the push comes, for at most `push_wait`;
-/// 3. DNS, when there is a zone, for at most `push_wait` more.
+/// 3. DNS, when there is a zone, for at most `push_wait`;
+/// 4. 2 and 3 again, [`ROUNDS`] times.
 #[derive(Debug)]
 pub struct Resolver {
     directory: Arc<Directory>,
@@ -37,37 +43,50 @@ impl Resolver {
     /// # Errors
     /// The end cause of a sandbox that ended; `sandbox_not_found` for one that nobody knows.
     ///
-    /// Cost: no await for a sandbox in the table.
+    /// Cost: no await for a sandbox in the table; for one that nobody knows [`ROUNDS`] times `push_wait`, and as much
+    /// again where no name server answers.
     pub async fn resolve(&self, sandbox_id: &str) -> Result<Arc<Route>, Problem> {
-        let mut found = self.directory.find(sandbox_id);
-        if matches!(found, Found::Unknown) {
+        let mut missing = "it is not in the route table".to_owned();
+        for _ in 0..ROUNDS {
+            if let Some(known) = known(self.directory.find(sandbox_id)) {
+                return known;
+            }
+            let ends = Instant::now() + self.push_wait;
             let appears = self.directory.appears(sandbox_id);
-            found = tokio::time::timeout(self.push_wait, appears).await.unwrap_or(Found::Unknown);
+            let appeared = tokio::time::timeout_at(ends, appears).await.unwrap_or(Found::Unknown);
+            if let Some(known) = known(appeared) {
+                return known;
+            }
+            // Where too many are awaited already, it is found at the next look.
+            tokio::time::sleep_until(ends).await;
+            match self.ask_dns(sandbox_id).await {
+                Ok(found) => {
+                    if let Some(known) = known(found) {
+                        return known;
+                    }
+                }
+                Err(why) => missing = why,
+            }
         }
-        if matches!(found, Found::Unknown) {
-            found = self.ask_dns(sandbox_id).await?;
-        }
-        match found {
-            Found::Live(route) => Ok(route),
-            Found::Ended(tombstone) => Err(tombstone.problem()),
-            Found::Unknown => Err(not_found(sandbox_id, "it is not in the route table")),
-        }
+        let detail = format!("there is no sandbox {sandbox_id}: {missing}");
+        Err(Problem::new(Code::SandboxNotFound, detail).with("sandbox_id", sandbox_id))
     }
 
-    async fn ask_dns(&self, sandbox_id: &str) -> Result<Found, Problem> {
+    /// Why there is no answer, when there is none.
+    async fn ask_dns(&self, sandbox_id: &str) -> Result<Found, String> {
         let Some(dns) = &self.dns else { return Ok(Found::Unknown) };
         let answer = tokio::time::timeout(self.push_wait, dns.addresses(sandbox_id)).await;
-        let addresses = match answer {
-            Ok(Ok(addresses)) => addresses,
-            Ok(Err(failed)) => return Err(not_found(sandbox_id, &failed.to_string())),
-            Err(_) => return Err(not_found(sandbox_id, "the name server did not answer")),
-        };
+        let addresses = answer.map_err(|_| "the name server did not answer")?.map_err(|e| e.to_string())?;
         let first = addresses.into_iter().next();
         Ok(first.map_or(Found::Unknown, |address| self.directory.place_from_dns(sandbox_id, address)))
     }
 }
 
-fn not_found(sandbox_id: &str, why: &str) -> Problem {
-    Problem::new(Code::SandboxNotFound, format!("there is no sandbox {sandbox_id}: {why}"))
-        .with("sandbox_id", sandbox_id)
+/// What `found` says, unless it says nothing.
+fn known(found: Found) -> Option<Result<Arc<Route>, Problem>> {
+    match found {
+        Found::Live(route) => Some(Ok(route)),
+        Found::Ended(tombstone) => Some(Err(tombstone.problem())),
+        Found::Unknown => None,
+    }
 }

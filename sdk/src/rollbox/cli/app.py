@@ -1,20 +1,35 @@
 """All commands on one screen."""
 
+from typing import Any
+
 import typer
+from typer.core import TyperGroup
 
 from rollbox._version import __version__
-from rollbox.cli import group, pool, quota
+from rollbox.cli import group, output, pool, quota
 from rollbox.cli.doctor import doctor
 from rollbox.cli.exec import exec_
-from rollbox.cli.files import cp, ls
+from rollbox.cli.files import cp
+from rollbox.cli.paths import ls, mkdir, mv, rm, stat, watch
 from rollbox.cli.port_forward import port_forward
+from rollbox.cli.ports import expose, unexpose
 from rollbox.cli.processes import attach, kill, processes
 from rollbox.cli.sandboxes import create, delete, ps
 from rollbox.cli.top import top
 from rollbox.cli.up import up
 from rollbox.cli.why import why
 
+
+class _Commands(TyperGroup):
+    """All that print, wherever they do it."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
+        with output.while_read():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="rollbox",
     help="Isolated sandboxes for untrusted code.",
     no_args_is_help=True,
@@ -29,6 +44,13 @@ app.command("attach")(attach)
 app.command("kill")(kill)
 app.command("cp")(cp)
 app.command("ls")(ls)
+app.command("stat")(stat)
+app.command("mkdir")(mkdir)
+app.command("mv")(mv)
+app.command("rm")(rm)
+app.command("watch")(watch)
+app.command("expose")(expose)
+app.command("unexpose")(unexpose)
 app.command("port-forward")(port_forward)
 app.command("ps")(ps)
 app.command("why")(why)

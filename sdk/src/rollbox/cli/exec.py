@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
-from typing import Annotated, TypedDict
+from typing import Annotated, TypedDict, cast
 
 import typer
 
@@ -13,6 +13,7 @@ from rollbox import labels as label_rules
 from rollbox.cli import output, streaming
 from rollbox.client import Client
 from rollbox.errors import InvalidArgument, SandboxError
+from rollbox.request import Keep
 from rollbox.result import ExecResult
 
 # The codes that `timeout`, the kernel's SIGKILL and Ctrl-C have given shell scripts for decades.
@@ -23,6 +24,7 @@ class _Place(TypedDict):
     cwd: str | None
     env: Mapping[str, str]
     user: str | None
+    umask: int | None
     timeout: float | None
 
 
@@ -33,7 +35,14 @@ def exec_(
     cwd: Annotated[str | None, typer.Option(help="Directory to run in.")] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="May be repeated.")] = None,
     user: Annotated[str | None, typer.Option(help="User to run as.")] = None,
+    umask: Annotated[str | None, typer.Option(metavar="OCTAL", help="Its mask for new files, like 077.")] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds until it is killed.")] = None,
+    max_output_bytes: Annotated[
+        int | None, typer.Option(metavar="N", help="Keep so much of stdout and of stderr, and print it at the end.")
+    ] = None,
+    keep: Annotated[
+        str | None, typer.Option(metavar="head|tail", help="Which part of a longer output; it is printed at the end.")
+    ] = None,
     interactive: Annotated[bool, typer.Option("--interactive", "-i", help="Pass the standard input on.")] = False,
     tty: Annotated[bool, typer.Option("--tty", "-t", help="Run it on a terminal like this one.")] = False,
     stdin: Annotated[str | None, typer.Option(metavar="-", help="`-` is as `-i`.")] = None,
@@ -43,17 +52,22 @@ def exec_(
     137 out of memory, 130 Ctrl-C). `-it` is for shells and other programs that talk to a person.
     """
     interactive = interactive or _wants_stdin(stdin, as_json=json)
+    # A limit is on what is kept; what passes by is not kept.
+    whole = json or max_output_bytes is not None or keep is not None
     if tty:
-        _check_terminal(as_json=json)
+        _check_terminal(whole=whole, as_json=json)
     # Before there is an event loop: a read that blocks one cannot be interrupted.
-    given = _all_stdin() if json and interactive else b""
+    given = _all_stdin() if whole and interactive else b""
 
     async def call(client: Client) -> ExecResult:
         sandbox = await client.connect(sandbox_id)
-        place: _Place = {"cwd": cwd, "env": label_rules.parse(env or ()), "user": user, "timeout": timeout}
+        mask = None if umask is None else octal("umask", umask)
+        variables = label_rules.parse(env or ())
+        place: _Place = {"cwd": cwd, "env": variables, "user": user, "umask": mask, "timeout": timeout}
         try:
-            if json:
-                return await sandbox.exec(command, stdin=given, **place)
+            if whole:
+                part = cast("Keep", keep or "tail")
+                return await sandbox.exec(command, stdin=given, max_output_bytes=max_output_bytes, keep=part, **place)
             size = streaming.window() if tty else None
             process = await sandbox.spawn(command, stdin=interactive, terminal=size, **place)
         except InvalidArgument as error:
@@ -61,10 +75,12 @@ def exec_(
         async with process:
             return await streaming.run(process, stdin=interactive, terminal=tty)
 
-    result = output.run(call, what=f"running {command[0]} in {sandbox_id}", as_json=json, quiet=not json)
+    result = output.run(call, what=f"running {command[0]} in {sandbox_id}", as_json=json, quiet=not whole)
     if json:
         output.data(result.to_json())
     else:
+        if whole:
+            _print(result)
         tell_end(result)
     raise typer.Exit(exit_code(result))
 
@@ -83,6 +99,26 @@ def tell_end(result: ExecResult) -> None:
         output.talk(f"the command ended as {result.end}{by} after {result.run_ms:.0f} ms")
 
 
+def octal(name: str, text: str) -> int:
+    """Read permissions or a mask as they are typed; InvalidArgument for what is no octal number."""
+    try:
+        return int(text, 8)
+    except ValueError:
+        raise InvalidArgument(f"{name} {text!r} is not an octal number, like 077") from None
+
+
+def _print(result: ExecResult) -> None:
+    for stream, data in ((sys.stdout, result.stdout_bytes), (sys.stderr, result.stderr_bytes)):
+        stream.buffer.write(data)
+        stream.flush()
+    for name, kept, total in (
+        ("stdout", result.stdout_bytes, result.stdout_total_bytes),
+        ("stderr", result.stderr_bytes, result.stderr_total_bytes),
+    ):
+        if total > len(kept):
+            output.talk(f"{name}: {total - len(kept)} of {total} bytes were not kept")
+
+
 def _wants_stdin(option: str | None, *, as_json: bool) -> bool:
     if option not in (None, "-"):
         error = InvalidArgument(f"--stdin {option!r}: only `-`, the standard input, is offered")
@@ -90,9 +126,10 @@ def _wants_stdin(option: str | None, *, as_json: bool) -> bool:
     return option == "-"
 
 
-def _check_terminal(*, as_json: bool) -> None:
-    if as_json:
-        output.fail(InvalidArgument("--json and --tty cannot go together", hint="Leave one out."), as_json=True)
+def _check_terminal(*, whole: bool, as_json: bool) -> None:
+    if whole:
+        detail = "--tty cannot go together with --json, --max-output-bytes or --keep, which print at the end"
+        output.fail(InvalidArgument(detail, hint="Leave one out."), as_json=as_json)
     if not sys.stdin.isatty():
         hint = "Leave -t out: -i alone passes the standard input on."
         output.fail(InvalidArgument("the standard input is no terminal", hint=hint))

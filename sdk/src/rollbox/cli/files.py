@@ -1,14 +1,11 @@
-"""`rollbox cp` and `ls`."""
+"""`rollbox cp`."""
 
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -17,20 +14,12 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from rollbox.cli import output
+from rollbox.cli.paths import Remote, place
 from rollbox.cli.sandboxes import Json
 from rollbox.client import Client
 from rollbox.errors import FileNotFound, InvalidArgument
-from rollbox.files import FileInfo, Files, Listing, TransferReport, transfer
+from rollbox.files import Files, TransferReport, transfer
 from rollbox.files.paths import shown
-
-Place = Annotated[str, typer.Argument(metavar="ID:PATH", help="A path in a sandbox.")]
-_KINDS = {"file": stat.S_IFREG, "directory": stat.S_IFDIR, "symlink": stat.S_IFLNK, "other": 0}
-
-
-@dataclass(frozen=True)
-class _Remote:
-    sandbox_id: str
-    path: str
 
 
 def cp(
@@ -44,14 +33,14 @@ def cp(
     """Copy a file or a directory into a sandbox, or out of it; modes and links are kept."""
 
     async def call(client: Client) -> TransferReport:
-        origin, end = _place(source), _place(target)
-        remote = origin if isinstance(origin, _Remote) else end
-        if not isinstance(remote, _Remote) or (isinstance(origin, _Remote) and isinstance(end, _Remote)):
+        origin, end = place(source), place(target)
+        remote = origin if isinstance(origin, Remote) else end
+        if not isinstance(remote, Remote) or (isinstance(origin, Remote) and isinstance(end, Remote)):
             hint = "Write one of them as ID:/path; from sandbox to sandbox copy by way of this machine."
             raise InvalidArgument(f"one of {source!r} and {target!r} must be in a sandbox, the other here", hint=hint)
         files = (await client.connect(remote.sandbox_id)).files
         with _bar(shown(source)) as progress:
-            if isinstance(origin, _Remote):
+            if isinstance(origin, Remote):
                 return await _down(files, origin.path, Path(target), user=user, recursive=recursive, bar=progress)
             return await _up(files, Path(source), remote.path, user=user, recursive=recursive, bar=progress)
 
@@ -64,37 +53,6 @@ def cp(
         output.talk(f"left out: {shown(path)} ({reason})")
     if report.skipped_count > len(report.skipped):
         output.talk(f"left out: {report.skipped_count - len(report.skipped)} more")
-
-
-def ls(
-    place: Place,
-    *,
-    long: Annotated[bool, typer.Option("--long", "-l", help="Mode, owner, size and time too.")] = False,
-    recursive: Annotated[bool, typer.Option("--recursive", "-R", help="All below it.")] = False,
-    limit: Annotated[int, typer.Option(help="Most entries.")] = 10_000,
-    user: Annotated[str | None, typer.Option(help="User to look as.")] = None,
-    json: Json = False,
-) -> None:
-    """List a directory in a sandbox, or show one file."""
-
-    async def call(client: Client) -> Listing:
-        remote = _place(place)
-        if not isinstance(remote, _Remote):
-            raise InvalidArgument(f"{place!r} is not of the form ID:PATH", hint="`rollbox ps` shows the ids.")
-        files = (await client.connect(remote.sandbox_id)).files
-        info = await files.stat(remote.path, user=user)
-        if info.kind != "directory":
-            return Listing([info], truncated=False)
-        return await files.list(remote.path, recursive=recursive, limit=limit, user=user)
-
-    found = output.run(call, what=f"listing {place}", as_json=json)
-    if json:
-        output.data({"entries": [info.to_json() for info in found], "truncated": found.truncated})
-        return
-    for line in map(_long if long else _short, found):
-        typer.echo(line)
-    if found.truncated:
-        output.talk(f"there are more than {limit} entries; `--limit` shows more")
 
 
 async def _up(
@@ -147,16 +105,6 @@ async def _is_directory(files: Files, path: str, user: str | None) -> bool:
         return False
 
 
-def _place(text: str) -> _Remote | str:
-    """`ID:PATH` is in a sandbox; what has a slash before its first colon is local, like ./a:b."""
-    sandbox_id, separator, path = text.partition(":")
-    if not separator or "/" in sandbox_id or not sandbox_id:
-        return text
-    if not path:
-        raise InvalidArgument(f"{text!r} has no path after the colon", hint=f"Write {sandbox_id}:/path.")
-    return _Remote(sandbox_id, path)
-
-
 class _Bar:
     """Progress that is shown, or not."""
 
@@ -182,14 +130,3 @@ def _bar(label: str) -> Iterator[_Bar]:
     text = TextColumn("{task.description}", markup=False)
     with Progress(text, BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=console, transient=True) as made:
         yield _Bar(made, label)
-
-
-def _short(info: FileInfo) -> str:
-    return shown(info.path)
-
-
-def _long(info: FileInfo) -> str:
-    mode = stat.filemode(_KINDS[info.kind] | info.mode)
-    when = datetime.fromtimestamp(info.modified_at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    link = "" if info.link_target is None else f" -> {shown(info.link_target)}"
-    return f"{mode} {info.uid:>5} {info.gid:>5} {info.size_bytes:>12} {when} {shown(info.path)}{link}"

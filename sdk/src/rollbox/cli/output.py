@@ -7,8 +7,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Any, NoReturn, TypeVar
 
 import typer
@@ -52,13 +52,19 @@ def run(call: Callable[[Client], Awaitable[_T]], *, what: str, as_json: bool = F
         return asyncio.run(called())
     except SandboxError as error:
         fail(error, as_json=as_json)
-    except BrokenPipeError:
-        # Nobody reads on, as with `| head`: what a shell says of a command that SIGPIPE ended.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(BROKEN_PIPE) from None
     except (KeyboardInterrupt, asyncio.CancelledError) as interruption:
         talk(f"interrupted while {what}")
         raise typer.Exit(INTERRUPTED if isinstance(interruption, KeyboardInterrupt) else TERMINATED) from None
+
+
+@contextmanager
+def while_read() -> Iterator[None]:
+    """Where nobody reads on, as with `| head`, end as a shell says of a command that SIGPIPE ended."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(BROKEN_PIPE) from None
 
 
 def fail(error: SandboxError, *, as_json: bool = False) -> NoReturn:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +19,9 @@ from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY
 from rollbox.record import DeleteReport, SandboxRecord
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+FilesGiven = Annotated[
+    list[str] | None, typer.Option("--file", metavar="LOCAL:PATH", help="A local file to begin with; may be repeated.")
+]
 NodeLabels = Annotated[
     list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label that its node must have; may be repeated.")
 ]
@@ -31,8 +36,9 @@ def create(
     cpu: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Cores: 2, 0.5, 500m or 0.1:2.")] = CPU,
     memory: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Sizes: 2Gi or 256Mi:2Gi.")] = MEMORY,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="May be repeated.")] = None,
+    file: FilesGiven = None,
     label: Labels = None,
-    pids: Annotated[int | None, typer.Option(help="Most processes and threads at a time; not on Kubernetes.")] = None,
+    pids: Annotated[int | None, typer.Option(help="Most processes and threads at a time (512).")] = None,
     disk: Annotated[str | None, typer.Option(metavar="SIZE", help="Most of the node's disk: 2Gi.")] = None,
     gpu: Annotated[int, typer.Option(help="Whole devices.")] = 0,
     node_selector: NodeLabels = None,
@@ -55,6 +61,7 @@ def create(
             gpu=gpu,
             node_selector=label_rules.parse(node_selector or ()),
             env=label_rules.parse(env or ()),
+            files=_files(file or ()),
             cwd=cwd,
             user=user,
             labels=label_rules.parse(label or ()),
@@ -126,6 +133,19 @@ def pair(text: str) -> str | tuple[str, str]:
     if len(parts) > 2:
         raise InvalidArgument(f"{text!r} is not of the form LIMIT or REQUEST:LIMIT")
     return parts[0] if len(parts) == 1 else (parts[0], parts[1])
+
+
+def _files(pairs: Iterable[str]) -> dict[str, Path]:
+    """Read `LOCAL:PATH`, the second of which is absolute."""
+    found: dict[str, Path] = {}
+    for pair in pairs:
+        local, separator, path = pair.partition(":/")
+        if not local or not separator:
+            raise InvalidArgument(f"{pair!r} is not of the form LOCAL:PATH, with an absolute path in the sandbox")
+        if f"/{path}" in found:
+            raise InvalidArgument(f"two files are given for /{path}: {str(found[f'/{path}'])!r} and {local!r}")
+        found[f"/{path}"] = Path(local)
+    return found
 
 
 def _rows(records: list[SandboxRecord]) -> list[tuple[str, ...]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 import stat
@@ -113,8 +112,9 @@ class Files:
             data = data.encode()
         if isinstance(data, bytes | bytearray | memoryview):
             whole = bytes(data)
-            query += [("size", str(len(whole))), ("sha256", hashlib.sha256(whole).hexdigest())]
-            return await self._put_file(query, transfer.of_bytes(whole))
+            digest = await transfer.sha256(whole)
+            query += [("size", str(len(whole))), ("sha256", digest)]
+            return await self._put_file(query, transfer.of_bytes(whole), digest=digest)
         if isinstance(data, AsyncIterable):
             return await self._put_file(query, transfer.of_iterator(data))
         if not hasattr(data, "read"):
@@ -352,8 +352,10 @@ class Files:
             else:
                 return
 
-    async def _put_file(self, query: _Pairs, source: Source, progress: Progress | None = None) -> FileInfo:
-        hashed = transfer.Hashed(source, progress)
+    async def _put_file(
+        self, query: _Pairs, source: Source, progress: Progress | None = None, digest: str | None = None
+    ) -> FileInfo:
+        hashed = transfer.Hashed(source, progress, digest)
 
         async def once() -> FileInfo:
             info = FileInfo.from_json(await self._put("file", query, hashed.chunks))

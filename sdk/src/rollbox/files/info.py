@@ -49,14 +49,7 @@ class FileInfo:
 
     def to_json(self) -> dict[str, Any]:
         """Write the wire form again, for `--json`: a name that is not UTF-8 is `path_base64`."""
-        body: dict[str, Any] = {}
-        for name in ("path", "link_target"):
-            value: str | None = getattr(self, name)
-            try:
-                body[name] = value if value is None else value.encode().decode()
-            except UnicodeEncodeError:
-                raw = paths.encoded(name, value or "")
-                body[f"{name}_base64"] = b64encode(raw).decode("ascii")
+        body = {**_written("path", self.path), **_written("link_target", self.link_target)}
         for name in ("kind", "size_bytes", "mode", "uid", "gid", "modified_at_ms", "sha256"):
             body[name] = getattr(self, name)
         return body
@@ -94,6 +87,10 @@ class FileChange:
         """Read the wire form."""
         return cls(body["change"], paths.told(body, "path") or "", paths.told(body, "from"))
 
+    def to_json(self) -> dict[str, Any]:
+        """Write the wire form again, for `--json`: a name that is not UTF-8 is `path_base64`."""
+        return {"change": self.change, **_written("path", self.path), **_written("from", self.origin)}
+
 
 @dataclass(slots=True)
 class TransferReport:
@@ -126,6 +123,13 @@ class TransferReport:
             "skipped": skipped,
             "skipped_count": self.skipped_count,
         }
+
+
+def _written(name: str, value: str | None) -> dict[str, Any]:
+    try:
+        return {name: value if value is None else value.encode().decode()}
+    except UnicodeEncodeError:
+        return {f"{name}_base64": b64encode(paths.encoded(name, value or "")).decode("ascii")}
 
 
 _MOST_NAMED = 100

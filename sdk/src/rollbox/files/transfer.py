@@ -27,32 +27,40 @@ class Readable(Protocol):
 
 
 class Hashed:
-    """A source that is counted and hashed on its way; begins anew with each attempt.
+    """A source that is counted and hashed on its way, unless its digest is known; begins anew with each attempt.
 
     Attributes:
         size_bytes, sha256: of the attempt under way or over.
     """
 
-    def __init__(self, source: Source, progress: Progress | None = None) -> None:
+    def __init__(self, source: Source, progress: Progress | None = None, known: str | None = None) -> None:
         self.size_bytes = 0
         self._digest = hashlib.sha256()
         self._source = source
         self._progress = progress
+        self._known = known
 
     @property
     def sha256(self) -> str:
         """Hexadecimal."""
-        return self._digest.hexdigest()
+        return self._known or self._digest.hexdigest()
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Make the body of one attempt."""
         self.size_bytes, self._digest = 0, hashlib.sha256()
         async for chunk in self._source():
-            self._digest.update(chunk)
+            if self._known is None:
+                self._digest.update(chunk)
             self.size_bytes += len(chunk)
             yield chunk
             if self._progress is not None:
                 self._progress(self.size_bytes)
+
+
+async def sha256(data: bytes) -> str:
+    """Return the digest in hexadecimal; one that takes long is made in a thread."""
+    made = hashlib.sha256(data) if len(data) <= PIECE_BYTES else await asyncio.to_thread(hashlib.sha256, data)
+    return made.hexdigest()
 
 
 def of_bytes(data: bytes) -> Source:

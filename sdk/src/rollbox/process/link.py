@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import aiohttp
@@ -21,7 +21,7 @@ from rollbox.process import frames
 from rollbox.process.streams import OutputStream
 from rollbox.result import ExecResult
 from rollbox.retry import REPEATABLE, Resumption
-from rollbox.transport import told_problem
+from rollbox.transport import abort, told_problem
 
 # The gateway pings every 5 s; what is silent for so long is dead.
 _SILENCE_S = 15.0
@@ -33,6 +33,7 @@ _UNACKNOWLEDGED_BYTES = 2**20
 # The gateway judges silence by whole messages, so they are small.
 _STDIN_MESSAGE_BYTES = 2**16
 _BREAK = (aiohttp.ClientError, OSError)
+_Hear = Callable[[Callable[[], bool]], Coroutine[Any, Any, None]]
 
 
 class Link:
@@ -48,6 +49,7 @@ class Link:
         self._access = access
         self._resumption = Resumption(gateway.retries, _RETURN_BUDGET_S)
         self._ws: aiohttp.ClientWebSocketResponse | None = None
+        self._attached_at = 0.0
         self._receiving = False
         self._changed: asyncio.Future[SandboxError | None] | None = None
         self._stdin = _Unacknowledged()
@@ -100,7 +102,7 @@ class Link:
         """Wait until the sandbox has all of stdin."""
         await self.until(lambda: not self._stdin.parts or self._stdin_over)
         if self._stdin.parts:
-            self._refuse_over()
+            self._refuse_over(f"the stdin from byte {self._stdin.parts[0][0]} on was not confirmed")
 
     async def resize(self, columns: int, rows: int) -> None:
         """Tell the terminal's size; told again after a break."""
@@ -184,6 +186,9 @@ class Link:
                 message = await ws.receive()
             if message.type is aiohttp.WSMsgType.PING:
                 await ws.pong(message.data)
+                # Of a quiet command nothing else comes. The first one comes at once, and says too little.
+                if self.now() - self._attached_at >= _PING_S:
+                    self._resumption.progress()
         except (TimeoutError, *_BREAK) as error:
             await self._lost(error)
             return None
@@ -223,7 +228,7 @@ class Link:
             error.sandbox_id = self._access.sandbox_id
             await self._again(error)
             return
-        self._ws = ws
+        self._ws, self._attached_at = ws, self.now()
         for stream in self.streams.values():
             stream.behind = False
         if self.result is None:
@@ -233,24 +238,52 @@ class Link:
         """What the last connection may have lost; the offsets make it safe."""
         size = [] if self._size is None else [_resize(*self._size)]
         for message in [*self._stdin.messages(), *size]:
-            await self._put(message)
+            await self._put(message, self._heard)
 
     async def _send(self, message: bytes | str) -> None:
         """Send now, or with the next connection: what counts is kept until it is acknowledged."""
         if self._ws is None:
             await self.until(lambda: self._ws is not None or self.result is not None)
         else:
-            await self._put(message)
+            await self._put(message, self.until)
 
-    async def _put(self, message: bytes | str) -> None:
-        if self._ws is None:
+    async def _put(self, message: bytes | str, hear: _Hear) -> None:
+        """Send it; while that waits, `hear` receives: only so a peer that takes nothing is known to live."""
+        ws = self._ws
+        if ws is None:
             return
+        sending = asyncio.ensure_future(ws.send_bytes(message) if isinstance(message, bytes) else ws.send_str(message))
+        tasks = [sending]
         try:
-            await (self._ws.send_bytes(message) if isinstance(message, bytes) else self._ws.send_str(message))
-        except _BREAK as error:
-            await self._lost(error)
+            # Most are sent at once.
+            await asyncio.sleep(0)
+            if not sending.done():
+                tasks.append(asyncio.ensure_future(hear(lambda: sending.done() or self._ws is not ws)))
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if self._ws is not ws:
+                # The wait before the next connection counts for who sends, too.
+                await asyncio.wait(tasks[-1:])
+        finally:
+            for task in tasks:
+                task.cancel()
+            failures = await asyncio.gather(*tasks, return_exceptions=True)
+        for failure in failures:
+            # Who receives may have left the connection already: the next one brings the message.
+            if isinstance(failure, _BREAK):
+                if self._ws is ws:
+                    await self._lost(failure)
+            elif isinstance(failure, Exception):
+                raise failure
+
+    async def _heard(self, done: Callable[[], bool]) -> None:
+        """As `until`, for who receives already."""
+        while not done():
+            await self._step()
+            self.announce()
 
     async def _lost(self, error: BaseException) -> None:
+        if self._ws is not None:
+            abort(self._ws)
         await self.close()
         cut = StreamInterrupted(f"the connection of exec {self.exec_id} broke: {error!r}")
         await self._again(cut)
@@ -275,11 +308,11 @@ class Link:
     def _stdin_over(self) -> bool:
         return self.result is not None or bool(self._stdin.refused)
 
-    def _refuse_over(self) -> None:
+    def _refuse_over(self, what: str = "stdin was not taken") -> None:
         if self._stdin_over:
             reason = self._stdin.refused or f"exec {self.exec_id} has ended"
             hint = "Nothing reads this stdin any more; the result tells how the command ended."
-            raise Conflict(f"{reason}: stdin was not taken", hint=hint, sandbox_id=self._access.sandbox_id)
+            raise Conflict(f"{reason}: {what}", hint=hint, sandbox_id=self._access.sandbox_id)
 
 
 class _Unacknowledged:

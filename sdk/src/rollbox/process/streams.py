@@ -29,8 +29,9 @@ class OutputStream:
     """stdout or stderr of a process: an asynchronous iterator of bytes that ends with the command.
 
     For one reader. What is not read waits in the sandbox (and the command with it, as on a pipe); a reader that takes
-    nothing for 10 s while the program waits for something else of the same process counts as gone, and so does a stream
-    that nobody ever read. What the sandbox had to let go of meanwhile is told in `gaps`: nothing is made up.
+    nothing for 10 s while the program waits for something else of the same process (or less than 26 KiB/s all the time)
+    counts as gone, and so does a stream that nobody ever read. What the sandbox had to let go of meanwhile is told in
+    `gaps`: nothing is made up.
 
     Attributes:
         gaps: what was lost so far.

@@ -42,7 +42,7 @@ pub(in crate::files) fn write(request: &WriteArchiveRequest) -> Result<ArchiveWr
     }
     let root = openat(AT_FDCWD, path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
         .at(path)?;
-    let mut stream = Stream::new(Incoming::default());
+    let mut stream = Stream::new(Incoming::new());
     let mut unpacking = Unpacking::new(root);
     while let Some(entry) = stream.next()? {
         unpacking.take(&entry, &mut stream)?;

@@ -120,6 +120,22 @@ async def test_json_that_is_meant_to_hurt_is_an_invalid_argument(plane: World, r
     assert plane.cluster.started == []
 
 
+@pytest.mark.parametrize(
+    ("labels", "named"),
+    [
+        ({"run": "x" * 10_240}, "'run' must have at most 256 characters"),
+        ({"k" * 10_240: "x"}, "must be 1 to 128"),
+        ({f"k{n}": "" for n in range(65)}, "65 labels are more than 64"),
+    ],
+)
+async def test_labels_over_a_limit_are_refused_by_it(plane: World, labels: dict[str, str], named: str) -> None:
+    answer = await plane.api("POST", "/v1/sandboxes", body={**IMAGE, "labels": labels})
+    assert (answer.status, answer.code) == (400, "invalid_argument")
+    assert named in answer.json["detail"]
+    assert len(answer.body) < 2_000
+    assert plane.cluster.started == []
+
+
 @pytest.mark.parametrize("key", ["", "a b", "x" * 129, "ü"])
 async def test_a_bad_idempotency_key_is_refused(plane: World, key: str) -> None:
     answer = await plane.api("POST", "/v1/sandboxes", body=IMAGE, headers={"Idempotency-Key": key})

@@ -39,7 +39,6 @@ def nodes(**more: Any) -> list[Node]:
         ),
         ("gpu", {"gpu": 1}, "unsupported", "no node has any"),
         ("node_selector", {"node_selector": {"zone": "x"}}, "unsupported", "zone=x"),
-        ("pids_limit", {"pids_limit": 64}, "unsupported", "leave it out"),
     ],
 )
 def test_what_no_node_can_hold_is_refused(option: str, wish: dict[str, Any], code: str, word: str) -> None:
@@ -59,12 +58,6 @@ def test_no_node_at_all_is_a_matter_of_time() -> None:
     with pytest.raises(Problem, match="no node for sandboxes") as caught:
         FLEET.check(SandboxSpec(image="a"), [])
     assert caught.value.code == "capacity_unavailable"
-
-
-def test_no_limit_of_processes_is_claimed() -> None:
-    assert SandboxSpec(image="a").pids_limit is None
-    with pytest.raises(Problem, match="pids_limit 512"):
-        FLEET.check(SandboxSpec(image="a", pids_limit=512), nodes())
 
 
 def test_a_selector_of_the_installation_cannot_be_turned() -> None:

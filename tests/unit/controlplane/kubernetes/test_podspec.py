@@ -27,6 +27,7 @@ PLACE = Place(
     node_selector={"pool": "sandboxes"},
     tolerations=({"key": "sandboxes", "operator": "Exists"},),
     image_pull_secrets=("regcred",),
+    pids_limit=512,
 )
 LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 

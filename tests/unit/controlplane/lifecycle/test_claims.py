@@ -4,14 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from controlplane.cluster import Death
 from controlplane.cluster.engine.documents import FileDocuments
 from controlplane.errors import Problem
-from controlplane.model import Sandbox, SandboxSpec, State, Usage, pool_owner
+from controlplane.lifecycle.groups import SAMPLE, Groups
+from controlplane.model import GROUP, Sandbox, SandboxSpec, State, Usage, pool_owner
+from controlplane.telemetry import Served
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
 from tests.support.shared_store import Core
 from tests.support.virtual_time import VirtualClock
@@ -58,6 +60,16 @@ async def warmed(plane: World, number: int) -> list[Sandbox]:
     return list(found)
 
 
+def counted(plane: World) -> dict[str, float]:
+    """Creates of the pool's image, by how they were served."""
+    registry = plane.parts.metrics.registry
+    found = {
+        served: registry.get_sample_value("rollbox_creates_total", {"pool": "p", "served": served})
+        for served in get_args(Served)
+    }
+    return {served: count for served, count in found.items() if count}
+
+
 async def test_a_create_gets_a_warm_one_that_is_its_owners_from_then_on() -> None:
     async with pooled() as plane:
         warm = await warmed(plane, 2)
@@ -95,6 +107,7 @@ async def test_a_sandbox_that_dies_at_its_claim_is_replaced_in_the_same_call() -
     async with pooled(sidecars := Sick(failures=1)) as plane:
         sandbox = (await plane.service.create(OWNER, ENV_SPEC, "k")).sandbox
         assert (sandbox.warm, len(sidecars.tried)) == (True, 2)
+        assert counted(plane) == {"warm": 1}
         (dead,) = [one for one in await plane.service.find(OWNER, {}, None) if one.id != sandbox.id]
         assert dead.end is not None
         assert (dead.end.cause, dead.end.detail) == (
@@ -117,6 +130,16 @@ async def test_a_sidecar_that_does_not_answer_costs_three_seconds() -> None:
         create.cancel()
 
 
+async def test_who_goes_away_while_a_replacement_starts_leaves_none_behind() -> None:
+    async with pooled(Sick(wait_s=100)) as plane:
+        create = asyncio.create_task(plane.service.create(OWNER, ENV_SPEC))
+        await asyncio.sleep(7)
+        (cold,) = [one for one in await plane.service.find(OWNER, {}) if one.cold_reason]
+        create.cancel()
+        await asyncio.sleep(1)
+        assert (await plane.service.get(OWNER, cold.id)).end is not None
+
+
 async def test_when_all_are_dead_the_next_one_is_cold_and_says_so() -> None:
     documents = FileDocuments()
     await documents.put("pools", "p", POOL | {"min_warm": 5, "max_warm": 5, "starts_per_minute": 5}, None)
@@ -125,6 +148,7 @@ async def test_when_all_are_dead_the_next_one_is_cold_and_says_so() -> None:
         sandbox = (await plane.service.create(OWNER, ENV_SPEC, "k")).sandbox
         assert (sandbox.warm, sandbox.cold_reason) == (False, "4 warm ones were dead when they were claimed")
         assert len(await warmed(plane, 1)) == 1
+        assert counted(plane) == {"dead": 1}
         assert plane.sidecars.configured[sandbox.address or ""].env == {"SECRET": "hush"}
 
 
@@ -168,6 +192,18 @@ async def test_who_repeats_a_key_binds_what_the_one_before_did_not() -> None:
         again = await plane.service.create(OWNER, ENV_SPEC, "k")
         assert (again.replayed, again.sandbox.id) == (True, claimed.id)
         assert plane.sidecars.configured[claimed.address or ""].env == {"SECRET": "hush"}
+
+
+async def test_who_finds_a_group_binds_what_the_one_before_did_not() -> None:
+    async with pooled() as plane:
+        spec = ENV_SPEC.model_copy(update={"labels": {GROUP: "g", SAMPLE: "0"}})
+        claimed, _ = await plane.service.request(OWNER, spec, "g/0")  # and then its control plane died
+        assert plane.sidecars.configured == {}
+        for _ in range(2):
+            found = (await Groups(plane.service).get(OWNER, "g"))[0]
+            assert isinstance(found, Sandbox)
+            assert found.id == claimed.id
+            assert plane.sidecars.configured[claimed.address or ""].env == {"SECRET": "hush"}
 
 
 async def test_a_repetition_takes_nothing_away_from_one_that_is_in_use() -> None:
@@ -270,8 +306,9 @@ async def pair() -> AsyncIterator[tuple[Core, World, World]]:
         yield core, a, b
 
 
-def nobody_knows(of: Sandbox, *replicas: World) -> None:
+async def nobody_knows(of: Sandbox, *replicas: World) -> None:
     """Lets a claim be known to the store alone, as when the only replica that knew of it died before it wrote that."""
+    await asyncio.sleep(0.01)  # what is on its way to the others has come
     for plane in replicas:
         plane.service._lives.notes.forget(of.id)
         recent = plane.service._lives.ledger._recent
@@ -305,7 +342,7 @@ async def test_what_a_dead_replica_had_claimed_the_others_know() -> None:
         waiting, _ = await a.service.request(OWNER, ENV_SPEC, "k")  # and then its control plane died
         sandbox = (await a.service.create(OWNER, SPEC, "l")).sandbox
         for one in (waiting, sandbox):
-            nobody_knows(one, a)
+            await nobody_knows(one, a)
         core.empty()
         assert (await b.service.get(OWNER, sandbox.id)).state is State.RUNNING
         again = (await b.service.create(OWNER, ENV_SPEC, "k")).sandbox
@@ -319,7 +356,7 @@ async def test_what_only_a_dead_replica_knew_to_be_claimed_is_given_to_nobody_el
     async with pair() as (core, a, b):
         (one, other) = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
         for dead in (one, other):
-            nobody_knows(dead, a, b)
+            await nobody_knows(dead, a, b)
         core.empty()
         for _ in range(20):
             bobs = (await b.service.create("bob", SPEC)).sandbox
@@ -332,14 +369,21 @@ async def test_what_only_a_dead_replica_knew_to_be_claimed_is_given_to_nobody_el
         assert len(await warmed(b, 2)) == 2
 
 
-async def test_one_that_nobody_marked_as_ready_is_not_claimable_after_a_rebuild_either() -> None:
+@asynccontextmanager
+async def unmarked(sidecar: str) -> AsyncIterator[tuple[World, Sandbox]]:
+    """A replica that rebuilds without a word of a claimed sandbox whose sidecar is ``acknowledged``, or ``dead``."""
     async with pair() as (core, a, b):
         sandbox = (await a.service.create(OWNER, ENV_SPEC, "k")).sandbox
-        nobody_knows(sandbox, a, b)
+        await nobody_knows(sandbox, a, b)
         a.cluster.held[sandbox.id].facts.clear()
-        a.parts.sidecars.acknowledged.add(sandbox.address or "")  # type: ignore[attr-defined]
+        getattr(a.sidecars, sidecar).add(sandbox.address)
         core.empty()
         assert (await b.service.create("bob", SPEC)).sandbox.id != sandbox.id
+        yield b, sandbox
+
+
+async def test_one_that_nobody_marked_as_ready_is_not_claimable_after_a_rebuild_either() -> None:
+    async with unmarked("acknowledged") as (b, sandbox):
         found = await b.parts.store.get(sandbox.id)
         assert found is not None
         assert found.state is State.WARM
@@ -367,13 +411,7 @@ async def test_a_pool_fills_up_again_beside_what_was_rebuilt_and_leaves_that_to_
 
 
 async def test_one_that_does_not_answer_a_rebuild_is_not_started_again_as_if_nobody_had_claimed_it() -> None:
-    async with pair() as (core, a, b):
-        sandbox = (await a.service.create(OWNER, ENV_SPEC, "k")).sandbox
-        nobody_knows(sandbox, a, b)
-        a.cluster.held[sandbox.id].facts.clear()
-        a.parts.sidecars.dead.add(sandbox.address or "")  # type: ignore[attr-defined]
-        core.empty()
-        assert (await b.service.create("bob", SPEC)).sandbox.id != sandbox.id
+    async with unmarked("dead") as (b, sandbox):
         assert await b.parts.store.get(sandbox.id) is None
         await asyncio.sleep(SPEC.start_timeout_ms / 1000 + 70)
         assert sandbox.id not in b.cluster.held
@@ -382,7 +420,7 @@ async def test_one_that_does_not_answer_a_rebuild_is_not_started_again_as_if_nob
 async def test_a_claim_whose_note_was_lost_is_told_to_the_cluster_again() -> None:
     async with pair() as (core, a, b):
         sandbox = (await a.service.create(OWNER, ENV_SPEC.model_copy(update={"ttl_ms": 600_000}), "k")).sandbox
-        nobody_knows(sandbox, a, b)
+        await nobody_knows(sandbox, a, b)
         await asyncio.sleep(70)
         assert "hush" not in a.cluster.held[sandbox.id].facts["claim"]
         core.empty()
@@ -393,6 +431,7 @@ async def test_a_claim_whose_note_was_lost_is_told_to_the_cluster_again() -> Non
 async def test_a_claim_that_another_replica_rebuilt_without_is_put_back_by_its_own(state: State) -> None:
     async with pair() as (core, a, b):
         (first, second) = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
+        await asyncio.sleep(0.01)  # `b` has heard of them
         for one in (first, second):
             b.service._lives.ledger._recent._records.pop(one.id)
         b.service._lives.ledger._recent._since_ms.clear()

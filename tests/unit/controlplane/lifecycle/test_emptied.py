@@ -85,6 +85,33 @@ async def test_an_end_that_a_rebuild_went_without_is_put_back() -> None:
             assert not (await feed.next()).snapshot.routes
 
 
+async def test_an_extension_is_known_although_who_took_it_died_before_the_cluster_heard_of_it() -> None:
+    async with pair(FakeCluster(annotates_behind=True)) as (core, a, b):
+        sandbox = (await a.service.create(OWNER, SPEC)).sandbox
+        await asyncio.sleep(6)
+        longer = await a.service.extend(OWNER, sandbox.id, 2 * SPEC.ttl_ms)
+        a.service._lives.notes.forget(sandbox.id)
+        for task in a.service._lives._loops:
+            task.cancel()
+        core.empty()
+        await asyncio.sleep(SPEC.ttl_ms / 1000)
+        found = await b.service.get(OWNER, sandbox.id)
+        assert (found.state, found.expires_at_ms) == (State.RUNNING, longer.expires_at_ms)
+
+
+async def test_an_extension_that_a_rebuild_went_without_is_put_back() -> None:
+    async with pair(FakeCluster(annotates_behind=True)) as (core, a, b):
+        sandbox = (await a.service.create(OWNER, SPEC)).sandbox
+        longer = await a.service.extend(OWNER, sandbox.id, 2 * SPEC.ttl_ms)
+        await asyncio.sleep(1)
+        core.empty()
+        await core.view("c").restore(sandbox.with_port(80, public=True, now_ms=0))
+        await core.view("c").rebuilt()
+        await asyncio.sleep(3)
+        found = await b.service.get(OWNER, sandbox.id)
+        assert (found.expires_at_ms, found.public_ports) == (longer.expires_at_ms, (80,))
+
+
 async def test_what_was_put_back_in_vain_is_put_back_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async with pair(FakeCluster(annotates_behind=True, stop_s=20)) as (core, a, b):
         sandbox = (await a.service.create(OWNER, SPEC)).sandbox

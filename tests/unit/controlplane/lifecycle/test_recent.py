@@ -6,6 +6,7 @@ import pytest
 
 from controlplane.lifecycle import recent
 from controlplane.lifecycle.recent import KEPT_MS, Recent
+from controlplane.lifecycle.timeline import noted
 from controlplane.model import EndCause, Sandbox, SandboxSpec, State
 from tests.support.virtual_time import VirtualClock
 
@@ -60,7 +61,7 @@ def test_what_is_neither_or_long_ago_is_not_kept() -> None:
 
 def test_the_newest_word_of_a_claim_is_kept_and_a_late_one_is_not() -> None:
     known = Recent(MovedClock())
-    newer = replace(claimed(), version=6, expires_at_ms=7)
+    newer = replace(claimed(), version=6, public_ports=(7,))
     for one in (claimed(), newer, claimed()):
         known.hear(one)
     assert known.records == {"sb-1": newer}
@@ -101,3 +102,28 @@ def test_there_is_a_bound_and_the_oldest_make_room(monkeypatch: pytest.MonkeyPat
         known.hear(claimed(f"sb-{number}"))
     known.forget()
     assert [*known.records] == ["sb-2", "sb-3"]
+
+
+def extended(at_ms: int = MovedClock.at_ms, expires_at_ms: int = 9_000_000) -> Sandbox:
+    cold = replace(claimed(), pool="", claimed_at_ms=None, expires_at_ms=expires_at_ms)
+    return noted(cold, at_ms, "extend")
+
+
+def test_an_extension_outweighs_the_life_before_it_and_the_longer_one_is_true() -> None:
+    known = Recent(MovedClock())
+    known.hear(extended())
+    before = replace(extended(), expires_at_ms=8_000_000, version=7, timeline=())
+    known.hear(noted(before, MovedClock.at_ms, "extend"))
+    assert known.outweighs(before)
+    assert not known.outweighs(replace(before, expires_at_ms=9_000_000))
+    public = replace(before, public_ports=(80,))
+    assert known.corrected(public) == replace(public, version=8, expires_at_ms=9_000_000)
+    known.hear(ended())
+    assert known.records == {"sb-1": ended()}
+
+
+def test_an_extension_of_long_ago_or_before_it_ran_is_not_kept() -> None:
+    known = Recent(MovedClock())
+    known.hear(extended(at_ms=1))
+    known.hear(replace(extended(), state=State.STARTING))
+    assert known.records == {}

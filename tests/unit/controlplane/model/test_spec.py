@@ -51,6 +51,11 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("labels", {"labels": {"-a": "x"}}),
     ("labels", {"labels": {"a": "x\n"}}),
     ("labels", {"labels": {f"k{n}": "" for n in range(65)}}),
+    ("labels", {"labels": {"a": "x" * 257}}),
+    ("labels", {"labels": {"a": "x" * 10_000}}),
+    ("labels", {"labels": {"k" * 129: ""}}),
+    ("labels", {"labels": {"k" * 10_000: ""}}),
+    ("labels", {"labels": {"a=b": ""}}),
     ("ttl_ms", {"ttl_ms": 999}),
     ("ttl_ms", {"ttl_ms": 8 * 24 * 3_600_000}),
     ("start_timeout_ms", {"start_timeout_ms": 0}),
@@ -62,6 +67,18 @@ def test_a_bad_value_is_refused_by_name(field: str, change: dict[str, Any]) -> N
     with pytest.raises(ValidationError) as caught:
         SandboxSpec.model_validate({"image": "a", **change})
     assert field in [str(part) for part in caught.value.errors()[0]["loc"]]
+
+
+def test_as_many_labels_as_there_may_be_of_the_largest_size() -> None:
+    labels = {f"{n:03}" + "k" * 125: "x" * 256 for n in range(64)}
+    spec = SandboxSpec(image="a", labels=labels)
+    assert spec.labels == labels
+    text = dump_record(Sandbox("sb-1", "alice", spec, 1, 2, spec.fingerprint()))
+    # Kubernetes takes 256 KiB of annotations in all.
+    assert len(text.encode()) < 128 * 1024
+    read = load_record(text)
+    assert read is not None
+    assert read.spec.labels == labels
 
 
 NAMES = ["a", "python:3.12-slim", "localhost:5000/a/b@sha256:" + "0" * 64, "registry.example.com/x/y:1"]

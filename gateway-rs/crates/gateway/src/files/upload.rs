@@ -4,7 +4,7 @@ use std::time::Duration;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::{Stream as Messages, StreamExt as _, stream};
 use http::request::Parts;
 use http_body::Body as _;
@@ -28,6 +28,9 @@ use crate::telemetry::{Direction, FileOperation, Metrics, Open, Stream};
 
 /// A client that sends nothing for this long is taken for gone (contract: files).
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// Data in one message: with its head what a sidecar takes as one frame (128 KiB).
+const MESSAGE_BYTES: usize = (128 << 10) - 64;
 
 type Id = Result<Path<String>, PathRejection>;
 
@@ -127,6 +130,15 @@ struct Feed<M> {
     open: Open,
 }
 
+impl<M> Feed<M> {
+    async fn send(&self, message: M) {
+        if self.messages.send(message).await.is_err() {
+            // The sidecar has ended the call; its answer says why.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 fn feed<M: Send + 'static>(
     first: M,
     operation: &Operation,
@@ -140,25 +152,32 @@ fn feed<M: Send + 'static>(
     (request, Feed { guard, messages: sender, metrics, open })
 }
 
-/// Moves a client's body into the messages, as fast as the sidecar takes them. Gives the guard of the call, which must
-/// live until its answer.
+/// Moves a client's body into the messages, as fast as the sidecar takes them, and in full ones: a message costs the
+/// sandbox more than its bytes, and nobody sees a file before its end. Gives the guard of the call, which must live until
+/// its answer.
 async fn pump<M>(
     body: &mut Timed,
     feed: Feed<M>,
     message: impl Fn(Bytes, bool) -> M,
 ) -> Result<(DropGuard, Open), Problem> {
+    let mut gathered = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|broken| {
             Problem::new(Code::InvalidArgument, format!("the body could not be read: {broken}"))
         })?;
-        let Ok(data) = frame.into_data() else { continue };
+        let Ok(mut data) = frame.into_data() else { continue };
         feed.metrics.streamed(Stream::Upload, Direction::In, data.len());
-        if feed.messages.send(message(data, false)).await.is_err() {
-            // The sidecar has ended the call; its answer says why.
-            std::future::pending::<()>().await;
+        while !data.is_empty() {
+            if gathered.is_empty() {
+                gathered.reserve(MESSAGE_BYTES);
+            }
+            gathered.extend_from_slice(&data.split_to(data.len().min(MESSAGE_BYTES - gathered.len())));
+            if gathered.len() == MESSAGE_BYTES {
+                feed.send(message(gathered.split().freeze(), false)).await;
+            }
         }
     }
-    let _ = feed.messages.send(message(Bytes::new(), true)).await;
+    feed.send(message(gathered.freeze(), true)).await;
     let Feed { guard, messages, open, .. } = feed;
     drop(messages);
     Ok((guard, open))

@@ -13,6 +13,7 @@ use tonic::{Status, Streaming};
 use wire::Problem;
 use wire::agent::PortFrame;
 
+use super::leg::Leg;
 use crate::auth::Bearer;
 use crate::call;
 use crate::gateway::Gateway;
@@ -30,7 +31,7 @@ pub(super) struct Frames {
     pub(super) guard: DropGuard,
 }
 
-/// Connects to a port.
+/// Connects to the port that the first message names.
 ///
 /// # Errors
 /// `port_unreachable` where nothing listens, or whatever keeps the sandbox from being called.
@@ -38,11 +39,9 @@ pub(super) async fn open(
     gateway: &Gateway,
     bearer: &Bearer,
     route: &Arc<Route>,
-    port: u16,
-    datagrams: bool,
+    first: PortFrame,
 ) -> Result<Frames, Problem> {
     let (up, frames) = mpsc::channel(QUEUE);
-    let first = PortFrame { port: port.into(), datagrams, ..PortFrame::default() };
     // There is room: it is the first.
     drop(up.try_send(first));
     let messages = futures_util::stream::unfold(frames, async |mut frames: mpsc::Receiver<PortFrame>| {
@@ -64,13 +63,9 @@ pub(super) struct Connection {
     /// Of the latest frame, what was not read yet.
     rest: Bytes,
     ended: bool,
-}
-
-impl From<Frames> for Connection {
-    fn from(frames: Frames) -> Self {
-        let Frames { up, down, guard } = frames;
-        Self { _guard: guard, up: PollSender::new(up), down, rest: Bytes::new(), ended: false }
-    }
+    /// What takes over from the frames once they are many, and whether it has.
+    leg: Leg,
+    moved: bool,
 }
 
 /// The status that a failure of a connection was, in whatever it is wrapped.
@@ -87,6 +82,29 @@ pub(super) fn status_of<'a>(error: &'a (dyn std::error::Error + 'static)) -> Opt
 }
 
 impl Connection {
+    pub(super) fn new(frames: Frames, leg: Leg) -> Self {
+        let Frames { up, down, guard } = frames;
+        let (up, rest) = (PollSender::new(up), Bytes::new());
+        Self { _guard: guard, up, down, rest, ended: false, leg, moved: false }
+    }
+
+    /// The next frame. Only one that says so ends what the server says: a call that is over without it was broken off.
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Whatever comes first wakes.
+        let _ = self.leg.poll_dial(cx);
+        match ready!(Pin::new(&mut self.down).poll_next(cx)) {
+            Some(Ok(frame)) => {
+                self.leg.count(frame.data.len());
+                self.ended = frame.eof;
+                self.moved |= frame.moved;
+                self.rest = frame.data;
+                Poll::Ready(Ok(()))
+            }
+            Some(Err(status)) => Poll::Ready(Err(io::Error::other(status))),
+            None => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+
     fn poll_send(&mut self, cx: &mut Context<'_>, frame: impl FnOnce() -> PortFrame) -> Poll<io::Result<()>> {
         let broken = |_| io::Error::from(io::ErrorKind::BrokenPipe);
         ready!(self.up.poll_reserve(cx)).map_err(broken)?;
@@ -100,15 +118,22 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        while self.rest.is_empty() && !self.ended {
-            match ready!(Pin::new(&mut self.down).poll_next(cx)) {
-                Some(Ok(frame)) => {
-                    self.ended = frame.eof;
-                    self.rest = frame.data;
+        while self.rest.is_empty() && (self.moved || !self.ended) {
+            if self.moved {
+                let before = buf.filled().len();
+                match self.leg.poll_read(cx, buf)? {
+                    Poll::Ready(()) if buf.filled().len() > before => return Poll::Ready(Ok(())),
+                    // How it ended the call tells.
+                    Poll::Ready(()) => {
+                        self.moved = false;
+                        continue;
+                    }
+                    Poll::Pending if self.ended => return Poll::Pending,
+                    // A sandbox that is gone is heard of there.
+                    Poll::Pending => {}
                 }
-                Some(Err(status)) => return Poll::Ready(Err(io::Error::other(status))),
-                None => self.ended = true,
             }
+            ready!(self.poll_frame(cx))?;
         }
         let count = self.rest.len().min(buf.remaining());
         buf.put_slice(&self.rest[..count]);

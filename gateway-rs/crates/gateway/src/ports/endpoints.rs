@@ -10,7 +10,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use resolve::Found;
 use serde_json::json;
-use wire::agent::WaitPortRequest;
+use wire::agent::{PortFrame, WaitPortRequest};
 use wire::{Code, Problem};
 
 use super::connection;
@@ -142,7 +142,8 @@ async fn raw(gateway: Arc<Gateway>, request: Request, datagrams: bool) -> Result
         rules::invalid("upgrade", format!("this is a WebSocket over HTTP/1.1: {}", rejection.body_text()))
     })?;
     let (route, permit) = call::admit(&gateway, &gateway.ports, &bearer).await?;
-    let frames = connection::open(&gateway, &bearer, &route, place.port, datagrams).await?;
+    let first = PortFrame { port: place.port.into(), datagrams, ..PortFrame::default() };
+    let frames = connection::open(&gateway, &bearer, &route, first).await?;
     let request_id = head.headers.get(request_id::HEADER).cloned().unwrap_or(HeaderValue::from_static(""));
     let tunnel = Tunnel { gateway, route, frames, datagrams, request_id, _call: call, _place: permit };
     Ok(socket::bounded(upgrade, MAX_MESSAGE_BYTES).on_upgrade(|socket| tunnel.run(socket)))

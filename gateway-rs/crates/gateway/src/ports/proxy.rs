@@ -13,10 +13,12 @@ use resolve::Route;
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
+use wire::agent::PortFrame;
 use wire::{Code, Problem};
 
 use super::connection::{self, CHUNK_BYTES, Connection, status_of};
 use super::headers::{self, Outside};
+use super::leg::Leg;
 use super::place::Place;
 use crate::admission::Permit;
 use crate::auth::Bearer;
@@ -62,8 +64,10 @@ impl Proxied {
         self.prepare(&mut head, client.is_some())?;
         let (gateway, bearer) = (&self.gateway, &self.bearer);
         let (route, permit) = call::admit(gateway, &gateway.ports, bearer).await?;
-        let frames = connection::open(gateway, bearer, &route, self.place.port, false).await?;
-        let (mut sender, cut) = self.handshake(frames.into(), &route).await?;
+        let leg = Leg::new(Arc::clone(&gateway.dialer), Arc::clone(&route));
+        let first = PortFrame { port: self.place.port.into(), ticket: leg.ticket(), ..PortFrame::default() };
+        let frames = connection::open(gateway, bearer, &route, first).await?;
+        let (mut sender, cut) = self.handshake(Connection::new(frames, leg), &route).await?;
         let answered = sender.send_request(Request::from_parts(head, body));
         let mut response = self.answered(&route, answered).await?;
         headers::to_client(response.headers_mut(), &self.place);

@@ -46,6 +46,15 @@ enum Ending {
     Left,
 }
 
+impl From<Gone> for Ending {
+    fn from(gone: Gone) -> Self {
+        match gone {
+            Gone::Wrong(problem, code) => Self::Problem(problem, code),
+            Gone::Left => Self::Left,
+        }
+    }
+}
+
 /// What a client says in text.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -72,7 +81,9 @@ impl Tunnel {
             biased;
             () = gateway.drain.expired() => Ending::Expired,
             ending = send(&mut reader, up, self.datagrams) => ending,
-            ending = receive(gateway, route, &mut down, &mut writer, self.datagrams) => ending,
+            ending = receive(gateway, route, &mut down, &mut writer, self.datagrams) => {
+                ending.unwrap_or_else(Ending::from)
+            }
         };
         drop(guard);
         drop(open);
@@ -109,8 +120,7 @@ async fn send(reader: &mut Reader, up: mpsc::Sender<PortFrame>, datagrams: bool)
                 Ok(Word { .. }) if !datagrams => PortFrame { eof: true, ..PortFrame::default() },
                 _ => return wrong(format!("the text message {:?} is not {EOF}", shortened(&text))),
             },
-            Err(Gone::Left) => return Ending::Left,
-            Err(Gone::Wrong(problem, code)) => return Ending::Problem(problem, code),
+            Err(gone) => return gone.into(),
         };
         let Some(open) = &up else { return wrong("a message came after the end".to_owned()) };
         let eof = frame.eof;
@@ -131,33 +141,31 @@ async fn receive(
     down: &mut Streaming<PortFrame>,
     writer: &mut Writer,
     datagrams: bool,
-) -> Ending {
+) -> Result<Ending, Gone> {
     loop {
         let frame = tokio::select! {
             biased;
             frame = call::uncut(gateway, route, down.message()) => frame,
-            () = writer.ping_is_due() => match writer.ping().await {
-                Ok(()) => continue,
-                Err(_) => return Ending::Left,
-            },
+            () = writer.ping_is_due() => {
+                writer.ping().await?;
+                continue;
+            }
         };
         let frame = match frame {
             Ok(Some(frame)) => frame,
-            Ok(None) => return Ending::Done,
-            Err(Cut::Expired) => return Ending::Expired,
+            Ok(None) => return Ok(Ending::Done),
+            Err(Cut::Expired) => return Ok(Ending::Expired),
             Err(cut) => {
-                return match writer.pinging(cut.explain(gateway, route)).await {
-                    Ok(problem) => Ending::Problem(problem.into(), socket::NORMAL),
-                    Err(_) => Ending::Left,
-                };
+                let problem = writer.pinging(cut.explain(gateway, route)).await?;
+                return Ok(Ending::Problem(problem.into(), socket::NORMAL));
             }
         };
         let eof = frame.eof;
-        if (datagrams || !frame.data.is_empty()) && writer.send(Message::Binary(frame.data)).await.is_err() {
-            return Ending::Left;
+        if datagrams || !frame.data.is_empty() {
+            writer.send(Message::Binary(frame.data)).await?;
         }
-        if eof && writer.send(Message::text(EOF)).await.is_err() {
-            return Ending::Left;
+        if eof {
+            writer.send(Message::text(EOF)).await?;
         }
     }
 }

@@ -49,6 +49,15 @@ enum Ending {
     Left,
 }
 
+impl From<Gone> for Ending {
+    fn from(gone: Gone) -> Self {
+        match gone {
+            Gone::Wrong(problem, code) => Self::Problem(problem, code),
+            Gone::Left => Self::Left,
+        }
+    }
+}
+
 /// What is to be done to the command.
 enum Control {
     Signal(SignalRequest),
@@ -127,11 +136,7 @@ struct Down<'a> {
 
 impl Down<'_> {
     async fn run(mut self, progress: watch::Receiver<Progress>) -> Ending {
-        match self.relay(progress).await {
-            Ok(ending) => ending,
-            Err(Gone::Wrong(problem, code)) => Ending::Problem(problem, code),
-            Err(Gone::Left) => Ending::Left,
-        }
+        self.relay(progress).await.unwrap_or_else(Ending::from)
     }
 
     async fn relay(&mut self, mut progress: watch::Receiver<Progress>) -> Result<Ending, Gone> {
@@ -195,8 +200,7 @@ async fn listen(
         let heard = match reader.next().await {
             Ok(socket::Said::Binary(data)) => message::binary(data),
             Ok(socket::Said::Text(text)) => message::text(&text),
-            Err(Gone::Left) => return Ending::Left,
-            Err(Gone::Wrong(problem, code)) => return Ending::Problem(problem, code),
+            Err(gone) => return gone.into(),
         };
         if let Err(problem) = heard.and_then(|said| obey(gateway, exec_id, said, stdin, controls)) {
             return Ending::Problem(problem.into(), socket::MALFORMED);

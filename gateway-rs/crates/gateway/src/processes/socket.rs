@@ -16,12 +16,17 @@ const SILENCE: Duration = Duration::from_secs(15);
 /// A client that takes nothing for this long is cut off, pongs or not: it holds a place.
 const STALL: Duration = Duration::from_secs(30);
 
+/// Then it is told so, when it comes again within this time. The kernel leaves both (`server::UNHEARD`).
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
 /// For the client's side of a close.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Close codes (RFC 6455 section 7.4.1, and 1012 of its registry: the service restarts, come again).
 pub(crate) const NORMAL: u16 = 1000;
 pub(crate) const MALFORMED: u16 = 1002;
+pub(crate) const NO_TEXT: u16 = 1007;
+pub(crate) const TOO_SLOW: u16 = 1008;
 pub(crate) const TOO_LARGE: u16 = 1009;
 pub(crate) const RESTARTS: u16 = 1012;
 
@@ -32,12 +37,12 @@ pub(crate) enum Said {
     Text(Utf8Bytes),
 }
 
-/// Why a client says nothing more.
+/// Why a client is no more.
 #[derive(Debug)]
 pub(crate) enum Gone {
     /// It closed, broke off, or fell silent: there is nobody to answer.
     Left,
-    /// It sent what no client may; it is to be closed with this code.
+    /// It sent what no client may, or takes nothing; it is to be closed with this code.
     Wrong(Box<Problem>, u16),
 }
 
@@ -56,7 +61,7 @@ pub(crate) fn split(socket: WebSocket) -> (Reader, Writer) {
     let (sink, stream) = socket.split();
     let mut pings = tokio::time::interval(PING_INTERVAL);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    (Reader { stream }, Writer { sink, pings })
+    (Reader { stream }, Writer { sink, pings, patience: STALL })
 }
 
 /// What comes from the client.
@@ -91,7 +96,8 @@ impl Gone {
         let (code, close) = match cause {
             Some(Error::Capacity(_)) => (Code::PayloadTooLarge, TOO_LARGE),
             Some(Error::Protocol(ProtocolError::ResetWithoutClosingHandshake)) => return Self::Left,
-            Some(Error::Protocol(_) | Error::Utf8(_)) => (Code::InvalidArgument, MALFORMED),
+            Some(Error::Utf8(_)) => (Code::InvalidArgument, NO_TEXT),
+            Some(Error::Protocol(_)) => (Code::InvalidArgument, MALFORMED),
             _ => return Self::Left,
         };
         Self::Wrong(Box::new(Problem::new(code, format!("a message cannot be read: {error}"))), close)
@@ -103,6 +109,7 @@ impl Gone {
 pub(crate) struct Writer {
     sink: SplitSink<WebSocket, Message>,
     pings: Interval,
+    patience: Duration,
 }
 
 impl Writer {
@@ -120,11 +127,18 @@ impl Writer {
 
     /// Sends a message and waits until the socket has taken it: a slow reader is waited for, a while.
     ///
+    /// # Errors
+    /// The client is gone, or too slow: that is the last thing to send.
+    ///
     /// # Cancel safety
     /// Not cancel safe: the message may be lost. The socket stays whole.
     pub(crate) async fn send(&mut self, message: Message) -> Result<(), Gone> {
-        match timeout(STALL, self.sink.send(message)).await {
+        match timeout(self.patience, self.sink.send(message)).await {
             Ok(Ok(())) => Ok(()),
+            Err(_) if self.patience == STALL => {
+                self.patience = LAST_WORDS;
+                Err(Gone::Wrong(Box::new(too_slow()), TOO_SLOW))
+            }
             Ok(Err(_)) | Err(_) => Err(Gone::Left),
         }
     }
@@ -151,4 +165,12 @@ impl Writer {
         };
         drop(timeout(FAREWELL, farewell).await);
     }
+}
+
+fn too_slow() -> Problem {
+    let detail = format!(
+        "this client took nothing for {} s and was cut off: read all the time, or connect again when you read",
+        STALL.as_secs()
+    );
+    Problem::new(Code::StreamInterrupted, detail)
 }

@@ -44,8 +44,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The kernel asks a silent client whether it is still there, and gives it up when it has taken nothing for `UNHEARD`:
 /// a call without a deadline would else hold its place for as long as its sandbox lives, and an answer its memory.
+/// Longer than the 40 s after which a slow reader of a WebSocket has been told that it is one.
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
-const UNHEARD: Duration = Duration::from_secs(30);
+const UNHEARD: Duration = Duration::from_secs(45);
 
 /// What may wait in a client's socket: a slow reader of a command's output is to slow the command down, not to find
 /// megabytes of it lost in a buffer when it comes again.

@@ -35,12 +35,21 @@ impl Started {
     /// # Errors
     /// The status and the code of the problem that came instead.
     pub async fn try_attach(&self, exec_id: &str, query: &str) -> Result<Socket, (u16, String)> {
-        let path = format!("/v1/sandboxes/sb-1/execs/{exec_id}/attach{query}");
-        let request = format!("ws://{}{path}", self.client.address);
+        self.websocket(&format!("execs/{exec_id}/attach{query}")).await
+    }
+
+    /// Opens a WebSocket below sandbox `sb-1`.
+    ///
+    /// # Errors
+    /// As `try_attach`.
+    pub async fn websocket(&self, path: &str) -> Result<Socket, (u16, String)> {
+        let request = format!("ws://{}/v1/sandboxes/sb-1/{path}", self.client.address);
         let mut request: Request<()> = request.into_client_request().unwrap();
         let token = format!("Bearer {}", token_of("sb-1", "alice", &["exec"]));
         request.headers_mut().insert("authorization", token.parse().unwrap());
         let stream = TcpStream::connect(self.client.address).await.unwrap();
+        // Tests move the clock: nothing may wait in the kernel for time of its own.
+        stream.set_nodelay(true).unwrap();
         match tokio_tungstenite::client_async(request, stream).await {
             Ok((stream, _)) => Ok(Socket { stream }),
             Err(Error::Http(response)) => {
@@ -54,23 +63,26 @@ impl Started {
 }
 
 impl Socket {
-    /// The next thing that was said, pings left out.
-    pub async fn next(&mut self) -> Said {
+    /// The next message, pings left out; `None` when the connection is broken.
+    pub async fn next_message(&mut self) -> Option<Message> {
         loop {
-            let heard =
-                tokio::time::timeout(super::controlplane::PATIENCE, self.stream.next()).await.unwrap();
-            return match heard {
-                Some(Ok(Message::Binary(mut data))) => {
-                    let (kind, offset) = (data.get_u8(), data.get_u64());
-                    Said::Output { kind, offset, data }
-                }
-                Some(Ok(Message::Text(text))) => Said::Text(serde_json::from_str(&text).unwrap()),
-                Some(Ok(Message::Close(frame))) => {
-                    Said::Closed(frame.map_or(1005, |frame| frame.code.into()))
-                }
-                Some(Ok(_)) => continue,
-                Some(Err(_)) | None => Said::Broken,
-            };
+            match tokio::time::timeout(super::controlplane::PATIENCE, self.stream.next()).await.unwrap() {
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                heard => return heard.and_then(Result::ok),
+            }
+        }
+    }
+
+    /// The next thing that was said about a command.
+    pub async fn next(&mut self) -> Said {
+        match self.next_message().await {
+            Some(Message::Binary(mut data)) => {
+                let (kind, offset) = (data.get_u8(), data.get_u64());
+                Said::Output { kind, offset, data }
+            }
+            Some(Message::Text(text)) => Said::Text(serde_json::from_str(&text).unwrap()),
+            Some(Message::Close(frame)) => Said::Closed(frame.map_or(1005, |frame| frame.code.into())),
+            _ => Said::Broken,
         }
     }
 

@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.lifecycle.pools.demand import MEMORY_S, Demand, size
-from controlplane.lifecycle.pools.pace import FIRST_PAUSE_MS, FIRST_PAUSE_OF_FAULT_MS, LAST_PAUSE_MS, Pace
+from controlplane.lifecycle.pools.pace import (
+    FIRST_PAUSE_MS,
+    FIRST_PAUSE_OF_FAULT_MS,
+    FULL_PAUSE_MS,
+    LAST_PAUSE_MS,
+    Pace,
+)
 from controlplane.model.pool import PoolSpec
 from controlplane.model.spec import Template
 
@@ -105,3 +111,21 @@ def test_a_pause_does_not_outlast_a_clock_that_jumped_back() -> None:
     pace = Pace()
     pace.failed("image_not_found", "gone", NOW_MS + 86_400_000)
     assert pace.paused_until_ms(NOW_MS) == NOW_MS + LAST_PAUSE_MS
+    assert pace.paused_until_ms(NOW_MS + LAST_PAUSE_MS) is None
+
+
+def test_want_of_room_is_a_short_pause_that_room_ends_and_that_ends_no_other() -> None:
+    pace = Pace()
+    pace.succeeded()
+    for number in range(3):
+        pace.full("capacity_unavailable", "full", now_ms := NOW_MS + number * FULL_PAUSE_MS)
+        assert pace.paused_until_ms(now_ms) == now_ms + FULL_PAUSE_MS
+    assert [one.count for one in pace.failures] == [3]
+    pace.room()
+    assert pace.allowed(now_ms, 600, 0) == 1
+    pace.admitted()
+    assert pace.allowed(now_ms, 600, 1) == 600
+    pace.failed("image_pull_failed", "the registry is away", now_ms)
+    pace.full("capacity_unavailable", "full", now_ms)
+    pace.room()
+    assert pace.paused_until_ms(now_ms) == now_ms + FIRST_PAUSE_MS

@@ -88,6 +88,20 @@ async def test_nothing_is_started_beyond_what_nodes_and_queue_bear_at_once() -> 
         assert cluster.most_at_once <= 3
 
 
+async def test_a_pool_that_found_no_room_resumes_as_soon_as_there_is_some() -> None:
+    async with world(options=Options(starts_in_flight=16, max_sandboxes=3)) as plane:
+        others = [(await plane.service.create(OWNER, SandboxSpec(image="other", ttl_ms=7_200_000))) for _ in range(3)]
+        await plane.service.pools.put("p", spec(2))
+        await settle(3_600)
+        told = await status(plane)
+        assert "capacity_unavailable: 3 of at most 3 sandboxes are in use" in str(told["why"])
+        for number, other in enumerate(others[:2], start=1):
+            await plane.service.delete(OWNER, other.sandbox.id)
+            await settle(1)
+            assert len(await ready(plane)) == number
+        assert (await status(plane))["failures"] == []
+
+
 async def test_a_new_template_rolls_the_pool_and_there_are_never_less(plane: World) -> None:
     await plane.service.pools.put("p", spec(4, surge=2))
     await settle()

@@ -1,0 +1,82 @@
+"""Whether the cluster's definitions of our objects are of this version: an old one drops what it does not know."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+import structlog
+from pydantic import BaseModel
+
+from controlplane.cluster.documents import Kind
+from controlplane.cluster.kubernetes.client import Json, KubernetesClient
+from controlplane.cluster.kubernetes.documents import NAMES, VERSION, remedy, resource
+from controlplane.cluster.kubernetes.refusals import Refused
+from controlplane.errors import Problem
+from controlplane.lifecycle.quotas import DeclaredQuota
+from controlplane.model.pool import PoolSpec
+
+# Definitions change with upgrades, by hand or not; a day's log has some hundred lines of it at most.
+EVERY_S: Final = 600.0
+_PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_BODIES: Final[Mapping[Kind, type[BaseModel]]] = {"pools": PoolSpec, "quotas": DeclaredQuota}
+
+
+def trouble(kind: Kind, definition: Json | None) -> str:
+    """What is wrong with the definition of a kind, and the command that helps; empty: nothing is. Pure."""
+    if definition is None:
+        return f"the cluster has no definition {resource(kind)}, so no {NAMES[kind]} can be declared: {remedy(kind)}"
+    versions = (definition.get("spec") or {}).get("versions") or ()
+    known = [set(_described(one["schema"]["openAPIV3Schema"])) for one in versions if one["name"] == VERSION]
+    if not known:
+        return f"the cluster's definition {resource(kind)} has no version {VERSION}: {remedy(kind)}"
+    unknown = sorted({f"spec.{field}" for field in _fields(_BODIES[kind])} - known[0])
+    if not unknown:
+        return ""
+    return f"the cluster's definition {resource(kind)} is old and drops {', '.join(unknown)}: {remedy(kind)}"
+
+
+class Definitions:
+    """Looks at them now and then, and says in the log what is wrong until it is mended."""
+
+    def __init__(self, client: KubernetesClient) -> None:
+        self._client = client
+        self._log = structlog.get_logger("definitions")
+
+    async def run(self) -> None:
+        """Looks until it is cancelled."""
+        while True:
+            for kind in _BODIES:
+                await self.look(kind)
+            await asyncio.sleep(EVERY_S)
+
+    async def look(self, kind: Kind) -> None:
+        """One look at one."""
+        try:
+            wrong = trouble(kind, await self._read(kind))
+        except Problem as problem:
+            self._log.warning("definition not read", definition=resource(kind), detail=problem.detail)
+        else:
+            if wrong:
+                self._log.error("definition missing or old", detail=wrong)
+
+    async def _read(self, kind: Kind) -> Json | None:
+        try:
+            return await self._client.get(f"{_PATH}/{resource(kind)}")
+        except Refused as refused:
+            if refused.refusal.status != HTTPStatus.NOT_FOUND:
+                raise
+        return None
+
+
+def _fields(model: type[BaseModel], before: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        yield f"{before}{name}"
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _fields(field.annotation, f"{before}{name}.")
+
+
+def _described(schema: Mapping[str, Any], before: str = "") -> Iterator[str]:
+    for name, below in (schema.get("properties") or {}).items():
+        yield f"{before}{name}"
+        yield from _described(below, f"{before}{name}.")

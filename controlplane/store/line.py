@@ -1,0 +1,132 @@
+"""One connection to a Redis: the client opens it (addresses, TLS, passwords are its trade), from then on it is ours."""
+
+import asyncio
+from typing import Any, Final
+
+import hiredis
+from redis.asyncio.connection import AbstractConnection, Connection, parse_url
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as AwayError
+from redis.exceptions import InvalidResponse
+from redis.exceptions import TimeoutError as SlowError
+
+# The one way to the streams of a connection: what reads its replies is given to it, and is told when it is open.
+from redis._parsers import BaseParser  # isort: skip
+
+_CHUNK_BYTES: Final = 64 * 1024
+# Of an address; meant for many connections.
+_OF_POOLS: Final = ("max_connections", "timeout")
+_MORE: Final = object()
+
+# Text, number, list of such, nothing; or an error that Redis answered with.
+Reply = str | int | Exception | list["Reply"] | None
+
+
+def command(*words: str | int) -> bytes:
+    """One command as Redis reads it."""
+    packed: bytes = hiredis.pack_command(words)  # type: ignore[arg-type]  # its types name one word only
+    return packed
+
+
+class _Reader(BaseParser):
+    """Reads replies; the client asks it for one at a time while it opens the connection."""
+
+    def __init__(self) -> None:
+        self.reader: asyncio.StreamReader | None = None
+        self.writer: asyncio.StreamWriter | None = None
+        self._come = self._nothing()
+
+    def on_connect(self, connection: AbstractConnection) -> None:
+        self.reader, self.writer, self._come = connection._reader, connection._writer, self._nothing()  # noqa: SLF001
+
+    def on_disconnect(self) -> None:
+        self.reader = self.writer = None
+
+    def _nothing(self) -> hiredis.Reader:
+        return hiredis.Reader(
+            protocolError=InvalidResponse, replyError=self.parse_error, encoding="utf-8", notEnoughData=_MORE
+        )
+
+    async def read_response(self, disable_decoding: bool = False, push_request: bool | None = False) -> Any:  # noqa: ANN401 - the client's hook
+        del disable_decoding, push_request
+        return (await self.read(1))[0]
+
+    async def asked(self, message: bytes, count: int) -> list[Reply]:
+        if self.writer is None:
+            raise AwayError("Redis has closed the connection")
+        self.writer.write(message)
+        await self.writer.drain()
+        return await self.read(count)
+
+    async def read(self, count: int) -> list[Reply]:
+        found: list[Reply] = []
+        while len(found) < count:
+            one = self._come.gets()
+            if one is not _MORE:
+                found.append(one)
+                continue
+            data = b"" if self.reader is None else await self.reader.read(_CHUNK_BYTES)
+            if not data:
+                raise AwayError("Redis has closed the connection")
+            self._come.feed(data)
+        return found
+
+
+class Line:
+    """A connection for one user at a time; opened when it is first used, and again after a failure.
+
+    Args:
+        url: ``redis://``, ``rediss://`` or ``unix://``.
+        timeout_s: for a connection, and for all answers of one message.
+    """
+
+    def __init__(self, url: str, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._replies = _Reader()
+        options: dict[str, Any] = {name: value for name, value in parse_url(url).items() if name not in _OF_POOLS}
+        kind: type[AbstractConnection] = options.pop("connection_class", Connection)
+        self._connection = kind(
+            **{
+                **options,
+                "protocol": 2,
+                "parser_class": lambda **_: self._replies,
+                "socket_timeout": timeout_s,
+                "socket_connect_timeout": timeout_s,
+                "retry": Retry(NoBackoff(), 0),
+            }
+        )
+
+    async def exchange(self, message: bytes, count: int) -> list[Reply]:
+        """Sends commands and reads so many replies. A failure, or a cancellation, closes the connection.
+
+        Raises:
+            SlowError, AwayError: the answers did not come; what was asked may have been done.
+        """
+        answers: list[Reply] | None = None
+        try:
+            if self._replies.writer is None:
+                await self._connection.connect()  # type: ignore[no-untyped-call,unused-ignore]
+            async with asyncio.timeout(self._timeout_s):
+                answers = await self._replies.asked(message, count)
+        except TimeoutError:
+            raise SlowError(f"no answer within {self._timeout_s:g} s") from None
+        except OSError as error:
+            raise AwayError(f"Redis has closed the connection: {error}") from error
+        finally:
+            if answers is None:
+                # What comes late must not be taken for another answer.
+                await self.close()
+        return answers
+
+    async def next(self, within_s: float) -> Reply:
+        """The next reply; raises ``SlowError`` when there is none in time, and the connection lives on."""
+        try:
+            async with asyncio.timeout(within_s):
+                return (await self._replies.read(1))[0]
+        except TimeoutError:
+            raise SlowError(f"no word for {within_s:g} s") from None
+
+    async def close(self) -> None:
+        """Closes it; it opens again when it is used."""
+        await self._connection.disconnect(nowait=True)

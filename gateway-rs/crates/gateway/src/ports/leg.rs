@@ -1,0 +1,98 @@
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use resolve::Route;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
+use uuid::Uuid;
+
+use crate::transport::{Dialer, Stream};
+
+/// How a leg begins, before its ticket (`contract/agent.proto`).
+const MARK: &[u8] = b"LEG ";
+
+/// What comes before a leg is worth its connection, which costs a sandbox as much as some messages do.
+const WORTH_BYTES: usize = 1 << 20;
+
+type Dialling = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;
+
+/// A further connection to the sidecar for what one port says, once that is much: bare bytes cost a sandbox under gVisor
+/// less than half of what messages do. Nothing that comes over it counts before the call has said that it does
+/// (`moved`): the call has shown its token, and only its sidecar knows the ticket.
+pub(super) struct Leg {
+    ticket: Uuid,
+    state: State,
+}
+
+enum State {
+    /// So many bytes are still to come before it is worth it.
+    Waiting {
+        bytes: usize,
+        dialler: Arc<Dialer>,
+        route: Arc<Route>,
+    },
+    Dialling(Dialling),
+    Open(Stream),
+    /// It was not to be had: all comes as messages.
+    Failed(io::Error),
+}
+
+/// We only listen there, and the call may have told its end already: nothing else would notice a sandbox that is gone.
+fn probes() -> TcpKeepalive {
+    let every = Duration::from_secs(5);
+    TcpKeepalive::new().with_time(every).with_interval(every).with_retries(2)
+}
+
+impl Leg {
+    pub(super) fn new(dialler: Arc<Dialer>, route: Arc<Route>) -> Self {
+        Self { ticket: Uuid::new_v4(), state: State::Waiting { bytes: WORTH_BYTES, dialler, route } }
+    }
+
+    /// What the call has to name.
+    pub(super) fn ticket(&self) -> Vec<u8> {
+        self.ticket.as_bytes().to_vec()
+    }
+
+    /// Counts what has come as messages.
+    pub(super) fn count(&mut self, came: usize) {
+        if let State::Waiting { bytes, dialler, route } = &mut self.state {
+            *bytes = bytes.saturating_sub(came);
+            if *bytes == 0 {
+                let (dialler, route) = (Arc::clone(dialler), Arc::clone(route));
+                let shown = [MARK, self.ticket.as_bytes()].concat();
+                self.state = State::Dialling(Box::pin(async move {
+                    let mut stream = dialler.connect(&route.address).await?;
+                    if let Stream::Tcp(socket) = &stream {
+                        SockRef::from(socket).set_tcp_keepalive(&probes())?;
+                    }
+                    stream.write_all(&shown).await?;
+                    Ok(stream)
+                }));
+            }
+        }
+    }
+
+    /// Goes on with what is under way. Wakes like a read.
+    pub(super) fn poll_dial(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let State::Dialling(dialling) = &mut self.state {
+            self.state = match ready!(dialling.as_mut().poll(cx)) {
+                Ok(stream) => State::Open(stream),
+                Err(error) => State::Failed(error),
+            };
+        }
+        Poll::Ready(())
+    }
+
+    /// Reads what comes over it; call it only once the call has moved there.
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_dial(cx));
+        match &mut self.state {
+            State::Open(stream) => Pin::new(stream).poll_read(cx, buf),
+            State::Failed(error) => Poll::Ready(Err(error.kind().into())),
+            State::Waiting { .. } | State::Dialling(_) => Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+{{- /* Whether this release installs and upgrades a definition: (list . text). Not what another release or kubectl has applied. */}}
+{{- define "rollbox.definitionIsOurs" -}}
+{{- $release := (index . 0).Release }}
+{{- $there := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" (index . 1 | fromYaml).metadata.name }}
+{{- $by := dig "metadata" "annotations" (dict) $there }}
+{{- $mine := and (eq (get $by "meta.helm.sh/release-name") $release.Name) (eq (get $by "meta.helm.sh/release-namespace") $release.Namespace) }}
+{{- if or (not $there) $mine }}true{{ end }}
+{{- end }}

@@ -1,0 +1,85 @@
+"""Files that a sandbox has from its start: checked before anything is created, written before `create` returns."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from rollbox.errors import InvalidArgument, SandboxError
+from rollbox.files import paths, transfer
+from rollbox.files.handle import Files
+from rollbox.request import InitialFiles
+from rollbox.retry import REPEATABLE
+
+MOST_FILES = 1000
+# Over all sandboxes of a call: as many as one sandbox works on.
+AT_ONCE = 32
+
+
+def checked(files: InitialFiles | None) -> dict[str, bytes | Path]:
+    """Return what to write, by path; InvalidArgument for what cannot be written, a local file that is not there too.
+
+    Text becomes bytes; a local file stays a path, and is read for each sandbox.
+    """
+    if files is None:
+        return {}
+    if not isinstance(files, Mapping):
+        raise InvalidArgument(f"files is {type(files).__name__}, not a mapping from path to content")
+    if len(files) > MOST_FILES:
+        hint = "Put them into the image, or call files.upload_dir on the sandbox."
+        raise InvalidArgument(f"{len(files)} files are more than {MOST_FILES}", hint=hint)
+    return {_path(path): _content(path, content) for path, content in files.items()}
+
+
+async def write(files: Files, contents: Mapping[str, bytes | Path], slots: asyncio.Semaphore) -> None:
+    """Write all, side by side; raises the first failure, and the others are given up.
+
+    Args:
+        files: of the sandbox.
+        contents: as `checked` returns it.
+        slots: how many are written at a time.
+    """
+    try:
+        async with asyncio.TaskGroup() as writes:
+            for path, content in contents.items():
+                writes.create_task(_written(files, path, content, slots))
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+
+
+def left_to_repetition(failure: BaseException, *, own_key: bool) -> bool:
+    """Whether a sandbox stays although its files were not written: by the caller's own key it may be in use already.
+
+    The same key then gives it again and writes them again; else its lease or ttl ends it. An error that a repetition
+    does not heal leaves no sandbox.
+    """
+    passing = isinstance(failure, SandboxError) and failure.code in REPEATABLE
+    return own_key and (passing or isinstance(failure, asyncio.CancelledError))
+
+
+async def _written(files: Files, path: str, content: bytes | Path, slots: asyncio.Semaphore) -> None:
+    async with slots:
+        await (files.write(path, content) if isinstance(content, bytes) else files.upload(content, path))
+
+
+def _path(path: str) -> str:
+    paths.encoded("a path in files", path)
+    if not isinstance(path, str) or not path.startswith("/") or path.endswith("/"):
+        raise InvalidArgument(f"the path {path!r} in files is not an absolute path of a file, like '/repo/main.py'")
+    return path
+
+
+def _content(path: str, content: bytes | str | os.PathLike[str]) -> bytes | Path:
+    if isinstance(content, str):
+        try:
+            return content.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(f"files[{path!r}] is no valid Unicode text; pass bytes") from error
+    if isinstance(content, bytes | bytearray | memoryview):
+        return bytes(content)
+    if isinstance(content, os.PathLike):
+        transfer.opened(Path(content)).close()
+        return Path(content)
+    raise InvalidArgument(f"files[{path!r}] is {type(content).__name__}: not bytes, text or the path of a local file")

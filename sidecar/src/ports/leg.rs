@@ -1,0 +1,149 @@
+//! Legs: what a server says, once that is much, over a connection of its own.
+//!
+//! Under gVisor messages of a call cost a sandbox more than twice what bare bytes do. So a caller may name a ticket in
+//! its call, and bring it over another connection when it finds that worth while. The call itself stays: it says who
+//! may, counts as use and tells the end. A ticket is worth nothing without its call.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::sync::oneshot;
+use wire::{Code, Problem};
+
+/// How a leg begins, before its ticket. HTTP/2 begins with a P.
+pub const MARK: [u8; 4] = *b"LEG ";
+/// Random ones, of the caller's choice.
+pub const TICKET_BYTES: usize = 16;
+
+type Ticket = [u8; TICKET_BYTES];
+
+/// A connection that the rest goes over.
+pub type Leg = Box<dyn AsyncWrite + Unpin + Send>;
+
+/// The calls that a leg may come for. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Legs {
+    awaited: Arc<Mutex<HashMap<Ticket, oneshot::Sender<Leg>>>>,
+}
+
+impl std::fmt::Debug for Legs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Legs").field("awaited", &self.lock().len()).finish()
+    }
+}
+
+/// The leg of one call; nobody can bring it any more when this is dropped.
+pub struct Awaited {
+    legs: Legs,
+    ticket: Ticket,
+    come: oneshot::Receiver<Leg>,
+}
+
+impl Legs {
+    /// Awaits the leg that brings `ticket`; none where that is empty.
+    ///
+    /// # Errors
+    /// `invalid_argument`: it is no ticket, or another call's.
+    pub fn expect(&self, ticket: &[u8]) -> Result<Option<Awaited>, Problem> {
+        if ticket.is_empty() {
+            return Ok(None);
+        }
+        let refused = |why: String| Problem::new(Code::InvalidArgument, why).with("field", "ticket");
+        let ticket = Ticket::try_from(ticket).map_err(|_| {
+            refused(format!("a ticket of {} bytes is not one of {TICKET_BYTES}", ticket.len()))
+        })?;
+        let mut awaited = self.lock();
+        if awaited.contains_key(&ticket) {
+            return Err(refused("the ticket is that of another call".to_owned()));
+        }
+        let (leg, come) = oneshot::channel();
+        awaited.insert(ticket, leg);
+        drop(awaited);
+        Ok(Some(Awaited { legs: self.clone(), ticket, come }))
+    }
+
+    /// Gives a connection that has begun as a leg does to the call that awaits it; any other is closed.
+    ///
+    /// # Errors
+    /// It broke before it had shown its ticket.
+    pub async fn bring(
+        &self,
+        mut leg: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) -> io::Result<()> {
+        let mut shown = [0; MARK.len() + TICKET_BYTES];
+        leg.read_exact(&mut shown).await?;
+        let (mark, ticket) = shown.split_at(MARK.len());
+        let awaited = Ticket::try_from(ticket).ok().and_then(|ticket| self.lock().remove(&ticket));
+        if let Some(awaited) = awaited.filter(|_| mark == MARK) {
+            // A call that has ended in this moment wants none.
+            drop(awaited.send(Box::new(leg)));
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Ticket, oneshot::Sender<Leg>>> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Awaited {
+    /// The leg, if it has come.
+    pub fn take(&mut self) -> Option<Leg> {
+        self.come.try_recv().ok()
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        self.legs.lock().remove(&self.ticket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncWriteExt, DuplexStream};
+
+    use super::*;
+
+    const TICKET: Ticket = [7; TICKET_BYTES];
+
+    async fn brought(legs: &Legs, shown: &[u8]) -> DuplexStream {
+        let (mut ours, theirs) = tokio::io::duplex(64);
+        ours.write_all(shown).await.unwrap();
+        legs.bring(theirs).await.unwrap();
+        ours
+    }
+
+    #[tokio::test]
+    async fn a_leg_comes_once_and_to_the_call_of_its_ticket_only() {
+        let legs = Legs::default();
+        let mut call = legs.expect(&TICKET).unwrap().unwrap();
+        for strange in
+            [[MARK.as_slice(), &[8; TICKET_BYTES]].concat(), [b"LEG_".as_slice(), &[9; 16]].concat()]
+        {
+            assert_eq!(brought(&legs, &strange).await.read(&mut [0]).await.unwrap(), 0);
+            assert!(call.take().is_none());
+        }
+        let shown = [MARK.as_slice(), &TICKET].concat();
+        let mut peer = brought(&legs, &shown).await;
+        let mut leg = call.take().unwrap();
+        leg.write_all(b"x").await.unwrap();
+        assert_eq!(peer.read_u8().await.unwrap(), b'x');
+        assert_eq!(brought(&legs, &shown).await.read(&mut [0]).await.unwrap(), 0);
+        assert!(call.take().is_none());
+    }
+
+    #[test]
+    fn what_is_no_ticket_or_taken_is_refused_and_an_ended_call_leaves_none_behind() {
+        let legs = Legs::default();
+        assert!(legs.expect(&[]).unwrap().is_none());
+        let call = legs.expect(&TICKET).unwrap();
+        for bad in [&TICKET[..], &[1; 15], &[1; 17]] {
+            assert_eq!(legs.expect(bad).map(drop).unwrap_err().code, Code::InvalidArgument);
+        }
+        drop(call);
+        assert!(legs.lock().is_empty());
+    }
+}

@@ -1,0 +1,111 @@
+"""What runs in a sandbox, and what an operator declares, through the command line."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+from rollbox import Client, Sandbox
+from tests.support.command_line import answer, rollbox, started
+from tests.support.images import IMAGE
+from tests.support.stack import Product
+from tests.support.waiting import until
+
+# Others than the other tests ask for: nobody else claims from the pool.
+SIZES = ("--cpu", "0.02:1", "--memory", "64Mi:330Mi")
+
+
+async def test_a_command_in_the_background_is_listed_attached_to_and_signalled(stack: Product, shared: Sandbox) -> None:
+    name = f"background-{uuid.uuid4().hex[:8]}"
+    command = "trap 'echo asked; exit 7' TERM; echo said; echo told >&2; while :; do sleep 0.1; done"
+    process = await shared.spawn(command, exec_id=name)
+    process.detach()
+    await process.aclose()
+    (listed,) = [one for one in await answer(stack, "processes", shared.id) if one["exec_id"] == name]
+    assert (listed["running"], listed["pid"], listed["argv"][-1]) == (True, process.pid, command)
+    attached = await started(stack, "attach", shared.id, name)
+    assert attached.stdout is not None
+    assert attached.stderr is not None
+    assert [await attached.stdout.readline(), await attached.stderr.readline()] == [b"said\n", b"told\n"]
+    assert await answer(stack, "kill", shared.id, name, "-s", "TERM") == {"exec_id": name, "signal": "TERM"}
+    assert await attached.communicate() == (b"asked\n", b"")
+    assert attached.returncode == 7
+    status, out, err = await rollbox(stack, "attach", shared.id, name, "--offset", "5")
+    assert (status, out, err) == (7, b"asked\n", "")
+    row = await until(lambda: _row(stack, shared.id, name))
+    assert row is not None
+    assert "exited 7" in row
+
+
+async def _row(stack: Product, sandbox_id: str, name: str) -> str | None:
+    """The line of a command that has ended."""
+    status, out, err = await rollbox(stack, "processes", sandbox_id)
+    assert status == 0, err
+    return next((line for line in out.decode().splitlines() if line.startswith(name) and "running" not in line), None)
+
+
+async def test_kill_takes_all_and_what_is_not_there_is_named(stack: Product, shared: Sandbox) -> None:
+    name = f"killed-{uuid.uuid4().hex[:8]}"
+    process = await shared.spawn("sleep 7301 & sleep 7302", exec_id=name)
+    assert (await rollbox(stack, "kill", shared.id, name))[0] == 0
+    assert (await process.wait()).end == "cancelled"
+    assert (await shared.exec("pgrep -f 'sleep 730[12]'")).exit_code == 1
+    status, out, err = await rollbox(stack, "kill", shared.id, "never-was", "--json")
+    told = json.loads(err)
+    assert (status, out, told["code"], told["sandbox_id"]) == (2, b"", "exec_not_found", shared.id)
+    assert "never-was" in told["detail"]
+
+
+async def test_a_quota_is_declared_shown_kept_and_taken_back(stack: Product, client: Client, shared: Sandbox) -> None:
+    owner = (await client.quota()).owner
+    try:
+        status, out, err = await rollbox(stack, "quota", "set", owner, "--memory", "64Mi", "--sandboxes", "2")
+        assert (status, err) == (0, f"{owner} uses more memory_bytes than that: nothing ends, nothing new is let in\n")
+        assert all(cell in out.decode() for cell in ("1 of 2  ", " of 0.0625Gi  ")), out
+        await until(lambda: _limit(client, 2))
+        shown = await answer(stack, "quota")
+        assert (shown["limits"]["memory_bytes"], shown["used"]["sandboxes"]) == (64 << 20, 1)
+        status, out, err = await rollbox(stack, "create", IMAGE, "--memory", "128Mi")
+        never = f"this needs 128 MiB of memory, and the quota of {owner} is 64 MiB of memory: waiting does not help; "
+        assert (status, out) == (2, b"")
+        assert f"{never}an operator raises it with `rollbox quota set {owner} --memory N`" in err
+        status, out, err = await rollbox(stack, "preflight", IMAGE, "-n", "3", "--memory", "16Mi:64Mi")
+        knobs = [
+            f"hint: An operator raises it: rollbox quota set {owner} --{what} N" for what in ("sandboxes", "memory")
+        ]
+        assert (status, err.splitlines()) == (2, knobs)
+        assert out.decode().startswith("3 wanted: 0 may run together now")
+    finally:
+        taken_back = await answer(stack, "quota", "remove", owner)
+    assert taken_back["declared_for"] is None
+    await until(lambda: _limit(client, None))
+
+
+async def _limit(client: Client, sandboxes: int | None) -> bool:
+    """Whether any replica that is asked has heard of the limit."""
+    return {(await client.quota()).limits.get("sandboxes") for _ in range(8)} == {sandboxes}
+
+
+async def test_a_pool_is_declared_listed_drained_and_taken_back(stack: Product, client: Client) -> None:
+    name = f"t{uuid.uuid4().hex[:8]}"
+    made = await answer(stack, "pool", "set", name, IMAGE, "--warm", "1", *SIZES)
+    try:
+        assert (made["name"], made["min_warm"], made["max_warm"]) == (name, 1, 1)
+        await until(lambda: _filled(client, name, 1), 60)
+        status, out, err = await rollbox(stack, "pool", "list")
+        assert (status, err) == (0, "")
+        row = next(line for line in out.decode().splitlines() if line.startswith(name))
+        assert row.split()[:7] == [name, IMAGE, "1", "0", "1", "1", "1"]
+        assert row.endswith("1 are wanted: minimum and maximum are the same")
+        drained = await answer(stack, "pool", "drain", name)
+        assert (drained["name"], drained["drain"]) == (name, True)
+        await until(lambda: _filled(client, name, 0), 60)
+    finally:
+        status, out, err = await rollbox(stack, "pool", "delete", name)
+    assert (status, out, err) == (0, f"{name}\n".encode(), "")
+
+
+async def _filled(client: Client, name: str, ready: int) -> bool:
+    """Whether the pool says that so many are ready and no others are left."""
+    told = await client.pool(name)
+    return (told.ready, told.starting, told.outdated) == (ready, 0, 0)
