@@ -39,6 +39,7 @@ locked_packages() {
     for platform in manylinux_2_36 manylinux_2_34 manylinux_2_31 manylinux_2_28 manylinux_2_17 manylinux2014; do
       platforms+=(--platform "${platform}_$(uname -m)")
     done
+    mkdir -p "$cache/images"
     rm -rf "$folder.part"
     # pip judges conditions by this machine's Python, whose patch release is not the image's: take what any needs.
     sed -E "s/ ; python_full_version < '3\.11\.[0-9]+'//" $lock > "$folder.lock"

@@ -71,7 +71,9 @@ class Owned:
         return await self._lives.endings.care.leases.renew(owner, lease)
 
     async def open_port(self, owner: str, sandbox_id: str, port: int, *, public: bool) -> Sandbox:
-        """Lets anyone reach a port without a token, or takes that back; the gateways know when this returns.
+        """Lets anyone reach a port without a token, or takes that back.
+
+        The gateways hear of it in the moments after: one that is asked without a token before it has, waits for it.
 
         Raises:
             Problem: sandbox_not_found, why it has ended, or quota_exceeded: too many ports are public.

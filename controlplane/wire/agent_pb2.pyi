@@ -282,26 +282,30 @@ class ExecSummary(_message.Message):
     def __init__(self, exec_id: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., running: _Optional[bool] = ..., end: _Optional[_Union[End, str]] = ..., exit_code: _Optional[int] = ..., stdout_bytes: _Optional[int] = ..., stderr_bytes: _Optional[int] = ...) -> None: ...
 
 class ReadFileRequest(_message.Message):
-    __slots__ = ("path", "offset_bytes", "length_bytes", "user")
+    __slots__ = ("path", "offset_bytes", "length_bytes", "user", "ticket")
     PATH_FIELD_NUMBER: _ClassVar[int]
     OFFSET_BYTES_FIELD_NUMBER: _ClassVar[int]
     LENGTH_BYTES_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
     path: bytes
     offset_bytes: int
     length_bytes: int
     user: str
-    def __init__(self, path: _Optional[bytes] = ..., offset_bytes: _Optional[int] = ..., length_bytes: _Optional[int] = ..., user: _Optional[str] = ...) -> None: ...
+    ticket: bytes
+    def __init__(self, path: _Optional[bytes] = ..., offset_bytes: _Optional[int] = ..., length_bytes: _Optional[int] = ..., user: _Optional[str] = ..., ticket: _Optional[bytes] = ...) -> None: ...
 
 class FileChunk(_message.Message):
-    __slots__ = ("data", "sha256", "info")
+    __slots__ = ("data", "sha256", "info", "moved")
     DATA_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
     INFO_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
     data: bytes
     sha256: bytes
     info: FileInfo
-    def __init__(self, data: _Optional[bytes] = ..., sha256: _Optional[bytes] = ..., info: _Optional[_Union[FileInfo, _Mapping]] = ...) -> None: ...
+    moved: bool
+    def __init__(self, data: _Optional[bytes] = ..., sha256: _Optional[bytes] = ..., info: _Optional[_Union[FileInfo, _Mapping]] = ..., moved: _Optional[bool] = ...) -> None: ...
 
 class WriteFileRequest(_message.Message):
     __slots__ = ("path", "mode", "user", "size_bytes", "sha256", "data", "parents", "owner", "eof")
@@ -413,12 +417,14 @@ class FileInfo(_message.Message):
     def __init__(self, path: _Optional[bytes] = ..., kind: _Optional[_Union[FileKind, str]] = ..., size_bytes: _Optional[int] = ..., mode: _Optional[int] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., modified_at_ms: _Optional[int] = ..., link_target: _Optional[bytes] = ..., sha256: _Optional[bytes] = ...) -> None: ...
 
 class ReadArchiveRequest(_message.Message):
-    __slots__ = ("path", "user")
+    __slots__ = ("path", "user", "ticket")
     PATH_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
     path: bytes
     user: str
-    def __init__(self, path: _Optional[bytes] = ..., user: _Optional[str] = ...) -> None: ...
+    ticket: bytes
+    def __init__(self, path: _Optional[bytes] = ..., user: _Optional[str] = ..., ticket: _Optional[bytes] = ...) -> None: ...
 
 class WriteArchiveRequest(_message.Message):
     __slots__ = ("path", "user", "data", "parents", "eof")

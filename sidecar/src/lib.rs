@@ -13,6 +13,7 @@
 //! - `process`, `ring`, `records`, `oom`: a command's life, its output, and the memory of both.
 //! - `files`: files of the sandbox, by workers in it.
 //! - `ports`: connections to what listens in the sandbox.
+//! - `leg`: bare bytes past a call, for what is much.
 //! - `request`, `auth`, `server`: what callers may ask, who may, and the answers.
 //! - `usage`: what the sandbox uses.
 //! - `readiness`: tells the control plane; `run`: all of it in order.
@@ -21,6 +22,7 @@
 pub mod auth;
 pub mod files;
 pub mod install;
+pub mod leg;
 pub mod log;
 pub mod oom;
 pub mod ports;

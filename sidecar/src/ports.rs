@@ -5,11 +5,9 @@
 //! # Layout
 //! - `dial`: which port may be dialled, and the connection or the reason why there is none.
 //! - `stream`, `datagrams`: bytes between a connection and a call, at the pace of the slower one.
-//! - `leg`: much of them past the call.
 
 pub mod datagrams;
 pub mod dial;
-pub mod leg;
 pub mod stream;
 
 use std::sync::Arc;
@@ -19,8 +17,6 @@ use tokio_stream::Stream;
 use tonic::Status;
 use wire::agent::PortFrame;
 use wire::{Code, Problem};
-
-use leg::Legs;
 
 /// Connections at one time. A slow reader has three messages held for it, of which the server's send buffer (128 KiB) holds
 /// one or many: with `FEW` that had large ones, all flows and the rest with small ones that is 57 MiB, less than the 64
@@ -47,7 +43,6 @@ pub struct Ports {
     own: Option<u16>,
     places: Arc<Semaphore>,
     flows: Arc<Semaphore>,
-    pub(crate) legs: Legs,
 }
 
 /// What one connection may hold, given back when dropped.
@@ -75,7 +70,7 @@ impl Ports {
     /// All ports but the sidecar's own, where it has one.
     pub fn new(own: Option<u16>) -> Self {
         let [places, flows] = [MAX_CONNECTIONS, MAX_FLOWS].map(|most| Arc::new(Semaphore::new(most)));
-        Self { own, places, flows, legs: Legs::default() }
+        Self { own, places, flows }
     }
 
     /// The port as a number that may be dialled.

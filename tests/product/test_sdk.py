@@ -189,4 +189,4 @@ async def test_the_examples_do_what_they_say(name: str, lines: list[str]) -> Non
     async with asyncio.timeout(60):
         out, err = await process.communicate()
     assert (process.returncode, err) == (0, b"")
-    assert [line for line in out.decode().splitlines() if line in lines] == lines
+    assert [line for line in out.decode().splitlines() if line in lines] == lines, out.decode()

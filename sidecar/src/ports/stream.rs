@@ -9,8 +9,8 @@ use wire::agent::PortFrame;
 use wire::{Code, Problem};
 
 use super::dial::unreachable;
-use super::leg::{Awaited, Leg};
 use super::{Answers, Frames, Place};
+use crate::leg::{Awaited, Leg};
 
 /// A buffer with less than this part of its room is not worth a read.
 const LEAST_PART: usize = 4;

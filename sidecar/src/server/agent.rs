@@ -16,8 +16,8 @@ use super::files::{Answers, Files};
 use super::ports;
 use super::uses::Uses;
 use crate::files::call::Places;
+use crate::leg::Legs;
 use crate::ports::Ports;
-use crate::ports::leg::Legs;
 use crate::process::supervise::{Context, Start, supervise};
 use crate::process::{Cause, Process};
 use crate::records::{Claim, Records};
@@ -53,6 +53,7 @@ struct Shared {
     draining: watch::Receiver<bool>,
     acknowledged: AtomicBool,
     ports: Ports,
+    legs: Legs,
     places: Places,
     limits: Limits,
     uses: Arc<Uses>,
@@ -91,6 +92,7 @@ impl Service {
             draining,
             acknowledged: AtomicBool::new(false),
             ports: Ports::new(own_port),
+            legs: Legs::default(),
             places: Places::default(),
             limits,
             uses: Arc::default(),
@@ -103,9 +105,9 @@ impl Service {
         Arc::clone(&self.shared.uses)
     }
 
-    /// The connections to ports that more connections may come for.
+    /// The calls that more connections may come for.
     pub fn legs(&self) -> Legs {
-        self.shared.ports.legs.clone()
+        self.shared.legs.clone()
     }
 
     /// The control plane knows that the sandbox is ready.
@@ -284,7 +286,8 @@ impl Service {
             return Err(answer::status(&Problem::new(Code::Draining, "the sandbox is shutting down")));
         }
         let defaults = lock(&self.shared.defaults).clone();
-        Ok(Files { places: &self.shared.places, context: &self.shared.context, defaults })
+        let shared = &self.shared;
+        Ok(Files { places: &shared.places, context: &shared.context, legs: &shared.legs, defaults })
     }
 
     async fn measure(&self) -> Result<UsageReport, Problem> {
@@ -401,7 +404,7 @@ impl Agent for Service {
     }
 
     async fn connect(&self, request: Request<Streaming<PortFrame>>) -> Answer<Self::ConnectStream> {
-        answered(ports::connect(&self.shared.ports, request).await)
+        answered(ports::connect(&self.shared.ports, &self.shared.legs, request).await)
     }
 
     async fn wait_port(&self, request: Request<WaitPortRequest>) -> Answer<PortState> {

@@ -25,7 +25,7 @@ use super::agent::Service;
 use super::listen::{Listener, Stream};
 use super::uses::{Held, Uses};
 use crate::auth::{Auth, CalledPath, Known};
-use crate::ports::leg::{self, Legs};
+use crate::leg::{self, Legs};
 
 /// The largest input (16 MiB) and the largest answer (two outputs of 16 MiB) with room to spare.
 const MAX_MESSAGE_BYTES: usize = 40 << 20;

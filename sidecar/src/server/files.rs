@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::stream::{self, Stream, StreamExt};
 use prost::Message;
+use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
@@ -18,6 +19,7 @@ use wire::{Code, Problem};
 use super::answer::status;
 use crate::files::call::{Call, Places, Said, Who};
 use crate::files::frames::Job;
+use crate::leg::{Awaited, Leg, Legs};
 use crate::process::supervise::Context;
 use crate::request::{Defaults, invalid};
 
@@ -36,13 +38,15 @@ pub(super) type Answers<T> = ReceiverStream<Result<T, Status>>;
 pub(super) struct Files<'a> {
     pub(super) places: &'a Places,
     pub(super) context: &'a Arc<Context>,
+    pub(super) legs: &'a Legs,
     pub(super) defaults: Defaults,
 }
 
 impl Files<'_> {
     pub(super) async fn read(self, request: ReadFileRequest) -> Result<Answers<FileChunk>, Problem> {
         let who = self.who(&request.user, &[&request.path])?;
-        self.stream(Job::Read(request), who, chunk).await
+        let leg = self.legs.expect(&request.ticket)?;
+        self.data(Job::Read(request), who, leg).await
     }
 
     pub(super) async fn write(self, mut messages: Streaming<WriteFileRequest>) -> Result<FileInfo, Problem> {
@@ -94,7 +98,8 @@ impl Files<'_> {
         request: ReadArchiveRequest,
     ) -> Result<Answers<FileChunk>, Problem> {
         let who = self.who(&request.user, &[&request.path])?;
-        self.stream(Job::ReadArchive(request), who, chunk).await
+        let leg = self.legs.expect(&request.ticket)?;
+        self.data(Job::ReadArchive(request), who, leg).await
     }
 
     pub(super) async fn write_archive(
@@ -154,41 +159,88 @@ impl Files<'_> {
     ) -> Result<Answers<T>, Problem> {
         let mut call = Call::start(&job, who, self.places, self.context).await?;
         let said = call.next().await?;
-        let (answers, queue) = mpsc::channel(QUEUE);
-        tokio::spawn(async move {
-            tokio::select! {
-                () = feed(call, said, convert, &answers) => {}
-                // A worker that has nothing to say would otherwise outlive its caller.
-                () = answers.closed() => {}
-            }
-        });
-        Ok(ReceiverStream::new(queue))
+        Ok(answers(|answers| feed(call, said, convert, answers)))
     }
+
+    /// The same for bytes, which may move to a leg.
+    async fn data(&self, job: Job, who: Who, leg: Option<Awaited>) -> Result<Answers<FileChunk>, Problem> {
+        let mut call = Call::start(&job, who, self.places, self.context).await?;
+        let said = call.next().await?;
+        Ok(answers(|answers| feed_data(call, said, leg, answers)))
+    }
+}
+
+/// What `feed` sends. A worker that has nothing to say would otherwise outlive its caller.
+fn answers<T: Send + 'static, F: Future<Output = ()> + Send + 'static>(
+    feed: impl FnOnce(mpsc::Sender<Result<T, Status>>) -> F,
+) -> Answers<T> {
+    let (answers, queue) = mpsc::channel(QUEUE);
+    let feeding = feed(answers.clone());
+    tokio::spawn(async move {
+        tokio::select! {
+            () = feeding => {}
+            () = answers.closed() => {}
+        }
+    });
+    ReceiverStream::new(queue)
 }
 
 async fn feed<T>(
     mut call: Call,
-    mut said: Said,
+    said: Said,
+    convert: fn(Said) -> Result<Option<T>, Problem>,
+    answers: mpsc::Sender<Result<T, Status>>,
+) {
+    let mut said = Ok(said);
+    while tell(said, convert, &answers).await {
+        said = call.next().await;
+    }
+}
+
+/// Whether more is to be told.
+async fn tell<T>(
+    said: Result<Said, Problem>,
     convert: fn(Said) -> Result<Option<T>, Problem>,
     answers: &mpsc::Sender<Result<T, Status>>,
+) -> bool {
+    let last = !matches!(said, Ok(Said::Data(_) | Said::Item(_)));
+    let Some(answer) = said.and_then(convert).transpose() else { return false };
+    let failed = answer.is_err();
+    answers.send(answer.map_err(|problem| status(&problem))).await.is_ok() && !last && !failed
+}
+
+async fn feed_data(
+    mut call: Call,
+    said: Said,
+    mut leg: Option<Awaited>,
+    answers: mpsc::Sender<Result<FileChunk, Status>>,
 ) {
-    loop {
-        let last = matches!(said, Said::End(_));
-        let answer = match convert(said).transpose() {
-            Some(answer) => answer,
-            None => return,
-        };
-        let failed = answer.is_err();
-        if answers.send(answer.map_err(|problem| status(&problem))).await.is_err() || last || failed {
-            return;
-        }
-        said = match call.next().await {
-            Ok(next) => next,
-            Err(problem) => {
-                let _ = answers.send(Err(status(&problem))).await;
-                return;
+    let mut said = Ok(said);
+    while tell(said, chunk, &answers).await {
+        said = match leg.as_mut().and_then(Awaited::take) {
+            Some(come) => {
+                let moved = FileChunk { moved: true, ..FileChunk::default() };
+                if answers.send(Ok(moved)).await.is_err() {
+                    return;
+                }
+                move_over(&mut call, come).await
             }
+            None => call.next().await,
         };
+    }
+}
+
+/// The data past the call; what ends them.
+async fn move_over(call: &mut Call, mut leg: Leg) -> Result<Said, Problem> {
+    let broken = |err| {
+        let detail = format!("the connection that brings the data broke: {err}");
+        Problem::new(Code::StreamInterrupted, detail)
+    };
+    loop {
+        match call.next().await? {
+            Said::Data(data) => leg.write_all(&data).await.map_err(broken)?,
+            last => return leg.shutdown().await.map_err(broken).map(|()| last),
+        }
     }
 }
 

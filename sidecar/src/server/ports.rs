@@ -12,6 +12,7 @@ use wire::{Code, Problem};
 
 use super::answer;
 use crate::auth::PortScope;
+use crate::leg::Legs;
 use crate::ports::{Answers, Ports, datagrams, dial, stream};
 
 /// For the first message: whoever calls has it at hand.
@@ -27,6 +28,7 @@ pub(super) type Frames = ReceiverStream<Result<PortFrame, Status>>;
 /// Dials the port that the first message names; the connection ends with the call.
 pub(super) async fn connect(
     ports: &Ports,
+    legs: &Legs,
     request: Request<Streaming<PortFrame>>,
 ) -> Result<Frames, Problem> {
     let scope = request.extensions().get::<PortScope>().cloned();
@@ -46,7 +48,7 @@ pub(super) async fn connect(
             until_gone(&answers, datagrams::carry(port, first, frames, &answers)).await;
         });
     } else {
-        let leg = ports.legs.expect(&first.ticket)?;
+        let leg = legs.expect(&first.ticket)?;
         let socket = dial::connect(port).await?;
         greet(&answers);
         tokio::spawn(async move {

@@ -73,14 +73,15 @@ pause() { cc -Os -static -s -o "$1/bin/pause" pause.c; }
 coredns() { "${build[@]}" -ldflags "-s -w" -o "$1/bin/coredns" .; }
 
 cilium() {
-  local source
-  source=$(go list -m -f '{{.Dir}}' github.com/cilium/cilium)
   "${build[@]}" -ldflags "-s -w -X github.com/cilium/cilium/pkg/version.ciliumVersion=$(version github.com/cilium/cilium | tr -d v)" \
     -o "$1/bin/" tool
   mv "$1/bin/daemon" "$1/bin/cilium-agent"
   mv "$1/bin/operator" "$1/bin/cilium-operator"
   ln -s "$(command -v clang-19)" "$1/bin/clang"
   mkdir "$1/share"
+  # Has a folder only now that it is downloaded.
+  local source
+  source=$(go list -m -f '{{.Dir}}' github.com/cilium/cilium)
   cp -r "$source/bpf" "$source/pkg/k8s/apis/cilium.io/client/crds" "$1/share/"
   chmod -R u+w "$1/share"
 }

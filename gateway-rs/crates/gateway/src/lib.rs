@@ -31,6 +31,7 @@ mod feed;
 mod files;
 mod forward;
 mod gateway;
+mod leg;
 mod memory;
 pub mod ports;
 pub mod processes;

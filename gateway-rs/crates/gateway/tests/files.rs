@@ -17,6 +17,7 @@ use futures_util::{StreamExt as _, stream};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
+use support::files::MOVED;
 use support::{Answer, Rig, Started, token_of};
 
 const FRAMES: &str = "application/vnd.rollbox.frames";
@@ -54,6 +55,26 @@ fn parsed(frame: &(u8, Bytes)) -> Value {
 
 async fn started() -> Started {
     Rig::new().sandbox("sb-1").start().await
+}
+
+#[tokio::test]
+async fn what_is_large_goes_on_over_a_leg_and_ends_as_the_call_says() {
+    let rig = started().await;
+    let data = Bytes::from([vec![b'm'; MOVED], vec![b'l'; MOVED]].concat());
+    for path in ["file?path=/moved", "archive?path=/moved"] {
+        assert!(get(&rig, path).await.body == data, "{path}");
+        let frames = framed(&rig, path).await;
+        let came: Vec<_> =
+            frames.iter().filter(|(kind, _)| *kind == 0).map(|(_, part)| part.clone()).collect();
+        assert!(came.concat() == data, "{path}");
+        assert_eq!(parsed(frames.last().unwrap())["sha256"], "ab".repeat(32));
+    }
+    for path in ["file?path=/moved-broken", "file?path=/moved-held"] {
+        let frames = framed(&rig, path).await;
+        let came: usize = frames.iter().filter(|(kind, _)| *kind == 0).map(|(_, part)| part.len()).sum();
+        assert!((MOVED..=2 * MOVED).contains(&came), "{came}");
+        assert_eq!(parsed(frames.last().unwrap())["code"], "no_space", "{path}");
+    }
 }
 
 #[tokio::test]

@@ -54,6 +54,14 @@ impl Directory {
         self.read().find(sandbox_id)
     }
 
+    /// The route of a sandbox whose `port` anyone may reach. Cost: that of [`Self::find`].
+    pub fn public(&self, sandbox_id: &str, port: u16) -> Option<Arc<Route>> {
+        match self.find(sandbox_id) {
+            Found::Live(route) if route.ports.token(port).is_some() => Some(route),
+            _ => None,
+        }
+    }
+
     /// Completes as soon as something is known of the sandbox; [`Found::Unknown`] only when too many ids are awaited.
     ///
     /// # Cancel safety

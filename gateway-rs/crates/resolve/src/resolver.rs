@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use wire::{Code, Problem};
 
@@ -9,6 +10,12 @@ use crate::{Directory, Dns, Found, Route};
 /// How often both are asked. Whoever waits has a good token, so the sandbox exists or did: a control plane under load
 /// pushes late, one that is being replaced (5 s) may not know of it any more, and a cluster under load names it late.
 const ROUNDS: u32 = 8;
+
+/// How often a port that is to become public is looked at.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Who may wait for that at one time: they bring no token, so anyone may ask.
+const MAX_STRANGERS: usize = 256;
 
 /// Sandbox id -> route, in this order:
 /// 1. the table;
@@ -20,12 +27,13 @@ pub struct Resolver {
     directory: Arc<Directory>,
     dns: Option<Dns>,
     push_wait: Duration,
+    strangers: Semaphore,
 }
 
 impl Resolver {
     /// A resolver over `directory`.
     pub fn new(directory: Arc<Directory>, dns: Option<Dns>, push_wait: Duration) -> Self {
-        Self { directory, dns, push_wait }
+        Self { directory, dns, push_wait, strangers: Semaphore::new(MAX_STRANGERS) }
     }
 
     /// The fallback behind it.
@@ -70,6 +78,26 @@ impl Resolver {
         }
         let detail = format!("there is no sandbox {sandbox_id}: {missing}");
         Err(Problem::new(Code::SandboxNotFound, detail).with("sandbox_id", sandbox_id))
+    }
+
+    /// The route of a sandbox whose `port` is public, now or within `push_wait`: whoever has just made it so, or was told
+    /// its address by him, may ask before the push has come. `None`: it is private; at once where the sandbox has ended,
+    /// and where too many wait.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn becomes_public(&self, sandbox_id: &str, port: u16) -> Option<Arc<Route>> {
+        let _place = self.strangers.try_acquire().ok()?;
+        let public = async {
+            loop {
+                let public = self.directory.public(sandbox_id, port);
+                if public.is_some() || matches!(self.directory.find(sandbox_id), Found::Ended(_)) {
+                    return public;
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::time::timeout(self.push_wait, public).await.ok().flatten()
     }
 
     /// Why there is no answer, when there is none.

@@ -18,7 +18,7 @@ use resolve::{
     Address, Directory, Dns, Entry, Lookup, LookupFailed, PublicPorts, Resolver, Source, Tombstone, Update,
 };
 use tokio::time::Instant;
-use wire::Code;
+use wire::{Code, routes};
 
 const PUSH_WAIT: Duration = Duration::from_secs(1);
 
@@ -108,6 +108,51 @@ async fn a_late_push_is_waited_for_whatever_the_name_server_says() {
         let (route, ()) = tokio::join!(resolver.resolve("sb-1"), late);
         assert_eq!(route.unwrap().source, Source::Table);
     }
+}
+
+/// `sb-1` with one port that anyone may reach.
+fn opened(port: u32) -> Update {
+    let route = routes::Route {
+        sandbox_id: "sb-1".to_owned(),
+        address: "unix:/a".to_owned(),
+        generation: 1,
+        owner: "alice".to_owned(),
+        ports_revision: 1,
+        public_ports: vec![routes::PublicPort { port, token: "opens it".to_owned() }],
+    };
+    let delta = routes::Delta { routes: vec![route], ends: Vec::new() };
+    let body = Some(routes::update::Body::Delta(delta));
+    Update::from_wire(routes::Update { version: 1, body }).unwrap().0
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_a_port_that_was_just_made_public_waits_for_the_news() {
+    let resolver = resolver(None);
+    resolver.directory().apply(push("sb-1"));
+    let late = async {
+        tokio::time::sleep(PUSH_WAIT / 2).await;
+        resolver.directory().apply(opened(8000));
+    };
+    let (public, private, ()) =
+        tokio::join!(resolver.becomes_public("sb-1", 8000), resolver.becomes_public("sb-1", 8001), late);
+    assert_eq!(public.unwrap().ports.token(8000), Some("opens it"));
+    assert!(private.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn strangers_at_private_ports_wait_a_while_and_are_few() {
+    let resolver = Arc::new(resolver(None));
+    let start = Instant::now();
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..300 {
+        let resolver = Arc::clone(&resolver);
+        waiting.spawn(async move { (resolver.becomes_public("sb-1", 8000).await, start.elapsed()) });
+    }
+    let waited = waiting.join_all().await;
+    assert!(waited.iter().all(|(route, _)| route.is_none()));
+    let times =
+        [Duration::ZERO, PUSH_WAIT].map(|time| waited.iter().filter(|(_, took)| *took == time).count());
+    assert_eq!(times, [300 - 256, 256]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -91,7 +91,7 @@ async fn an_empty_directory_makes_an_empty_one_and_a_missing_one_is_told() {
     assert_eq!(why(pack(&sandbox, folder.join("none")).await).0, Code::FileNotFound);
     std::fs::write(folder.join("secret"), "").unwrap();
     std::fs::set_permissions(folder.join("secret"), std::fs::Permissions::from_mode(0o600)).unwrap();
-    let request = ReadArchiveRequest { path: bytes(&folder), user: "1000".into() };
+    let request = ReadArchiveRequest { path: bytes(&folder), user: "1000".into(), ..Default::default() };
     let mut stream = sandbox.client.clone().read_archive(signed(request)).await;
     let refused = match &mut stream {
         Ok(stream) => loop {

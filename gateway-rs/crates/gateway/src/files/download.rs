@@ -8,13 +8,12 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Uri};
-use tonic::Streaming;
 use wire::Problem;
 use wire::agent::{FileChunk, FileInfo, FileKind, ReadArchiveRequest, ReadFileRequest};
 
+use super::chunks::{self, Chunks};
 use super::operation::Operation;
 use super::{frames, info};
-use crate::ahead::Ahead;
 use crate::call;
 use crate::error::Failure;
 use crate::exec::rules;
@@ -43,14 +42,17 @@ pub(crate) async fn read_file(
             ));
         }
         let (path, user) = (query.path("path")?, query.user("user")?);
-        Ok(ReadFileRequest { path, offset_bytes, length_bytes: length.unwrap_or(0), user })
+        let length_bytes = length.unwrap_or(0);
+        Ok(ReadFileRequest { path, offset_bytes, length_bytes, user, ticket: Vec::new() })
     };
     let (mut operation, request) =
         Operation::enter(gateway, id, &headers, FileOperation::Read, check).await?;
     let (offset, length) = (request.offset_bytes, request.length_bytes);
-    let (mut agent, request) = (operation.agent.clone(), operation.authorized(request));
+    let leg = chunks::leg(&operation.gateway, &operation.route);
+    let request = operation.authorized(ReadFileRequest { ticket: leg.ticket(), ..request });
+    let mut agent = operation.agent.clone();
     let chunks = operation.ask(agent.read_file(request)).await?;
-    let download = Download::begin(operation, chunks, frames::wanted(&headers)).await?;
+    let download = Download::begin(operation, Chunks::new(chunks, leg), frames::wanted(&headers)).await?;
     Ok(download.answer("application/octet-stream", |info| known_length(info, offset, length)))
 }
 
@@ -63,14 +65,24 @@ pub(crate) async fn read_archive(
 ) -> Result<Response, Failure> {
     let check = || {
         let query = Query::read(uri.query(), &["path", "user"])?;
-        Ok(ReadArchiveRequest { path: query.path("path")?, user: query.user("user")? })
+        Ok(ReadArchiveRequest { path: query.path("path")?, user: query.user("user")?, ticket: Vec::new() })
     };
     let (mut operation, request) =
         Operation::enter(gateway, id, &headers, FileOperation::ReadArchive, check).await?;
-    let (mut agent, request) = (operation.agent.clone(), operation.authorized(request));
+    let leg = chunks::leg(&operation.gateway, &operation.route);
+    let request = operation.authorized(ReadArchiveRequest { ticket: leg.ticket(), ..request });
+    let mut agent = operation.agent.clone();
     let chunks = operation.ask(agent.read_archive(request)).await?;
-    let download = Download::begin(operation, chunks, frames::wanted(&headers)).await?;
+    let download = Download::begin(operation, Chunks::new(chunks, leg), frames::wanted(&headers)).await?;
     Ok(download.answer("application/x-tar", |_| None))
+}
+
+async fn next(operation: &Operation, chunks: &mut Chunks) -> Result<Option<FileChunk>, Problem> {
+    let Operation { gateway, route, .. } = operation;
+    match call::uncut(gateway, route, chunks.next()).await {
+        Ok(chunk) => Ok(chunk),
+        Err(cut) => Err(cut.explain(gateway, route).await),
+    }
 }
 
 /// How many bytes will come, when that can be said: files of the kernel (/proc) have size 0 and bytes.
@@ -85,7 +97,7 @@ fn known_length(info: &FileInfo, offset: u64, length: u64) -> Option<u64> {
 /// A file or an archive on its way to the client.
 struct Download {
     operation: Operation,
-    chunks: Ahead<FileChunk>,
+    chunks: Chunks,
     framed: bool,
     /// The first chunk, waited for before the answer begins: most failures are known by then.
     first: Option<FileChunk>,
@@ -101,12 +113,8 @@ struct Download {
 }
 
 impl Download {
-    async fn begin(
-        mut operation: Operation,
-        mut chunks: Streaming<FileChunk>,
-        framed: bool,
-    ) -> Result<Self, Problem> {
-        let first = call::next(&operation.gateway, &operation.route, &mut chunks).await;
+    async fn begin(mut operation: Operation, mut chunks: Chunks, framed: bool) -> Result<Self, Problem> {
+        let first = next(&operation, &mut chunks).await;
         let mut first = first.inspect_err(|problem| operation.failed(problem))?;
         let info = first.as_mut().and_then(|chunk| chunk.info.take());
         let open = Open::new(&operation.gateway.metrics, Stream::Download);
@@ -117,7 +125,7 @@ impl Download {
         let (sent_bytes, length, sha256, over) = (0, None, Vec::new(), false);
         Ok(Self {
             operation,
-            chunks: chunks.into(),
+            chunks,
             framed,
             first,
             info,
@@ -175,13 +183,7 @@ impl Download {
     async fn chunk(&mut self) -> Result<Option<FileChunk>, Problem> {
         match self.first.take() {
             Some(first) => Ok(Some(first)),
-            None => {
-                let Operation { gateway, route, .. } = &self.operation;
-                match call::uncut(gateway, route, self.chunks.message()).await {
-                    Ok(chunk) => Ok(chunk),
-                    Err(cut) => Err(cut.explain(gateway, route).await),
-                }
-            }
+            None => next(&self.operation, &mut self.chunks).await,
         }
     }
 

@@ -13,10 +13,10 @@ use tonic::{Status, Streaming};
 use wire::Problem;
 use wire::agent::PortFrame;
 
-use super::leg::Leg;
 use crate::auth::Bearer;
 use crate::call;
 use crate::gateway::Gateway;
+use crate::leg::Leg;
 
 /// Frames on their way to the sidecar; more wait for it.
 const QUEUE: usize = 2;
@@ -121,7 +121,7 @@ impl AsyncRead for Connection {
         while self.rest.is_empty() && (self.moved || !self.ended) {
             if self.moved {
                 let before = buf.filled().len();
-                match self.leg.poll_read(cx, buf)? {
+                match Pin::new(&mut self.leg).poll_read(cx, buf)? {
                     Poll::Ready(()) if buf.filled().len() > before => return Poll::Ready(Ok(())),
                     // How it ended the call tells.
                     Poll::Ready(()) => {

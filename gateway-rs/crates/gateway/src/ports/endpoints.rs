@@ -8,7 +8,6 @@ use axum::response::{IntoResponse as _, Response};
 use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, LOCATION, REFERRER_POLICY, SET_COOKIE};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
-use resolve::Found;
 use serde_json::json;
 use wire::agent::{PortFrame, WaitPortRequest};
 use wire::{Code, Problem};
@@ -44,7 +43,7 @@ pub(crate) async fn state(
     let _call = gateway.enter()?;
     let (mut head, _) = request.into_parts();
     let place = Place::of_path(head.uri.path())?;
-    let asker = authorize(&gateway, &mut head, &place)?;
+    let asker = authorize(&gateway, &mut head, &place).await?;
     let wait_ms = Query::read(asker.query.as_deref(), &["wait_ms"])?.number("wait_ms")?.unwrap_or(0);
     let (route, _permit) = call::admit(&gateway, &gateway.ports, &asker.bearer).await?;
     let mut agent = gateway.upstream.agent(&route);
@@ -85,7 +84,7 @@ pub(crate) async fn by_host(
 async fn proxy(gateway: Arc<Gateway>, request: Request, place: Place) -> Result<Response, Failure> {
     let call = gateway.enter()?;
     let (mut head, body) = request.into_parts();
-    let Asker { bearer, token, query } = authorize(&gateway, &mut head, &place)?;
+    let Asker { bearer, token, query } = authorize(&gateway, &mut head, &place).await?;
     let outside = Outside::of(&head);
     if let Some((Source::Query, token)) = &token
         && matches!(head.method, Method::GET | Method::HEAD)
@@ -136,7 +135,7 @@ async fn raw(gateway: Arc<Gateway>, request: Request, datagrams: bool) -> Result
     let call = gateway.enter()?;
     let (mut head, _) = request.into_parts();
     let place = Place::of_path(head.uri.path())?;
-    let Asker { bearer, query, .. } = authorize(&gateway, &mut head, &place)?;
+    let Asker { bearer, query, .. } = authorize(&gateway, &mut head, &place).await?;
     Query::read(query.as_deref(), &[])?;
     let upgrade = WebSocketUpgrade::from_request_parts(&mut head, &()).await.map_err(|rejection| {
         rules::invalid("upgrade", format!("this is a WebSocket over HTTP/1.1: {}", rejection.body_text()))
@@ -150,7 +149,7 @@ async fn raw(gateway: Arc<Gateway>, request: Request, datagrams: bool) -> Result
 }
 
 /// The first of the tokens that is good for the sandbox, else what opens the port to anyone.
-fn authorize(gateway: &Gateway, head: &mut Parts, place: &Place) -> Result<Asker, Problem> {
+async fn authorize(gateway: &Gateway, head: &mut Parts, place: &Place) -> Result<Asker, Problem> {
     if head.headers.get_all(AUTHORIZATION).iter().count() > 1 {
         return Err(Problem::new(Code::Unauthenticated, "the Authorization header is given more than once"));
     }
@@ -163,7 +162,13 @@ fn authorize(gateway: &Gateway, head: &mut Parts, place: &Place) -> Result<Asker
             Err(problem) => refused = refused.or(Some(problem)),
         }
     }
-    if let Found::Live(route) = gateway.resolver.directory().find(&place.sandbox_id)
+    let resolver = &gateway.resolver;
+    let public = match resolver.directory().public(&place.sandbox_id, place.port) {
+        // Nobody waits for what his token could not open.
+        None if refused.is_none() => resolver.becomes_public(&place.sandbox_id, place.port).await,
+        known => known,
+    };
+    if let Some(route) = public
         && let Some(token) = route.ports.token(place.port)
     {
         return Ok(Asker { bearer: auth::anyone(&route, token), token: None, query });

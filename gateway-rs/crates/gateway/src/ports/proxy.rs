@@ -18,7 +18,6 @@ use wire::{Code, Problem};
 
 use super::connection::{self, CHUNK_BYTES, Connection, status_of};
 use super::headers::{self, Outside};
-use super::leg::Leg;
 use super::place::Place;
 use crate::admission::Permit;
 use crate::auth::Bearer;
@@ -26,6 +25,7 @@ use crate::call;
 use crate::drain::Call;
 use crate::forward::Held;
 use crate::gateway::Gateway;
+use crate::leg::Leg;
 use crate::server::Peer;
 
 /// Of a server's head; hyper's own bound on the number of headers is 100.

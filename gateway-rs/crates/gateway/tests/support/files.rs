@@ -1,5 +1,6 @@
 //! Files of the fake sidecar, in memory. Some paths are special: `/hang` never ends, `/endless` neither but has bytes,
 //! `/broken` fails after its first bytes, `/full` refuses what is written to it, `/many` is a directory without end.
+//! `/moved` goes on over a leg, as do `/moved-broken`, which fails there, and `/moved-held`, whose leg then says nothing.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -7,15 +8,17 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
-use tokio::sync::watch;
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::{mpsc, watch};
 use tonic::{Status, Streaming};
 use wire::agent::{self, Change, FileChunk, FileInfo, FileKind, WatchEvent};
 
+use super::serve::Leg;
 use super::sidecar::{Events, status};
 
 pub const CHUNK: usize = 64 << 10;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Files {
     by_path: Mutex<BTreeMap<Vec<u8>, Bytes>>,
     /// Chunks of `/endless` that were handed out.
@@ -24,6 +27,7 @@ pub struct Files {
     dropped: Arc<watch::Sender<usize>>,
     /// First messages of writes.
     begun: watch::Sender<Vec<agent::WriteFileRequest>>,
+    legs: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Leg>>>,
 }
 
 /// Counts a stream as dropped unless it ended.
@@ -37,7 +41,50 @@ impl Drop for Watched {
     }
 }
 
+/// As many bytes in messages as it takes until the leg is brought, then as many of another over it.
+pub const MOVED: usize = 2 << 20;
+
+async fn moved(
+    answers: mpsc::Sender<Result<FileChunk, Status>>,
+    legs: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Leg>>>,
+    request: agent::ReadFileRequest,
+) {
+    let first = FileChunk { info: Some(info(b"/moved", 0)), ..FileChunk::default() };
+    answers.send(Ok(first)).await.unwrap();
+    for _ in 0..MOVED / CHUNK {
+        let data = Bytes::from(vec![b'm'; CHUNK]);
+        answers.send(Ok(FileChunk { data, ..FileChunk::default() })).await.unwrap();
+    }
+    let (brought, mut leg) = legs.lock().await.recv().await.unwrap();
+    assert_eq!(brought, request.ticket);
+    answers.send(Ok(FileChunk { moved: true, ..FileChunk::default() })).await.unwrap();
+    let last = if request.path == b"/moved" {
+        Ok(FileChunk { sha256: vec![0xab; 32], ..FileChunk::default() })
+    } else {
+        Err(status("no_space"))
+    };
+    // The call's word overtakes what is on its way over the leg.
+    if request.path == b"/moved-held" {
+        answers.send(last).await.unwrap();
+        return answers.closed().await;
+    }
+    let data = vec![b'l'; MOVED];
+    let (sent, written) = tokio::join!(answers.send(last), leg.write_all(&data));
+    sent.unwrap();
+    written.unwrap();
+}
+
 impl Files {
+    pub fn new(legs: mpsc::UnboundedReceiver<Leg>) -> Self {
+        Self {
+            by_path: Mutex::default(),
+            chunks: Arc::default(),
+            dropped: Arc::default(),
+            begun: watch::Sender::default(),
+            legs: Arc::new(legs.into()),
+        }
+    }
+
     pub fn put(&self, path: &str, data: impl Into<Bytes>) {
         self.by_path.lock().unwrap().insert(path.into(), data.into());
     }
@@ -83,6 +130,13 @@ impl Files {
                     chunk(Bytes::from(vec![b'x'; CHUNK]))
                 });
                 return Ok(Box::pin(held(endless, watched)));
+            }
+            b"/moved" | b"/moved-broken" | b"/moved-held" => {
+                let (answers, queue) = mpsc::channel(1);
+                tokio::spawn(moved(answers, Arc::clone(&self.legs), request.clone()));
+                return Ok(Box::pin(stream::unfold(queue, async |mut queue| {
+                    Some((queue.recv().await?, queue))
+                })));
             }
             _ => {}
         }

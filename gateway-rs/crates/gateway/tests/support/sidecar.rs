@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use futures_util::Stream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tonic::{Code as GrpcCode, Request, Response, Status};
 use wire::agent::agent_server::{Agent, AgentServer};
 use wire::agent::{self, End, ExecRequest, ExecResult, Output};
@@ -36,18 +36,19 @@ struct State {
 
 impl Sidecar {
     pub fn listen(path: &Path) -> Self {
+        let (legs, brought) = mpsc::unbounded_channel();
         let state = Arc::new(State {
             seen: watch::Sender::default(),
             tokens: Mutex::default(),
             dropped: watch::Sender::default(),
             hold: Semaphore::new(0),
             processes: Processes::default(),
-            files: Files::default(),
+            files: Files::new(brought),
         });
         let service = AgentServer::new(Fake(Arc::clone(&state)))
             .max_decoding_message_size(64 << 20)
             .max_encoding_message_size(64 << 20);
-        Self { served: Served::grpc(path, service), state }
+        Self { served: Served::grpc_and_legs(path, service, legs), state }
     }
 
     /// Completes when this many execs have arrived; gives all of them.
@@ -285,8 +286,9 @@ impl Agent for Fake {
         &self,
         request: Request<agent::ReadArchiveRequest>,
     ) -> Result<Response<Self::ReadArchiveStream>, Status> {
-        let agent::ReadArchiveRequest { path, user } = request.into_inner();
-        self.0.files.read(&agent::ReadFileRequest { path, user, ..Default::default() }).map(Response::new)
+        let agent::ReadArchiveRequest { path, user, ticket } = request.into_inner();
+        let request = agent::ReadFileRequest { path, user, ticket, ..Default::default() };
+        self.0.files.read(&request).map(Response::new)
     }
 
     async fn watch_files(

@@ -1,4 +1,4 @@
-//! Legs: what a server says, once that is much, over a connection of its own.
+//! Legs: what a server says or a file holds, once that is much, over a connection of its own.
 //!
 //! Under gVisor messages of a call cost a sandbox more than twice what bare bytes do. So a caller may name a ticket in
 //! its call, and bring it over another connection when it finds that worth while. The call itself stays: it says who

@@ -19,10 +19,10 @@ const WORTH_BYTES: usize = 1 << 20;
 
 type Dialling = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;
 
-/// A further connection to the sidecar for what one port says, once that is much: bare bytes cost a sandbox under gVisor
-/// less than half of what messages do. Nothing that comes over it counts before the call has said that it does
-/// (`moved`): the call has shown its token, and only its sidecar knows the ticket.
-pub(super) struct Leg {
+/// A further connection to the sidecar for what one port says or one file holds, once that is much: bare bytes cost a
+/// sandbox under gVisor less than half of what messages do. Nothing that comes over it counts before the call has said
+/// that it does (`moved`): the call has shown its token, and only its sidecar knows the ticket.
+pub(crate) struct Leg {
     ticket: Uuid,
     state: State,
 }
@@ -47,17 +47,17 @@ fn probes() -> TcpKeepalive {
 }
 
 impl Leg {
-    pub(super) fn new(dialler: Arc<Dialer>, route: Arc<Route>) -> Self {
+    pub(crate) fn new(dialler: Arc<Dialer>, route: Arc<Route>) -> Self {
         Self { ticket: Uuid::new_v4(), state: State::Waiting { bytes: WORTH_BYTES, dialler, route } }
     }
 
     /// What the call has to name.
-    pub(super) fn ticket(&self) -> Vec<u8> {
+    pub(crate) fn ticket(&self) -> Vec<u8> {
         self.ticket.as_bytes().to_vec()
     }
 
     /// Counts what has come as messages.
-    pub(super) fn count(&mut self, came: usize) {
+    pub(crate) fn count(&mut self, came: usize) {
         if let State::Waiting { bytes, dialler, route } = &mut self.state {
             *bytes = bytes.saturating_sub(came);
             if *bytes == 0 {
@@ -76,7 +76,7 @@ impl Leg {
     }
 
     /// Goes on with what is under way. Wakes like a read.
-    pub(super) fn poll_dial(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_dial(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let State::Dialling(dialling) = &mut self.state {
             self.state = match ready!(dialling.as_mut().poll(cx)) {
                 Ok(stream) => State::Open(stream),
@@ -85,9 +85,15 @@ impl Leg {
         }
         Poll::Ready(())
     }
+}
 
-    /// Reads what comes over it; call it only once the call has moved there.
-    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+/// Read it only once the call has moved there.
+impl AsyncRead for Leg {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         ready!(self.poll_dial(cx));
         match &mut self.state {
             State::Open(stream) => Pin::new(stream).poll_read(cx, buf),

@@ -1,0 +1,121 @@
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::BytesMut;
+use resolve::Route;
+use tokio_util::io::poll_read_buf;
+use tonic::{Status, Streaming};
+use wire::agent::FileChunk;
+
+use crate::ahead::Ahead;
+use crate::gateway::Gateway;
+use crate::leg::Leg;
+
+/// What is read of a leg at once, and the room below which new memory is taken for it.
+const READ_BYTES: usize = 256 << 10;
+const LEAST_BYTES: usize = READ_BYTES / 4;
+
+/// The chunks of a download, as messages of the call or as bytes of a leg.
+pub(super) struct Chunks {
+    messages: Ahead<FileChunk>,
+    leg: Leg,
+    moved: bool,
+    buffer: BytesMut,
+    /// What the call has said before the leg was at its end.
+    early: Option<Option<FileChunk>>,
+    /// The last chunk has a digest; without it the data are not known to be all.
+    whole: bool,
+}
+
+/// A leg for a call that is to be made.
+pub(super) fn leg(gateway: &Gateway, route: &Arc<Route>) -> Leg {
+    Leg::new(Arc::clone(&gateway.dialer), Arc::clone(route))
+}
+
+impl Chunks {
+    pub(super) fn new(messages: Streaming<FileChunk>, leg: Leg) -> Self {
+        let (moved, buffer, early, whole) = (false, BytesMut::new(), None, false);
+        Self { messages: messages.into(), leg, moved, buffer, early, whole }
+    }
+
+    /// The next chunk; `None` at the end.
+    ///
+    /// # Errors
+    /// The call failed, the leg broke, or the data ended without their digest.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn next(&mut self) -> Result<Option<FileChunk>, Status> {
+        loop {
+            if self.moved {
+                if self.read().await? > 0 {
+                    let data = self.buffer.split().freeze();
+                    return Ok(Some(FileChunk { data, ..FileChunk::default() }));
+                }
+                // How the data ended the call tells.
+                self.moved = false;
+            }
+            let chunk = match self.early.take() {
+                Some(early) => early,
+                None => self.message().await?,
+            };
+            match chunk {
+                Some(FileChunk { moved: true, .. }) => self.moved = true,
+                None if !self.whole => return Err(Status::cancelled("the data ended without their digest")),
+                chunk => return Ok(chunk.inspect(|chunk| self.note(chunk))),
+            }
+        }
+    }
+
+    /// The next chunk if it has come already as a message and `fits`.
+    pub(super) fn ready(&mut self, fits: impl FnOnce(&FileChunk) -> bool) -> Option<FileChunk> {
+        if self.moved || self.early.is_some() {
+            return None;
+        }
+        let chunk = self.messages.ready(|next| !next.moved && fits(next))?;
+        self.note(&chunk);
+        Some(chunk)
+    }
+
+    fn note(&mut self, chunk: &FileChunk) {
+        self.leg.count(chunk.data.len());
+        self.whole |= !chunk.sha256.is_empty();
+    }
+
+    async fn message(&mut self) -> Result<Option<FileChunk>, Status> {
+        let Self { messages, leg, .. } = self;
+        let mut next = pin!(messages.message());
+        poll_fn(|cx| {
+            // Whatever comes first wakes.
+            let _ = leg.poll_dial(cx);
+            next.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    /// Reads the leg into the buffer; 0 at its end. A sandbox that is gone or stopped is heard of by the call only.
+    async fn read(&mut self) -> Result<usize, Status> {
+        let Self { messages, leg, buffer, early, .. } = self;
+        if buffer.capacity() < LEAST_BYTES {
+            buffer.reserve(READ_BYTES);
+        }
+        let mut next = pin!(messages.message());
+        poll_fn(|cx| {
+            if let Poll::Ready(read) = poll_read_buf(Pin::new(&mut *leg), cx, buffer) {
+                return Poll::Ready(read.map_err(|error| Status::from_error(Box::new(error))));
+            }
+            if early.is_none()
+                && let Poll::Ready(said) = next.as_mut().poll(cx)
+            {
+                match said {
+                    Ok(said) => *early = Some(said),
+                    Err(status) => return Poll::Ready(Err(status)),
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
