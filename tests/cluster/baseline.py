@@ -46,9 +46,13 @@ def noted() -> dict[str, Any]:
 
 
 def _sysctls() -> dict[str, str]:
-    """Those that a kubelet, kube-proxy, a CNI plugin or Cilium may set."""
-    names = ["kernel/panic", "kernel/panic_on_oops", "kernel/unprivileged_bpf_disabled", "kernel/keys/root_maxkeys",
-             "kernel/keys/root_maxbytes", "vm/overcommit_memory", "vm/panic_on_oom", "net/ipv4/ip_forward",
+    """Those that a kubelet, kube-proxy, a CNI plugin or Cilium may set, and that can be put back.
+
+    Cilium also sets kernel.unprivileged_bpf_disabled to 1, which a kernel that began with 0 or 2 keeps until its next
+    boot.
+    """
+    names = ["kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
+             "vm/overcommit_memory", "vm/panic_on_oom", "net/ipv4/ip_forward",
              "net/ipv4/fib_multipath_use_neigh", "net/core/bpf_jit_enable", "net/ipv4/ip_early_demux",
              "net/ipv6/conf/all/forwarding", "net/ipv4/vs/conntrack"]  # fmt: skip
     links = ("all", "default", layout.device())
