@@ -147,8 +147,9 @@ class Installed:
         return await objects("pods", "-n", self.namespace, "-l", f"app.kubernetes.io/component={name}")
 
     async def pods(self, component: str) -> list[str]:
-        """The names of these pods."""
-        return [pod["metadata"]["name"] for pod in await self.component(component)]
+        """The names of these pods, without those on their way out, which linger for seconds after an upgrade."""
+        found = [pod["metadata"] for pod in await self.component(component)]
+        return [pod["name"] for pod in found if "deletionTimestamp" not in pod]
 
 
 @contextlib.asynccontextmanager

@@ -3,7 +3,8 @@
 //! - `info`: `agent::FileInfo` -> JSON. Pure.
 //! - `frames`: the encoding of an answer that can still fail in the middle. Pure.
 //! - `operation`: one file call: its place, its route, its outcome.
-//! - `download`, `upload`: a file or an archive, out and in. `chunks`: a download's, whichever way they come. `listing`, `watch`: streams of JSON.
+//! - `download`, `upload`: a file or an archive, out and in. `chunks`: a download's, whichever way they come.
+//! - `listing`, `watch`: streams of JSON.
 //! - `endpoints`: what answers with one message.
 
 mod chunks;
