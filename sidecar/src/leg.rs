@@ -1,4 +1,4 @@
-//! Legs: what a server says or a file holds, once that is much, over a connection of its own.
+//! Legs: what a server says or a file holds or gets, once that is much, over a connection of its own.
 //!
 //! Under gVisor messages of a call cost a sandbox more than twice what bare bytes do. So a caller may name a ticket in
 //! its call, and bring it over another connection when it finds that worth while. The call itself stays: it says who
@@ -7,25 +7,42 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 use wire::{Code, Problem};
 
-/// How a leg begins, before its ticket. HTTP/2 begins with a P.
+/// How a leg begins, before its ticket, and what is answered to one that is to bring data. HTTP/2 begins with a P.
 pub const MARK: [u8; 4] = *b"LEG ";
 /// Random ones, of the caller's choice.
 pub const TICKET_BYTES: usize = 16;
 
 type Ticket = [u8; TICKET_BYTES];
+type Waiting = HashMap<Ticket, (Way, oneshot::Sender<Leg>)>;
+
+/// A connection of bytes.
+pub trait Connection: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Connection for T {}
 
 /// A connection that the rest goes over.
-pub type Leg = Box<dyn AsyncWrite + Unpin + Send>;
+pub type Leg = Box<dyn Connection>;
+
+/// Where data on a leg go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// To the caller.
+    Out,
+    /// Into the sandbox. Such a leg is answered when it is brought: who sends into it must know that we read it.
+    In,
+}
 
 /// The calls that a leg may come for. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Legs {
-    awaited: Arc<Mutex<HashMap<Ticket, oneshot::Sender<Leg>>>>,
+    awaited: Arc<Mutex<Waiting>>,
 }
 
 impl std::fmt::Debug for Legs {
@@ -46,7 +63,7 @@ impl Legs {
     ///
     /// # Errors
     /// `invalid_argument`: it is no ticket, or another call's.
-    pub fn expect(&self, ticket: &[u8]) -> Result<Option<Awaited>, Problem> {
+    pub fn expect(&self, ticket: &[u8], way: Way) -> Result<Option<Awaited>, Problem> {
         if ticket.is_empty() {
             return Ok(None);
         }
@@ -59,7 +76,7 @@ impl Legs {
             return Err(refused("the ticket is that of another call".to_owned()));
         }
         let (leg, come) = oneshot::channel();
-        awaited.insert(ticket, leg);
+        awaited.insert(ticket, (way, leg));
         drop(awaited);
         Ok(Some(Awaited { legs: self.clone(), ticket, come }))
     }
@@ -68,22 +85,22 @@ impl Legs {
     ///
     /// # Errors
     /// It broke before it had shown its ticket.
-    pub async fn bring(
-        &self,
-        mut leg: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    ) -> io::Result<()> {
+    pub async fn bring(&self, mut leg: impl Connection + 'static) -> io::Result<()> {
         let mut shown = [0; MARK.len() + TICKET_BYTES];
         leg.read_exact(&mut shown).await?;
         let (mark, ticket) = shown.split_at(MARK.len());
         let awaited = Ticket::try_from(ticket).ok().and_then(|ticket| self.lock().remove(&ticket));
-        if let Some(awaited) = awaited.filter(|_| mark == MARK) {
+        if let Some((way, awaited)) = awaited.filter(|_| mark == MARK) {
+            if way == Way::In {
+                leg.write_all(&MARK).await?;
+            }
             // A call that has ended in this moment wants none.
             drop(awaited.send(Box::new(leg)));
         }
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Ticket, oneshot::Sender<Leg>>> {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -92,6 +109,11 @@ impl Awaited {
     /// The leg, if it has come.
     pub fn take(&mut self) -> Option<Leg> {
         self.come.try_recv().ok()
+    }
+
+    /// The leg when it comes; `None`: not within `patience`.
+    pub async fn come(mut self, patience: Duration) -> Option<Leg> {
+        timeout(patience, &mut self.come).await.ok()?.ok()
     }
 }
 
@@ -119,7 +141,7 @@ mod tests {
     #[tokio::test]
     async fn a_leg_comes_once_and_to_the_call_of_its_ticket_only() {
         let legs = Legs::default();
-        let mut call = legs.expect(&TICKET).unwrap().unwrap();
+        let mut call = legs.expect(&TICKET, Way::Out).unwrap().unwrap();
         for strange in
             [[MARK.as_slice(), &[8; TICKET_BYTES]].concat(), [b"LEG_".as_slice(), &[9; 16]].concat()]
         {
@@ -135,13 +157,28 @@ mod tests {
         assert!(call.take().is_none());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_leg_for_data_is_answered_and_not_waited_for_without_end() {
+        let legs = Legs::default();
+        let call = legs.expect(&TICKET, Way::In).unwrap().unwrap();
+        let mut peer = brought(&legs, &[MARK.as_slice(), &TICKET].concat()).await;
+        let mut answered = [0; MARK.len()];
+        peer.read_exact(&mut answered).await.unwrap();
+        assert_eq!(answered, MARK);
+        peer.write_all(b"x").await.unwrap();
+        let patience = Duration::from_secs(5);
+        assert_eq!(call.come(patience).await.unwrap().read_u8().await.unwrap(), b'x');
+        let alone = legs.expect(&TICKET, Way::In).unwrap().unwrap();
+        assert!(alone.come(patience).await.is_none() && legs.lock().is_empty());
+    }
+
     #[test]
     fn what_is_no_ticket_or_taken_is_refused_and_an_ended_call_leaves_none_behind() {
         let legs = Legs::default();
-        assert!(legs.expect(&[]).unwrap().is_none());
-        let call = legs.expect(&TICKET).unwrap();
+        assert!(legs.expect(&[], Way::In).unwrap().is_none());
+        let call = legs.expect(&TICKET, Way::Out).unwrap();
         for bad in [&TICKET[..], &[1; 15], &[1; 17]] {
-            assert_eq!(legs.expect(bad).map(drop).unwrap_err().code, Code::InvalidArgument);
+            assert_eq!(legs.expect(bad, Way::In).map(drop).unwrap_err().code, Code::InvalidArgument);
         }
         drop(call);
         assert!(legs.lock().is_empty());

@@ -11,6 +11,7 @@ pub mod answer;
 mod attach;
 pub mod connections;
 mod files;
+mod incoming;
 pub mod listen;
 mod ports;
 pub mod uses;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::stream::{self, Stream, StreamExt};
+use futures_util::stream::{self, StreamExt};
 use prost::Message;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
@@ -17,9 +17,10 @@ use wire::agent::{
 use wire::{Code, Problem};
 
 use super::answer::status;
+use super::incoming::{Incoming, Part};
 use crate::files::call::{Call, Places, Said, Who};
 use crate::files::frames::Job;
-use crate::leg::{Awaited, Leg, Legs};
+use crate::leg::{Awaited, Leg, Legs, Way};
 use crate::process::supervise::Context;
 use crate::request::{Defaults, invalid};
 
@@ -45,7 +46,7 @@ pub(super) struct Files<'a> {
 impl Files<'_> {
     pub(super) async fn read(self, request: ReadFileRequest) -> Result<Answers<FileChunk>, Problem> {
         let who = self.who(&request.user, &[&request.path])?;
-        let leg = self.legs.expect(&request.ticket)?;
+        let leg = self.legs.expect(&request.ticket, Way::Out)?;
         self.data(Job::Read(request), who, leg).await
     }
 
@@ -58,7 +59,8 @@ impl Files<'_> {
         }
         let who = self.who(&first.user, &[&first.path])?;
         let begin = std::mem::take(&mut first.data);
-        let rest = rest(messages, first.eof, |message| (message.data, message.eof));
+        let leg = self.legs.expect(&std::mem::take(&mut first.ticket), Way::In)?;
+        let rest = Incoming::new(messages, first.eof, leg);
         self.upload(Job::Write(first), who, begin, rest).await
     }
 
@@ -98,7 +100,7 @@ impl Files<'_> {
         request: ReadArchiveRequest,
     ) -> Result<Answers<FileChunk>, Problem> {
         let who = self.who(&request.user, &[&request.path])?;
-        let leg = self.legs.expect(&request.ticket)?;
+        let leg = self.legs.expect(&request.ticket, Way::Out)?;
         self.data(Job::ReadArchive(request), who, leg).await
     }
 
@@ -109,7 +111,8 @@ impl Files<'_> {
         let mut first = first(&mut messages).await?;
         let who = self.who(&first.user, &[&first.path])?;
         let begin = std::mem::take(&mut first.data);
-        let rest = rest(messages, first.eof, |message| (message.data, message.eof));
+        let leg = self.legs.expect(&std::mem::take(&mut first.ticket), Way::In)?;
+        let rest = Incoming::new(messages, first.eof, leg);
         self.upload(Job::WriteArchive(first), who, begin, rest).await
     }
 
@@ -143,10 +146,11 @@ impl Files<'_> {
         job: Job,
         who: Who,
         begin: Bytes,
-        rest: impl Stream<Item = Result<Bytes, Status>> + Unpin,
+        rest: Incoming<impl Part>,
     ) -> Result<T, Problem> {
         let call = Call::start(&job, who, self.places, self.context).await?;
-        message(call.upload(stream::iter([Ok(begin)]).chain(rest)).await?)
+        let rest = stream::unfold(rest, async |mut rest| Some((rest.next().await?, rest)));
+        message(call.upload(Box::pin(stream::iter([Ok(begin)]).chain(rest))).await?)
     }
 
     /// What the worker says, each as `convert` has it; none of it is the end of a stream without a last message. A
@@ -275,26 +279,6 @@ async fn first<T>(messages: &mut Streaming<T>) -> Result<T, Problem> {
         Ok(None) => Err(invalid("path", "the stream has no message; the first one names the path")),
         Err(_) => Err(Problem::new(Code::StreamInterrupted, "the stream broke off before its first message")),
     }
-}
-
-/// The data of an upload after its first message. Only a message can say that it was the last one: to tonic the call of
-/// a client that has gone is a stream at its end, and half a file would take the old one's place.
-fn rest<T: Send + 'static>(
-    messages: Streaming<T>,
-    ended: bool,
-    split: fn(T) -> (Bytes, bool),
-) -> impl Stream<Item = Result<Bytes, Status>> + Unpin {
-    Box::pin(stream::unfold((messages, ended), move |(mut messages, ended)| async move {
-        if ended {
-            return None;
-        }
-        let cut = || Status::cancelled("the data broke off before their end");
-        let message = messages.message().await.and_then(|message| message.ok_or_else(cut));
-        Some(match message.map(split) {
-            Ok((data, eof)) => (Ok(data), (messages, eof)),
-            Err(broken) => (Err(broken), (messages, true)),
-        })
-    }))
 }
 
 fn check_path(path: &[u8]) -> Result<(), Problem> {

@@ -12,7 +12,7 @@ use wire::{Code, Problem};
 
 use super::answer;
 use crate::auth::PortScope;
-use crate::leg::Legs;
+use crate::leg::{Legs, Way};
 use crate::ports::{Answers, Ports, datagrams, dial, stream};
 
 /// For the first message: whoever calls has it at hand.
@@ -48,7 +48,7 @@ pub(super) async fn connect(
             until_gone(&answers, datagrams::carry(port, first, frames, &answers)).await;
         });
     } else {
-        let leg = legs.expect(&first.ticket)?;
+        let leg = legs.expect(&first.ticket, Way::Out)?;
         let socket = dial::connect(port).await?;
         greet(&answers);
         tokio::spawn(async move {

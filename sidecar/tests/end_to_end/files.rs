@@ -4,6 +4,7 @@ mod archives;
 mod changes;
 mod contents;
 mod hostile_archives;
+mod legs;
 mod listings;
 mod refusals;
 mod watching;

@@ -15,6 +15,7 @@ from tests.support.images import ON_CLUSTER
 from tests.support.installed import Installed, kubeconfig, kubectl, own_cluster, program
 from tests.support.stack import Product
 
+TRIES = 3
 # Beside the sidecar in the pod: its memory (KiB), and the most of it until the input ends.
 LOOKS = """
 import pathlib, select, sys
@@ -44,11 +45,19 @@ class Cluster:
 
     async def copy_in(self, local: Path, sandbox_id: str, path: str) -> None:
         """See ``Ground.copy_in``."""
-        await kubectl("cp", *self._container, str(local), f"{sandbox_id}:{path}")
+        await self._copied(str(local), f"{sandbox_id}:{path}")
 
     async def copy_out(self, sandbox_id: str, path: str, local: Path) -> None:
         """See ``Ground.copy_out``."""
-        await kubectl("cp", *self._container, f"{sandbox_id}:{path}", str(local))
+        await self._copied(f"{sandbox_id}:{path}", str(local))
+
+    async def _copied(self, source: str, destination: str) -> None:
+        """Copies as a person would: again, when it breaks off with "unexpected EOF". The best time has no such try."""
+        for _ in range(TRIES):
+            with contextlib.suppress(RuntimeError):
+                await kubectl("cp", *self._container, source, destination)
+                return
+        raise RuntimeError(f"kubectl cp failed {TRIES} times")
 
     async def address(self, sandbox_id: str) -> str | None:
         """See ``Ground.address``: a node reaches the pods on it, whatever the policies say."""

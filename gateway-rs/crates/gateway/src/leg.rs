@@ -1,30 +1,41 @@
-use std::io;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use std::{io, mem};
 
 use resolve::Route;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 use uuid::Uuid;
 
 use crate::transport::{Dialer, Stream};
 
-/// How a leg begins, before its ticket (`contract/agent.proto`).
-const MARK: &[u8] = b"LEG ";
+/// How a leg begins, before its ticket, and how one that brings data is answered (`contract/agent.proto`).
+const MARK: [u8; 4] = *b"LEG ";
 
 /// What comes before a leg is worth its connection, which costs a sandbox as much as some messages do.
 const WORTH_BYTES: usize = 1 << 20;
 
 type Dialling = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;
 
-/// A further connection to the sidecar for what one port says or one file holds, once that is much: bare bytes cost a
-/// sandbox under gVisor less than half of what messages do. Nothing that comes over it counts before the call has said
-/// that it does (`moved`): the call has shown its token, and only its sidecar knows the ticket.
+/// A further connection to the sidecar for what one port says or one file holds or gets, once that is much: bare bytes
+/// cost a sandbox under gVisor less than half of what messages do. Nothing that comes over it counts before the call has
+/// said that it does (`moved`): the call has shown its token, and only its sidecar knows the ticket.
 pub(crate) struct Leg {
     ticket: Uuid,
+    way: Way,
     state: State,
+}
+
+/// Where data on a leg go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// To the client.
+    Out,
+    /// Into the sandbox. The sidecar says that it takes them: an older one knows no such legs.
+    In,
 }
 
 enum State {
@@ -47,8 +58,9 @@ fn probes() -> TcpKeepalive {
 }
 
 impl Leg {
-    pub(crate) fn new(dialler: Arc<Dialer>, route: Arc<Route>) -> Self {
-        Self { ticket: Uuid::new_v4(), state: State::Waiting { bytes: WORTH_BYTES, dialler, route } }
+    pub(crate) fn new(way: Way, dialler: Arc<Dialer>, route: Arc<Route>) -> Self {
+        let state = State::Waiting { bytes: WORTH_BYTES, dialler, route };
+        Self { ticket: Uuid::new_v4(), way, state }
     }
 
     /// What the call has to name.
@@ -56,19 +68,24 @@ impl Leg {
         self.ticket.as_bytes().to_vec()
     }
 
-    /// Counts what has come as messages.
-    pub(crate) fn count(&mut self, came: usize) {
+    /// Counts what went as messages.
+    pub(crate) fn count(&mut self, went: usize) {
+        let way = self.way;
         if let State::Waiting { bytes, dialler, route } = &mut self.state {
-            *bytes = bytes.saturating_sub(came);
+            *bytes = bytes.saturating_sub(went);
             if *bytes == 0 {
                 let (dialler, route) = (Arc::clone(dialler), Arc::clone(route));
-                let shown = [MARK, self.ticket.as_bytes()].concat();
+                let shown = [&MARK[..], self.ticket.as_bytes()].concat();
                 self.state = State::Dialling(Box::pin(async move {
                     let mut stream = dialler.connect(&route.address).await?;
                     if let Stream::Tcp(socket) = &stream {
                         SockRef::from(socket).set_tcp_keepalive(&probes())?;
                     }
                     stream.write_all(&shown).await?;
+                    let mut answered = [0; MARK.len()];
+                    if way == Way::In && (stream.read_exact(&mut answered).await.map(|_| answered)? != MARK) {
+                        return Err(io::ErrorKind::InvalidData.into());
+                    }
                     Ok(stream)
                 }));
             }
@@ -84,6 +101,18 @@ impl Leg {
             };
         }
         Poll::Ready(())
+    }
+
+    /// The connection, if it is there; it is the caller's then. Goes on with what is under way.
+    pub(crate) async fn opened(&mut self) -> Option<Stream> {
+        poll_fn(|cx| Poll::Ready(self.poll_dial(cx).is_ready())).await;
+        match mem::replace(&mut self.state, State::Failed(io::ErrorKind::NotConnected.into())) {
+            State::Open(stream) => Some(stream),
+            other => {
+                self.state = other;
+                None
+            }
+        }
     }
 }
 

@@ -9,6 +9,8 @@
 mod support;
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -78,6 +80,49 @@ async fn what_is_large_goes_on_over_a_leg_and_ends_as_the_call_says() {
 }
 
 #[tokio::test]
+async fn what_is_large_goes_in_over_a_leg_and_is_what_the_call_says() {
+    let rig = started().await;
+    let data = Bytes::from((0..32_000_000u32).map(|n| n.to_le_bytes()[1]).collect::<Vec<u8>>());
+    let put = async |path: &str| {
+        rig.client.send(request(&rig, Method::PUT, &format!("file?path={path}"), data.clone())).await
+    };
+    assert_eq!(put("/moved").await.json()["size_bytes"], 32_000_000);
+    assert!(rig.sidecar("sb-1").files().get("/moved").unwrap() == data);
+    // A sidecar that ends the call closes its leg first.
+    assert_eq!(put("/moved-broken").await.code(), "no_space");
+    // A leg that breaks alone is no end, and the call is not waited for without end.
+    assert_eq!(put("/moved-held").await.code(), "stream_interrupted");
+    rig.sidecar("sb-1").files().dropped(1).await;
+    assert_eq!(rig.sidecar("sb-1").files().get("/moved-held"), None);
+    // A sidecar that does not answer the leg gets messages.
+    assert_eq!(put("/plain").await.json()["size_bytes"], 32_000_000);
+    assert!(rig.sidecar("sb-1").files().get("/plain").unwrap() == data);
+    rig.client.until_metric("streams_open{stream=\"upload\"}", 0.0).await;
+}
+
+#[tokio::test]
+async fn a_writer_that_leaves_its_leg_never_ends_its_file() {
+    let rig = started().await;
+    let piece = Bytes::from(vec![b'x'; 1 << 20]);
+    let endless = stream::repeat_with(move || Ok::<_, io::Error>(piece.clone()));
+    let counted = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&counted);
+    let endless = endless.inspect(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    let put = request(&rig, Method::PUT, "file?path=/moved", Body::from_stream(endless));
+    let client = rig.client.clone();
+    let sending = tokio::spawn(async move { client.send(put).await });
+    while counted.load(Ordering::Relaxed) < 64 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    sending.abort();
+    rig.sidecar("sb-1").files().dropped(1).await;
+    assert_eq!(rig.sidecar("sb-1").files().get("/moved"), None);
+    rig.client.until_metric("streams_open{stream=\"upload\"}", 0.0).await;
+}
+
+#[tokio::test]
 async fn a_file_goes_in_and_comes_out_the_same() {
     let rig = started().await;
     let data = Bytes::from((0..3_000_000u32).map(|n| n.to_le_bytes()[1]).collect::<Vec<u8>>());
@@ -125,7 +170,7 @@ async fn frames_tell_what_came_and_how_it_ended() {
     let broken = framed(&rig, "file?path=/broken").await;
     assert_eq!((broken[0].clone(), broken[1].0), ((0, Bytes::from_static(b"some")), 2));
     assert_eq!(parsed(&broken[1])["code"], "no_space");
-    assert_eq!(rig.client.metric("files_total{operation=\"read\",outcome=\"refused\"}").await, 1.0);
+    rig.client.until_metric("files_total{operation=\"read\",outcome=\"refused\"}", 1.0).await;
 }
 
 #[tokio::test]

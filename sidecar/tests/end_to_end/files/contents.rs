@@ -5,8 +5,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
 use tokio_stream::wrappers::ReceiverStream;
 use wire::Code;
 use wire::agent::{FileKind, ReadFileRequest, WriteFileRequest};
@@ -34,35 +32,6 @@ async fn bytes_survive_both_ways_with_size_and_digest() {
     assert_eq!(chunks[0].info.as_ref().unwrap().size_bytes, 3_000_001);
     assert_eq!(chunks.last().unwrap().sha256, Sha256::digest(&data).to_vec());
     assert!(put(&sandbox, &path, b"").await.is_ok() && get(&sandbox, &path).await.unwrap().is_empty());
-}
-
-#[tokio::test]
-async fn data_move_to_a_leg_and_the_call_tells_their_digest() {
-    let sandbox = Sandbox::start().await;
-    let path = folder(&sandbox).join("data");
-    let data: Vec<u8> = (0..=255).cycle().take(64 << 20).collect();
-    std::fs::write(&path, &data).unwrap();
-    let ticket = vec![7; 16];
-    let mut leg = UnixStream::connect(sandbox.directory.path().join("agent.sock")).await.unwrap();
-    let request = ReadFileRequest { path: bytes(&path), ticket: ticket.clone(), ..Default::default() };
-    let mut call = sandbox.client.clone().read_file(signed(request)).await.unwrap().into_inner();
-    leg.write_all(&[b"LEG ".as_slice(), &ticket].concat()).await.unwrap();
-    let mut read = Vec::new();
-    loop {
-        let chunk = call.message().await.unwrap().unwrap();
-        read.extend_from_slice(&chunk.data);
-        if chunk.moved {
-            break;
-        }
-    }
-    assert!(read.len() < data.len());
-    leg.read_to_end(&mut read).await.unwrap();
-    assert!(read == data);
-    let last = call.message().await.unwrap().unwrap();
-    assert_eq!((last.sha256, last.data.len()), (Sha256::digest(&data).to_vec(), 0));
-    assert!(call.message().await.unwrap().is_none());
-    let bad = ReadFileRequest { path: bytes(&path), ticket: vec![7; 15], ..Default::default() };
-    assert_eq!(super::read(&sandbox, bad).await.unwrap_err().code, Code::InvalidArgument);
 }
 
 #[tokio::test]
@@ -252,7 +221,7 @@ async fn a_reader_that_goes_or_does_not_read_holds_up_nobody() {
     assert_eq!(get(&sandbox, &path).await.unwrap(), b"x");
 }
 
-async fn wait_until(reached: impl Fn() -> bool) {
+pub(super) async fn wait_until(reached: impl Fn() -> bool) {
     let reached = async {
         while !reached() {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;

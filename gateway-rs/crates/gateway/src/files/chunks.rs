@@ -1,16 +1,13 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::BytesMut;
-use resolve::Route;
 use tokio_util::io::poll_read_buf;
 use tonic::{Status, Streaming};
 use wire::agent::FileChunk;
 
 use crate::ahead::Ahead;
-use crate::gateway::Gateway;
 use crate::leg::Leg;
 
 /// What is read of a leg at once, and the room below which new memory is taken for it.
@@ -27,11 +24,6 @@ pub(super) struct Chunks {
     early: Option<Option<FileChunk>>,
     /// The last chunk has a digest; without it the data are not known to be all.
     whole: bool,
-}
-
-/// A leg for a call that is to be made.
-pub(super) fn leg(gateway: &Gateway, route: &Arc<Route>) -> Leg {
-    Leg::new(Arc::clone(&gateway.dialer), Arc::clone(route))
 }
 
 impl Chunks {

@@ -11,13 +11,14 @@ use http::{HeaderMap, HeaderValue, Uri};
 use wire::Problem;
 use wire::agent::{FileChunk, FileInfo, FileKind, ReadArchiveRequest, ReadFileRequest};
 
-use super::chunks::{self, Chunks};
+use super::chunks::Chunks;
 use super::operation::Operation;
 use super::{frames, info};
 use crate::call;
 use crate::error::Failure;
 use crate::exec::rules;
 use crate::gateway::Gateway;
+use crate::leg::Way;
 use crate::query::Query;
 use crate::telemetry::{Direction, FileOperation, Open, Stream};
 
@@ -48,7 +49,7 @@ pub(crate) async fn read_file(
     let (mut operation, request) =
         Operation::enter(gateway, id, &headers, FileOperation::Read, check).await?;
     let (offset, length) = (request.offset_bytes, request.length_bytes);
-    let leg = chunks::leg(&operation.gateway, &operation.route);
+    let leg = operation.leg(Way::Out);
     let request = operation.authorized(ReadFileRequest { ticket: leg.ticket(), ..request });
     let mut agent = operation.agent.clone();
     let chunks = operation.ask(agent.read_file(request)).await?;
@@ -69,7 +70,7 @@ pub(crate) async fn read_archive(
     };
     let (mut operation, request) =
         Operation::enter(gateway, id, &headers, FileOperation::ReadArchive, check).await?;
-    let leg = chunks::leg(&operation.gateway, &operation.route);
+    let leg = operation.leg(Way::Out);
     let request = operation.authorized(ReadArchiveRequest { ticket: leg.ticket(), ..request });
     let mut agent = operation.agent.clone();
     let chunks = operation.ask(agent.read_archive(request)).await?;

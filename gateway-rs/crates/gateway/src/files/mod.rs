@@ -3,13 +3,15 @@
 //! - `info`: `agent::FileInfo` -> JSON. Pure.
 //! - `frames`: the encoding of an answer that can still fail in the middle. Pure.
 //! - `operation`: one file call: its place, its route, its outcome.
-//! - `download`, `upload`: a file or an archive, out and in. `chunks`: a download's, whichever way they come.
+//! - `download`, `upload`: a file or an archive, out and in.
+//! - `chunks`, `feed`: the data of either, as messages of the call or as bytes of a leg.
 //! - `listing`, `watch`: streams of JSON.
 //! - `endpoints`: what answers with one message.
 
 mod chunks;
 mod download;
 mod endpoints;
+mod feed;
 mod frames;
 mod info;
 mod listing;

@@ -14,6 +14,7 @@ use crate::call;
 use crate::drain::Call;
 use crate::exec::endpoints;
 use crate::gateway::Gateway;
+use crate::leg::{Leg, Way};
 use crate::request_id;
 use crate::telemetry::{FileOperation, FileOutcome};
 use crate::upstream::Channel;
@@ -86,6 +87,11 @@ impl Operation {
 
     pub(super) fn authorized<T>(&self, message: T) -> Request<T> {
         call::authorized(message, &self.bearer.header)
+    }
+
+    /// A leg for a call that is to be made.
+    pub(super) fn leg(&self, way: Way) -> Leg {
+        Leg::new(way, Arc::clone(&self.gateway.dialer), Arc::clone(&self.route))
     }
 
     /// The answer to a call that takes the sidecar a moment.

@@ -25,7 +25,7 @@ use crate::call;
 use crate::drain::Call;
 use crate::forward::Held;
 use crate::gateway::Gateway;
-use crate::leg::Leg;
+use crate::leg::{Leg, Way};
 use crate::server::Peer;
 
 /// Of a server's head; hyper's own bound on the number of headers is 100.
@@ -64,7 +64,7 @@ impl Proxied {
         self.prepare(&mut head, client.is_some())?;
         let (gateway, bearer) = (&self.gateway, &self.bearer);
         let (route, permit) = call::admit(gateway, &gateway.ports, bearer).await?;
-        let leg = Leg::new(Arc::clone(&gateway.dialer), Arc::clone(&route));
+        let leg = Leg::new(Way::Out, Arc::clone(&gateway.dialer), Arc::clone(&route));
         let first = PortFrame { port: self.place.port.into(), ticket: leg.ticket(), ..PortFrame::default() };
         let frames = connection::open(gateway, bearer, &route, first).await?;
         let (mut sender, cut) = self.handshake(Connection::new(frames, leg), &route).await?;

@@ -1,6 +1,7 @@
 //! Files of the fake sidecar, in memory. Some paths are special: `/hang` never ends, `/endless` neither but has bytes,
 //! `/broken` fails after its first bytes, `/full` refuses what is written to it, `/many` is a directory without end.
 //! `/moved` goes on over a leg, as do `/moved-broken`, which fails there, and `/moved-held`, whose leg then says nothing.
+//! Writes to them take a leg: `/moved-broken` is full in the middle of it, and `/moved-held` only closes it.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -8,7 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 use tonic::{Status, Streaming};
 use wire::agent::{self, Change, FileChunk, FileInfo, FileKind, WatchEvent};
@@ -72,6 +74,17 @@ async fn moved(
     let (sent, written) = tokio::join!(answers.send(last), leg.write_all(&data));
     sent.unwrap();
     written.unwrap();
+}
+
+/// The leg that brings `ticket`, told to send.
+async fn answered(
+    legs: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Leg>>>,
+    ticket: Vec<u8>,
+) -> UnixStream {
+    let (brought, mut leg) = legs.lock().await.recv().await.unwrap();
+    assert_eq!(brought, ticket);
+    leg.write_all(b"LEG ").await.unwrap();
+    leg
 }
 
 impl Files {
@@ -163,9 +176,23 @@ impl Files {
         let first = messages.message().await?.unwrap();
         self.begun.send_modify(|begun| begun.push(first.clone()));
         let mut data = Vec::new();
+        let leg = answered(Arc::clone(&self.legs), first.ticket.clone());
+        let mut leg = first.path.starts_with(b"/moved").then(|| tokio::spawn(leg));
         loop {
             let message = messages.message().await?.ok_or_else(cut)?;
             data.extend_from_slice(&message.data);
+            if message.moved {
+                let mut leg = leg.take().unwrap().await.unwrap();
+                match first.path.as_slice() {
+                    b"/moved-broken" => {
+                        leg.read_exact(&mut [0; CHUNK]).await.unwrap();
+                        watched.1 = true;
+                        return Err(status("no_space"));
+                    }
+                    b"/moved-held" => drop(leg),
+                    _ => drop(leg.read_to_end(&mut data).await.unwrap()),
+                }
+            }
             if first.path == b"/full" {
                 watched.1 = true;
                 return Err(status("no_space"));
