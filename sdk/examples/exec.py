@@ -16,7 +16,7 @@ async def main() -> None:
         result = await sandbox.exec(command, cwd="/tmp", env={"SEED": "7"}, user="1000", umask=0o077, stdin="its input")
         print(result.stdout.splitlines())
 
-        late = await sandbox.exec("echo so far; sleep 600", timeout=0.5)
+        late = await sandbox.exec("echo so far; sleep 600", timeout=3)
         print(late.end, late.stdout.strip())
 
         much = await sandbox.exec("seq 100000", max_output_bytes=8, keep="head")

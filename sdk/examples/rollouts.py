@@ -161,8 +161,9 @@ async def main() -> int:
     tasks = (humaneval_tasks if options.set == "humaneval" else software_tasks)(options.limit)
     run = f"rollouts-{uuid.uuid4().hex[:8]}"
     tally = await collect(tasks, options.image, run, options.in_flight)
-    # Asked of the control plane, not of ourselves.
-    left, ever = await Sandbox.list(labels={"run": run}), await Sandbox.list(labels={"run": run}, all=True)
+    # Asked of the control plane, not of ourselves. What was pruned last may still be on its way out.
+    ever = await Sandbox.list(labels={"run": run}, all=True)
+    left = [one for one in ever if one.state not in ("ending", "ended")]
     advantages = tally.advantages()
     told = {"tasks": len(tasks), **tally.counts, "sandboxes": len(ever), "left_behind": len(left)}
     print(json.dumps({**told, "scored": len(advantages), "sum_of_advantages": round(sum(advantages), 6)}))

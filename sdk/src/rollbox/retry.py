@@ -25,7 +25,7 @@ PASSING = frozenset({"stream_interrupted", "draining", "upstream_timeout"})
 class RetryPolicy:
     """How often and how patiently a request is repeated.
 
-    The waits grow threefold from `first_s` to `longest_s` and are drawn between half and all of that; a
+    The waits grow threefold from `first_s` to `longest_s` and are drawn between three quarters and all of that; a
     `retry_after_ms` from the server is honoured. The default rides out a part of the platform that is replaced within
     15 seconds: on a busy machine of two cores, both control planes killed at once were back after 9 to 10.
 
@@ -37,10 +37,10 @@ class RetryPolicy:
         sleep: how to wait; a test passes its own.
     """
 
-    tries: int = 10
+    tries: int = 11
     first_s: float = 0.1
     longest_s: float = 3.0
-    budget_s: float = 20.0
+    budget_s: float = 25.0
     sleep: Callable[[float], Awaitable[None]] = field(default=asyncio.sleep, repr=False)
 
     def wait_s(self, failures: int, error: SandboxError, waited_s: float, patience_s: float = 0.0) -> float | None:
@@ -57,7 +57,7 @@ class RetryPolicy:
         if error.code not in REPEATABLE or self.tries == 1 or "waited_ms" in error.details:
             return None
         longest_s = min(self.first_s * 3.0 ** min(failures - 1, 20), self.longest_s)
-        wait = max(longest_s * random.uniform(0.5, 1.0), (error.retry_after_ms or 0) / 1000)  # noqa: S311
+        wait = max(longest_s * random.uniform(0.75, 1.0), (error.retry_after_ms or 0) / 1000)  # noqa: S311
         # Only a gateway gives a request id: an address where nobody answers is not waited for.
         if error.code in PASSING and error.request_id and waited_s + wait <= patience_s:
             return wait

@@ -21,6 +21,8 @@ use super::walk::{self, Moment, Next, walk};
 
 /// Directories that one call watches; each costs kernel memory that all users of the machine share.
 const MAX_DIRECTORIES: usize = 16_384;
+/// How long the other end of a move is waited for: the kernel queues the two one after the other.
+const PAIR_MS: u8 = 20;
 const WANTED: AddWatchFlags = AddWatchFlags::IN_CREATE
     .union(AddWatchFlags::IN_MODIFY)
     .union(AddWatchFlags::IN_CLOSE_WRITE)
@@ -132,10 +134,12 @@ impl Watch {
     fn run(&mut self) -> Result<(), Stop> {
         loop {
             self.wait()?;
-            let events = match self.inotify.read_events() {
-                Err(Errno::EAGAIN | Errno::EINTR) => continue,
-                read => read.at(&self.root)?,
-            };
+            let mut events = self.read()?;
+            if events.last().is_some_and(|last| last.mask.contains(AddWatchFlags::IN_MOVED_FROM)) {
+                let mut watched = [PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN)];
+                let _ = poll(&mut watched, PollTimeout::from(PAIR_MS));
+                events.append(&mut self.read()?);
+            }
             self.last = None;
             let mut events = events.into_iter().peekable();
             while let Some(event) = events.next() {
@@ -150,6 +154,14 @@ impl Watch {
                 }
             }
             self.items.flush()?;
+        }
+    }
+
+    /// What has happened by now.
+    fn read(&self) -> Result<Vec<InotifyEvent>, Stop> {
+        match self.inotify.read_events() {
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(Vec::new()),
+            read => read.at(&self.root),
         }
     }
 

@@ -91,12 +91,12 @@ async def test_other_errors_are_raised_with_the_sandbox(client: Client, fake: Fa
 
 async def test_a_connection_that_keeps_breaking_is_raised_with_its_cause(client: Client, fake: FakeGateway) -> None:
     sandbox = await client.create("python")
-    fake.fail("exec", *[Fault()] * 10)
+    fake.fail("exec", *[Fault()] * 11)
     with pytest.raises(StreamInterrupted) as caught:
         await sandbox.exec("true")
     assert caught.value.is_infra
     assert caught.value.__cause__ is not None
-    assert fake.count("POST", "/exec") == 10
+    assert fake.count("POST", "/exec") == 11
 
 
 async def test_nobody_listening_is_told_with_the_address() -> None:

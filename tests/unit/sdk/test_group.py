@@ -84,7 +84,7 @@ async def test_a_cancelled_call_deletes_what_it_may_have_made(client: Client, fa
 
 
 async def test_a_call_that_gives_up_deletes_what_it_may_have_made(client: Client, fake: FakeGateway) -> None:
-    fake.fail("group", *[Fault("upstream_timeout", after=True)] * 10)
+    fake.fail("group", *[Fault("upstream_timeout", after=True)] * 11)
     with pytest.raises(UpstreamTimeout):
         await SandboxGroup.create("python", n=2, start_timeout=1, client=client)
     assert states(fake) == {"ended"}

@@ -50,14 +50,14 @@ async def test_a_create_that_broke_is_sent_again_and_makes_one(client: Client, f
 
 
 async def test_a_create_that_gives_up_deletes_what_it_may_have_made(client: Client, fake: FakeGateway) -> None:
-    fake.fail("create", *[Fault("upstream_timeout", after=True)] * 10)
+    fake.fail("create", *[Fault("upstream_timeout", after=True)] * 11)
     with pytest.raises(UpstreamTimeout):
         await client.create("python", start_timeout=1)
     assert [box["state"] for box in fake.sandboxes.values()] == ["ended"]
 
 
 async def test_a_callers_own_key_is_left_to_the_caller(client: Client, fake: FakeGateway) -> None:
-    fake.fail("create", *[Fault("upstream_timeout", after=True)] * 10)
+    fake.fail("create", *[Fault("upstream_timeout", after=True)] * 11)
     with pytest.raises(UpstreamTimeout):
         await client.create("python", idempotency_key="mine", start_timeout=1)
     again = await client.create("python", idempotency_key="mine", start_timeout=1)

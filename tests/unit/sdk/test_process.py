@@ -32,7 +32,11 @@ async def test_outputs_and_end_come_apart(client: Client, fake: FakeGateway) -> 
     assert fake.count("DELETE", "/execs") == 0
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     sizes=st.tuples(st.integers(0, 300_000), st.integers(0, 50_000)),
     cuts=st.lists(st.integers(0, 200_000), max_size=6),

@@ -98,7 +98,7 @@ async fn an_ended_command_is_replayed_from_any_offset() {
     let mut again = rig.attach("e-1", "?stdout_offset=6&stderr_offset=0").await;
     assert_eq!(again.next().await, Said::Output { kind: 1, offset: 6, data: "6789".into() });
     assert_eq!(again.rest().await.1["stdout_total_bytes"], 10);
-    assert_eq!(rig.client.metric("attaches_total{kind=\"again\"}").await, 1.0);
+    rig.client.until_metric("attaches_total{kind=\"again\"}", 1.0).await;
 }
 
 #[tokio::test]
@@ -133,6 +133,15 @@ async fn signals_and_sizes_pass_input_that_nobody_reads() {
     socket.say(r#"{"type": "signal", "signal": 2, "tree": true}"#).await;
     let (_, result, _) = socket.rest().await;
     assert_eq!((&result["end"], &result["signal"]), (&json!("signalled"), &json!(2)));
+}
+
+#[tokio::test]
+async fn what_is_typed_after_a_size_was_set_finds_that_size() {
+    let (rig, mut socket) = attached("cat").await;
+    socket.say(r#"{"type": "resize", "columns": 7, "rows": 30}"#).await;
+    socket.stdin(0, b"x").await;
+    assert_eq!(socket.text("stdin").await["offset"], 1);
+    assert_eq!(rig.sidecar("sb-1").processes().sizes("e-1"), [(7, 30)]);
 }
 
 #[tokio::test]
@@ -211,8 +220,8 @@ async fn a_slow_reader_is_waited_for_at_constant_memory_and_stalls_nobody() {
     assert!(handed_out < 400, "{handed_out}");
     let (output, result, _) = socket.rest().await;
     assert_eq!((output.len(), &result["stdout_total_bytes"]), (800 * CHUNK, &json!(800 * CHUNK)));
-    let sent = rig.client.metric("stream_bytes_total{stream=\"attach\",direction=\"out\"}").await;
-    assert_eq!(sent, (800 * CHUNK) as f64);
+    let sent = "stream_bytes_total{stream=\"attach\",direction=\"out\"}";
+    rig.client.until_metric(sent, (800 * CHUNK) as f64).await;
 }
 
 #[tokio::test]

@@ -75,7 +75,8 @@ impl Relay {
     }
 
     async fn relay(&mut self, reader: &mut Reader, writer: &mut Writer) -> Ending {
-        let (stdin, writes, progress) = stdin::stdin();
+        let (obeyed, done) = watch::channel(0);
+        let (mut stdin, writes, progress) = stdin::stdin(done);
         let (controls, orders) = mpsc::channel(MAX_CONTROLS);
         let exec_id = self.exec_id.clone();
         let (header, gateway) = (&self.bearer.header, &self.gateway);
@@ -84,9 +85,9 @@ impl Relay {
         tokio::select! {
             biased;
             () = gateway.drain.started() => Ending::Drain,
-            ending = listen(gateway, &exec_id, reader, &stdin, &controls) => ending,
+            ending = listen(gateway, &exec_id, reader, &mut stdin, &controls) => ending,
             ending = down.run(progress) => ending,
-            problem = control(self.agent.clone(), header, orders) => Ending::Problem(problem.into(), socket::NORMAL),
+            problem = control(self.agent.clone(), header, orders, obeyed) => Ending::Problem(problem.into(), socket::NORMAL),
             () = writes.run(self.agent.clone(), header, &exec_id) => Ending::Left,
         }
     }
@@ -193,7 +194,7 @@ async fn listen(
     gateway: &Gateway,
     exec_id: &str,
     reader: &mut Reader,
-    stdin: &Stdin,
+    stdin: &mut Stdin,
     controls: &mpsc::Sender<Control>,
 ) -> Ending {
     loop {
@@ -212,7 +213,7 @@ fn obey(
     gateway: &Gateway,
     exec_id: &str,
     said: Said,
-    stdin: &Stdin,
+    stdin: &mut Stdin,
     controls: &mpsc::Sender<Control>,
 ) -> Result<(), Problem> {
     let exec_id = exec_id.to_owned();
@@ -225,7 +226,9 @@ fn obey(
         Said::Resize(terminal) => Control::Resize(ResizeRequest { exec_id, terminal: Some(terminal) }),
     };
     let full = |_| rules::invalid("message", format!("{MAX_CONTROLS} signals and sizes wait already"));
-    controls.try_send(control).map_err(full)
+    controls.try_send(control).map_err(full)?;
+    stdin.control();
+    Ok(())
 }
 
 /// Does what the client wants done, one after the other; completes with the first thing that cannot be done.
@@ -233,6 +236,7 @@ async fn control(
     mut agent: AgentClient<Channel>,
     header: &HeaderValue,
     mut orders: mpsc::Receiver<Control>,
+    obeyed: watch::Sender<u64>,
 ) -> Problem {
     while let Some(order) = orders.recv().await {
         let done = match order {
@@ -245,6 +249,7 @@ async fn control(
         {
             return problem;
         }
+        obeyed.send_modify(|obeyed| *obeyed += 1);
     }
     std::future::pending().await
 }

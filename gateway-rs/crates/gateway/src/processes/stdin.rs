@@ -33,6 +33,7 @@ pub(super) struct Progress {
 pub(super) struct Stdin {
     window: Arc<Semaphore>,
     writes: mpsc::UnboundedSender<Write>,
+    controls: u64,
 }
 
 /// Where it comes out, towards the command.
@@ -40,6 +41,7 @@ pub(super) struct Stdin {
 pub(super) struct Writes {
     writes: mpsc::UnboundedReceiver<Write>,
     progress: watch::Sender<Progress>,
+    obeyed: watch::Receiver<u64>,
 }
 
 #[derive(Debug)]
@@ -47,18 +49,27 @@ struct Write {
     offset: u64,
     data: Bytes,
     eof: bool,
+    /// So many controls came before it.
+    after: u64,
     /// Of the window; the queue itself has no other bound.
     _share: OwnedSemaphorePermit,
 }
 
-pub(super) fn stdin() -> (Stdin, Writes, watch::Receiver<Progress>) {
+/// `obeyed` says how many controls were done: what is typed after a size was set finds that size.
+pub(super) fn stdin(obeyed: watch::Receiver<u64>) -> (Stdin, Writes, watch::Receiver<Progress>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let (progress, told) = watch::channel(Progress::default());
     let window = Arc::new(Semaphore::new(MAX_PERMITS));
-    (Stdin { window, writes: sender }, Writes { writes: receiver, progress }, told)
+    let writes = Writes { writes: receiver, progress, obeyed };
+    (Stdin { window, writes: sender, controls: 0 }, writes, told)
 }
 
 impl Stdin {
+    /// A control came: what is written from here on waits until it was done.
+    pub(super) fn control(&mut self) {
+        self.controls += 1;
+    }
+
     /// Takes a write in; never waits.
     ///
     /// # Errors
@@ -70,7 +81,7 @@ impl Stdin {
             return Err(rules::invalid("stdin", detail));
         };
         // Without a receiver the client is on its way out.
-        let _gone = self.writes.send(Write { offset, data, eof, _share: share });
+        let _gone = self.writes.send(Write { offset, data, eof, after: self.controls, _share: share });
         Ok(())
     }
 }
@@ -78,10 +89,12 @@ impl Stdin {
 impl Writes {
     /// Hands writes to the command one after the other, for ever; the owner drops it.
     pub(super) async fn run(mut self, mut agent: AgentClient<Channel>, header: &HeaderValue, exec_id: &str) {
-        while let Some(Write { offset, data, eof, _share: share }) = self.writes.recv().await {
+        while let Some(Write { offset, data, eof, after, _share: share }) = self.writes.recv().await {
             if self.progress.borrow().closed.is_some() {
                 continue;
             }
+            // Whoever does the controls is dropped with us.
+            let _ = self.obeyed.wait_for(|obeyed| *obeyed >= after).await;
             let chunk = StdinChunk { exec_id: exec_id.to_owned(), offset, data, eof };
             match agent.write_stdin(authorized(chunk, header)).await {
                 Ok(accepted) => {
@@ -108,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_client_that_does_not_wait_for_our_word_is_refused() {
-        let (stdin, _writes, _told) = stdin();
+        let (stdin, _writes, _told) = stdin(watch::channel(0).1);
         let piece = Bytes::from(vec![b'x'; 64 << 10]);
         let taken = (0..64).take_while(|n| stdin.write(n * (64 << 10), piece.clone(), false).is_ok()).count();
         assert!((16..32).contains(&taken), "{taken}");
@@ -116,7 +129,7 @@ mod tests {
 
     #[test]
     fn empty_writes_are_bounded_too() {
-        let (stdin, _writes, _told) = stdin();
+        let (stdin, _writes, _told) = stdin(watch::channel(0).1);
         let taken = (0..1_000_000).take_while(|_| stdin.write(0, Bytes::new(), false).is_ok()).count();
         assert!(taken < 100_000, "{taken}");
     }

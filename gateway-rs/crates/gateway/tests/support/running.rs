@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -80,6 +81,10 @@ impl Processes {
         state.wait_for(|state| state.sizes.len() >= count).await.unwrap().sizes.clone()
     }
 
+    pub fn sizes(&self, exec_id: &str) -> Vec<(u32, u32)> {
+        self.find(exec_id).unwrap().state.borrow().sizes.clone()
+    }
+
     fn find(&self, exec_id: &str) -> Result<Arc<Process>, Status> {
         self.by_id.lock().unwrap().get(exec_id).cloned().ok_or_else(|| status("exec_not_found"))
     }
@@ -132,12 +137,16 @@ impl Processes {
         Ok(agent::SignalSent {})
     }
 
-    pub fn resize(&self, request: &agent::ResizeRequest) -> Result<agent::Resized, Status> {
+    /// A size of 7 columns takes a moment.
+    pub async fn resize(&self, request: &agent::ResizeRequest) -> Result<agent::Resized, Status> {
         let process = self.find(&request.exec_id)?;
         if process.verb == "echo" {
             return Err(status("invalid_argument"));
         }
         let size = request.terminal.unwrap();
+        if size.columns == 7 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
         process.state.send_modify(|state| state.sizes.push((size.columns, size.rows)));
         Ok(agent::Resized {})
     }

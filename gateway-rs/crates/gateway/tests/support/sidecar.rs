@@ -272,7 +272,7 @@ impl Agent for Fake {
         &self,
         request: Request<agent::ResizeRequest>,
     ) -> Result<Response<agent::Resized>, Status> {
-        self.0.processes.resize(&request.into_inner()).map(Response::new)
+        self.0.processes.resize(&request.into_inner()).await.map(Response::new)
     }
 
     async fn copy_file(
