@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 # Here, and not by its plugin at the end of a run: so deep in the stack Python 3.11.7's parser fails, and with it the
 # report of what failed.
-import hypothesis  # noqa: F401
+import hypothesis
 import pytest
 import structlog
 from structlog.testing import capture_logs
@@ -15,6 +15,15 @@ from structlog.typing import EventDict
 from controlplane.telemetry import configure_log
 
 pytest_plugins = ["tests.support.product"]
+
+# Two busy cores are slow at times, and that is no property of what is tested.
+hypothesis.settings.register_profile(
+    "busy",
+    parent=hypothesis.settings.default,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("busy")
 
 # A run that was started in the background ignores Ctrl-C, and so would every program that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -25,9 +34,10 @@ async def no_task_is_left_behind() -> AsyncIterator[None]:
     """Fails a test whose code has left an asyncio task running."""
     before = asyncio.all_tasks()
     yield
-    # One turn for tasks that are done but for their last step.
-    await asyncio.sleep(0)
-    left = [task for task in asyncio.all_tasks() - before if task is not asyncio.current_task()]
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    if left:
+        # For tasks that are done but for their last steps.
+        _, left = await asyncio.wait(left, timeout=1)
     assert not left, f"left behind: {left}"
 
 

@@ -16,6 +16,7 @@ from tests.cluster.layout import RUN, STATE
 from tests.cluster.processes import RECORDS, say, stop
 
 KILL_TIMEOUT_S = 60.0
+SETTLE_TIMEOUT_S = 10.0
 
 
 def down() -> int:
@@ -27,7 +28,11 @@ def down() -> int:
     steps = (_stop_programs, _kill_containers, _unmount, undo.remove_network, undo.remove_cgroups)
     for step in (*steps, baseline.restore_sysctls, _remove_folders):
         _timed(step)
-    left = leftovers.found()
+    # The kernel lets go of programs, links and groups behind the calls that end them.
+    until_s = time.monotonic() + SETTLE_TIMEOUT_S
+    while (left := leftovers.found()) and time.monotonic() < until_s:
+        time.sleep(0.5)
+        undo.remove_cgroups()
     for line in left:
         say(f"left: {line}")
     if not left:

@@ -85,7 +85,8 @@ def _node_ready() -> bool:
         node = read("node", NODE)
         known = json.loads(kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/pods"))["items"] or []
         running = read("pods", "-A", "--field-selector", f"spec.nodeName={NODE},status.phase=Running") or {"items": []}
+        # Of a kubelet that registers in these moments there may be no node yet.
+        ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions", []))
     except (KubectlError, TypeError, ValueError):
         return False
-    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions", []))
     return ready and {p["metadata"]["uid"] for p in running["items"]} <= {p["metadata"]["uid"] for p in known}

@@ -64,7 +64,7 @@ def _wait(program: Program) -> None:
         say(f"  {program.name}: ready after {time.monotonic() - began:.0f} s")
 
 
-def _wait_dns(deadline: float = 60.0) -> None:
+def _wait_dns(deadline: float = 120.0) -> None:
     began = time.monotonic()
     while not _dns_ready():
         if time.monotonic() - began > deadline:
@@ -82,7 +82,7 @@ def _dns_ready() -> bool:
     return bool(deployment and deployment["status"].get("readyReplicas"))
 
 
-def _wait_default_account(deadline: float = 30.0) -> None:
+def _wait_default_account(deadline: float = 60.0) -> None:
     """Until the controllers have made it, no pod can be created."""
     ends = time.monotonic() + deadline
     while not read("serviceaccount", "default"):

@@ -196,16 +196,16 @@ class StoreSuite(ClaimsSuite):
         assert await store.take_slot("sb-2", 1, now_ms() + 60_000)
 
     async def test_a_lease_has_one_holder_until_it_lapses(self, store: Store, advance: Advance) -> None:
-        assert await store.lease("sweep", "a", 10_000)
-        assert not await store.lease("sweep", "b", 10_000)
-        assert await store.lease("other", "b", 10_000)
-        await advance(8)
-        assert await store.lease("sweep", "a", 10_000)
-        await advance(8)
-        assert not await store.lease("sweep", "b", 10_000)
-        await advance(3)
-        assert await store.lease("sweep", "b", 10_000)
-        assert not await store.lease("sweep", "a", 10_000)
+        assert await store.lease("sweep", "a", 100_000)
+        assert not await store.lease("sweep", "b", 100_000)
+        assert await store.lease("other", "b", 100_000)
+        await advance(80)
+        assert await store.lease("sweep", "a", 100_000)
+        await advance(80)
+        assert not await store.lease("sweep", "b", 100_000)
+        await advance(30)
+        assert await store.lease("sweep", "b", 100_000)
+        assert not await store.lease("sweep", "a", 100_000)
 
     async def test_a_lease_can_be_given_back(self, store: Store) -> None:
         await store.lease("sweep", "a", 10_000)

@@ -1,7 +1,7 @@
 """Two control planes on a real Redis: the push elsewhere, a crowd, a flush, a restart of the Redis."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -50,10 +50,21 @@ async def pooled(url: str, warm: int) -> AsyncIterator[tuple[World, World]]:
     sizes = {"min_warm": warm, "max_warm": warm, "auto": False, "starts_per_minute": warm}
     await documents.put("pools", "p", {"template": {"image": ENV_SPEC.image}, **sizes}, None)
     async with replica(url, cluster, "a", documents) as a, replica(url, cluster, "b", documents) as b:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await a.parts.store.counts())[State.WARM] < warm:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         yield a, b
+
+
+@pytest.fixture
+def unwritten(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From then on a replica keeps for itself what it writes behind, however slow the machine."""
+
+    def keep() -> None:
+        for name, seconds in (("QUIET_S", 60.0), ("LATE_S", 60.0), ("FLUSH_WITHIN_S", 0.0)):
+            monkeypatch.setattr(f"controlplane.lifecycle.notes.{name}", seconds)
+
+    return keep
 
 
 async def recounted(plane: World, owner: str | None) -> Usage:
@@ -140,7 +151,7 @@ async def test_a_redis_that_was_restarted_empty_is_filled_again(tmp_path: Path) 
                 # News go round again, too.
                 other = (await a.service.create(OWNER, SPEC)).sandbox
                 await b.service.delete(OWNER, other.id)
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(30):
                     while (sandbox_ := await a.service.get(OWNER, other.id)).state is not State.ENDED:  # noqa: ASYNC110
                         await asyncio.sleep(0.05)
                 assert sandbox_.end is not None
@@ -174,8 +185,11 @@ async def test_a_flush_right_after_claims_gives_none_of_them_to_anybody_else(url
             assert await b.parts.store.usage(owner) == await recounted(a, owner)
 
 
-async def test_what_a_replica_claimed_and_ended_that_died_before_the_flush_the_other_knows(url: str) -> None:
+async def test_what_a_replica_claimed_and_ended_that_died_before_the_flush_the_other_knows(
+    url: str, unwritten: Callable[[], None]
+) -> None:
     async with pooled(url, 4) as (a, b), Redis.from_url(url) as redis:
+        unwritten()
         first, second = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
         await a.service.delete(OWNER, second.id)
         # As killed: nothing is written behind, nothing is put back.
@@ -194,8 +208,11 @@ async def test_what_a_replica_claimed_and_ended_that_died_before_the_flush_the_o
             assert await b.parts.store.usage(owner) == await recounted(b, owner)
 
 
-async def test_a_replica_that_did_not_notice_the_flush_says_what_it_knows_nevertheless(url: str) -> None:
+async def test_a_replica_that_did_not_notice_the_flush_says_what_it_knows_nevertheless(
+    url: str, unwritten: Callable[[], None]
+) -> None:
     async with pooled(url, 4) as (a, b), Redis.from_url(url) as redis:
+        unwritten()
         sandbox = (await a.service.create(OWNER, ENV_SPEC, "k")).sandbox
         for plane in (a, b):
             plane.service._lives.notes.forget(sandbox.id)
@@ -204,7 +221,7 @@ async def test_a_replica_that_did_not_notice_the_flush_says_what_it_knows_nevert
         store = a.parts.store
         await store.restore(replace(sandbox, owner=pool_owner("p"), state=State.WARM, claimed_at_ms=None, version=0))
         await store.rebuilt()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while await b.parts.store.by_key(OWNER, "k") is None:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.05)
         assert (await b.service.get(OWNER, sandbox.id)).state is State.RUNNING

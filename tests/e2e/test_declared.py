@@ -29,6 +29,7 @@ def quota(**limits: int) -> dict[str, Any]:
     return {"apiVersion": "rollbox.dev/v1alpha1", "kind": "SandboxQuota", "metadata": meta, "spec": spec}
 
 
+@pytest.mark.timeout(300)
 async def test_a_quota_that_is_applied_holds_is_lowered_below_its_use_and_taken_back(
     stack: Installed, client: Client
 ) -> None:
@@ -100,8 +101,7 @@ async def test_a_warm_pool_of_agent_sandbox_is_kept_filled_and_claimed_from(stac
     async with _their_resources(), _adopting(stack):
         await apply(_template(), _warm_pool(1), namespace=stack.sandboxes)
         try:
-            pool = await until(lambda: _theirs(client), 60.0)
-            assert (pool and (pool.min_warm, pool.max_warm, pool.image)) == (1, 1, IMAGE)
+            await until(lambda: _understood(client), 60.0)
             await until(lambda: _warm(client), 120.0)
             with pytest.raises(Conflict, match="declared by the SandboxWarmPool of that name"):
                 await client.change_pool("theirs", warm=2)
@@ -153,6 +153,12 @@ def _warm_pool(replicas: int) -> dict[str, Any]:
 async def _theirs(client: Client) -> Pool | None:
     await asyncio.sleep(0.3)
     return next((pool for pool in await client.pools() if pool.name == "theirs"), None)
+
+
+async def _understood(client: Client) -> bool:
+    """Whether it is known with its template, of which a replica hears by itself: before the pool or behind it."""
+    pool = await _theirs(client)
+    return pool is not None and (pool.min_warm, pool.max_warm, pool.image) == (1, 1, IMAGE)
 
 
 async def _warm(client: Client) -> bool:

@@ -27,6 +27,7 @@ def pool(limit_mib: int, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "rollbox.dev/v1alpha1", "kind": "SandboxPool", "metadata": {"name": NAME}, "spec": body}
 
 
+@pytest.mark.timeout(300)
 async def test_a_pool_that_is_applied_is_filled_rolled_drained_and_taken_back(stack: Installed, client: Client) -> None:
     await apply(pool(FIRST_MIB), namespace=stack.sandboxes)
     try:

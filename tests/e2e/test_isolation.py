@@ -38,7 +38,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
 
 async def probe(sandbox: Sandbox, host: str, port: int) -> str:
     """How a connection from inside ends: open, refused (something is there and says no) or closed."""
-    result = await sandbox.exec(["python3", "-c", PROBE, host, str(port)], timeout=20, check=True)
+    result = await sandbox.exec(["python3", "-c", PROBE, host, str(port)], timeout=60, check=True)
     return result.stdout.strip()
 
 
@@ -97,7 +97,7 @@ async def test_the_readiness_port_is_the_one_that_can_be_reached_and_it_takes_no
     ask = (
         "import sys, urllib.request, urllib.error\n"
         "for path, data in (('/', None), ('/v1/sandboxes', None), ('/metrics', None), ('/v1/ready', b'{}')):\n"
-        "    try: print(urllib.request.urlopen(f'http://{sys.argv[1]}:8082{path}', data, 5).status)\n"
+        "    try: print(urllib.request.urlopen(f'http://{sys.argv[1]}:8082{path}', data, 20).status)\n"
         "    except urllib.error.HTTPError as error: print(error.code)\n"
     )
     answers = (await shared.exec(["python3", "-c", ask, ready], check=True)).stdout.split()
@@ -114,7 +114,8 @@ async def test_names_are_no_way_out(shared: Sandbox) -> None:
 async def test_two_sandboxes_do_not_reach_each_other(stack: Installed, client: Client) -> None:
     async with await client.create(IMAGE) as one, await client.create(IMAGE) as two:
         other = await pod_address(two.id, stack.sandboxes)
-        await two.exec("python3 -m http.server 8000 >/dev/null 2>&1 & sleep 1; true")
+        await two.exec("python3 -m http.server 8000 >/dev/null 2>&1 &")
+        await two.ports.wait(8000)
         assert await probe(one, other, 8000) == "closed"
         assert await probe(one, other, 7070) == "closed"
         assert await probe(two, "127.0.0.1", 8000) == "open"

@@ -29,7 +29,8 @@ async def test_a_lost_node_is_told_within_seconds_and_its_return_heals(stack: In
     if not own_cluster():
         pytest.skip("a given cluster's kubelet is not ours to stop")
     # Kubernetes takes the pods of a lost node out of their Services, and here that is all of them.
-    gateway = (await stack.component("gateway"))[0]["status"]["podIP"]
+    gateways = await stack.component("gateway")
+    gateway = next(pod["status"]["podIP"] for pod in gateways if "deletionTimestamp" not in pod["metadata"])
     async with Client(f"http://{gateway}:8080", stack.api_key) as direct:
         sandbox = await direct.create(IMAGE, memory="128Mi")
         async with waiting(sandbox) as call:

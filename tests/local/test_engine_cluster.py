@@ -24,6 +24,9 @@ from tests.support.world import PRIVATE
 
 GOOD_BOOT = replace(BOOT, token_public_key=SigningKey(PRIVATE, SystemClock()).public_text)
 
+# The engine tells at once; this is for a busy machine.
+HEARD_WITHIN_S = 30
+
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[EngineCluster]:
@@ -59,7 +62,7 @@ async def test_a_container_that_is_killed_is_a_death(cluster: Cluster, spec: San
     try:
         await asyncio.sleep(0.2)
         await containers.engine("kill", "rollbox-sb-suite5-target")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HEARD_WITHIN_S):
             death = await seen
         assert (death.sandbox_id, death.cause) == ("sb-suite5", "sandbox_lost")
     finally:
@@ -71,7 +74,7 @@ async def test_a_sidecar_that_refuses_its_settings_is_heard(cluster: Cluster, sp
     await cluster.start("sb-suite6", spec, BOOT)
     deaths = cluster.watch()
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HEARD_WITHIN_S):
             death = await anext(deaths)
         assert "ROLLBOX_SIDECAR_TOKEN_PUBLIC_KEY" in death.detail
     finally:

@@ -21,7 +21,7 @@ from tests.support.containers import engine, left_containers
 from tests.support.conversation import conversing
 from tests.support.images import IMAGE
 from tests.support.labels import longest
-from tests.support.stack import free_port, start, stop_process
+from tests.support.stack import Stack, free_port, start, stop_process
 from tests.support.waiting import succeeds, until
 
 
@@ -66,7 +66,8 @@ async def test_after_a_crash_the_next_start_adopts_what_runs(folder: Path) -> No
         assert again.labels == longest()
         # The token from before the crash is still good.
         assert (await sandbox.exec("echo same token")).ok
-        assert half not in await left_containers()
+        # Taken off behind the start.
+        await until(lambda: gone(half))
         await sandbox.delete()
     assert await stop_process(up.process) == 0
     assert await containers_of(sandbox.id) == []
@@ -80,6 +81,10 @@ async def half_start(sandbox_id: str) -> str:
     options = [f"--label={key}={value.replace(sandbox_id, half)}" for key, value in labels.items()]
     await engine("create", "--name", f"rollbox-{half}-target", "--network", "none", *options, IMAGE, "true")
     return f"rollbox-{half}-target"
+
+
+async def gone(container: str) -> bool:
+    return container not in await left_containers()
 
 
 async def test_the_gateway_is_restarted_when_it_dies(folder: Path) -> None:
@@ -111,10 +116,17 @@ async def test_streams_under_way_survive_the_gateway(folder: Path) -> None:
     ):
         for _ in range(3):
             await asyncio.gather(*(talk.goes_on() for talk in talks))
-            os.kill(up.pids()["rollbox-gateway"], signal.SIGKILL)
+            # What had come before the last kill may be enough to go on, and the next gateway not there yet.
+            os.kill(await until(lambda: gateway(up)), signal.SIGKILL)
         # Beyond the last restart: the new gateway serves what an old one had begun.
         await asyncio.gather(*(talk.goes_on() for talk in talks))
     assert await stop_process(up.process) == 0
+
+
+async def gateway(up: Stack) -> int:
+    """Its process id; 0 while there is none."""
+    await asyncio.sleep(0.02)
+    return up.pids().get("rollbox-gateway", 0)
 
 
 async def test_a_stop_during_an_exec_is_told_to_the_caller(folder: Path) -> None:
@@ -151,13 +163,13 @@ async def test_a_sandbox_that_dies_from_outside_is_told_at_once(folder: Path) ->
 async def test_the_ttl_ends_a_sandbox(folder: Path) -> None:
     up = await start(folder)
     async with Client(up.url, up.api_key) as client:
-        sandbox = await client.create(IMAGE, ttl=3)
+        # Time enough for both starts, which it includes.
+        sandbox, longer = await asyncio.gather(*(client.create(IMAGE, ttl=20) for _ in range(2)))
+        await longer.extend(600)
         with pytest.raises(SandboxError) as ended:
             async with asyncio.timeout(60):
                 await sandbox.exec("sleep 600")
         assert ended.value.code == "ttl_expired"
-        longer = await client.create(IMAGE, ttl=3)
-        await longer.extend(600)
         assert (await longer.exec("sleep 4; echo alive")).stdout == "alive\n"
         await longer.delete()
     assert await stop_process(up.process) == 0

@@ -121,16 +121,17 @@ def echo_all(connection: socket.socket) -> None:
         connection.sendall(b"bye")
 
 
-def udp(port: int) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
-        bound.bind(("127.0.0.1", port))
-        while True:
-            data, sender = bound.recvfrom(65_536)
-            bound.sendto(b"echo " + data[:1_000], sender)
+def udp(bound: socket.socket) -> None:
+    while True:
+        data, sender = bound.recvfrom(65_536)
+        bound.sendto(b"echo " + data[:1_000], sender)
 
 
 def main(http_port: int, tcp_port: int, udp_port: int, http_host: str = "127.0.0.1") -> None:
-    threading.Thread(target=udp, args=(udp_port,), daemon=True).start()
+    # Before the others listen: nobody can wait for a port of datagrams.
+    bound = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    bound.bind(("127.0.0.1", udp_port))
+    threading.Thread(target=udp, args=(bound,), daemon=True).start()
     threading.Thread(target=tcp, args=(tcp_port,), daemon=True).start()
     ThreadingHTTPServer((http_host, http_port), Handler).serve_forever()
 

@@ -7,6 +7,7 @@ limit is the whole sandbox's (memory under gVisor) it may end with it, and the c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass, field
@@ -123,14 +124,17 @@ async def serves_again(sandbox: Sandbox, within_s: float) -> None:
 
 
 async def gone(sandbox: Sandbox) -> bool:
-    """Whether nothing runs any more but what asks."""
-    return (await sandbox.exec("ls /proc | grep -c '^[0-9]'")).stdout == "4\n"
+    """Whether nothing runs any more but what asks; a kill may go on behind its answer."""
+    try:
+        return (await sandbox.exec("ls /proc | grep -c '^[0-9]'")).stdout == "4\n"
+    except PidsExhausted:
+        return False
 
 
 async def test_processes_and_threads_are_limited(client: Client) -> None:
     program = (
         "import threading, time\nfor n in range(200):\n"
-        "  try: threading.Thread(target=time.sleep, args=(1,), daemon=True).start()\n"
+        "  try: threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
         "  except RuntimeError as error: print(n, error); break"
     )
     async with await client.create(IMAGE, memory="256Mi", pids=64) as sandbox:
@@ -144,10 +148,14 @@ async def test_processes_and_threads_are_limited(client: Client) -> None:
 async def test_a_bomb_hurts_only_its_own_sandbox(
     bombed: Sandbox, neighbour: Neighbour, one_limit: bool, name: str
 ) -> None:
-    ends = {"oom_killed"} if name == "memory" else {"deadline"}
-    ended = await goes_off(bombed, BOMBS[name], ends | ({"oom_killed"} if one_limit and name in TAKE_MEMORY else set()))
+    takes_all = one_limit and name in TAKE_MEMORY
+    # Memory has to be full before the time is over.
+    ends, limit_s = ({"oom_killed"}, 10) if name == "memory" else ({"deadline"}, 2)
+    ended = await goes_off(bombed, BOMBS[name], ends | ({"oom_killed"} if takes_all else set()), limit_s)
     await until_more(neighbour)
-    await still_serves(bombed, ended, one_limit=one_limit)
+    # Between the deadline and the last kill it may still take the rest.
+    with contextlib.suppress(*((OomKilled,) if takes_all else ())):
+        await still_serves(bombed, ended, one_limit=one_limit)
 
 
 @pytest.mark.timeout(240)
@@ -205,7 +213,7 @@ async def test_output_without_end_is_drained_or_waits_and_ends_in_time(
 ) -> None:
     """10 GB, or what comes of them within a few seconds; what is kept of it is bounded."""
     endless = "head -c 10000000000 /dev/zero; head -c 10000000 /dev/zero >&2"
-    ended = await goes_off(bombed, endless, {"deadline", "exited"})
+    ended = await goes_off(bombed, endless, {"deadline", "exited"}, timeout=8)
     assert len(ended.stdout_bytes) <= 2**25 < ended.stdout_total_bytes
     async with await bombed.spawn(["cat", "/dev/zero"]) as process:
         for _ in range(50):
@@ -216,7 +224,7 @@ async def test_output_without_end_is_drained_or_waits_and_ends_in_time(
 
 
 async def test_without_its_files_the_sandbox_tells_what_is_missing(bombed: Sandbox, neighbour: Neighbour) -> None:
-    ended = await goes_off(bombed, "rm -rf --no-preserve-root / 2>/dev/null", {"exited"}, timeout=20)
+    ended = await goes_off(bombed, "rm -rf --no-preserve-root / 2>/dev/null", {"exited"}, timeout=60)
     # What is mounted there, such as /proc, cannot go.
     assert ended.exit_code == 1
     with pytest.raises(InvalidArgument) as told:

@@ -44,7 +44,7 @@ def _points_to(link: Path) -> str:
 
 
 async def test_a_detached_sandbox_is_found_again(client: Client) -> None:
-    async with await client.create(IMAGE, memory="256Mi", labels={"run": "detach", "n": "1"}, ttl=60) as sandbox:
+    async with await client.create(IMAGE, memory="256Mi", labels={"run": "detach", "n": "1"}, ttl=300) as sandbox:
         await sandbox.exec("echo kept > /tmp/file")
         sandbox_id = await sandbox.detach()
     assert [record.id for record in await client.list({"run": "detach"})] == [sandbox_id]
@@ -87,13 +87,15 @@ async def test_one_pool_of_connections_for_a_loop(found: Product) -> None:
     assert connections(found) == 0
 
 
+# Most of it is 20 starts.
+@pytest.mark.timeout(300)
 async def test_five_hundred_commands_at_once_over_twenty_sandboxes(client: Client) -> None:
     run = {"run": "many"}
     # Little set aside for each: they have to fit on a node of two cores together.
     wish = {"cpu": (0.01, 2), "memory": ("32Mi", "64Mi"), "labels": run}
     made = await asyncio.gather(*(client.create(IMAGE, **wish) for _ in range(20)))  # type: ignore[arg-type]
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             calls = [made[n % 20].exec(f"echo {n}; exit {n % 7}") for n in range(500)]
             results = await asyncio.gather(*calls)
         assert [(r.stdout, r.exit_code) for r in results] == [(f"{n}\n", n % 7) for n in range(500)]
@@ -186,7 +188,7 @@ async def test_the_examples_do_what_they_say(name: str, lines: list[str]) -> Non
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         out, err = await process.communicate()
     assert (process.returncode, err) == (0, b"")
     assert [line for line in out.decode().splitlines() if line in lines] == lines, out.decode()

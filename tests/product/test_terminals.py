@@ -31,7 +31,8 @@ async def test_a_shell_on_a_terminal_feels_local(stack: Product, shared: Sandbox
         await terminal.sees("30 100")
         await terminal.sees("# ")
         terminal.resize(71, 19)
-        terminal.type("sleep 0.3; stty size\r")
+        # A size and keys do not wait for each other.
+        terminal.type("until stty size | grep '19 7''1'; do sleep 0.1; done\r")
         await terminal.sees("19 71")
         await terminal.sees("# ")
         terminal.type("sh -c 'echo star''ted; exec sleep 7100'\r")
@@ -61,7 +62,9 @@ async def test_a_window_that_is_closed_leaves_nothing_behind(stack: Product, sha
 
 
 async def test_a_program_uses_a_terminal(shared: Sandbox) -> None:
-    async with await shared.spawn("stty size; echo $TERM; read x; stty size; exit 6", terminal=(80, 25)) as process:
+    # A size and input do not wait for each other.
+    command = "stty size; echo $TERM; read x; until stty size | grep 132; do sleep 0.1; done; exit 6"
+    async with await shared.spawn(command, terminal=(80, 25)) as process:
         lines = process.stdout.lines()
         # The image's own TERM holds where it has one: engines give every image one.
         assert [await anext(lines), (await anext(lines)).partition("-")[0].strip()] == ["25 80\r", "xterm"]

@@ -45,6 +45,8 @@ async def test_every_kind_of_change_is_told(shared: Sandbox) -> None:
     await changes.aclose()
 
 
+# The level's last test: taking the installation off, for which Helm has five minutes, is part of it.
+@pytest.mark.timeout(500)
 async def test_what_is_not_there_cannot_be_watched(shared: Sandbox) -> None:
     with pytest.raises(FileNotFound):
         await anext(shared.files.watch("/no/such/directory"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from tests.support.installed import Installed, kubectl
+from tests.support.installed import Installed, kubectl, objects
+from tests.support.waiting import until
 
 
 async def kill(stack: Installed, component: str, *, everyone: bool = False) -> None:
@@ -17,9 +18,17 @@ async def kill(stack: Installed, component: str, *, everyone: bool = False) -> N
 
 
 async def ready(stack: Installed, component: str) -> None:
-    """Waits until a component is whole again."""
+    """Waits until a component is whole again: as many pods as were declared, those that are still to come too."""
+    await until(lambda: _whole(stack, component), 120)
+
+
+async def _whole(stack: Installed, component: str) -> bool:
     label = f"app.kubernetes.io/component={component}"
-    await kubectl("wait", "pods", "-n", stack.namespace, "-l", label, "--for=condition=Ready", "--timeout=120s")
+    owners = await objects("deployments,statefulsets", "-n", stack.namespace, "-l", label)
+    pods = [pod for pod in await stack.component(component) if "deletionTimestamp" not in pod["metadata"]]
+    conditions = [one for pod in pods for one in pod["status"].get("conditions", ()) if one["type"] == "Ready"]
+    whole = sum(owner["spec"]["replicas"] for owner in owners)
+    return len(pods) == whole and [one["status"] for one in conditions] == ["True"] * whole
 
 
 async def node_part(verb: str, name: str) -> None:

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-UP_WITHIN_S = 10.0
+from tests.support.stack import free_port
+
+UP_WITHIN_S = 30.0
 
 
 @contextmanager
@@ -26,14 +28,14 @@ def redis_server(folder: Path, address: str = "") -> Iterator[str]:
     if shutil.which("redis-server") is None:
         raise RuntimeError("redis-server is not on PATH: `make setup` installs what the tests need")
     path = folder / "redis.sock"
-    port, password = (_free_port(address), secrets.token_hex(16)) if address else (0, "")
+    port, password = (free_port(address), secrets.token_hex(16)) if address else (0, "")
     options = ["--unixsocket", str(path), "--save", "", "--appendonly", "no", "--dir", str(folder)]
     listen = ["--bind", address, "--requirepass", password] if address else []
     command = ["redis-server", "--port", str(port), *options, *listen]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
         try:
             until_s = time.monotonic() + UP_WITHIN_S
-            while not path.exists():
+            while not _answers(path):
                 if server.poll() is not None or time.monotonic() > until_s:
                     raise RuntimeError("redis-server did not start")
                 time.sleep(0.02)
@@ -42,8 +44,7 @@ def redis_server(folder: Path, address: str = "") -> Iterator[str]:
             server.kill()
 
 
-def _free_port(address: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _answers(path: Path) -> bool:
+    """Whether somebody listens there: the file comes a moment before."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0

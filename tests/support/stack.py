@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -30,12 +31,13 @@ def why_no_engine() -> str | None:
     return None
 
 
-def free_port() -> int:
-    """A loopback port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_port(address: str = "127.0.0.1") -> int:
+    """A port of this machine that nobody has now, and that the kernel gives to no outgoing connection meanwhile."""
+    for port in random.sample(range(15_000, 30_000), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((address, port))
+            return port
+    raise RuntimeError(f"no port of {address} is to be had")
 
 
 class Product(Protocol):

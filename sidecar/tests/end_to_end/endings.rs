@@ -27,14 +27,14 @@ async fn a_deadline_kills_the_whole_tree_and_keeps_what_was_written() {
     let sandbox = Sandbox::start().await;
     let other = sandbox.client.clone().start(signed(argv(&["sleep", "1234"]))).await.unwrap();
     let request = ExecRequest {
-        timeout_ms: 700,
+        timeout_ms: 3000,
         ..shell(&format!(
             "{DAEMON} echo partial; (sleep 1000 & sleep 1001) & trap '' TERM INT; while :; do sleep 1; done"
         ))
     };
     let began = Instant::now();
     let result = sandbox.exec(request).await.unwrap();
-    assert!(began.elapsed() < Duration::from_secs(3));
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     assert_eq!((result.end(), text(&result).as_str()), (End::Deadline, "partial\n"));
     assert_eq!(sandbox.sh(COUNT).await, "1\n", "only the other command is left");
     sandbox.cancel(&other.into_inner().exec_id).await.unwrap();
@@ -45,8 +45,8 @@ async fn a_deadline_kills_the_whole_tree_and_keeps_what_was_written() {
 async fn a_daemon_neither_holds_the_answer_nor_becomes_a_zombie() {
     let sandbox = Sandbox::start().await;
     let began = Instant::now();
-    let result = sandbox.exec(shell("sleep 3 & echo done")).await.unwrap();
-    assert!(began.elapsed() < Duration::from_secs(2), "the daemon holds the pipes, not the answer");
+    let result = sandbox.exec(shell("sleep 30 & echo done")).await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(15), "the daemon holds the pipes, not the answer");
     assert_eq!(text(&result), "done\n");
     for _ in 0..20 {
         sandbox.sh("(sh -c 'true &' &) ; true").await;
@@ -73,10 +73,12 @@ async fn cancel_kills_at_once_and_may_be_repeated() {
 
 #[tokio::test]
 async fn a_command_that_nobody_waits_for_is_cancelled_after_the_grace() {
-    let sandbox = Sandbox::start_with(&[("ORPHAN_GRACE_MS", "300")]).await;
+    let sandbox = Sandbox::start_with(&[("ORPHAN_GRACE_MS", "5000")]).await;
     let request = argv(&["sleep", "1000"]);
-    let call = tokio::time::timeout(Duration::from_millis(300), sandbox.exec(request.clone())).await;
-    assert!(call.is_err());
+    tokio::select! {
+        ended = sandbox.exec(request.clone()) => panic!("{ended:?}"),
+        () = sandbox.until(COUNT, "1\n") => {}
+    }
     assert_eq!(sandbox.sh(COUNT).await, "1\n");
     sandbox.until(COUNT, "0\n").await;
     let result = sandbox.exec(request).await.unwrap();

@@ -8,7 +8,7 @@ use wire::agent::{ConfigureRequest, End, ExecRequest, ListRequest};
 use crate::sandbox::{PATIENCE, Sandbox, argv, env, problem, shell, signed, text};
 
 async fn serves(sandbox: &Sandbox) {
-    let alive = tokio::time::timeout(Duration::from_secs(10), sandbox.exec(argv(&["echo", "alive"]))).await;
+    let alive = tokio::time::timeout(PATIENCE, sandbox.exec(argv(&["echo", "alive"]))).await;
     assert!(alive.is_ok(), "the init hangs");
     assert_eq!(text(&alive.unwrap().unwrap()), "alive\n");
 }
@@ -66,7 +66,7 @@ async fn a_process_whose_first_thread_is_gone_is_killed_all_the_same() {
     let began = Instant::now();
     let request = ExecRequest { timeout_ms: 700, ..argv(&["python3", "-c", program]) };
     assert_eq!(sandbox.exec(request).await.unwrap().end(), End::Deadline);
-    assert!(began.elapsed() < Duration::from_secs(3), "the kill has waited for a process that it never hit");
+    assert!(began.elapsed() < Duration::from_secs(6), "the kill has waited for a process that it never hit");
     assert_eq!(sandbox.sh("pgrep -c python3; true").await, "0\n");
 }
 
@@ -85,7 +85,7 @@ async fn commands_that_are_stopped_before_they_run_do_not_stop_the_init() {
             calls.spawn(async move { client.exec(signed(request)).await });
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let stopped = tokio::time::timeout(Duration::from_secs(15), stopping).await;
+        let stopped = tokio::time::timeout(PATIENCE, stopping).await;
         assert!(stopped.is_ok(), "the init hangs");
         assert_eq!(stopped.unwrap().unwrap().unwrap().into_inner().end(), End::Deadline);
         drop(calls);
@@ -136,7 +136,7 @@ async fn floods_of_output_leave_time_for_everybody_else() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     serves(&sandbox).await;
     assert_eq!(flood.await.unwrap().end(), End::Deadline);
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn a_fork_storm_is_over_within_the_patience_of_a_kill() {
     let began = Instant::now();
     let request = ExecRequest { timeout_ms: 1000, ..shell(&format!("python3 -c '{storm}' & sleep 100")) };
     assert_eq!(sandbox.exec(request).await.unwrap().end(), End::Deadline);
-    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     serves(&sandbox).await;
 }
 

@@ -243,7 +243,7 @@ async fn a_port_that_does_not_answer_is_told_with_the_reason() {
         queue.push(stream.unwrap());
     }
     for (port, reason) in [(refused, "refused"), (address.port(), "timeout")] {
-        let dialled = tokio::time::timeout(Duration::from_secs(2), Connection::open(&sandbox, to(port)));
+        let dialled = tokio::time::timeout(PATIENCE, Connection::open(&sandbox, to(port)));
         let problem = problem(&dialled.await.unwrap().err().unwrap());
         assert_eq!((problem.code, problem.details["reason"].as_str()), (Code::PortUnreachable, reason));
         assert!(problem.detail.contains(&port.to_string()), "{}", problem.detail);

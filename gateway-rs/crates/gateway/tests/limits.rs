@@ -22,11 +22,12 @@ async fn a_call_waits_for_its_turn_and_says_how_long() {
     let rig = Rig::new().sandbox("sb-1").set("MAX_INFLIGHT", 1).start().await;
     let release = async {
         rig.client.until_metric("exec_queued", 1.0).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
         rig.sidecar("sb-1").release(2);
     };
     let (first, second, ()) = tokio::join!(rig.run("sb-1", "hold"), rig.run("sb-1", "hold"), release);
     let queued = [&first, &second].map(|answer| answer.json()["queue_ms"].as_f64().unwrap());
-    assert!(queued[0].max(queued[1]) > 1.0 && queued[0].min(queued[1]) < 1.0, "{queued:?}");
+    assert!(queued[0].max(queued[1]) >= 1000.0 && queued[0].min(queued[1]) < 1000.0, "{queued:?}");
 }
 
 #[tokio::test]
@@ -157,11 +158,11 @@ async fn ten_thousand_execs_leave_nothing_on_the_books() {
             }
         });
     }
-    tokio::time::timeout(Duration::from_secs(120), callers.join_all()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(300), callers.join_all()).await.unwrap();
     assert_eq!(rig.sidecar("sb-1").served.connections(), 1);
     for (gauge, left) in
         [("exec_inflight", 0.0), ("exec_queued", 0.0), ("calls", 0.0), ("upstream_connections", 1.0)]
     {
-        assert_eq!(rig.client.metric(gauge).await, left, "{gauge}");
+        rig.client.until_metric(gauge, left).await;
     }
 }

@@ -8,8 +8,6 @@
 
 mod support;
 
-use std::time::Duration;
-
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -506,8 +504,7 @@ async fn connections_are_bounded() {
     // Execs have places of their own.
     assert_eq!(rig.run("sb-1", "echo hi").await.json()["stdout"], "hi");
     drop(held);
-    let waited = tokio::time::timeout(Duration::from_secs(10), async {
-        while connect(&rig, &raw(port, "tcp")).await.is_err() {}
-    });
+    let waited =
+        tokio::time::timeout(PATIENCE, async { while connect(&rig, &raw(port, "tcp")).await.is_err() {} });
     waited.await.unwrap();
 }

@@ -8,9 +8,8 @@
 
 mod support;
 
-use std::time::Duration;
-
 use serde_json::Value;
+use support::controlplane::PATIENCE;
 use support::{Rig, Started, token_of};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -23,7 +22,7 @@ async fn said(rig: &Started, bytes: &str) -> String {
     stream.write_all(bytes.as_bytes()).await.unwrap();
     let mut said = Vec::new();
     let reading = stream.read_to_end(&mut said);
-    drop(tokio::time::timeout(Duration::from_secs(5), reading).await);
+    drop(tokio::time::timeout(PATIENCE, reading).await);
     String::from_utf8(said).unwrap()
 }
 

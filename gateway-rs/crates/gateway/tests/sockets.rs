@@ -54,7 +54,7 @@ async fn until_stuck(rig: &Started) {
     let mut before = -1.0;
     while before < sent().await {
         before = sent().await;
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
     }
 }
 
@@ -160,7 +160,7 @@ async fn a_client_that_is_frozen_is_given_up_and_one_that_answers_pings_is_not()
     let mut alive = rig.attach("e-1", "").await;
     let mut tasks = JoinSet::new();
     tasks.spawn(async move { alive.rest().await.1 });
-    for _ in 0..3 {
+    for _ in 0..2 {
         pass(&rig, 4).await;
     }
     assert_eq!(rig.client.metric("streams_open{stream=\"attach\"}").await, 2.0);
@@ -169,7 +169,7 @@ async fn a_client_that_is_frozen_is_given_up_and_one_that_answers_pings_is_not()
     }
     rig.client.until_metric("attach_ends_total{end=\"left\"}", 1.0).await;
     rig.sidecar("sb-1").processes().dropped(1).await;
-    assert_eq!(rig.client.metric("streams_open{stream=\"attach\"}").await, 1.0);
+    rig.client.until_metric("streams_open{stream=\"attach\"}", 1.0).await;
     drop(frozen);
     let mut again = rig.attach("e-1", "").await;
     again.say(r#"{"type": "signal", "signal": 9}"#).await;
@@ -222,7 +222,7 @@ async fn a_slow_reader_of_a_port_is_told_too() {
     let (mut peer, _) = server.accept().await.unwrap();
     let piece = vec![b'x'; 1 << 20];
     // Until no buffer has room.
-    while tokio::time::timeout(Duration::from_millis(300), peer.write_all(&piece)).await.is_ok() {}
+    while tokio::time::timeout(Duration::from_secs(1), peer.write_all(&piece)).await.is_ok() {}
     ignore(&rig, &mut socket).await;
     let (problem, code) = loop {
         match socket.next_message().await {
