@@ -308,7 +308,7 @@ class FileChunk(_message.Message):
     def __init__(self, data: _Optional[bytes] = ..., sha256: _Optional[bytes] = ..., info: _Optional[_Union[FileInfo, _Mapping]] = ..., moved: _Optional[bool] = ...) -> None: ...
 
 class WriteFileRequest(_message.Message):
-    __slots__ = ("path", "mode", "user", "size_bytes", "sha256", "data", "parents", "owner", "eof", "ticket", "moved")
+    __slots__ = ("path", "mode", "user", "size_bytes", "sha256", "data", "parents", "owner", "eof", "ticket", "moved", "moved_bytes")
     PATH_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -320,6 +320,7 @@ class WriteFileRequest(_message.Message):
     EOF_FIELD_NUMBER: _ClassVar[int]
     TICKET_FIELD_NUMBER: _ClassVar[int]
     MOVED_FIELD_NUMBER: _ClassVar[int]
+    MOVED_BYTES_FIELD_NUMBER: _ClassVar[int]
     path: bytes
     mode: int
     user: str
@@ -331,7 +332,8 @@ class WriteFileRequest(_message.Message):
     eof: bool
     ticket: bytes
     moved: bool
-    def __init__(self, path: _Optional[bytes] = ..., mode: _Optional[int] = ..., user: _Optional[str] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[bytes] = ..., data: _Optional[bytes] = ..., parents: _Optional[bool] = ..., owner: _Optional[str] = ..., eof: _Optional[bool] = ..., ticket: _Optional[bytes] = ..., moved: _Optional[bool] = ...) -> None: ...
+    moved_bytes: int
+    def __init__(self, path: _Optional[bytes] = ..., mode: _Optional[int] = ..., user: _Optional[str] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[bytes] = ..., data: _Optional[bytes] = ..., parents: _Optional[bool] = ..., owner: _Optional[str] = ..., eof: _Optional[bool] = ..., ticket: _Optional[bytes] = ..., moved: _Optional[bool] = ..., moved_bytes: _Optional[int] = ...) -> None: ...
 
 class PathRequest(_message.Message):
     __slots__ = ("path", "user", "follow")
@@ -431,7 +433,7 @@ class ReadArchiveRequest(_message.Message):
     def __init__(self, path: _Optional[bytes] = ..., user: _Optional[str] = ..., ticket: _Optional[bytes] = ...) -> None: ...
 
 class WriteArchiveRequest(_message.Message):
-    __slots__ = ("path", "user", "data", "parents", "eof", "ticket", "moved")
+    __slots__ = ("path", "user", "data", "parents", "eof", "ticket", "moved", "moved_bytes")
     PATH_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
@@ -439,6 +441,7 @@ class WriteArchiveRequest(_message.Message):
     EOF_FIELD_NUMBER: _ClassVar[int]
     TICKET_FIELD_NUMBER: _ClassVar[int]
     MOVED_FIELD_NUMBER: _ClassVar[int]
+    MOVED_BYTES_FIELD_NUMBER: _ClassVar[int]
     path: bytes
     user: str
     data: bytes
@@ -446,7 +449,8 @@ class WriteArchiveRequest(_message.Message):
     eof: bool
     ticket: bytes
     moved: bool
-    def __init__(self, path: _Optional[bytes] = ..., user: _Optional[str] = ..., data: _Optional[bytes] = ..., parents: _Optional[bool] = ..., eof: _Optional[bool] = ..., ticket: _Optional[bytes] = ..., moved: _Optional[bool] = ...) -> None: ...
+    moved_bytes: int
+    def __init__(self, path: _Optional[bytes] = ..., user: _Optional[str] = ..., data: _Optional[bytes] = ..., parents: _Optional[bool] = ..., eof: _Optional[bool] = ..., ticket: _Optional[bytes] = ..., moved: _Optional[bool] = ..., moved_bytes: _Optional[int] = ...) -> None: ...
 
 class ArchiveWritten(_message.Message):
     __slots__ = ("count", "size_bytes", "skipped")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import shutil
@@ -114,19 +115,22 @@ async def test_streams_under_way_survive_the_gateway(folder: Path) -> None:
         await client.create(IMAGE) as sandbox,
         conversing([sandbox]) as talks,
     ):
+        killed = 0
         for _ in range(3):
             await asyncio.gather(*(talk.goes_on() for talk in talks))
             # What had come before the last kill may be enough to go on, and the next gateway not there yet.
-            os.kill(await until(lambda: gateway(up)), signal.SIGKILL)
+            killed = await until(functools.partial(gateway, up, killed))
+            os.kill(killed, signal.SIGKILL)
         # Beyond the last restart: the new gateway serves what an old one had begun.
         await asyncio.gather(*(talk.goes_on() for talk in talks))
     assert await stop_process(up.process) == 0
 
 
-async def gateway(up: Stack) -> int:
-    """Its process id; 0 while there is none."""
+async def gateway(up: Stack, before: int) -> int:
+    """Its process id; 0 while there is none but the one before."""
     await asyncio.sleep(0.02)
-    return up.pids().get("rollbox-gateway", 0)
+    found = up.pids().get("rollbox-gateway", 0)
+    return found if found != before else 0
 
 
 async def test_a_stop_during_an_exec_is_told_to_the_caller(folder: Path) -> None:

@@ -31,7 +31,7 @@ async def test_a_shell_on_a_terminal_feels_local(stack: Product, shared: Sandbox
         await terminal.sees("30 100")
         await terminal.sees("# ")
         terminal.resize(71, 19)
-        # A size and keys do not wait for each other.
+        # The command line hears of its window's size by a signal, beside the keys.
         terminal.type("until stty size | grep '19 7''1'; do sleep 0.1; done\r")
         await terminal.sees("19 71")
         await terminal.sees("# ")
@@ -62,8 +62,7 @@ async def test_a_window_that_is_closed_leaves_nothing_behind(stack: Product, sha
 
 
 async def test_a_program_uses_a_terminal(shared: Sandbox) -> None:
-    # A size and input do not wait for each other.
-    command = "stty size; echo $TERM; read x; until stty size | grep 132; do sleep 0.1; done; exit 6"
+    command = "stty size; echo $TERM; read x; stty size; exit 6"
     async with await shared.spawn(command, terminal=(80, 25)) as process:
         lines = process.stdout.lines()
         # The image's own TERM holds where it has one: engines give every image one.

@@ -23,6 +23,7 @@ async def ready(stack: Installed, component: str) -> None:
 
 
 async def _whole(stack: Installed, component: str) -> bool:
+    await asyncio.sleep(0.5)
     label = f"app.kubernetes.io/component={component}"
     owners = await objects("deployments,statefulsets", "-n", stack.namespace, "-l", label)
     pods = [pod for pod in await stack.component(component) if "deletionTimestamp" not in pod["metadata"]]

@@ -35,8 +35,8 @@ const CLEANUP_PATIENCE: Duration = Duration::from_secs(2);
 const KILL_PATIENCE: Duration = Duration::from_secs(8);
 /// A few frames, so that neither side has to wait for the other in the middle of one.
 const PIPE_BYTES: i32 = 512 << 10;
-/// Messages of an upload that go to the worker in one piece. Their caller's window bounds their bytes.
-const MOST_TOGETHER: usize = 4;
+/// Chunks of an upload that go to the worker in one piece; with the one that comes after them what an upload holds.
+const MOST_TOGETHER: usize = 2;
 /// What is read at first: many small frames, or the beginning of large ones.
 const FIRST_READ_BYTES: usize = 8 << 10;
 

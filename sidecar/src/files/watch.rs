@@ -23,6 +23,8 @@ use super::walk::{self, Moment, Next, walk};
 const MAX_DIRECTORIES: usize = 16_384;
 /// How long the other end of a move is waited for: the kernel queues the two one after the other.
 const PAIR_MS: u8 = 20;
+/// In a storm of moves each read may end within one; they are told after so many.
+const MOST_READS: usize = 16;
 const WANTED: AddWatchFlags = AddWatchFlags::IN_CREATE
     .union(AddWatchFlags::IN_MODIFY)
     .union(AddWatchFlags::IN_CLOSE_WRITE)
@@ -134,14 +136,8 @@ impl Watch {
     fn run(&mut self) -> Result<(), Stop> {
         loop {
             self.wait()?;
-            let mut events = self.read()?;
-            if events.last().is_some_and(|last| last.mask.contains(AddWatchFlags::IN_MOVED_FROM)) {
-                let mut watched = [PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN)];
-                let _ = poll(&mut watched, PollTimeout::from(PAIR_MS));
-                events.append(&mut self.read()?);
-            }
             self.last = None;
-            let mut events = events.into_iter().peekable();
+            let mut events = self.events()?.into_iter().peekable();
             while let Some(event) = events.next() {
                 let pair = |next: &InotifyEvent| {
                     event.mask.contains(AddWatchFlags::IN_MOVED_FROM)
@@ -157,7 +153,24 @@ impl Watch {
         }
     }
 
-    /// What has happened by now.
+    /// What has happened by now, without half a move at its end.
+    fn events(&self) -> Result<Vec<InotifyEvent>, Stop> {
+        let mut events = self.read()?;
+        for _ in 0..MOST_READS {
+            if !events.last().is_some_and(|last| last.mask.contains(AddWatchFlags::IN_MOVED_FROM)) {
+                break;
+            }
+            let mut watched = [PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN)];
+            let _ = poll(&mut watched, PollTimeout::from(PAIR_MS));
+            let mut more = self.read()?;
+            if more.is_empty() {
+                break;
+            }
+            events.append(&mut more);
+        }
+        Ok(events)
+    }
+
     fn read(&self) -> Result<Vec<InotifyEvent>, Stop> {
         match self.inotify.read_events() {
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(Vec::new()),

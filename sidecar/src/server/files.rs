@@ -17,7 +17,7 @@ use wire::agent::{
 use wire::{Code, Problem};
 
 use super::answer::status;
-use super::incoming::{Incoming, Part};
+use super::incoming::{Incoming, Piece};
 use crate::files::call::{Call, Places, Said, Who};
 use crate::files::frames::Job;
 use crate::leg::{Awaited, Leg, Legs, Way};
@@ -146,7 +146,7 @@ impl Files<'_> {
         job: Job,
         who: Who,
         begin: Bytes,
-        rest: Incoming<impl Part>,
+        rest: Incoming<impl Into<Piece>>,
     ) -> Result<T, Problem> {
         let call = Call::start(&job, who, self.places, self.context).await?;
         let rest = stream::unfold(rest, async |mut rest| Some((rest.next().await?, rest)));

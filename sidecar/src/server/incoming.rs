@@ -13,37 +13,41 @@ use crate::leg::{Awaited, Leg};
 /// A leg is answered before a message names it.
 const LEG_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A message of an upload after its first.
-pub(super) trait Part: Send + 'static {
-    /// Its data, whether they are the last, and whether those that follow come over the leg.
-    fn split(self) -> (Bytes, bool, bool);
+/// What an upload's messages after the first say.
+pub(super) struct Piece {
+    data: Bytes,
+    eof: bool,
+    moved: bool,
+    moved_bytes: u64,
 }
 
-impl Part for WriteFileRequest {
-    fn split(self) -> (Bytes, bool, bool) {
-        (self.data, self.eof, self.moved)
+impl From<WriteFileRequest> for Piece {
+    fn from(WriteFileRequest { data, eof, moved, moved_bytes, .. }: WriteFileRequest) -> Self {
+        Self { data, eof, moved, moved_bytes }
     }
 }
 
-impl Part for WriteArchiveRequest {
-    fn split(self) -> (Bytes, bool, bool) {
-        (self.data, self.eof, self.moved)
+impl From<WriteArchiveRequest> for Piece {
+    fn from(WriteArchiveRequest { data, eof, moved, moved_bytes, .. }: WriteArchiveRequest) -> Self {
+        Self { data, eof, moved, moved_bytes }
     }
 }
 
 /// What comes after an upload's first message. Only a message can say that it was the last one: to tonic the call of a
-/// client that has gone is a stream at its end, as is its leg, and half a file would take the old one's place.
+/// client that has gone is a stream at its end, and half a file would take the old one's place. It also says how many
+/// bytes went over the leg: whatever stands between may end that one orderly when it was cut.
 pub(super) struct Incoming<T> {
     messages: Streaming<T>,
     ended: bool,
     awaited: Option<Awaited>,
     leg: Option<Leg>,
+    moved_bytes: u64,
     buffer: BytesMut,
 }
 
-impl<T: Part> Incoming<T> {
+impl<T: Into<Piece>> Incoming<T> {
     pub(super) fn new(messages: Streaming<T>, ended: bool, awaited: Option<Awaited>) -> Self {
-        Self { messages, ended, awaited, leg: None, buffer: BytesMut::new() }
+        Self { messages, ended, awaited, leg: None, moved_bytes: 0, buffer: BytesMut::new() }
     }
 
     /// The next data; `None` after the last. Nothing comes after an error.
@@ -59,13 +63,18 @@ impl<T: Part> Incoming<T> {
     async fn come(&mut self) -> Result<Bytes, Status> {
         if let Some(leg) = &mut self.leg {
             self.buffer.reserve(DATA_BYTES);
-            if leg.read_buf(&mut self.buffer).await? > 0 {
+            let count = leg.read_buf(&mut self.buffer).await?;
+            if count > 0 {
+                self.moved_bytes += u64::try_from(count).unwrap_or(0);
                 return Ok(self.buffer.split().freeze());
             }
             self.leg = None;
         }
         let cut = || Status::cancelled("the data broke off before their end");
-        let (data, eof, moved) = self.messages.message().await?.ok_or_else(cut)?.split();
+        let Piece { data, eof, moved, moved_bytes } = self.messages.message().await?.ok_or_else(cut)?.into();
+        if eof && (moved || moved_bytes != self.moved_bytes) {
+            return Err(cut());
+        }
         if moved {
             let awaited = self.awaited.take().ok_or_else(cut)?;
             self.leg = Some(awaited.come(LEG_PATIENCE).await.ok_or_else(cut)?);

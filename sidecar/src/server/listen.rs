@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::task::{Context, Poll, ready};
 
-use nix::sys::socket::{MsgFlags, recv};
+use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
@@ -109,10 +109,21 @@ impl Listener {
                     return Ok(None);
                 }
                 stream.set_nodelay(true)?;
+                probe(&stream)?;
                 Ok(Some(Box::new(stream)))
             }
         }
     }
+}
+
+/// Finds a peer that is gone where nothing is said: a leg that brings data is only listened to. Rarer than the pings of a
+/// connection that has them, which so costs no probes.
+fn probe(stream: &TcpStream) -> io::Result<()> {
+    setsockopt(stream, sockopt::KeepAlive, &true)?;
+    setsockopt(stream, sockopt::TcpKeepIdle, &10)?;
+    setsockopt(stream, sockopt::TcpKeepInterval, &5)?;
+    setsockopt(stream, sockopt::TcpKeepCount, &2)?;
+    Ok(())
 }
 
 /// Without SO_REUSEADDR, which the usual call sets: gVisor then lets another socket that sets it listen on a single

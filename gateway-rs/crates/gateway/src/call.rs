@@ -26,7 +26,7 @@ const END_WAIT: Duration = Duration::from_secs(5);
 
 /// The same for a sandbox that no new connection reaches either: it is gone or as good as, and the caller is better
 /// served by the cause than by haste. A node that evicts takes up to ten seconds to say why.
-const GONE_WAIT: Duration = Duration::from_secs(14);
+pub(crate) const GONE_WAIT: Duration = Duration::from_secs(14);
 
 /// For questions about execs and files and for cancels, which take the sidecar milliseconds.
 const QUESTION_DEADLINE: Duration = Duration::from_secs(15);

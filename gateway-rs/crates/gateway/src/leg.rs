@@ -51,7 +51,8 @@ enum State {
     Failed(io::Error),
 }
 
-/// We only listen there, and the call may have told its end already: nothing else would notice a sandbox that is gone.
+/// Who only listens there, or waits for what was written to be taken, would else never notice a sandbox that is gone: the
+/// call may have told its end already.
 fn probes() -> TcpKeepalive {
     let every = Duration::from_secs(5);
     TcpKeepalive::new().with_time(every).with_interval(every).with_retries(2)

@@ -81,12 +81,16 @@ async fn what_comes_over_a_leg_is_part_of_the_file() {
     let Upload { answer, messages, mut leg } = upload(&sandbox, &path).await;
     leg.write_all(&data).await.unwrap();
     leg.shutdown().await.unwrap();
-    let last = WriteFileRequest { data: " last".into(), eof: true, ..Default::default() };
+    let last = last(" last", data.len());
     messages.send(last).await.unwrap();
     let whole = [b"first ".as_slice(), &data, b" last"].concat();
     let info = answer.await.unwrap().unwrap();
     assert_eq!((info.size_bytes, info.sha256), (whole.len() as u64, Sha256::digest(&whole).to_vec()));
     assert!(std::fs::read(&path).unwrap() == whole);
+}
+
+fn last(data: &'static str, moved_bytes: usize) -> WriteFileRequest {
+    WriteFileRequest { data: data.into(), eof: true, moved_bytes: moved_bytes as u64, ..Default::default() }
 }
 
 #[tokio::test]
@@ -95,19 +99,40 @@ async fn a_leg_that_ends_is_no_end_of_the_data() {
     let folder = folder(&sandbox);
     let path = folder.join("data");
     std::fs::write(&path, "old").unwrap();
-    let Upload { answer, messages, mut leg } = upload(&sandbox, &path).await;
+    // No last message, and one that has sent more than came.
+    for said in [None, Some(last("", 5))] {
+        let Upload { answer, messages, mut leg } = upload(&sandbox, &path).await;
+        leg.write_all(b"half").await.unwrap();
+        leg.shutdown().await.unwrap();
+        if let Some(last) = said {
+            messages.send(last).await.unwrap();
+        }
+        drop(messages);
+        assert_eq!(answer.await.unwrap().unwrap_err().code, Code::StreamInterrupted);
+        wait_until(|| names(&folder) == ["data"]).await;
+    }
+    assert_eq!(std::fs::read(&path).unwrap(), b"old");
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_while_its_leg_is_silent_leaves_nothing() {
+    let sandbox = Sandbox::start().await;
+    let folder = folder(&sandbox);
+    let path = folder.join("data");
+    std::fs::write(&path, "old").unwrap();
+    let Upload { answer, mut leg, .. } = upload(&sandbox, &path).await;
     leg.write_all(b"half").await.unwrap();
-    leg.shutdown().await.unwrap();
-    drop(messages);
-    assert_eq!(answer.await.unwrap().unwrap_err().code, Code::StreamInterrupted);
+    answer.abort();
     wait_until(|| names(&folder) == ["data"]).await;
+    assert_eq!(leg.read(&mut [0]).await.unwrap_or(0), 0);
     assert_eq!(std::fs::read(&path).unwrap(), b"old");
 }
 
 #[tokio::test]
 async fn data_cannot_move_to_a_leg_that_nobody_brings() {
     let sandbox = Sandbox::start().await;
-    let first = WriteArchiveRequest { path: bytes(folder(&sandbox)), ..Default::default() };
+    let path = bytes(folder(&sandbox));
+    let first = WriteArchiveRequest { path, ticket: vec![7; 16], ..Default::default() };
     let moved = WriteArchiveRequest { moved: true, ..Default::default() };
     let answer = sandbox.client.clone().write_archive(signed(iter([first.clone(), moved]))).await;
     assert_eq!(problem(&answer.unwrap_err()).code, Code::StreamInterrupted);

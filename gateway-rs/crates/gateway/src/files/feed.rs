@@ -13,7 +13,7 @@ use wire::{Code, Problem};
 
 use super::operation::Operation;
 use crate::body::Timed;
-use crate::call;
+use crate::call::{self, GONE_WAIT};
 use crate::leg::Leg;
 use crate::telemetry::{Direction, Metrics, Open, Stream};
 use crate::transport;
@@ -24,37 +24,46 @@ const MESSAGE_BYTES: usize = (128 << 10) - 64;
 /// What goes over a leg at once; larger pieces of a body go as they come.
 const WRITE_BYTES: usize = 128 << 10;
 
-/// A leg that broke was mostly closed by a sidecar that has ended the call, whose answer then comes at once.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+/// A leg breaks with its call, which says why: at once, or when the cause of the sandbox's end is known. This is longer.
+const ANSWER_PATIENCE: Duration = GONE_WAIT.saturating_add(Duration::from_secs(2));
 
-/// A message of an upload after its first.
-pub(super) trait Part: Default + Send + 'static {
-    fn data(data: Bytes, eof: bool) -> Self;
-    fn moved() -> Self;
+/// What an upload's messages after the first say.
+#[derive(Default)]
+pub(super) struct Piece {
+    data: Bytes,
+    eof: bool,
+    moved: bool,
+    moved_bytes: u64,
 }
 
-impl Part for WriteFileRequest {
-    fn data(data: Bytes, eof: bool) -> Self {
-        Self { data, eof, ..Self::default() }
-    }
-
-    fn moved() -> Self {
-        Self { moved: true, ..Self::default() }
-    }
-}
-
-impl Part for WriteArchiveRequest {
-    fn data(data: Bytes, eof: bool) -> Self {
-        Self { data, eof, ..Self::default() }
-    }
-
-    fn moved() -> Self {
-        Self { moved: true, ..Self::default() }
+impl From<Piece> for WriteFileRequest {
+    fn from(Piece { data, eof, moved, moved_bytes }: Piece) -> Self {
+        Self { data, eof, moved, moved_bytes, ..Self::default() }
     }
 }
 
-/// What must live until the call has answered.
-pub(super) type Held = (DropGuard, Open);
+impl From<Piece> for WriteArchiveRequest {
+    fn from(Piece { data, eof, moved, moved_bytes }: Piece) -> Self {
+        Self { data, eof, moved, moved_bytes, ..Self::default() }
+    }
+}
+
+/// What must live until the call has answered; an end of a leg that was dropped before its bytes were taken would not be
+/// waited for long by the kernel.
+pub(super) type Held = (DropGuard, Open, Option<Moved>);
+
+/// The leg that data go over, and how many.
+pub(super) struct Moved {
+    leg: BufWriter<transport::Stream>,
+    bytes: u64,
+}
+
+impl Moved {
+    async fn write(&mut self, data: &[u8]) -> Result<(), Problem> {
+        self.bytes += u64::try_from(data.len()).unwrap_or(0);
+        or_answered(self.leg.write_all(data)).await
+    }
+}
 
 /// Where the data of an upload go in.
 pub(super) struct Feed<M> {
@@ -66,7 +75,7 @@ pub(super) struct Feed<M> {
     open: Open,
 }
 
-impl<M: Part> Feed<M> {
+impl<M: From<Piece> + Send + 'static> Feed<M> {
     /// The request that begins with `first`, which names the ticket of `leg`, and what feeds it.
     pub(super) fn new(
         first: M,
@@ -94,15 +103,16 @@ impl<M: Part> Feed<M> {
             while moved.is_none() && !data.is_empty() {
                 moved = self.gather(&mut gathered, &mut data).await;
             }
-            if let Some(leg) = &mut moved {
-                or_answered(leg.write_all(&data)).await?;
+            if let Some(moved) = &mut moved {
+                moved.write(&data).await?;
             }
         }
-        if let Some(leg) = &mut moved {
-            or_answered(leg.shutdown()).await?;
+        if let Some(moved) = &mut moved {
+            or_answered(moved.leg.shutdown()).await?;
         }
-        self.send(M::data(gathered.freeze(), true)).await;
-        Ok((self.guard, self.open))
+        let moved_bytes = moved.as_ref().map_or(0, |moved| moved.bytes);
+        self.send(Piece { data: gathered.freeze(), eof: true, moved_bytes, ..Piece::default() }).await;
+        Ok((self.guard, self.open, moved))
     }
 
     async fn next(&mut self, body: &mut Timed) -> Result<Option<Bytes>, Problem> {
@@ -120,11 +130,7 @@ impl<M: Part> Feed<M> {
 
     /// Takes of `data` what makes a full message (one costs the sandbox more than its bytes, and nobody sees a file before
     /// its end). The leg, if all that follows goes there.
-    async fn gather(
-        &mut self,
-        gathered: &mut BytesMut,
-        data: &mut Bytes,
-    ) -> Option<BufWriter<transport::Stream>> {
+    async fn gather(&mut self, gathered: &mut BytesMut, data: &mut Bytes) -> Option<Moved> {
         if gathered.is_empty() {
             gathered.reserve(MESSAGE_BYTES);
         }
@@ -132,15 +138,15 @@ impl<M: Part> Feed<M> {
         if gathered.len() < MESSAGE_BYTES {
             return None;
         }
-        self.send(M::data(gathered.split().freeze(), false)).await;
+        self.send(Piece { data: gathered.split().freeze(), ..Piece::default() }).await;
         self.leg.count(MESSAGE_BYTES);
         let leg = self.leg.opened().await?;
-        self.send(M::moved()).await;
-        Some(BufWriter::with_capacity(WRITE_BYTES, leg))
+        self.send(Piece { moved: true, ..Piece::default() }).await;
+        Some(Moved { leg: BufWriter::with_capacity(WRITE_BYTES, leg), bytes: 0 })
     }
 
-    async fn send(&mut self, message: M) {
-        if self.messages.send(message).await.is_err() {
+    async fn send(&mut self, piece: Piece) {
+        if self.messages.send(piece.into()).await.is_err() {
             // The sidecar has ended the call; its answer says why.
             std::future::pending::<()>().await;
         }

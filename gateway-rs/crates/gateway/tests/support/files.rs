@@ -178,6 +178,7 @@ impl Files {
         let mut data = Vec::new();
         let leg = answered(Arc::clone(&self.legs), first.ticket.clone());
         let mut leg = first.path.starts_with(b"/moved").then(|| tokio::spawn(leg));
+        let mut moved_bytes = 0;
         loop {
             let message = messages.message().await?.ok_or_else(cut)?;
             data.extend_from_slice(&message.data);
@@ -190,7 +191,7 @@ impl Files {
                         return Err(status("no_space"));
                     }
                     b"/moved-held" => drop(leg),
-                    _ => drop(leg.read_to_end(&mut data).await.unwrap()),
+                    _ => moved_bytes = leg.read_to_end(&mut data).await.unwrap() as u64,
                 }
             }
             if first.path == b"/full" {
@@ -198,6 +199,7 @@ impl Files {
                 return Err(status("no_space"));
             }
             if message.eof {
+                assert_eq!(message.moved_bytes, moved_bytes);
                 break;
             }
         }
