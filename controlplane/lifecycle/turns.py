@@ -13,7 +13,7 @@ from controlplane.cluster import Cluster
 from controlplane.errors import Problem
 from controlplane.lifecycle.keeper import Keeper
 from controlplane.lifecycle.queue.line import Line
-from controlplane.model import Sandbox
+from controlplane.model import Sandbox, State
 from controlplane.store import Store
 
 # A freed slot is told at once; this is for nodes that come and for slots of replicas that died.
@@ -56,9 +56,12 @@ class Turns:
         try:
             self.waiting += 1
             try:
-                async with self._at_head(sandbox.owner):
-                    asked = True
-                    await self._slot(sandbox)
+                # One that was begun elsewhere has its slot, and whoever is at the head may be waiting for that.
+                asked = sandbox.state is State.STARTING
+                if not (asked and await self._taken(sandbox)):
+                    async with self._at_head(sandbox.owner):
+                        asked = True
+                        await self._slot(sandbox)
             finally:
                 self.waiting -= 1
             self._held[sandbox.owner] += 1
@@ -106,21 +109,23 @@ class Turns:
                 turn.set_result(None)
 
     async def _slot(self, sandbox: Sandbox) -> None:
-        until_ms = sandbox.start_by_ms + SLACK_MS
-        while not await self._taken(sandbox.id, until_ms):
+        while not await self._taken(sandbox):
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_AGAIN_S):
                     await self._freed.wait()
-        self._holders[sandbox.id] = until_ms
 
-    async def _taken(self, sandbox_id: str, until_ms: int) -> bool:
+    async def _taken(self, sandbox: Sandbox) -> bool:
         self._freed.clear()
         limit = min(self._at_most, self._cluster.starts_at_once())
+        until_ms = sandbox.start_by_ms + SLACK_MS
         try:
-            return limit > 0 and await self._store.take_slot(sandbox_id, limit, until_ms)
+            taken = limit > 0 and await self._store.take_slot(sandbox.id, limit, until_ms)
         except Problem as problem:
-            self._log.warning("no slot yet", sandbox_id=sandbox_id, code=problem.code, detail=problem.detail)
+            self._log.warning("no slot yet", sandbox_id=sandbox.id, code=problem.code, detail=problem.detail)
             return False
+        if taken:
+            self._holders[sandbox.id] = until_ms
+        return taken
 
     async def _give_back(self, sandbox_id: str) -> None:
         try:

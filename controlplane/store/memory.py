@@ -245,6 +245,8 @@ class MemoryStore:
         self._records[sandbox.id] = sandbox
         self._counts[sandbox.state] += 1
         self._use(sandbox, Usage.of(sandbox))
+        if not sandbox.state.unready:
+            self._slots.pop(sandbox.id, None)
         if sandbox.state is State.WARM:
             self._warm.setdefault(sandbox.spec.template_hash(), {})[sandbox.id] = sandbox.ready_at_ms or 0
         if key := _key(sandbox):

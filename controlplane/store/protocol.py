@@ -220,7 +220,10 @@ class Store(Protocol):
         ...
 
     async def take_slot(self, sandbox_id: str, limit: int, until_ms: int) -> bool:
-        """Takes one of ``limit`` start slots, over all replicas, until ``until_ms`` at most; repeating is success."""
+        """Takes one of ``limit`` start slots, over all replicas; repeating is success.
+
+        It is the sandbox's until it is given back, its record says that the start is over, or ``until_ms``.
+        """
         ...
 
     async def free_slot(self, sandbox_id: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from controlplane.model import GROUP, EndCause, Limits, SandboxSpec, State
 from controlplane.store import Admitted, Custody, Due, Full, Known, Store, Withdrawn
 from tests.contract.claims_suite import ClaimsSuite
-from tests.contract.store_factory import DAY_S, Advance, Now, ended, sandbox
+from tests.contract.store_factory import DAY_S, Advance, Now, ended, sandbox, starting
 
 
 class StoreSuite(ClaimsSuite):
@@ -189,6 +189,17 @@ class StoreSuite(ClaimsSuite):
         await store.free_slot("sb-never")
         assert await store.take_slot("sb-3", 2, until_ms)
         assert not await store.take_slot("sb-2", 2, until_ms)
+
+    async def test_a_start_that_is_over_has_no_slot_whoever_wrote_that(self, store: Store, now_ms: Now) -> None:
+        for number, state in enumerate((State.RUNNING, State.WARM, State.ENDING)):
+            one = await starting(store, f"sb-{number}")
+            assert await store.take_slot(one.id, 1, now_ms() + 60_000)
+            assert not await store.take_slot("sb-next", 1, now_ms() + 60_000)
+            assert await store.replace(replace(one, version=2), 1)
+            assert not await store.take_slot("sb-next", 1, now_ms() + 60_000)
+            assert await store.replace(replace(one, state=state, version=3, ready_at_ms=1), 2)
+            assert await store.take_slot("sb-next", 1, now_ms() + 60_000)
+            await store.free_slot("sb-next")
 
     async def test_a_slot_lapses(self, store: Store, advance: Advance, now_ms: Now) -> None:
         assert await store.take_slot("sb-1", 1, now_ms() + 60_000)

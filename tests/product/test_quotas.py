@@ -17,7 +17,7 @@ from tests.support.waiting import until
 
 SMALL: Any = {"cpu": (0.02, 1), "memory": ("32Mi", "128Mi")}
 # How many answers are looked at: any replica may give one, and each hears of a change, and has a line, by itself.
-LOOKS = 8
+LOOKS = 32
 
 
 @pytest.fixture

@@ -144,6 +144,8 @@ local function put(new, old)
   end
   moment('expiries', new.id, LIVE[new.state], new.expires)
   moment('deadlines', new.id, UNREADY[new.state], new.deadline)
+  -- Not left to who brings it up: that replica may have died, and another one has taken the push.
+  if not UNREADY[new.state] then redis.call('ZREM', P .. 'slots', new.id) end
   moment('ends', new.id, new.state == 'ending', new.ending)
   if old and old.template ~= '' then moment('warm:' .. old.template, new.id, false) end
   if new.template ~= '' then moment('warm:' .. new.template, new.id, true, new.ready) end

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from controlplane.lifecycle.turns import Turns
-from controlplane.model import Sandbox
+from controlplane.model import Sandbox, State
 from tests.support.fake_cluster import FakeCluster
 from tests.support.virtual_time import VirtualClock
 from tests.support.world import SPEC
@@ -49,6 +49,19 @@ async def test_the_few_of_one_owner_do_not_wait_for_the_herd_of_another() -> Non
     # Two of four slots each, but for the fourth turns; alice's next one was at the head already.
     assert began[:20].count("bob") == 5
     assert (turns.taken, turns.waiting) == (0, 0)
+
+
+async def test_a_start_that_was_begun_elsewhere_does_not_wait_behind_one_that_waits_for_its_slot() -> None:
+    slots, began = Slots(), list[str]()
+    turns = Turns(slots, FakeCluster(), at_most=1)  # type: ignore[arg-type]
+    begun = replace(sandbox("bob", 0), state=State.STARTING)
+    slots.taken.add(begun.id)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(start(turns, sandbox("alice", 0), began))
+        await asyncio.sleep(0.5)
+        group.create_task(start(turns, begun, began))
+    assert began == ["bob", "alice"]
+    assert (turns.taken, turns.waiting, slots.taken) == (0, 0, set())
 
 
 async def test_who_is_cancelled_in_the_moment_of_his_turn_passes_it_on() -> None:
