@@ -25,7 +25,10 @@ NO_LIMIT: Final = 1_000_000
 
 
 class Turns:
-    """Only the head of this replica's queue asks the store for a slot; ``Line`` says who is the next head."""
+    """Only the head of this replica's queue asks the store for a slot; ``Line`` says who is the next head.
+
+    A start that was begun at a replica that has gone asks at once: it has its slot, as a rule.
+    """
 
     def __init__(self, store: Keeper, cluster: Cluster, at_most: int) -> None:
         self._store = store
