@@ -113,9 +113,7 @@ async fn a_writer_that_leaves_its_leg_never_ends_its_file() {
     let put = request(&rig, Method::PUT, "file?path=/moved", Body::from_stream(endless));
     let client = rig.client.clone();
     let sending = tokio::spawn(async move { client.send(put).await });
-    while counted.load(Ordering::Relaxed) < 64 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    rig.client.until(async || counted.load(Ordering::Relaxed) >= 64).await;
     sending.abort();
     rig.sidecar("sb-1").files().dropped(1).await;
     assert_eq!(rig.sidecar("sb-1").files().get("/moved"), None);
