@@ -80,7 +80,7 @@ async def test_a_block_that_is_left_kills_and_a_detached_one_does_not(shared: Sa
     assert (await shared.exec("pgrep -f 'sleep 700[3]'")).exit_code == 1
     async with await shared.spawn("sleep 7004") as process:
         exec_id = process.detach()
-    assert await succeeds(shared, "pgrep -f 'sleep 700[4]'")
+    await until(lambda: succeeds(shared, "pgrep -f 'sleep 700[4]'"))
     async with await shared.processes.attach(exec_id) as again:
         await again.kill()
         assert (await again.wait()).end == "cancelled"
