@@ -58,6 +58,14 @@ def get(url: str, headers: Mapping[str, str]) -> str:
             return f"refused with {refusal.code}"
 
 
+async def opened(url: str) -> str:
+    """What a port says that was just made public: gateways learn of it a moment after the answer."""
+    async with asyncio.timeout(30):
+        while (told := await asyncio.to_thread(get, url, {})) == "refused with 401":
+            pass
+    return told
+
+
 async def pages(sandbox: Sandbox) -> None:
     """HTTP: private, public, by host name, and as raw bytes."""
     await sandbox.ports.wait(PORT, timeout=30)
@@ -71,7 +79,7 @@ async def pages(sandbox: Sandbox) -> None:
         print("by host name:", told)
 
     port = await sandbox.ports.expose(PORT, public=True)
-    print("public:", await asyncio.to_thread(get, port.url, {}))
+    print("public:", await opened(port.url))
     await sandbox.ports.close(PORT)
 
     async with await sandbox.ports.connect_tcp(PORT) as stream:

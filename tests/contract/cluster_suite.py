@@ -21,7 +21,8 @@ class ClusterSuite:
         try:
             (seen,) = await cluster.list()
             assert (seen.sandbox_id, seen.record, seen.death) == ("sb-suite1", self.boot.record, None)
-            assert seen.address == started.address
+            # One that the start did not know may be known by now.
+            assert started.address in (None, seen.address)
         finally:
             await cluster.stop("sb-suite1")
 

@@ -14,6 +14,7 @@ from rollbox import Client, Pool
 from rollbox.errors import Conflict, QuotaExceeded
 from tests.support.images import IMAGE
 from tests.support.installed import OWNER, Installed, apply, kubectl, objects, own_cluster
+from tests.support.replicas import of_each
 from tests.support.waiting import until
 
 SMALL: Any = {"cpu": (0.02, 1), "memory": ("32Mi", "128Mi")}
@@ -35,7 +36,7 @@ async def test_a_quota_that_is_applied_holds_is_lowered_below_its_use_and_taken_
 ) -> None:
     await apply(quota(sandboxes=2, cpu_millicores=1_000), namespace=stack.sandboxes)
     try:
-        await until(lambda: _limited(client, 2))
+        await until(lambda: _limited(stack, 2))
         one, two = await asyncio.gather(*(client.create(IMAGE, **SMALL) for _ in range(2)))
         refused = await _refused(client)
         assert {name: refused.details[name] for name in ("resource", "limit", "used", "owner", "knob")} == {
@@ -49,7 +50,7 @@ async def test_a_quota_that_is_applied_holds_is_lowered_below_its_use_and_taken_
             await client.create(IMAGE, cpu=(1.5, 2))
         assert (never.value.details["resource"], never.value.details["limit"]) == ("cpu_millicores", "1000")
         await apply(quota(sandboxes=1), namespace=stack.sandboxes)
-        await until(lambda: _limited(client, 1))
+        await until(lambda: _limited(stack, 1))
         assert [(await sandbox.exec("true")).exit_code for sandbox in (one, two)] == [0, 0]
         lowered = await until(lambda: _refused_at(client, "1"))
         assert lowered is not None
@@ -59,7 +60,7 @@ async def test_a_quota_that_is_applied_holds_is_lowered_below_its_use_and_taken_
         await until(lambda: _shown(stack, 0))
     finally:
         await kubectl("delete", "sandboxquota", "by-hand", "-n", stack.sandboxes)
-    await until(lambda: _limited(client, None))
+    await until(lambda: _limited(stack, None))
     made = await asyncio.gather(*(client.create(IMAGE, **SMALL) for _ in range(2)))
     await client.delete(*(sandbox.id for sandbox in made))
 
@@ -69,11 +70,9 @@ async def test_a_quota_that_makes_no_sense_is_refused_by_the_cluster(stack: Inst
         await apply(quota(sandboxes=0), namespace=stack.sandboxes)
 
 
-async def _limited(client: Client, sandboxes: int | None) -> bool:
-    await asyncio.sleep(0.2)
-    # Any replica may answer, and each hears of it by itself.
-    seen = [(await client.quota()).limits.get("sandboxes") for _ in range(8)]
-    return seen == [sandboxes] * 8
+async def _limited(stack: Installed, sandboxes: int | None) -> bool:
+    """Whether every replica has heard of the limit: each does by itself."""
+    return {one.limits.get("sandboxes") for one in await of_each(stack, Client.quota)} == {sandboxes}
 
 
 async def _refused(client: Client) -> QuotaExceeded:
@@ -101,13 +100,13 @@ async def test_a_warm_pool_of_agent_sandbox_is_kept_filled_and_claimed_from(stac
     async with _their_resources(), _adopting(stack):
         await apply(_template(), _warm_pool(1), namespace=stack.sandboxes)
         try:
-            await until(lambda: _understood(client), 60.0)
+            await until(lambda: _understood(stack), 60.0)
             await until(lambda: _warm(client), 120.0)
             with pytest.raises(Conflict, match="declared by the SandboxWarmPool of that name"):
                 await client.change_pool("theirs", warm=2)
         finally:
             await kubectl("delete", "sandboxwarmpools", "theirs", "-n", stack.sandboxes)
-        await until(lambda: _no_pool(client), 60.0)
+        await until(lambda: _no_pool(stack), 60.0)
 
 
 @contextlib.asynccontextmanager
@@ -150,15 +149,16 @@ def _warm_pool(replicas: int) -> dict[str, Any]:
     return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "SandboxWarmPool", "metadata": {"name": "theirs"}, "spec": spec}
 
 
-async def _theirs(client: Client) -> Pool | None:
-    await asyncio.sleep(0.3)
-    return next((pool for pool in await client.pools() if pool.name == "theirs"), None)
+async def _theirs(stack: Installed) -> list[Pool | None]:
+    """The pool, as each replica knows it."""
+    known = await of_each(stack, Client.pools)
+    return [next((pool for pool in pools if pool.name == "theirs"), None) for pools in known]
 
 
-async def _understood(client: Client) -> bool:
+async def _understood(stack: Installed) -> bool:
     """Whether it is known with its template, of which a replica hears by itself: before the pool or behind it."""
-    pool = await _theirs(client)
-    return pool is not None and (pool.min_warm, pool.max_warm, pool.image) == (1, 1, IMAGE)
+    pools = await _theirs(stack)
+    return all(pool and (pool.min_warm, pool.max_warm, pool.image) == (1, 1, IMAGE) for pool in pools)
 
 
 async def _warm(client: Client) -> bool:
@@ -168,5 +168,5 @@ async def _warm(client: Client) -> bool:
         return sandbox.record.source == "warm"
 
 
-async def _no_pool(client: Client) -> bool:
-    return await _theirs(client) is None
+async def _no_pool(stack: Installed) -> bool:
+    return not any(await _theirs(stack))

@@ -232,13 +232,15 @@ async def test_the_api_server_is_away_for_a_while(stack: Installed, client: Clie
         assert load.failures == []
 
 
+async def _both(stack: Installed) -> list[str]:
+    addresses = await stack.controlplanes()
+    return addresses if len(addresses) == 2 else []
+
+
 async def test_both_replicas_answer_for_the_same_sandboxes(stack: Installed, client: Client) -> None:
-    addresses = [
-        f"http://{pod['status']['podIP']}:8081"
-        for pod in await stack.component("controlplane")
-        if "deletionTimestamp" not in pod["metadata"]
-    ]
-    assert len(addresses) == 2
+    if not own_cluster():
+        pytest.skip("asks replicas at their own addresses")
+    addresses = await until(lambda: _both(stack))
     async with contextlib.AsyncExitStack() as exits:
         replicas = [await exits.enter_async_context(Client(one, stack.api_key)) for one in addresses]
         made = await asyncio.gather(*(replicas[n % 2].create(IMAGE, memory="128Mi") for n in range(4)))

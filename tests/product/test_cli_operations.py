@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import uuid
 
 from rollbox import Client, Sandbox
 from tests.support.command_line import answer, rollbox, started
 from tests.support.images import IMAGE
+from tests.support.replicas import of_each
 from tests.support.stack import Product
 from tests.support.waiting import until
 
@@ -63,7 +63,7 @@ async def test_a_quota_is_declared_shown_kept_and_taken_back(stack: Product, cli
         status, out, err = await rollbox(stack, "quota", "set", owner, "--memory", "64Mi", "--sandboxes", "2")
         assert (status, err) == (0, f"{owner} uses more memory_bytes than that: nothing ends, nothing new is let in\n")
         assert all(cell in out.decode() for cell in ("1 of 2  ", " of 0.0625Gi  ")), out
-        await until(lambda: _limit(client, 2))
+        await until(lambda: _limit(stack, 2))
         shown = await answer(stack, "quota")
         assert (shown["limits"]["memory_bytes"], shown["used"]["sandboxes"]) == (64 << 20, 1)
         status, out, err = await rollbox(stack, "create", IMAGE, "--memory", "128Mi")
@@ -79,14 +79,12 @@ async def test_a_quota_is_declared_shown_kept_and_taken_back(stack: Product, cli
     finally:
         taken_back = await answer(stack, "quota", "remove", owner)
     assert taken_back["declared_for"] is None
-    await until(lambda: _limit(client, None))
+    await until(lambda: _limit(stack, None))
 
 
-async def _limit(client: Client, sandboxes: int | None) -> bool:
-    """Whether any replica that is asked has heard of the limit."""
-    # At the same time: one after the other they would take one connection, which leads to one replica.
-    looks = await asyncio.gather(*(client.quota() for _ in range(8)))
-    return {one.limits.get("sandboxes") for one in looks} == {sandboxes}
+async def _limit(stack: Product, sandboxes: int | None) -> bool:
+    """Whether every replica has heard of the limit."""
+    return {one.limits.get("sandboxes") for one in await of_each(stack, Client.quota)} == {sandboxes}
 
 
 async def test_a_pool_is_declared_listed_drained_and_taken_back(stack: Product, client: Client) -> None:

@@ -10,42 +10,42 @@ from typing import Any
 
 import pytest
 
-from rollbox import Client, Preflight, Quota, Sandbox
+from rollbox import Client, Preflight, Sandbox
 from rollbox.errors import QuotaExceeded
 from tests.support.images import IMAGE
+from tests.support.replicas import of_each
+from tests.support.stack import Product
 from tests.support.waiting import until
 
 SMALL: Any = {"cpu": (0.02, 1), "memory": ("32Mi", "128Mi")}
-# How many answers are looked at: any replica may give one, and each hears of a change, and has a line, by itself.
-LOOKS = 32
 
 
 @pytest.fixture
-async def owner(client: Client) -> AsyncIterator[str]:
+async def owner(stack: Product, client: Client) -> AsyncIterator[str]:
     """The tests' owner, who has no quota before and none afterwards."""
     before = await client.quota()
     assert before.declared_for is None
     yield before.owner
     await client.remove_quota(before.owner)
-    await until(lambda: _limited(client, None))
+    await until(lambda: _limited(stack, None))
 
 
 async def test_creates_wait_in_their_places_for_room_and_a_lower_limit_ends_nothing(
-    client: Client, shared: Sandbox, owner: str
+    stack: Product, client: Client, shared: Sandbox, owner: str
 ) -> None:
     await client.set_quota(owner, sandboxes=1)
-    await until(lambda: _limited(client, 1))
+    await until(lambda: _limited(stack, 1))
     first, second = partial(_create, client, "1"), partial(_create, client, "2")
     async with asyncio.TaskGroup() as creates:
         waiting = [creates.create_task(first())]
-        await until(lambda: _in_line(client, {"1"}))
+        await until(lambda: _in_line(stack, {"1"}))
         waiting.append(creates.create_task(second()))
-        await until(lambda: _in_line(client, {"1", "2"}))
+        await until(lambda: _in_line(stack, {"1", "2"}))
         await client.set_quota(owner, sandboxes=3)
     made = [create.result() for create in waiting]
     told = await client.set_quota(owner, sandboxes=1)
     assert (told.limits["sandboxes"], told.used["sandboxes"], told.free("sandboxes")) == (1, 3, 0)
-    await until(lambda: _limited(client, 1))
+    await until(lambda: _limited(stack, 1))
     refused = await _refused(client, start_timeout=2, **SMALL)
     words = (
         f"{owner} uses 3 sandboxes of 1 sandboxes, and this needs 1 sandboxes; it waited [0-9]+ ms and stood at place "
@@ -59,9 +59,11 @@ async def test_creates_wait_in_their_places_for_room_and_a_lower_limit_ends_noth
     await client.delete(*(sandbox.id for sandbox in made))
 
 
-async def test_what_an_owner_may_never_have_is_refused_at_once(client: Client, shared: Sandbox, owner: str) -> None:
+async def test_what_an_owner_may_never_have_is_refused_at_once(
+    stack: Product, client: Client, shared: Sandbox, owner: str
+) -> None:
     await client.set_quota(owner, sandboxes=2, cpu=1, memory="1Gi")
-    await until(lambda: _limited(client, 2))
+    await until(lambda: _limited(stack, 2))
     refused = await _refused(client, cpu=(1.5, 2))
     assert refused.detail == (
         f"this needs 1.5 cores, and the quota of {owner} is 1 cores: waiting does not help; an operator raises it with "
@@ -111,19 +113,15 @@ def _knob(owner: str, resource: str, limit: str, for_good: str) -> dict[str, str
     return {"resource": resource, "limit": limit, "owner": owner, "knob": knob, "for_good": for_good}
 
 
-async def _looks(client: Client) -> list[Quota]:
-    return await asyncio.gather(*(client.quota() for _ in range(LOOKS)))
+async def _limited(stack: Product, sandboxes: int | None) -> bool:
+    """Whether every replica has heard of the limit: each does by itself."""
+    return {one.limits.get("sandboxes") for one in await of_each(stack, Client.quota)} == {sandboxes}
 
 
-async def _limited(client: Client, sandboxes: int | None) -> bool:
-    """Whether every replica that was met has heard of the limit."""
-    return {one.limits.get("sandboxes") for one in await _looks(client)} == {sandboxes}
-
-
-async def _in_line(client: Client, wanted: set[str]) -> bool:
+async def _in_line(stack: Product, wanted: set[str]) -> bool:
     """Whether exactly these creates wait, each in a place of its replica's line."""
     seen: set[str] = set()
-    for one in await _looks(client):
+    for one in await of_each(stack, Client.quota):
         assert [place.position for place in one.queue] == list(range(1, one.waiting + 1))
         labels = [place.labels["place"] for place in one.queue]
         assert labels == sorted(labels), "who came first stands first"

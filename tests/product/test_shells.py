@@ -6,6 +6,7 @@ import pytest
 
 from rollbox import Sandbox
 from rollbox.errors import Conflict
+from tests.support.waiting import succeeds, until
 
 
 async def test_directory_variables_and_functions_stay(shared: Sandbox) -> None:
@@ -30,12 +31,13 @@ async def test_each_command_has_its_own_code_and_streams(shared: Sandbox) -> Non
 async def test_a_timeout_kills_the_command_and_keeps_the_shell(shared: Sandbox) -> None:
     async with await shared.shell() as shell:
         await shell.run("cd /tmp; X=kept; sleep 7200 &")
-        result = await shell.run("echo before; sleep 7201", timeout=3)
+        result = await shell.run("echo before; sleep 7201", timeout=5)
         assert (result.end, result.stdout) == ("deadline", "before\n")
         assert (await shell.run("pwd; echo $X")).stdout == "/tmp\nkept\n"
         assert (await shared.exec("pgrep -f 'sleep 720[1]'")).exit_code == 1
         assert (await shared.exec("pgrep -f 'sleep 720[0]'")).exit_code == 0
-    assert (await shared.exec("pgrep -f 'sleep 720[0]'")).exit_code == 1
+    # The block waits 2 s for the kill; on a busy machine it may come behind that.
+    await until(lambda: succeeds(shared, "! pgrep -f 'sleep 720[0]'"))
 
 
 async def test_large_output_comes_whole_or_its_end_with_a_mark(shared: Sandbox) -> None:

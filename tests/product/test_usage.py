@@ -24,10 +24,16 @@ async def test_every_figure_follows_what_runs(sandbox: Sandbox) -> None:
         assert during.processes == before.processes + 1
         assert during.memory_bytes >= before.memory_bytes + 60 * MIB
         assert during.cpu_ms > before.cpu_ms + 100
+    assert (await sandbox.usage()).cpu_ms >= during.cpu_ms, "the time of a process that ended is lost"
+    await until(lambda: disk_follows(sandbox))
+
+
+async def disk_follows(sandbox: Sandbox) -> bool:
+    """Whether the disk grows by what is written: on an engine it is the machine's, where others free some meanwhile."""
+    await sandbox.exec("rm -f /var/tmp/data", check=True)
+    before = await sandbox.usage()
     await sandbox.exec("head -c 50000000 /dev/urandom > /var/tmp/data", check=True)
-    after = await sandbox.usage()
-    assert after.cpu_ms >= during.cpu_ms, "the time of a process that ended is lost"
-    assert after.disk_bytes >= before.disk_bytes + 40_000_000
+    return (await sandbox.usage()).disk_bytes >= before.disk_bytes + 40_000_000
 
 
 async def test_the_limit_of_processes_is_told_where_there_is_one(sandbox: Sandbox) -> None:

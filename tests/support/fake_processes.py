@@ -144,8 +144,12 @@ class FakeProcesses:
             ]
             feeder = group.create_task(self._feed(made, process.stdin))
             code = await process.wait()
-            # A daemon may hold the pipes open: what the command itself wrote is there within a moment.
-            await asyncio.wait(readers, timeout=0.2)
+            # A daemon may hold the pipes open: what the command itself wrote has come once nothing more comes.
+            before = -1
+            for _ in range(50):
+                if before == (before := sum(map(len, made.outputs.values()))):
+                    break
+                await asyncio.wait(readers, timeout=0.2)
             for task in (*readers, feeder):
                 task.cancel()
         made.end(code if code >= 0 else None, "exited" if code >= 0 else "signalled", -code if code < 0 else None)

@@ -133,6 +133,13 @@ class Installed:
         data = json.loads(await kubectl("get", "secret", name, "-n", self.namespace, "-o", "json"))["data"]
         return next(key for key in map(base64.b64decode, data.values()) if b"PRIVATE" in key)
 
+    async def controlplanes(self) -> list[str]:
+        """See ``Product.controlplanes``: its pods that are in service, where their addresses lead to them."""
+        if not own_cluster():
+            return [self.url]
+        pods = [pod for pod in await self.component("controlplane") if "deletionTimestamp" not in pod["metadata"]]
+        return [f"http://{pod['status']['podIP']}:8081" for pod in pods if _is_ready(pod)]
+
     async def upgrade(self, *values: str) -> None:
         """`helm upgrade` with these values over the ones in use."""
         await run(*_helm("upgrade", self.release, self.namespace), "--reuse-values", *_set(values))
@@ -150,6 +157,11 @@ class Installed:
         """The names of these pods, without those on their way out, which linger for seconds after an upgrade."""
         found = [pod["metadata"] for pod in await self.component(component)]
         return [pod["name"] for pod in found if "deletionTimestamp" not in pod]
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    conditions = pod["status"].get("conditions", ())
+    return any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
 
 
 @contextlib.asynccontextmanager

@@ -61,6 +61,10 @@ class Product(Protocol):
         """The private key behind its tokens, PEM: what an attacker must never have."""
         ...
 
+    async def controlplanes(self) -> list[str]:
+        """An address of each replica of its control plane that can be reached by itself, else the one for all."""
+        ...
+
 
 @dataclass
 class Stack:
@@ -85,6 +89,10 @@ class Stack:
     async def signing_key(self) -> bytes:
         """See ``Product.signing_key``."""
         return (self.state_dir / "signing.key").read_bytes()
+
+    async def controlplanes(self) -> list[str]:
+        """See ``Product.controlplanes``: there is one, and the gateway leads to it."""
+        return [self.url]
 
     def pids(self) -> dict[str, int]:
         """Name -> process id of the supervisor's parts, by the names of their programs."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from tests.bench.record import Record
 from tests.support.images import ON_CLUSTER
 from tests.support.installed import Installed, kubeconfig, kubectl, own_cluster, program
 from tests.support.stack import Product
+from tests.support.waiting import until
 
 TRIES = 3
 # Beside the sidecar in the pod: its memory (KiB), and the most of it until the input ends.
@@ -63,9 +63,9 @@ class Cluster:
         """See ``Ground.address``: a node reaches the pods on it, whatever the policies say."""
         if not own_cluster():
             return None
-        pod = json.loads(await kubectl("get", "pod", sandbox_id, "-n", self._installed.sandboxes, "--output", "json"))
-        address: str | None = pod["status"].get("podIP")
-        return address
+        # The sandbox says that it is ready before its node says where it is.
+        get = ("get", "pod", sandbox_id, "-n", self._installed.sandboxes, "--output", "jsonpath={.status.podIP}")
+        return await until(lambda: kubectl(*get))
 
     async def watched(self, sandbox_id: str) -> dict[str, int]:
         """See ``Ground.watched``."""

@@ -11,16 +11,16 @@ mod support;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{Buf as _, Bytes};
-use futures_util::{StreamExt as _, stream};
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use support::files::MOVED;
 use support::{Answer, Rig, Started, token_of};
+use tokio::sync::oneshot;
 
 const FRAMES: &str = "application/vnd.rollbox.frames";
 
@@ -311,16 +311,15 @@ async fn a_reader_that_goes_away_takes_the_sidecars_stream_along() {
 #[tokio::test]
 async fn a_writer_that_breaks_off_never_ends_its_file() {
     let rig = started().await;
-    let pieces = stream::iter([Ok(Bytes::from_static(b"half")), Err(io::Error::other("gone"))]);
-    let pieces = pieces.then(|piece| async {
-        // The first piece has gone out before the connection breaks.
-        tokio::time::sleep(Duration::from_millis(if piece.is_err() { 50 } else { 0 })).await;
-        piece
-    });
+    // The connection breaks when the first piece has arrived.
+    let (arrived, has_arrived) = oneshot::channel::<()>();
+    let gone = has_arrived.map(|_| Err(io::Error::other("gone")));
+    let pieces = stream::iter([Ok(Bytes::from_static(b"half"))]).chain(stream::once(gone));
     let put = request(&rig, Method::PUT, "file?path=/a", Body::from_stream(pieces));
     let client = rig.client.clone();
     let broken = tokio::spawn(async move { client.send(put).await });
     rig.sidecar("sb-1").files().begun(1).await;
+    arrived.send(()).unwrap();
     assert!(broken.await.is_err());
     rig.sidecar("sb-1").files().dropped(1).await;
     assert_eq!(rig.sidecar("sb-1").files().get("/a"), None);
