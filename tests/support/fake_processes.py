@@ -21,7 +21,7 @@ STDOUT, STDERR = 1, 2
 
 @dataclass
 class Script:
-    """What a command writes, and how it ends; with `hold` not before its stdin does."""
+    """What a command writes, and how it ends; with `hold` not before its open stdin does, without one never."""
 
     stdout: bytes = b""
     stderr: bytes = b""
@@ -122,7 +122,7 @@ class FakeProcesses:
         made.kept_from[STDOUT] = script.lost_bytes
         made.outputs[STDERR] += script.stderr
         made.tell()
-        while script.hold and not made.stdin_over:
+        while script.hold and made.result is None and not (made.body.get("stdin_open") and made.stdin_over):
             await made.changed.wait()
         made.end(script.exit_code, script.end, script.signal)
 
