@@ -38,7 +38,7 @@ async def no_task_is_left_behind() -> AsyncIterator[None]:
     await asyncio.sleep(0)
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
     if ending := {task for task in left if task.cancelling()}:
-        await asyncio.wait(ending, timeout=1)
+        await asyncio.wait(ending, timeout=30)
     left = {task for task in left if not task.done()}
     assert not left, f"left behind: {left}"
 

@@ -31,6 +31,12 @@ GOOD = _STATUS + b"\x81\x07"
 FAILED = _STATUS + b"\x82\x08\x5f"
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that stands still for a moment is no answer."""
+    monkeypatch.setattr(brief, "WITHIN_S", 60.0)
+
+
 @asynccontextmanager
 async def answering(answer: bytes) -> AsyncIterator[str]:
     """A server that says this to whoever comes, and hangs up."""

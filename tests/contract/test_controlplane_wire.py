@@ -36,7 +36,9 @@ async def test_the_feed_sends_snapshot_deltas_and_heartbeats(tmp_path: Path) -> 
         stream = stub.Watch(routes_pb2.WatchRequest(gateway_id="g"))
         assert [route.sandbox_id for route in (await stream.read()).snapshot.routes] == ["sb-1"]
         board.withdraw(replace(RUNNING, end=EndCause("oom_killed", "d", clock.now_ms(), "engine")))
-        assert [end.cause for end in (await stream.read()).delta.ends] == ["oom_killed"]
+        while (update := await stream.read()).WhichOneof("body") == "heartbeat":
+            pass
+        assert [end.cause for end in update.delta.ends] == ["oom_killed"]
         async with asyncio.timeout(5 * HEARTBEAT_S):
             assert (await stream.read()).WhichOneof("body") == "heartbeat"
         assert listen.path is not None

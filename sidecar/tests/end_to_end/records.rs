@@ -8,7 +8,7 @@ use crate::sandbox::{SANDBOX_ID, Sandbox, argv, problem, shell, signed, text, to
 #[tokio::test]
 async fn the_same_id_runs_once_whether_it_still_runs_or_has_ended() {
     let sandbox = Sandbox::start().await;
-    let request = shell("sleep 0.3; echo ran | tee -a count");
+    let request = shell("sleep 2; echo ran | tee -a count");
     let (first, second) = tokio::join!(sandbox.exec(request.clone()), sandbox.exec(request.clone()));
     let (first, second) = (first.unwrap(), second.unwrap());
     assert_eq!((first.replayed, second.replayed), (false, false), "the second joined the running one");

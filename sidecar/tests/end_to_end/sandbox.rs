@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use hyper_util::rt::TokioIo;
 use nix::sys::signal::{Signal, killpg};
@@ -23,6 +23,20 @@ use wire::agent::{CancelRequest, ExecRequest, ExecResult};
 
 pub const SANDBOX_ID: &str = "sb-test";
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Panics unless at least one of three attempts takes less than `limit`: a busy machine stands still at times.
+pub async fn within(limit: Duration, attempt: impl AsyncFn()) {
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        let began = Instant::now();
+        attempt().await;
+        times.push(began.elapsed());
+        if began.elapsed() < limit {
+            return;
+        }
+    }
+    panic!("not within {limit:?}: {times:?}");
+}
 pub const SEED: [u8; 32] = [7; 32];
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
 /// As the gateway's: streams that nobody reads do not hold up the others.

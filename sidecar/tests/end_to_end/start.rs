@@ -72,13 +72,15 @@ async fn a_bad_setting_ends_it_with_64_and_a_sentence() {
 async fn on_sigterm_running_calls_are_answered_and_new_ones_are_not_taken() {
     let mut sandbox = Sandbox::start().await;
     let mut client = sandbox.client.clone();
-    let running = tokio::spawn(async move { client.exec(signed(shell("sleep 3; echo answered"))).await });
-    sandbox.until("pgrep -cx sleep; true", "1\n").await;
+    let command = "touch begun; until test -e go; do sleep 0.05; done; echo answered";
+    let running = tokio::spawn(async move { client.exec(signed(shell(command))).await });
+    sandbox.until("ls begun 2> /dev/null; true", "begun\n").await;
     kill(Pid::from_raw(sandbox.sidecar.0.id().cast_signed()), Signal::SIGTERM).unwrap();
     while sandbox.client.clone().exec(signed(argv(&["true"]))).await.is_ok() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(!running.is_finished(), "new calls were taken to the end");
+    std::fs::write(sandbox.directory.path().join("go"), "").unwrap();
     assert_eq!(crate::sandbox::text(&running.await.unwrap().unwrap().into_inner()), "answered\n");
     assert_eq!(sandbox.sidecar.0.wait().unwrap().code(), Some(0));
 }

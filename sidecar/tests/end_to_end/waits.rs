@@ -1,5 +1,6 @@
 //! Output that waits for its readers.
 
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use wire::agent::attach_event::Event;
@@ -23,9 +24,11 @@ async fn begin(sandbox: &Sandbox, request: ExecRequest) -> String {
     exec_id
 }
 
-/// What `seq` writes.
+/// What `seq` writes. Computed before there is a connection: a client that computes answers no pings.
 fn numbers(count: u32) -> Vec<u8> {
-    (1..=count).flat_map(|n| format!("{n}\n").into_bytes()).collect()
+    let mut all = Vec::new();
+    (1..=count).for_each(|n| writeln!(all, "{n}").unwrap());
+    all
 }
 
 /// Reads standard output until there are `until` bytes of it, or the result; no gap may be in it.
@@ -54,8 +57,8 @@ async fn written(sandbox: &Sandbox, exec_id: &str) -> u64 {
 
 #[tokio::test]
 async fn a_reader_that_is_cut_off_again_and_again_loses_nothing_at_full_speed() {
-    let sandbox = Sandbox::start().await;
     let expected = numbers(3_000_000);
+    let sandbox = Sandbox::start().await;
     // However little he wants to be kept.
     let request = ExecRequest { max_output_bytes: 1000, ..shell("seq 1 3000000; exit 6") };
     let exec_id = begin(&sandbox, request).await;
@@ -113,8 +116,8 @@ async fn a_flood_has_a_wide_pipe_only_for_as_long_as_it_lasts_and_is_whole() {
 
 #[tokio::test]
 async fn nobody_yet_and_a_slow_reader_are_waited_for() {
-    let sandbox = Sandbox::start().await;
     let expected = numbers(1_000_000);
+    let sandbox = Sandbox::start().await;
     let exec_id = begin(&sandbox, shell("seq 1 1000000")).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(written(&sandbox, &exec_id).await <= KEPT_BYTES, "it has not waited");
@@ -128,8 +131,8 @@ async fn nobody_yet_and_a_slow_reader_are_waited_for() {
 
 #[tokio::test]
 async fn who_comes_back_too_late_is_told_what_he_has_missed() {
-    let sandbox = Sandbox::start().await;
     let expected = numbers(2_000_000);
+    let sandbox = Sandbox::start().await;
     let exec_id = begin(&sandbox, shell("seq 1 2000000")).await;
     let mut events = attach(&sandbox, &exec_id, 0).await;
     let mut seen = Vec::new();
@@ -183,9 +186,9 @@ async fn a_waiting_command_can_be_cancelled_and_its_end_waits_for_nobody() {
 
 #[tokio::test]
 async fn of_an_end_that_comes_before_its_readers_nothing_is_lost() {
-    let sandbox = Sandbox::start().await;
     // A little more than is kept.
     let expected = numbers(619_000);
+    let sandbox = Sandbox::start().await;
     let exec_id = begin(&sandbox, shell("seq 1 619000")).await;
     sandbox.until("pgrep -cx seq; true", "0\n").await;
     let mut seen = Vec::new();
@@ -196,8 +199,8 @@ async fn of_an_end_that_comes_before_its_readers_nothing_is_lost() {
 
 #[tokio::test]
 async fn the_time_of_a_command_that_is_over_does_not_run_out() {
-    let sandbox = Sandbox::start().await;
     let expected = numbers(619_000);
+    let sandbox = Sandbox::start().await;
     let exec_id = begin(&sandbox, ExecRequest { timeout_ms: 5000, ..shell("seq 1 619000") }).await;
     tokio::time::sleep(Duration::from_millis(5500)).await;
     let mut seen = Vec::new();

@@ -101,7 +101,7 @@ async def test_a_credential_that_is_not_known_for_a_moment_fails_no_start(
     await cluster.start("sb-1", SPEC, BOOT)
     api.faults = [Fault("POST", "/pods", 401, "Unauthorized", times=1000)]
     with pytest.raises(Problem, match="expired") as caught:
-        await cluster.start("sb-2", SandboxSpec(image="a", start_timeout_ms=2_000), BOOT)
+        await cluster.start("sb-2", SandboxSpec(image="a", start_timeout_ms=6_000), BOOT)
     assert caught.value.code == "internal"
 
 
@@ -111,11 +111,11 @@ async def test_a_server_that_stays_away_is_given_up_at_the_deadline(
     api.faults = [Fault("POST", "/pods", 503, "ServiceUnavailable", times=1000)]
     # The last try is cut short by the deadline: what is told is what the server said before.
     api.faults.insert(0, Fault("POST", "/pods", 503, "ServiceUnavailable", times=2))
-    api.faults[1].delay_s = 1.2
+    api.faults[1].delay_s = 3.5
     began = time.monotonic()
     with pytest.raises(Problem, match="503"):
-        await cluster.start("sb-1", SandboxSpec(image="a", start_timeout_ms=2_000), BOOT)
-    assert time.monotonic() - began < 10
+        await cluster.start("sb-1", SandboxSpec(image="a", start_timeout_ms=6_000), BOOT)
+    assert time.monotonic() - began < 30
 
 
 async def test_a_slow_server_is_not_waited_for_beyond_the_deadline(
@@ -229,7 +229,7 @@ async def test_a_node_that_is_not_ready_for_a_moment_loses_nothing(
 
 
 async def test_what_no_node_takes_in_time_says_why(api: FakeKubernetes, cluster: KubernetesCluster) -> None:
-    await cluster.start("sb-1", SandboxSpec(image="a", start_timeout_ms=3_000), BOOT)
+    await cluster.start("sb-1", SandboxSpec(image="a", start_timeout_ms=6_000), BOOT)
     words = "0/1 nodes are available: 1 Insufficient memory."
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
     await api.patch_status("sb-1", conditions=[condition])
@@ -289,7 +289,7 @@ async def test_a_crowd_of_stops_asks_in_turn_and_waits_for_the_kubelets_together
 async def test_a_stop_that_nobody_confirms_says_so(
     api: FakeKubernetes, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.cluster.kubernetes.removal.WITHIN_S", 0.3)
+    monkeypatch.setattr("controlplane.cluster.kubernetes.removal.WITHIN_S", 3.0)
     api.kubelet = False
     await cluster.start("sb-1", SPEC, BOOT)
     with pytest.raises(Problem, match="upstream_timeout: the pod sb-1"):

@@ -141,9 +141,9 @@ def test_a_signal_kills_the_command_on_the_server(apart: FakeGateway, number: si
     command = [sys.executable, "-m", "rollbox", "exec", sandbox_id, "--", "hold"]
     source = str(Path(sdk.__file__).parents[1])
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": source}, stderr=subprocess.PIPE) as process:
-        apart.held.wait(20)
+        assert apart.held.wait(60)
         process.send_signal(number)
-        _, stderr = process.communicate(timeout=20)
+        _, stderr = process.communicate(timeout=60)
     assert process.returncode == code
     assert b"interrupted" in stderr
     assert all(event.is_set() for event in apart.cancelled.values())

@@ -9,8 +9,8 @@ from rollbox import Client, Shell
 from rollbox.errors import Conflict, InvalidArgument
 from tests.support.gateway_fake import FakeGateway
 
-# Passes long before anything that it ends would: the commands below run for hours.
-SOON_S = 0.05
+# Passes long before anything that it ends would, which runs for hours, and after the shell has read what to run.
+SOON_S = 0.3
 
 
 @pytest.fixture(params=["bash", "sh"])

@@ -25,7 +25,7 @@ def virtual(scene: Callable[[FakeGateway, Client], Awaitable[None]]) -> None:
         async with serving() as fake, Client(fake.url, API_KEY) as client:
             await scene(fake, client)
 
-    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(wire_s=0.01)) as runner:
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(wire_s=0.05)) as runner:
         runner.run(played())
 
 

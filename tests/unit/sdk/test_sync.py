@@ -61,7 +61,7 @@ def test_ctrl_c_kills_the_command(apart: FakeGateway, monkeypatch: pytest.Monkey
         real = Future.result
 
         def interrupted(self: Future[object], timeout: float | None = None) -> object:
-            apart.held.wait(20)
+            assert apart.held.wait(60)
             monkeypatch.setattr(Future, "result", real)
             raise KeyboardInterrupt
 

@@ -51,9 +51,11 @@ async fn pass(rig: &Started, seconds: u64) {
 /// Until nothing moves any more: all buffers on the way to a client that does not read are full.
 async fn until_stuck(rig: &Started) {
     let sent = async || rig.client.metric("stream_bytes_total{stream=\"attach\",direction=\"out\"}").await;
-    let mut before = -1.0;
-    while before < sent().await {
-        before = sent().await;
+    let (mut before, mut same) = (-1.0, 0);
+    while same < 3 {
+        let now = sent().await;
+        same = if now > before { 0 } else { same + 1 };
+        before = now;
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
 }
