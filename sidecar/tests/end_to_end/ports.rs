@@ -238,9 +238,13 @@ async fn a_port_that_does_not_answer_is_told_with_the_reason() {
     let address = full.local_addr().unwrap();
     // A short queue that nobody empties: the kernel answers until it is full.
     let mut queue = Vec::new();
-    while let Ok(stream) = tokio::time::timeout(Duration::from_millis(100), TcpStream::connect(address)).await
-    {
-        queue.push(stream.unwrap());
+    let mut unanswered = 0;
+    while unanswered < 2 {
+        match tokio::time::timeout(Duration::from_millis(500), TcpStream::connect(address)).await {
+            Ok(stream) => queue.push(stream.unwrap()),
+            // Or the machine stood still.
+            Err(_) => unanswered += 1,
+        }
     }
     for (port, reason) in [(refused, "refused"), (address.port(), "timeout")] {
         let dialled = tokio::time::timeout(PATIENCE, Connection::open(&sandbox, to(port)));

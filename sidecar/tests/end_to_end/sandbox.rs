@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use hyper_util::rt::TokioIo;
@@ -198,9 +199,17 @@ pub async fn push(listener: &UnixListener, answer: &str) -> (String, Value) {
     }
 }
 
-/// A TCP address on which nothing listens.
+/// A TCP address on which nothing listens: below what the kernel gives to who asks for any port, so nobody gets it
+/// meanwhile.
 pub fn free_address(ip: &str) -> String {
-    std::net::TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap().to_string()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 12_000 + u16::try_from(std::process::id() % 15_000).unwrap();
+    loop {
+        let port = first + NEXT.fetch_add(1, Ordering::Relaxed);
+        if std::net::TcpListener::bind((ip, port)).is_ok() {
+            return std::net::SocketAddr::new(ip.parse().unwrap(), port).to_string();
+        }
+    }
 }
 
 async fn connect(path: PathBuf) -> Channel {

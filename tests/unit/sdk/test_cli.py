@@ -261,7 +261,7 @@ def test_ctrl_c_while_the_standard_input_is_awaited_ends_at_once(apart: FakeGate
         while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
             pass
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(60) == 130
         assert process.stderr is not None
         assert b"interrupted" in process.stderr.read()
 

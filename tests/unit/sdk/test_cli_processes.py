@@ -38,7 +38,7 @@ def test_output_comes_while_input_goes(apart: FakeGateway) -> None:
             process.stdin.flush()
             assert process.stdout.readline() == line
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 def test_a_file_as_input_goes_whole(apart: FakeGateway, tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_file_as_input_goes_whole(apart: FakeGateway, tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(data)
     with (tmp_path / "in").open("rb") as file:
         started = command("exec", "-i", made(apart), "--", "cat")
-        done = subprocess.run(started, env=environment(apart), stdin=file, capture_output=True, timeout=30, check=True)
+        done = subprocess.run(started, env=environment(apart), stdin=file, capture_output=True, timeout=60, check=True)
     assert done.stdout == data
 
 
@@ -56,7 +56,7 @@ def test_a_reader_that_leaves_ends_the_command(apart: FakeGateway) -> None:
         assert process.stdout
         assert process.stdout.read(2) == b"y\n"
         process.stdout.close()
-        assert process.wait(20) == 141
+        assert process.wait(60) == 141
     (ended,) = apart.processes.execs.values()
     assert (ended.result or {})["end"] == "cancelled"
 
@@ -77,7 +77,7 @@ def test_a_reader_that_has_left_is_told_as_a_shell_does(apart: FakeGateway, tmp_
     os.close(reader)
     try:
         started = command(*arguments)
-        done = subprocess.run(started, env=environment(apart), stdout=writer, stderr=-1, timeout=30, check=False)
+        done = subprocess.run(started, env=environment(apart), stdout=writer, stderr=-1, timeout=60, check=False)
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
@@ -107,7 +107,7 @@ def test_a_terminal_is_raw_meanwhile_and_as_before_at_the_end(apart: FakeGateway
                 pass
             made_exec.stdin_over = True
             os.write(master, b"x")
-            assert process.wait(20) == 5
+            assert process.wait(60) == 5
         assert termios.tcgetattr(slave) == before
     finally:
         os.close(master)

@@ -24,7 +24,7 @@ def told(apart: FakeGateway, folder: Path, *options: str) -> tuple[int, dict[str
     paths = os.pathsep.join((str(Path(rollbox.__file__).parents[1]), str(EXAMPLES)))
     environment = {**os.environ, "PYTHONPATH": paths, "MPLCONFIGDIR": str(folder)}
     started = [sys.executable, str(EXAMPLES / "rollouts.py"), "--image", "python", *options]
-    done = subprocess.run(started, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(started, env=environment, capture_output=True, text=True, timeout=250, check=False)
     assert done.stderr == "", done.stderr
     return done.returncode, json.loads(done.stdout)
 
