@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sidecar::settings::Settings;
 use sidecar::spawner::{self, Mission};
 use sidecar::sys::SingleThread;
@@ -42,6 +43,7 @@ fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
         return Err(report(&settings, problem));
     }
     sys::return_memory_early();
+    raise_descriptors().map_err(|err| internal(err.into()))?;
     let mission = Mission {
         target_command: settings.target_command.clone(),
         start_timeout: settings.start_timeout,
@@ -57,6 +59,13 @@ fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
     spawner::shed_powers().map_err(internal)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(internal)?;
     runtime.block_on(run::run(settings, socket, child, started))
+}
+
+/// As many as may be: calls, pipes and legs hold them, and services are often started with 1024. Commands have as many as
+/// the target.
+fn raise_descriptors() -> nix::Result<()> {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most)
 }
 
 /// Tells the control plane why the sandbox will never be ready.

@@ -39,6 +39,16 @@ async fn environment_directory_and_user_are_the_images_then_the_claims_then_the_
 }
 
 #[tokio::test]
+async fn commands_open_as_many_files_as_the_target_and_the_sidecar_as_many_as_may_be() {
+    let sandbox = Sandbox::start_with_descriptors(300).await;
+    assert_eq!(sandbox.sh("ulimit -Sn").await, "300\n");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", sandbox.sidecar.0.id())).unwrap();
+    let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    let [soft, hard] = [0, 1].map(|n| files.split_whitespace().nth(n).unwrap());
+    assert!(soft == hard && soft != "1024", "{files}");
+}
+
+#[tokio::test]
 async fn a_mask_may_be_any_also_none() {
     let sandbox = Sandbox::start().await;
     for (umask, expected) in [(Some(0), "0000\n"), (Some(0o077), "0077\n"), (None, "0022\n")] {

@@ -70,6 +70,11 @@ impl Sandbox {
         Self::start_after(&[], hide).await
     }
 
+    /// Whose main process may open so many files.
+    pub async fn start_with_descriptors(most: u32) -> Self {
+        Self::start_after(&[], &format!("ulimit -Sn {most}")).await
+    }
+
     /// `prepare` is run in the target's namespaces before its main process.
     async fn start_after(settings: &[(&str, &str)], prepare: &str) -> Self {
         assert!(nix::unistd::geteuid().is_root(), "these tests make namespaces and therefore need root");
@@ -153,7 +158,9 @@ fn target(binary: &Path, directory: &Path, prepare: &str) -> Owned {
 }
 
 pub fn sidecar(binary: &Path, directory: &Path, settings: &[(&str, &str)]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rollbox-sidecar"));
+    let mut command = Command::new("prlimit");
+    // As services are often started.
+    command.args(["--nofile=1024:", env!("CARGO_BIN_EXE_rollbox-sidecar")]);
     let unix = |name: &str| format!("unix:{}", directory.join(name).display());
     let defaults = [
         ("SANDBOX_ID", SANDBOX_ID.to_owned()),
