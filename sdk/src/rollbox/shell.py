@@ -25,6 +25,8 @@ Farewell: TypeAlias = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
 DEFAULT_OUTPUT_BYTES = 2**22
 # What a shell may take to be ready again once all its commands are dead; then it is killed too. A guess.
 _RETURN_LIMIT_S = 5.0
+# After which it is interrupted once more: a line that it had not read yet was not there to be given up.
+_AGAIN_S = 1.0
 # To be ready at all: a gateway may restart meanwhile, and a connection that died is noticed after 15 s.
 _START_LIMIT_S = 60.0
 _KILLER_LIMIT_S = 10.0
@@ -77,7 +79,7 @@ class Shell:
             shell = cls(sandbox, farewell, process, dialect, cap)
             try:
                 await shell._write(dialect.setup)
-                await shell._settled(_START_LIMIT_S)
+                await shell._settled(_START_LIMIT_S, None)
                 shell._take(None)
             except BaseException:
                 await shell.aclose()
@@ -187,14 +189,24 @@ class Shell:
         if await self._stderr.until(mark) and self._dialect.prompt:
             await self._stderr.until(self._dialect.prompt)
 
-    async def _settled(self, limit_s: float = _RETURN_LIMIT_S) -> None:
+    async def _settled(self, limit_s: float = _RETURN_LIMIT_S, again_s: float | None = _AGAIN_S) -> None:
         """Have the shell ready again, or dead: nothing of what came before is still to come."""
+        try:
+            async with asyncio.timeout(limit_s):
+                while not await self._answers(again_s):
+                    await self._interrupt()
+        except TimeoutError:
+            await self._process.kill()
+            await self._process.wait()
+
+    async def _answers(self, limit_s: float | None) -> bool:
+        """Whether the shell has answered or ended within the limit."""
         try:
             async with asyncio.timeout(limit_s):
                 await self._finished(Mark.fresh())
         except TimeoutError:
-            await self._process.kill()
-            await self._process.wait()
+            return False
+        return True
 
     def _take(self, mark: Mark | None) -> tuple[tuple[bytes, int], tuple[bytes, int]]:
         marks = [] if mark is None else [mark.seen]

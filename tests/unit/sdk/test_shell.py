@@ -1,6 +1,8 @@
 """A shell session, with the real shells of this machine behind a fake gateway."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 
 import pytest
@@ -76,6 +78,15 @@ async def test_a_timeout_ends_the_command_and_keeps_the_shell(shell: Shell, comm
     assert (result.end, result.exit_code) == ("deadline", None)
     # What a machine under load did not get to in time is not printed; what must not run never is.
     assert result.stdout in ("began\n", "")
+    assert (await shell.run("echo $A")).stdout == "kept\n"
+
+
+async def test_a_timeout_before_the_shell_has_read_its_line_keeps_it_too(shell: Shell) -> None:
+    await shell.run("A=kept")
+    pid = int((await shell.run("echo $$")).stdout)
+    # The kill of what it runs wakes it again.
+    os.kill(pid, signal.SIGSTOP)
+    assert (await shell.run("sleep 10000; echo no", timeout=0.01)).stdout == ""
     assert (await shell.run("echo $A")).stdout == "kept\n"
 
 
