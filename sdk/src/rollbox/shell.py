@@ -53,6 +53,8 @@ class Shell:
         self._kept: list[str] = []
         # Of a command that was broken off: the shell has to be asked again before the next one.
         self._broken: Mark | None = None
+        # Asked for and not waited for any longer: they may still come.
+        self._late: list[bytes] = []
 
     @classmethod
     async def start(
@@ -201,15 +203,18 @@ class Shell:
 
     async def _answers(self, limit_s: float | None) -> bool:
         """Whether the shell has answered or ended within the limit."""
+        mark = Mark.fresh()
         try:
             async with asyncio.timeout(limit_s):
-                await self._finished(Mark.fresh())
+                await self._finished(mark)
         except TimeoutError:
+            self._late.append(mark.seen)
             return False
         return True
 
     def _take(self, mark: Mark | None) -> tuple[tuple[bytes, int], tuple[bytes, int]]:
-        marks = [] if mark is None else [mark.seen]
+        marks = self._late if mark is None else [mark.seen, *self._late]
+        self._late = []
         prompt = [self._dialect.prompt] if self._dialect.prompt else []
         return self._stdout.take(*marks), self._stderr.take(*marks, *prompt)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import AsyncIterator
 
@@ -88,6 +89,14 @@ async def test_a_timeout_before_the_shell_has_read_its_line_keeps_it_too(shell: 
     os.kill(pid, signal.SIGSTOP)
     assert (await shell.run("sleep 10000; echo no", timeout=0.01)).stdout == ""
     assert (await shell.run("echo $A")).stdout == "kept\n"
+
+
+async def test_a_shell_that_comes_back_late_does_not_tell_how_often_it_was_asked(shell: Shell) -> None:
+    # Each kill ends but one of its sleeps.
+    result = await shell.run("trap '' URG INT; for n in 1 2 3 4 5 6; do sleep 0.3; done", timeout=SOON_S)
+    assert (result.end, result.stdout) == ("deadline", "")
+    assert re.search("[0-9a-f]{32}", result.stderr) is None
+    assert (await shell.run("echo on")).stdout == "on\n"
 
 
 async def test_a_cancelled_run_ends_the_command_and_keeps_the_shell(shell: Shell, fake: FakeGateway) -> None:
