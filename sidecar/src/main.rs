@@ -43,7 +43,9 @@ fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
         return Err(report(&settings, problem));
     }
     sys::return_memory_early();
-    raise_descriptors().map_err(|err| internal(err.into()))?;
+    if let Err(err) = raise_descriptors() {
+        log::event("descriptors_not_raised", &[("error", &err)]);
+    }
     let mission = Mission {
         target_command: settings.target_command.clone(),
         start_timeout: settings.start_timeout,
@@ -61,8 +63,8 @@ fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
     runtime.block_on(run::run(settings, socket, child, started))
 }
 
-/// As many as may be: calls, pipes and legs hold them, and services are often started with 1024. Commands have as many as
-/// the target.
+/// As many as may be: calls, pipes and legs hold them, and services are often started with 1024. Commands have as
+/// many as the target. Refused where a node's bound was lowered under the limit that its processes have already.
 fn raise_descriptors() -> nix::Result<()> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)

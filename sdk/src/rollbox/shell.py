@@ -25,7 +25,7 @@ Farewell: TypeAlias = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
 DEFAULT_OUTPUT_BYTES = 2**22
 # What a shell may take to be ready again once all its commands are dead; then it is killed too. A guess.
 _RETURN_LIMIT_S = 5.0
-# After which it is interrupted once more: a line that it had not read yet was not there to be given up.
+# After which it is interrupted again, and again: a line that it had not read yet could not be given up.
 _AGAIN_S = 1.0
 # To be ready at all: a gateway may restart meanwhile, and a connection that died is noticed after 15 s.
 _START_LIMIT_S = 60.0

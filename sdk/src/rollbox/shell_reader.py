@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 from rollbox.process import OutputStream
@@ -32,9 +33,16 @@ class Reader:
         return True
 
     async def between(self, mark: bytes) -> bytes:
-        """Read up to the second of two marks, once `until` found the first; empty when the stream ended."""
+        """Read up to the second of two marks, once `until` found the first; empty when the stream ended.
+
+        Cancel safety: `take` then finds both marks and what is between them.
+        """
         while (place := self._held.find(mark)) < 0:
-            data = await self._stream.next_bytes()
+            try:
+                data = await self._stream.next_bytes()
+            except asyncio.CancelledError:
+                self._held[:0] = mark
+                raise
             if not data:
                 return b""
             self._held += data

@@ -120,7 +120,7 @@ async def proxy(ground: Ground, sandbox: Sandbox) -> list[Record]:
 
 async def _medians(*calls: Callable[[], Awaitable[float]]) -> list[float]:
     """What each call comes to, made in turn: a machine that slows down does so for all. Not the best ones: what two
-    processes get through a pipe depends on where they run, up to fourfold, and the best is what that luck allows.
+    processes get through a pipe depends on where they run, up to fourfold, and the best shows only that luck.
     """
     rounds = [[await call() for call in calls] for _ in range(ROUNDS)]
     return [statistics.median(values) for values in zip(*rounds, strict=True)]
