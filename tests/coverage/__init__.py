@@ -1,0 +1,1 @@
+"""Line and branch coverage of the control plane, the SDK, the gateway and the sidecar by their own tests."""
