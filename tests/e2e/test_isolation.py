@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 
 import pytest
 
 from rollbox import Client, Sandbox
+from tests.support.addresses import pod_address, service
 from tests.support.images import IMAGE
-from tests.support.installed import Installed, kubectl, objects
+from tests.support.installed import Installed, objects
 from tests.support.waiting import until
 
 # Tries one TCP address; prints how it ended.
@@ -47,28 +47,14 @@ async def opens(sandbox: Sandbox, host: str, port: int) -> bool:
     return await probe(sandbox, host, port) == "open"
 
 
-async def service(name: str, namespace: str) -> str:
-    """The cluster address of a Service."""
-    found = json.loads(await kubectl("get", "service", name, "-n", namespace, "-o", "json"))
-    return str(found["spec"]["clusterIP"])
-
-
-async def pod_address(name: str, namespace: str) -> str:
-    """The address of a pod; a sandbox is ready before the API server knows its address."""
-
-    async def known() -> str:
-        found = json.loads(await kubectl("get", "pod", name, "-n", namespace, "-o", "json"))
-        return str(found["status"].get("podIP") or "")
-
-    return await until(known)
-
-
+@pytest.mark.core
 async def test_the_kernel_is_gvisors(shared: Sandbox, client: Client) -> None:
     assert "gvisor" in (await shared.exec("cat /proc/version", check=True)).stdout.lower()
     assert "gvisor" in (await client.get(shared.id)).kernel.lower()
     assert "gvisor" in str((await client.info())["isolation"]).lower()
 
 
+@pytest.mark.core
 async def test_nothing_of_the_platform_or_the_cluster_can_be_reached(stack: Installed, shared: Sandbox) -> None:
     gateway = await pod_address((await stack.pods("gateway"))[0], stack.namespace)
     redis = await pod_address((await stack.pods("redis"))[0], stack.namespace)
@@ -124,20 +110,6 @@ async def test_two_sandboxes_do_not_reach_each_other(stack: Installed, client: C
         assert await probe(one, other, 8000) == "closed"
         assert await probe(one, other, 7070) == "closed"
         await until(lambda: opens(two, "127.0.0.1", 8000))
-
-
-async def test_the_sidecar_takes_no_call_from_inside(sandbox: Sandbox) -> None:
-    script = (
-        "import socket\n"
-        "held = []\n"
-        "for _ in range(2000):\n"
-        "    try: held.append(socket.create_connection(('127.0.0.1', 7070), 2))\n"
-        "    except OSError: break\n"
-        "import time; time.sleep(2); print(len(held))\n"
-    )
-    result = await sandbox.exec(["python3", "-c", script], timeout=60)
-    assert result.end == "exited"
-    assert (await sandbox.exec("echo served", timeout=10)).stdout == "served\n"
 
 
 async def test_there_is_no_token_and_no_secret_inside(shared: Sandbox) -> None:
