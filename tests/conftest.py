@@ -1,6 +1,7 @@
 """What holds for every test: nothing of it outlives it."""
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 
@@ -13,17 +14,24 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from controlplane.telemetry import configure_log
+from tests.support.examples import EXAMPLES, QUICK, VARIABLE
 
 pytest_plugins = ["tests.support.product"]
 
-# Two busy cores are slow at times, and that is no property of what is tested.
+# Two busy cores are slow at times, and that is no property of what is tested. A failure prints what repeats it.
 hypothesis.settings.register_profile(
-    "busy",
-    parent=hypothesis.settings.default,
+    "quick",
+    max_examples=QUICK,
+    stateful_step_count=40,
+    derandomize=False,
+    print_blob=True,
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
-hypothesis.settings.load_profile("busy")
+hypothesis.settings.register_profile(
+    "fuzz", parent=hypothesis.settings.get_profile("quick"), max_examples=EXAMPLES, stateful_step_count=80
+)
+hypothesis.settings.load_profile("fuzz" if os.environ.get(VARIABLE) else "quick")
 
 # A run that was started in the background ignores Ctrl-C, and so would every program that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from redis.asyncio import Redis
 
 from controlplane.model import Limits, Usage
@@ -21,7 +21,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(left=STEPS, right=STEPS)
 def test_no_race_gives_a_warm_sandbox_twice(url: str, left: list[Step], right: list[Step]) -> None:
     async def run() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 from structlog.typing import EventDict
@@ -181,11 +181,6 @@ async def check(stores: list[RedisStore]) -> None:
     assert len({one.id for one in keys if one is not None}) == sum(one is not None for one in keys)
 
 
-@settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 @given(left=STEPS, right=STEPS)
 def test_whatever_two_replicas_do_at_once_counts_stay_true(url: str, left: list[Step], right: list[Step]) -> None:
     async def run() -> None:

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rollbox import Client, Gap, Process
@@ -32,11 +32,6 @@ async def test_outputs_and_end_come_apart(client: Client, fake: FakeGateway) -> 
     assert fake.count("DELETE", "/execs") == 0
 
 
-@settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 @given(
     sizes=st.tuples(st.integers(0, 300_000), st.integers(0, 50_000)),
     cuts=st.lists(st.integers(0, 200_000), max_size=6),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rollbox.errors import Internal
 from rollbox.files.info import TransferReport
 from rollbox.files.unpack import Unpacker
+from tests.support.examples import EXAMPLES
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", data: bytes = b"", mode: int = 0o644) -> bytes:
@@ -124,7 +125,7 @@ KINDS = st.sampled_from([tarfile.REGTYPE, tarfile.DIRTYPE, LINK, HARD, tarfile.F
 TARGETS = st.sampled_from(["a", "b", "..", "../..", "../b", "/", "a/b", "a/../..", ".", "../../outside"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=3 * EXAMPLES)
 @given(entries=st.lists(st.tuples(NAMES, KINDS, TARGETS), max_size=8), piece=st.integers(1, 2000))
 def test_no_order_of_entries_leads_outside(
     tmp_path_factory: pytest.TempPathFactory, entries: list[tuple[str, bytes, str]], piece: int

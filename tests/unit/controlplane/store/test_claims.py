@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from controlplane.clock import SystemClock
 from tests.contract.claim_steps import STEPS, Player, Step, check
+from tests.support.examples import EXAMPLES
 from tests.support.shared_store import Core
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=3 * EXAMPLES)
 @given(steps=st.lists(st.tuples(st.integers(0, 1), STEPS), min_size=1, max_size=4))
 def test_no_order_of_steps_gives_a_warm_sandbox_twice(steps: list[tuple[int, list[Step]]]) -> None:
     async def run() -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -170,7 +170,7 @@ class Histories(RuleBasedStateMachine):
 
 
 def test_whatever_happens_and_is_heard_the_pool_keeps_its_bounds_and_comes_to_what_is_wanted() -> None:
-    run_state_machine_as_test(Histories, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(Histories)
 
 
 def members(template: str, ready: int, starting: int) -> list[Member]:
