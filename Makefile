@@ -14,8 +14,8 @@ export CARGO_TERM_PROGRESS_WHEN ?= never
 CARGO := cargo --locked --config net.retry=5
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup venv build engine redis image demo test lint check bench fuzz contract clean \
-	cluster cluster-down images e2e demo-cluster bench-cluster bench-lifecycle chaos
+.PHONY: help setup venv build engine redis image demo test test-quick lint check gate hunt coverage bench fuzz contract clean \
+	cluster cluster-down images e2e e2e-core demo-cluster bench-cluster bench-lifecycle chaos
 
 help: ## print the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,8 +23,11 @@ help: ## print the verbs
 demo: setup ## set up, then grade HumanEval in isolated sandboxes; report in build/demo
 	$(BIN)/python -m tests.support.demo
 
-test: setup ## set up, then all tests that this machine allows
-	$(BIN)/python -m tests.levels
+test: setup ## set up, then all tests but those on a cluster: unit, contract, Rust, local
+	$(BIN)/python -m tests.levels test
+
+test-quick: venv ## the pure tests, in less than a minute
+	$(BIN)/python -m tests.levels unit
 
 lint: venv ## ruff, mypy, import-linter, rustfmt, clippy
 	$(BIN)/ruff check .
@@ -32,10 +35,20 @@ lint: venv ## ruff, mypy, import-linter, rustfmt, clippy
 	$(BIN)/mypy .
 	PYTHONPATH=.:sdk/src $(BIN)/lint-imports --no-cache
 	cargo fmt $(WORKSPACE) --all --check
+	$(BIN)/python -m tests.lint
 	$(CARGO) clippy $(WORKSPACE) --workspace --all-targets -- -D warnings
 
 check: lint test ## lint, tests, and generated copies against the contract
 	$(BIN)/python contract/generate.py --check
+
+gate: venv ## what has to pass before a change lands: lint, generated copies, the tests, the heart of those on a cluster
+	$(BIN)/python -m tests.levels gate
+
+hunt: venv ## run one test (TEST=NAME) many times (TIMES=N) beside a compiler's load, and say how often it failed
+	$(BIN)/python -m tests.levels.hunt $(if $(TIMES),--times $(TIMES)) '$(TEST)'
+
+coverage: setup ## what the tests but those on a cluster reach of both languages, by lines and branches; tables in build/coverage
+	$(BIN)/python -m tests.coverage
 
 bench: setup ## measure; records in build/bench, a table on the screen
 	$(BIN)/python -m tests.bench
@@ -55,8 +68,11 @@ cluster-down: venv ## stop it and leave nothing of it
 images: build engine ## build all images and push them to the test registry (or ROLLBOX_REGISTRY)
 	@images/build.sh
 
-e2e: setup ## the tests on the real cluster
+e2e: venv build engine ## all tests on the real cluster
 	$(BIN)/python -m tests.levels e2e
+
+e2e-core: venv build engine ## the heart of them: install, helm test, each kind of call, deaths, an upgrade, uninstall
+	$(BIN)/python -m tests.levels e2e-core
 
 demo-cluster: build cluster images ## install the chart, grade HumanEval in gVisor pods; report in build/demo-cluster
 	$(BIN)/python -m tests.support.demo --cluster

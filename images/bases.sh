@@ -45,7 +45,7 @@ make_base() {
 
 debian_tarball() {
   local packages variant=essential options=() path
-  command -v mmdebstrap >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends mmdebstrap >/dev/null; }
+  command -v mmdebstrap >/dev/null || setup/packages.sh mmdebstrap
   packages=usr-is-merged,$(paste -sd, "$(folder_of "$1")/packages.txt")
   # Those who work in a runtime image install more; nobody does in one of our own parts.
   case $1 in python | swe) variant=minbase ;; esac

@@ -48,6 +48,7 @@ async def _apply(stack: Installed, pod: Pod, *more: str) -> str:
     return await run("kubectl", "apply", *where, stdin=json.dumps(pod).encode())
 
 
+@pytest.mark.core
 # The level's first test: the installation, for which Helm has five minutes, is part of it.
 @pytest.mark.timeout(400)
 async def test_only_sandboxed_pods_are_let_into_the_sandboxes_namespace(stack: Installed) -> None:

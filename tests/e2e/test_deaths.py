@@ -24,6 +24,7 @@ from tests.support.waiting import waiting
 EAT = "held = []\nwhile True: held.append(b'x' * 2**24)"
 
 
+@pytest.mark.core
 async def test_a_memory_bomb_ends_as_oom_killed(client: Client) -> None:
     async with await client.create(IMAGE, memory="256Mi") as sandbox:
         async with asyncio.timeout(60):
@@ -47,6 +48,7 @@ async def test_a_full_disk_ends_as_disk_full(client: Client) -> None:
         assert not ended.value.is_infra
 
 
+@pytest.mark.core
 async def test_a_pod_deleted_from_outside_is_sandbox_lost(stack: Installed, client: Client) -> None:
     async with await client.create(IMAGE, memory="128Mi") as sandbox, waiting(sandbox) as call:
         await kubectl("delete", "pod", sandbox.id, "-n", stack.sandboxes, "--wait=false")
@@ -58,6 +60,7 @@ async def test_a_pod_deleted_from_outside_is_sandbox_lost(stack: Installed, clie
             await sandbox.exec("true")
 
 
+@pytest.mark.disrupts
 async def test_an_eviction_is_told_as_one(stack: Installed, client: Client) -> None:
     async with await client.create(IMAGE, memory="128Mi") as sandbox, waiting(sandbox) as call:
         node = (await objects("nodes"))[0]["metadata"]["name"]
@@ -75,6 +78,7 @@ async def test_an_eviction_is_told_as_one(stack: Installed, client: Client) -> N
             await kubectl("uncordon", node)
 
 
+@pytest.mark.core
 async def test_a_container_killed_inside_the_node_is_noticed(client: Client) -> None:
     """`kill -9 -1` from inside cannot; the whole gVisor sandbox killed from the node can."""
     async with await client.create(IMAGE, memory="128Mi") as sandbox, waiting(sandbox) as call:
@@ -108,6 +112,7 @@ async def test_what_no_node_can_hold_is_refused_at_once(client: Client) -> None:
         assert not refused.value.is_infra
 
 
+@pytest.mark.disrupts
 async def test_the_quota_of_the_namespace_is_named(stack: Installed, client: Client) -> None:
     quota = ("quota", "test-full", "-n", stack.sandboxes)
 

@@ -17,6 +17,7 @@ from tests.support.waiting import until
 REBUILT_WITHIN_S = 60.0
 
 
+@pytest.mark.disrupts
 @pytest.mark.timeout(400)
 async def test_an_external_redis_is_taken_into_use_and_given_up(
     stack: Installed, client: Client, tmp_path: Path

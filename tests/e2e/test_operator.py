@@ -57,6 +57,7 @@ async def _with_an_orphan(stack: Installed, client: Client) -> AsyncIterator[San
             await kubectl("patch", *pod, "--type=merge", "--patch", '{"metadata": {"finalizers": null}}')
 
 
+@pytest.mark.disrupts
 @pytest.mark.timeout(660)
 async def test_without_a_control_plane_execs_go_on_creates_are_stopped_and_pods_do_not_stay(
     stack: Installed, client: Client, shared: Sandbox

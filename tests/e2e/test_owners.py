@@ -14,7 +14,6 @@ from rollbox import Client, Sandbox
 from rollbox.errors import PermissionDenied, SandboxNotFound
 from tests.support.images import IMAGE
 from tests.support.installed import Installed
-from tests.support.product import STRANGERS_KEY
 from tests.support.wire import raw, token_of
 
 PORT = 8000
@@ -24,7 +23,7 @@ SMALL: Any = {"cpu": (0.02, 1), "memory": ("32Mi", "128Mi")}
 @pytest.fixture
 async def stranger(stack: Installed) -> AsyncIterator[Client]:
     """Another owner, who is no operator."""
-    async with Client(stack.url, STRANGERS_KEY) as client:
+    async with Client(stack.url, stack.strangers_key) as client:
         yield client
 
 
@@ -46,7 +45,7 @@ async def test_a_sandbox_is_not_there_for_another_owner(stack: Installed, shared
         ("POST", f"{place}/ports/{PORT}", b'{"visibility": "public"}'),
         ("DELETE", f"{place}/ports/{PORT}", b""),
     ):
-        status, told = await raw(stack, method, path, STRANGERS_KEY, body)
+        status, told = await raw(stack, method, path, stack.strangers_key, body)
         assert (status, told["code"]) == (404, "sandbox_not_found"), (method, path)
     with pytest.raises(PermissionDenied):
         await stranger.set_quota("stranger", sandboxes=100)
@@ -65,10 +64,9 @@ async def test_a_port_lets_no_token_of_another_owner_in(
     ):
         await shared.ports.wait(PORT, timeout=30)
         theirs = {"X-Rollbox-Token": await token_of(stack, shared.id)}
-        mine = {
-            "X-Rollbox-Token": (await raw(stack, "POST", f"/v1/sandboxes/{own.id}/token", STRANGERS_KEY))[1]["token"]
-        }
-        key = {"Authorization": f"Bearer {STRANGERS_KEY}"}
+        _, minted = await raw(stack, "POST", f"/v1/sandboxes/{own.id}/token", stack.strangers_key)
+        mine = {"X-Rollbox-Token": minted["token"]}
+        key = {"Authorization": f"Bearer {stack.strangers_key}"}
         tried = [
             (url, {**more, **brought})
             for brought in (theirs, mine, key)

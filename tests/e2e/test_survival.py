@@ -18,6 +18,8 @@ from tests.support.installed import Installed, kubectl, objects, own_cluster
 from tests.support.labels import longest
 from tests.support.waiting import succeeds, until
 
+pytestmark = pytest.mark.disrupts
+
 SETTLES_WITHIN_S = 120.0
 
 
@@ -67,7 +69,7 @@ async def some(client: Client, count: int, **options: object) -> AsyncIterator[l
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("component", ["gateway", "controlplane", "redis"])
+@pytest.mark.parametrize("component", ["gateway", pytest.param("controlplane", marks=pytest.mark.core), "redis"])
 async def test_execs_under_way_survive(stack: Installed, client: Client, component: str) -> None:
     async with some(client, 3) as sandboxes:
         load = Load(sandboxes)
@@ -171,6 +173,7 @@ async def _listed(client: Client, labels: dict[str, str], count: int) -> list[Sa
     return []
 
 
+@pytest.mark.core
 @pytest.mark.timeout(400)
 async def test_an_upgrade_and_a_rollback_under_load_lose_nothing(stack: Installed, client: Client) -> None:
     async with some(client, 2) as sandboxes:
@@ -182,6 +185,7 @@ async def test_an_upgrade_and_a_rollback_under_load_lose_nothing(stack: Installe
             # Helm waits for the new pods; the last old one may be told to go a moment later.
             await until(lambda: _all_replaced(stack, first))
             during = await client.create(IMAGE, memory="128Mi")
+            assert "exit code 0" in await stack.test()
             await stack.rollback()
         assert load.failures == []
         assert load.done > 0

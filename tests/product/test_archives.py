@@ -52,6 +52,7 @@ def shape(root: Path) -> dict[str, tuple[object, ...]]:
     return found
 
 
+@pytest.mark.core
 async def test_a_directory_goes_up_and_comes_down_as_it_was(shared: Sandbox, tree: Path, tmp_path: Path) -> None:
     remote = f"/tmp/up-{uuid4().hex[:8]}"
     report = await shared.files.upload_dir(tree, remote)

@@ -20,6 +20,7 @@ from tests.support.waiting import succeeds, until
 STATES = ("requested", "queued", "starting", "running", "ending", "ended")
 
 
+@pytest.mark.core
 async def test_a_sandbox_through_the_command_line(stack: Product, client: Client) -> None:
     made = await answer(stack, "create", IMAGE, "--label", "run=cli", "--memory", "256Mi", "--env", "A=1")
     listed = await answer(stack, "ps", "--label", "run=cli")

@@ -14,6 +14,7 @@ from tests.support.images import IMAGE
 from tests.support.waiting import succeeds, until
 
 
+@pytest.mark.core
 async def test_output_and_exit_code_come_apart(shared: Sandbox) -> None:
     result = await shared.exec("echo out; echo err >&2; exit 7")
     assert (result.end, result.exit_code) == ("exited", 7)
@@ -25,6 +26,7 @@ async def test_argv_is_not_interpreted_by_a_shell(shared: Sandbox) -> None:
     assert result.stdout == "$HOME|a b||"
 
 
+@pytest.mark.core
 async def test_a_command_gets_its_environment_directory_and_user(client: Client) -> None:
     async with await client.create(IMAGE, env={"A": "sandbox", "B": "sandbox"}, cwd="/usr") as sandbox:
         result = await sandbox.exec("echo $A $B $PWD $(id -u) $HOME", env={"B": "call"}, user="nobody")
@@ -34,6 +36,7 @@ async def test_a_command_gets_its_environment_directory_and_user(client: Client)
         assert (await sandbox.exec("id -u; id -g", user="1234:5678")).stdout == "1234\n5678\n"
 
 
+@pytest.mark.core
 async def test_a_megabyte_of_input_arrives_whole(shared: Sandbox) -> None:
     data = bytes(range(256)) * 4096
     result = await shared.exec("sha256sum", stdin=data)
@@ -78,6 +81,7 @@ async def test_a_signal_is_told_as_such(shared: Sandbox) -> None:
     assert (result.end, result.signal, result.exit_code) == ("signalled", 11, None)
 
 
+@pytest.mark.core
 async def test_the_deadline_kills_the_whole_tree_and_keeps_the_output(shared: Sandbox) -> None:
     # A grandchild in a session of its own, whose parent is gone: what a naive kill of a process group misses.
     command = "(setsid sh -c 'sleep 4321' >/dev/null 2>&1 &); echo before; sleep 4321"
@@ -97,6 +101,7 @@ async def test_a_daemon_left_behind_does_not_hold_the_call(sandbox: Sandbox) -> 
     await until(lambda: succeeds(sandbox, "test $(pgrep -c sleep) = 1"))
 
 
+@pytest.mark.core
 async def test_the_same_exec_id_runs_once(shared: Sandbox) -> None:
     command = "echo x >> /tmp/runs; sleep 0.3; wc -l < /tmp/runs"
     first, second = await asyncio.gather(*(shared.exec(command, exec_id="once") for _ in range(2)))
@@ -107,6 +112,7 @@ async def test_the_same_exec_id_runs_once(shared: Sandbox) -> None:
         await shared.exec("echo other", exec_id="once")
 
 
+@pytest.mark.core
 async def test_cancelling_the_call_kills_the_command(shared: Sandbox) -> None:
     call = asyncio.create_task(shared.exec("sleep 8765"))
     await until(lambda: succeeds(shared, "pgrep -f 'sleep 876[5]'"))
@@ -126,6 +132,7 @@ async def test_check_raises_with_the_result(shared: Sandbox) -> None:
         await shared.exec("sleep 60", timeout=0.2, check=True)
 
 
+@pytest.mark.core
 async def test_sixty_four_at_once_in_one_sandbox(shared: Sandbox) -> None:
     results = await asyncio.gather(*(shared.exec(["echo", str(n)]) for n in range(64)))
     assert [r.stdout for r in results] == [f"{n}\n" for n in range(64)]

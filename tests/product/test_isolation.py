@@ -10,6 +10,7 @@ from rollbox import Client, Sandbox
 from tests.support.images import IMAGE
 
 
+@pytest.mark.core
 async def test_the_sidecar_cannot_be_seen(sandbox: Sandbox) -> None:
     # Process 1 is the spawner, as the init of the sandbox's own PID namespace; it gives nothing away.
     seen = (

@@ -34,6 +34,7 @@ async def _counts(client: Client, name: str, ready: int) -> Pool | None:
     return pool if (pool.ready, pool.starting, pool.outdated) == (ready, 0, 0) else None
 
 
+@pytest.mark.core
 async def test_a_warm_sandbox_is_its_owners_from_the_first_command_on(client: Client, pool: Pool) -> None:
     await until(lambda: _counts(client, pool.name, 2), 60)
     late: Any = {"env": {"WHO": "me"}, "cwd": "/tmp", "user": "nobody", "labels": {"pool": pool.name}, "ttl": 600}

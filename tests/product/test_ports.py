@@ -43,6 +43,7 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
+@pytest.mark.core
 @pytest.mark.usefixtures("server")
 async def test_requests_and_answers_pass_as_they_are(shared: Sandbox, http: aiohttp.ClientSession) -> None:
     port = await shared.ports.expose(HTTP)
@@ -107,6 +108,7 @@ async def test_much_comes_whole_or_is_known_to_be_cut_off(shared: Sandbox, http:
                 await answer.read()
 
 
+@pytest.mark.core
 @pytest.mark.usefixtures("server")
 async def test_websockets_by_path(shared: Sandbox, http: aiohttp.ClientSession) -> None:
     port = await shared.ports.expose(HTTP)
@@ -190,6 +192,7 @@ async def test_a_server_on_another_loopback_address(shared: Sandbox) -> None:
         await shared.ports.wait(8011, timeout=30)
 
 
+@pytest.mark.core
 @pytest.mark.usefixtures("server")
 async def test_only_who_has_the_token_or_anyone_when_it_is_public(
     stack: Product, client: Client, shared: Sandbox, http: aiohttp.ClientSession

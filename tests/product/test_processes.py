@@ -15,6 +15,7 @@ from tests.support.stack import Product
 from tests.support.waiting import succeeds, until
 
 
+@pytest.mark.core
 async def test_both_streams_come_apart_and_as_they_are_written(shared: Sandbox) -> None:
     command = "echo out; echo err >&2; read line; echo got $line; exit 3"
     async with await shared.spawn(command) as process:
@@ -28,6 +29,7 @@ async def test_both_streams_come_apart_and_as_they_are_written(shared: Sandbox) 
     assert (result.stdout_total_bytes, result.stderr_total_bytes) == (len("out\ngot more\n"), len("err\n"))
 
 
+@pytest.mark.core
 async def test_input_goes_in_to_its_end(shared: Sandbox) -> None:
     data = bytes(range(256)) * 20_000
     async with await shared.spawn(["sha256sum"]) as process:
@@ -56,6 +58,7 @@ async def test_text_is_put_together_whatever_the_messages_cut(shared: Sandbox) -
     assert text == "é" * 200_000
 
 
+@pytest.mark.core
 async def test_signals_reach_the_process_or_all_of_them(shared: Sandbox) -> None:
     async with await shared.spawn("trap 'echo asked; exit 4' TERM; echo ready; while :; do sleep 0.1; done") as process:
         lines = process.stdout.lines()
@@ -112,6 +115,7 @@ async def test_the_same_exec_id_is_the_same_process(shared: Sandbox) -> None:
         await process.aclose()
 
 
+@pytest.mark.core
 async def test_another_program_goes_on_where_one_stopped(stack: Product, shared: Sandbox) -> None:
     program = "import sys\nfor n in range(20_000):\n  print(n)\n  sys.stdout.flush()"
     process = await shared.spawn(["python3", "-c", program])

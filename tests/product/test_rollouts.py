@@ -20,6 +20,7 @@ EXAMPLES = Path(__file__).parents[2] / "sdk" / "examples"
 SMALL = {"cpu": (0.01, 2), "memory": ("64Mi", "128Mi")}
 
 
+@pytest.mark.core
 async def test_a_group_is_found_again_by_another_client_and_ends_together(stack: Product, client: Client) -> None:
     group = await SandboxGroup.create(IMAGE, n=4, client=client, **SMALL)  # type: ignore[arg-type]
     await asyncio.gather(*(sandbox.exec(f"echo {sample} > /tmp/sample") for sample, sandbox in group.items()))

@@ -9,6 +9,7 @@ from rollbox.errors import Conflict
 from tests.support.waiting import succeeds, until
 
 
+@pytest.mark.core
 async def test_directory_variables_and_functions_stay(shared: Sandbox) -> None:
     async with await shared.shell(env={"B": "given"}) as shell:
         await shell.run("cd /usr/bin && export A='x y' && f() { echo f:$1; }")

@@ -61,6 +61,7 @@ async def test_a_window_that_is_closed_leaves_nothing_behind(stack: Product, sha
     assert (await shared.exec("pgrep -f 'sleep 710[1]'")).exit_code == 1
 
 
+@pytest.mark.core
 async def test_a_program_uses_a_terminal(shared: Sandbox) -> None:
     command = "stty size; echo $TERM; read x; stty size; exit 6"
     async with await shared.spawn(command, terminal=(80, 25)) as process:

@@ -22,7 +22,10 @@ CHART = ROOT / "helm"
 
 STATE = Path(os.environ.get("XDG_STATE_HOME", Path.home() / ".local" / "state")) / "rollbox" / "cluster"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "rollbox" / "cluster"
-OWNER = "tests"
+# Owners of the tests, one for each process that runs some: each sees its own sandboxes and has a quota of its own.
+OWNERS = ("tests", "tests-1", "tests-2", "tests-3")
+# Of another owner, that is no operator.
+STRANGER = "stranger"
 RELEASE = os.environ.get("ROLLBOX_TEST_RELEASE", "rollbox")
 INSTALL_TIMEOUT = "5m"
 LEAVES_NONE_OF = (
@@ -113,12 +116,16 @@ class Installed:
 
     Attributes:
         url: the gateway's address, from this machine.
+        api_key: of `owner`, an operator.
+        strangers_key: of another owner, that is no operator.
         namespace: of the platform's pods.
         sandboxes: namespace of the sandboxes.
     """
 
     url: str
     api_key: str
+    owner: str
+    strangers_key: str
     release: str
     namespace: str
     sandboxes: str
@@ -149,6 +156,15 @@ class Installed:
         wait = ("--wait", "--timeout", INSTALL_TIMEOUT)
         await run("helm", "rollback", self.release, "--namespace", self.namespace, *wait)
 
+    async def test(self) -> str:
+        """`helm test`; what its pods said.
+
+        Raises:
+            RuntimeError: it failed; Helm's words and the pods' own.
+        """
+        wait = ("--logs", "--timeout", INSTALL_TIMEOUT)
+        return await run("helm", "test", self.release, "--namespace", self.namespace, *wait)
+
     async def component(self, name: str) -> list[dict[str, Any]]:
         """The platform's pods of one component (`gateway`, `controlplane`, `redis`, ...)."""
         return await objects("pods", "-n", self.namespace, "-l", f"app.kubernetes.io/component={name}")
@@ -164,25 +180,70 @@ def _is_ready(pod: dict[str, Any]) -> bool:
     return any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
 
 
+@dataclass
+class Release:
+    """A release of the chart, and the keys that it was installed with.
+
+    Attributes:
+        keys: owner -> key.
+    """
+
+    name: str
+    keys: dict[str, str]
+
+    @classmethod
+    def new(cls, name: str = RELEASE) -> Release:
+        """One that is not installed yet, with keys of its own."""
+        return cls(name, {owner: f"rbx_{secrets.token_hex(16)}" for owner in (*OWNERS, STRANGER)})
+
+    async def install(self, *values: str) -> None:
+        """`helm install`, as the README says, with the tests' owners as operators and what the caller adds.
+
+        Raises:
+            RuntimeError: Helm's own words.
+        """
+        print(f"installing {self.name} ...", file=sys.stderr, flush=True)
+        operators = (f"controlplane.operators[{n}]={owner}" for n, owner in enumerate(OWNERS))
+        keys = (f"apiKeys.{owner}={key}" for owner, key in self.keys.items())
+        chosen = (f"images.registry={REGISTRY}", *keys, *operators, *values)
+        exact = ("--values", str(CHART_VALUES)) if CHART_VALUES.is_file() else ()
+        helm = _helm("upgrade", self.name, self.name)
+        await run(*helm, "--install", "--create-namespace", *exact, *_set(chosen))
+
+    async def uninstall(self) -> None:
+        """`helm uninstall`.
+
+        Raises:
+            RuntimeError: Helm's own words, or what was left behind.
+        """
+        namespace = self.name
+        wait = ("--wait", "--timeout", INSTALL_TIMEOUT)
+        # What a run that was cut off has left may be half of it.
+        await run("helm", "uninstall", self.name, "--namespace", namespace, "--ignore-not-found", *wait)
+        await kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait=true", "--timeout=120s")
+        if left := await _left(self.name):
+            raise RuntimeError(f"uninstalling left {left}")
+
+    async def as_seen_by(self, owner: str) -> Installed:
+        """The installed release, with this owner's key."""
+        url = await _address(self.name, self.name)
+        keys = (self.keys[owner], owner, self.keys[STRANGER])
+        return Installed(url, *keys, self.name, self.name, f"{self.name}-sandboxes")
+
+
 @contextlib.asynccontextmanager
-async def installed(release: str = RELEASE, *values: str) -> AsyncIterator[Installed]:
-    """Installs the chart with two values and what the caller adds; uninstalls it and checks that nothing is left.
+async def installed(name: str = RELEASE, *values: str) -> AsyncIterator[Installed]:
+    """A release for the block; uninstalled afterwards, and nothing of it is left.
 
     Raises:
         RuntimeError: Helm's own words, or what was left behind.
     """
-    namespace, sandboxes, api_key = release, f"{release}-sandboxes", f"rbx_{secrets.token_hex(16)}"
-    print(f"installing {release} ...", file=sys.stderr, flush=True)
-    chosen = (f"images.registry={REGISTRY}", f"apiKeys.{OWNER}={api_key}", *values)
-    exact = ("--values", str(CHART_VALUES)) if CHART_VALUES.is_file() else ()
+    release = Release.new(name)
     try:
-        await run(*_helm("upgrade", release, namespace), "--install", "--create-namespace", *exact, *_set(chosen))
-        yield Installed(await _address(release, namespace), api_key, release, namespace, sandboxes)
+        await release.install(*values)
+        yield await release.as_seen_by(OWNERS[0])
     finally:
-        await run("helm", "uninstall", release, "--namespace", namespace, "--wait", "--timeout", INSTALL_TIMEOUT)
-        await kubectl("delete", "namespace", namespace, "--wait=true", "--timeout=120s")
-    if left := await _left(release):
-        raise RuntimeError(f"uninstalling left {left}")
+        await release.uninstall()
 
 
 def _helm(verb: str, release: str, namespace: str) -> tuple[str, ...]:

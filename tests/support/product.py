@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import secrets
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -20,18 +19,12 @@ import pytest
 from rollbox import Client, Sandbox
 from tests.support.containers import engine
 from tests.support.images import IMAGE
-from tests.support.installed import OWNER, RELEASE, installed
+from tests.support.installed import OWNERS
+from tests.support.release import NOTES, down, seen_by, up
 from tests.support.stack import Product, start, stop_process, why_no_engine
 
 # The label of sandboxes that outlive the test that uses them.
 SHARED = "tests-shared"
-# Of a second owner, who is no operator; only a cluster's installation has more than one.
-STRANGERS_KEY = f"rbx_{secrets.token_hex(16)}"
-CLUSTER_VALUES = (
-    f"apiKeys.stranger={STRANGERS_KEY}",
-    f"controlplane.operators[0]={OWNER}",
-    "gateway.portsDomain=ports.test",
-)
 
 
 @pytest.fixture(scope="session")
@@ -56,10 +49,15 @@ def _on_engine() -> Iterator[Product]:
 
 
 def _on_cluster() -> Iterator[Product]:
+    """The release that the levels have installed, else one for this run; each process of a run has its own owner."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    own = not NOTES.is_file()
     with asyncio.Runner() as runner:
-        release = installed(RELEASE, *CLUSTER_VALUES)
-        yield runner.run(release.__aenter__())
-        runner.run(release.__aexit__(None, None, None))
+        if own:
+            runner.run(up())
+        yield runner.run(seen_by(OWNERS[worker]))
+        if own:
+            runner.run(down())
 
 
 async def containers_of_state(folder: Path) -> list[str]:

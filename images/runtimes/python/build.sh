@@ -24,7 +24,7 @@ fi
 echo "   the public base is out of reach: building from distribution packages"
 tarball=$cache/python-$suite-1.tar
 if [ ! -s "$tarball" ]; then
-  command -v mmdebstrap >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends mmdebstrap >/dev/null; }
+  command -v mmdebstrap >/dev/null || "$here/../../../setup/packages.sh" mmdebstrap
   mkdir -p "$cache"
   mmdebstrap --quiet --variant=minbase --include=python3,ca-certificates,procps $suite "$tarball.part.tar"
   mv "$tarball.part.tar" "$tarball"

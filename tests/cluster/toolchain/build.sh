@@ -17,29 +17,6 @@ say() { echo "$*" >&2; }
 
 version() { go list -m -f '{{.Version}}' "$1"; }
 
-install_packages() {
-  local missing=() package policy=/usr/sbin/policy-rc.d
-  for package in "${packages[@]}"; do
-    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' || missing+=("$package")
-  done
-  [ ${#missing[@]} = 0 ] && return
-  say "== Debian packages: ${missing[*]}"
-  # The packages' own services must not start: this cluster runs its own on the same ports.
-  if [ ! -e $policy ]; then
-    printf '#!/bin/sh\nexit 101\n' > $policy
-    chmod 755 $policy
-    trap "rm -f $policy" EXIT
-  fi
-  export DEBIAN_FRONTEND=noninteractive
-  apt-get update -qq >&2
-  apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
-  [ -d /run/systemd/system ] || return 0
-  for package in "${missing[@]}"; do
-    case $package in etcd-server) package=etcd ;; redis-server | docker-registry) ;; *) continue ;; esac
-    systemctl disable --quiet --now "$package"  # nor after the next boot
-  done
-}
-
 kubernetes() {
   local tag name flags=""
   tag=$(version k8s.io/kubernetes)
@@ -107,10 +84,11 @@ make_one() {
 main() {
   mkdir -p "$cache"
   local name folder
+  # Helm alone serves the tests of the chart, which need no cluster.
+  [ "${components[*]}" = helm ] || ../../../setup/packages.sh "${packages[@]}"
   for name in "${components[@]}"; do
     exec 9> "$cache/$name.lock"
     flock 9
-    [ "$name" != "${components[0]}" ] || install_packages
     folder=$(folder_of "$name")
     [ -d "$folder" ] || make_one "$name" "$folder"
     echo "$name $folder"

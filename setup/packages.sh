@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Installs what is missing of some packages (Debian and Ubuntu) without starting their services: packages.sh NAME...
+# What these packages serve, the product or its tests start by themselves, on the same ports.
+set -euo pipefail
+
+find_missing() {
+  local installed
+  installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null | sed -n 's/ installed$//p' || true)
+  mapfile -t missing < <(printf '%s\n' "$@" | grep -vxF "$installed" || true)
+}
+
+find_missing "$@"
+[ ${#missing[@]} != 0 ] || exit 0
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+  echo "These are not installed and cannot be installed here, which needs root on Debian or Ubuntu: ${missing[*]}" >&2
+  exit 1
+fi
+# Levels that are prepared beside one another install packages too; apt fails rather than wait for its lists.
+exec 8> /run/lock/rollbox-packages
+flock 8
+find_missing "$@"
+[ ${#missing[@]} != 0 ] || exit 0
+echo "== Debian packages: ${missing[*]}" >&2
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+  printf '#!/bin/sh\nexit 101\n' > $policy
+  chmod 755 $policy
+  trap 'rm -f $policy' EXIT
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq >&2
+apt-get install -y -qq --no-install-recommends -o DPkg::Lock::Timeout=600 "${missing[@]}" >&2
+[ -d /run/systemd/system ] || exit 0
+for package in "${missing[@]}"; do
+  # Nor after the next boot.
+  case $package in
+    etcd-server) systemctl disable --quiet --now etcd ;;
+    redis-server | docker-registry) systemctl disable --quiet --now "$package" ;;
+  esac
+done

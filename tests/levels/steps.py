@@ -1,0 +1,138 @@
+"""What a level runs: a plain command, a run of pytest, or the Rust tests; and how one failed test of it runs again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+Command = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A test that failed.
+
+    Attributes:
+        name: of the test, as its runner takes it.
+        again: the command that runs this test alone.
+        output: what it said.
+    """
+
+    name: str
+    again: Command
+    output: str
+
+
+@dataclass
+class Report:
+    """What a step said of its tests."""
+
+    failed: list[Failed] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    passed: int = 0
+
+
+class Step(Protocol):
+    """One command of a level."""
+
+    def command(self, record: Path) -> Command:
+        """The command; it may write what its tests did to `record`."""
+        ...
+
+    def report(self, record: Path) -> Report:
+        """What the tests did, from `record`; nothing where the command runs no single tests."""
+        ...
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A command that either works or fails."""
+
+    words: Command
+
+    def command(self, record: Path) -> Command:
+        """See ``Step``."""
+        return self.words
+
+    def report(self, record: Path) -> Report:
+        """See ``Step``."""
+        return Report()
+
+
+@dataclass(frozen=True)
+class Pytest:
+    """A run of pytest.
+
+    Attributes:
+        paths: below `tests/`.
+        marks: an expression of markers (`-m`).
+        workers: processes that share the tests; 0: none but pytest's own.
+    """
+
+    paths: tuple[str, ...]
+    marks: str = ""
+    workers: int = 0
+
+    def command(self, record: Path) -> Command:
+        """See ``Step``."""
+        # What takes long comes first within a file's group; a worker keeps a file, whose tests share sandboxes.
+        spread = ("-n", str(self.workers), "--dist", "loadfile") if self.workers else ()
+        chosen = ("-m", self.marks) if self.marks else ()
+        return (*pytest_command(), f"--record={record}", *spread, *chosen, *(f"tests/{path}" for path in self.paths))
+
+    def report(self, record: Path) -> Report:
+        """See ``Step``."""
+        found = Report()
+        failed: dict[str, str] = {}
+        for test in _lines(record):
+            match test["outcome"]:
+                case "failed":
+                    failed[test["name"]] = failed.get(test["name"], "") + test["output"]
+                case "skipped":
+                    found.skipped.append(f"{test['name']}: {test['output']}")
+                case _:
+                    found.passed += 1
+        found.failed = [Failed(name, (*pytest_command(), name), output) for name, output in failed.items()]
+        return found
+
+
+@dataclass(frozen=True)
+class Rust:
+    """The tests of the Rust workspace."""
+
+    def command(self, record: Path) -> Command:
+        """See ``Step``."""
+        return (sys.executable, "-m", "tests.levels.rust", str(record))
+
+    def report(self, record: Path) -> Report:
+        """See ``Step``."""
+        found = Report()
+        for test in _lines(record):
+            if test["outcome"] == "failed":
+                again = (sys.executable, "-m", "tests.levels.rust", "--only", test["binary"], test["name"])
+                found.failed.append(Failed(test["name"], again, test["output"]))
+            elif test["outcome"] == "skipped":
+                found.skipped.append(test["name"])
+            else:
+                found.passed += 1
+        return found
+
+
+def pytest_command() -> Command:
+    """pytest, telling what `record` reads."""
+    return (sys.executable, "-m", "pytest", "-q", "--durations=8", "-p", "tests.levels.record")
+
+
+def _lines(record: Path) -> Iterable[dict[str, str]]:
+    """The records, as far as they were written whole: a run that was killed leaves half a line."""
+    if not record.is_file():
+        return
+    for line in record.read_text().splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            return

@@ -1,0 +1,128 @@
+"""All levels, what each may cost, and which of them belong together."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tests.levels.steps import Command, Plain, Pytest, Rust, Step
+from tests.support.installed import program, why_no_cluster
+from tests.support.stack import why_no_engine
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level.
+
+    Attributes:
+        steps: what it runs, in this order; the rest is left out after a step that could not run at all.
+        budget_s: what it may cost with warm caches on a quiet machine of two cores; with half of it more it fails.
+        fresh_s: the same where its caches are empty.
+        why_not: says why it cannot run here (None: it can).
+        setup: comes before the steps.
+        teardown: comes after all levels, and after the second look at what failed.
+        stands: exits with 0 when what `setup` brings up is up already.
+        stays: those of `teardown` that are left out then.
+        ahead: what `setup` needs and takes minutes to build on a fresh machine: begun first, beside the other levels.
+    """
+
+    name: str
+    steps: tuple[Step, ...]
+    budget_s: float
+    fresh_s: float
+    why_not: Callable[[], str | None] = lambda: None
+    setup: tuple[Command, ...] = ()
+    teardown: tuple[Command, ...] = ()
+    stands: Command = ()
+    stays: tuple[Command, ...] = ()
+    ahead: Command = ()
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+def _why_no_cargo() -> str | None:
+    return None if shutil.which("cargo") else "cargo is not on PATH"
+
+
+def _why_no_helm() -> str | None:
+    try:
+        program("helm")
+    except RuntimeError:
+        return None if shutil.which("go") else "there is no helm, and no go to build it with"
+    return None
+
+
+def _make(*verbs: str) -> Command:
+    return ("make", "--no-print-directory", *verbs)
+
+
+def _python(*words: str) -> Command:
+    return (sys.executable, *words)
+
+
+CLUSTER = _python("-m", "tests.cluster")
+RELEASE = _python("-m", "tests.support.release")
+HELM = ("tests/cluster/toolchain/build.sh", "helm")
+# Of a given cluster only Helm is needed.
+TOOLCHAIN = HELM if os.environ.get("KUBECONFIG") else HELM[:1]
+ON_CLUSTER = {"ROLLBOX_TEST_PRODUCT": "cluster"}
+
+
+def _cluster_level(name: str, *steps: Step, budget_s: float, fresh_s: float) -> Level:
+    """A level on the real cluster, with one release of the chart for all its steps."""
+    return Level(
+        *(name, steps, budget_s, fresh_s, why_no_cluster),
+        setup=(_make("cluster", "images"), (*RELEASE, "up")),
+        teardown=((*RELEASE, "down"), (*CLUSTER, "down")),
+        stands=(*CLUSTER, "status"),
+        stays=((*CLUSTER, "down"),),
+        ahead=TOOLCHAIN,
+        environ=ON_CLUSTER,
+    )
+
+
+LEVELS = (
+    Level("lint", (Plain(_make("lint")),), budget_s=60, fresh_s=300),
+    Level("generated", (Plain(_python("contract/generate.py", "--check")),), budget_s=15, fresh_s=15),
+    Level("setup", (Plain(_make("setup")),), budget_s=120, fresh_s=600),
+    Level("unit", (Pytest(("unit",), workers=2),), budget_s=60, fresh_s=60),
+    Level("contract", (Pytest(("contract",), workers=2),), budget_s=120, fresh_s=120),
+    Level("rust", (Rust(),), budget_s=120, fresh_s=300, why_not=_why_no_cargo),
+    Level(
+        "local",
+        (Pytest(("local", "product"), marks="not soak", workers=2),),
+        budget_s=240,
+        fresh_s=240,
+        why_not=why_no_engine,
+    ),
+    Level("chart", (Pytest(("chart",), workers=2),), budget_s=45, fresh_s=120, why_not=_why_no_helm, ahead=HELM),
+    _cluster_level("e2e-core", Pytest(("e2e", "product"), marks="core"), budget_s=480, fresh_s=1500),
+    _cluster_level(
+        "e2e",
+        Pytest(("e2e", "product"), marks="not disrupts and not soak", workers=2),
+        Pytest(("e2e",), marks="disrupts"),
+        budget_s=900,
+        fresh_s=1800,
+    ),
+)
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "test": ("unit", "contract", "rust", "local", "chart"),
+    "gate": ("lint", "generated", "setup", "unit", "contract", "rust", "local", "chart", "e2e-core"),
+}
+
+
+def chosen(names: list[str]) -> list[Level]:
+    """The levels of these names of levels and groups, in the table's order; those of `test` when there is none.
+
+    Raises:
+        ValueError: a name is neither.
+    """
+    wanted: set[str] = set()
+    for name in names or ["test"]:
+        if name not in GROUPS and name not in {level.name for level in LEVELS}:
+            known = ", ".join((*GROUPS, *(level.name for level in LEVELS)))
+            raise ValueError(f"there is no level {name!r}; there are: {known}")
+        wanted.update(GROUPS.get(name, (name,)))
+    return [level for level in LEVELS if level.name in wanted]

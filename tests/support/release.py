@@ -1,0 +1,75 @@
+"""One installation of the chart for several runs of tests: installing takes longer than most of them.
+
+python -m tests.support.release up     # install, and note its keys
+python -m tests.support.release down   # uninstall; exit 1 when anything of it is left
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import asdict
+
+from tests.support.installed import STATE, Installed, Release
+
+# Where `up` notes what it installed, for this user only.
+NOTES = STATE / "release.json"
+VALUES = ("gateway.portsDomain=ports.test",)
+
+
+def noted() -> Release | None:
+    """What `up` installed, or None when there is nothing."""
+    return Release(**json.loads(NOTES.read_text())) if NOTES.is_file() else None
+
+
+async def seen_by(owner: str) -> Installed:
+    """What `up` installed, with this owner's key.
+
+    Raises:
+        RuntimeError: it has installed nothing.
+    """
+    release = noted()
+    if release is None:
+        raise RuntimeError("there is no release: `python -m tests.support.release up` installs one")
+    return await release.as_seen_by(owner)
+
+
+async def up() -> None:
+    """Install a release, in the place of one that an earlier run has left."""
+    if noted() is not None:
+        await down()
+    release = Release.new()
+    NOTES.touch(mode=0o600)
+    NOTES.write_text(json.dumps(asdict(release)))
+    await release.install(*VALUES)
+
+
+async def down() -> None:
+    """Uninstall it.
+
+    Raises:
+        RuntimeError: Helm's own words, or what was left behind.
+    """
+    release = noted()
+    if release is not None:
+        await release.uninstall()
+        NOTES.unlink()
+
+
+def main(arguments: list[str]) -> int:
+    """Run one verb."""
+    verbs = {"up": up, "down": down}
+    if len(arguments) != 1 or arguments[0] not in verbs:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        asyncio.run(verbs[arguments[0]]())
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
