@@ -13,7 +13,7 @@ from controlplane.cluster.kubernetes.agent_sandbox import GROUP, TEMPLATES, VERS
 from rollbox import Client, Pool
 from rollbox.errors import Conflict, QuotaExceeded
 from tests.support.images import IMAGE
-from tests.support.installed import OWNER, Installed, apply, kubectl, objects, own_cluster
+from tests.support.installed import Installed, apply, kubectl, objects, own_cluster
 from tests.support.replicas import of_each
 from tests.support.waiting import until
 
@@ -23,10 +23,10 @@ THEIRS: Any = {"cpu": (0.02, 1), "memory": ("32Mi", "136Mi")}
 THEIR_KINDS = {TEMPLATES: "SandboxTemplate", WARM_POOLS: "SandboxWarmPool"}
 
 
-def quota(**limits: int) -> dict[str, Any]:
-    """The tests' owner's, as somebody writes it by hand."""
+def quota(owner: str, **limits: int) -> dict[str, Any]:
+    """An owner's, as somebody writes it by hand."""
     meta = {"name": "by-hand"}
-    spec = {"owner": OWNER, **limits}
+    spec = {"owner": owner, **limits}
     return {"apiVersion": "rollbox.dev/v1alpha1", "kind": "SandboxQuota", "metadata": meta, "spec": spec}
 
 
@@ -34,7 +34,7 @@ def quota(**limits: int) -> dict[str, Any]:
 async def test_a_quota_that_is_applied_holds_is_lowered_below_its_use_and_taken_back(
     stack: Installed, client: Client
 ) -> None:
-    await apply(quota(sandboxes=2, cpu_millicores=1_000), namespace=stack.sandboxes)
+    await apply(quota(stack.owner, sandboxes=2, cpu_millicores=1_000), namespace=stack.sandboxes)
     try:
         await until(lambda: _limited(stack, 2))
         one, two = await asyncio.gather(*(client.create(IMAGE, **SMALL) for _ in range(2)))
@@ -43,13 +43,13 @@ async def test_a_quota_that_is_applied_holds_is_lowered_below_its_use_and_taken_
             "resource": "sandboxes",
             "limit": "2",
             "used": "2",
-            "owner": OWNER,
-            "knob": f"rollbox quota set {OWNER} --sandboxes N",
+            "owner": stack.owner,
+            "knob": f"rollbox quota set {stack.owner} --sandboxes N",
         }
         with pytest.raises(QuotaExceeded, match="waiting does not help") as never:
             await client.create(IMAGE, cpu=(1.5, 2))
         assert (never.value.details["resource"], never.value.details["limit"]) == ("cpu_millicores", "1000")
-        await apply(quota(sandboxes=1), namespace=stack.sandboxes)
+        await apply(quota(stack.owner, sandboxes=1), namespace=stack.sandboxes)
         await until(lambda: _limited(stack, 1))
         assert [(await sandbox.exec("true")).exit_code for sandbox in (one, two)] == [0, 0]
         lowered = await until(lambda: _refused_at(client, "1"))
@@ -67,7 +67,7 @@ async def test_a_quota_that_is_applied_holds_is_lowered_below_its_use_and_taken_
 
 async def test_a_quota_that_makes_no_sense_is_refused_by_the_cluster(stack: Installed) -> None:
     with pytest.raises(RuntimeError, match="should be greater than or equal to 1"):
-        await apply(quota(sandboxes=0), namespace=stack.sandboxes)
+        await apply(quota(stack.owner, sandboxes=0), namespace=stack.sandboxes)
 
 
 async def _limited(stack: Installed, sandboxes: int | None) -> bool:
@@ -93,6 +93,7 @@ async def _shown(stack: Installed, used: int) -> bool:
     return bool(one.get("status", {}).get("used", {}).get("sandboxes") == used)
 
 
+@pytest.mark.disrupts
 @pytest.mark.timeout(500)
 async def test_a_warm_pool_of_agent_sandbox_is_kept_filled_and_claimed_from(stack: Installed, client: Client) -> None:
     if not own_cluster():
