@@ -1,5 +1,6 @@
-"""Shell commands that attack the sandbox they run in; none ends by itself."""
+"""Shell commands that attack the sandbox they run in."""
 
+# None ends by itself.
 BOMBS = {
     "forks": "b() { b | b & }; b; sleep 60",
     "forks that ignore signals": 'python3 -c "import os, signal\nsignal.signal(15, signal.SIG_IGN)\nwhile 1:\n'
@@ -20,8 +21,14 @@ BOMBS = {
 # Attacks by mass, which need something to be full or empty of before they go off again.
 FLOODS = {
     "a full disk": "head -c 10G /dev/zero > /dev/shm/full; rm -f /dev/shm/full",
-    "a million files": "rm -rf /tmp/many; python3 -c \"import os\nos.mkdir('/tmp/many')\nfor n in range(1_000_000):\n"
-    "  os.close(os.open(f'/tmp/many/{n}', os.O_CREAT | os.O_WRONLY))\"",
-    "10 GB of output": "head -c 10000000000 /dev/zero; head -c 10000000 /dev/zero >&2",
+    "files without end": 'rm -rf /tmp/many; python3 -c "import os\nfrom itertools import count\n'
+    "os.mkdir('/tmp/many')\nmany = os.open('/tmp/many', os.O_RDONLY)\nfor n in count():\n"
+    "  os.close(os.open(f'{n}', os.O_CREAT | os.O_WRONLY, dir_fd=many))\"",
+    "output without end": "cat /dev/zero",
     "no files left": "rm -rf --no-preserve-root / 2>/dev/null",
 }
+
+
+def output(size_bytes: int) -> str:
+    """Writes so many bytes to stdout, and a hundredth of that to stderr."""
+    return f"head -c {size_bytes} /dev/zero; head -c {size_bytes // 100} /dev/zero >&2"
