@@ -89,7 +89,8 @@ async def _refused_at(client: Client, limit: str) -> QuotaExceeded | None:
 async def _shown(stack: Installed, used: int) -> bool:
     """Whether the object itself says so."""
     await asyncio.sleep(0.5)
-    (one,) = await objects("sandboxquotas", "-n", stack.sandboxes)
+    found = await objects("sandboxquotas", "-n", stack.sandboxes)
+    (one,) = [quota for quota in found if quota["metadata"]["name"] == "by-hand"]
     return bool(one.get("status", {}).get("used", {}).get("sandboxes") == used)
 
 

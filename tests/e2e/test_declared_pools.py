@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from controlplane.cluster.kubernetes.quantity import amount
 from rollbox import Client
 from tests.support.images import IMAGE, REGISTRY
 from tests.support.installed import Installed, apply, kubectl, objects
@@ -69,7 +70,8 @@ async def _create(client: Client, limit_mib: int) -> Any:
 
 async def _status(stack: Installed) -> dict[str, Any]:
     await asyncio.sleep(0.1)
-    (one,) = await objects("sandboxpools", "-n", stack.sandboxes)
+    found = await objects("sandboxpools", "-n", stack.sandboxes)
+    (one,) = [pool for pool in found if pool["metadata"]["name"] == NAME]
     status: dict[str, Any] = one.get("status", {})
     return status
 
@@ -80,9 +82,14 @@ async def _told(stack: Installed, wanted: dict[str, int]) -> bool:
 
 
 async def _kept(stack: Installed) -> set[str]:
-    """The sandboxes in the namespace that do not end."""
+    """The sandboxes of the pool's templates that do not end."""
     pods = await objects("pods", "-n", stack.sandboxes)
-    return {pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
+    ours = [pod for pod in pods if _limit_mib(pod) in {FIRST_MIB, SECOND_MIB}]
+    return {pod["metadata"]["name"] for pod in ours if "deletionTimestamp" not in pod["metadata"]}
+
+
+def _limit_mib(pod: dict[str, Any]) -> int:
+    return amount(pod["spec"]["containers"][1]["resources"]["limits"]["memory"]) // MIB
 
 
 async def _statuses_until(stack: Installed, true: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
