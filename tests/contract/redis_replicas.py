@@ -10,14 +10,15 @@ from controlplane.store import Custody, RedisStore
 
 
 class ShiftedClock(SystemClock):
-    """The machine's clock, moved on by the test."""
+    """The machine's clock as it was at the beginning, moved on by the test alone: a slow machine passes no limit."""
 
     def __init__(self) -> None:
         super().__init__()
+        self._began_ms = super().now_ms()
         self.ahead_ms = 0
 
     def now_ms(self) -> int:
-        return super().now_ms() + self.ahead_ms
+        return self._began_ms + self.ahead_ms
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from grpc import aio
 from controlplane.cluster import brief
 from controlplane.wire import agent_pb2, agent_pb2_grpc
 from tests.contract.test_controlplane_wire import Sidecar
+from tests.support.silent_port import silent_port
 
 PATH = "/rollbox.agent.v1.Agent/Configure"
 # As tonic answers: a head, a message, and trailers in Huffman's code.
@@ -101,7 +102,8 @@ async def test_all_else_is_left_to_the_full_client(sidecar: tuple[Sidecar, str])
     assert await brief.asked(place, PATH, "good", bytes(brief.MOST_BYTES + 1)) is None, "too much"
     assert await brief.asked("unix:/nowhere", PATH, "good", b"") is None, "no socket"
     assert await brief.asked("dns:x", PATH, "good", b"") is None, "no host and port"
-    assert await brief.asked("127.0.0.1:1", PATH, "good", b"") is None, "nobody there"
+    with silent_port() as port:
+        assert await brief.asked(f"127.0.0.1:{port}", PATH, "good", b"") is None, "nobody there"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import aiohttp
 import pytest
 from grpc import aio
 
-from controlplane.api.feed import HEARTBEAT_S
 from controlplane.api.listeners import serving_http, serving_routes
 from controlplane.clock import SystemClock
 from controlplane.cluster.sidecar import GrpcSidecars
@@ -39,7 +38,7 @@ async def test_the_feed_sends_snapshot_deltas_and_heartbeats(tmp_path: Path) -> 
         while (update := await stream.read()).WhichOneof("body") == "heartbeat":
             pass
         assert [end.cause for end in update.delta.ends] == ["oom_killed"]
-        async with asyncio.timeout(5 * HEARTBEAT_S):
+        async with asyncio.timeout(60):
             assert (await stream.read()).WhichOneof("body") == "heartbeat"
         assert listen.path is not None
         assert listen.path.stat().st_mode & 0o777 == 0o600

@@ -36,7 +36,7 @@ async def asked(where: Path, *requests: tuple[str, str]) -> bytes:
     for number, (method, path) in enumerate(requests, start=1):
         last = CLOSING if number == len(requests) else b""
         writer.write(f"{method} {path} HTTP/1.1\r\nhost: h\r\n".encode() + last + b"\r\n")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         answer = await reader.read()
     writer.close()
     await writer.wait_closed()

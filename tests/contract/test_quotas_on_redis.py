@@ -18,7 +18,8 @@ from tests.support.redis_server import redis_server
 from tests.support.waiting import until
 from tests.support.world import World, world
 
-SPEC = SandboxSpec(image="a", start_timeout_ms=60_000)
+# A start that waits for its turn waits for it as long as a test may take.
+SPEC = SandboxSpec(image="a", start_timeout_ms=600_000)
 
 
 @pytest.fixture
@@ -42,19 +43,28 @@ async def planes(url: str, options: Options, **quotas: int) -> AsyncIterator[tup
         yield a, b
 
 
-async def use(plane: World, owner: str, seen: Counter[str], most: Counter[str]) -> None:
-    """Creates, is there for a moment, deletes; notes how many of an owner there were at a time."""
+async def use(
+    plane: World, owner: str, seen: Counter[str], most: Counter[str], may_go: asyncio.Event | None = None
+) -> None:
+    """Creates, is there for a moment, and until it may go, deletes; notes how many of an owner there were at a time."""
     sandbox = (await plane.service.create(owner, SPEC)).sandbox
     seen[owner] += 1
     most[owner] = max(most[owner], seen[owner])
     await asyncio.sleep(0.01)
+    if may_go is not None:
+        await may_go.wait()
     seen[owner] -= 1
     await plane.service.delete(owner, sandbox.id)
 
 
-async def waiting(plane: World) -> int:
-    """How many of alice's creates wait there."""
-    return (await plane.service.standing("alice")).waiting
+async def waiting(plane: World, owner: str = "alice") -> int:
+    """How many of an owner's creates wait there."""
+    return (await plane.service.standing(owner)).waiting
+
+
+async def all_wait(planes: tuple[World, World], owner: str, number: int) -> bool:
+    """Whether so many of an owner's creates wait."""
+    return sum([await waiting(plane, owner) for plane in planes]) == number
 
 
 async def test_a_crowd_at_both_passes_one_quota_and_none_is_forgotten(url: str) -> None:
@@ -80,18 +90,20 @@ async def test_what_ends_at_one_lets_in_who_waits_at_the_other(url: str) -> None
 async def test_the_few_of_one_owner_are_not_behind_the_herd_of_another_in_a_full_installation(url: str) -> None:
     seen, most = Counter[str](), Counter[str]()
     async with planes(url, Options(starts_in_flight=64, max_sandboxes=8)) as (a, b):
-        order: list[str] = []
+        order, all_are_there = list[str](), asyncio.Event()
 
         async def turn(plane: World, owner: str) -> None:
-            await use(plane, owner, seen, most)
+            await use(plane, owner, seen, most, all_are_there)
             order.append(owner)
 
         async with asyncio.TaskGroup() as group:
             for number in range(120):
                 group.create_task(turn((a, b)[number % 2], "alice"))
-            await until(lambda: waiting(a))
+            await until(lambda: all_wait((a, b), "alice", 112), 120)
             for number in range(6):
                 group.create_task(turn((a, b)[number % 2], "bob"))
+            await until(lambda: all_wait((a, b), "bob", 6), 120)
+            all_are_there.set()
         # In line behind the herd they would be the last.
         assert max(at for at, owner in enumerate(order) if owner == "bob") < 80
         assert await a.parts.store.usage(None) == Usage()

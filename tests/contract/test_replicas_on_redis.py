@@ -16,8 +16,10 @@ from controlplane.lifecycle import Options
 from controlplane.lifecycle.groups import Groups
 from controlplane.model import Sandbox, SandboxSpec, State, Usage, pool_owner
 from controlplane.store import RedisStore
+from tests.support.eventually import eventually
 from tests.support.fake_cluster import FakeCluster
 from tests.support.redis_server import redis_server
+from tests.support.waiting import until
 from tests.support.world import OWNER, SPEC, World, world
 
 ENV_SPEC = SandboxSpec(image="a", env={"SECRET": "hush"})
@@ -50,10 +52,12 @@ async def pooled(url: str, warm: int) -> AsyncIterator[tuple[World, World]]:
     sizes = {"min_warm": warm, "max_warm": warm, "auto": False, "starts_per_minute": warm}
     await documents.put("pools", "p", {"template": {"image": ENV_SPEC.image}, **sizes}, None)
     async with replica(url, cluster, "a", documents) as a, replica(url, cluster, "b", documents) as b:
-        async with asyncio.timeout(60):
-            while (await a.parts.store.counts())[State.WARM] < warm:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await until(lambda: is_warm(a, warm), 120)
         yield a, b
+
+
+async def is_warm(plane: World, number: int) -> bool:
+    return (await plane.parts.store.counts())[State.WARM] >= number
 
 
 @pytest.fixture
@@ -69,6 +73,11 @@ def unwritten(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 async def recounted(plane: World, owner: str | None) -> Usage:
     return sum((Usage.of(one) for one in await plane.parts.store.find(owner, {})), Usage())
+
+
+async def ended_at(plane: World, sandbox_id: str) -> bool:
+    found = await plane.service.get(OWNER, sandbox_id)
+    return found.state is State.ENDED and found.end is not None
 
 
 async def running(plane: World) -> int:
@@ -108,11 +117,14 @@ async def test_a_flush_in_the_middle_loses_nothing_and_counts_nothing_twice(url:
     cluster = FakeCluster(start_s=0.01, annotates_behind=True)
     async with replica(url, cluster, "a") as a, replica(url, cluster, "b") as b, Redis.from_url(url) as redis:
         first = await asyncio.gather(*(a.service.create(OWNER, SPEC, f"k{n}") for n in range(20)))
-        cluster.ready_s = 1.0
+        before, cluster.ready_s = {*cluster.held}, None
         starting = [asyncio.create_task(a.service.create(OWNER, ENV_SPEC, f"s{n}")) for n in range(10)]
-        await asyncio.sleep(0.5)
+        await eventually(lambda: len(cluster.held) == 30)
         await redis.flushall()
+        pushes = asyncio.gather(*(cluster.get_ready(one) for one in {*cluster.held} - before))
+        cluster.ready_s = 0.02
         later = await asyncio.gather(*(b.service.create(OWNER, SPEC, f"l{n}") for n in range(5)))
+        await pushes
         assert {one.sandbox.state for one in await asyncio.gather(*starting)} == {State.RUNNING}
         assert await running(a) == 35
         again = await asyncio.gather(*(b.service.create(OWNER, SPEC, f"k{n}") for n in range(20)))
@@ -128,7 +140,7 @@ async def test_a_replica_that_leaves_hands_its_starts_over(url: str) -> None:
             cluster.push = b.service.accept_push
             for number in range(5):
                 await a.service.request(OWNER, ENV_SPEC, f"k{number}")
-            await asyncio.sleep(0.1)
+            await eventually(lambda: len(cluster.started) == 5)
             await a.service.drain(delete=False)
         created = await asyncio.gather(*(b.service.create(OWNER, ENV_SPEC, f"k{n}") for n in range(5)))
         assert all(one.replayed and one.sandbox.state is State.RUNNING for one in created)
@@ -140,7 +152,8 @@ async def test_a_redis_that_was_restarted_empty_is_filled_again(tmp_path: Path) 
     with redis_server(tmp_path) as url:
         async with replica(url, cluster, "a") as a, replica(url, cluster, "b") as b:
             sandbox = (await a.service.create(OWNER, SPEC, "k")).sandbox
-            await asyncio.sleep(0.2)
+            # Without its facts nobody could tell what the restarted one is to be filled with.
+            await eventually(lambda: cluster.held[sandbox.id].facts)
             async with Redis.from_url(url) as redis:
                 with pytest.raises(Exception, match="."):
                     await redis.execute_command("SHUTDOWN", "NOSAVE")  # type: ignore[no-untyped-call]
@@ -151,10 +164,7 @@ async def test_a_redis_that_was_restarted_empty_is_filled_again(tmp_path: Path) 
                 # News go round again, too.
                 other = (await a.service.create(OWNER, SPEC)).sandbox
                 await b.service.delete(OWNER, other.id)
-                async with asyncio.timeout(30):
-                    while (sandbox_ := await a.service.get(OWNER, other.id)).state is not State.ENDED:  # noqa: ASYNC110
-                        await asyncio.sleep(0.05)
-                assert sandbox_.end is not None
+                await until(lambda: ended_at(a, other.id), 120)
 
 
 async def test_claims_at_both_never_get_the_same_and_usage_is_exact(url: str) -> None:
@@ -221,8 +231,6 @@ async def test_a_replica_that_did_not_notice_the_flush_says_what_it_knows_nevert
         store = a.parts.store
         await store.restore(replace(sandbox, owner=pool_owner("p"), state=State.WARM, claimed_at_ms=None, version=0))
         await store.rebuilt()
-        async with asyncio.timeout(30):
-            while await b.parts.store.by_key(OWNER, "k") is None:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.05)
+        await until(lambda: b.parts.store.by_key(OWNER, "k"), 120)
         assert (await b.service.get(OWNER, sandbox.id)).state is State.RUNNING
         assert (await b.parts.store.usage(OWNER)).sandboxes == 1

@@ -89,7 +89,7 @@ class FakeCluster:
             return self._started(sandbox_id)
         self.held[sandbox_id] = Held(spec, boot)
         if self.ready_s is not None:
-            task = asyncio.create_task(self._get_ready(sandbox_id, self.ready_s))
+            task = asyncio.create_task(self.get_ready(sandbox_id, self.ready_s))
             self._pushes.add(task)
             task.add_done_callback(self._pushes.discard)
         return self._started(sandbox_id)
@@ -151,7 +151,8 @@ class FakeCluster:
         if self._pushes:
             await asyncio.wait(self._pushes)
 
-    async def _get_ready(self, sandbox_id: str, after_s: float) -> None:
+    async def get_ready(self, sandbox_id: str, after_s: float = 0) -> None:
+        """What the sidecar of this sandbox does when it is ready: pushes until it is heard."""
         await asyncio.sleep(after_s)
         while sandbox_id in self.held:
             try:

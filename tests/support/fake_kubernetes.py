@@ -59,7 +59,7 @@ class FakeKubernetes:
     oldest: int = 0
     version: int = 1
     history: list[tuple[int, str, str, Json]] = field(default_factory=list)
-    streams: list[asyncio.Event] = field(default_factory=list)
+    streams: list[tuple[str, asyncio.Event]] = field(default_factory=list)
     over: asyncio.Event = field(default_factory=asyncio.Event)
     url: str = ""
     changes_under_way: int = 0
@@ -87,10 +87,16 @@ class FakeKubernetes:
         """From now on no earlier version can be watched from."""
         self.oldest = self.version
 
-    def close_streams(self) -> None:
+    def watches(self, kind: str) -> list[asyncio.Event]:
+        """The watches of a collection that are open; an event is set once its watch is told to end."""
+        return [closed for path, closed in self.streams if path == kind]
+
+    async def close_streams(self) -> None:
         """Ends every watch, as servers do."""
-        for one in self.streams:
-            one.set()
+        for _, closed in self.streams:
+            closed.set()
+        async with self._changed:
+            self._changed.notify_all()
 
     async def _tell(self, kind: str, collection: str, thing: Json) -> None:
         self.version += 1
@@ -196,7 +202,7 @@ class FakeKubernetes:
         response = web.StreamResponse()
         await response.prepare(request)
         closed = asyncio.Event()
-        self.streams.append(closed)
+        self.streams.append(stream := (request.path, closed))
         at = 0
         try:
             while not closed.is_set():
@@ -204,13 +210,11 @@ class FakeKubernetes:
                     at += 1
                     if version > since and collection == request.path:
                         await response.write(json.dumps({"type": kind, "object": thing}).encode() + b"\n")
-                try:
-                    async with asyncio.timeout(0.02), self._changed:
+                async with self._changed:
+                    while len(self.history) == at and not closed.is_set():
                         await self._changed.wait()
-                except TimeoutError:
-                    continue
         finally:
-            self.streams.remove(closed)
+            self.streams.remove(stream)
         return response
 
 
@@ -234,7 +238,7 @@ async def fake_kubernetes(
         yield fake
     finally:
         fake.over.set()
-        fake.close_streams()
+        await fake.close_streams()
         await runner.cleanup()
 
 

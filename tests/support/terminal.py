@@ -11,7 +11,10 @@ import termios
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-LIMIT_S = 30.0
+from tests.support.eventually import eventually
+
+# Of silence: what goes on showing something is slow and not stuck.
+LIMIT_S = 60.0
 
 
 class Terminal:
@@ -45,16 +48,16 @@ class Terminal:
 
     async def sees(self, text: str) -> None:
         """Wait until `text` is shown; what was shown up to it is forgotten."""
-        async with asyncio.timeout(LIMIT_S):
-            while text.encode() not in self.shown:
-                self._changed.clear()
+        while text.encode() not in self.shown:
+            self._changed.clear()
+            async with asyncio.timeout(LIMIT_S):
                 await self._changed.wait()
         self.shown = self.shown.split(text.encode(), 1)[1]
 
     async def ended(self) -> int:
         """Wait for the program; its exit status."""
-        async with asyncio.timeout(LIMIT_S):
-            return await asyncio.to_thread(self._process.wait)
+        await eventually(lambda: self._process.poll() is not None)
+        return int(self._process.returncode)
 
     def close(self) -> None:
         """Hang up."""

@@ -1,6 +1,5 @@
 """A `KubernetesCluster` on an API server in this process."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -12,13 +11,6 @@ from controlplane.cluster.kubernetes import KubernetesCluster
 from tests.support.fake_kubernetes import NAMESPACE, FakeKubernetes, fake_kubernetes
 
 Opener = Callable[..., AbstractAsyncContextManager[KubernetesCluster]]
-
-
-async def until(true: Callable[[], object]) -> None:
-    """Waits for what a watch brings."""
-    async with asyncio.timeout(30):
-        while not true():  # noqa: ASYNC110 - nothing here tells of it
-            await asyncio.sleep(0.01)
 
 
 @pytest.fixture

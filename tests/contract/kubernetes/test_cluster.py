@@ -13,11 +13,12 @@ from controlplane.cluster import Boot
 from controlplane.cluster.kubernetes import KubernetesCluster
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.pods import Pods
-from controlplane.cluster.kubernetes.removal import ASKING_AT_ONCE
+from controlplane.cluster.kubernetes.removal import ASKING_AT_ONCE, Removal
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec
 from tests.contract.cluster_suite import ClusterSuite
-from tests.contract.kubernetes.conftest import Opener, until
+from tests.contract.kubernetes.conftest import Opener
+from tests.support.eventually import eventually
 from tests.support.fake_kubernetes import EVENTS, NODES, PODS, FakeKubernetes, Fault, node
 
 BOOT = Boot("t", "k", "{}")
@@ -37,8 +38,13 @@ def terminated(role: str = "target", **words: Any) -> list[dict[str, Any]]:
     return [{"name": role, "state": {"terminated": {"exitCode": 1, "reason": "Error", **words}}}]
 
 
+def on_node(cluster: KubernetesCluster, name: str) -> bool:
+    """Whether the cluster has heard where this pod is."""
+    return bool(cluster._pods._pods[name]["spec"].get("nodeName"))
+
+
 async def first_death(cluster: KubernetesCluster) -> tuple[str, str, str]:
-    async with aclosing(cluster.watch()) as deaths, asyncio.timeout(30):  # type: ignore[type-var]
+    async with aclosing(cluster.watch()) as deaths, asyncio.timeout(60):  # type: ignore[type-var]
         one = await anext(deaths)
         return one.sandbox_id, one.cause, one.detail
 
@@ -95,13 +101,15 @@ async def test_refusals_are_typed(
 
 
 async def test_a_credential_that_is_not_known_for_a_moment_fails_no_start(
-    api: FakeKubernetes, cluster: KubernetesCluster
+    api: FakeKubernetes, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("controlplane.cluster.kubernetes.client.DISOWNED_S", 60.0)
     api.faults = [Fault("POST", "/pods", 401, "Unauthorized", times=2)]
     await cluster.start("sb-1", SPEC, BOOT)
+    monkeypatch.setattr("controlplane.cluster.kubernetes.client.DISOWNED_S", 0.5)
     api.faults = [Fault("POST", "/pods", 401, "Unauthorized", times=1000)]
     with pytest.raises(Problem, match="expired") as caught:
-        await cluster.start("sb-2", SandboxSpec(image="a", start_timeout_ms=6_000), BOOT)
+        await cluster.start("sb-2", SPEC, BOOT)
     assert caught.value.code == "internal"
 
 
@@ -112,16 +120,16 @@ async def test_a_server_that_stays_away_is_given_up_at_the_deadline(
     # The last try is cut short by the deadline: what is told is what the server said before.
     api.faults.insert(0, Fault("POST", "/pods", 503, "ServiceUnavailable", times=2))
     api.faults[1].delay_s = 3.5
-    began = time.monotonic()
     with pytest.raises(Problem, match="503"):
         await cluster.start("sb-1", SandboxSpec(image="a", start_timeout_ms=6_000), BOOT)
-    assert time.monotonic() - began < 30
+    # Two at once, and as many that take their time as there is time for.
+    assert api.calls.count(f"POST {PODS}") <= 4
 
 
 async def test_a_slow_server_is_not_waited_for_beyond_the_deadline(
     api: FakeKubernetes, cluster: KubernetesCluster
 ) -> None:
-    api.faults = [Fault("POST", "/pods", delay_s=3)]
+    api.faults = [Fault("POST", "/pods", delay_s=3600)]
     with pytest.raises(Problem) as caught:
         await cluster.start("sb-1", SandboxSpec(image="a", start_timeout_ms=300), BOOT)
     assert caught.value.code == "upstream_timeout"
@@ -137,9 +145,10 @@ async def test_a_death_is_seen(api: FakeKubernetes, cluster: KubernetesCluster) 
 async def test_a_closed_watch_goes_on_where_it_ended(api: FakeKubernetes, cluster: KubernetesCluster) -> None:
     await cluster.start("sb-1", SPEC, BOOT)
     lists = api.calls.count(f"GET {PODS}")
+    await eventually(lambda: api.watches(PODS))
     for _ in range(3):
-        api.close_streams()
-        await asyncio.sleep(0.1)
+        await api.close_streams()
+        await eventually(lambda: [one for one in api.watches(PODS) if not one.is_set()])
     await api.patch_status("sb-1", containerStatuses=terminated())
     assert (await first_death(cluster))[:2] == ("sb-1", "sandbox_lost")
     assert api.calls.count(f"GET {PODS}") == lists, "it listed again instead of going on"
@@ -150,16 +159,18 @@ async def test_a_death_while_the_server_forgot_where_we_were_is_told(
     api: FakeKubernetes, cluster: KubernetesCluster, gone: bool
 ) -> None:
     await cluster.start("sb-1", SPEC, BOOT)
-    await until(lambda: "sb-1" in cluster._pods)
+    await eventually(lambda: "sb-1" in cluster._pods)
     # No stream comes back until the past is forgotten.
-    api.faults = [Fault("GET", "?watch", 500, times=6)]
-    api.close_streams()
-    await asyncio.sleep(0.05)
+    away = Fault("GET", "?watch", 500, times=1000)
+    api.faults = [away]
+    await api.close_streams()
+    await eventually(lambda: not api.streams)
     if gone:
         await api.remove(PODS, "sb-1")
     else:
         await api.patch_status("sb-1", status_of="x", containerStatuses=terminated(exitCode=9))
     api.forget()
+    away.times = 0
     sandbox_id, cause, detail = await first_death(cluster)
     assert (sandbox_id, cause) == ("sb-1", "sandbox_lost")
     assert ("removed from outside" if gone else "exit code 9") in detail
@@ -174,7 +185,7 @@ async def test_a_sandbox_that_is_not_where_its_push_said_is_ended_and_counted(
             await cluster.start(name, SPEC, BOOT)
             await cluster.annotate(name, {"address": f"http://{pushed}"})
         assert counted == []
-        async with aclosing(cluster.watch()) as deaths, asyncio.timeout(30):  # type: ignore[type-var]
+        async with aclosing(cluster.watch()) as deaths, asyncio.timeout(60):  # type: ignore[type-var]
             for name in ("sb-1", "sb-2", "sb-3"):
                 await api.patch_status(name, podIP="10.0.0.1")
             told = [await anext(deaths) for _ in range(2)]
@@ -206,7 +217,7 @@ async def test_a_lost_node_is_the_end_of_its_sandboxes(
     await cluster.start("sb-1", SPEC, BOOT)
     pod = api.objects[PODS]["sb-1"]
     await api.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "n1"}})
-    await asyncio.sleep(0.1)
+    await eventually(lambda: on_node(cluster, "sb-1"))
     seen = asyncio.create_task(first_death(cluster))
     await (api.remove(NODES, "n1") if how == "deleted" else api.put(NODES, node(ready="Unknown")))
     assert (await seen)[:2] == ("sb-1", "node_lost")
@@ -215,15 +226,16 @@ async def test_a_lost_node_is_the_end_of_its_sandboxes(
 
 @pytest.mark.parametrize("said", ["False", "Unknown"])
 async def test_a_node_that_is_not_ready_for_a_moment_loses_nothing(
-    api: FakeKubernetes, cluster: KubernetesCluster, said: str
+    api: FakeKubernetes, cluster: KubernetesCluster, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("controlplane.cluster.kubernetes.lost_nodes.SILENT_S", 600.0)
     await cluster.start("sb-1", SPEC, BOOT)
     pod = api.objects[PODS]["sb-1"]
     await api.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "n1"}})
     await api.put(NODES, node(ready=said))
-    await until(lambda: cluster.starts_at_once() == 0)
+    await eventually(lambda: cluster.starts_at_once() == 0)
     await api.put(NODES, node(ready="True"))
-    await until(lambda: cluster.starts_at_once() == 8)
+    await eventually(lambda: cluster.starts_at_once() == 8)
     assert [one.death for one in await cluster.list()] == [None]
     assert not cluster._nodes._doubted
 
@@ -264,7 +276,7 @@ async def test_a_stop_on_a_lost_node_does_not_wait_for_its_kubelet(
     pod = api.objects[PODS]["sb-1"]
     await api.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "n1"}})
     await api.put(NODES, node(ready="Unknown"))
-    await asyncio.sleep(0.1)
+    await eventually(lambda: cluster._pods.on_lost_node("sb-1"))
     await cluster.stop("sb-1")
     assert api.objects[PODS] == {}
 
@@ -276,20 +288,26 @@ async def test_a_crowd_of_stops_asks_in_turn_and_waits_for_the_kubelets_together
     await asyncio.gather(*(cluster.start(name, SPEC, BOOT) for name in names))
     api.kubelet, api.change_s, api.most_changes_at_once = False, 0.01, 0
     stops = asyncio.gather(*(cluster.stop(name) for name in names))
-    async with asyncio.timeout(30):
-        # Not one kubelet has confirmed, and all of them have been asked.
-        while sum(call.startswith("DELETE") for call in api.calls) < len(names):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        assert api.most_changes_at_once <= 2 * ASKING_AT_ONCE
-        for name in names:
-            await api.remove(PODS, name)
-        await stops
+    # Not one kubelet has confirmed, and all of them have been asked.
+    await eventually(lambda: sum(call.startswith("DELETE") for call in api.calls) == len(names))
+    assert api.most_changes_at_once <= 2 * ASKING_AT_ONCE
+    for name in names:
+        await api.remove(PODS, name)
+    await stops
 
 
 async def test_a_stop_that_nobody_confirms_says_so(
     api: FakeKubernetes, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.cluster.kubernetes.removal.WITHIN_S", 3.0)
+    ask = Removal._ask
+
+    async def asked(removal: Removal, sandbox_id: str, grace_s: int) -> bool:
+        # From here on only the kubelet is waited for.
+        answer = await ask(removal, sandbox_id, grace_s)
+        monkeypatch.setattr("controlplane.cluster.kubernetes.removal.WITHIN_S", 0.1)
+        return answer
+
+    monkeypatch.setattr(Removal, "_ask", asked)
     api.kubelet = False
     await cluster.start("sb-1", SPEC, BOOT)
     with pytest.raises(Problem, match="upstream_timeout: the pod sb-1"):
@@ -358,7 +376,7 @@ async def test_a_server_that_is_away_breaks_watches_in_silence(
 ) -> None:
     await cluster.start("sb-1", SPEC, BOOT)
     api.faults = [Fault("GET", "?watch", drop=True, times=9)]
-    api.close_streams()
+    await api.close_streams()
     await api.patch_status("sb-1", containerStatuses=terminated(reason="OOMKilled"))
     await first_death(cluster)
     assert "the watch broke" not in [one["event"] for one in said]
@@ -369,8 +387,6 @@ async def test_a_refusal_that_is_repeated_is_told_once(
 ) -> None:
     assert cluster
     api.faults = [Fault("GET", f"{PODS}?watch", 403, "Forbidden", "not allowed", times=3)]
-    api.close_streams()
-    async with asyncio.timeout(30):
-        while api.faults[0].times:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    await api.close_streams()
+    await eventually(lambda: not api.faults[0].times)
     assert [one["event"] for one in said] == ["the watch broke"]

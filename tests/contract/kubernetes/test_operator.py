@@ -19,7 +19,7 @@ from controlplane.operator.notices import Notices
 from controlplane.operator.records import Records
 from controlplane.operator.sweep import Sweep
 from controlplane.store import MemoryStore, StoreLostError, UnreadableRecordError
-from tests.contract.kubernetes.conftest import until
+from tests.support.eventually import eventually
 from tests.support.fake_kubernetes import EVENTS, NAMESPACE, PODS, FakeKubernetes, Fault, fake_kubernetes, node
 
 WHERE = {"namespace": NAMESPACE, "installation": "r"}
@@ -83,13 +83,20 @@ async def test_a_record_without_a_pod_is_ended(scene: Scene) -> None:
 
 
 async def test_a_store_that_is_being_rebuilt_condemns_nobody(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[None] = []
+
     async def lost(*_: object) -> None:
+        asked.append(None)
         raise StoreLostError
 
     await scene.api.put(PODS, pod("sb-1"))
     monkeypatch.setattr(scene.store, "find", lost)
-    sweep = asyncio.create_task(scene.sweep.run(asyncio.Event()))
-    await asyncio.sleep(0.1)
+    soon = asyncio.Event()
+    sweep = asyncio.create_task(scene.sweep.run(soon))
+    await eventually(lambda: len(asked) == 1)
+    soon.set()
+    # The second sweep begins: the first one has done all that it does.
+    await eventually(lambda: len(asked) == 2)
     sweep.cancel()
     await asyncio.wait([sweep])
     assert list(scene.api.objects[PODS]) == ["sb-1"]
@@ -117,9 +124,9 @@ async def test_a_sweep_that_failed_is_made_again(scene: Scene) -> None:
     scene.api.faults = [Fault("GET", "/pods", 403, "Forbidden")]
     soon = asyncio.Event()
     sweep = asyncio.create_task(scene.sweep.run(soon))
-    await until(lambda: not scene.api.faults[0].times)
+    await eventually(lambda: not scene.api.faults[0].times)
     soon.set()
-    await until(lambda: not scene.api.objects[PODS])
+    await eventually(lambda: not scene.api.objects[PODS])
     sweep.cancel()
     await asyncio.wait([sweep])
 

@@ -14,6 +14,7 @@ from cryptography.x509.oid import NameOID
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.trouble import skew_s, unreachable
 from controlplane.errors import Problem
+from tests.support.silent_port import silent_port
 
 DAY = datetime.timedelta(days=1)
 
@@ -66,14 +67,15 @@ async def test_a_certificate_out_of_its_time_says_so_at_once(
 
 
 async def test_nobody_there_is_a_problem_that_names_the_server(tmp_path: Path) -> None:
-    (tmp_path / "kubeconfig").write_text(
-        "{apiVersion: v1, kind: Config, current-context: c, users: [{name: u, user: {token: t}}],"
-        "contexts: [{name: c, context: {cluster: c, user: u}}], clusters: [{name: c, cluster: "
-        "{server: 'http://127.0.0.1:9'}}]}"
-    )
-    async with KubernetesClient.connect(tmp_path / "kubeconfig") as client:
-        with pytest.raises(Problem, match="127.0.0.1:9"):
-            await client.get("/version", within_s=0.3)
+    with silent_port() as port:
+        (tmp_path / "kubeconfig").write_text(
+            "{apiVersion: v1, kind: Config, current-context: c, users: [{name: u, user: {token: t}}],"
+            "contexts: [{name: c, context: {cluster: c, user: u}}], clusters: [{name: c, cluster: "
+            f"{{server: 'http://127.0.0.1:{port}'}}}}]}}"
+        )
+        async with KubernetesClient.connect(tmp_path / "kubeconfig") as client:
+            with pytest.raises(Problem, match=f"127.0.0.1:{port}"):
+                await client.get("/version", within_s=0.3)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "kind: Config"])
