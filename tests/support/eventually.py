@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-# No measure of speed: it turns a hang into a failure.
+# No measure of speed: it turns a hang into a failure, before pytest ends the test without a word of what hung.
 LIMIT_S = 120.0
 _PAUSE_S = 0.01
 

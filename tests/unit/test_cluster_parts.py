@@ -63,9 +63,10 @@ def test_a_record_of_another_process_with_the_same_pid_counts_as_not_running(fol
 
 
 def test_a_program_that_ends_is_reported_with_the_end_of_its_log(folder: Path) -> None:
-    program = Program(
-        "brief", (sys.executable, "-c", "print('no such flag')"), lambda: False, hint="Look at its flags."
-    )
+    # Not before it is on record as a process that lives.
+    recorded = f"os.path.exists({str(folder / 'records/brief.json')!r})"
+    words = f"import os, time\nwhile not {recorded}: time.sleep(0.01)\nprint('no such flag')"
+    program = Program("brief", (sys.executable, "-c", words), lambda: False, hint="Look at its flags.")
     processes.start(program)
     with pytest.raises(NotReadyError, match=r"no such flag(.|\n)*brief ended(.|\n)*Look at its flags"):
         processes.wait_ready(program)

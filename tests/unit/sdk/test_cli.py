@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 import rollbox as sdk
 from rollbox.cli import app
 from rollbox.cli import up as up_module
+from tests.support.eventually import LIMIT_S, eventually_true
 from tests.support.gateway_fake import FakeGateway, Fault
 
 
@@ -141,9 +142,9 @@ def test_a_signal_kills_the_command_on_the_server(apart: FakeGateway, number: si
     command = [sys.executable, "-m", "rollbox", "exec", sandbox_id, "--", "hold"]
     source = str(Path(sdk.__file__).parents[1])
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": source}, stderr=subprocess.PIPE) as process:
-        assert apart.held.wait(60)
+        assert apart.held.wait(LIMIT_S)
         process.send_signal(number)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=LIMIT_S)
     assert process.returncode == code
     assert b"interrupted" in stderr
     assert all(event.is_set() for event in apart.cancelled.values())
@@ -249,6 +250,11 @@ def test_create_passes_every_option_on(apart: FakeGateway) -> None:
     assert body["node_selector"] == {"zone": "a", "disk": "ssd"}
 
 
+def sleeps(pid: int) -> bool:
+    """Whether a process of one thread waits for something."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
 def test_ctrl_c_while_the_standard_input_is_awaited_ends_at_once(apart: FakeGateway) -> None:
     command = [sys.executable, "-c", _AWAITS_STDIN, "exec", made(apart), "--json", "--stdin", "-", "--", "cat"]
     source = str(Path(sdk.__file__).parents[1])
@@ -258,10 +264,9 @@ def test_ctrl_c_while_the_standard_input_is_awaited_ends_at_once(apart: FakeGate
         assert process.stdout is not None
         assert process.stdout.readline() == b"reads\n"
         # A signal between the announcement and the read would be seen only after it.
-        while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
-            pass
+        eventually_true(lambda: sleeps(process.pid))
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(LIMIT_S) == 130
         assert process.stderr is not None
         assert b"interrupted" in process.stderr.read()
 

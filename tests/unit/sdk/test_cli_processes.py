@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import rollbox as sdk
+from tests.support.eventually import LIMIT_S, eventually_true
 from tests.support.fake_processes import Script
 from tests.support.gateway_fake import FakeGateway
 from tests.unit.sdk.test_cli import made, rollbox
@@ -38,7 +39,7 @@ def test_output_comes_while_input_goes(apart: FakeGateway) -> None:
             process.stdin.flush()
             assert process.stdout.readline() == line
         process.stdin.close()
-        assert process.wait(60) == 0
+        assert process.wait(LIMIT_S) == 0
 
 
 def test_a_file_as_input_goes_whole(apart: FakeGateway, tmp_path: Path) -> None:
@@ -46,7 +47,9 @@ def test_a_file_as_input_goes_whole(apart: FakeGateway, tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(data)
     with (tmp_path / "in").open("rb") as file:
         started = command("exec", "-i", made(apart), "--", "cat")
-        done = subprocess.run(started, env=environment(apart), stdin=file, capture_output=True, timeout=60, check=True)
+        done = subprocess.run(
+            started, env=environment(apart), stdin=file, capture_output=True, timeout=LIMIT_S, check=True
+        )
     assert done.stdout == data
 
 
@@ -56,7 +59,7 @@ def test_a_reader_that_leaves_ends_the_command(apart: FakeGateway) -> None:
         assert process.stdout
         assert process.stdout.read(2) == b"y\n"
         process.stdout.close()
-        assert process.wait(60) == 141
+        assert process.wait(LIMIT_S) == 141
     (ended,) = apart.processes.execs.values()
     assert (ended.result or {})["end"] == "cancelled"
 
@@ -77,7 +80,7 @@ def test_a_reader_that_has_left_is_told_as_a_shell_does(apart: FakeGateway, tmp_
     os.close(reader)
     try:
         started = command(*arguments)
-        done = subprocess.run(started, env=environment(apart), stdout=writer, stderr=-1, timeout=60, check=False)
+        done = subprocess.run(started, env=environment(apart), stdout=writer, stderr=-1, timeout=LIMIT_S, check=False)
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
@@ -99,15 +102,13 @@ def test_a_terminal_is_raw_meanwhile_and_as_before_at_the_end(apart: FakeGateway
             (made_exec,) = apart.processes.execs.values()
             assert made_exec.body["terminal"] == {"columns": 80, "rows": 24}
             os.write(master, b"\x03")
-            while b"\x03" not in made_exec.stdin:
-                pass
+            eventually_true(lambda: b"\x03" in made_exec.stdin)
             termios.tcsetwinsize(slave, (30, 100))
             process.send_signal(signal.SIGWINCH)
-            while (100, 30) not in made_exec.sizes:
-                pass
+            eventually_true(lambda: (100, 30) in made_exec.sizes)
             made_exec.stdin_over = True
             os.write(master, b"x")
-            assert process.wait(60) == 5
+            assert process.wait(LIMIT_S) == 5
         assert termios.tcgetattr(slave) == before
     finally:
         os.close(master)

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from rollbox.cli import app, doctor
 from tests.support.gateway_fake import FakeGateway
+from tests.support.silent_port import silent_port
 
 
 @pytest.fixture(autouse=True)
@@ -51,9 +52,10 @@ def test_a_client_without_a_gateway_is_not() -> None:
 
 
 def test_a_gateway_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROLLBOX_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("ROLLBOX_API_KEY", "k")
-    code, shown = examine()
+    with silent_port() as port:
+        monkeypatch.setenv("ROLLBOX_URL", f"http://127.0.0.1:{port}")
+        code, shown = examine()
     assert code == 1
     assert "missing" in shown
 

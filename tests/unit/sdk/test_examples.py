@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import rollbox
+from tests.support.eventually import LIMIT_S
 from tests.support.gateway_fake import FakeGateway
 
 EXAMPLES = Path(__file__).parents[3] / "sdk" / "examples"
@@ -33,6 +34,8 @@ async def outcome(sample: Any, slots: asyncio.Semaphore) -> str:
     return "passed" if process.returncode == 0 else "failed" if b"AssertionError" in stderr else "crashed"
 
 
+# 328 programs: half a minute of two cores.
+@pytest.mark.timeout(1800)
 async def test_every_solution_passes_and_every_mutant_fails_by_an_assertion(humaneval: Any) -> None:
     samples = [sample for sample in humaneval.samples(164) if sample.kind in ("canonical", "mutant")]
     slots = asyncio.Semaphore(AT_ONCE)
@@ -105,7 +108,7 @@ def test_the_examples_of_the_surface_say_what_they_show(
     apart.files.changes.put_nowait({"change": "written", "path": "/tmp/tree/new.txt"})
     environment = {**os.environ, "PYTHONPATH": str(Path(rollbox.__file__).parents[1])}
     started = [sys.executable, str(EXAMPLES / f"{name}.py"), "python"]
-    done = subprocess.run(started, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(started, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     said = done.stdout.splitlines()
     assert [line for line in said if line in lines] == lines

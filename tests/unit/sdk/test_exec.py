@@ -6,7 +6,7 @@ import os
 import pytest
 from yarl import URL
 
-from rollbox import Client, Sandbox, SandboxError
+from rollbox import Client, RetryPolicy, Sandbox, SandboxError
 from rollbox.errors import (
     Deleted,
     ExecFailed,
@@ -17,6 +17,7 @@ from rollbox.errors import (
     UpstreamTimeout,
 )
 from tests.support.gateway_fake import API_KEY, FakeGateway, Fault
+from tests.support.silent_port import silent_port
 from tests.unit.sdk.conftest import Clock
 
 
@@ -100,10 +101,10 @@ async def test_a_connection_that_keeps_breaking_is_raised_with_its_cause(client:
 
 
 async def test_nobody_listening_is_told_with_the_address() -> None:
-    async with Client("http://127.0.0.1:1", "k") as client:
-        client.gateway._retries = type(client.gateway._retries)(tries=1)
-        with pytest.raises(UpstreamTimeout, match=r"http://127\.0\.0\.1:1") as caught:
-            await client.info()
+    with silent_port() as port:
+        async with Client(f"http://127.0.0.1:{port}", "k", retries=RetryPolicy(tries=1)) as client:
+            with pytest.raises(UpstreamTimeout, match=f"http://127.0.0.1:{port}") as caught:
+                await client.info()
     assert "rollbox up" in str(caught.value)
 
 

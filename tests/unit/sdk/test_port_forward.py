@@ -15,9 +15,9 @@ from contextlib import contextmanager
 import pytest
 
 from rollbox import sync
+from tests.support.eventually import LIMIT_S
 from tests.support.gateway_fake import FakeGateway
-
-PATIENCE_S = 20
+from tests.support.silent_port import silent_port
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def echo_server() -> Iterator[int]:
             yield listening.getsockname()[1]
         finally:
             listening.shutdown(socket.SHUT_RDWR)
-            thread.join(PATIENCE_S)
+            thread.join(LIMIT_S)
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def forwarding(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
 
 
 def asked(port: int, data: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as client:
         client.sendall(data)
         # A peer that has reset it already has heard enough.
         with contextlib.suppress(OSError):
@@ -77,19 +77,17 @@ def test_connections_pass_with_their_half_closes_until_it_is_told_to_end(sandbox
             data = bytes(size)
             assert asked(local, data) == data
         process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE_S) == 0
+        assert process.wait(LIMIT_S) == 0
 
 
 def test_a_server_that_is_not_there_ends_its_connection_and_no_other(sandbox_id: str) -> None:
-    with echo_server() as port:
-        pass
-    with forwarding(sandbox_id, f"0:{port}") as (process, local):
+    with silent_port() as port, forwarding(sandbox_id, f"0:{port}") as (process, local):
         for _ in range(2):
             # Reset, or ended without a word: which of the two is a matter of who was faster.
             with contextlib.suppress(ConnectionError):
                 assert asked(local, b"x") == b""
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=PATIENCE_S)
+        _, said = process.communicate(timeout=LIMIT_S)
         assert said.count("a connection ended") == 2
         assert process.returncode == 0
 
@@ -97,11 +95,11 @@ def test_a_server_that_is_not_there_ends_its_connection_and_no_other(sandbox_id:
 def test_datagrams_come_back_to_who_sent_them(sandbox_id: str) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
-        server.settimeout(PATIENCE_S)
+        server.settimeout(LIMIT_S)
         with forwarding(sandbox_id, f"0:{server.getsockname()[1]}", "--udp") as (process, local):
             clients = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
             for number, client in enumerate(clients):
-                client.settimeout(PATIENCE_S)
+                client.settimeout(LIMIT_S)
                 client.sendto(b"%d" % number, ("127.0.0.1", local))
                 data, peer = server.recvfrom(100)
                 server.sendto(data * 2, peer)
@@ -109,13 +107,13 @@ def test_datagrams_come_back_to_who_sent_them(sandbox_id: str) -> None:
                 assert client.recv(100) == b"%d%d" % (number, number)
                 client.close()
             process.send_signal(signal.SIGINT)
-            assert process.wait(PATIENCE_S) == 0
+            assert process.wait(LIMIT_S) == 0
 
 
 @pytest.mark.parametrize("wanted", ["", "x", "80:", ":80", "0", "65536", "1:2:3", "70000:80", "-1:80"])
 def test_what_is_no_port_is_refused(sandbox_id: str, wanted: str) -> None:
     command = [sys.executable, "-m", "rollbox", "port-forward", "--", sandbox_id, wanted]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert "error: " in done.stderr
 
@@ -123,7 +121,7 @@ def test_what_is_no_port_is_refused(sandbox_id: str, wanted: str) -> None:
 def test_a_port_in_use_is_named_with_the_way_out(sandbox_id: str) -> None:
     with echo_server() as taken:
         command = [sys.executable, "-m", "rollbox", "port-forward", sandbox_id, f"{taken}:80"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 2
     assert f"port {taken} of this machine is in use" in done.stderr
     assert "0:8000" in done.stderr

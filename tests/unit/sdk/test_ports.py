@@ -12,6 +12,7 @@ import pytest
 from rollbox import Client, Sandbox
 from rollbox.errors import InvalidArgument, PortUnreachable, SandboxNotFound, StreamInterrupted
 from tests.support.gateway_fake import FakeGateway, Fault
+from tests.support.silent_port import silent_port
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -47,11 +48,6 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
         writer.write(data)
         await writer.drain()
     writer.close()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 async def test_a_port_is_exposed_privately_and_to_anyone(sandbox: Sandbox, fake: FakeGateway) -> None:
@@ -91,8 +87,8 @@ async def test_a_wait_ends_when_something_listens_or_time_is_over(sandbox: Sandb
     async with server(meet) as port:
         await sandbox.ports.wait(port)
         await met.wait()
-    with pytest.raises(PortUnreachable, match="for 0.01 s") as nobody:
-        await sandbox.ports.wait(free_port(), timeout=0.01)
+    with silent_port() as port, pytest.raises(PortUnreachable, match="for 0.01 s") as nobody:
+        await sandbox.ports.wait(port, timeout=0.01)
     assert nobody.value.sandbox_id == sandbox.id
 
 
@@ -120,8 +116,8 @@ async def test_reads_give_at_most_what_was_asked_for(sandbox: Sandbox) -> None:
 
 
 async def test_nobody_there_and_a_broken_connection_are_told(sandbox: Sandbox) -> None:
-    with pytest.raises(PortUnreachable):
-        await sandbox.ports.connect_tcp(free_port())
+    with silent_port() as silent, pytest.raises(PortUnreachable):
+        await sandbox.ports.connect_tcp(silent)
 
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         raw = writer.get_extra_info("socket")

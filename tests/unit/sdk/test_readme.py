@@ -94,6 +94,8 @@ def test_the_programs_run(apart: FakeGateway, program: str) -> None:
     assert {box["state"] for box in apart.sandboxes.values()} == {"ended"}
 
 
+# Type checks without a cache.
+@pytest.mark.timeout(1800)
 def test_the_fragments_use_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert len(FRAGMENTS) >= 2

@@ -24,11 +24,12 @@ def told(apart: FakeGateway, folder: Path, *options: str) -> tuple[int, dict[str
     paths = os.pathsep.join((str(Path(rollbox.__file__).parents[1]), str(EXAMPLES)))
     environment = {**os.environ, "PYTHONPATH": paths, "MPLCONFIGDIR": str(folder)}
     started = [sys.executable, str(EXAMPLES / "rollouts.py"), "--image", "python", *options]
-    done = subprocess.run(started, env=environment, capture_output=True, text=True, timeout=250, check=False)
+    done = subprocess.run(started, env=environment, capture_output=True, text=True, timeout=1500, check=False)
     assert done.stderr == "", done.stderr
     return done.returncode, json.loads(done.stdout)
 
 
+@pytest.mark.timeout(1800)
 def test_humaneval_is_learned_from_and_the_rest_of_a_group_is_pruned(apart: FakeGateway, tmp_path: Path) -> None:
     status, report = told(apart, tmp_path, "--limit", "4", "--in-flight", "8")
     assert status == 0, report
@@ -39,6 +40,7 @@ def test_humaneval_is_learned_from_and_the_rest_of_a_group_is_pruned(apart: Fake
     assert {box["state"] for box in apart.sandboxes.values()} == {"ended"}
 
 
+@pytest.mark.timeout(1800)
 def test_a_sample_that_the_platform_failed_is_masked(apart: FakeGateway, tmp_path: Path) -> None:
     apart.fail("create", Fault("internal"))
     status, report = told(apart, tmp_path, "--set", "software", "--limit", "1", "--in-flight", "1")
@@ -46,6 +48,8 @@ def test_a_sample_that_the_platform_failed_is_masked(apart: FakeGateway, tmp_pat
     assert (report["masked"], report["scored"], report["not_as_expected"]) == (1, 2, 0)
 
 
+# The test suites of three packages, again and again.
+@pytest.mark.timeout(1800)
 def test_packages_are_broken_and_repaired_in_twenty_turns(
     apart: FakeGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from rollbox import sync
 from rollbox.errors import ExecFailed, SandboxNotFound
+from tests.support.eventually import LIMIT_S
 from tests.support.gateway_fake import FakeGateway
 
 
@@ -61,7 +62,7 @@ def test_ctrl_c_kills_the_command(apart: FakeGateway, monkeypatch: pytest.Monkey
         real = Future.result
 
         def interrupted(self: Future[object], timeout: float | None = None) -> object:
-            assert apart.held.wait(60)
+            assert apart.held.wait(LIMIT_S)
             monkeypatch.setattr(Future, "result", real)
             raise KeyboardInterrupt
 
