@@ -25,7 +25,7 @@ from tests.chaos import there
 from tests.chaos.service import Service
 from tests.support.stack import free_port
 
-UP_WITHIN_S = 40.0
+UP_WITHIN_S = 120.0
 BOOT_MS = 60.0
 OPERATOR = "ops"
 OWNERS = ("ann", "bob")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import shutil
 import sys
 import time
@@ -23,6 +24,8 @@ QUOTAS = {"ann": 150, "bob": 40}
 # From one blow to the next.
 LULL_S = (0.5, 4.0)
 DOCUMENTS = "documents.json"
+# In the logs of clients.
+ANSWERS = [re.compile(rb'"%s\.answered".*"id"' % kind) for kind in (b"create", b"exec", b"delete")]
 
 
 class Storm:
@@ -58,11 +61,14 @@ class Storm:
             await self._client_starts()
 
     async def rage(self, seconds: float) -> None:
-        """Let blows fall for so long: each kind once at least, the store is emptied in the middle and never again."""
+        """Let blows fall for so long: each kind once at least, the store is emptied in the middle and never again.
+
+        On a slow machine it goes on until clients were answered calls of every kind.
+        """
         kinds = {"client": self._client, "gateway": self._gateway, "plane": self._plane, "store": self._store}
         began_s, first, emptied = time.monotonic(), [*kinds], False
         self._draw.shuffle(first)
-        while (gone_s := time.monotonic() - began_s) < seconds:
+        while (gone_s := time.monotonic() - began_s) < seconds or not self._tried():
             await asyncio.sleep(self._draw.uniform(*LULL_S))
             if not emptied and gone_s > seconds / 2:
                 await self._blow("emptied", self._emptied)
@@ -94,6 +100,10 @@ class Storm:
         self.blows[name] = self.blows.get(name, 0) + 1
         self._log.tell(f"blow.{name}")
         await fall()
+
+    def _tried(self) -> bool:
+        told = b"".join(path.read_bytes() for path in self._ground.folder.glob("client-*.events"))
+        return all(answer.search(told) for answer in ANSWERS)
 
     async def _client(self) -> None:
         clients = sorted(name for name in self._ground.parts if name.startswith("client-"))
@@ -143,6 +153,6 @@ class Storm:
         await self._ground.until(name, lambda: says(log))
 
     async def _filled(self) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while len(await on_cluster(self._ground.folder / "stagehand.sock")) < WARM:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.2)
