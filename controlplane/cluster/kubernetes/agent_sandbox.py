@@ -13,7 +13,9 @@ from controlplane.cluster.kubernetes.quantity import amount
 from controlplane.cluster.kubernetes.resources import GPU
 
 GROUP: Final = "extensions.agents.x-k8s.io"
-VERSION: Final = "v1beta1"
+# Of their API, the preferred one first; what we read is the same in each. Their releases before 0.5 serve the second
+# only; later ones store the first, and it takes a webhook of theirs to read the other.
+VERSIONS: Final = ("v1beta1", "v1alpha1")
 TEMPLATES: Final = "sandboxtemplates"
 WARM_POOLS: Final = "sandboxwarmpools"
 
@@ -37,6 +39,11 @@ _CONTAINER: Final = {
 # Where theirs stands we may not write.
 _STATUS: Final = {"why": "declared as a SandboxWarmPool: only the replica that plans can tell how it is; ask again"}
 _RESOURCES: Final = {"cpu", "memory", "ephemeral-storage", GPU}
+
+
+def serves(found: Json) -> bool:
+    """Whether what the API server says of one version of their API names both kinds of object."""
+    return {TEMPLATES, WARM_POOLS} <= {one.get("name") for one in found.get("resources") or ()}
 
 
 def pool(warm: Json, templates: Mapping[str, Json]) -> Document:

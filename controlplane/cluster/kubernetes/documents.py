@@ -14,7 +14,7 @@ from typing import Final, Self
 import structlog
 
 from controlplane.cluster.documents import KINDS, Body, Document, Kind, conflict
-from controlplane.cluster.kubernetes import agent_sandbox
+from controlplane.cluster.kubernetes.adopting import Adopting
 from controlplane.cluster.kubernetes.client import JSON_PATCH, Changes, KubernetesClient
 from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.cluster.kubernetes.told import Adopted, Told, document
@@ -59,7 +59,7 @@ class KubernetesDocuments:
         """
         documents = cls(client, namespace, Adopted() if adopt else None)
         async with asyncio.TaskGroup() as group:
-            watches = [group.create_task(one.run()) for one in documents._reflectors()]
+            watches = [group.create_task(one.run()) for one in documents._watches()]
             try:
                 yield documents
             finally:
@@ -123,16 +123,11 @@ class KubernetesDocuments:
         except Problem as problem:
             self._log.debug("status not written", path=path, code=problem.code, detail=problem.detail)
 
-    def _reflectors(self) -> Sequence[Reflector]:
+    def _watches(self) -> Sequence[Reflector | Adopting]:
         ours = [Reflector(self._client, self._of(kind), {}, self._told[kind].ours) for kind in KINDS]
         if self._adopted is None:
             return ours
-        base = f"/apis/{agent_sandbox.GROUP}/{agent_sandbox.VERSION}/namespaces/{self._namespace}"
-        return [
-            *ours,
-            Reflector(self._client, f"{base}/{agent_sandbox.TEMPLATES}", {}, self._adopted.templates),
-            Reflector(self._client, f"{base}/{agent_sandbox.WARM_POOLS}", {}, self._adopted.warm_pools),
-        ]
+        return [*ours, Adopting(self._client, self._namespace, self._adopted)]
 
     async def _ours(self, kind: Kind, name: str) -> Document | None:
         try:

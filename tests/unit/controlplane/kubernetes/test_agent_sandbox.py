@@ -5,13 +5,25 @@ from typing import Any
 import pytest
 
 from controlplane.cluster.documents import Document
-from controlplane.cluster.kubernetes.agent_sandbox import pool
+from controlplane.cluster.kubernetes.agent_sandbox import TEMPLATES, WARM_POOLS, pool, serves
 from controlplane.model.pool import PoolSpec
 
 WARM = {
     "metadata": {"name": "w", "uid": "w1", "generation": 2},
     "spec": {"replicas": 3, "sandboxTemplateRef": {"name": "t"}, "updateStrategy": {"type": "OnReplenish"}},
 }
+
+# By releases: none, 0.2, 0.4, 0.5.
+DEFAULTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"networkPolicyManagement": "Managed"},
+    {"networkPolicyManagement": "Managed", "envVarsInjectionPolicy": "Disallowed"},
+    {
+        "networkPolicyManagement": "Managed",
+        "envVarsInjectionPolicy": "Disallowed",
+        "volumeClaimTemplatesPolicy": "Disallowed",
+    },
+)
 
 
 def read(pod: dict[str, Any] | None = None, spec: dict[str, Any] | None = None, **container: Any) -> Document:
@@ -50,6 +62,32 @@ def test_a_limit_alone_is_a_request_too() -> None:
     assert found.body["template"]["cpu_millicores"] == {"request": 1000, "limit": 1000}
 
 
+@pytest.mark.parametrize("filled_in", DEFAULTS)
+def test_what_an_api_server_of_theirs_fills_in_is_no_wish(filled_in: dict[str, Any]) -> None:
+    assert read(spec=filled_in).body["template"] == {"image": "example.com/py:3"}
+
+
+def test_a_pool_without_a_number_of_replicas_has_one() -> None:
+    warm = {"metadata": {"name": "w"}, "spec": {"sandboxTemplateRef": {"name": "t"}}}
+    of_pod = {"containers": [{"name": "c", "image": "example.com/py:3"}]}
+    found = pool(warm, {"t": {"spec": {"podTemplate": {"spec": of_pod}}}})
+    assert (found.body["min_warm"], found.body["max_warm"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("found", "also", "served"),
+    [
+        ((TEMPLATES, WARM_POOLS), ("sandboxclaims", f"{WARM_POOLS}/status"), True),
+        ((TEMPLATES,), (f"{WARM_POOLS}/status",), False),
+        ((), (), False),
+    ],
+)
+def test_a_version_is_served_with_both_kinds(found: tuple[str, ...], also: tuple[str, ...], served: bool) -> None:
+    resources = [{"name": name} for name in (*found, *also)]
+    assert serves({"kind": "APIResourceList", "resources": resources}) is served
+    assert not serves({})
+
+
 @pytest.mark.parametrize(
     ("found", "said"),
     [
@@ -59,6 +97,7 @@ def test_a_limit_alone_is_a_request_too() -> None:
         (read({"initContainers": [{"name": "i"}]}), "podTemplate.spec.initContainers cannot be honoured"),
         (read({"containers": []}), "podTemplate.spec.containers has 0 of them"),
         (read(spec={"networkPolicy": {"egress": [{}]}}), "spec.networkPolicy cannot be honoured"),
+        (read(spec={"volumeClaimTemplates": [{}]}), "spec.volumeClaimTemplates cannot be honoured"),
         (read(resources={"limits": {"example.com/tpu": "1"}}), "resources.example.com/tpu cannot be honoured"),
     ],
 )

@@ -1,0 +1,60 @@
+"""Follows the objects of kubernetes-sigs/agent-sandbox, in the version of their API that the cluster serves."""
+
+import asyncio
+from http import HTTPStatus
+from typing import Final
+
+import structlog
+
+from controlplane.cluster.kubernetes.agent_sandbox import GROUP, TEMPLATES, VERSIONS, WARM_POOLS, serves
+from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.refusals import Refused
+from controlplane.cluster.kubernetes.told import Adopted
+from controlplane.cluster.kubernetes.watch import Reflector
+from controlplane.errors import Problem
+
+# Versions come and go with an upgrade of theirs: seldom, and nothing says so.
+LOOK_S: Final = 30.0
+
+
+class Adopting:
+    """Keeps ``adopted`` true to the objects of a namespace."""
+
+    def __init__(self, client: KubernetesClient, namespace: str, adopted: Adopted) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._adopted = adopted
+        self._log = structlog.get_logger("documents")
+
+    async def run(self) -> None:
+        """Runs until it is cancelled; looks again and again which version is served."""
+        followed, watches = "", list[asyncio.Task[None]]()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                # Where none is, the watches say what is missing.
+                version = await self._served() or followed or VERSIONS[0]
+                if version != followed:
+                    self._log.info("following", group=GROUP, version=version, instead_of=followed or None)
+                    for watch in watches:
+                        watch.cancel()
+                    watches = [group.create_task(one.run()) for one in self._reflectors(version)]
+                    followed = version
+                await asyncio.sleep(LOOK_S)
+
+    async def _served(self) -> str | None:
+        """The first that is served; None: none is, or it cannot be told now."""
+        for version in VERSIONS:
+            try:
+                if serves(await self._client.get(f"/apis/{GROUP}/{version}")):
+                    return version
+            except Problem as problem:
+                if not (isinstance(problem, Refused) and problem.refusal.status == HTTPStatus.NOT_FOUND):
+                    return None
+        return None
+
+    def _reflectors(self, version: str) -> list[Reflector]:
+        base = f"/apis/{GROUP}/{version}/namespaces/{self._namespace}"
+        return [
+            Reflector(self._client, f"{base}/{TEMPLATES}", {}, self._adopted.templates),
+            Reflector(self._client, f"{base}/{WARM_POOLS}", {}, self._adopted.warm_pools),
+        ]
