@@ -49,7 +49,7 @@ class ClusterSuite:
         self, cluster: Cluster, spec: SandboxSpec
     ) -> None:
         start = asyncio.create_task(cluster.start("sb-suite4", spec, self.boot))
-        await asyncio.sleep(0.03)
+        await asyncio.sleep(0.03)  # speed: wherever in the start, or after it, this comes, the same has to hold
         start.cancel()
         await asyncio.wait([start])
         await cluster.stop("sb-suite4")

@@ -149,6 +149,7 @@ class FakeProcesses:
             for _ in range(50):
                 if before == (before := sum(map(len, made.outputs.values()))):
                     break
+                # speed: what the pipes hold is read before any time passes
                 await asyncio.wait(readers, timeout=0.2)
             for task in (*readers, feeder):
                 task.cancel()

@@ -45,7 +45,7 @@ def test_every_sample_has_one_outcome_and_no_place_stays_empty() -> None:
         assert sorted(v for v in values if v is not None) == sorted(times)
         assert gauge.most == 10
         # No rollout waits for a wave: the whole takes what the work takes on ten places, give or take the last ones.
-        assert asyncio.get_running_loop().time() - began <= sum(times) / 10 + 7
+        assert asyncio.get_running_loop().time() - began <= sum(times) / 10 + 7  # speed: virtual time
 
     virtually(run)
 

@@ -88,7 +88,7 @@ async def test_a_wait_ends_when_something_listens_or_time_is_over(sandbox: Sandb
         await sandbox.ports.wait(port)
         await met.wait()
     with silent_port() as port, pytest.raises(PortUnreachable, match="for 0.01 s") as nobody:
-        await sandbox.ports.wait(port, timeout=0.01)
+        await sandbox.ports.wait(port, timeout=0.01)  # speed: the gateway's to wait, and the fake one does not
     assert nobody.value.sandbox_id == sandbox.id
 
 
