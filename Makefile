@@ -12,13 +12,14 @@ RUSTC := $(shell rustc --version 2>/dev/null | tr ' ()' '---')
 export CARGO_TARGET_DIR ?= $(CACHE)/cargo/$(RUSTC)
 export CARGO_TERM_PROGRESS_WHEN ?= never
 CARGO := cargo --locked --config net.retry=5
+EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
 .PHONY: help setup venv build engine redis image demo test test-quick lint check gate hunt coverage bench fuzz contract clean \
-	cluster cluster-down images e2e e2e-core demo-cluster bench-cluster bench-lifecycle chaos
+	cluster cluster-down images e2e e2e-core demo-cluster bench-cluster bench-lifecycle chaos chaos-cluster
 
 help: ## print the verbs
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: setup ## set up, then grade HumanEval in isolated sandboxes; report in build/demo
 	$(BIN)/python -m tests.support.demo
@@ -41,13 +42,13 @@ lint: venv ## ruff, mypy, import-linter, rustfmt, clippy
 check: lint test ## lint, tests, and generated copies against the contract
 	$(BIN)/python contract/generate.py --check
 
-gate: venv ## what has to pass before a change lands: lint, generated copies, the tests, the heart of those on a cluster
+gate: venv ## what has to pass before a change lands: lint, generated copies, test, e2e-core
 	$(BIN)/python -m tests.levels gate
 
 hunt: venv ## run one test (TEST=NAME) many times (TIMES=N) beside a compiler's load, and say how often it failed
 	$(BIN)/python -m tests.levels.hunt $(if $(TIMES),--times $(TIMES)) '$(TEST)'
 
-coverage: setup ## what the tests but those on a cluster reach of both languages, by lines and branches; tables in build/coverage
+coverage: setup ## what `make test` reaches of both languages, lines and branches; tables in build/coverage
 	$(BIN)/python -m tests.coverage
 
 bench: setup ## measure; records in build/bench, a table on the screen
@@ -56,8 +57,12 @@ bench: setup ## measure; records in build/bench, a table on the screen
 bench-lifecycle: venv build redis ## measure creates, groups and the SDK at scale: real control planes, gateway and Redis, a played cluster
 	$(BIN)/python -m tests.bench.lifecycle
 
-chaos: venv build redis ## kill clients, gateways, control planes and Redis for 180 s (SECONDS=N, SEED=N), then judge that nothing was lost
+chaos: setup ## kill clients, gateways, control planes and Redis for 180 s (SECONDS=N, SEED=N), judge then the long tests on the engine
 	$(BIN)/python -m tests.chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.levels soak
+
+chaos-cluster: venv build engine ## the long tests on the real cluster
+	$(BIN)/python -m tests.levels soak-cluster
 
 cluster: venv ## a real single-node Kubernetes with gVisor on this machine (or check the one of KUBECONFIG)
 	$(BIN)/python -m tests.cluster up
@@ -80,8 +85,10 @@ demo-cluster: build cluster images ## install the chart, grade HumanEval in gVis
 bench-cluster: build cluster images ## measure on the cluster, kubectl exec beside it; records in build/bench
 	$(BIN)/python -m tests.bench.cluster
 
-# The fuzzer needs the compiler's unstable flags; the variable grants them to the installed one.
-fuzz: ## fuzz the decoders of the spawner's and the file workers' frames and of attached clients' messages, a minute each
+# Property tests try 50 examples in `make test`, and here many. The fuzzer needs the compiler's unstable flags; the
+# variable grants them to the installed one.
+fuzz: setup ## property tests with thousands of examples; then the decoders of frames and of attached clients' messages, a minute each
+	PYTEST_ADDOPTS=--timeout=3600 ROLLBOX_TEST_EXAMPLES=$(EXAMPLES) PROPTEST_CASES=$(EXAMPLES) $(BIN)/python -m tests.levels unit rust
 	command -v cargo-fuzz >/dev/null || cargo install --quiet --locked cargo-fuzz
 	cd sidecar && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz RUSTC_BOOTSTRAP=1 cargo fuzz run frame -- -max_total_time=60 -max_len=4096
 	cd sidecar && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz RUSTC_BOOTSTRAP=1 cargo fuzz run job -- -max_total_time=60 -max_len=4096

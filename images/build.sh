@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds every image and pushes those that the registry lacks: build.sh [NAME...], all without names.
+# Builds every image and pushes those that the registry lacks: build.sh [--bases] [NAME...], all without names.
+# With --bases it only brings their bases to this machine, which needs no registry of ours.
 # ROLLBOX_REGISTRY: host and folder to push to, localhost:5000/rollbox unless set. An image's tag is the digest of what
 # goes into it, so an unchanged one costs one look; the tag of the version follows it. build/images.yaml names exactly
 # these images for `helm install --values`. Ends with a table of sizes.
@@ -83,8 +84,13 @@ make_image() {
 }
 
 main() {
-  local name image began=$SECONDS
+  local name image began=$SECONDS only=
+  [ "${1:-}" != --bases ] || { only=bases; shift; }
   [ $# -gt 0 ] || set -- "${names[@]}"
+  if [ "$only" = bases ]; then
+    for name in "$@"; do base_of "$name" >/dev/null; done
+    return
+  fi
   mkdir -p "$work"
   echo "== Images for $registry"
   for name in "$@"; do

@@ -65,20 +65,21 @@ def _python(*words: str) -> Command:
 CLUSTER = _python("-m", "tests.cluster")
 RELEASE = _python("-m", "tests.support.release")
 HELM = ("tests/cluster/toolchain/build.sh", "helm")
-# Of a given cluster only Helm is needed.
-TOOLCHAIN = HELM if os.environ.get("KUBECONFIG") else HELM[:1]
+# All but the image for software tasks, which only the whole of the tests needs.
+IMAGES = ("gateway", "controlplane", "sidecar", "dns", "redis", "python")
 ON_CLUSTER = {"ROLLBOX_TEST_PRODUCT": "cluster"}
 
 
-def _cluster_level(name: str, *steps: Step, budget_s: float, fresh_s: float) -> Level:
-    """A level on the real cluster, with one release of the chart for all its steps."""
+def _cluster_level(name: str, *steps: Step, budget_s: float, fresh_s: float, images: Command = ()) -> Level:
+    """A level on the real cluster, with one release of the chart for all its steps, and all or some of the images."""
     return Level(
         *(name, steps, budget_s, fresh_s, why_no_cluster),
-        setup=(_make("cluster", "images"), (*RELEASE, "up")),
+        setup=(_make("cluster"), ("images/build.sh", *images), (*RELEASE, "up")),
         teardown=((*RELEASE, "down"), (*CLUSTER, "down")),
         stands=(*CLUSTER, "status"),
         stays=((*CLUSTER, "down"),),
-        ahead=TOOLCHAIN,
+        # Of a given cluster only Helm is needed.
+        ahead=HELM if os.environ.get("KUBECONFIG") else ("tests/cluster/ahead.sh", *images),
         environ=ON_CLUSTER,
     )
 
@@ -98,7 +99,7 @@ LEVELS = (
         why_not=why_no_engine,
     ),
     Level("chart", (Pytest(("chart",), workers=2),), budget_s=45, fresh_s=120, why_not=_why_no_helm, ahead=HELM),
-    _cluster_level("e2e-core", Pytest(("e2e", "product"), marks="core"), budget_s=480, fresh_s=1500),
+    _cluster_level("e2e-core", Pytest(("e2e", "product"), marks="core"), budget_s=480, fresh_s=1500, images=IMAGES),
     _cluster_level(
         "e2e",
         Pytest(("e2e", "product"), marks="not disrupts and not soak", workers=2),
@@ -106,6 +107,9 @@ LEVELS = (
         budget_s=900,
         fresh_s=1800,
     ),
+    # Longer than the gate has time for: `make chaos` and `make chaos-cluster` run these.
+    Level("soak", (Pytest(("product",), marks="soak"),), budget_s=900, fresh_s=900, why_not=why_no_engine),
+    _cluster_level("soak-cluster", Pytest(("product",), marks="soak"), budget_s=1800, fresh_s=3600),
 )
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "test": ("unit", "contract", "rust", "local", "chart"),

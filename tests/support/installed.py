@@ -162,8 +162,7 @@ class Installed:
         Raises:
             RuntimeError: it failed; Helm's words and the pods' own.
         """
-        wait = ("--logs", "--timeout", INSTALL_TIMEOUT)
-        return await run("helm", "test", self.release, "--namespace", self.namespace, *wait)
+        return await run("helm", "test", self.release, "--namespace", self.namespace, "--timeout", INSTALL_TIMEOUT)
 
     async def component(self, name: str) -> list[dict[str, Any]]:
         """The platform's pods of one component (`gateway`, `controlplane`, `redis`, ...)."""
