@@ -117,7 +117,7 @@ async def test_creates_survive_both_control_planes(stack: Installed, client: Cli
     options = {"cpu": (0.02, 1), "memory": ("32Mi", "128Mi"), "labels": run, "start_timeout": 180}
     creates = [asyncio.create_task(client.create(IMAGE, **options)) for _ in range(16)]  # type: ignore[arg-type]
     # Some of them are running by then, some start, some wait for their turn.
-    await asyncio.sleep(1.5)
+    await until(lambda: _one_runs(client, run))
     await kill(stack, "controlplane", everyone=True)
     made = await asyncio.gather(*creates)
     await ready(stack, "controlplane")
@@ -134,6 +134,10 @@ async def test_creates_survive_both_control_planes(stack: Installed, client: Cli
     report = await client.delete(labels=run)
     assert report.failed == {}
     await until(lambda: _none_left(stack, client, run), SETTLES_WITHIN_S)
+
+
+async def _one_runs(client: Client, run: dict[str, str]) -> bool:
+    return any(record.state == "running" for record in await client.list(run))
 
 
 async def _none_left(stack: Installed, client: Client, run: dict[str, str]) -> bool:

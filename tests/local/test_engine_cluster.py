@@ -60,7 +60,6 @@ async def test_a_container_that_is_killed_is_a_death(cluster: Cluster, spec: San
     deaths = cluster.watch()
     seen = asyncio.ensure_future(anext(deaths))
     try:
-        await asyncio.sleep(0.2)
         await containers.engine("kill", "rollbox-sb-suite5-target")
         async with asyncio.timeout(HEARD_WITHIN_S):
             death = await seen

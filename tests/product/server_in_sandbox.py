@@ -86,6 +86,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Connection", "Upgrade")
         self.send_header("Sec-WebSocket-Accept", accept.decode())
         self.end_headers()
+        # speed: each turn waits for a frame
         while self.echo():
             pass
         self.close_connection = True

@@ -178,7 +178,7 @@ async def test_a_server_that_is_not_up_yet(shared: Sandbox, http: aiohttp.Client
     async with http.get(port.url, headers=port.headers) as answer:
         assert (answer.status, (await answer.json())["code"]) == (502, "port_unreachable")
     with pytest.raises(PortUnreachable):
-        await shared.ports.wait(8010, timeout=0.3)
+        await shared.ports.wait(8010, timeout=0.3)  # speed: nobody listens, however long it takes
     with pytest.raises(PortUnreachable):
         await shared.ports.connect_tcp(8010)
     async with await shared.spawn("sleep 0.5; exec python3 -m http.server 8010"):

@@ -179,7 +179,7 @@ async def test_a_reader_that_stops_for_a_while_loses_nothing(shared: Sandbox) ->
     """The command waits for it, as on a pipe."""
     async with await shared.spawn(["head", "-c", "50000000", "/dev/zero"]) as process:
         assert await anext(process.stdout)
-        await asyncio.sleep(2)
+        await asyncio.sleep(2)  # speed: nothing is lost, however long it stops
         first = process.stdout.offset
         rest = sum([len(part) async for part in process.stdout])
         assert (first + rest, process.stdout.gaps) == (50_000_000, [])

@@ -24,7 +24,7 @@ import sys
 
 PATIENCE_S = 30.0
 # What follows the head of an answer that is whole comes at once; a stream may bring nothing more.
-REST_S = 1.0
+REST_S = 5.0
 
 DATA, HEADERS, SETTINGS = 0, 1, 4
 ACK = END_STREAM = 0x1
