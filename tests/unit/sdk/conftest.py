@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rollbox import Client, RetryPolicy, sync
+from tests.support.eventually import LIMIT_S
 from tests.support.gateway_fake import API_KEY, FakeGateway, serving, serving_apart
 
 
@@ -16,6 +17,13 @@ def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("ROLLBOX_URL", "ROLLBOX_API_KEY", "XDG_RUNTIME_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ROLLBOX_STATE_DIR", str(tmp_path / "state"))
+
+
+@pytest.fixture(autouse=True)
+def unhurried_farewells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that is cancelled tells the server, however long a busy machine takes for that."""
+    for module in ("gateway", "sync.portal"):
+        monkeypatch.setattr(f"rollbox.{module}._FAREWELL_LIMIT_S", LIMIT_S)
 
 
 class Clock:

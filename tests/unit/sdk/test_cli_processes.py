@@ -15,7 +15,7 @@ import rollbox as sdk
 from tests.support.eventually import LIMIT_S, eventually_true
 from tests.support.fake_processes import Script
 from tests.support.gateway_fake import FakeGateway
-from tests.unit.sdk.test_cli import made, rollbox
+from tests.unit.sdk.test_cli import UNHURRIED, made, rollbox
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(sdk.__file__).parents[1])}
 
@@ -54,7 +54,8 @@ def test_a_file_as_input_goes_whole(apart: FakeGateway, tmp_path: Path) -> None:
 
 
 def test_a_reader_that_leaves_ends_the_command(apart: FakeGateway) -> None:
-    started = command("exec", made(apart), "--", "sh", "-c", "while echo y; do :; done")
+    endless = ("exec", made(apart), "--", "sh", "-c", "while echo y; do :; done")
+    started = [sys.executable, "-c", UNHURRIED, *endless]
     with subprocess.Popen(started, env=environment(apart), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout
         assert process.stdout.read(2) == b"y\n"
