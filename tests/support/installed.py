@@ -7,6 +7,7 @@ import base64
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -156,13 +157,15 @@ class Installed:
         wait = ("--wait", "--timeout", INSTALL_TIMEOUT)
         await run("helm", "rollback", self.release, "--namespace", self.namespace, *wait)
 
-    async def test(self) -> str:
-        """`helm test`; what its pods said.
+    async def test(self) -> set[str]:
+        """`helm test`; the names of the hooks that succeeded.
 
         Raises:
-            RuntimeError: it failed; Helm's words and the pods' own.
+            RuntimeError: one failed; Helm's words and its pod's own.
         """
-        return await run("helm", "test", self.release, "--namespace", self.namespace, "--timeout", INSTALL_TIMEOUT)
+        told = await run("helm", "test", self.release, "--namespace", self.namespace, "--timeout", INSTALL_TIMEOUT)
+        suites = re.findall(r"^TEST SUITE: +(\S+)$.*?^Phase: +(\S+)$", told, re.MULTILINE | re.DOTALL)
+        return {name for name, phase in suites if phase == "Succeeded"}
 
     async def component(self, name: str) -> list[dict[str, Any]]:
         """The platform's pods of one component (`gateway`, `controlplane`, `redis`, ...)."""
