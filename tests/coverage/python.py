@@ -40,7 +40,9 @@ def measure() -> Figures:
         if name == "engine" and (reason := why_no_engine()):
             figures.lacks(f"{name}: left out: {reason}")
             continue
-        status = _coverage("run", "-m", "pytest", "-q", *(f"tests/{folder}" for folder in folders))
+        # Counting slows down every line, and the start of every child process more.
+        pytest = ("pytest", "-q", "--timeout=1800", *(f"tests/{folder}" for folder in folders))
+        status = _coverage("run", "-m", *pytest)
         figures.notes.append(f"{name}: passed") if status == 0 else figures.lacks(f"{name}: exit {status} of pytest")
     report = OUT / "python-lines.json"
     if _coverage("combine", "--quiet") or _coverage("json", "--quiet", "-o", str(report)):

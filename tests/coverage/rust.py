@@ -32,10 +32,14 @@ def measure() -> Figures:
     DATA.mkdir(parents=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", OUT / "target")) / "coverage"
     # One file a process (%p), merged when the kernel gives its number again (%m), mapped while it runs (%c).
-    counters = {"LLVM_PROFILE_FILE": f"{DATA}/%p-%m%c.profraw", "RUSTC_WORKSPACE_WRAPPER": str(HERE / "rustc.sh")}
+    counters = {"LLVM_PROFILE_FILE": f"{DATA}/%p-%m%c.profraw", "RUSTC_WORKSPACE_WRAPPER": str(HERE / "rustc.py")}
     environ = {**os.environ, **counters, "CARGO_TARGET_DIR": str(target)}
     built = subprocess.run(
-        [*CARGO_TEST, "--no-run", "--message-format=json"], cwd=ROOT, env=environ, stdout=subprocess.PIPE, check=False
+        [*CARGO_TEST, "--no-run", "--message-format=json-render-diagnostics"],
+        cwd=ROOT,
+        env=environ,
+        stdout=subprocess.PIPE,
+        check=False,
     )
     if built.returncode:
         return figures.lacks("the tests were not built")
