@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.table import Column
 
 from rollbox.cli import output
 from rollbox.cli.paths import Remote, place
@@ -39,7 +40,7 @@ def cp(
             hint = "Write one of them as ID:/path; from sandbox to sandbox copy by way of this machine."
             raise InvalidArgument(f"one of {source!r} and {target!r} must be in a sandbox, the other here", hint=hint)
         files = (await client.connect(remote.sandbox_id)).files
-        with _bar(shown(source)) as progress:
+        with _bar(shown(source).rstrip("/").rpartition("/")[2] or "/") as progress:
             if isinstance(origin, Remote):
                 return await _down(files, origin.path, Path(target), user=user, recursive=recursive, bar=progress)
             return await _up(files, Path(source), remote.path, user=user, recursive=recursive, bar=progress)
@@ -127,6 +128,8 @@ def _bar(label: str) -> Iterator[_Bar]:
     if not console.is_terminal:
         yield _Bar(None, label)
         return
-    text = TextColumn("{task.description}", markup=False)
+    # A long name must not push the counts off the terminal.
+    narrow = Column(no_wrap=True, overflow="ellipsis", max_width=32)
+    text = TextColumn("{task.description}", markup=False, table_column=narrow)
     with Progress(text, BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=console, transient=True) as made:
         yield _Bar(made, label)

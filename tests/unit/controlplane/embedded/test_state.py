@@ -1,5 +1,7 @@
 """The state directory: private, locked, bounded in length."""
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,12 +11,19 @@ from controlplane.embedded.trouble import TroubleError
 from controlplane.settings import SettingError
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """One that is not there yet, in a place of a short name."""
+    with tempfile.TemporaryDirectory(prefix="rb-") as made:
+        yield Path(made) / "s"
+
+
 def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_what_is_secret_is_private(tmp_path: Path) -> None:
-    with state.opened(tmp_path / "s") as directory:
+def test_what_is_secret_is_private(folder: Path) -> None:
+    with state.opened(folder) as directory:
         directory.keys()
         directory.tell_clients("http://127.0.0.1:1", "rbx_x")
         assert mode(directory.path) == mode(directory.path / "sandboxes") == 0o700
@@ -22,21 +31,21 @@ def test_what_is_secret_is_private(tmp_path: Path) -> None:
         assert mode(directory.signing_key) == mode(directory.api_key) == mode(directory.client) == 0o600
 
 
-def test_keys_outlive_a_restart_and_what_clients_need_does_not(tmp_path: Path) -> None:
-    with state.opened(tmp_path / "s") as directory:
+def test_keys_outlive_a_restart_and_what_clients_need_does_not(folder: Path) -> None:
+    with state.opened(folder) as directory:
         key, signing = directory.keys(), directory.signing_key.read_bytes()
         directory.tell_clients("http://127.0.0.1:1", key)
         directory.sweep()
-    with state.opened(tmp_path / "s") as again:
+    with state.opened(folder) as again:
         assert (again.keys(), again.signing_key.read_bytes()) == (key, signing)
         assert not again.client.exists()
 
 
-def test_a_second_one_is_refused_by_process_number(tmp_path: Path) -> None:
+def test_a_second_one_is_refused_by_process_number(folder: Path) -> None:
     with (
-        state.opened(tmp_path / "s"),
+        state.opened(folder),
         pytest.raises(TroubleError, match=r"another rollbox up runs on .*process \d+"),
-        state.opened(tmp_path / "s"),
+        state.opened(folder),
     ):
         pass
 
