@@ -41,10 +41,10 @@ async def neighbour(shared: Sandbox) -> AsyncIterator[Neighbour]:
 
 @pytest.fixture
 async def bombed(client: Client) -> AsyncIterator[Sandbox]:
-    """The sandbox that is attacked; deleting it afterwards ends within the same bound, whatever runs in it."""
+    """The sandbox that is attacked; deleting it afterwards is bounded too, whatever runs in it."""
     made = await client.create(IMAGE, memory="256Mi", cpu=1)
     yield made
-    await in_time(made.delete())
+    await in_time(made.delete(), 30)
 
 
 @pytest.fixture
