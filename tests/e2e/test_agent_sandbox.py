@@ -89,13 +89,13 @@ async def _is_kept(stack: Installed, client: Client, version: str) -> None:
         await until(lambda: _understood(stack, 1), 120.0)
         await until(lambda: _warm(client), 120.0)
         await apply(warm_pool(version, {**WARM_POOL, "replicas": 2}), namespace=stack.sandboxes)
-        await until(lambda: _understood(stack, 2), 60.0)
+        await until(lambda: _understood(stack, 2))
         with pytest.raises(Conflict, match="declared by the SandboxWarmPool of that name"):
             await client.change_pool("theirs", warm=2)
     finally:
         # With its version: `kubectl` remembers for hours which ones a cluster serves.
         await kubectl("delete", f"{WARM_POOLS}.{version}.{GROUP}", "theirs", "-n", stack.sandboxes)
-    await until(lambda: _no_pool(stack), 60.0)
+    await until(lambda: _no_pool(stack))
 
 
 async def _theirs(stack: Installed) -> list[Pool | None]:

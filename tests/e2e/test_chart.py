@@ -68,7 +68,7 @@ async def test_the_gateway_has_an_autoscaler_that_the_cluster_takes(stack: Insta
     assert scaler["metadata"]["name"] == f"{stack.release}-gateway"
     assert (scaler["spec"]["minReplicas"], scaler["spec"]["maxReplicas"]) == (2, 10)
     # With metrics or without, it brings the minimum up; Kubernetes looks every 15 s.
-    await until(lambda: _replicas(stack, 2), 60.0)
+    await until(lambda: _replicas(stack, 2))
 
 
 async def _replicas(stack: Installed, count: int) -> bool:

@@ -34,7 +34,7 @@ def pool(limit_mib: int, image: str = IMAGE, **spec: Any) -> dict[str, Any]:
 async def test_a_pool_that_is_applied_is_filled_rolled_drained_and_taken_back(stack: Installed, client: Client) -> None:
     await apply(pool(FIRST_MIB), namespace=stack.sandboxes)
     try:
-        await until(lambda: _told(stack, {"ready": 1, "starting": 0, "outdated": 0, "wanted": 1}), 60.0)
+        await until(lambda: _told(stack, {"ready": 1, "starting": 0, "outdated": 0, "wanted": 1}))
         before = await _kept(stack)
         # None of a template that cannot start gets ready: however fast the machine is, the old one is seen to serve.
         await apply(pool(SECOND_MIB, ABSENT), namespace=stack.sandboxes)
@@ -100,7 +100,7 @@ async def _statuses_until(stack: Installed, true: Callable[[dict[str, Any]], boo
         seen.append(await _status(stack))
         return true(seen[-1])
 
-    await until(told, 60.0)
+    await until(told)
     return seen
 
 

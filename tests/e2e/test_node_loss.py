@@ -54,7 +54,7 @@ async def test_a_lost_node_is_told_within_seconds_and_its_return_heals(stack: In
     assert record.end.cause == "node_lost"
     async with await client.create(IMAGE, memory="128Mi", start_timeout=120) as fresh:
         assert (await fresh.exec("echo back")).stdout == "back\n"
-    await until(lambda: _gone(stack, sandbox.id), 60.0)
+    await until(lambda: _gone(stack, sandbox.id))
 
 
 async def _gone(stack: Installed, sandbox_id: str) -> bool:

@@ -77,7 +77,7 @@ async def test_without_a_control_plane_execs_go_on_creates_are_stopped_and_pods_
             assert (await shared.exec("echo on")).stdout == "on\n"
             await until(lambda: _gone(stack, sandbox.id), RELEASED_WITHIN_S)
             assert await _exists(stack, orphan), "it may be on a record that is being made"
-        await until(lambda: _well(client), 60.0)
+        await until(lambda: _well(client))
         now_s = 60.0
         assert (await trainer.health()).creates == "half_open"
 
@@ -95,7 +95,7 @@ async def test_without_a_control_plane_execs_go_on_creates_are_stopped_and_pods_
             health = await trainer.health()
             assert (health.ok, health.why, health.creates) == (True, "", "closed")
         # It is nobody's any more, and says so.
-        await until(lambda: _ended(client, sandbox.id), 60.0)
+        await until(lambda: _ended(client, sandbox.id))
         # The control plane compares once a minute, and has not for longer.
         await until(lambda: _gone(stack, orphan), ORPHAN_WITHIN_S)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import time
 from collections.abc import AsyncIterator
 
@@ -183,18 +184,26 @@ async def test_an_upgrade_and_a_rollback_under_load_lose_nothing(stack: Installe
     async with some(client, 2) as sandboxes:
         load = Load(sandboxes)
         first = await _served_by(stack)
-        async with load.running():
-            # Values of which nothing follows but new pods.
-            await stack.upgrade("gateway.drainSeconds=59", "controlplane.drainSeconds=59")
+        async with load.running(), _upgraded(stack):
             # Helm waits for the new pods; the last old one may be told to go a moment later.
             await until(lambda: _all_replaced(stack, first))
             during = await client.create(IMAGE, memory="128Mi")
             assert await stack.test()
-            await stack.rollback()
         assert load.failures == []
         assert load.done > 0
         async with during:
             assert (await during.exec("echo alive")).stdout == "alive\n"
+
+
+@contextlib.asynccontextmanager
+async def _upgraded(stack: Installed) -> AsyncIterator[None]:
+    """An upgrade for the block, with values of which nothing follows but new pods; rolled back in any case."""
+    drain_s = 30 + secrets.randbelow(30)
+    await stack.upgrade(f"gateway.drainSeconds={drain_s}", f"controlplane.drainSeconds={drain_s}")
+    try:
+        yield
+    finally:
+        await stack.rollback()
 
 
 async def _all_replaced(stack: Installed, before: set[str]) -> bool:

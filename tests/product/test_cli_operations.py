@@ -92,14 +92,14 @@ async def test_a_pool_is_declared_listed_drained_and_taken_back(stack: Product, 
     made = await answer(stack, "pool", "set", name, IMAGE, "--warm", "1", *SIZES)
     try:
         assert (made["name"], made["min_warm"], made["max_warm"]) == (name, 1, 1)
-        await until(lambda: _filled(client, name, 1), 60)
+        await until(lambda: _filled(client, name, 1))
         row = await until(lambda: _listed(stack, name, ready="1"))
         assert row is not None
         assert row.split()[:7] == [name, IMAGE, "1", "0", "1", "1", "1"]
         assert row.endswith("1 are wanted: minimum and maximum are the same")
         drained = await answer(stack, "pool", "drain", name)
         assert (drained["name"], drained["drain"]) == (name, True)
-        await until(lambda: _filled(client, name, 0), 60)
+        await until(lambda: _filled(client, name, 0))
     finally:
         status, out, err = await rollbox(stack, "pool", "delete", name)
     assert (status, out, err) == (0, f"{name}\n".encode(), "")

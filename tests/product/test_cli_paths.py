@@ -109,4 +109,4 @@ async def _reaches(url: str, expected: int) -> None:
     async def reached() -> bool:
         return await _status(url, {}) == expected
 
-    await until(reached, 10)
+    await until(reached)

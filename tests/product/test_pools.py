@@ -36,7 +36,7 @@ async def _counts(client: Client, name: str, ready: int) -> Pool | None:
 
 @pytest.mark.core
 async def test_a_warm_sandbox_is_its_owners_from_the_first_command_on(client: Client, pool: Pool) -> None:
-    await until(lambda: _counts(client, pool.name, 2), 60)
+    await until(lambda: _counts(client, pool.name, 2))
     late: Any = {"env": {"WHO": "me"}, "cwd": "/tmp", "user": "nobody", "labels": {"pool": pool.name}, "ttl": 600}
     async with await Sandbox.create(IMAGE, memory=MEMORY, **late, client=client) as sandbox:
         assert sandbox.record.source == "warm"
@@ -45,7 +45,7 @@ async def test_a_warm_sandbox_is_its_owners_from_the_first_command_on(client: Cl
         claimed_at_ms = next(one.at_ms for one in (await client.timeline(sandbox.id)).moments if one.word == "claim")
         assert abs(sandbox.record.expires_at_ms - claimed_at_ms - 600_000) < 5_000
         assert [record.id for record in await client.list(late["labels"])] == [sandbox.id]
-        told = await until(lambda: _counts(client, pool.name, 2), 60)
+        told = await until(lambda: _counts(client, pool.name, 2))
         assert told is not None
         assert told.why == "2 are wanted: minimum and maximum are the same"
     async with await Sandbox.create(IMAGE, memory=("64Mi", "400Mi"), client=client) as other:
@@ -57,7 +57,7 @@ async def test_an_image_that_does_not_exist_is_told_by_pool_and_claim(client: Cl
     name, image = f"t{uuid.uuid4().hex[:8]}", "localhost/rollbox/there-is-none:1"
     await client.set_pool(name, image, 3)
     try:
-        told = await until(lambda: _failed(client, name), 60)
+        told = await until(lambda: _failed(client, name))
         assert told is not None
         assert told.failures[0].count == 1
         assert told.failures[0].detail in told.why

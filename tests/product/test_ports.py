@@ -223,7 +223,7 @@ async def reaches(http: aiohttp.ClientSession, port: Exposed, expected: int) -> 
     async def reached() -> bool:
         return await status(http, port.url) == expected
 
-    await until(reached, 10)
+    await until(reached)
 
 
 @pytest.mark.parametrize("port", [0, -1, 65_536, 99_999])

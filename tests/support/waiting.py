@@ -13,7 +13,7 @@ from rollbox.errors import SandboxError
 _T = TypeVar("_T")
 
 
-async def until(look: Callable[[], Awaitable[_T]], limit_s: float = 30.0) -> _T:
+async def until(look: Callable[[], Awaitable[_T]], limit_s: float = 120.0) -> _T:
     """Look until the answer is true, and return it; a look is a real call, which is pause enough.
 
     Raises:
