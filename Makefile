@@ -88,7 +88,7 @@ bench-cluster: build cluster images ## measure on the cluster, kubectl exec besi
 # Property tests try 50 examples in `make test`, and here many. The fuzzer needs the compiler's unstable flags; the
 # variable grants them to the installed one.
 fuzz: setup ## property tests with thousands of examples; then the decoders of frames and of attached clients' messages, a minute each
-	PYTEST_ADDOPTS=--timeout=3600 ROLLBOX_TEST_EXAMPLES=$(EXAMPLES) PROPTEST_CASES=$(EXAMPLES) $(BIN)/python -m tests.levels pure sdk rust
+	PYTEST_ADDOPTS=--timeout=3600 ROLLBOX_TEST_EXAMPLES=$(EXAMPLES) PROPTEST_CASES=$(EXAMPLES) $(BIN)/python -m tests.levels pure unit rust
 	command -v cargo-fuzz >/dev/null || cargo install --quiet --locked cargo-fuzz
 	cd sidecar && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz RUSTC_BOOTSTRAP=1 cargo fuzz run frame -- -max_total_time=60 -max_len=4096
 	cd sidecar && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz RUSTC_BOOTSTRAP=1 cargo fuzz run job -- -max_total_time=60 -max_len=4096

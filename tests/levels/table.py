@@ -91,7 +91,9 @@ LEVELS = (
     Level("generated", (Plain(_python("contract/generate.py", "--check")),), budget_s=15, fresh_s=15),
     Level("setup", (Plain(_make("setup")),), budget_s=120, fresh_s=600),
     Level("pure", (Pytest(PURE, workers=2),), budget_s=45, fresh_s=45),
-    Level("sdk", (Pytest(("unit/sdk", "unit/levels"), workers=3),), budget_s=90, fresh_s=90),
+    Level(
+        "unit", (Pytest(("unit/sdk", "unit/levels", "unit/test_rust_sources.py"), workers=3),), budget_s=90, fresh_s=90
+    ),
     Level("contract", (Pytest(("contract",), workers=2),), budget_s=120, fresh_s=120),
     Level("rust", (Rust(),), budget_s=120, fresh_s=300, why_not=_why_no_cargo),
     Level(
@@ -115,8 +117,8 @@ LEVELS = (
     _cluster_level("soak-cluster", Pytest(("product",), marks="soak"), budget_s=1800, fresh_s=3600),
 )
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "test": ("pure", "sdk", "contract", "rust", "local", "chart"),
-    "gate": ("lint", "generated", "setup", "pure", "sdk", "contract", "rust", "local", "chart", "e2e-core"),
+    "test": ("pure", "unit", "contract", "rust", "local", "chart"),
+    "gate": ("lint", "generated", "setup", "pure", "unit", "contract", "rust", "local", "chart", "e2e-core"),
 }
 
 

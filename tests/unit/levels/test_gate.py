@@ -11,7 +11,7 @@ from tests.levels import again, flaky, table
 from tests.levels.outcome import Outcome
 from tests.levels.outcome import table as told
 from tests.levels.run import Run
-from tests.levels.steps import Command, Failed, Plain, Report
+from tests.levels.steps import Command, Failed, Plain, Pytest, Report
 from tests.levels.table import Level
 
 PASSES = (sys.executable, "-c", "print('well')")
@@ -133,6 +133,14 @@ def test_the_table_counts_and_names_what_was_skipped() -> None:
 
 def test_groups_and_levels_are_chosen_by_name() -> None:
     assert [level.name for level in table.chosen(["local", "pure"])] == ["pure", "local"]
-    assert [level.name for level in table.chosen([])] == ["pure", "sdk", "contract", "rust", "local", "chart"]
+    assert [level.name for level in table.chosen([])] == ["pure", "unit", "contract", "rust", "local", "chart"]
     with pytest.raises(ValueError, match="there is no level 'e3e'; there are: test, gate, lint"):
         table.chosen(["e3e"])
+
+
+def test_every_test_is_of_a_level() -> None:
+    tests = Path(table.__file__).parent.parent
+    steps = [step for level in table.LEVELS for step in level.steps if isinstance(step, Pytest)]
+    places = {tests / path for step in steps for path in step.paths}
+    files = set(tests.rglob("test_*.py"))
+    assert {file for file in files if not places & {file, *file.parents}} == set()
