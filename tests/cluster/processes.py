@@ -71,7 +71,8 @@ def running(name: str) -> int | None:
         record = json.loads((RECORDS / f"{name}.json").read_text())
     except (FileNotFoundError, json.JSONDecodeError):
         return None
-    return int(record["pid"]) if born(record["pid"]) == record["born"] else None
+    # One that ended before its birth was noted has none, now as then.
+    return int(record["pid"]) if record["born"] and born(record["pid"]) == record["born"] else None
 
 
 def start(program: Program) -> None:
