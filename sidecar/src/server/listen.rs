@@ -105,7 +105,7 @@ impl Listener {
             Self::Unix(listener) => Ok(Some(Box::new(listener.accept().await?.0))),
             Self::Tcp { listener, refuses_local } => {
                 let (stream, peer) = listener.accept().await?;
-                if *refuses_local && is_local(peer, stream.local_addr()?) {
+                if *refuses_local && (is_local(peer, stream.local_addr()?) || is_ours(peer)) {
                     return Ok(None);
                 }
                 stream.set_nodelay(true)?;
@@ -135,10 +135,19 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Whether a peer is on this machine: it has a loopback address or the one that it connected to.
+/// Whether a peer is on this machine: one of the two has a loopback address, or both have the same. A client chooses the
+/// address that it comes from: from the pod's own, a loopback one can be connected to as well.
 fn is_local(peer: SocketAddr, own: SocketAddr) -> bool {
     let [peer, own]: [IpAddr; 2] = [peer.ip().to_canonical(), own.ip().to_canonical()];
-    peer.is_loopback() || peer == own
+    peer.is_loopback() || own.is_loopback() || peer == own
+}
+
+/// Whether a peer's address is one of this machine's, which may have several (of both families, link-local ones): only
+/// to such a one a socket can be bound.
+fn is_ours(peer: SocketAddr) -> bool {
+    let mut address = peer;
+    address.set_port(0);
+    std::net::UdpSocket::bind(address).is_ok()
 }
 
 #[cfg(test)]
@@ -146,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_with_a_loopback_address_or_our_own_is_local() {
+    fn a_peer_is_local_when_either_address_is_a_loopback_one_or_both_are_the_same() {
         for (peer, own, expected) in [
             ("10.0.0.1:5", "10.0.0.2:7070", false),
             ("10.0.0.2:5", "10.0.0.2:7070", true),
@@ -154,9 +163,19 @@ mod tests {
             ("[::ffff:127.0.0.1]:5", "[::ffff:10.0.0.2]:7070", true),
             ("[::ffff:10.0.0.2]:5", "[::ffff:10.0.0.2]:7070", true),
             ("[::1]:5", "[::1]:7070", true),
+            ("10.0.0.2:5", "127.0.0.1:7070", true),
+            ("[::ffff:10.0.0.2]:5", "[::ffff:127.0.0.1]:7070", true),
             ("[fd00::1]:5", "[fd00::2]:7070", false),
         ] {
             assert_eq!(is_local(peer.parse().unwrap(), own.parse().unwrap()), expected, "{peer} to {own}");
+        }
+    }
+
+    #[test]
+    fn an_address_of_this_machine_is_known_from_another_ones() {
+        // The second is for examples: no machine has it.
+        for (peer, expected) in [("127.0.0.1:5", true), ("192.0.2.1:5", false), ("[2001:db8::1]:5", false)] {
+            assert_eq!(is_ours(peer.parse().unwrap()), expected, "{peer}");
         }
     }
 }
