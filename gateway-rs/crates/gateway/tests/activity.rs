@@ -8,8 +8,14 @@
 
 mod support;
 
+use std::time::Duration;
+
 use http::StatusCode;
+use support::clock::Stopped;
 use support::{Feed, Rig};
+
+/// A small part of the time between two reports.
+const STEP: Duration = Duration::from_millis(500);
 
 fn names(id: &str) -> impl Fn(&[String]) -> bool {
     move |used| used.iter().any(|used| used == id)
@@ -27,7 +33,8 @@ async fn what_was_used_is_reported_and_the_others_are_not() {
     let rig = Rig::new().sandbox("sb-1").sandbox("sb-2").start().await;
     rig.feed().reported(<[String]>::is_empty).await;
     assert_eq!(rig.run("sb-1", "echo hi").await.status, StatusCode::OK);
-    let reports = rig.feed().reported(names("sb-1")).await;
+    let clock = Stopped::now().await;
+    let (reports, _) = clock.until(STEP, rig.feed().reported(names("sb-1"))).await;
     assert!(!reports.iter().flatten().any(|used| used == "sb-2"));
 }
 
@@ -36,8 +43,8 @@ async fn what_is_under_way_is_reported_again_and_again() {
     let rig = Rig::new().sandbox("sb-1").start().await;
     let hears = async {
         rig.sidecar("sb-1").seen(1).await;
-        rig.feed().reported(names("sb-1")).await;
-        rig.feed().reported_times("sb-1", 2).await;
+        let clock = Stopped::now().await;
+        clock.until(STEP, rig.feed().reported_times("sb-1", 2)).await;
         rig.feed().end("sb-1", 1, "deleted");
     };
     tokio::join!(rig.run("sb-1", "hang"), hears).0.code();

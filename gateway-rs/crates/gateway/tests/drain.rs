@@ -10,25 +10,37 @@ mod support;
 
 use std::net::SocketAddr;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::{Method, StatusCode};
 use serde_json::json;
+use support::clock::Stopped;
 use support::{Client, ControlPlane, Rig, Started};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// Stops the gateway in the background; completes when it drains.
-async fn stop(rig: &mut Started) -> tokio::task::JoinHandle<()> {
+async fn stop(rig: &mut Started) -> JoinHandle<()> {
     let running = rig.running.take().unwrap();
     let stopping = tokio::spawn(running.stop());
     rig.client.until_metric("draining", 1.0).await;
     stopping
 }
 
-fn spawn_run(rig: &Started, command: &'static str) -> tokio::task::JoinHandle<support::Answer> {
+fn spawn_run(rig: &Started, command: &'static str) -> JoinHandle<support::Answer> {
     let (client, token) = (rig.client.clone(), support::token_of("sb-1", "alice", &["exec"]));
     tokio::spawn(async move { client.exec("sb-1", &token, json!({"command": command}).to_string()).await })
+}
+
+fn spawn_create(client: &Client) -> JoinHandle<support::Answer> {
+    let (client, request) = (client.clone(), client.request(Method::POST, "/v1/sandboxes"));
+    tokio::spawn(async move { client.send(request.body("{}".into()).unwrap()).await })
 }
 
 #[tokio::test]
@@ -56,15 +68,30 @@ async fn what_is_left_after_the_drain_time_is_cut_off_with_a_code() {
     let mut rig = Rig::new().sandbox("sb-1").set("DRAIN_MS", 100).start().await;
     let running = spawn_run(&rig, "hang");
     rig.sidecar("sb-1").seen(1).await;
-    let create = tokio::spawn({
-        let (client, request) = (rig.client.clone(), rig.client.request(Method::POST, "/v1/sandboxes"));
-        async move { client.send(request.body("{}".into()).unwrap()).await }
-    });
+    let create = spawn_create(&rig.client);
     rig.controlplane().arrived(1).await;
-    rig.running.take().unwrap().stop().await;
+    let clock = Stopped::now().await;
+    let stopping = stop(&mut rig).await;
+    clock.pass(Duration::from_millis(200)).await;
     assert_eq!(running.await.unwrap().code(), "stream_interrupted");
     assert_eq!(create.await.unwrap().code(), "draining");
     rig.sidecar("sb-1").dropped(1).await;
+    stopping.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_left_is_cut_off_with_a_code_when_the_stop_is_hurried() {
+    let mut rig = Rig::new().set("DRAIN_MS", HOUR.as_millis()).start().await;
+    let create = spawn_create(&rig.client);
+    rig.controlplane().arrived(1).await;
+    let _clock = Stopped::now().await;
+    let (hurry, hurried) = oneshot::channel::<()>();
+    let stop = rig.running.take().unwrap().stop_within(async { hurried.await.unwrap() });
+    let stopping = tokio::spawn(stop);
+    rig.client.until_metric("draining", 1.0).await;
+    hurry.send(()).unwrap();
+    assert_eq!(create.await.unwrap().code(), "draining");
+    stopping.await.unwrap();
 }
 
 #[tokio::test]
@@ -83,17 +110,12 @@ async fn calls_that_wait_for_their_turn_are_sent_elsewhere_at_once() {
 
 #[tokio::test]
 async fn an_idle_gateway_stops_at_once_although_clients_keep_connections() {
-    let mut times = Vec::new();
-    // Connections that do not end by themselves are cut off after a second: a machine that is busy for a moment could
-    // make one stop look like that.
-    for _ in 0..3 {
-        let mut rig = Rig::new().sandbox("sb-1").start().await;
-        rig.run("sb-1", "echo hi").await;
-        let began = Instant::now();
-        rig.running.take().unwrap().stop().await;
-        times.push(began.elapsed());
-    }
-    assert!(times.iter().any(|took| *took < Duration::from_millis(900)), "{times:?}");
+    let mut rig = Rig::new().sandbox("sb-1").start().await;
+    rig.run("sb-1", "echo hi").await;
+    let _clock = Stopped::now().await;
+    let began = Instant::now();
+    rig.running.take().unwrap().stop().await;
+    assert_eq!(began.elapsed(), Duration::ZERO, "it waited for connections");
 }
 
 fn process(rig: &Rig) -> Child {
@@ -102,8 +124,7 @@ fn process(rig: &Rig) -> Child {
 }
 
 async fn ended(child: Child) -> (Option<i32>, String) {
-    let output =
-        tokio::time::timeout(Duration::from_secs(20), child.wait_with_output()).await.unwrap().unwrap();
+    let output = tokio::time::timeout(PATIENCE, child.wait_with_output()).await.unwrap().unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
@@ -149,24 +170,22 @@ async fn send_sigterm(child: &Child) {
 async fn sigterm_ends_the_process_with_0() {
     let (mut child, _) = serving(&Rig::new()).await;
     send_sigterm(&child).await;
-    let status = tokio::time::timeout(Duration::from_secs(20), child.wait()).await.unwrap().unwrap();
+    let status = tokio::time::timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
     assert_eq!(status.code(), Some(0));
 }
 
 #[tokio::test]
 async fn a_second_sigterm_ends_the_drain() {
-    let rig = Rig::new();
+    let rig = Rig::new().set("DRAIN_MS", HOUR.as_millis());
     let controlplane = ControlPlane::listen(&rig.socket("api"));
     let (mut child, address) = serving(&rig).await;
     let client = Client::new(address);
-    let create = tokio::spawn({
-        let (client, request) = (client.clone(), client.request(Method::POST, "/v1/sandboxes"));
-        async move { client.send(request.body("{}".into()).unwrap()).await }
-    });
+    // Which answer it gets is tested above: this one may not get it in time.
+    let _create = spawn_create(&client);
     controlplane.arrived(1).await;
     send_sigterm(&child).await;
     client.until_metric("draining", 1.0).await;
     send_sigterm(&child).await;
-    let status = tokio::time::timeout(Duration::from_secs(20), child.wait()).await.unwrap().unwrap();
-    assert_eq!((status.code(), create.await.unwrap().code().as_str()), (Some(0), "draining"));
+    let status = tokio::time::timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
+    assert_eq!(status.code(), Some(0));
 }

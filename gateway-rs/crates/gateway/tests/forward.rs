@@ -8,13 +8,19 @@
 
 mod support;
 
+use std::time::Duration;
+
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::json;
+use support::clock::Stopped;
 use support::{ControlPlane, Rig, Started};
+
+/// A small part of the time for which a connection is tried.
+const STEP: Duration = Duration::from_millis(50);
 
 fn post(rig: &Started, path: &str) -> http::request::Builder {
     rig.client.request(Method::POST, path)
@@ -119,7 +125,8 @@ async fn a_client_that_goes_away_takes_the_forwarded_request_along() {
 #[tokio::test]
 async fn a_control_plane_that_is_down_is_a_problem_to_retry_and_one_that_is_back_serves() {
     let rig = Rig::new().without_controlplane().start().await;
-    let answer = rig.client.get("/v1/echo").await;
+    let clock = Stopped::now().await;
+    let (answer, _) = clock.until(STEP, rig.client.get("/v1/echo")).await;
     assert_eq!((answer.code().as_str(), &answer.json()["retry"]), ("upstream_timeout", &json!("later")));
     assert!(answer.json()["detail"].as_str().unwrap().contains("cannot be reached"), "{}", answer.text());
     let _controlplane = ControlPlane::listen(&rig.folder.socket("api"));
@@ -160,9 +167,13 @@ async fn a_create_with_a_key_survives_the_end_of_the_replica_that_had_it() {
 #[tokio::test]
 async fn what_needs_no_connection_twice_waits_a_moment_for_one() {
     let rig = Rig::new().without_controlplane().start().await;
+    let clock = Stopped::now().await;
     let late = async {
-        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-        ControlPlane::listen(&rig.folder.socket("api"))
+        rig.client.until_metric("calls", 1.0).await;
+        clock.settle().await;
+        let controlplane = ControlPlane::listen(&rig.folder.socket("api"));
+        clock.pass(Duration::from_millis(100)).await;
+        controlplane
     };
     let request = post(&rig, "/v1/echo").body("{}".into()).unwrap();
     let (answer, _controlplane) = tokio::join!(rig.client.send(request), late);

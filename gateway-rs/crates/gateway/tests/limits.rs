@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::json;
+use support::clock::Stopped;
 use support::{Rig, token_of};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -20,14 +21,16 @@ use tokio::task::JoinSet;
 #[tokio::test]
 async fn a_call_waits_for_its_turn_and_says_how_long() {
     let rig = Rig::new().sandbox("sb-1").set("MAX_INFLIGHT", 1).start().await;
+    let clock = Stopped::now().await;
     let release = async {
         rig.client.until_metric("exec_queued", 1.0).await;
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        clock.pass(Duration::from_secs(1)).await;
         rig.sidecar("sb-1").release(2);
     };
     let (first, second, ()) = tokio::join!(rig.run("sb-1", "hold"), rig.run("sb-1", "hold"), release);
-    let queued = [&first, &second].map(|answer| answer.json()["queue_ms"].as_f64().unwrap());
-    assert!(queued[0].max(queued[1]) >= 1000.0 && queued[0].min(queued[1]) < 1000.0, "{queued:?}");
+    let mut queued = [&first, &second].map(|answer| answer.json()["queue_ms"].as_f64().unwrap());
+    queued.sort_by(f64::total_cmp);
+    assert_eq!(queued, [0.0, 1000.0]);
 }
 
 #[tokio::test]
@@ -145,14 +148,14 @@ async fn metrics_tell_what_happened_and_name_no_sandbox() {
 }
 
 #[tokio::test]
-async fn ten_thousand_execs_leave_nothing_on_the_books() {
+async fn two_thousand_execs_leave_nothing_on_the_books() {
     let rig = Rig::new().sandbox("sb-1").start().await;
     let token = token_of("sb-1", "alice", &["exec"]);
     let mut callers = JoinSet::new();
     for _ in 0..20 {
         let (client, token) = (rig.client.clone(), token.clone());
         callers.spawn(async move {
-            for _ in 0..500 {
+            for _ in 0..100 {
                 let answer = client.exec("sb-1", &token, "{\"command\": \"echo hi\"}").await;
                 assert_eq!(answer.status.as_u16(), 200);
             }

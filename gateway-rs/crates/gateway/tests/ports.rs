@@ -8,20 +8,26 @@
 
 mod support;
 
+use std::time::Duration;
+
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
+use support::clock::Stopped;
 use support::controlplane::PATIENCE;
 use support::{Answer, Rig, Started, token_of};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 use tokio::task::JoinSet;
 use tungstenite::{Message, handshake};
 
 const DOMAIN: &str = "ports.example.com";
+
+/// A small part of the time for which a port is looked at that may become public.
+const STEP: Duration = Duration::from_millis(100);
 
 /// A server of this machine that answers one connection after another with what `answer` makes of the head.
 struct Server {
@@ -67,6 +73,14 @@ impl Server {
         })
         .await
     }
+}
+
+/// A port on which nothing listens, nor anybody else's server meanwhile: it is taken.
+fn silent() -> (TcpSocket, u16) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    (socket, port)
 }
 
 async fn rig() -> Started {
@@ -118,12 +132,14 @@ async fn a_request_reaches_the_server_by_path_and_by_host_name() {
 #[tokio::test]
 async fn only_names_below_the_domain_are_ports() {
     let rig = rig().await;
+    let clock = Stopped::now().await;
     for (host, code) in [
         (format!("x-sb-1.{DOMAIN}"), "invalid_argument"),
         (format!("a.{DOMAIN}"), "invalid_argument"),
         (format!("80-sb-1.{DOMAIN}"), "unauthenticated"),
     ] {
-        assert_eq!(get(&rig, "/healthz", &[("host", &host)]).await.code(), code, "{host}");
+        let (answer, _) = clock.until(STEP, get(&rig, "/healthz", &[("host", &host)])).await;
+        assert_eq!(answer.code(), code, "{host}");
     }
     for host in [DOMAIN, "127.0.0.1", "80-sb-1.example.com"] {
         assert_eq!(get(&rig, "/healthz", &[("host", host)]).await.text(), "ok\n", "{host}");
@@ -167,6 +183,7 @@ async fn every_way_to_bring_a_token_works_and_none_reaches_the_server() {
 #[tokio::test]
 async fn who_has_no_token_of_this_sandbox_is_refused() {
     let (rig, server) = (rig().await, Server::mirror().await);
+    let clock = Stopped::now().await;
     let other = token_of("sb-2", "bob", &["exec"]);
     for (credential, code) in [
         ("", "unauthenticated"),
@@ -176,7 +193,8 @@ async fn who_has_no_token_of_this_sandbox_is_refused() {
     ] {
         for path in [path(server.port, "/"), path(server.port, "/").replace("/http/", "")] {
             let headers: &[_] = if credential.is_empty() { &[] } else { &[("authorization", credential)] };
-            assert_eq!(get(&rig, &path, headers).await.code(), code, "{credential} {path}");
+            let (answer, _) = clock.until(STEP, get(&rig, &path, headers)).await;
+            assert_eq!(answer.code(), code, "{credential} {path}");
         }
     }
 }
@@ -187,16 +205,18 @@ async fn a_public_port_needs_no_token_until_it_is_taken_back() {
     rig.feed().open_ports("sb-1", &[server.port], 1);
     rig.client.until(async || get(&rig, &path(server.port, "/"), &[]).await.status == StatusCode::OK).await;
     assert_eq!(rig.sidecar("sb-1").last_token(), format!("Bearer port-token-{}", server.port));
-    assert_eq!(get(&rig, &path(other.port, "/"), &[]).await.code(), "unauthenticated");
+    let clock = Stopped::now().await;
+    let private = path(other.port, "/");
+    assert_eq!(clock.until(STEP, get(&rig, &private, &[])).await.0.code(), "unauthenticated");
     // A token of another sandbox is no obstacle, and not the server's business.
     let stray = token_of("sb-2", "bob", &["exec"]);
     let head =
         get(&rig, &path(server.port, "/"), &[("authorization", &format!("Bearer {stray}"))]).await.text();
     assert!(!head.contains(&stray));
     rig.feed().open_ports("sb-1", &[], 2);
-    rig.client
-        .until(async || get(&rig, &path(server.port, "/"), &[]).await.status == StatusCode::UNAUTHORIZED)
-        .await;
+    let public = path(server.port, "/");
+    let answer = async || clock.until(STEP, get(&rig, &public, &[])).await.0;
+    rig.client.until(async || answer().await.status == StatusCode::UNAUTHORIZED).await;
 }
 
 #[tokio::test]
@@ -210,7 +230,7 @@ async fn what_no_port_is_and_what_does_not_answer_in_http_are_told() {
             "invalid_argument"
         );
     }
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let (_taken, free) = silent();
     assert_eq!(authorized(&rig, &path(free, "/")).await.code(), "port_unreachable");
     for garbage in
         ["SSH-2.0-OpenSSH_9.6\r\n", "", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"]
@@ -248,6 +268,8 @@ async fn two_ways_to_say_where_a_body_ends_never_reach_a_server() {
 #[tokio::test]
 async fn large_bodies_stream_both_ways_and_keep_their_framing() {
     const BYTES: usize = 32 << 20;
+    // First: nobody in this process answers while it is computed.
+    let data: Bytes = (0..BYTES).map(|n| u8::try_from(n % 251).unwrap()).collect();
     let rig = rig().await;
     // Sends back what comes, as it comes.
     let server = Server::answering(|mut stream: TcpStream, head: String| async move {
@@ -264,7 +286,6 @@ async fn large_bodies_stream_both_ways_and_keep_their_framing() {
         .client
         .request(Method::PUT, &path(server.port, "/"))
         .header("authorization", format!("Bearer {}", token()));
-    let data: Bytes = (0..BYTES).map(|n| u8::try_from(n % 251).unwrap()).collect();
     let answer = rig.client.send(request.body(data.clone().into()).unwrap()).await;
     assert_eq!(answer.headers["content-length"], BYTES.to_string());
     assert!(answer.body == data);
@@ -319,7 +340,7 @@ async fn redirects_and_cookies_stay_with_the_port() {
 #[tokio::test]
 async fn a_port_is_asked_for_and_waited_for() {
     let (rig, server) = (rig().await, Server::mirror().await);
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let (_taken, free) = silent();
     for (port, listening) in [(server.port, true), (free, false)] {
         let answer = authorized(&rig, &format!("/v1/sandboxes/sb-1/ports/{port}?wait_ms=10")).await;
         assert_eq!(answer.json(), json!({"port": port, "listening": listening}));
@@ -444,7 +465,7 @@ async fn udp_passes_a_datagram_a_message() {
 #[tokio::test]
 async fn raw_connections_are_refused_before_and_told_after_the_upgrade() {
     let rig = rig().await;
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let (_taken, free) = silent();
     assert_eq!(refused(&rig, &raw(free, "tcp")).await["code"], "port_unreachable");
     assert_eq!(refused(&rig, &raw(0, "tcp")).await["code"], "invalid_argument");
     assert_eq!(authorized(&rig, &raw(free, "tcp")).await.code(), "invalid_argument");
@@ -481,9 +502,14 @@ async fn at_the_end_of_the_drain_connections_are_told_to_come_again() {
     let mut rig = Rig::new().sandbox("sb-1").set("DRAIN_MS", 50).start().await;
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut socket = connect(&rig, &raw(server.local_addr().unwrap().port(), "tcp")).await.unwrap();
-    let running = rig.running.take().unwrap();
-    let (_, message) = tokio::join!(running.stop(), next(&mut socket));
-    assert_eq!(close_code(message), 1012);
+    // What is left a second after the drain is cut off; that second never comes.
+    let clock = Stopped::now().await;
+    let stopping = tokio::spawn(rig.running.take().unwrap().stop());
+    rig.client.until_metric("draining", 1.0).await;
+    clock.pass(Duration::from_millis(100)).await;
+    assert_eq!(close_code(next(&mut socket).await), 1012);
+    drop(socket);
+    stopping.await.unwrap();
 }
 
 #[tokio::test]

@@ -245,8 +245,8 @@ async fn a_drain_sends_attached_clients_elsewhere() {
 async fn a_gateway_that_is_dropped_leaves_no_stream_behind() {
     let (mut rig, mut socket) = attached("stay").await;
     drop(rig.running.take());
-    rig.sidecar("sb-1").processes().dropped(1).await;
     while !matches!(socket.next().await, Said::Closed(_) | Said::Broken) {}
+    rig.sidecar("sb-1").processes().dropped(1).await;
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures_util::SinkExt as _;
 use http::Method;
 use serde_json::json;
+use support::clock::{Stopped, real_pause};
 use support::socket::{Said, Socket};
 use support::{Rig, Started, token_of};
 use tokio::io::AsyncWriteExt as _;
@@ -38,25 +39,22 @@ async fn attached(command: &str) -> (Started, Socket) {
     (rig, socket)
 }
 
-/// Moves time on, a ping's interval at most; what is on its way in sockets arrives.
-async fn pass(rig: &Started, seconds: u64) {
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_secs(seconds)).await;
-    tokio::time::resume();
-    for _ in 0..3 {
-        assert_eq!(rig.client.get("/healthz").await.status, 200);
-    }
-}
+/// Shorter than the time between two pings, so that each is answered before the next one.
+const STEP: Duration = Duration::from_secs(4);
+/// So many looks at what moves find nothing new when nothing can move any more. Between two of them everybody in this
+/// process has had his turn.
+const LOOKS: usize = 10;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// Until nothing moves any more: all buffers on the way to a client that does not read are full.
 async fn until_stuck(rig: &Started) {
     let sent = async || rig.client.metric("stream_bytes_total{stream=\"attach\",direction=\"out\"}").await;
     let (mut before, mut same) = (-1.0, 0);
-    while same < 3 {
+    while same < LOOKS {
         let now = sent().await;
         same = if now > before { 0 } else { same + 1 };
         before = now;
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        real_pause(BETWEEN_LOOKS).await;
     }
 }
 
@@ -147,11 +145,12 @@ async fn so_they_are_on_connections_to_ports() {
 #[tokio::test]
 async fn a_message_without_end_is_given_up() {
     let (rig, mut socket) = attached("stay").await;
+    let clock = Stopped::now().await;
     for _ in 0..8 {
         for _ in 0..1_000 {
             socket.stream.get_mut().write_all(&frame(0x00, b"")).await.unwrap_or_default();
         }
-        pass(&rig, 2).await;
+        clock.pass(Duration::from_secs(2)).await;
     }
     rig.client.until_metric("streams_open{stream=\"attach\"}", 0.0).await;
 }
@@ -162,12 +161,13 @@ async fn a_client_that_is_frozen_is_given_up_and_one_that_answers_pings_is_not()
     let mut alive = rig.attach("e-1", "").await;
     let mut tasks = JoinSet::new();
     tasks.spawn(async move { alive.rest().await.1 });
-    for _ in 0..2 {
-        pass(&rig, 4).await;
+    let clock = Stopped::now().await;
+    for _ in 0..3 {
+        clock.pass(STEP).await;
     }
     assert_eq!(rig.client.metric("streams_open{stream=\"attach\"}").await, 2.0);
-    for _ in 0..6 {
-        pass(&rig, 4).await;
+    for _ in 0..5 {
+        clock.pass(STEP).await;
     }
     rig.client.until_metric("attach_ends_total{end=\"left\"}", 1.0).await;
     rig.sidecar("sb-1").processes().dropped(1).await;
@@ -179,18 +179,19 @@ async fn a_client_that_is_frozen_is_given_up_and_one_that_answers_pings_is_not()
 }
 
 /// Shows that it lives and takes nothing, until it is cut off.
-async fn ignore(rig: &Started, socket: &mut Socket) {
+async fn ignore(clock: &Stopped, socket: &mut Socket) {
     for _ in 0..8 {
         socket.stream.send(Message::Ping(Default::default())).await.unwrap();
-        pass(rig, 4).await;
+        clock.pass(STEP).await;
     }
 }
 
 #[tokio::test]
 async fn a_client_that_takes_nothing_is_told_when_it_comes_again() {
     let (rig, mut socket) = attached("flood 800").await;
+    let clock = Stopped::now().await;
     until_stuck(&rig).await;
-    ignore(&rig, &mut socket).await;
+    ignore(&clock, &mut socket).await;
     let (output, problem, code) = socket.rest().await;
     assert_eq!((&problem["code"], code), (&json!("stream_interrupted"), 1008));
     assert!(problem["detail"].as_str().unwrap().contains("took nothing for 30 s"), "{problem}");
@@ -204,11 +205,12 @@ async fn a_client_that_takes_nothing_is_told_when_it_comes_again() {
 #[tokio::test]
 async fn a_client_that_never_comes_again_frees_its_place() {
     let (rig, mut socket) = attached("flood 800").await;
+    let clock = Stopped::now().await;
     until_stuck(&rig).await;
-    ignore(&rig, &mut socket).await;
+    ignore(&clock, &mut socket).await;
     assert_eq!(rig.client.metric("streams_open{stream=\"attach\"}").await, 1.0);
     for _ in 0..4 {
-        pass(&rig, 4).await;
+        clock.pass(STEP).await;
     }
     rig.client.until_metric("streams_open{stream=\"attach\"}", 0.0).await;
     rig.client.until_metric("calls", 0.0).await;
@@ -221,15 +223,16 @@ async fn a_slow_reader_of_a_port_is_told_too() {
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = server.local_addr().unwrap().port();
     let mut socket = rig.websocket(&format!("ports/{port}/tcp")).await.unwrap();
-    let (mut peer, _) = server.accept().await.unwrap();
+    let (peer, _) = server.accept().await.unwrap();
     let piece = vec![b'x'; 1 << 20];
-    // Until no buffer has room: twice in a row, since the first second may be one in which the machine stood still.
+    let clock = Stopped::now().await;
+    // Until no buffer has room.
     let mut refused = 0;
-    while refused < 2 {
-        let written = tokio::time::timeout(Duration::from_secs(1), peer.write(&piece)).await;
-        refused = if written.is_ok() { 0 } else { refused + 1 };
+    while refused < LOOKS {
+        refused = if peer.try_write(&piece).is_ok() { 0 } else { refused + 1 };
+        real_pause(BETWEEN_LOOKS).await;
     }
-    ignore(&rig, &mut socket).await;
+    ignore(&clock, &mut socket).await;
     let (problem, code) = loop {
         match socket.next_message().await {
             Some(Message::Binary(_)) => {}
@@ -240,4 +243,17 @@ async fn a_slow_reader_of_a_port_is_told_too() {
     assert!(problem.contains("took nothing for 30 s"), "{problem}");
     assert_eq!(code, Said::Closed(1008));
     rig.client.until_metric("calls", 0.0).await;
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_answer_a_close_frees_its_place_soon() {
+    let (rig, mut socket) = attached("echo hi").await;
+    let clock = Stopped::now().await;
+    // Nothing is read, so nothing is answered.
+    rig.client.until_metric("attach_ends_total{end=\"result\"}", 1.0).await;
+    clock.pass(Duration::from_secs(1)).await;
+    assert_eq!(rig.client.metric("streams_open{stream=\"attach\"}").await, 1.0);
+    clock.pass(Duration::from_secs(2)).await;
+    rig.client.until_metric("streams_open{stream=\"attach\"}", 0.0).await;
+    assert_eq!(socket.rest().await.0, b"hi");
 }

@@ -99,6 +99,8 @@ fn the_fallback_has_a_zone_shards_and_maybe_a_server() {
 #[test]
 fn the_key_may_come_from_a_file() {
     let path = std::env::temp_dir().join(format!("rollbox-gw-key-{}", std::process::id()));
+    // Of an earlier process with the same number.
+    drop(std::fs::remove_file(&path));
     let file = "ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY_FILE";
     let mut variables = complete();
     variables.remove("ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY");

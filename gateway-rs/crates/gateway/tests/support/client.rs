@@ -12,6 +12,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 
+use super::clock::real_pause;
+
 /// What came back.
 #[derive(Debug)]
 pub struct Answer {
@@ -107,7 +109,7 @@ impl Client {
     pub async fn until(&self, condition: impl AsyncFn() -> bool) {
         let waited = tokio::time::timeout(super::controlplane::PATIENCE, async {
             while !condition().await {
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                real_pause(Duration::from_millis(5)).await;
             }
         });
         waited.await.unwrap();

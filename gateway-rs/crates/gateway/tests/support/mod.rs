@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test crate uses its own part")]
 
 pub mod client;
+pub mod clock;
 pub mod controlplane;
 pub mod feed;
 pub mod files;
@@ -50,10 +51,15 @@ pub struct Folder(PathBuf);
 impl Folder {
     fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("rollbox-gw-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
+        loop {
+            let name = format!("rollbox-gw-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+            let path = std::env::temp_dir().join(name);
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Self(path),
+                // Of an earlier process with the same number.
+                Err(taken) => assert_eq!(taken.kind(), std::io::ErrorKind::AlreadyExists, "{taken}"),
+            }
+        }
     }
 
     pub fn socket(&self, name: &str) -> PathBuf {

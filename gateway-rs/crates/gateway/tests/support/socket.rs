@@ -68,6 +68,11 @@ impl Socket {
         loop {
             match tokio::time::timeout(super::controlplane::PATIENCE, self.stream.next()).await.unwrap() {
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                Some(Ok(close @ Message::Close(_))) => {
+                    // The answer, which is only put aside, goes out; the gateway may be gone already.
+                    drop(self.stream.flush().await);
+                    return Some(close);
+                }
                 heard => return heard.and_then(Result::ok),
             }
         }
