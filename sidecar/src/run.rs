@@ -116,10 +116,7 @@ async fn serve_until_told(settings: Settings, prepared: Prepared) -> Result<(), 
     let mut terminate = signal(SignalKind::terminate()).map_err(unwatched)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(unwatched)?;
     let body = readiness::ready(&settings, &kernel, boot);
-    let grace = match settings.listen {
-        Endpoint::Unix(_) => SHUTDOWN_GRACE,
-        Endpoint::Tcp(_) => SHUTDOWN_GRACE_IN_POD,
-    };
+    let grace = shutdown_grace(&settings.listen);
     let Settings { sandbox_id, verifier, .. } = &settings;
     let auth = Auth::new(sandbox_id, verifier.clone());
     let serve = serve(listener, service.clone(), auth, draining.subscribe(), grace);
@@ -139,5 +136,23 @@ async fn serve_until_told(settings: Settings, prepared: Prepared) -> Result<(), 
         _ = spawner => Err(lost()),
         () = push => Ok(()),
         () = told => Ok(()),
+    }
+}
+
+fn shutdown_grace(listen: &Endpoint) -> Duration {
+    match listen {
+        Endpoint::Unix(_) => SHUTDOWN_GRACE,
+        Endpoint::Tcp(_) => SHUTDOWN_GRACE_IN_POD,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_in_a_pod_is_not_waited_for() {
+        assert_eq!(shutdown_grace(&Endpoint::Tcp("0.0.0.0:7070".parse().unwrap())), Duration::ZERO);
+        assert!(shutdown_grace(&Endpoint::Unix("/run/a.sock".into())) > Duration::ZERO);
     }
 }

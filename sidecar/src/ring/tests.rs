@@ -120,8 +120,15 @@ fn a_failed_read_changes_nothing() {
     assert_eq!((ring.kept(), ring.total_bytes()), (b"abc".to_vec(), 3));
 }
 
+/// Fewer cases than usual, for each takes long; as many as are asked for where somebody asks.
+fn config() -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    let asked = std::env::var_os("PROPTEST_CASES").is_some();
+    ProptestConfig { cases: if asked { usual.cases } else { 64 }, ..usual }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(config())]
     #[test]
     fn it_keeps_exactly_the_end_or_the_beginning(
         writes in prop::collection::vec(0usize..60_000, 0..12), limit in 0usize..200_000, head: bool, step in 1usize..70_000

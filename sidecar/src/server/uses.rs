@@ -4,9 +4,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hyper::body::{Body, Frame, SizeHint};
+use tokio::time::Instant;
 
 /// Questions about the sandbox, and what the control plane does to it: no use of it.
 const NO_USE: [&str; 4] = [
@@ -97,15 +98,22 @@ impl<B: Body + Unpin> Body for Held<B> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
 
-    #[test]
-    fn a_call_under_way_is_use_and_a_question_is_none() {
+    #[tokio::test(start_paused = true)]
+    async fn a_call_under_way_is_use_and_a_question_is_none() {
+        const SECOND: Duration = Duration::from_secs(1);
         let uses = Arc::new(Uses::default());
+        advance(5 * SECOND).await;
         assert!(uses.begin("/rollbox.agent.v1.Agent/Health").is_none());
+        assert_eq!(uses.quiet(), 5 * SECOND);
         let call = uses.begin("/rollbox.agent.v1.Agent/Exec");
+        advance(2 * SECOND).await;
         assert_eq!(uses.quiet(), Duration::ZERO);
         drop(call);
-        assert!(uses.quiet() < uses.began.elapsed());
+        advance(SECOND).await;
+        assert_eq!(uses.quiet(), SECOND);
     }
 }

@@ -236,6 +236,17 @@ mod tests {
     }
 
     #[test]
+    fn a_command_on_a_terminal_hears_the_hang_up_before_it_is_killed_and_any_other_does_not() {
+        let (began, marks) = (Instant::now(), || Marks::new(Pid::from_raw(5), "e"));
+        let mut sweep = Sweep::new(7, marks(), true, began);
+        assert_eq!(sweep.signals(began), [libc::SIGHUP, libc::SIGCONT]);
+        sweep.turn(1, true, began);
+        assert!(sweep.signals(began + HANGUP_PATIENCE / 2).is_empty());
+        assert_eq!(sweep.signals(began + HANGUP_PATIENCE), [libc::SIGKILL]);
+        assert_eq!(Sweep::new(7, marks(), false, began).signals(began), [libc::SIGKILL]);
+    }
+
+    #[test]
     fn what_is_gone_at_once_is_told_at_once() {
         let began = Instant::now();
         let mut sweep = Sweep::new(7, Marks::new(Pid::from_raw(5), "e"), false, began);

@@ -1,5 +1,6 @@
 //! Connections to ports. The sidecar dials in its own network namespace, which here is the test's.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -7,6 +8,7 @@ use token::{Claims, Signer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket, UnixStream};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
@@ -16,6 +18,9 @@ use wire::agent::{PortFrame, WaitPortRequest};
 use crate::sandbox::{
     PATIENCE, SANDBOX_ID, SEED, Sandbox, argv, free_address, problem, signed, text, with_token,
 };
+
+/// What is not taken for so long is taken for full; on a slow machine it has some room left.
+const FULL: Duration = Duration::from_millis(200);
 
 /// A call that is connected.
 struct Connection {
@@ -79,6 +84,14 @@ impl Connection {
 
 fn to(port: u16) -> PortFrame {
     PortFrame { port: port.into(), ..PortFrame::default() }
+}
+
+/// A port on which nothing listens, nor anybody else's server meanwhile: it is taken.
+fn silent() -> (TcpSocket, u16) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    (socket, port)
 }
 
 async fn server(address: &str) -> (TcpListener, u16) {
@@ -212,39 +225,32 @@ async fn one_that_is_not_read_holds_up_nobody_else() {
     let (listener, port) = server("127.0.0.1:0").await;
     let mut silent = Vec::new();
     for _ in 0..8 {
-        let connection = Connection::tcp(&sandbox, port).await;
-        let peer = accepted(&listener).await;
-        // Until nothing more is taken: the sockets' and the stream's room is used up.
-        while let Ok(sent) = tokio::time::timeout(
-            Duration::from_millis(200),
-            connection.up.send(PortFrame { data: vec![0; 64 << 10].into(), ..PortFrame::default() }),
-        )
-        .await
-        {
-            sent.unwrap();
-        }
-        silent.push((connection, peer));
+        silent.push((Connection::tcp(&sandbox, port).await, accepted(&listener).await));
     }
+    // Until nothing more is taken: the sockets' and the stream's room is used up.
+    let mut filling = JoinSet::new();
+    for up in silent.iter().map(|(connection, _)| connection.up.clone()) {
+        let frame = || PortFrame { data: vec![0; 64 << 10].into(), ..PortFrame::default() };
+        filling.spawn(async move {
+            while let Ok(sent) = tokio::time::timeout(FULL, up.send(frame())).await {
+                sent.unwrap();
+            }
+        });
+    }
+    filling.join_all().await;
     assert_eq!(text(&sandbox.exec(argv(&["echo", "on"])).await.unwrap()), "on\n");
 }
 
 #[tokio::test]
 async fn a_port_that_does_not_answer_is_told_with_the_reason() {
     let sandbox = Sandbox::start().await;
-    let refused: u16 = free_address("127.0.0.1").rsplit_once(':').unwrap().1.parse().unwrap();
-    let full = TcpSocket::new_v4().unwrap();
-    full.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let full = full.listen(0).unwrap();
+    let (_taken, refused) = silent();
+    let full = silent().0.listen(0).unwrap();
     let address = full.local_addr().unwrap();
-    // A short queue that nobody empties: the kernel answers until it is full.
-    let mut queue = Vec::new();
-    let mut unanswered = 0;
-    while unanswered < 2 {
-        match tokio::time::timeout(Duration::from_millis(500), TcpStream::connect(address)).await {
-            Ok(stream) => queue.push(stream.unwrap()),
-            // Or the machine stood still.
-            Err(_) => unanswered += 1,
-        }
+    // A short queue that nobody empties: the kernel answers until it is full, which is long before the last of these.
+    let mut queue: Vec<_> = (0..16).map(|_| Box::pin(TcpStream::connect(address))).collect();
+    for connecting in &mut queue {
+        let _ = tokio::time::timeout(Duration::ZERO, connecting).await;
     }
     for (port, reason) in [(refused, "refused"), (address.port(), "timeout")] {
         let dialled = tokio::time::timeout(PATIENCE, Connection::open(&sandbox, to(port)));
@@ -309,7 +315,8 @@ async fn datagrams_keep_their_bounds_on_either_address() {
             server.send_to(&vec![7; size], peer).await.unwrap();
             assert_eq!(connection.next().await.unwrap().data.len(), size, "{address}");
             connection.send(vec![8; size]).await;
-            assert_eq!(server.recv(&mut buffer).await.unwrap(), size, "{address}");
+            let received = tokio::time::timeout(PATIENCE, server.recv(&mut buffer)).await;
+            assert_eq!(received.unwrap().unwrap(), size, "{address}");
         }
         connection.end().await;
         assert_eq!(connection.next().await, None);
@@ -319,8 +326,11 @@ async fn datagrams_keep_their_bounds_on_either_address() {
 #[tokio::test]
 async fn datagrams_to_nobody_and_larger_than_any_are_told() {
     let sandbox = Sandbox::start().await;
-    let nobody = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-    let mut connection = Connection::udp(&sandbox, nobody, b"hello").await;
+    // Taken, so that nobody else gets it, by a socket that hears only itself.
+    let taken = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let nobody = taken.local_addr().unwrap();
+    taken.connect(nobody).await.unwrap();
+    let mut connection = Connection::udp(&sandbox, nobody.port(), b"hello").await;
     assert_eq!(connection.broken().await, Code::PortUnreachable);
     let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let mut connection = Connection::udp(&sandbox, server.local_addr().unwrap().port(), b"").await;
@@ -335,16 +345,14 @@ async fn a_wait_ends_when_something_listens_or_the_time_is_over() {
         let request = WaitPortRequest { port: port.into(), timeout_ms };
         sandbox.client.clone().wait_port(signed(request)).await.map(|state| state.into_inner().listening)
     };
-    let address = free_address("127.0.0.1");
-    let port: u16 = address.rsplit_once(':').unwrap().1.parse().unwrap();
+    let (silent, port) = silent();
     assert!(!wait(port, 0).await.unwrap());
     assert!(!wait(port, 50).await.unwrap());
-    let (listening, listener) = tokio::join!(wait(port, 20_000), async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        TcpListener::bind(&address).await.unwrap()
-    });
-    assert!(listening.unwrap());
-    drop(listener);
+    let mut waiting = pin!(wait(port, 600_000));
+    // Not yet, which slowness cannot change.
+    assert!(tokio::time::timeout(Duration::from_millis(100), &mut waiting).await.is_err());
+    let _listener = silent.listen(1).unwrap();
+    assert!(tokio::time::timeout(PATIENCE, waiting).await.unwrap().unwrap());
     assert_eq!(problem(&wait(port, 600_001).await.unwrap_err()).code, Code::InvalidArgument);
 }
 

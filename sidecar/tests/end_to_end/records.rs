@@ -3,13 +3,15 @@
 use wire::Code;
 use wire::agent::{ExecRequest, HealthRequest, ListRequest};
 
-use crate::sandbox::{SANDBOX_ID, Sandbox, argv, problem, shell, signed, text, token, with_token};
+use crate::sandbox::{PATIENCE, SANDBOX_ID, Sandbox, argv, problem, shell, signed, text, token, with_token};
 
 #[tokio::test]
 async fn the_same_id_runs_once_whether_it_still_runs_or_has_ended() {
     let sandbox = Sandbox::start().await;
-    let request = shell("sleep 2; echo ran | tee -a count");
-    let (first, second) = tokio::join!(sandbox.exec(request.clone()), sandbox.exec(request.clone()));
+    let request = shell("until test -e go; do sleep 0.05; done; echo ran | tee -a count");
+    // Calls of one connection are taken in order: when the third one is answered, the second has joined the first.
+    let (first, second, _) =
+        tokio::join!(sandbox.exec(request.clone()), sandbox.exec(request.clone()), sandbox.sh("touch go"));
     let (first, second) = (first.unwrap(), second.unwrap());
     assert_eq!((first.replayed, second.replayed), (false, false), "the second joined the running one");
     let third = sandbox.exec(request.clone()).await.unwrap();
@@ -55,7 +57,12 @@ async fn lists_and_health() {
         (running.exec_id.as_str(), true, running.pid)
     );
     assert_eq!((execs[1].running, execs[1].stdout_bytes), (false, 6));
-    let health = client.health(signed(HealthRequest {})).await.unwrap().into_inner();
+    let mut health = client.health(signed(HealthRequest {})).await.unwrap().into_inner();
+    // The answer to its readiness may still be on its way.
+    let began = std::time::Instant::now();
+    while !health.acknowledged && began.elapsed() < PATIENCE {
+        health = client.health(signed(HealthRequest {})).await.unwrap().into_inner();
+    }
     assert_eq!((health.sandbox_id.as_str(), health.running_execs), (SANDBOX_ID, 1));
     assert!(health.kernel.starts_with("Linux version") && health.acknowledged);
 }

@@ -1,9 +1,10 @@
 //! A sandbox without an engine: the real target in namespaces of its own, the real sidecar beside it, a client.
 
 use std::collections::HashMap;
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,7 +15,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use token::{Claims, Signer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{TcpSocket, UnixListener, UnixStream};
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
@@ -38,6 +39,23 @@ pub async fn within(limit: Duration, attempt: impl AsyncFn()) {
     }
     panic!("not within {limit:?}: {times:?}");
 }
+
+/// Looks until `count` gives `wanted`. How long that takes does not matter as long as it grows.
+pub async fn grows_to(wanted: u64, count: impl AsyncFn() -> u64) {
+    let (mut before, mut since) = (0, Instant::now());
+    loop {
+        let now = count().await;
+        if now >= wanted {
+            return;
+        }
+        if now > before {
+            (before, since) = (now, Instant::now());
+        }
+        assert!(since.elapsed() < PATIENCE, "it stays at {now}, {wanted} are wanted");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 pub const SEED: [u8; 32] = [7; 32];
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
 /// As the gateway's: streams that nobody reads do not hold up the others.
@@ -113,6 +131,26 @@ impl Sandbox {
     pub async fn cancel(&self, exec_id: &str) -> Result<ExecResult, Problem> {
         let answer = self.client.clone().cancel(signed(CancelRequest { exec_id: exec_id.to_owned() })).await;
         answer.map(tonic::Response::into_inner).map_err(|status| problem(&status))
+    }
+
+    /// How the sidecar ends.
+    pub async fn ended(&mut self) -> ExitStatus {
+        let ended = async {
+            loop {
+                if let Some(status) = self.sidecar.0.try_wait().unwrap() {
+                    return status;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, ended).await.unwrap()
+    }
+
+    /// The most memory that the sidecar has had.
+    pub fn peak_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.sidecar.0.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.split_whitespace().next().unwrap().parse().unwrap()
     }
 
     /// Waits until `command` prints `expected`.
@@ -191,30 +229,46 @@ pub async fn readiness(listener: &UnixListener) -> (String, Value) {
 }
 
 pub async fn push(listener: &UnixListener, answer: &str) -> (String, Value) {
-    let (mut stream, _) = listener.accept().await.unwrap();
-    let mut text = String::new();
-    let mut chunk = [0; 4096];
+    let answer = format!("HTTP/1.1 {answer}\r\n\r\n");
     loop {
-        let count = stream.read(&mut chunk).await.unwrap();
-        text.push_str(std::str::from_utf8(&chunk[..count]).unwrap());
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-        let Ok(body) = serde_json::from_str(body) else { continue };
-        let credential =
-            head.lines().find_map(|line| line.strip_prefix("Authorization: ")).unwrap().to_owned();
-        stream.write_all(format!("HTTP/1.1 {answer}\r\n\r\n").as_bytes()).await.unwrap();
-        return (credential, body);
+        let (mut stream, _) = listener.accept().await.unwrap();
+        // A sidecar that has not been answered in time comes again.
+        if let Some(pushed) = pushed(&mut stream).await
+            && stream.write_all(answer.as_bytes()).await.is_ok()
+        {
+            return pushed;
+        }
     }
 }
 
-/// A TCP address on which nothing listens: below what the kernel gives to who asks for any port, so nobody gets it
-/// meanwhile.
+/// `None`: it was given up before it was whole.
+async fn pushed(stream: &mut UnixStream) -> Option<(String, Value)> {
+    let (mut text, mut chunk) = (String::new(), [0; 4096]);
+    loop {
+        let count = stream.read(&mut chunk).await.ok().filter(|count| *count > 0)?;
+        text.push_str(std::str::from_utf8(&chunk[..count]).unwrap());
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let Ok(body) = serde_json::from_str(body) else { continue };
+        let credential = head.lines().find_map(|line| line.strip_prefix("Authorization: ")).unwrap();
+        return Some((credential.to_owned(), body));
+    }
+}
+
+/// A TCP address that nobody else gets: its port is below those that the kernel gives to who asks for any, and a name
+/// that only one process can have stands for it as long as this process lives.
 pub fn free_address(ip: &str) -> String {
+    use std::os::unix::net::{SocketAddr, UnixListener};
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 12_000 + u16::try_from(std::process::id() % 15_000).unwrap();
     loop {
         let port = first + NEXT.fetch_add(1, Ordering::Relaxed);
-        if std::net::TcpListener::bind((ip, port)).is_ok() {
-            return std::net::SocketAddr::new(ip.parse().unwrap(), port).to_string();
+        let name = SocketAddr::from_abstract_name(format!("rollbox-test-port-{port}")).unwrap();
+        let Ok(claim) = UnixListener::bind_addr(&name) else { continue };
+        std::mem::forget(claim);
+        let address = std::net::SocketAddr::new(ip.parse().unwrap(), port);
+        // As the sidecar binds it, which bears no connections that have just ended.
+        if TcpSocket::new_v4().unwrap().bind(address).is_ok() {
+            return address.to_string();
         }
     }
 }

@@ -80,7 +80,8 @@ async fn things_move_and_replace_only_when_told() {
 async fn a_tree_moves_between_file_systems_with_all_that_is_known_of_it() {
     let sandbox = Sandbox::start().await;
     let folder = folder(&sandbox);
-    let other = Path::new("/dev/shm").join(format!("rollbox-test-{}", std::process::id()));
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let other = memory.path().join("tree");
     sandbox.sh(&format!("cd {} && mkdir -p tree/in && echo data > tree/in/file && chmod 640 tree/in/file && chown 7:8 tree/in/file && touch -d @1000 tree/in/file tree/in && ln -s /nowhere tree/link", folder.display())).await;
     let moved = rename(&sandbox, between(&folder.join("tree"), &other, false)).await;
     let found = std::fs::metadata(other.join("in/file"))

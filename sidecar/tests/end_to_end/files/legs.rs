@@ -20,7 +20,7 @@ async fn leg(sandbox: &Sandbox, ticket: &[u8]) -> UnixStream {
 #[tokio::test]
 async fn data_move_to_a_leg_and_the_call_tells_their_digest() {
     // What takes long comes first: a client that computes answers no pings.
-    let data = (0..=255).collect::<Vec<u8>>().repeat(64 << 12);
+    let data = (0..=255).collect::<Vec<u8>>().repeat(16 << 12);
     let sha256 = Sha256::digest(&data).to_vec();
     let sandbox = Sandbox::start().await;
     let path = folder(&sandbox).join("data");
@@ -76,10 +76,10 @@ async fn upload(sandbox: &Sandbox, path: &Path) -> Upload {
 
 #[tokio::test]
 async fn what_comes_over_a_leg_is_part_of_the_file() {
+    let data: Vec<u8> = (0..=255).cycle().take(8 << 20).collect();
     let sandbox = Sandbox::start().await;
     let path = folder(&sandbox).join("data");
     std::fs::write(&path, "old").unwrap();
-    let data: Vec<u8> = (0..=255).cycle().take(8 << 20).collect();
     let Upload { answer, messages, mut leg } = upload(&sandbox, &path).await;
     leg.write_all(&data).await.unwrap();
     leg.shutdown().await.unwrap();
