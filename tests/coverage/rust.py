@@ -17,6 +17,12 @@ DATA = OUT / "rust"
 MANIFEST = ROOT / "gateway-rs" / "Cargo.toml"
 CARGO_TEST = ("cargo", "test", "--locked", "--quiet", "--manifest-path", str(MANIFEST), "--workspace")
 LLVM = "22"
+# Linked into the programs, since tests start some of them with an empty environment.
+NAME = """.section .rodata.__llvm_profile_filename,"aG",@progbits,__llvm_profile_filename,comdat
+.globl __llvm_profile_filename
+.hidden __llvm_profile_filename
+__llvm_profile_filename: .asciz "%s"
+"""
 SOURCES = (ROOT / "gateway-rs" / "crates", ROOT / "sidecar")
 # A unit test's module is the last thing in its file.
 TESTS = re.compile(r"^#\[cfg\(test\)\]\n(?:#\[.*\]\n)*(?:pub\(crate\) )?mod tests \{", re.MULTILINE)
@@ -31,9 +37,7 @@ def measure() -> Figures:
     shutil.rmtree(DATA, ignore_errors=True)
     DATA.mkdir(parents=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", OUT / "target")) / "coverage"
-    # One file a process (%p), merged when the kernel gives its number again (%m), mapped while it runs (%c).
-    counters = {"LLVM_PROFILE_FILE": f"{DATA}/%p-%m%c.profraw", "RUSTC_WORKSPACE_WRAPPER": str(HERE / "rustc.py")}
-    environ = {**os.environ, **counters, "CARGO_TARGET_DIR": str(target)}
+    environ = {**os.environ, **_counters(), "CARGO_TARGET_DIR": str(target)}
     built = subprocess.run(
         [*CARGO_TEST, "--no-run", "--message-format=json-render-diagnostics"],
         cwd=ROOT,
@@ -47,6 +51,18 @@ def measure() -> Figures:
     status = subprocess.run([*CARGO_TEST, "--no-fail-fast"], cwd=ROOT, env=environ, check=False).returncode
     figures.notes.append("cargo test: passed") if status == 0 else figures.lacks(f"cargo test: exit {status}")
     return _read(figures, _report(tools, sorted(programs)))
+
+
+def _counters() -> dict[str, str]:
+    """The environment for cargo. A process has a file (%p), adds to the one of its number before (%m), maps it (%c)."""
+    files = f"{DATA}/%p-%m%c.profraw"
+    # Outside of DATA, which is emptied: cargo does not link again for it.
+    source, linked = OUT / "name.s", OUT / "name.o"
+    source.write_text(NAME % files)
+    subprocess.run(["cc", "-c", str(source), "-o", str(linked)], check=True)
+    wrapper = str(HERE / "rustc.py")
+    # Tests in the documentation are compiled by rustdoc, which has no wrapper.
+    return {"LLVM_PROFILE_FILE": files, "RUSTC_WORKSPACE_WRAPPER": wrapper, "COVERAGE_NAME": str(linked)}
 
 
 def _tools() -> Path | str:
@@ -77,7 +93,11 @@ def _report(tools: Path, programs: list[str]) -> str:
     subprocess.run([*merge, "-f", str(listed), "-o", str(merged)], check=True)
     objects = [argument for program in programs for argument in ("-object", program)]
     export = (str(tools / "llvm-cov"), "export", "-format=lcov", f"-instr-profile={merged}")
-    return subprocess.run([*export, *objects], stdout=subprocess.PIPE, text=True, check=True).stdout
+    # Of the product's sources only: LLVM fails an assertion at a file of the tests.
+    sources = [str(path) for folder in SOURCES for path in (folder / "src", *folder.glob("*/src")) if path.is_dir()]
+    return subprocess.run(
+        [*export, *objects, "-sources", *sources], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
 
 
 def _read(figures: Figures, lcov: str) -> Figures:

@@ -9,12 +9,14 @@ import sys
 
 COUNTED = (
     "-Cinstrument-coverage",
-    # Unstable, hence the variable below, which dependencies do not get.
+    # Unstable, as is the last one; hence the variable below, which dependencies do not get.
     "-Zcoverage-options=branch",
     # Counters that can be a mapped file outlive a process that is killed or leaves by _exit.
     "-Cllvm-args=-runtime-counter-relocation",
     # The reader may come without zlib.
     "-Cllvm-args=-enable-name-compression=false",
+    # Where a program writes its counters; before its own objects, whose answer is a file in the working directory.
+    f"-Zpre-link-arg={os.environ['COVERAGE_NAME']}",
 )
 
 if __name__ == "__main__":
