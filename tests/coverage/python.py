@@ -1,4 +1,4 @@
-"""Python: coverage.py around all tests that need no cluster, in their child processes too."""
+"""Python: coverage.py around the tests of `make test` but the chart's, in their child processes too."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def measure() -> Figures:
             figures.lacks(f"{name}: left out: {reason}")
             continue
         # Counting slows down every line, and the start of every child process more.
-        pytest = ("pytest", "-q", "--timeout=1800", *(f"tests/{folder}" for folder in folders))
+        pytest = ("pytest", "-q", "--timeout=1800", "-m", "not soak", *(f"tests/{folder}" for folder in folders))
         status = _coverage("run", "-m", *pytest)
         figures.notes.append(f"{name}: passed") if status == 0 else figures.lacks(f"{name}: exit {status} of pytest")
     report = OUT / "python-lines.json"
