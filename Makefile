@@ -8,10 +8,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUSTC := $(shell rustc --version 2>/dev/null | tr ' ()' '---')
-# Compiled dependencies outlive the checkout, by compiler version: a fresh clone builds only its own crates.
+# What is compiled outlives the checkout, by compiler version: see setup/sources.sh.
 export CARGO_TARGET_DIR ?= $(CACHE)/cargo/$(RUSTC)
 export CARGO_TERM_PROGRESS_WHEN ?= never
-CARGO := cargo --locked --config net.retry=5
+CARGO := setup/cargo.sh --config net.retry=5
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
@@ -37,7 +37,7 @@ lint: venv ## ruff, mypy, import-linter, rustfmt, clippy
 	PYTHONPATH=.:sdk/src $(BIN)/lint-imports --no-cache
 	cargo fmt $(WORKSPACE) --all --check
 	$(BIN)/python -m tests.lint
-	$(CARGO) clippy $(WORKSPACE) --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked $(WORKSPACE) --workspace --all-targets -- -D warnings
 
 check: lint test ## lint, tests, and generated copies against the contract
 	$(BIN)/python contract/generate.py --check

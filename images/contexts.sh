@@ -1,15 +1,11 @@
 # What goes into each image besides its Dockerfile; sourced by build.sh. Each function fills the folder that it is given.
 
 context_gateway() {
-  local built
-  built=$(setup/static.sh gateway unwind)
-  cp "$built/rollbox-gateway" "$1/"
+  setup/static.sh gateway "$1"
 }
 
 context_sidecar() {
-  local built
-  built=$(setup/static.sh sidecar abort)
-  cp "$built/rollbox-sidecar" "$built/rollbox-target" "$1/"
+  setup/static.sh sidecar "$1"
 }
 
 context_controlplane() {

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-MANIFEST = "gateway-rs/Cargo.toml"
-CARGO = ("cargo", "--config", "net.retry=5", "test", "--locked", "--manifest-path", MANIFEST, "--workspace")
+WORKSPACE = ("--manifest-path", "gateway-rs/Cargo.toml", "--workspace")
+BUILD = ("setup/cargo.sh", "--config", "net.retry=5", "test", "--locked", *WORKSPACE, "--no-run", "--quiet")
 AT_ONCE = 2
 TEST = re.compile(r"^test (?P<name>\S+)(?: - should panic)? \.\.\. (?P<outcome>ok|FAILED|ignored)", re.M)
 OUTPUT = re.compile(
@@ -61,7 +61,7 @@ def outcomes(binary: str, output: str) -> Iterator[dict[str, str]]:
 
 async def _build() -> list[Program]:
     build = await asyncio.create_subprocess_exec(
-        *CARGO, "--no-run", "--quiet", "--message-format=json-render-diagnostics", stdout=asyncio.subprocess.PIPE
+        *BUILD, "--message-format=json-render-diagnostics", stdout=asyncio.subprocess.PIPE
     )
     messages, _ = await build.communicate()
     if build.returncode != 0:

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Builds the gateway's Python module for the tests into the virtual environment of this checkout.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source setup/sources.sh
+# Unoptimised and, for --examples, with the features of development dependencies: so it has all that it depends on from
+# `cargo test`, or that from here.
+CARGO_TARGET_DIR=$rust_target cargo build --locked --quiet --manifest-path "$rust_sources/gateway-rs/Cargo.toml" \
+  --workspace --lib --examples 9>&-
+packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
+# A package of this name, as maturin installs it, would be found first.
+rm -rf "$packages/rollbox_gateway"
+install --compare --mode 755 "$rust_target/debug/librollbox_gateway.so" "$packages/rollbox_gateway.abi3.so"

@@ -1,0 +1,52 @@
+# Brings the Rust sources of this checkout to one place in the cache and holds them there until the calling script ends.
+# Sourced, with the checkout's root as working directory; gives $rust_home, $rust_sources and $rust_target.
+#
+# Cargo judges by relative path and time of change. Two checkouts that share a target folder would take each other's
+# binaries, and a fresh clone, all of whose files are new, would build everything again. In this place a file is
+# written only when its content changes, so a build costs what differs from the last one, whichever checkout that was.
+rust_home=${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/rollbox/cargo/$(rustc --version | tr ' ()' '---')}
+rust_sources=$rust_home/sources
+rust_target=$rust_home/target
+# The Python module is linked without an interpreter; one found by the way would be a reason to build it again.
+export PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1
+export CARGO_NET_RETRY=${CARGO_NET_RETRY:-5}
+
+# One line per file: digest and path.
+list_sources() {
+  (cd "$1" && find gateway-rs sidecar contract \( -path gateway-rs/target -o -path sidecar/target -o -name fuzz -o -name __pycache__ \) \
+    -prune -o \( -type f -o -type l \) -print0 | xargs -0 -r sha256sum | LC_ALL=C sort)
+}
+
+same_sources() {
+  [ "$(list_sources .)" = "$(list_sources "$rust_sources" 2>/dev/null)" ]
+}
+
+copy_sources() {
+  local wanted present
+  wanted=$(list_sources .)
+  present=$(list_sources "$rust_sources" 2>/dev/null || true)
+  LC_ALL=C comm -13 <(echo "$wanted") <(echo "$present") | cut -c67- | (cd "$rust_sources" && xargs -d '\n' -r rm -f)
+  # Where a folder was, a file may come.
+  find "$rust_sources" -mindepth 1 -type d -empty -delete
+  LC_ALL=C comm -23 <(echo "$wanted") <(echo "$present") | cut -c67- |
+    xargs -d '\n' -r cp --dereference --parents --remove-destination --target-directory "$rust_sources"
+  # An edit belongs into the checkout.
+  find "$rust_sources" -type f -exec chmod a-w {} +
+}
+
+# Shared by those that build or test the same sources; whoever has others waits for them.
+lock_sources() {
+  flock --nonblock "$1" 9 || {
+    echo "   waiting for a build or a test of another checkout" >&2
+    flock "$1" 9
+  }
+}
+
+mkdir -p "$rust_sources" "$rust_target"
+exec 9> "$rust_home/lock"
+lock_sources --shared
+until same_sources; do
+  lock_sources --exclusive
+  copy_sources
+  lock_sources --shared
+done
