@@ -14,7 +14,8 @@ use http::StatusCode;
 use support::clock::Stopped;
 use support::{Feed, Rig};
 
-/// A small part of the time between two reports.
+/// Between two reports. A feed that says nothing is opened again after three of these, and then there is a report, too.
+const EVERY: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(500);
 
 fn names(id: &str) -> impl Fn(&[String]) -> bool {
@@ -34,7 +35,8 @@ async fn what_was_used_is_reported_and_the_others_are_not() {
     rig.feed().reported(<[String]>::is_empty).await;
     assert_eq!(rig.run("sb-1", "echo hi").await.status, StatusCode::OK);
     let clock = Stopped::now().await;
-    let (reports, _) = clock.until(STEP, rig.feed().reported(names("sb-1"))).await;
+    let (reports, waited) = clock.until(STEP, rig.feed().reported(names("sb-1"))).await;
+    assert!(waited <= EVERY + STEP, "{waited:?}");
     assert!(!reports.iter().flatten().any(|used| used == "sb-2"));
 }
 
@@ -44,7 +46,8 @@ async fn what_is_under_way_is_reported_again_and_again() {
     let hears = async {
         rig.sidecar("sb-1").seen(1).await;
         let clock = Stopped::now().await;
-        clock.until(STEP, rig.feed().reported_times("sb-1", 2)).await;
+        let ((), waited) = clock.until(STEP, rig.feed().reported_times("sb-1", 2)).await;
+        assert!(waited <= 2 * EVERY + STEP, "{waited:?}");
         rig.feed().end("sb-1", 1, "deleted");
     };
     tokio::join!(rig.run("sb-1", "hang"), hears).0.code();
