@@ -131,7 +131,8 @@ def _shared_needs(facts: Facts) -> list[Need]:
     if total := facts.limits.total:
         # A warm one is counted already: having it takes no more room.
         places = max(0, total - facts.in_all) + min(facts.warm + facts.giving, facts.in_all)
-        needs.append(Need(TOTAL, facts.count, facts.in_all, total, places, total))
+        # Warm ones may be more than a total that was lowered meanwhile.
+        needs.append(Need(TOTAL, facts.count, facts.in_all, total, places, max(total, places)))
     if facts.room is not None and facts.room_when_empty is not None:
         most = max(facts.room_when_empty, facts.room + facts.warm)
         used = max(0, facts.room_when_empty - facts.room)

@@ -112,3 +112,9 @@ def test_one_more_than_may_be_had_would_pass_a_limit(facts: Facts) -> None:
 def test_a_wait_helps_exactly_when_an_empty_place_would_do(facts: Facts) -> None:
     told = foresee(facts)
     assert any(one.for_good for one in told.blockers) == (told.most < facts.count)
+
+
+def test_warm_ones_beyond_a_lowered_total_may_all_be_had() -> None:
+    facts = replace(FREE, count=2, limits=Limits(total=1), in_all=2, warm=2)
+    told = foresee(facts)
+    assert (told.fits, told.may_have, told.most, told.blockers) == (True, 2, 2, [])
