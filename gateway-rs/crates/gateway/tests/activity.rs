@@ -36,7 +36,7 @@ async fn what_was_used_is_reported_and_the_others_are_not() {
     assert_eq!(rig.run("sb-1", "echo hi").await.status, StatusCode::OK);
     let clock = Stopped::now().await;
     let (reports, waited) = clock.until(STEP, rig.feed().reported(names("sb-1"))).await;
-    assert!(waited <= EVERY + STEP, "{waited:?}");
+    assert!(waited < 4 * EVERY, "{waited:?}");
     assert!(!reports.iter().flatten().any(|used| used == "sb-2"));
 }
 
@@ -47,7 +47,7 @@ async fn what_is_under_way_is_reported_again_and_again() {
         rig.sidecar("sb-1").seen(1).await;
         let clock = Stopped::now().await;
         let ((), waited) = clock.until(STEP, rig.feed().reported_times("sb-1", 2)).await;
-        assert!(waited <= 2 * EVERY + STEP, "{waited:?}");
+        assert!(waited < 4 * EVERY, "{waited:?}");
         rig.feed().end("sb-1", 1, "deleted");
     };
     tokio::join!(rig.run("sb-1", "hang"), hears).0.code();
