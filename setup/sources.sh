@@ -34,7 +34,7 @@ copy_sources() {
   find "$rust_sources" -type f -exec chmod a-w {} +
 }
 
-# Shared by those that build or test the same sources; whoever has others waits for them.
+# Shared by those that build or test the same sources; a checkout with other sources waits for them.
 lock_sources() {
   flock --nonblock "$1" 9 || {
     echo "   waiting for a build or a test of another checkout" >&2

@@ -79,7 +79,7 @@ class Pytest:
 
     def command(self, record: Path) -> Command:
         """See ``Step``."""
-        # What takes long comes first within a file's group; a worker keeps a file, whose tests share sandboxes.
+        # A file stays with one process: its tests share sandboxes.
         spread = ("-n", str(self.workers), "--dist", "loadfile") if self.workers else ()
         chosen = ("-m", self.marks) if self.marks else ()
         return (*pytest_command(), f"--record={record}", *spread, *chosen, *(f"tests/{path}" for path in self.paths))
