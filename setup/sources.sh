@@ -36,7 +36,7 @@ copy_sources() {
 
 # Shared by those that build or test the same sources; a checkout with other sources waits for them.
 lock_sources() {
-  flock --nonblock "$1" 9 || {
+  flock --timeout 2 "$1" 9 || {
     echo "   waiting for a build or a test of another checkout" >&2
     flock "$1" 9
   }
