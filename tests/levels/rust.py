@@ -98,7 +98,8 @@ async def _all(record: Path) -> int:
         return status
 
     statuses = await asyncio.gather(*(placed(program) for program in found))
-    return max(statuses, default=1)
+    # As of pytest: 1 for tests that failed. libtest says 101.
+    return 1 if any(statuses) or not statuses else 0
 
 
 async def _one(binary: str, name: str) -> int:
