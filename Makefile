@@ -11,7 +11,7 @@ RUSTC := $(shell rustc --version 2>/dev/null | tr ' ()' '---')
 # What is compiled outlives the checkout, by compiler version: see setup/sources.sh.
 export CARGO_TARGET_DIR ?= $(CACHE)/cargo/$(RUSTC)
 export CARGO_TERM_PROGRESS_WHEN ?= never
-CARGO := setup/cargo.sh --config net.retry=5
+CARGO := setup/cargo.sh
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
