@@ -14,7 +14,7 @@ use http::StatusCode;
 use support::clock::Stopped;
 use support::{Feed, Rig};
 
-/// Between two reports. A feed that says nothing is opened again after three of these, and then there is a report, too.
+/// Between two reports.
 const EVERY: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(500);
 
@@ -37,6 +37,7 @@ async fn what_was_used_is_reported_and_the_others_are_not() {
     let clock = Stopped::now().await;
     let (reports, waited) = clock.until(STEP, rig.feed().reported(names("sb-1"))).await;
     assert!(waited < 4 * EVERY, "{waited:?}");
+    assert_eq!(rig.feed().served.connections(), 1, "with a new connection there is a report, too");
     assert!(!reports.iter().flatten().any(|used| used == "sb-2"));
 }
 

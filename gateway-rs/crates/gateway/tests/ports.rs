@@ -386,12 +386,15 @@ fn raw(port: u16, kind: &str) -> String {
 }
 
 async fn next(socket: &mut Socket) -> Message {
-    loop {
-        let message = tokio::time::timeout(PATIENCE, socket.next()).await.unwrap().unwrap().unwrap();
-        if !matches!(message, Message::Ping(_) | Message::Pong(_)) {
-            return message;
+    let said = async {
+        loop {
+            let message = socket.next().await.unwrap().unwrap();
+            if !matches!(message, Message::Ping(_) | Message::Pong(_)) {
+                return message;
+            }
         }
-    }
+    };
+    tokio::time::timeout(PATIENCE, said).await.unwrap()
 }
 
 fn close_code(message: Message) -> u16 {

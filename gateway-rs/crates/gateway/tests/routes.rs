@@ -293,7 +293,7 @@ async fn a_pod_that_vanishes_without_a_word_is_unreachable_within_seconds() {
     proxy.vanish();
     let (answer, waited) = clock.until(STEP, hung).await;
     assert_eq!(answer.code(), "sandbox_unreachable", "{}", answer.text());
-    assert!(waited < Duration::from_secs(30), "{waited:?}");
+    assert!(waited < Duration::from_secs(35), "{waited:?}");
     let (later, _) = clock.until(STEP, rig.run("sb-2", "echo hi")).await;
     assert_eq!(later.code(), "sandbox_unreachable");
 }

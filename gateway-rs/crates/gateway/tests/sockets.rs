@@ -144,11 +144,13 @@ async fn so_they_are_on_connections_to_ports() {
 
 #[tokio::test]
 async fn a_message_without_end_is_given_up() {
-    let (rig, mut socket) = attached("stay").await;
     let clock = Stopped::now().await;
-    for _ in 0..8 {
+    let (rig, mut socket) = attached("stay").await;
+    socket.stream.get_mut().write_all(&frame(0x02, b"x")).await.unwrap();
+    for n in 0..8 {
+        assert_eq!(rig.client.metric("streams_open{stream=\"attach\"}").await, 1.0, "after {} s", n * 2);
         for _ in 0..1_000 {
-            socket.stream.get_mut().write_all(&frame(0x00, b"")).await.unwrap_or_default();
+            socket.stream.get_mut().write_all(&frame(0x00, b"")).await.unwrap();
         }
         clock.pass(Duration::from_secs(2)).await;
     }
@@ -157,11 +159,11 @@ async fn a_message_without_end_is_given_up() {
 
 #[tokio::test]
 async fn a_client_that_is_frozen_is_given_up_and_one_that_answers_pings_is_not() {
+    let clock = Stopped::now().await;
     let (rig, frozen) = attached("stay").await;
     let mut alive = rig.attach("e-1", "").await;
     let mut tasks = JoinSet::new();
     tasks.spawn(async move { alive.rest().await.1 });
-    let clock = Stopped::now().await;
     for _ in 0..3 {
         clock.pass(STEP).await;
     }
@@ -188,8 +190,8 @@ async fn ignore(clock: &Stopped, socket: &mut Socket) {
 
 #[tokio::test]
 async fn a_client_that_takes_nothing_is_told_when_it_comes_again() {
-    let (rig, mut socket) = attached("flood 800").await;
     let clock = Stopped::now().await;
+    let (rig, mut socket) = attached("flood 800").await;
     until_stuck(&rig).await;
     ignore(&clock, &mut socket).await;
     let (output, problem, code) = socket.rest().await;
@@ -204,8 +206,8 @@ async fn a_client_that_takes_nothing_is_told_when_it_comes_again() {
 
 #[tokio::test]
 async fn a_client_that_never_comes_again_frees_its_place() {
-    let (rig, mut socket) = attached("flood 800").await;
     let clock = Stopped::now().await;
+    let (rig, mut socket) = attached("flood 800").await;
     until_stuck(&rig).await;
     ignore(&clock, &mut socket).await;
     assert_eq!(rig.client.metric("streams_open{stream=\"attach\"}").await, 1.0);
@@ -219,13 +221,13 @@ async fn a_client_that_never_comes_again_frees_its_place() {
 
 #[tokio::test]
 async fn a_slow_reader_of_a_port_is_told_too() {
+    let clock = Stopped::now().await;
     let rig = Rig::new().sandbox("sb-1").start().await;
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = server.local_addr().unwrap().port();
     let mut socket = rig.websocket(&format!("ports/{port}/tcp")).await.unwrap();
     let (peer, _) = server.accept().await.unwrap();
     let piece = vec![b'x'; 1 << 20];
-    let clock = Stopped::now().await;
     // Until no buffer has room.
     let mut refused = 0;
     while refused < LOOKS {
@@ -247,8 +249,8 @@ async fn a_slow_reader_of_a_port_is_told_too() {
 
 #[tokio::test]
 async fn a_client_that_does_not_answer_a_close_frees_its_place_soon() {
-    let (rig, mut socket) = attached("echo hi").await;
     let clock = Stopped::now().await;
+    let (rig, mut socket) = attached("echo hi").await;
     // Nothing is read, so nothing is answered.
     rig.client.until_metric("attach_ends_total{end=\"result\"}", 1.0).await;
     clock.pass(Duration::from_secs(1)).await;

@@ -1,14 +1,16 @@
 //! Time that stands still until a test moves it, while sockets work on: so nothing depends on how fast the machine is.
 
 use std::pin::pin;
-use std::sync::mpsc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
-/// After so long without progress time moves by itself, every timeout runs out, and with it the test.
+/// After so long without progress time moves by itself, so that every timeout runs out, and the test has failed.
 const STALL: Duration = Duration::from_secs(120);
 
 /// More time than anything takes that is waited for.
@@ -20,6 +22,7 @@ const TURNS: usize = 20;
 /// The clock of the test's runtime, stopped until this is dropped.
 pub struct Stopped {
     progress: mpsc::Sender<()>,
+    stalled: Arc<AtomicBool>,
     echo: tokio::sync::Mutex<(TcpStream, TcpStream)>,
 }
 
@@ -29,11 +32,18 @@ impl Stopped {
         let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (far, _) = listener.accept().await.unwrap();
         near.set_nodelay(true).unwrap();
-        let (progress, made) = mpsc::channel();
+        let ((progress, made), stalled) = (mpsc::channel(), Arc::new(AtomicBool::new(false)));
+        let stall = Arc::clone(&stalled);
         // An idle runtime moves a paused clock, but not while a blocking task runs.
-        tokio::task::spawn_blocking(move || while made.recv_timeout(STALL).is_ok() {});
+        tokio::task::spawn_blocking(move || {
+            let mut waited = Ok(());
+            while waited.is_ok() {
+                waited = made.recv_timeout(STALL);
+            }
+            stall.store(waited == Err(RecvTimeoutError::Timeout), Ordering::Relaxed);
+        });
         tokio::time::pause();
-        Self { progress, echo: (near, far).into() }
+        Self { progress, stalled, echo: (near, far).into() }
     }
 
     /// Moves time on in one step. What is on its way arrives before and after it.
@@ -75,6 +85,7 @@ impl Drop for Stopped {
         // Not after a failure: the runtime may be gone.
         if !std::thread::panicking() {
             tokio::time::resume();
+            assert!(!self.stalled.load(Ordering::Relaxed), "nothing moved for {STALL:?}");
         }
     }
 }

@@ -1,21 +1,25 @@
-//! A route feed: whoever watches gets a snapshot of what is known, then every delta.
+//! A route feed: whoever watches gets a snapshot of what is known, then every delta, and a heartbeat in between.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _, stream};
 use tokio::sync::{broadcast, watch};
 use tonic::{Request, Response, Status};
 use wire::routes::routes_server::{Routes, RoutesServer};
 use wire::routes::{
-    ActivityReport, ActivityTaken, Delta, EndOfSandbox, PublicPort, Route, Snapshot, Update, WatchRequest,
-    update::Body,
+    ActivityReport, ActivityTaken, Delta, EndOfSandbox, Heartbeat, PublicPort, Route, Snapshot, Update,
+    WatchRequest, update::Body,
 };
 
 use super::serve::Served;
+
+/// After so long without a delta (routes.proto).
+const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// The handle of a fake feed.
 #[derive(Debug)]
@@ -120,8 +124,11 @@ impl Routes for Fake {
         let snapshot =
             Update { version: 1, body: Some(Body::Snapshot(Snapshot { routes, ends: Vec::new() })) };
         let deltas = stream::unfold(deltas, |mut deltas| async {
-            let delta = deltas.recv().await.ok()?;
-            Some((Ok(Update { version: 2, body: Some(Body::Delta(delta)) }), deltas))
+            let body = tokio::select! {
+                delta = deltas.recv() => Body::Delta(delta.ok()?),
+                () = tokio::time::sleep(HEARTBEAT) => Body::Heartbeat(Heartbeat {}),
+            };
+            Some((Ok(Update { version: 2, body: Some(body) }), deltas))
         });
         Ok(Response::new(Box::pin(stream::iter([Ok(snapshot)]).chain(deltas))))
     }

@@ -65,17 +65,20 @@ impl Started {
 impl Socket {
     /// The next message, pings left out; `None` when the connection is broken.
     pub async fn next_message(&mut self) -> Option<Message> {
-        loop {
-            match tokio::time::timeout(super::controlplane::PATIENCE, self.stream.next()).await.unwrap() {
-                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                Some(Ok(close @ Message::Close(_))) => {
-                    // The answer, which is only put aside, goes out; the gateway may be gone already.
-                    drop(self.stream.flush().await);
-                    return Some(close);
+        let heard = async {
+            loop {
+                match self.stream.next().await {
+                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                    heard => return heard.and_then(Result::ok),
                 }
-                heard => return heard.and_then(Result::ok),
             }
+        };
+        let heard = tokio::time::timeout(super::controlplane::PATIENCE, heard).await.unwrap();
+        if matches!(heard, Some(Message::Close(_))) {
+            // The answer, which is only put aside, goes out; the gateway may be gone already.
+            drop(self.stream.flush().await);
         }
+        heard
     }
 
     /// The next thing that was said about a command.
