@@ -13,13 +13,13 @@ from rollbox import Client
 from rollbox.errors import Conflict
 from tests.support.faults import kill, ready
 from tests.support.images import IMAGE
-from tests.support.installed import Installed, installed, kubectl, own_cluster, run
+from tests.support.installed import Installed, installed, kubectl, objects, own_cluster, run
 from tests.support.waiting import until
 
 RELEASE = "rollbox-volume"
 SIZE = "1Gi"
 VALUES = (
-    *("redis.persistence.enabled=true", f"redis.persistence.size={SIZE}", f"redis.persistence.storageClass={RELEASE}"),
+    f"redis.persistence.size={SIZE}",
     *("controlplane.replicas=1", "gateway.replicas=1", "preflight.enabled=false"),
     # The class of the release that is there already.
     "runtimeClass.create=false",
@@ -33,6 +33,23 @@ def folder(tmp_path: Path) -> Path:
     made.mkdir()
     made.chmod(0o777)
     return made
+
+
+@contextlib.asynccontextmanager
+async def default_class() -> AsyncIterator[None]:
+    """A default StorageClass, for the whole cluster: whoever installs a release meanwhile gets a volume too."""
+    default = {"storageclass.kubernetes.io/is-default-class": "true"}
+    document = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": RELEASE, "annotations": default},
+        "provisioner": "kubernetes.io/no-provisioner",
+    }
+    await run("kubectl", "apply", "-f", "-", stdin=json.dumps(document).encode())
+    try:
+        yield
+    finally:
+        await kubectl("delete", "storageclass", RELEASE, "--ignore-not-found")
 
 
 @contextlib.asynccontextmanager
@@ -53,11 +70,21 @@ async def volume(folder: Path) -> AsyncIterator[None]:
         await kubectl("delete", "persistentvolume", RELEASE, "--wait=true", "--timeout=60s")
 
 
-@pytest.mark.timeout(400)
-async def test_tombstones_and_keys_outlive_the_pod_of_redis(stack: Installed, folder: Path) -> None:
+async def claims(namespace: str) -> list[str]:
+    """The claims of volumes there."""
+    return [one["metadata"]["name"] for one in await objects("persistentvolumeclaims", "-n", namespace)]
+
+
+# The default class is everybody's.
+@pytest.mark.disrupts
+@pytest.mark.timeout(500)
+async def test_tombstones_and_keys_outlive_the_pod_of_redis_where_there_is_a_default_class(
+    stack: Installed, folder: Path
+) -> None:
     if not own_cluster():
         pytest.skip("a given cluster's node has no folder of this machine")
     async with (
+        default_class(),
         volume(folder),
         installed(RELEASE, *VALUES) as stored,
         Client(stored.url, stored.api_key) as client,
@@ -77,6 +104,29 @@ async def test_tombstones_and_keys_outlive_the_pod_of_redis(stack: Installed, fo
             with pytest.raises(Conflict):
                 await client.create(IMAGE, memory="256Mi", idempotency_key="once")
             assert (await running.exec("echo still")).stdout == "still\n"
+        # An upgrade where the class is gone keeps the volume; one that would take it away changes nothing.
+        await kubectl("delete", "storageclass", RELEASE)
+        await stored.upgrade("controlplane.drainSeconds=30")
+        assert await claims(stored.namespace) == [f"data-{RELEASE}-redis-0"]
+        assert await client.timeline(ended.id) == before
+        with pytest.raises(RuntimeError, match="set it to auto, which keeps what is there"):
+            await stored.upgrade("redis.persistence.enabled=false")
+
+
+# The default class is everybody's.
+@pytest.mark.disrupts
+async def test_a_release_that_has_no_volume_gets_none_by_an_upgrade(stack: Installed) -> None:
+    if not own_cluster():
+        pytest.skip("a given cluster's classes are not ours to change")
+    (redis,) = await objects("statefulsets", "-n", stack.namespace)
+    assert not redis["spec"].get("volumeClaimTemplates")
+    async with default_class():
+        # Nothing but what all upgrades change: it must not fail on fields that cannot be changed.
+        await stack.upgrade()
+        (after,) = await objects("statefulsets", "-n", stack.namespace)
+        assert after["metadata"]["uid"] == redis["metadata"]["uid"]
+        assert not after["spec"].get("volumeClaimTemplates")
+    assert not await claims(stack.namespace)
 
 
 async def _ended(client: Client, sandbox_id: str) -> bool:

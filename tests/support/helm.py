@@ -1,6 +1,8 @@
 """The chart, rendered by the real helm."""
 
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -35,16 +37,35 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
-def render(*settings: str, release: str = "rollbox", namespace: str = "rollbox") -> list[Manifest]:
+def render(
+    *settings: str, release: str = "rollbox", namespace: str = "rollbox", cluster: str = "", chart: Path = CHART
+) -> list[Manifest]:
     """What an install would create: ``settings`` are those of ``--set``, on top of the registry and one key.
+
+    ``cluster`` is the address of an API server to look things up at; empty: the cluster is not at hand.
 
     Raises:
         ChartError: the values are refused.
     """
     given = [f"images.registry={REGISTRY}", "apiKeys.me=0123456789abcdef", *settings]
     options = [word for setting in given for word in ("--set", setting)]
-    text = run("template", release, str(CHART), "--namespace", namespace, "--kube-version", KUBE_VERSION, *options)
+    looking = ["--dry-run=server", "--kube-apiserver", cluster] if cluster else []
+    where = ("--namespace", namespace, "--kube-version", KUBE_VERSION)
+    text = run("template", release, str(chart), *where, *looking, *options)
     return [one for one in yaml.safe_load_all(text) if one]
+
+
+def notes(*settings: str, cluster: str = "") -> str:
+    """What Helm tells after an install: it renders the notes only where it installs, so here they are a manifest's.
+
+    Raises:
+        ChartError: the values are refused.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copytree(CHART, Path(folder) / "chart")
+        text = 'kind: Notes\nmetadata: {name: notes}\ntext: {{ include "rollbox/templates/NOTES.txt" . | quote }}\n'
+        (copy / "templates/shown.yaml").write_text(text)
+        return str(named(render(*settings, cluster=cluster, chart=copy), "Notes", "notes")["text"])
 
 
 def named(manifests: list[Manifest], kind: str, name: str) -> Manifest:

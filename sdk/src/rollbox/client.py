@@ -69,7 +69,7 @@ class Client:
         return await Sandbox.connect(sandbox_id, attach=attach, client=self)
 
     async def get(self, sandbox_id: str) -> SandboxRecord:
-        """Return the record of one sandbox, for at least 24 hours after its end; SandboxNotFound when there is none."""
+        """Return the record of a sandbox, until 24 hours after its end if the store lasts; SandboxNotFound for none."""
         return await self.gateway.get(sandbox_id)
 
     async def list(self, labels: Mapping[str, str] | None = None, *, all: bool = False) -> SandboxList:  # noqa: A002
@@ -196,7 +196,7 @@ class Client:
         return removed
 
     async def timeline(self, sandbox_id: str) -> Timeline:
-        """Return what has happened to a sandbox, for at least 24 hours after its end; SandboxNotFound for none."""
+        """Return the story of a sandbox, until 24 hours after its end, if the store lasts; SandboxNotFound for none."""
         return Timeline.from_json(await self.gateway.owned("GET", "sandboxes", sandbox_id, "timeline"))
 
     async def error_context(self, error: SandboxError) -> ErrorContext:

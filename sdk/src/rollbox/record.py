@@ -24,7 +24,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class SandboxRecord:
-    """What the control plane knows of one sandbox; kept for at least 24 hours after its end.
+    """What the control plane knows of one sandbox; kept for 24 hours after its end, if the store lasts.
 
     Times are Unix milliseconds, sizes bytes, cpu millicores. `timings_ms` says how long each phase of the start took;
     `source` is "warm" for one that was claimed from a pool; `cold_reason` says why a pool of its image did not serve.

@@ -23,7 +23,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The story of one sandbox; kept for at least 24 hours after its end.
+    """The story of one sandbox; kept for 24 hours after its end, if the store lasts.
 
     Attributes:
         summary: where it stands, or why it ended, in one sentence.
