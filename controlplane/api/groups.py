@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from controlplane.api.context import Owner, Service
 from controlplane.api.request_id import request_id
-from controlplane.api.schemas import DeletedBody, FailedDelete, UsableSandboxBody
+from controlplane.api.schemas import DeletedBody, FailedDelete, UsableSandboxBody, WaitMs
 from controlplane.errors import Code, Fault, Problem
 from controlplane.lifecycle.groups import Groups, Members
 from controlplane.lifecycle.service import Sandboxes
@@ -92,14 +92,15 @@ async def get(name: Name, service: Service, owner: Owner) -> GroupBody:
     return GroupBody.of(service, name, await Groups(service).get(owner, name))
 
 
-@router.delete("/groups/{name}", summary="Delete a group; answers when the ends are confirmed")
+@router.delete("/groups/{name}", summary="Delete a group; answers when the ends are on record and their quota free")
 async def delete(
     name: Name,
     service: Service,
     owner: Owner,
     count: Annotated[int, Query(ge=0, le=MOST_SAMPLES, description="creates that may still arrive")] = 0,
+    wait_ms: WaitMs = 0,
 ) -> DeletedBody:
     """Legal at any time, also while the group is being created; repeating it is success."""
-    deleted = await Groups(service).delete(owner, name, count)
+    deleted = await Groups(service).delete(owner, name, count, wait_s=wait_ms / 1000)
     failed = [FailedDelete(id=one, code=why.code, detail=why.detail) for one, why in deleted.failed.items()]
     return DeletedBody(deleted=list(deleted.ids), failed=failed)

@@ -14,6 +14,7 @@ from controlplane.api.schemas import (
     SandboxBody,
     SandboxList,
     UsableSandboxBody,
+    WaitMs,
 )
 from controlplane.errors import Problem
 from controlplane.lifecycle import Deleted, Sandboxes
@@ -94,15 +95,19 @@ async def find(
 
 @router.delete("/sandboxes", summary="Delete by labels or by idempotency key")
 async def delete_many(
-    service: Service, owner: Owner, label: Labels = None, idempotency_key: Annotated[str | None, Query()] = None
+    service: Service,
+    owner: Owner,
+    label: Labels = None,
+    idempotency_key: Annotated[str | None, Query()] = None,
+    wait_ms: WaitMs = 0,
 ) -> DeletedBody:
-    """Ends them all at once and waits until the cluster has confirmed; an unknown key is withdrawn."""
+    """Ends them all at once; an unknown key is withdrawn."""
     key = _key(idempotency_key, "idempotency_key")
     if (key is None) == (not label):
         raise Problem("invalid_argument", "give label=KEY=VALUE or idempotency_key=KEY, and not both")
     if key is None:
-        return _deleted(await service.delete_all(owner, _labels(label)))
-    return _deleted(await service.delete_key(owner, key))
+        return _deleted(await service.delete_all(owner, _labels(label), wait_s=wait_ms / 1000))
+    return _deleted(await service.delete_key(owner, key, wait_s=wait_ms / 1000))
 
 
 @router.get("/sandboxes/{sandbox_id}", summary="One sandbox, also after its end")
@@ -111,10 +116,10 @@ async def get(sandbox_id: str, service: Service, owner: Owner) -> SandboxBody:
     return _body(service, await service.get(owner, sandbox_id))
 
 
-@router.delete("/sandboxes/{sandbox_id}", summary="Delete; answers when the end is confirmed")
-async def delete(sandbox_id: str, service: Service, owner: Owner) -> SandboxBody:
-    """Legal in every state; repeating it is success."""
-    return _body(service, await service.delete(owner, sandbox_id))
+@router.delete("/sandboxes/{sandbox_id}", summary="Delete; answers when the end is on record and its quota free")
+async def delete(sandbox_id: str, service: Service, owner: Owner, wait_ms: WaitMs = 0) -> SandboxBody:
+    """Legal in every state; repeating it is success. The cluster takes it off behind the answer, unless waited for."""
+    return _body(service, await service.delete(owner, sandbox_id, wait_s=wait_ms / 1000))
 
 
 @router.post("/sandboxes/{sandbox_id}/extend", summary="Let it live longer; answers with a fresh token")

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any, Literal, Self
 
+from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from controlplane.cluster import Description
@@ -114,8 +115,20 @@ class SandboxList(BaseModel):
     sandboxes: list[SandboxBody]
 
 
+# Waiting longer for a node than for a create serves nobody; the end itself is on record at once.
+MOST_WAIT_MS = 600_000
+WaitMs = Annotated[
+    int,
+    Query(
+        ge=0,
+        le=MOST_WAIT_MS,
+        description="how long to wait for the cluster's confirmation that nothing of it runs any more; 0: not at all",
+    ),
+]
+
+
 class FailedDelete(BaseModel):
-    """A sandbox whose end the cluster has not confirmed."""
+    """A sandbox whose end is on record, and not confirmed by the cluster for as long as the call has waited."""
 
     id: str
     code: Code

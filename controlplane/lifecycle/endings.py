@@ -27,7 +27,7 @@ TOGETHER: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What a delete of many came to: ids, and who could not be confirmed and why."""
+    """What a delete of many came to: ids whose end is on record, and those whose confirmation did not come in time."""
 
     ids: Sequence[str]
     failed: Mapping[str, Problem]
@@ -88,16 +88,18 @@ class Endings:
             self.clear(sandbox)
         return sandbox is not None
 
-    async def end_all(self, sandboxes: Sequence[Sandbox], problem: Problem, by: str) -> Deleted:
-        """Ends many together and waits until the cluster has confirmed, or not in time."""
+    async def end_all(self, sandboxes: Sequence[Sandbox], problem: Problem, by: str, *, wait_s: float = 0.0) -> Deleted:
+        """Ends many together; waits for the cluster's confirmation for ``wait_s`` at most, by default not at all."""
         # All ends first: quota and routes of the last one do not wait for the cluster to take the first one off.
         for at in range(0, len(sandboxes), TOGETHER):
             some = (self.end(one.id, problem, by, known=one) for one in sandboxes[at : at + TOGETHER])
             for failure in await asyncio.gather(*some, return_exceptions=True):
                 if isinstance(failure, BaseException):
                     raise failure
+        if not wait_s:
+            return Deleted([sandbox.id for sandbox in sandboxes], {})
         confirmations = await asyncio.gather(
-            *(self.confirmed(sandbox) for sandbox in sandboxes), return_exceptions=True
+            *(self.confirmed(sandbox, wait_s) for sandbox in sandboxes), return_exceptions=True
         )
         failed: dict[str, Problem] = {}
         for sandbox, confirmation in zip(sandboxes, confirmations, strict=True):
@@ -107,20 +109,20 @@ class Endings:
                 raise confirmation
         return Deleted([sandbox.id for sandbox in sandboxes if sandbox.id not in failed], failed)
 
-    async def confirmed(self, sandbox: Sandbox) -> Sandbox | None:
+    async def confirmed(self, sandbox: Sandbox, within_s: float) -> Sandbox | None:
         """Returns when the cluster has confirmed the end, whoever began it.
 
         Returns:
             The record from then on, if this replica has just stored it.
 
         Raises:
-            Problem: upstream_timeout; the reclamation goes on, and asking again is safe.
+            Problem: upstream_timeout, not within ``within_s``; the reclamation goes on, and asking again is safe.
         """
         if self._store.shared and not self.reclaimer.has(sandbox.id):
             now = await self._store.get(sandbox.id)
             if now is not None and now.state is State.ENDING:
                 self.reclaimer.begin(sandbox.id)
-        return await self.reclaimer.confirmed(sandbox)
+        return await self.reclaimer.confirmed(sandbox, within_s)
 
     def clear(self, sandbox: Sandbox, *, heard: bool = False) -> None:
         """Stops what is under way here for a sandbox whose end has begun; ``heard``: at another replica."""

@@ -82,13 +82,14 @@ class Groups:
         settled = await asyncio.gather(*(self._settled(latest[sample]) for sample in sorted(latest)))
         return dict(zip(sorted(latest), settled, strict=True))
 
-    async def delete(self, owner: str, name: str, count: int = 0) -> Deleted:
+    async def delete(self, owner: str, name: str, count: int = 0, *, wait_s: float = 0.0) -> Deleted:
         """Deletes all sandboxes of the group; with ``count`` also takes the keys of as many creates that may come yet.
 
-        Unknown is success: nothing is deleted.
+        Unknown is success: nothing is deleted. ``wait_s``: as in ``Sandboxes.delete``.
         """
         taken = await self._delete_keys(owner, name, range(count))
-        return _merged([*taken, await self._service.delete_all(owner, {GROUP: name})])
+        found = await self._service.delete_all(owner, {GROUP: name}, wait_s=wait_s)
+        return _merged([*taken, found])
 
     async def _delete_keys(self, owner: str, name: str, samples: Iterable[int]) -> list[Deleted]:
         return await asyncio.gather(*(self._service.delete_key(owner, _key(name, sample)) for sample in samples))
@@ -103,8 +104,9 @@ class Groups:
 
 
 def _merged(parts: Sequence[Deleted]) -> Deleted:
-    ids = dict.fromkeys(sandbox_id for deleted in parts for sandbox_id in deleted.ids)
-    failed = {one: why for deleted in parts for one, why in deleted.failed.items() if one not in ids}
+    # One that a part has only ended may be one that another part has waited for in vain.
+    failed = {one: why for deleted in parts for one, why in deleted.failed.items()}
+    ids = dict.fromkeys(sandbox_id for deleted in parts for sandbox_id in deleted.ids if sandbox_id not in failed)
     return Deleted(list(ids), failed)
 
 

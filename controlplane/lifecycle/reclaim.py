@@ -15,8 +15,6 @@ FIRST_RETRY_S: Final = 0.2
 LAST_RETRY_S: Final = 30.0
 # A cluster that is away fails thousands at once: so many are told, once each, and how many it came to.
 MOST_TOLD: Final = 8
-# How long a delete call is held for the confirmation before it says so.
-CONFIRM_WITHIN_S: Final = 60.0
 
 
 class Reclaimer:
@@ -44,24 +42,30 @@ class Reclaimer:
         """Whether it is under way here."""
         return sandbox_id in self._under_way
 
-    async def confirmed(self, sandbox: Sandbox) -> Sandbox | None:
+    async def confirmed(self, sandbox: Sandbox, within_s: float) -> Sandbox | None:
         """Returns when the cluster has confirmed the end; at once when it has already.
 
         Returns:
             The record from then on, if that was here and now.
 
         Raises:
-            Problem: upstream_timeout; the reclamation goes on, and asking again is safe.
+            Problem: upstream_timeout, not within ``within_s``; the reclamation goes on, and asking again is safe.
         """
         task = self._under_way.get(sandbox.id)
         if task is None:
             return None
         try:
-            async with asyncio.timeout(CONFIRM_WITHIN_S):
+            async with asyncio.timeout(within_s):
                 return await asyncio.shield(task)
         except TimeoutError as error:
-            detail = f"the end of {sandbox.id} is not confirmed after {CONFIRM_WITHIN_S:.0f} s; its quota is free"
-            raise Problem("upstream_timeout", detail, sandbox_id=sandbox.id) from error
+            detail = (
+                f"{sandbox.id} has ended and its quota is free, but the cluster has not confirmed within "
+                f"{within_s:g} s that nothing of it runs any more; that goes on"
+            )
+            # ``waited_ms``: a client does not repeat by itself what has waited until its own deadline.
+            raise Problem(
+                "upstream_timeout", detail, sandbox_id=sandbox.id, waited_ms=round(1000 * within_s)
+            ) from error
 
     @property
     def under_way(self) -> set[asyncio.Task[Sandbox | None]]:

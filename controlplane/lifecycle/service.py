@@ -32,6 +32,8 @@ _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 MOST_PLACES: Final = 100
 # Of one create; the next sandbox is a cold one.
 MOST_REPLACED: Final = 4
+# For the cluster's confirmation, where the platform stops with all its sandboxes: nothing of them is to be left.
+DRAIN_WAIT_S: Final = 60.0
 # Of one that nobody claims: a kernel of days ago, an image that has moved on.
 WARM_TTL_MS: Final = 24 * 3_600_000
 
@@ -254,26 +256,34 @@ class Sandboxes(Owned):
             sandbox.id, Problem("deleted", "its creator went away before it was ready"), PLATFORM
         )
 
-    async def delete(self, owner: str, sandbox_id: str) -> Sandbox:
-        """Ends a sandbox and returns when the cluster has confirmed it. Legal in every state; repeating is success.
+    async def delete(self, owner: str, sandbox_id: str, *, wait_s: float = 0.0) -> Sandbox:
+        """Ends a sandbox. Legal in every state; repeating is success.
 
-        Quota is free and the gateways know before this waits for the cluster.
+        The end is on record, its quota free and the gateways told when this returns.
+
+        Args:
+            owner: whose it is.
+            sandbox_id: which one.
+            wait_s: how long to wait for the cluster's word that nothing of it runs any more; 0: it is not waited for.
 
         Raises:
-            Problem: sandbox_not_found, upstream_timeout (not confirmed yet; safe to repeat).
+            Problem: sandbox_not_found; upstream_timeout, not confirmed within ``wait_s`` (safe to repeat).
         """
         sandbox = await self.get(owner, sandbox_id)
         await self._lives.endings.end(sandbox_id, _by_owner(), owner, known=sandbox)
-        return await self._lives.endings.confirmed(sandbox) or await self.get(owner, sandbox_id)
+        confirmed = await self._lives.endings.confirmed(sandbox, wait_s) if wait_s else None
+        return confirmed or await self.get(owner, sandbox_id)
 
-    async def delete_all(self, owner: str, labels: Mapping[str, str]) -> Deleted:
-        """Deletes all the owner's sandboxes with all these labels, together."""
-        return await self._lives.endings.end_all(await self._lives.store.find(owner, labels, LIVE), _by_owner(), owner)
+    async def delete_all(self, owner: str, labels: Mapping[str, str], *, wait_s: float = 0.0) -> Deleted:
+        """Deletes all the owner's sandboxes with all these labels, together; ``wait_s`` as in ``delete``."""
+        found = await self._lives.store.find(owner, labels, LIVE)
+        return await self._lives.endings.end_all(found, _by_owner(), owner, wait_s=wait_s)
 
-    async def delete_key(self, owner: str, key: str) -> Deleted:
+    async def delete_key(self, owner: str, key: str, *, wait_s: float = 0.0) -> Deleted:
         """Deletes the sandbox that took ``key``; if none has, no create may take it any more (for 24 h)."""
         sandbox = await self._lives.store.withdraw(owner, key)
-        return await self._lives.endings.end_all([] if sandbox is None else [sandbox], _by_owner(), owner)
+        found = [] if sandbox is None else [sandbox]
+        return await self._lives.endings.end_all(found, _by_owner(), owner, wait_s=wait_s)
 
     @property
     def activity(self) -> Activity:
@@ -303,7 +313,7 @@ class Sandboxes(Owned):
         while delete:
             everything = await self._lives.store.find(None, {}, LIVE)
             left = await self._lives.endings.end_all(
-                everything, Problem("deleted", "the platform was stopped"), "operator"
+                everything, Problem("deleted", "the platform was stopped"), "operator", wait_s=DRAIN_WAIT_S
             )
             ids.extend(left.ids)
             delete = bool(left.failed and left.ids)

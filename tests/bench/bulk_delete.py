@@ -57,7 +57,7 @@ async def _deleted_s(plane: World, count: int) -> float:
     keep = await plane.service.create(OWNER, SandboxSpec(image="a", labels={"run": "r2"}))
     await asyncio.gather(*(plane.service.create(OWNER, spec) for _ in range(count)))
     began_s = time.perf_counter()
-    answer = await plane.api("DELETE", "/v1/sandboxes", query=[("label", "run=r1")])
+    answer = await plane.api("DELETE", "/v1/sandboxes", query=[("label", "run=r1"), ("wait_ms", "60000")])
     took_s = time.perf_counter() - began_s
     if len(answer.json["deleted"]) != count or answer.json["failed"]:
         raise RuntimeError(f"not all were deleted: {answer.body[:500]!r}")

@@ -71,7 +71,7 @@ async def judged(product: Ground) -> tuple[list[Verdict], list[float], list[Even
     for owner in OWNERS:
         async with product.client(owner) as client:
             if mine := [name for name, whose in full.live.items() if whose == owner]:
-                await client.delete(*mine)
+                await client.delete(*mine, wait=True)
     second_s, empty = await _at_rest(product)
     left = {verdict.name: verdict for verdict in invariants.judge((), empty)}
     verdicts = [verdict + left[verdict.name] for verdict in verdicts]

@@ -94,7 +94,7 @@ async def test_a_crowd_created_at_one_is_ready_by_pushes_at_the_other(url: str) 
         assert await running(b) == 100
         again = await b.service.create(OWNER, ENV_SPEC, "k0")
         assert (again.replayed, again.sandbox.id) == (True, created[0].sandbox.id)
-        deleted = await b.service.delete_all(OWNER, {})
+        deleted = await b.service.delete_all(OWNER, {}, wait_s=60)
         assert len(deleted.ids) == 100
         assert await a.service.find(OWNER, {}) == []
         assert cluster.held == {}
@@ -109,7 +109,7 @@ async def test_a_group_asked_for_at_both_is_one_group(url: str) -> None:
         assert [made.id for made in two.values() if isinstance(made, Sandbox)] == ids
         assert len({*ids}) == len(cluster.held) == 16
         assert {*(await Groups(b.service).get(OWNER, "g"))} == {*range(16)}
-        assert len((await Groups(b.service).delete(OWNER, "g", 16)).ids) == 16
+        assert len((await Groups(b.service).delete(OWNER, "g", 16, wait_s=60)).ids) == 16
         assert cluster.held == {}
 
 
@@ -201,7 +201,7 @@ async def test_what_a_replica_claimed_and_ended_that_died_before_the_flush_the_o
     async with pooled(url, 4) as (a, b), Redis.from_url(url) as redis:
         unwritten()
         first, second = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
-        await a.service.delete(OWNER, second.id)
+        await a.service.delete(OWNER, second.id, wait_s=60)
         # As killed: nothing is written behind, nothing is put back.
         for task in (*a.service._lives._loops, *a.service._lives._starts.values()):
             task.cancel()

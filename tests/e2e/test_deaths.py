@@ -120,7 +120,7 @@ async def test_the_quota_of_the_namespace_is_named(stack: Installed, client: Cli
         # The API server hears of a quota behind: what it lets in before is not what this is about.
         async with asyncio.timeout(60):
             while True:
-                await (await client.create(IMAGE)).delete()
+                await (await client.create(IMAGE)).delete(wait=True)
 
     await kubectl("create", *quota, "--hard=pods=0")
     try:

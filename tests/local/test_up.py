@@ -69,7 +69,7 @@ async def test_after_a_crash_the_next_start_adopts_what_runs(folder: Path) -> No
         assert (await sandbox.exec("echo same token")).ok
         # Taken off behind the start.
         await until(lambda: gone(half))
-        await sandbox.delete()
+        await sandbox.delete(wait=True)
     assert await stop_process(up.process) == 0
     assert await containers_of(sandbox.id) == []
 

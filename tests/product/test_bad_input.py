@@ -223,7 +223,7 @@ async def test_delete_twice_and_use_after_delete(client: Client) -> None:
     again = await client.connect(sandbox.id)
     await sandbox.delete()
     await sandbox.delete()
-    await again.delete()
+    await again.delete(wait=True)
     with pytest.raises(Deleted):
         await sandbox.exec(["true"])
     with pytest.raises(Deleted) as gone:

@@ -44,7 +44,7 @@ async def bombed(client: Client) -> AsyncIterator[Sandbox]:
     """The sandbox that is attacked; deleting it afterwards is bounded too, whatever runs in it."""
     made = await client.create(IMAGE, memory="256Mi", cpu=1)
     yield made
-    await in_time(made.delete(), 30)
+    await in_time(made.delete(wait=True), 30)
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ async def test_files_without_end_are_bounded_by_their_time(client: Client, neigh
     assert (len(listed), listed.truncated) == (1_000, True)
     await serves_again(flooded)
     await neighbour.answers_again()
-    await in_time(flooded.delete())
+    await in_time(flooded.delete(wait=True))
 
 
 @pytest.mark.soak
@@ -156,7 +156,7 @@ async def test_a_million_files_are_made_listed_and_go_with_their_sandbox(client:
     assert (await sandbox.exec("ls -f /tmp/many | wc -l", timeout=60)).stdout == "1000002\n"
     await neighbour.answers_again()
     # An engine's machine takes a million files off its disk before it says that they are gone.
-    await in_time(sandbox.delete(), 240)
+    await in_time(sandbox.delete(wait=True, wait_timeout=240), 240)
 
 
 async def test_a_full_disk_is_told_and_room_can_be_made(bombed: Sandbox, neighbour: Neighbour, one_limit: bool) -> None:

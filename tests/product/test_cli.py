@@ -36,7 +36,7 @@ async def test_a_sandbox_through_the_command_line(stack: Product, client: Client
     assert "no-such-command" in err
     status, out, _ = await rollbox(stack, "ps")
     assert made["id"].encode() in out
-    deleted = await answer(stack, "delete", "--label", "run=cli")
+    deleted = await answer(stack, "delete", "--label", "run=cli", "--wait")
     assert made["id"] in json.dumps(deleted)
     status, _, err = await rollbox(stack, "exec", made["id"], "--", "true")
     assert status == 3
@@ -54,7 +54,7 @@ async def test_a_sandbox_through_the_command_line(stack: Product, client: Client
 async def test_a_group_through_the_command_line(stack: Product, client: Client) -> None:
     group = await SandboxGroup.create(IMAGE, n=2, name="cli-group", memory=("64Mi", "128Mi"), client=client)
     gone, left = group[0].id, group[1].id
-    await group[0].delete()
+    await group[0].delete(wait=True)
     (listed,) = [one for one in await answer(stack, "group", "list") if one["name"] == "cli-group"]
     assert listed["states"].get("running") == 1
     shown = await answer(stack, "group", "show", "cli-group")

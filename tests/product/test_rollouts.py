@@ -24,13 +24,13 @@ SMALL = {"cpu": (0.01, 2), "memory": ("64Mi", "128Mi")}
 async def test_a_group_is_found_again_by_another_client_and_ends_together(stack: Product, client: Client) -> None:
     group = await SandboxGroup.create(IMAGE, n=4, client=client, **SMALL)  # type: ignore[arg-type]
     await asyncio.gather(*(sandbox.exec(f"echo {sample} > /tmp/sample") for sample, sandbox in group.items()))
-    await group[1].delete()
+    await group[1].delete(wait=True)
     async with Client(stack.url, stack.api_key) as another:
         again = await SandboxGroup.connect(group.name, attach=True, client=another)
         said = {sample: (await sandbox.exec("cat /tmp/sample")).stdout for sample, sandbox in again.items()}
         assert said == {0: "0\n", 2: "2\n", 3: "3\n"}
         assert isinstance(again.failed[1], Deleted)
-        assert len((await again.delete()).deleted) == 3
+        assert len((await again.delete(wait=True)).deleted) == 3
         with pytest.raises(NotFound):
             await SandboxGroup.connect("no-such-group", client=another)
     assert await client.list({"rollbox.group": group.name}) == []
@@ -66,7 +66,8 @@ async def test_a_stale_rollout_dies_with_all_its_processes_and_the_next_takes_it
         await begun.wait()
         assert batch.cancel(lambda n: n == 0) == 1
         assert (await reading).value == "fresh\n"
-    assert [(await client.get(sandbox_id)).state for sandbox_id in ids] == ["ended", "ended"]
+    ends = [(await client.get(sandbox_id)).end for sandbox_id in ids]
+    assert [end and end.cause for end in ends] == ["deleted", "deleted"]
 
 
 @pytest.mark.timeout(300)

@@ -55,6 +55,7 @@ async def test_a_detached_sandbox_is_found_again(client: Client) -> None:
         before = again.record.expires_at_ms
         assert (await again.extend(3600)).expires_at_ms > before + 3_000_000
         assert (await again.extend(1)).expires_at_ms > before + 3_000_000
+        await again.delete(wait=True)
     assert await client.list({"run": "detach"}) == []
     assert [record.state for record in await client.list({"run": "detach"}, all=True)] == ["ended"]
 
@@ -115,6 +116,7 @@ async def test_the_sync_face(found: Product) -> None:
             with sync.Sandbox.connect(sandbox.id) as again:
                 assert again.exec(["echo", "same"]).stdout == "same\n"
                 again.detach()
+            sandbox.delete(wait=True)
         with sync.Client(found.url, found.api_key) as client:
             assert client.get(sandbox.id).state == "ended"
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, TypeAlias, Unpack
 
-from rollbox import settings
+from rollbox import request, settings
 from rollbox._problem import SandboxError
 from rollbox.breaker import BreakerPolicy
 from rollbox.errors import BY_CODE, InvalidArgument
@@ -76,11 +76,24 @@ class Client:
         """List the owner's sandboxes that have all these labels; with `all`, those that ended too."""
         return await self.gateway.list(labels, ended=all)
 
-    async def delete(self, *sandbox_ids: str, labels: Mapping[str, str] | None = None) -> DeleteReport:
+    async def delete(
+        self,
+        *sandbox_ids: str,
+        labels: Mapping[str, str] | None = None,
+        wait: bool = False,
+        wait_timeout: float | None = None,
+    ) -> DeleteReport:
         """Delete sandboxes by id, and all that have all these labels.
 
+        Args:
+            *sandbox_ids: their ids.
+            labels: names that all of them have.
+            wait: wait until the cluster has confirmed that nothing of them runs any more; see `Sandbox.delete`.
+            wait_timeout: seconds to wait for that at most; 60 when None.
+
         Returns:
-            what was deleted, and the error of each that was not: an unknown id is among the failed, not raised.
+            what was deleted, and the error of each that was not, or whose confirmation was waited for in vain: an
+            unknown id is among the failed, not raised.
 
         Raises:
             InvalidArgument: neither ids nor labels are given.
@@ -88,9 +101,9 @@ class Client:
         """
         if not sandbox_ids and not labels:
             raise InvalidArgument("neither ids nor labels are given: nothing to delete")
-        report = DeleteReport([], {})
+        report, wait_s = DeleteReport([], {}), request.wait_s(wait, wait_timeout)
         if labels:
-            answer = await self.gateway.delete_labelled(labels)
+            answer = await self.gateway.delete_labelled(labels, wait_s=wait_s)
             report.deleted.extend(answer["deleted"])
             for item in answer["failed"]:
                 kind = BY_CODE.get(item["code"], SandboxError)
@@ -98,13 +111,13 @@ class Client:
         slots = asyncio.Semaphore(_DELETES_AT_ONCE)
         async with asyncio.TaskGroup() as group:
             for sandbox_id in dict.fromkeys(sandbox_ids):
-                group.create_task(self._delete_one(sandbox_id, slots, report))
+                group.create_task(self._delete_one(sandbox_id, slots, report, wait_s))
         return report
 
-    async def _delete_one(self, sandbox_id: str, slots: asyncio.Semaphore, report: DeleteReport) -> None:
+    async def _delete_one(self, sandbox_id: str, slots: asyncio.Semaphore, report: DeleteReport, wait_s: float) -> None:
         async with slots:
             try:
-                await self.gateway.delete(sandbox_id)
+                await self.gateway.delete(sandbox_id, wait_s=wait_s)
                 report.deleted.append(sandbox_id)
             except SandboxError as error:
                 report.failed[sandbox_id] = error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -132,15 +133,38 @@ class Gateway:
         answer = await self._call("GET", self._url().with_query(query))
         return [SandboxRecord.from_json(item) for item in answer.body["sandboxes"]]
 
-    async def delete(self, sandbox_id: str) -> SandboxRecord:
-        """Delete one sandbox. Cancel safety: the delete goes on; `aclose` waits for it."""
-        deleting = self._owe(self._call("DELETE", self._url(sandbox_id), sandbox_id=sandbox_id))
-        return SandboxRecord.from_json((await asyncio.shield(deleting)).body)
+    async def delete(self, sandbox_id: str, *, wait_s: float = 0.0) -> SandboxRecord:
+        """Delete one sandbox. Cancel safety: the delete goes on; `aclose` waits for it.
 
-    async def delete_labelled(self, labels: Mapping[str, str]) -> dict[str, Any]:
-        """Delete all sandboxes with these labels. Cancel safety: the delete goes on; `aclose` waits for it."""
-        url = self._url().with_query(label_rules.query(labels))
-        deleting = self._owe(self._call("DELETE", url))
+        Args:
+            sandbox_id: which one.
+            wait_s: seconds in all to wait for the cluster's confirmation; 0: it is not waited for.
+        """
+        try:
+            return SandboxRecord.from_json(await self._delete(self._url(sandbox_id), wait_s))
+        except SandboxError as error:
+            error.sandbox_id = error.sandbox_id or sandbox_id
+            raise
+
+    async def delete_labelled(self, labels: Mapping[str, str], *, wait_s: float = 0.0) -> dict[str, Any]:
+        """Delete all sandboxes with these labels; `wait_s` and cancel safety as in `delete`."""
+        return await self._delete(self._url().with_query(label_rules.query(labels)), wait_s)
+
+    async def delete_group(self, name: str, *, wait_s: float = 0.0) -> dict[str, Any]:
+        """Delete all sandboxes of a group; `wait_s` and cancel safety as in `delete`."""
+        return await self._delete(self._address(f"v1/groups/{quote(name, safe='')}"), wait_s)
+
+    async def _delete(self, url: URL, wait_s: float) -> dict[str, Any]:
+        clock = asyncio.get_running_loop().time
+        until = clock() + wait_s
+
+        async def send() -> Answer:
+            # A repetition waits for what is left of the caller's time, not for all of it again.
+            left_s = max(0.001, until - clock()) if wait_s else 0.0
+            asked = url.update_query(wait_ms=str(math.ceil(1000 * left_s))) if wait_s else url
+            return await self._transport.send("DELETE", asked, self.settings.api_key, limit_s=left_s + _CALL_LIMIT_S)
+
+        deleting = self._owe(repeat(self._retries, send))
         body: dict[str, Any] = (await asyncio.shield(deleting)).body
         return body
 

@@ -223,18 +223,19 @@ class SandboxGroup(Generic[Member]):
         await asyncio.gather(*(member.detach() for member in self))
         return self.name
 
-    async def delete(self) -> DeleteReport:
+    async def delete(self, *, wait: bool = False, wait_timeout: float | None = None) -> DeleteReport:
         """Delete all sandboxes of the group: in one call, or one by one those of a lazy group that have started.
 
-        Idempotent. Returns what was deleted, and the error of each that was not.
+        Idempotent; `wait` and `wait_timeout` as in `Sandbox.delete`. Returns what was deleted, and the error of each
+        that was not, or whose confirmation was waited for in vain.
         """
-        report = DeleteReport([], {})
+        report, wait_s = DeleteReport([], {}), request.wait_s(wait, wait_timeout)
         if self._gateway is None:
             async with asyncio.TaskGroup() as deletes:
                 for member in self:
-                    deletes.create_task(_delete_one(member, report))
-        elif not self._deleted:
-            report = await delete_group(self._gateway, self.name)
+                    deletes.create_task(_delete_one(member, report, wait=wait, wait_timeout=wait_timeout))
+        elif not self._deleted or wait:
+            report = await delete_group(self._gateway, self.name, wait_s=wait_s)
             self._deleted = not report.failed
         await self._release()
         return report
@@ -275,9 +276,9 @@ def checked_name(name: str) -> str:
     return name
 
 
-async def delete_group(gateway: Gateway, name: str) -> DeleteReport:
+async def delete_group(gateway: Gateway, name: str, *, wait_s: float = 0.0) -> DeleteReport:
     """Delete all sandboxes of the group of this name; idempotent, also when there is none."""
-    answer = await gateway.owned("DELETE", "groups", name)
+    answer = await gateway.delete_group(name, wait_s=wait_s)
     report = DeleteReport(answer["deleted"], {})
     for item in answer["failed"]:
         report.failed[item["id"]] = told_problem({**item, "details": {"sandbox_id": item["id"]}}, {})
@@ -348,10 +349,12 @@ async def _attach_one(member: Sandbox | LazySandbox, failures: list[SandboxError
         failures.append(error)
 
 
-async def _delete_one(member: Sandbox | LazySandbox, report: DeleteReport) -> None:
+async def _delete_one(
+    member: Sandbox | LazySandbox, report: DeleteReport, *, wait: bool, wait_timeout: float | None
+) -> None:
     sandbox_id = member.id
     try:
-        await member.delete()
+        await member.delete(wait=wait, wait_timeout=wait_timeout)
         if sandbox_id is not None:
             report.deleted.append(sandbox_id)
     except SandboxError as error:

@@ -123,13 +123,13 @@ class LazySandbox:
         self._detached = True
         return None if self._sandbox is None else await self._sandbox.detach()
 
-    async def delete(self) -> None:
-        """Delete the sandbox if it was started; later calls are refused. Idempotent."""
+    async def delete(self, *, wait: bool = False, wait_timeout: float | None = None) -> None:
+        """Delete the sandbox if it was started, as `Sandbox.delete`; later calls are refused. Idempotent."""
         self._deleted = True
         # A create under way is waited for: what it makes is deleted, too.
         async with self._creating:
             if self._sandbox is not None:
-                await self._sandbox.delete()
+                await self._sandbox.delete(wait=wait, wait_timeout=wait_timeout)
 
     async def __aenter__(self) -> LazySandbox:
         return self

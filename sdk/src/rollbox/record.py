@@ -84,7 +84,7 @@ class DeleteReport:
     """What a delete of several sandboxes did.
 
     Attributes:
-        deleted: ids that are gone now (or were already).
+        deleted: ids whose end is on record now, or was already; their quota is free.
         failed: id -> the error that kept it.
     """
 

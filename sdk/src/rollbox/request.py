@@ -18,6 +18,9 @@ Keep: TypeAlias = Literal["head", "tail"]
 InitialFiles: TypeAlias = Mapping[str, bytes | str | os.PathLike[str]]
 """By absolute path: bytes, text (as UTF-8), or the path of a local file, whose mode is kept."""
 
+WAIT_TIMEOUT_S = 60.0
+"""How long a delete that waits for the cluster's confirmation waits, unless told otherwise."""
+
 _APART = ("idempotency_key", "files")
 
 
@@ -273,6 +276,15 @@ def _node(pids: int | None, disk: Size | None, gpu: int, node_selector: Mapping[
             _text(f"node_selector[{name!r}]", value)
         body["node_selector"] = dict(node_selector)
     return body
+
+
+def wait_s(wait: bool, wait_timeout: float | None) -> float:
+    """Read how long a delete waits for the cluster's confirmation: seconds; 0 when it does not."""
+    if wait:
+        return milliseconds("wait_timeout", WAIT_TIMEOUT_S if wait_timeout is None else wait_timeout) / 1000
+    if wait_timeout is not None:
+        raise InvalidArgument("wait_timeout is given without wait: nothing is waited for")
+    return 0.0
 
 
 def _place(env: Mapping[str, str] | None, cwd: str | None, user: str | None) -> dict[str, Any]:

@@ -360,15 +360,27 @@ class Sandbox:
         self._detached = True
         return self.id
 
-    async def delete(self) -> None:
-        """Delete the sandbox with all that runs in it. Idempotent; legal at any time; one that is gone is a success."""
-        await self._gone()
+    async def delete(self, *, wait: bool = False, wait_timeout: float | None = None) -> None:
+        """Delete the sandbox with all that runs in it. Idempotent; legal at any time; one that is gone is a success.
+
+        When this returns, its end is on record, its quota is free, and no call reaches it any more; its node kills what
+        ran in it behind that, in a second or two as a rule.
+
+        Args:
+            wait: return only when the cluster has confirmed that nothing of it runs any more.
+            wait_timeout: seconds to wait for that at most; 60 when None.
+
+        Raises:
+            UpstreamTimeout: with `wait`, not confirmed in time; it has ended all the same, and asking again is safe.
+        Cost: one request, a few milliseconds.
+        """
+        await self._gone(request.wait_s(wait, wait_timeout))
         await self._release()
 
-    async def _gone(self) -> None:
-        if not self._deleted:
+    async def _gone(self, wait_s: float = 0.0) -> None:
+        if not self._deleted or wait_s:
             with contextlib.suppress(SandboxNotFound):
-                self._record = await self._gateway.delete(self.id)
+                self._record = await self._gateway.delete(self.id, wait_s=wait_s)
             self._deleted = True
 
     async def __aenter__(self) -> Sandbox:

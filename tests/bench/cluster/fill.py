@@ -31,4 +31,5 @@ async def filled(client: Client, count: int, run: str, start_timeout_s: float = 
             )
         )
     finally:
-        await client.delete(labels=labels)
+        # Room for what comes next, not only an end on record.
+        await client.delete(labels=labels, wait=True, wait_timeout=300)

@@ -80,7 +80,7 @@ class Stage:
                 group.create_task(self._create(labels, told_s))
             for place, sidecar in enumerate(await self._sidecars(labels, count)):
                 group.create_task(self._push(sidecar, spread_s * place / count, sent_s))
-        if failed := (await self._client.delete(labels=labels)).failed:
+        if failed := (await self._client.delete(labels=labels, wait=True)).failed:
             raise RuntimeError(f"{len(failed)} of {count} sandboxes did not end: {next(iter(failed.values()))}")
         return [(told_s[one] - sent_s[one]) * 1e3 for one in sent_s]
 

@@ -71,12 +71,12 @@ async def _cold(client: Client) -> list[Met]:
         return await client.create("localhost/bench/cold:1", labels={"bench": "cold"})
 
     met = await arrivals.open_loop(arrivals.poisson(COLD, PER_SECOND), cold)
-    await client.delete(labels={"bench": "cold"})
+    await client.delete(labels={"bench": "cold"}, wait=True)
     return met
 
 
 async def _clear(client: Client) -> None:
-    await client.delete(labels={"bench": "create"})
+    await client.delete(labels={"bench": "create"}, wait=True)
 
 
 def _sources(met: Sequence[Met]) -> str:

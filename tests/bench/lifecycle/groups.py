@@ -43,6 +43,7 @@ async def _together(client: Client) -> float:
     async with await SandboxGroup.create(IMAGE, n=COUNT, client=client) as group:
         took_ms = (time.perf_counter() - began) * 1e3
         _all_warm([member.record.source for member in group])
+        await group.delete(wait=True)
     return took_ms
 
 
@@ -50,7 +51,7 @@ async def _apart(client: Client) -> float:
     began = time.perf_counter()
     made = await asyncio.gather(*(client.create(IMAGE, labels={"bench": "apart"}) for _ in range(COUNT)))
     took_ms = (time.perf_counter() - began) * 1e3
-    await client.delete(labels={"bench": "apart"})
+    await client.delete(labels={"bench": "apart"}, wait=True)
     _all_warm([one.record.source for one in made])
     return took_ms
 

@@ -31,7 +31,7 @@ async def measure() -> list[Record]:
         many = await _claims(client)
         live = len(await client.list())
         began = time.perf_counter()
-        report = await client.delete(labels={"bench": "crowd"})
+        report = await client.delete(labels={"bench": "crowd"}, wait=True)
         delete_s = time.perf_counter() - began
     if len(report.deleted) != DELETED or report.failed:
         raise RuntimeError(f"{len(report.deleted)} of {DELETED} were deleted, {len(report.failed)} failed")
@@ -64,5 +64,5 @@ async def _claims(client: Client) -> list[float]:
         return await client.create(IMAGE, labels={"bench": "claim"})
 
     met = await arrivals.open_loop(arrivals.poisson(CLAIMS, PER_SECOND), partial(claim))
-    await client.delete(labels={"bench": "claim"})
+    await client.delete(labels={"bench": "claim"}, wait=True)
     return [one.ms for one in met]

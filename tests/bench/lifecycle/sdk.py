@@ -35,7 +35,7 @@ async def measure() -> list[Record]:
         cpu_ms, wall_s = await _spent(made, EXECS, _exec)
         grown = _resident() - before
         bare_ms, _ = await _bare(made, EXECS // 2)
-        await client.delete(labels={"bench": "sdk"})
+        await client.delete(labels={"bench": "sdk"}, wait=True)
     where = f"{SANDBOXES} live sandboxes in one event loop, {AT_ONCE} calls at a time, real gateway, played sidecars"
     return [
         Record(

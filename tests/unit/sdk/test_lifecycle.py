@@ -2,7 +2,7 @@
 
 import pytest
 
-from rollbox import Client, Sandbox, SandboxError
+from rollbox import Client, Sandbox, SandboxError, SandboxGroup
 from rollbox.errors import ImageNotFound, Internal, InvalidArgument, QuotaExceeded, SandboxNotFound, UpstreamTimeout
 from tests.support.gateway_fake import FakeGateway, Fault
 
@@ -169,3 +169,49 @@ async def test_info_and_get(client: Client, fake: FakeGateway) -> None:
 async def test_class_methods_use_the_shared_client(fake: FakeGateway) -> None:
     async with await Sandbox.create("python") as sandbox:
         assert (await Sandbox.list())[0].id == sandbox.id
+
+
+def _waits(fake: FakeGateway) -> list[str]:
+    """Of each delete, how long it waits for the confirmation (ms); empty: not at all."""
+    return [path.partition("wait_ms=")[2] for method, path, _ in fake.requests if method == "DELETE"]
+
+
+async def test_a_delete_waits_for_the_confirmation_only_when_asked(client: Client, fake: FakeGateway) -> None:
+    async with await client.create("python") as sandbox:
+        pass
+    # Ended, and not confirmed: that can still be asked for.
+    await sandbox.delete(wait=True, wait_timeout=5)
+    async with await SandboxGroup.create("python", n=2, name="g", client=client) as group:
+        assert (await group.delete(wait=True)).failed == {}
+    await client.delete(sandbox.id, labels={"run": "r"})
+    await client.delete(sandbox.id, labels={"run": "r"}, wait=True, wait_timeout=0.5)
+    assert _waits(fake) == ["", "5000", "60000", "", "", "500", "500"]
+
+
+async def test_what_could_not_wait_is_refused_before_anything_is_sent(client: Client, fake: FakeGateway) -> None:
+    sandbox = await client.create("python")
+    for nonsense in ({"wait_timeout": 5}, {"wait": True, "wait_timeout": 0}):
+        with pytest.raises(InvalidArgument, match="wait_timeout"):
+            await sandbox.delete(**nonsense)  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgument, match="wait_timeout"):
+            await client.delete(sandbox.id, **nonsense)  # type: ignore[arg-type]
+    assert _waits(fake) == []
+
+
+async def test_a_confirmation_that_does_not_come_in_time_is_told_and_not_asked_for_again(
+    client: Client, fake: FakeGateway
+) -> None:
+    sandbox = await client.create("python")
+    fake.fail("delete", Fault("upstream_timeout", after=True, details={"waited_ms": "5000"}))
+    with pytest.raises(UpstreamTimeout) as told:
+        await sandbox.delete(wait=True, wait_timeout=5)
+    assert told.value.sandbox_id == sandbox.id
+    assert len(_waits(fake)) == 1
+
+
+async def test_a_delete_that_is_repeated_waits_for_what_is_left_of_its_time(client: Client, fake: FakeGateway) -> None:
+    sandbox = await client.create("python")
+    fake.fail("delete", Fault("draining"))
+    await sandbox.delete(wait=True, wait_timeout=5)
+    first, second = map(int, _waits(fake))
+    assert second <= first <= 5000

@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
+from rollbox import request
 from rollbox.cli import output
-from rollbox.cli.sandboxes import Json, span, tell_failed
+from rollbox.cli.sandboxes import Json, Wait, WaitTimeout, span, tell_failed
 from rollbox.client import Client
 from rollbox.errors import NotFound
 from rollbox.group import GROUP_LABEL, SAMPLE_LABEL, checked_name, delete_group
@@ -62,11 +63,12 @@ def show(name: Name, json: Json = False) -> None:
 
 
 @app.command()
-def delete(name: Name, json: Json = False) -> None:
-    """Delete all sandboxes of a group; prints the ids that are gone. No such group is success."""
+def delete(name: Name, wait: Wait = False, wait_timeout: WaitTimeout = None, json: Json = False) -> None:
+    """Delete all sandboxes of a group; prints the ids that have ended. No such group is success."""
 
     async def call(client: Client) -> DeleteReport:
-        return await delete_group(client.gateway, checked_name(name))
+        wait_s = request.wait_s(wait, wait_timeout)
+        return await delete_group(client.gateway, checked_name(name), wait_s=wait_s)
 
     report = output.run(call, what=f"deleting the group {name}", as_json=json)
     if json:

@@ -26,6 +26,10 @@ NodeLabels = Annotated[
     list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label that its node must have; may be repeated.")
 ]
 Labels = Annotated[list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="May be repeated.")]
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Wait until the cluster has confirmed that nothing of them runs any more.")
+]
+WaitTimeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="How long --wait waits at most (60).")]
 CPU = ":".join(map(str, DEFAULT_CPU))
 MEMORY = ":".join(DEFAULT_MEMORY)
 
@@ -102,12 +106,15 @@ def ps(
 def delete(
     ids: Annotated[list[str] | None, typer.Argument(help="Ids of sandboxes.")] = None,
     label: Labels = None,
+    wait: Wait = False,
+    wait_timeout: WaitTimeout = None,
     json: Json = False,
 ) -> None:
-    """Delete sandboxes by id, and all that have all the given labels; prints the ids that are gone."""
+    """Delete sandboxes by id, and all that have all the given labels; prints the ids that have ended."""
 
     async def call(client: Client) -> DeleteReport:
-        return await client.delete(*(ids or ()), labels=label_rules.parse(label or ()))
+        labels = label_rules.parse(label or ())
+        return await client.delete(*(ids or ()), labels=labels, wait=wait, wait_timeout=wait_timeout)
 
     report = output.run(call, what="deleting sandboxes", as_json=json)
     if json:

@@ -56,9 +56,15 @@ class Client:
         """As `rollbox.Client.list`."""
         return run(self.inner.list(labels, all=all))
 
-    def delete(self, *sandbox_ids: str, labels: Mapping[str, str] | None = None) -> DeleteReport:
+    def delete(
+        self,
+        *sandbox_ids: str,
+        labels: Mapping[str, str] | None = None,
+        wait: bool = False,
+        wait_timeout: float | None = None,
+    ) -> DeleteReport:
         """As `rollbox.Client.delete`."""
-        return run(self.inner.delete(*sandbox_ids, labels=labels))
+        return run(self.inner.delete(*sandbox_ids, labels=labels, wait=wait, wait_timeout=wait_timeout))
 
     def quota(self, owner: str | None = None) -> Quota:
         """As `rollbox.Client.quota`."""

@@ -104,9 +104,9 @@ class SandboxGroup(Generic[Member]):
         """As `rollbox.SandboxGroup.detach`."""
         return run(self.inner.detach())
 
-    def delete(self) -> DeleteReport:
+    def delete(self, *, wait: bool = False, wait_timeout: float | None = None) -> DeleteReport:
         """As `rollbox.SandboxGroup.delete`."""
-        return run(self.inner.delete())
+        return run(self.inner.delete(wait=wait, wait_timeout=wait_timeout))
 
     def __enter__(self) -> Self:
         return self

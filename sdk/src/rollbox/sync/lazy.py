@@ -75,9 +75,9 @@ class LazySandbox:
         """As `rollbox.LazySandbox.detach`."""
         return run(self.inner.detach())
 
-    def delete(self) -> None:
+    def delete(self, *, wait: bool = False, wait_timeout: float | None = None) -> None:
         """As `rollbox.LazySandbox.delete`."""
-        run(self.inner.delete())
+        run(self.inner.delete(wait=wait, wait_timeout=wait_timeout))
 
     def __enter__(self) -> LazySandbox:
         return self

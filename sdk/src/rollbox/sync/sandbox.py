@@ -96,9 +96,9 @@ class Sandbox:
         """As `rollbox.Sandbox.detach`."""
         return run(self.inner.detach())
 
-    def delete(self) -> None:
+    def delete(self, *, wait: bool = False, wait_timeout: float | None = None) -> None:
         """As `rollbox.Sandbox.delete`."""
-        run(self.inner.delete())
+        run(self.inner.delete(wait=wait, wait_timeout=wait_timeout))
 
     @property
     def id(self) -> str:

@@ -60,6 +60,7 @@ async def test_one_failure_of_all_leaves_nothing() -> None:
         cluster.next_error = Problem("image_not_found", "there is no such image")
         answer = await put(plane)
         assert (answer.status, answer.code) == (422, "image_not_found")
+        await asyncio.sleep(1)
         assert await live(plane) == []
         assert cluster.held == {}
         # The name is used up, and still tells why: what may be on its way must not begin.
@@ -117,7 +118,7 @@ async def test_a_group_under_way_is_waited_for() -> None:
 
 async def test_delete_takes_all_and_repeating_it_is_success(plane: World) -> None:
     first = ids(await put(plane))
-    answer = await plane.api("DELETE", "/v1/groups/g")
+    answer = await plane.api("DELETE", "/v1/groups/g", query={"wait_ms": "60000"})
     assert (sorted(answer.json["deleted"]), answer.json["failed"]) == (sorted(first), [])
     assert (await plane.api("DELETE", "/v1/groups/g")).json == {"deleted": [], "failed": []}
     assert plane.cluster.held == {}
@@ -127,7 +128,7 @@ async def test_a_delete_in_the_middle_of_the_create_wins() -> None:
     async with world(FakeCluster(ready_s=5)) as plane:
         creating = asyncio.ensure_future(put(plane))
         await asyncio.sleep(1)
-        await plane.api("DELETE", "/v1/groups/g", query={"count": "4"})
+        await plane.api("DELETE", "/v1/groups/g", query={"count": "4", "wait_ms": "60000"})
         assert (await creating).code == "deleted"
         assert (await put(plane)).code == "deleted"
         assert plane.cluster.held == {}

@@ -65,7 +65,7 @@ async def test_a_story_is_told_also_after_the_end(plane: World) -> None:
     told = (await plane.api("GET", f"{url}/timeline")).json
     assert (told["summary"], told["end"], told["advice"], told["retry"]) == ("It runs.", None, "", None)
     assert told["labels"] == {"run": "r"}
-    await plane.api("DELETE", url)
+    await plane.api("DELETE", url, query={"wait_ms": "60000"})
     told = (await plane.api("GET", f"{url}/timeline")).json
     assert (told["end"]["cause"], told["retry"]) == ("deleted", "never")
     assert told["advice"].startswith("Create a new sandbox")

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from controlplane.errors import Problem
+from controlplane.lifecycle import Options
+from controlplane.model import State
 from tests.support.fake_cluster import FakeCluster
 from tests.support.world import OTHER_KEY, World, world
 
@@ -215,7 +217,7 @@ async def test_another_owners_sandbox_does_not_exist(plane: World) -> None:
 async def test_list_filters_by_label_and_state(plane: World) -> None:
     one = await create(plane, labels={"run": "1", "x": "y"})
     two = await create(plane, labels={"run": "2", "x": "y"})
-    await plane.api("DELETE", f"/v1/sandboxes/{two['id']}")
+    await plane.api("DELETE", f"/v1/sandboxes/{two['id']}", query={"wait_ms": "60000"})
 
     async def ids(*query: tuple[str, str]) -> list[str]:
         return [found["id"] for found in (await plane.api("GET", "/v1/sandboxes", query=query)).json["sandboxes"]]
@@ -229,12 +231,51 @@ async def test_list_filters_by_label_and_state(plane: World) -> None:
 
 async def test_deleting_answers_the_end_and_repeats_it(plane: World) -> None:
     sandbox_id = (await create(plane))["id"]
-    one, two = [await plane.api("DELETE", f"/v1/sandboxes/{sandbox_id}") for _ in range(2)]
+    wait = {"wait_ms": "60000"}
+    one, two = [await plane.api("DELETE", f"/v1/sandboxes/{sandbox_id}", query=wait) for _ in range(2)]
     assert one.json == two.json
     assert one.json["state"] == "ended"
     assert (one.json["end"]["cause"], one.json["end"]["by"]) == ("deleted", "alice")
     assert "token" not in one.json
     assert (await plane.api("POST", f"/v1/sandboxes/{sandbox_id}/token")).status == 410
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("/v1/sandboxes/{id}", {}),
+        ("/v1/sandboxes", {"label": "rollbox.group=g"}),
+        ("/v1/sandboxes", {"idempotency_key": "g/0"}),
+        ("/v1/groups/g", {}),
+    ],
+)
+async def test_a_delete_answers_when_the_end_is_on_record_and_waits_only_when_asked(
+    path: str, query: dict[str, str]
+) -> None:
+    never = 24 * 3600.0
+    async with world(FakeCluster(stop_s=never), options=Options(max_sandboxes=1)) as plane:
+        group = await plane.api("PUT", "/v1/groups/g", body={"count": 1, "sandbox": IMAGE})
+        (sandbox_id,) = [one["sandbox"]["id"] for one in group.json["members"]]
+        where, clock = path.format(id=sandbox_id), asyncio.get_running_loop().time
+        began_s = clock()
+        assert (await plane.api("DELETE", where, query=query)).status == 200
+        assert clock() == began_s
+        assert (await plane.service.get("alice", sandbox_id)).state is State.ENDING
+        # Its quota is free.
+        await create(plane)
+        waited = await plane.api("DELETE", where, query={**query, "wait_ms": "5000"})
+        assert clock() - began_s == pytest.approx(5, abs=0.5)
+        told = waited.json["failed"][0] if "failed" in waited.json else waited.json
+        assert told["code"] == "upstream_timeout"
+        assert "has ended and its quota is free, but the cluster has not confirmed within 5 s" in told["detail"]
+
+
+@pytest.mark.parametrize("wait_ms", ["-1", "600001", "soon", ""])
+async def test_nobody_waits_for_a_confirmation_without_end(plane: World, wait_ms: str) -> None:
+    sandbox_id = (await create(plane))["id"]
+    refused = await plane.api("DELETE", f"/v1/sandboxes/{sandbox_id}", query={"wait_ms": wait_ms})
+    assert refused.code == "invalid_argument"
+    assert (await plane.service.get("alice", sandbox_id)).state is State.RUNNING
 
 
 async def test_deleting_by_labels_and_by_key(plane: World) -> None:

@@ -166,7 +166,7 @@ async def test_what_is_deleted_while_it_is_bound_is_not_replaced() -> None:
     async with pooled(Sick(failures=1, wait_s=1)) as plane:
         create = asyncio.create_task(plane.service.create(OWNER, ENV_SPEC, "k"))
         await asyncio.sleep(0.5)
-        assert len((await plane.service.delete_key(OWNER, "k")).ids) == 1
+        assert len((await plane.service.delete_key(OWNER, "k", wait_s=60)).ids) == 1
         with pytest.raises(Problem, match="deleted by its owner"):
             await create
         assert len(await warmed(plane, 1)) == 1
@@ -222,7 +222,7 @@ async def test_a_claim_that_its_client_abandoned_is_deleted() -> None:
         await asyncio.sleep(0.5)
         create.cancel()
         (sandbox,) = await plane.service.find(OWNER, {})
-        assert list((await plane.service.delete_key(OWNER, "k")).ids) == [sandbox.id]
+        assert list((await plane.service.delete_key(OWNER, "k", wait_s=60)).ids) == [sandbox.id]
         assert await plane.service.find(OWNER, {}) == []
         with pytest.raises(Problem, match="deleted by its owner"):
             await plane.service.create(OWNER, ENV_SPEC, "k")

@@ -30,7 +30,7 @@ async def pair(cluster: FakeCluster) -> AsyncIterator[tuple[Core, World, World]]
 async def test_an_end_is_known_although_the_store_was_emptied() -> None:
     async with pair(FakeCluster(annotates_behind=True)) as (core, a, b):
         sandbox = (await a.service.create(OWNER, SPEC, "k")).sandbox
-        await a.service.delete(OWNER, sandbox.id)
+        await a.service.delete(OWNER, sandbox.id, wait_s=60)
         core.empty()
         assert (await b.service.get(OWNER, sandbox.id)).state is State.ENDED
         with pytest.raises(Problem, match="deleted"):
@@ -41,7 +41,7 @@ async def test_one_that_is_being_stopped_is_not_adopted() -> None:
     async with pair(FakeCluster(annotates_behind=True, stop_s=10)) as (core, a, b):
         sandbox = (await a.service.create(OWNER, SPEC)).sandbox
         await asyncio.sleep(6)  # its facts are written: it looks alive
-        delete = asyncio.create_task(a.service.delete(OWNER, sandbox.id))
+        delete = asyncio.create_task(a.service.delete(OWNER, sandbox.id, wait_s=60))
         await asyncio.sleep(1)
         core.empty()
         found = await b.service.get(OWNER, sandbox.id)
@@ -56,7 +56,7 @@ async def test_what_another_replica_still_holds_does_not_bring_an_ended_one_back
         await asyncio.sleep(1)
         (sandbox,) = await b.service.find(OWNER, {})
         deaf = core.feeds.pop("a")
-        await b.service.delete(OWNER, sandbox.id)
+        await b.service.delete(OWNER, sandbox.id, wait_s=60)
         core.empty()
         core.feeds["a"] = deaf
         deaf.put_nowait(Resync())
@@ -71,7 +71,7 @@ async def test_an_end_that_a_rebuild_went_without_is_put_back() -> None:
     async with pair(FakeCluster(annotates_behind=True, stop_s=20)) as (core, a, b):
         sandbox = (await a.service.create(OWNER, SPEC)).sandbox
         await asyncio.sleep(6)
-        delete = asyncio.create_task(b.service.delete(OWNER, sandbox.id))
+        delete = asyncio.create_task(b.service.delete(OWNER, sandbox.id, wait_s=60))
         await asyncio.sleep(1)
         core.empty()
         await core.view("c").restore(sandbox)
@@ -116,7 +116,7 @@ async def test_what_was_put_back_in_vain_is_put_back_again(monkeypatch: pytest.M
     async with pair(FakeCluster(annotates_behind=True, stop_s=20)) as (core, a, b):
         sandbox = (await a.service.create(OWNER, SPEC)).sandbox
         await asyncio.sleep(6)
-        delete = asyncio.create_task(b.service.delete(OWNER, sandbox.id))
+        delete = asyncio.create_task(b.service.delete(OWNER, sandbox.id, wait_s=60))
         await asyncio.sleep(1)
         for store in (a.service._lives.store, b.service._lives.store):
             monkeypatch.setattr(store, "restore", failing_once(store.restore))
@@ -146,7 +146,7 @@ async def test_what_nobody_has_on_record_is_found_soon_although_who_looked_for_i
         await asyncio.sleep(10)
         sandbox = (await a.service.create(OWNER, SPEC)).sandbox
         held = cluster.held[sandbox.id]
-        await a.service.delete(OWNER, sandbox.id)
+        await a.service.delete(OWNER, sandbox.id, wait_s=60)
         cluster.held[sandbox.id] = held  # its start overtook its stop
         (looks,) = [one for one in (a, b) if "orphans" in one.service._lives._replicas._turns]
         for task in looks.service._lives._loops:

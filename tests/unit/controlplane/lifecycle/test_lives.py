@@ -38,7 +38,7 @@ async def test_a_delete_of_a_start_that_hangs_answers_its_creator_at_once() -> N
     async with world(HungCluster()) as plane:
         create = asyncio.create_task(plane.service.create(OWNER, SPEC, "k"))
         await asyncio.sleep(1)
-        delete = asyncio.create_task(plane.service.delete_key(OWNER, "k"))
+        delete = asyncio.create_task(plane.service.delete_key(OWNER, "k", wait_s=60))
         await asyncio.sleep(0.001)
         assert isinstance(create.exception(), Problem)
         assert list((await delete).failed) == plane.cluster.started
@@ -49,7 +49,7 @@ async def test_the_end_does_not_wait_for_an_engine_that_hangs() -> None:
     async with world(HungCluster()) as plane:
         creates = [asyncio.create_task(plane.service.create(OWNER, SPEC, f"k{n}")) for n in range(3)]
         await asyncio.sleep(1)
-        delete = asyncio.create_task(plane.service.delete_key(OWNER, "k0"))
+        delete = asyncio.create_task(plane.service.delete_key(OWNER, "k0", wait_s=60))
         await asyncio.sleep(1)
         left_s = loop.time()
     assert loop.time() - left_s < 12
@@ -97,7 +97,7 @@ async def test_a_bug_while_one_is_stopped_takes_no_other_down(plane: World, monk
         await stop(sandbox_id)
 
     monkeypatch.setattr(plane.cluster, "stop", broken)
-    assert (await plane.service.delete(OWNER, sandbox.id)).state is State.ENDED
+    assert (await plane.service.delete(OWNER, sandbox.id, wait_s=60)).state is State.ENDED
 
 
 async def test_drain_waits_while_the_cluster_gets_on_with_it() -> None:
@@ -131,7 +131,9 @@ async def test_an_extension_at_the_moment_of_expiry_is_one_or_the_other() -> Non
 async def test_two_deletes_and_a_ttl_at_once_are_one_end(plane: World) -> None:
     sandbox = (await plane.service.create(OWNER, SandboxSpec(image="a", ttl_ms=5_000), "k")).sandbox
     await asyncio.sleep(5 - 0.12)
-    one, two = await asyncio.gather(plane.service.delete(OWNER, sandbox.id), plane.service.delete_key(OWNER, "k"))
+    one, two = await asyncio.gather(
+        plane.service.delete(OWNER, sandbox.id, wait_s=60), plane.service.delete_key(OWNER, "k", wait_s=60)
+    )
     assert one.state is State.ENDED
     assert two.ids == [sandbox.id]
     assert plane.cluster.stopped == [sandbox.id]
@@ -143,8 +145,8 @@ async def test_two_thousand_sandboxes_leave_nothing_behind() -> None:
             run = {"run": "r"}
             spec = SandboxSpec(image="a", labels=run)
             await asyncio.gather(*(plane.service.create(OWNER, spec, f"k{turn}-{n}") for n in range(500)))
-            assert len((await plane.service.delete_all(OWNER, run)).ids) == 500
-            await plane.service.delete_key(OWNER, "never")
+            assert len((await plane.service.delete_all(OWNER, run, wait_s=60)).ids) == 500
+            await plane.service.delete_key(OWNER, "never", wait_s=60)
         # Once only: the planner looks every second of it.
         await asyncio.sleep(25 * 3600)
         assert await plane.service.find(OWNER, {}, None) == []

@@ -31,7 +31,7 @@ async def test_what_runs_is_adopted_with_key_token_and_route() -> None:
         with after.parts.board.subscribe() as feed:
             (route,) = (await feed.next()).snapshot.routes
             assert (route.sandbox_id, route.address) == (sandbox.id, f"unix:/fake/{sandbox.id}")
-        assert (await after.service.delete(OWNER, sandbox.id)).state is State.ENDED
+        assert (await after.service.delete(OWNER, sandbox.id, wait_s=60)).state is State.ENDED
     assert cluster.held == {}
 
 

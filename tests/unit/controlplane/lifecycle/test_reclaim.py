@@ -17,7 +17,7 @@ async def test_a_stop_that_hangs_does_not_hold_the_end_back() -> None:
     loop = asyncio.get_running_loop()
     async with world(cluster) as plane:
         sandbox = (await plane.service.create(OWNER, SPEC)).sandbox
-        delete = asyncio.create_task(plane.service.delete(OWNER, sandbox.id))
+        delete = asyncio.create_task(plane.service.delete(OWNER, sandbox.id, wait_s=60))
         await asyncio.sleep(1)
         left_s = loop.time()
     assert loop.time() - left_s < 11
@@ -31,7 +31,7 @@ async def test_a_thousand_are_confirmed_in_time_where_the_cluster_takes_them_at_
     spec = SandboxSpec(image="a", labels={"run": "r1"})
     async with world(cluster, options=Options(starts_in_flight=1024)) as plane:
         await asyncio.gather(*(plane.service.create(OWNER, spec) for _ in range(1000)))
-        deleted = await plane.service.delete_all(OWNER, {"run": "r1"})
+        deleted = await plane.service.delete_all(OWNER, {"run": "r1"}, wait_s=60)
         assert len(deleted.ids) == 1000
         assert deleted.failed == {}
 
@@ -48,7 +48,7 @@ async def test_a_cluster_that_is_away_is_told_of_in_a_few_lines(
         await asyncio.gather(*(plane.service.create(OWNER, SPEC) for _ in range(100)))
         with monkeypatch.context() as patch:
             patch.setattr(cluster, "stop", away)
-            deleting = asyncio.create_task(plane.service.delete_all(OWNER, {}))
+            deleting = asyncio.create_task(plane.service.delete_all(OWNER, {}, wait_s=60))
             await asyncio.sleep(20)
         assert (await deleting).failed == {}
     assert [one["event"] for one in said] == ["not stopped yet"] * 8 + ["none is left that was not stopped"]

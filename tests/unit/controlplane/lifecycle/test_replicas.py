@@ -189,7 +189,7 @@ async def test_a_call_to_the_cluster_is_finished_before_a_replica_leaves() -> No
 async def test_a_sandbox_is_deleted_at_another_replica_than_its_own() -> None:
     async with pair() as two:
         sandbox = (await two.a.service.create(OWNER, SPEC)).sandbox
-        ended = await two.b.service.delete(OWNER, sandbox.id)
+        ended = await two.b.service.delete(OWNER, sandbox.id, wait_s=60)
         await asyncio.sleep(0)
         assert ended.state is State.ENDED
         assert await ends(two.a) == await ends(two.b) == [(sandbox.id, "deleted")]
@@ -201,7 +201,7 @@ async def test_a_start_is_ended_at_another_replica_and_leaves_nothing() -> None:
     async with pair(on_kubernetes(ready_s=None, start_s=1)) as two:
         create = asyncio.create_task(two.a.service.create(OWNER, SPEC, "k"))
         await asyncio.sleep(0.5)
-        await two.b.service.delete_key(OWNER, "k")
+        await two.b.service.delete_key(OWNER, "k", wait_s=60)
         with pytest.raises(Problem, match="deleted"):
             await create
         await asyncio.sleep(5)
@@ -214,7 +214,7 @@ async def test_a_delete_waits_for_the_confirmation_that_another_replica_asked_fo
     async with pair(on_kubernetes(stop_s=2)) as two:
         sandbox = (await two.a.service.create(OWNER, SPEC)).sandbox
         one, other = await asyncio.gather(
-            two.a.service.delete(OWNER, sandbox.id), two.b.service.delete(OWNER, sandbox.id)
+            two.a.service.delete(OWNER, sandbox.id, wait_s=60), two.b.service.delete(OWNER, sandbox.id, wait_s=60)
         )
         assert one.state is other.state is State.ENDED
         assert one.end == other.end
@@ -298,7 +298,7 @@ async def test_repeated_late_and_forged_pushes_change_nothing_and_are_counted() 
         with pytest.raises(Problem, match="unauthenticated"):
             await two.a.service.accept_push("forged", push)
         assert await two.a.service.get(OWNER, sandbox.id) == sandbox
-        await two.a.service.delete(OWNER, sandbox.id)
+        await two.a.service.delete(OWNER, sandbox.id, wait_s=60)
         with pytest.raises(Problem, match="deleted"):
             await two.b.service.accept_push(token, push)
         outcomes = {
@@ -410,7 +410,7 @@ async def test_an_end_that_its_replica_left_unconfirmed_is_confirmed() -> None:
     async with world(cluster, store=core.view("b")) as b:
         async with world(cluster, store=core.view("a")) as a:
             sandbox = (await a.service.create(OWNER, SPEC)).sandbox
-            delete = asyncio.create_task(a.service.delete(OWNER, sandbox.id))
+            delete = asyncio.create_task(a.service.delete(OWNER, sandbox.id, wait_s=60))
             await asyncio.sleep(1)
         await asyncio.wait([delete])
         cluster.stop_s = 0.1
@@ -472,7 +472,7 @@ async def test_what_was_stored_while_nobody_listened_is_heard_though_the_first_l
         created = [(await two.a.service.create(OWNER, SPEC)).sandbox for _ in range(2)]
         await asyncio.sleep(1)
         deaf = two.core.feeds.pop("b")
-        await two.a.service.delete(OWNER, created[0].id)
+        await two.a.service.delete(OWNER, created[0].id, wait_s=60)
         two.core.away = Problem("upstream_timeout", "it is started elsewhere")
         two.core.feeds["b"] = deaf
         deaf.put_nowait(Resync())

@@ -42,7 +42,7 @@ async def test_callers_and_gateways_hear_of_an_end_from_before_the_restart(tmp_p
     cluster = FakeCluster()
     async with plane(tmp_path, cluster) as (service, _):
         sandbox = (await service.create(OWNER, SPEC, "k")).sandbox
-        ended = await service.delete(OWNER, sandbox.id)
+        ended = await service.delete(OWNER, sandbox.id, wait_s=60)
     async with plane(tmp_path, cluster) as (service, board):
         after = await service.get(OWNER, sandbox.id)
         assert (after.state, after.end, after.timings_ms) == (State.ENDED, ended.end, ended.timings_ms)
@@ -58,7 +58,7 @@ async def test_a_sandbox_that_was_being_deleted_is_not_adopted(tmp_path: Path) -
     async with plane(tmp_path, cluster) as (service, _):
         sandbox = (await service.create(OWNER, SPEC)).sandbox
         with pytest.raises(Problem, match="upstream_timeout"):
-            await service.delete(OWNER, sandbox.id)
+            await service.delete(OWNER, sandbox.id, wait_s=60)
     assert list(cluster.held) == [sandbox.id]
     cluster.stop_s = 0.1
     async with plane(tmp_path, cluster) as (service, _):

@@ -82,7 +82,7 @@ async def test_two_owners_may_use_one_key(plane: World) -> None:
 
 async def test_a_key_answers_the_end_of_its_sandbox_until_the_tombstone_goes(plane: World) -> None:
     sandbox = (await plane.service.create(OWNER, SPEC, "k")).sandbox
-    await plane.service.delete(OWNER, sandbox.id)
+    await plane.service.delete(OWNER, sandbox.id, wait_s=60)
     with pytest.raises(Problem, match="deleted"):
         await plane.service.create(OWNER, SPEC, "k")
     await asyncio.sleep(24 * 3600 + 1)
@@ -105,7 +105,7 @@ async def test_a_failed_start_that_is_final_keeps_its_key(plane: World) -> None:
 
 
 async def test_deleting_an_unknown_key_refuses_the_create_that_arrives_later(plane: World) -> None:
-    assert (await plane.service.delete_key(OWNER, "k")).ids == []
+    assert (await plane.service.delete_key(OWNER, "k", wait_s=60)).ids == []
     with pytest.raises(Problem, match="deleted before its create arrived"):
         await plane.service.create(OWNER, SPEC, "k")
 
@@ -113,7 +113,7 @@ async def test_deleting_an_unknown_key_refuses_the_create_that_arrives_later(pla
 async def test_deleting_a_key_while_its_sandbox_starts_ends_it(plane: World) -> None:
     create = asyncio.create_task(plane.service.create(OWNER, SPEC, "k"))
     await asyncio.sleep(0.05)
-    deleted = await plane.service.delete_key(OWNER, "k")
+    deleted = await plane.service.delete_key(OWNER, "k", wait_s=60)
     with pytest.raises(Problem, match="deleted"):
         await create
     assert list(deleted.ids) == plane.cluster.started
@@ -127,7 +127,7 @@ async def test_delete_is_legal_at_every_moment_of_a_start(after_s: float) -> Non
         await asyncio.sleep(after_s)
         sandbox = await plane.parts.store.by_key(OWNER, "k")
         assert sandbox is not None
-        ended = await plane.service.delete(OWNER, sandbox.id)
+        ended = await plane.service.delete(OWNER, sandbox.id, wait_s=60)
         assert ended.state is State.ENDED
         assert plane.cluster.held == {}
         await asyncio.wait([create])
@@ -139,7 +139,7 @@ async def test_a_sandbox_in_the_queue_is_deleted_without_asking_the_cluster() ->
         first = asyncio.create_task(plane.service.create(OWNER, SPEC))
         second = asyncio.create_task(plane.service.create(OWNER, SPEC, "k"))
         await asyncio.sleep(1)
-        await plane.service.delete_key(OWNER, "k")
+        await plane.service.delete_key(OWNER, "k", wait_s=60)
         with pytest.raises(Problem, match="deleted"):
             await second
         assert plane.cluster.stopped == []
@@ -148,8 +148,10 @@ async def test_a_sandbox_in_the_queue_is_deleted_without_asking_the_cluster() ->
 
 async def test_deleting_twice_is_success_and_asks_the_cluster_once(plane: World) -> None:
     sandbox = (await plane.service.create(OWNER, SPEC)).sandbox
-    one, two = await asyncio.gather(plane.service.delete(OWNER, sandbox.id), plane.service.delete(OWNER, sandbox.id))
-    three = await plane.service.delete(OWNER, sandbox.id)
+    one, two = await asyncio.gather(
+        plane.service.delete(OWNER, sandbox.id, wait_s=60), plane.service.delete(OWNER, sandbox.id, wait_s=60)
+    )
+    three = await plane.service.delete(OWNER, sandbox.id, wait_s=60)
     assert one == two == three
     assert plane.cluster.stopped == [sandbox.id]
 
@@ -159,7 +161,7 @@ async def test_delete_frees_the_limit_before_the_cluster_confirms() -> None:
         sandbox = (await plane.service.create(OWNER, SPEC)).sandbox
         with pytest.raises(Problem, match="capacity_unavailable: 1 of at most 1"):
             await plane.service.create(OWNER, SPEC)
-        delete = asyncio.create_task(plane.service.delete(OWNER, sandbox.id))
+        delete = asyncio.create_task(plane.service.delete(OWNER, sandbox.id, wait_s=60))
         await asyncio.sleep(0.001)
         await plane.service.create(OWNER, SPEC)
         assert not delete.done()
@@ -170,7 +172,7 @@ async def test_a_delete_that_the_cluster_does_not_confirm_goes_on_and_says_so() 
     async with world(FakeCluster(stop_s=90)) as plane:
         sandbox = (await plane.service.create(OWNER, SPEC)).sandbox
         with pytest.raises(Problem, match="upstream_timeout"):
-            await plane.service.delete(OWNER, sandbox.id)
+            await plane.service.delete(OWNER, sandbox.id, wait_s=60)
         assert (await plane.service.get(OWNER, sandbox.id)).state is State.ENDING
         await asyncio.sleep(60)
         assert (await plane.service.get(OWNER, sandbox.id)).state is State.ENDED
@@ -179,14 +181,14 @@ async def test_a_delete_that_the_cluster_does_not_confirm_goes_on_and_says_so() 
 async def test_a_stop_that_fails_is_repeated(plane: World) -> None:
     sandbox = (await plane.service.create(OWNER, SPEC)).sandbox
     plane.cluster.next_stop_error = Problem("internal", "engine away")
-    assert (await plane.service.delete(OWNER, sandbox.id)).state is State.ENDED
+    assert (await plane.service.delete(OWNER, sandbox.id, wait_s=60)).state is State.ENDED
 
 
 async def test_many_deletes_are_bounded_and_all_end(plane: World) -> None:
     spec = SandboxSpec(image="a", labels={"run": "r1"})
     await asyncio.gather(*(plane.service.create(OWNER, spec) for _ in range(20)))
     other = (await plane.service.create(OWNER, SPEC)).sandbox
-    deleted = await plane.service.delete_all(OWNER, {"run": "r1"})
+    deleted = await plane.service.delete_all(OWNER, {"run": "r1"}, wait_s=60)
     assert len(deleted.ids) == 20
     assert plane.cluster.most_stops_at_once == 8
     assert [one.id for one in await plane.service.find(OWNER, {})] == [other.id]
@@ -214,7 +216,7 @@ async def test_a_death_while_starting_fails_the_create_at_once() -> None:
 
 async def test_the_first_cause_of_an_end_stays(plane: World) -> None:
     sandbox = (await plane.service.create(OWNER, SPEC)).sandbox
-    delete = asyncio.create_task(plane.service.delete(OWNER, sandbox.id))
+    delete = asyncio.create_task(plane.service.delete(OWNER, sandbox.id, wait_s=60))
     await asyncio.sleep(0)
     plane.cluster.kill(Death(sandbox.id, "sandbox_lost", "exit code 137"))
     ended = await delete

@@ -26,7 +26,7 @@ async def test_a_life_is_told_from_its_first_moment_to_its_last(plane: World) ->
     created = (await plane.service.create(OWNER, SPEC)).sandbox
     await asyncio.sleep(1)
     await plane.service.extend(OWNER, created.id, 7_200_000)
-    ended = await plane.service.delete(OWNER, created.id)
+    ended = await plane.service.delete(OWNER, created.id, wait_s=60)
     assert words(ended) == [
         (0, "requested", "request"),
         (0, "queued", "queue"),
@@ -86,7 +86,7 @@ async def test_it_outlives_a_restart(tmp_path: Path) -> None:
     clock, journal = VirtualClock(), Journal(tmp_path / "ends")
     async with world(clock=clock, store=JournaledStore(clock, journal)) as plane:
         created = (await plane.service.create(OWNER, SPEC)).sandbox
-        ended = await plane.service.delete(OWNER, created.id)
+        ended = await plane.service.delete(OWNER, created.id, wait_s=60)
     async with world(clock=clock, store=JournaledStore(clock, journal)) as plane:
         again = await plane.service.get(OWNER, created.id)
     # The confirmation is not journaled: the end is what counts.
