@@ -60,7 +60,7 @@ async def test_a_pod_deleted_from_outside_is_sandbox_lost(stack: Installed, clie
             await sandbox.exec("true")
 
 
-@pytest.mark.disrupts
+@pytest.mark.alone
 async def test_an_eviction_is_told_as_one(stack: Installed, client: Client) -> None:
     async with await client.create(IMAGE, memory="128Mi") as sandbox, waiting(sandbox) as call:
         node = (await objects("nodes"))[0]["metadata"]["name"]

@@ -24,7 +24,7 @@ async def _nodes_are(ready: str, within: str) -> None:
     await kubectl("wait", "nodes", "--all", f"--for=condition=Ready={ready}", f"--timeout={within}")
 
 
-@pytest.mark.disrupts
+@pytest.mark.alone
 @pytest.mark.timeout(360)
 async def test_a_lost_node_is_told_within_seconds_and_its_return_heals(stack: Installed, client: Client) -> None:
     if not own_cluster():

@@ -13,16 +13,15 @@ from rollbox import Client
 from rollbox.errors import Conflict
 from tests.support.faults import kill, ready
 from tests.support.images import IMAGE
-from tests.support.installed import Installed, installed, kubectl, objects, own_cluster, run
+from tests.support.installed import BESIDE_ANOTHER, Installed, installed, kubectl, objects, own_cluster, run
 from tests.support.waiting import until
 
 RELEASE = "rollbox-volume"
 SIZE = "1Gi"
 VALUES = (
     f"redis.persistence.size={SIZE}",
-    *("controlplane.replicas=1", "gateway.replicas=1", "preflight.enabled=false"),
-    # The class of the release that is there already.
-    "runtimeClass.create=false",
+    *("controlplane.replicas=1", "gateway.replicas=1"),
+    *BESIDE_ANOTHER,
 )
 
 

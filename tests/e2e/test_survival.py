@@ -218,6 +218,7 @@ async def _served_by(stack: Installed) -> set[str]:
     return {meta["name"] for meta in pods if "deletionTimestamp" not in meta}
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(300)
 async def test_the_kubelet_restarts_and_sandboxes_run_on(stack: Installed, client: Client) -> None:
     if not own_cluster():
@@ -231,6 +232,7 @@ async def test_the_kubelet_restarts_and_sandboxes_run_on(stack: Installed, clien
         assert load.failures == []
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(300)
 async def test_the_api_server_is_away_for_a_while(stack: Installed, client: Client) -> None:
     if not own_cluster():

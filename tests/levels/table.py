@@ -107,8 +107,10 @@ LEVELS = (
     _cluster_level("e2e-core", Pytest(("e2e", "product"), marks="core"), budget_s=480, fresh_s=1500, images=IMAGES),
     _cluster_level(
         "e2e",
-        Pytest(("e2e", "product"), marks="not disrupts and not soak", workers=2),
-        Pytest(("e2e",), marks="disrupts"),
+        Pytest(("e2e", "product"), marks="not disrupts and not alone and not soak", workers=2),
+        # Each process has a release of its own.
+        Pytest(("e2e",), marks="disrupts and not alone", workers=2),
+        Pytest(("e2e",), marks="alone"),
         budget_s=900,
         fresh_s=1800,
     ),

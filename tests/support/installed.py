@@ -29,6 +29,8 @@ OWNERS = ("tests", "tests-1", "tests-2", "tests-3")
 STRANGER = "stranger"
 RELEASE = os.environ.get("ROLLBOX_TEST_RELEASE", "rollbox")
 INSTALL_TIMEOUT = "5m"
+# Values of a further release: the runtime class is there, and the checks of its nodes have passed.
+BESIDE_ANOTHER = ("runtimeClass.create=false", "preflight.enabled=false")
 LEAVES_NONE_OF = (
     *("clusterroles", "clusterrolebindings", "priorityclasses", "runtimeclasses", "pods", "services", "secrets"),
     *("configmaps", "networkpolicies", "persistentvolumeclaims", "jobs"),

@@ -19,8 +19,8 @@ import pytest
 from rollbox import Client, Sandbox
 from tests.support.containers import engine
 from tests.support.images import IMAGE
-from tests.support.installed import OWNERS
-from tests.support.release import NOTES, down, seen_by, up
+from tests.support.installed import BESIDE_ANOTHER, OWNERS, RELEASE, installed
+from tests.support.release import NOTES, VALUES, down, seen_by, up
 from tests.support.stack import Product, start, stop_process, why_no_engine
 
 # The label of sandboxes that outlive the test that uses them.
@@ -28,9 +28,19 @@ SHARED = "tests-shared"
 
 
 @pytest.fixture(scope="session")
-def stack() -> Iterator[Product]:
+def stack(request: pytest.FixtureRequest) -> Iterator[Product]:
     """One product for the whole level; at the end it must stop cleanly and leave nothing."""
-    yield from _on_cluster() if os.environ.get("ROLLBOX_TEST_PRODUCT") == "cluster" else _on_engine()
+    if os.environ.get("ROLLBOX_TEST_PRODUCT") != "cluster":
+        yield from _on_engine()
+    elif (worker := _worker()) and any(item.get_closest_marker("disrupts") for item in request.session.items):
+        yield from _on_release_of_its_own(worker)
+    else:
+        yield from _on_cluster(worker)
+
+
+def _worker() -> int:
+    """Which of the processes that share a run this one is; 0 where there is one."""
+    return int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
 
 def _on_engine() -> Iterator[Product]:
@@ -48,9 +58,8 @@ def _on_engine() -> Iterator[Product]:
     shutil.rmtree(folder)
 
 
-def _on_cluster() -> Iterator[Product]:
+def _on_cluster(worker: int) -> Iterator[Product]:
     """The release that the levels have installed, else one for this run; each process of a run has its own owner."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     own = not NOTES.is_file()
     with asyncio.Runner() as runner:
         if own:
@@ -58,6 +67,14 @@ def _on_cluster() -> Iterator[Product]:
         yield runner.run(seen_by(OWNERS[worker]))
         if own:
             runner.run(down())
+
+
+def _on_release_of_its_own(worker: int) -> Iterator[Product]:
+    """For tests that stop parts of a release while the tests of another process run."""
+    with asyncio.Runner() as runner:
+        installing = installed(f"{RELEASE}-{worker}", *VALUES, *BESIDE_ANOTHER)
+        yield runner.run(installing.__aenter__())
+        runner.run(installing.__aexit__(None, None, None))
 
 
 async def containers_of_state(folder: Path) -> list[str]:
