@@ -15,7 +15,7 @@ CARGO := setup/cargo.sh
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup venv build engine redis image demo test test-quick lint check gate hunt coverage bench fuzz contract clean \
+.PHONY: help setup venv build engine redis image demo test test-quick lint check gate hunt coverage bench fuzz contract clean figures \
 	cluster cluster-down images e2e e2e-core demo-cluster bench-cluster bench-lifecycle chaos chaos-cluster
 
 help: ## print the verbs
@@ -53,6 +53,9 @@ coverage: setup ## what `make test` reaches of both languages, lines and branche
 
 bench: setup ## measure; records in build/bench, a table on the screen
 	$(BIN)/python -m tests.bench
+
+figures: venv ## write docs/figures.md and the README's table from the records in build/bench
+	$(BIN)/python -m tests.bench.figures
 
 bench-lifecycle: venv build redis ## measure creates, groups and the SDK at scale: real control planes, gateway and Redis, a played cluster
 	$(BIN)/python -m tests.bench.lifecycle

@@ -40,9 +40,7 @@ async def main(names: list[str]) -> int:
     async with running() as stack:
         for name in names or SCENARIOS:
             print(f"measuring {name} ...", file=sys.stderr, flush=True)
-            measured = await SCENARIOS[name](stack)
-            save(name, measured, versions)
-            records += measured
+            records += save(name, await SCENARIOS[name](stack), versions)
     Console(width=200).print(table(records))
     return 0 if all(r.met is not False for r in records) else 1
 

@@ -45,7 +45,6 @@ async def measure(stack: Stack) -> list[Record]:
             "exec of true through the gateway, p50",
             figures["gateway"]["p50"],
             "ms",
-            "value <= baseline + 0.3",
             f"{EXECS} of each, alternating, one at a time, from one Rust client",
             Baseline(
                 "the same client on a direct connection to the sidecar, p50",

@@ -40,7 +40,6 @@ async def _beside(client: Client, neighbour: Sandbox, name: str) -> Record:
         f"exec of true beside a sandbox with: {name}, p99",
         latencies["p99"],
         "ms",
-        "ratio >= 0.5",
         f"{EXECS} execs of true, one at a time, while the bomb goes off again and again next door",
         Baseline("the same just before, while nothing burns, p99", quiet["p99"], quiet),
         distribution=latencies,

@@ -1,4 +1,4 @@
-"""One measured figure with its provenance; pure but for `hardware` and `save`."""
+"""One measured figure with its provenance; pure but for `hardware`, `commit` and `save`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ import math
 import os
 import platform
 import re
+import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.bench.declared import declared
+
 BUILD = Path(__file__).parent.parent.parent / "build" / "bench"
+RUNS_KEPT = 9
 TARGET = re.compile(r"(?P<left>value|ratio) (?P<relation><=|>=) (?P<base>baseline \+ )?(?P<number>[0-9.]+)")
 
 
@@ -55,21 +60,23 @@ class Record:
         figure: its name.
         value: in `unit`.
         unit: "ms", "MiB", ...
-        target: "value|ratio <=|>= [baseline + ]NUMBER", or empty for a figure that is only told.
         conditions: what a reader needs to measure it again.
         baseline: what it is held against.
         faster_is: "smaller" when the ratio is baseline/value (times), "larger" when it is value/baseline.
         distribution: of the sample behind the value.
+        target: "value|ratio <=|>= [baseline + ]NUMBER", or empty for a figure that is only told.
+        statistic: how one run comes to the value.
     """
 
     figure: str
     value: float
     unit: str
-    target: str
     conditions: str
     baseline: Baseline | None = None
     faster_is: str = "smaller"
     distribution: Mapping[str, float] = field(default_factory=dict)
+    target: str = ""
+    statistic: str = ""
 
     @property
     def ratio(self) -> float | None:
@@ -110,13 +117,33 @@ def hardware() -> dict[str, str | int]:
     }
 
 
-def save(scenario: str, records: Sequence[Record], versions: Mapping[str, str]) -> Path:
-    """Write build/bench/<scenario>.json; the path."""
+def commit() -> str:
+    """The commit that is measured, marked where files differ from it; "unknown" outside a checkout."""
+    described = ("git", "describe", "--always", "--abbrev=12", "--dirty=+changes", "--exclude=*")
+    found = subprocess.run(described, cwd=BUILD.parent.parent, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"
+
+
+def save(scenario: str, records: Sequence[Record], versions: Mapping[str, str]) -> list[Record]:
+    """Add a run to build/bench/<scenario>.json, which keeps the newest `RUNS_KEPT` of them.
+
+    Returns:
+        The records with their declared statistics and targets.
+
+    Raises:
+        KeyError: a figure is not declared in `figures.toml`.
+    """
+    found = [(record, declared(scenario, record.figure)) for record in records]
+    judged = [replace(record, statistic=what.statistic, target=what.target) for record, what in found]
+    run = {
+        "measured": datetime.now(UTC).isoformat(timespec="minutes"),
+        "commit": commit(),
+        "hardware": hardware(),
+        "versions": dict(versions),
+        "figures": [{**asdict(r), "ratio": r.ratio, "met": r.met} for r in judged],
+    }
     BUILD.mkdir(parents=True, exist_ok=True)
-    machine = hardware()
-    rows = [
-        {**asdict(r), "ratio": r.ratio, "met": r.met, "hardware": machine, "versions": dict(versions)} for r in records
-    ]
     path = BUILD / f"{scenario}.json"
-    path.write_text(json.dumps(rows, indent=1) + "\n")
-    return path
+    before = json.loads(path.read_text()) if path.is_file() else []
+    path.write_text(json.dumps([*before, run][-RUNS_KEPT:], indent=1) + "\n")
+    return judged

@@ -52,8 +52,7 @@ async def main(names: list[str]) -> int:
     async with installed(RELEASE, *VALUES) as product:
         for name in names or SCENARIOS:
             print(f"measuring {name} ...", file=sys.stderr, flush=True)
-            measured = await SCENARIOS[name](product)
-            save(f"cluster_{name}", measured, await versions())
+            measured = save(f"cluster_{name}", await SCENARIOS[name](product), await versions())
             records += measured
             Console(width=220).print(table(measured))
     unmet = [record.figure for record in records if record.met is False]

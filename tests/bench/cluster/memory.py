@@ -33,12 +33,11 @@ async def measure(product: Installed) -> list[Record]:
             sidecars = await _containers_mib(product, "sidecar")
     where = f"{SANDBOXES} idle sandboxes that have run one command, {SETTLE_S:.0f} s after the last"
     return [
-        Record("memory of the machine for each idle sandbox, all in", each, "MiB", "", where),
+        Record("memory of the machine for each idle sandbox, all in", each, "MiB", where),
         Record(
             "working set of the sidecar container as the kubelet counts it, mean",
             sum(sidecars) / max(1, len(sidecars)),
             "MiB",
-            "",
             f"{where}; under gVisor the runtime's share of the pod is in it",
         ),
     ]

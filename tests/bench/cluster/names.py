@@ -118,7 +118,6 @@ async def measure(product: Installed) -> list[Record]:
             "pod has an address to its name resolves, p50, the sandboxes' CoreDNS",
             mine["p50"],
             "ms",
-            "",
             f"{where}, {pace}; the pushed route needs no name at all: see readiness",
             Baseline("the cluster's CoreDNS with its defaults, which remembers a no, p50", other["p50"], other),
             distribution=mine,

@@ -37,7 +37,6 @@ class Cluster:
 
     image = ON_CLUSTER
     copying = "kubectl cp"
-    copy_target = "ratio >= 3"
 
     def __init__(self, installed: Installed) -> None:
         self.product: Product = installed

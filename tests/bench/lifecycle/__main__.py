@@ -34,9 +34,7 @@ def main(names: list[str]) -> int:
     records: list[Record] = []
     for name in names or SCENARIOS:
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
-        measured = asyncio.run(_measured(name))
-        save(f"lifecycle_{name}", measured, versions)
-        records += measured
+        records += save(f"lifecycle_{name}", asyncio.run(_measured(name)), versions)
     Console(width=200).print(table(records))
     return 0 if all(r.met is not False for r in records) else 1
 

@@ -30,7 +30,6 @@ async def measure() -> list[Record]:
             f"{COUNT} warm sandboxes by one group call, p50",
             mine["p50"],
             "ms",
-            "value <= 300",
             f"{ROUNDS} groups, all warm; until the last one is in the caller's hand; everything on this machine",
             Baseline(f"{COUNT} creates side by side in one event loop, p50", other["p50"], other),
             distribution=mine,

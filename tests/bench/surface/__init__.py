@@ -28,6 +28,6 @@ async def measure_on(ground: Ground) -> list[Record]:
             *await streams.proxy(ground, sandbox),
             *await parallel.measure(sandbox),
             *await transfers.copies(ground, sandbox),
-            await transfers.small_files(ground, sandbox),
+            *await transfers.small_files(ground, sandbox),
             *await transfers.flat_memory(ground, sandbox),
         ]

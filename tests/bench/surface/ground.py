@@ -22,13 +22,11 @@ class Ground(Protocol):
         product: what is measured.
         image: of the sandboxes.
         copying: what copies files there by itself.
-        copy_target: what the ratio to it must be; empty where it goes past every network, as on an engine.
     """
 
     product: Product
     image: str
     copying: str
-    copy_target: str
 
     async def copy_in(self, local: Path, sandbox_id: str, path: str) -> None:
         """Copy a file into a sandbox without rollbox."""
@@ -56,7 +54,6 @@ class Engine:
 
     image = ON_ENGINE
     copying = f"{engine_command()} cp"
-    copy_target = ""
 
     def __init__(self, stack: Stack) -> None:
         self.product: Product = stack

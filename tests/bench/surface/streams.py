@@ -58,7 +58,6 @@ async def stdout(sandbox: Sandbox, argv: tuple[str, ...], count: int) -> Record:
         f"output of {argv[0]}, streamed to the SDK",
         streamed,
         "MiB/s",
-        "ratio >= 0.6",
         f"{count:,} bytes of {' '.join(argv)}, median of {ROUNDS}, in turn; client, gateway, sandbox on this machine",
         Baseline("Python reads the same from a pipe in the same sandbox", pipe),
         faster_is="larger",
@@ -85,7 +84,7 @@ async def keystrokes(sandbox: Sandbox) -> Record:
             latencies.append((time.perf_counter() - began) * 1e3)
     mine = distribution(latencies)
     where = f"{KEYSTROKES} keys, one at a time, echoed by the sandbox's own terminal, SDK in Python"
-    return Record("keystroke to its echo, p50", mine["p50"], "ms", "value <= 5", where, distribution=mine)
+    return Record("keystroke to its echo, p50", mine["p50"], "ms", where, distribution=mine)
 
 
 async def proxy(ground: Ground, sandbox: Sandbox) -> list[Record]:
@@ -113,8 +112,8 @@ async def proxy(ground: Ground, sandbox: Sandbox) -> list[Record]:
     where = f"{PROXY_BYTES:,} bytes over HTTP from Python's http.server, median of {ROUNDS}, in turn, read by aiohttp"
     first, *others = baselines
     return [
-        Record(what, through, "MiB/s", "ratio >= 0.6", where, first, faster_is="larger"),
-        *[Record(f"{what}, by loopback", through, "MiB/s", "", where, other, faster_is="larger") for other in others],
+        Record(what, through, "MiB/s", where, first, faster_is="larger"),
+        *[Record(f"{what}, by loopback", through, "MiB/s", where, other, faster_is="larger") for other in others],
     ]
 
 

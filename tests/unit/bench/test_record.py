@@ -9,7 +9,7 @@ from tests.bench.record import Baseline, Record, distribution, percentile
 
 def record(value: float, target: str, baseline: float | None = None, faster_is: str = "smaller") -> Record:
     held_against = None if baseline is None else Baseline("b", baseline)
-    return Record("f", value, "ms", target, "c", held_against, faster_is)
+    return Record("f", value, "ms", "c", held_against, faster_is, target=target)
 
 
 @pytest.mark.parametrize(

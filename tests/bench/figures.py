@@ -1,0 +1,158 @@
+"""The page of all figures, and the few of the README, from the records of `make bench` and its like.
+
+python -m tests.bench.figures    # writes docs/figures.md and the README's table
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.bench.declared import Declared, all_declared, declared
+from tests.bench.record import BUILD
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE, README = ROOT / "docs" / "figures.md", ROOT / "README.md"
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+VERBS = {"cluster_": "make bench-cluster", "lifecycle_": "make bench-lifecycle", "": "make bench"}
+INTRODUCTION = """# Figures
+
+`make figures` writes this page from what `make bench`, `make bench-lifecycle` and `make bench-cluster` have measured
+(`build/bench`). A value is the median of the runs, with their range where there are several; how one run comes to it is
+declared in `tests/bench/figures.toml` before it is measured, and so is its target. Each baseline is of the same run.
+"""
+Run = Mapping[str, Any]
+
+
+def page(scenarios: Mapping[str, Sequence[Run]]) -> str:
+    """The whole page, of all runs of each scenario, oldest first."""
+    return INTRODUCTION + "".join(_section(name, scenarios[name]) for name in all_declared() if scenarios.get(name))
+
+
+def headlines(scenarios: Mapping[str, Sequence[Run]]) -> str:
+    """The README's table: the figures that are declared with a `headline`."""
+    rows = ["| figure | seen | target |", "|---|---|---|"]
+    for scenario, patterns in all_declared().items():
+        for figure in _of_newest(scenarios.get(scenario, ())):
+            what = declared(scenario, figure)
+            if what in patterns.values() and what.headline:
+                rows.append(f"| {what.headline} | {_seen(scenarios[scenario], figure)} | {_target(what)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _section(scenario: str, runs: Sequence[Run]) -> str:
+    newest = runs[-1]
+    machine, versions = newest["hardware"], newest["versions"]
+    verb = next(verb for prefix, verb in VERBS.items() if scenario.startswith(prefix))
+    where = f"{machine['cores']} cores of {machine['cpu']}, {machine['memory_mib']} MiB, Linux {machine['kernel']}"
+    lines = [
+        f"\n## {scenario}\n",
+        f"`{verb}`; {_span(runs)}; {where}; {', '.join(f'{name} {one}' for name, one in versions.items())}.\n",
+        "| figure | statistic | value | against | target | met |",
+        "|---|---|---|---|---|---|",
+    ]
+    figures = _of_newest(runs)
+    for figure, one in figures.items():
+        what = declared(scenario, figure)
+        against = f"{one['baseline']['what']}: {_baseline(runs, figure)}" if one["baseline"] else ""
+        cells = (figure, what.statistic, _value(runs, figure), against, _target(what), _met(runs, figure))
+        lines.append(f"| {' | '.join(cells)} |")
+    conditions = dict.fromkeys(one["conditions"] for one in figures.values())
+    return "\n".join([*lines, "", *(f"- {one}" for one in conditions)]) + "\n"
+
+
+def _of_newest(runs: Sequence[Run]) -> dict[str, Any]:
+    return {one["figure"]: one for one in runs[-1]["figures"]} if runs else {}
+
+
+def _all(runs: Sequence[Run], figure: str) -> list[Any]:
+    """The figure in all runs that have it, on the machine of the newest."""
+    same = [run for run in runs if run["hardware"] == runs[-1]["hardware"]]
+    return [one for run in same for one in run["figures"] if one["figure"] == figure]
+
+
+def _span(runs: Sequence[Run]) -> str:
+    same = [run for run in runs if run["hardware"] == runs[-1]["hardware"]]
+    times = list(dict.fromkeys((same[0]["measured"][:10], same[-1]["measured"][:10])))
+    commits = list(dict.fromkeys((same[0]["commit"], same[-1]["commit"])))
+    count = f"{len(same)} run{'s' if len(same) > 1 else ''}"
+    return f"{count}, {' to '.join(times)}, commit {' to '.join(commits)}"
+
+
+def _value(runs: Sequence[Run], figure: str) -> str:
+    found = _all(runs, figure)
+    return f"{_middle([one['value'] for one in found])} {found[-1]['unit']}".strip()
+
+
+def _baseline(runs: Sequence[Run], figure: str) -> str:
+    found = [one for one in _all(runs, figure) if one["baseline"]]
+    value = f"{_middle([one['baseline']['value'] for one in found])} {found[-1]['unit']}".strip()
+    ratios = [one["ratio"] for one in found if one["ratio"] is not None]
+    return f"{value}, ratio {_middle(ratios)}" if ratios else value
+
+
+def _seen(runs: Sequence[Run], figure: str) -> str:
+    one = _of_newest(runs)[figure]
+    against = f"; {one['baseline']['what']}: {_baseline(runs, figure)}" if one["baseline"] else ""
+    return f"{_value(runs, figure)}{against}"
+
+
+def _target(what: Declared) -> str:
+    return what.target or "told only"
+
+
+def _met(runs: Sequence[Run], figure: str) -> str:
+    judged = [one["met"] for one in _all(runs, figure) if one["met"] is not None]
+    if not judged:
+        return ""
+    if len(set(judged)) == 1:
+        return "yes" if judged[0] else "**no**"
+    return f"**in {sum(judged)} of {len(judged)}**"
+
+
+def _middle(values: Sequence[float]) -> str:
+    middle = _short(statistics.median(values))
+    return middle if len(values) == 1 else f"{middle} ({_short(min(values))} to {_short(max(values))})"
+
+
+def _short(value: float) -> str:
+    """Three digits that count, without an exponent."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _records() -> dict[str, list[Run]]:
+    return {path.stem: json.loads(path.read_text()) for path in sorted(BUILD.glob("*.json"))}
+
+
+def in_readme(text: str, table: str) -> str:
+    """The README's text with this table between its two marks.
+
+    Raises:
+        ValueError: it has no such marks.
+    """
+    if not 0 <= text.find(BEGIN) < text.find(END):
+        raise ValueError(f"there is no place for the figures: {BEGIN} and {END}, in this order")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table}{END}{after}"
+
+
+def main() -> int:
+    """Write the page and the README's table."""
+    scenarios = _records()
+    if not scenarios:
+        print("there are no records: run `make bench`, `make bench-lifecycle` or `make bench-cluster`", file=sys.stderr)
+        return 1
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(page(scenarios))
+    README.write_text(in_readme(README.read_text(), headlines(scenarios)))
+    print(f"{PAGE.relative_to(ROOT)} and the table of {README.name} say what {len(scenarios)} scenarios have measured")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
