@@ -6,7 +6,7 @@ from typing import Any
 import structlog
 
 from controlplane.cluster.kubernetes.client import KubernetesClient
-from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION
+from controlplane.cluster.kubernetes.podspec import selector
 from controlplane.operator.notices import Notices
 
 
@@ -17,7 +17,7 @@ class NodeNotices:
         self._client = client
         self._notices = notices
         self._path = f"/api/v1/namespaces/{namespace}/pods"
-        self._label = f"{LABEL_INSTALLATION}={installation}"
+        self._label = selector(installation)
         self._cordoned: dict[str, bool] = {}
         self._log = structlog.get_logger("nodes")
 

@@ -9,7 +9,7 @@ import structlog
 
 from controlplane.clock import Clock
 from controlplane.cluster.kubernetes.client import STRATEGIC, KubernetesClient
-from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION
+from controlplane.cluster.kubernetes.podspec import selector
 from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.cluster.kubernetes.removal import WITHOUT_FINALIZER
 from controlplane.errors import Problem
@@ -43,7 +43,7 @@ class Sweep:
         self._notices = notices
         self._clock = clock
         self._path = f"/api/v1/namespaces/{namespace}/pods"
-        self._mine = {"labelSelector": f"{LABEL_INSTALLATION}={installation}"}
+        self._mine = {"labelSelector": selector(installation)}
         self._log = structlog.get_logger("sweep")
 
     async def run(self, soon: asyncio.Event) -> None:

@@ -1,7 +1,8 @@
-{{- /* A hook's Job and what it needs: (dict "top" . "name" "preflight" "on" "pre-install,pre-upgrade" "settings" ... "timeout" ...). */}}
+{{- /* A hook's Job and what it needs: (dict "top" . "name" "preflight" "on" "pre-install,pre-upgrade"
+"modules" (list ...) "settings" ... "timeout" ... "env" (dict NAME FIELD)). */}}
 {{- define "rollbox.hookMeta" -}}
 metadata:
-  name: {{ .top.Release.Name }}-{{ .name }}
+  name: {{ .top.Release.Name }}-{{ .name }}{{ with .suffix }}-{{ . }}{{ end }}
   labels: {{- include "rollbox.labels" (list .top .name) | nindent 4 }}
   annotations:
     helm.sh/hook: {{ .on }}
@@ -20,7 +21,7 @@ apiVersion: v1
 kind: ConfigMap
 {{ $meta }}
 data:
-  {{- range list "api" .name }}
+  {{- range prepend .modules .name }}
   {{ . }}.py: | {{- $.top.Files.Get (printf "files/hooks/%s.py" .) | nindent 4 }}
   {{- end }}
   settings.json: | {{- .settings | toPrettyJson | nindent 4 }}
@@ -45,6 +46,11 @@ spec:
           imagePullPolicy: {{ .top.Values.images.pullPolicy }}
           workingDir: /etc/rollbox
           command: [python3, -m, hooks.{{ .name }}, hooks/settings.json]
+          {{- with .env }}
+          env: {{- range $name, $field := . }}
+            - {name: {{ $name }}, valueFrom: {fieldRef: {fieldPath: {{ $field }}}}}
+          {{- end }}
+          {{- end }}
           resources:
             requests: {cpu: 50m, memory: 32Mi}
             limits: {cpu: 500m, memory: 128Mi}

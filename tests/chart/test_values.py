@@ -43,6 +43,7 @@ def test_without_a_registry_the_refusal_says_what_to_set() -> None:
         ("priorityClasses.platformValue=2000000000", "'/priorityClasses/platformValue': maximum"),
         ("admissionPolicy.enabled=maybe", "'/admissionPolicy/enabled': got string, want boolean"),
         ("networkPolicies.enabled=maybe", "'/networkPolicies/enabled': got string, want boolean"),
+        ("networkPolicies.acceptUnenforced=maybe", "'/networkPolicies/acceptUnenforced': got string, want boolean"),
         ("preflight.timeoutSeconds=1", "'/preflight/timeoutSeconds': minimum"),
         ("images.pullPolicy=Sometimes", "'/images/pullPolicy'"),
         ("images.gateway=has blanks", "'/images/gateway'"),

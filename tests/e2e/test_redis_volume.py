@@ -75,7 +75,7 @@ async def claims(namespace: str) -> list[str]:
 
 
 # The default class is everybody's.
-@pytest.mark.disrupts
+@pytest.mark.alone
 @pytest.mark.timeout(500)
 async def test_tombstones_and_keys_outlive_the_pod_of_redis_where_there_is_a_default_class(
     stack: Installed, folder: Path
@@ -113,7 +113,7 @@ async def test_tombstones_and_keys_outlive_the_pod_of_redis_where_there_is_a_def
 
 
 # The default class is everybody's.
-@pytest.mark.disrupts
+@pytest.mark.alone
 async def test_a_release_that_has_no_volume_gets_none_by_an_upgrade(stack: Installed) -> None:
     if not own_cluster():
         pytest.skip("a given cluster's classes are not ours to change")

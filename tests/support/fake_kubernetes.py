@@ -18,6 +18,7 @@ NAMESPACE: Final = "boxes"
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 EVENTS: Final = f"/api/v1/namespaces/{NAMESPACE}/events"
 NODES: Final = "/api/v1/nodes"
+DEPLOYMENTS: Final = "/apis/apps/v1/deployments"
 
 
 def node(name: str = "n1", ready: str = "True", **more: Any) -> Json:
@@ -50,7 +51,9 @@ class Fault:
 class FakeKubernetes:
     """The state; what tests change, watchers are told."""
 
-    objects: dict[str, dict[str, Json]] = field(default_factory=lambda: {PODS: {}, NODES: {}, EVENTS: {}})
+    objects: dict[str, dict[str, Json]] = field(
+        default_factory=lambda: {PODS: {}, NODES: {}, EVENTS: {}, DEPLOYMENTS: {}}
+    )
     runtime_classes: dict[str, Json] = field(default_factory=lambda: {"gvisor": {"handler": "runsc"}})
     faults: list[Fault] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)

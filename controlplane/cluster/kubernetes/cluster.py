@@ -20,10 +20,10 @@ from controlplane.cluster.kubernetes.podspec import (
     ANNOTATION_RECORD,
     ANNOTATION_START_BY,
     DOMAIN,
-    LABEL_INSTALLATION,
     SIDECAR_PORT,
     Place,
     pod,
+    selector,
 )
 from controlplane.cluster.kubernetes.ready_address import ReadyAddress
 from controlplane.cluster.kubernetes.refusals import Refused
@@ -66,7 +66,7 @@ class KubernetesCluster:
         self._nodes = Nodes(self._lost)
         self._pods = Pods(self._clock, self._nodes.trouble, forged)
         self._path = f"/api/v1/namespaces/{place.namespace}/pods"
-        self._mine = {"labelSelector": f"{LABEL_INSTALLATION}={place.installation}"}
+        self._mine = {"labelSelector": selector(place.installation)}
         self._removal = Removal(client, self._pods, self._path)
 
     @classmethod

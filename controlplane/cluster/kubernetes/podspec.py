@@ -66,6 +66,16 @@ class Place:
     pids_limit: int | None = None
 
 
+def selector(installation: str) -> str:
+    """Selects the sandboxes of an installation, and nothing that only looks like one to network policies."""
+    return f"{LABEL_INSTALLATION}={installation},{LABEL_SANDBOX}"
+
+
+def policy_labels(installation: str) -> Json:
+    """The labels by which network policies know a sandbox."""
+    return {"app.kubernetes.io/name": "rollbox-sandbox", LABEL_INSTALLATION: installation}
+
+
 def pod(sandbox_id: str, spec: SandboxSpec, boot: Boot, place: Place, start_by_ms: int) -> Json:
     """The manifest of one sandbox.
 
@@ -84,9 +94,8 @@ def pod(sandbox_id: str, spec: SandboxSpec, boot: Boot, place: Place, start_by_m
             "name": sandbox_id,
             "namespace": place.namespace,
             "labels": {
-                "app.kubernetes.io/name": "rollbox-sandbox",
+                **policy_labels(place.installation),
                 "app.kubernetes.io/managed-by": "rollbox",
-                LABEL_INSTALLATION: place.installation,
                 LABEL_SANDBOX: sandbox_id,
                 LABEL_SHARD: str(shard),
             },

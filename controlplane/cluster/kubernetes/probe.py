@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from controlplane.cluster.finding import Finding, finding
-from controlplane.cluster.kubernetes import isolation
+from controlplane.cluster.kubernetes import isolation, network
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.isolation import Runtime
 from controlplane.cluster.kubernetes.nodes import Fleet, Node
@@ -16,35 +16,40 @@ ACCESS: Final = "Give a kubeconfig that works: --kubeconfig, or KUBECONFIG."
 MAKE_ROOM: Final = "Make a node ready that has the runtime of the RuntimeClass, or add one."
 
 
-async def probe(kubeconfig: Path, runtime_class: str) -> list[Finding]:
-    """Looks at everything; changes nothing. Cost: three calls to the API server.
+async def probe(kubeconfig: Path, runtime_class: str, image: str) -> list[Finding]:
+    """Looks at everything; what it starts for that goes again. Cost: see ``network.look``.
 
     Args:
         kubeconfig: the way to the cluster.
         runtime_class: what sandboxes are to run under.
+        image: the control plane's, to try the network with where no release is installed; empty: there it is not tried.
     """
     try:
         async with KubernetesClient.connect(kubeconfig) as client:
             version = str((await client.get("/version")).get("gitVersion") or "unknown")
             nodes = [Node.of(one) for one in (await client.get("/api/v1/nodes"))["items"]]
             found = [Finding("API server", True, f"Kubernetes {version}, {len(nodes)} nodes")]
-            return [*found, *await _runtime(client, runtime_class, nodes)]
+            runtime, found_of_it = await _runtime(client, runtime_class, nodes)
+            tried = await network.look(client, image, runtime_class if runtime else "")
+            return [*found, *found_of_it, *tried]
     except Problem as problem:
         return [Finding("API server", False, problem.detail, ACCESS)]
 
 
-async def _runtime(client: KubernetesClient, runtime_class: str, nodes: Sequence[Node]) -> list[Finding]:
+async def _runtime(client: KubernetesClient, runtime_class: str, nodes: Sequence[Node]) -> tuple[bool, list[Finding]]:
+    """Whether the class is there, and what was found."""
+    there = True
     try:
         runtime = await isolation.runtime(client, runtime_class)
     except Problem as problem:
         if problem.code != "isolation_missing":
             raise
         # The chart makes the class by itself; what it cannot make is the runtime on the nodes.
-        runtime = Runtime("runsc", {}, ())
+        there, runtime = False, Runtime("runsc", {}, ())
         named = Finding("RuntimeClass", True, f"no {runtime_class} yet: the chart makes it, for the handler runsc")
     else:
         named = Finding("RuntimeClass", True, f"{runtime_class} (handler {runtime.handler})")
-    return [named, *_nodes(Fleet(runtime.selector, runtime.tolerations, runtime.handler), nodes)]
+    return there, [named, *_nodes(Fleet(runtime.selector, runtime.tolerations, runtime.handler), nodes)]
 
 
 def _nodes(fleet: Fleet, nodes: Sequence[Node]) -> Iterator[Finding]:

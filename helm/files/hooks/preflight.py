@@ -1,96 +1,80 @@
-"""Before an install or upgrade: does a pod of the runtime class start, and is its kernel the promised one?"""
+"""Before an install or upgrade: does a pod of the runtime class start, with the promised kernel, held by policies?
 
+Those of the release are not there before an install, and a check behind it would leave sandboxes open until it has
+failed. So the probe has policies of its own, made as a sandbox's are: they let it reach one port of this very pod,
+which stands for the readiness port, and nothing else.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Final
-from urllib.parse import quote
 
-from .api import ApiError, HookError, Json, call, gone, run, wait
+from controlplane.reach import attempts
+from controlplane.reach.listening import listening
+from controlplane.reach.ways import OWN_NODE, READY, Way
 
-HOPELESS: Final = {
-    *("ErrImagePull", "ImagePullBackOff", "InvalidImageName"),
-    *("CreateContainerConfigError", "RunContainerError"),
-}
+from .api import HookError, Json, run
+from .network import closed, isolation
+from .probe import probed, report_of, runtime_of
+
+# The policies are as old as this pod: until then they may take effect.
+PATIENCE_S: Final = 8.0
 
 
 def preflight(settings: Json) -> str:
-    """Starts a pod of the runtime class and reads its kernel.
+    """Starts a pod as a sandbox is, reads its kernel, and compares what it reaches with what this pod does.
 
     Raises:
-        HookError: it does not start, or its kernel is another one.
+        HookError: it does not start, its kernel is another one, or no policy holds it.
+    Cost: as long as a pod takes to start, and up to 20 s.
     """
-    pod = settings["pod"]
-    pods = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
-    one = f"{pods}/{pod['metadata']['name']}"
-    seconds = float(settings["timeoutSeconds"])
-    wait(30, lambda: gone("DELETE", one), lambda: f"the pod of an earlier preflight, {one}, does not go away")
-    try:
-        call("POST", pods, pod)
-    except ApiError as error:
-        raise HookError(f"the API server refused a pod of runtime class {runtime_of(pod)!r}: {error}") from error
-    try:
-        late = f"a pod of runtime class {runtime_of(pod)!r} did not start in {seconds:.0f} s"
-        wait(seconds, lambda: ended(one), lambda: f"{late}: {reason(one)}")
-        kernel = kernel_of(call("GET", one))
-    finally:
-        gone("DELETE", one)
-    required = str(settings["requiredKernel"])
+    pod, network = settings["pod"], settings["network"]
+    with ExitStack() as stack:
+        ways: list[Way] = []
+        if network is not None:
+            me, ports = os.environ["POD_IP"], (network["readyPort"], network["otherPort"])
+            stack.enter_context(listening(ports, me))
+            ways = tried(me, *ports)
+        # Beside the probe, since silence takes its time; where the probe's node is shows later.
+        outside = stack.enter_context(ThreadPoolExecutor(1)).submit(
+            attempts.look, [way.from_outside() for way in ways if way.host != OWN_NODE]
+        )
+        ended_pod = probed(pod, ways, float(settings["timeoutSeconds"]))
+        report = report_of(ended_pod)
+        check_kernel(pod, str(report["kernel"]), str(settings["requiredKernel"]))
+        said = f"runtime class {runtime_of(pod)!r} starts pods with the kernel {report['kernel']!r}"
+        if network is None:
+            return said
+        meant = [way.of_node(str(ended_pod["status"]["hostIP"])) for way in ways]
+        try:
+            told = isolation(
+                *(meant, attempts.told(report["seen"])), accepted=bool(network["accepted"]), known=outside.result()
+            )
+        except HookError as error:
+            raise HookError(f"nothing was changed: {error}") from error
+    return f"{said}; {told}"
+
+
+def tried(me: str, ready_port: int, other_port: int) -> list[Way]:
+    """What the probe tries, this pod at the address ``me`` included."""
+    patient = [replace(way, patience_s=PATIENCE_S) for way in closed(Way("port of another pod", me, other_port))]
+    return [*patient, Way(READY, me, ready_port, must_work=True, patience_s=PATIENCE_S)]
+
+
+def check_kernel(pod: Json, kernel: str, required: str) -> None:
+    """Refuses another kernel than the one that was promised.
+
+    Raises:
+        HookError: it is another one.
+    """
     if required != "any" and required.lower() not in kernel.lower():
         raise HookError(
             f"a pod of runtime class {runtime_of(pod)!r} has the kernel {kernel!r}, and not {required!r}: "
             "its handler does not isolate. "
             "Nothing was changed. Set runtimeClass.handler to what gVisor is called on the nodes."
         )
-    return f"runtime class {runtime_of(pod)!r} starts pods with the kernel {kernel!r}"
-
-
-def runtime_of(pod: Json) -> str:
-    """The runtime class that the probe is for."""
-    return str(pod["spec"]["runtimeClassName"])
-
-
-def ended(path: str) -> bool:
-    """Whether the pod has ended.
-
-    Raises:
-        HookError: it never will.
-    """
-    pod = call("GET", path)
-    for event in events_of(pod):
-        told = str(event.get("message"))
-        # A network that is not there yet passes by itself; a runtime that is not there does not.
-        if event.get("reason") == "FailedCreatePodSandBox" and "runtime" in told and "network" not in told:
-            raise HookError(
-                f"the node cannot start pods of runtime class {runtime_of(pod)!r}: {told}. "
-                "gVisor (runsc and containerd-shim-runsc-v1) must be installed and known to containerd on every node "
-                "for sandboxes; runtimeClass.handler names it."
-            )
-    for status in pod["status"].get("containerStatuses", []):
-        waiting = status["state"].get("waiting", {})
-        if waiting.get("reason") in HOPELESS:
-            raise HookError(
-                f"the image {status['image']} does not start: {waiting['reason']}: {waiting.get('message', '')}"
-            )
-    return pod["status"].get("phase") in {"Succeeded", "Failed"}
-
-
-def events_of(pod: Json) -> list[Json]:
-    """What was reported about this very pod."""
-    meta = pod["metadata"]
-    query = quote(f"involvedObject.uid={meta['uid']}")
-    events: list[Json] = call("GET", f"/api/v1/namespaces/{meta['namespace']}/events?fieldSelector={query}")["items"]
-    return events
-
-
-def reason(path: str) -> str:
-    """Why a pod does not run, in the cluster's words."""
-    pod = call("GET", path)
-    told = [f"{event.get('reason')}: {event.get('message')}" for event in events_of(pod)]
-    return "; ".join(told[-3:]) or f"phase {pod['status'].get('phase')}"
-
-
-def kernel_of(pod: Json) -> str:
-    """What the probe wrote."""
-    ends = [status["state"].get("terminated", {}) for status in pod["status"].get("containerStatuses", [])]
-    return " ".join(str(end.get("message") or end.get("reason") or "") for end in ends).strip()
 
 
 if __name__ == "__main__":

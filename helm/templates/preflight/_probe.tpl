@@ -10,7 +10,7 @@ kind: Pod
 metadata:
   name: {{ $top.Release.Name }}-preflight-probe
   namespace: {{ $top.Release.Namespace }}
-  labels: {{- include "rollbox.labels" (list $top "preflight") | nindent 4 }}
+  labels: {{- include "rollbox.labels" (list $top "preflight-probe") | nindent 4 }}
 spec:
   runtimeClassName: {{ index . 1 }}
   restartPolicy: Never
@@ -37,7 +37,9 @@ spec:
     - name: probe
       image: {{ include "rollbox.image" (list $top "controlplane") }}
       imagePullPolicy: {{ $top.Values.images.pullPolicy }}
-      command: [sh, -c, cat /proc/version >/dev/termination-log]
+      # The hook says what is tried.
+      env:
+        - {name: HOST_IP, valueFrom: {fieldRef: {fieldPath: status.hostIP}}}
       resources:
         requests: {cpu: 10m, memory: 32Mi}
         limits: {cpu: 500m, memory: 128Mi}

@@ -7,7 +7,11 @@ from tests.support.fake_kubernetes import NODES, FakeKubernetes, Fault, node
 
 
 async def marks(kubeconfig: Path, runtime_class: str = "gvisor") -> dict[str, bool]:
-    return {found.name: found.ok for found in await probe(kubeconfig, runtime_class)}
+    """All but the network, which has tests of its own."""
+    found = await probe(kubeconfig, runtime_class, "")
+    assert (found[-1].name, found[-1].ok) == ("network policies", False)
+    assert "--image" in found[-1].fix
+    return {one.name: one.ok for one in found[:-1]}
 
 
 async def test_a_cluster_that_has_everything(api: FakeKubernetes, kubeconfig: Path) -> None:
@@ -16,7 +20,7 @@ async def test_a_cluster_that_has_everything(api: FakeKubernetes, kubeconfig: Pa
 
 async def test_nodes_without_the_runtime(api: FakeKubernetes, kubeconfig: Path) -> None:
     await api.put(NODES, node(runtimeHandlers=[{"name": ""}, {"name": "runc"}]))
-    found = {one.name: one for one in await probe(kubeconfig, "gvisor")}
+    found = {one.name: one for one in await probe(kubeconfig, "gvisor", "")}
     assert not found["gVisor"].ok
     assert "runsc" in found["gVisor"].detail
     assert "Install gVisor" in found["gVisor"].fix
@@ -35,6 +39,6 @@ async def test_no_node_is_ready(api: FakeKubernetes, kubeconfig: Path) -> None:
 
 async def test_an_api_server_that_refuses(api: FakeKubernetes, kubeconfig: Path) -> None:
     api.faults = [Fault("GET", "/version", 401, "Unauthorized")]
-    (found,) = await probe(kubeconfig, "gvisor")
+    (found,) = await probe(kubeconfig, "gvisor", "")
     assert not found.ok
     assert "KUBECONFIG" in found.fix

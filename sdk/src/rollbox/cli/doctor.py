@@ -53,10 +53,14 @@ def doctor(
     cluster: Annotated[bool, typer.Option("--cluster", help="Check a Kubernetes cluster, not this machine.")] = False,
     kubeconfig: Annotated[Path | None, typer.Option(envvar="KUBECONFIG", help="The way to the cluster.")] = None,
     runtime_class: Annotated[str, typer.Option(help="What sandboxes are to run under there.")] = "gvisor",
+    image: Annotated[
+        str, typer.Option(help="The control plane's image, to try network policies before an install.")
+    ] = "",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check the connection and this machine, or a cluster; exits with 1 when something needed is missing."""
-    checks = asyncio.run(_cluster_checks(kubeconfig or DEFAULT_KUBECONFIG, runtime_class) if cluster else _all_checks())
+    way = kubeconfig or DEFAULT_KUBECONFIG
+    checks = asyncio.run(_cluster_checks(way, runtime_class, image) if cluster else _all_checks())
     healthy = all(check.ok for check in checks if check.needed)
     if json:
         output.data({"ok": healthy, "checks": [asdict(check) for check in checks]})
@@ -82,13 +86,13 @@ async def _machine_checks() -> list[Check]:
     return [Check(item.name, item.ok, item.detail, item.fix) for item in found]
 
 
-async def _cluster_checks(kubeconfig: Path, runtime_class: str) -> list[Check]:
+async def _cluster_checks(kubeconfig: Path, runtime_class: str, image: str) -> list[Check]:
     try:
         probe = importlib.import_module(_CLUSTER)
     except ImportError as error:
         fix = "Install the server's package too (`rollbox`, not only its SDK), or run it where the chart's images are."
         return [Check("cluster", ok=False, detail=f"the checks of a cluster are not installed here: {error}", fix=fix)]
-    found: Iterable[Any] = await probe.probe(kubeconfig, runtime_class)
+    found: Iterable[Any] = await probe.probe(kubeconfig, runtime_class, image)
     return [Check(item.name, item.ok, item.detail, item.fix) for item in found]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.cluster import Boot
-from controlplane.cluster.kubernetes.podspec import Place, pod
+from controlplane.cluster.kubernetes.podspec import Place, pod, policy_labels, selector
 from controlplane.cluster.kubernetes.shard import fnv1a, shard_of
 from controlplane.model import Range, SandboxSpec
 
@@ -108,6 +108,15 @@ def test_where_commands_count_for_the_sidecar_it_carries_their_limits() -> None:
     sidecar = pod("sb-1", spec, BOOT, place, 1)["spec"]["containers"][0]
     assert int(sidecar["resources"]["limits"]["memory"]) > 1 << 30
     assert int(sidecar["resources"]["requests"]["memory"]) < 1 << 30
+
+
+def test_what_only_policies_take_for_a_sandbox_is_none_for_the_control_plane() -> None:
+    wanted = dict.fromkeys(("rollbox.dev/installation", "rollbox.dev/sandbox"))
+    assert selector("release") == "rollbox.dev/installation=release,rollbox.dev/sandbox"
+    labels = pod("sb-1", SandboxSpec(image="a"), BOOT, PLACE, 1)["metadata"]["labels"]
+    assert wanted.keys() <= labels.keys()
+    assert policy_labels("release").items() <= labels.items()
+    assert not wanted.keys() <= policy_labels("release").keys()
 
 
 def test_shards_are_those_of_the_contract() -> None:

@@ -1,0 +1,91 @@
+"""Whether the network holds sandboxes: tried by pods that are started for it and go with it."""
+
+import secrets
+from collections.abc import Awaitable
+from typing import Final
+
+from controlplane.cluster.finding import Finding
+from controlplane.cluster.kubernetes import scene
+from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.releases import SELECTOR, Release
+from controlplane.cluster.kubernetes.scene import Scene
+from controlplane.cluster.kubernetes.trial import namespace_with_policies, reached, report_of, running
+from controlplane.errors import Problem
+from controlplane.reach.verdict import Verdict, concluded, judged
+from controlplane.reach.ways import Way, everywhere
+
+NAME: Final = "network policies"
+IMAGE: Final = (
+    "Give --image: what `make images` pushed as controlplane, such as registry.example.com/rollbox/controlplane:0.1.0."
+)
+
+
+async def look(client: KubernetesClient, image: str, runtime_class: str) -> list[Finding]:
+    """Tries it where sandboxes of the installed releases run; without any in a namespace of its own.
+
+    Args:
+        client: of someone who may start pods, and make namespaces where there is no release.
+        image: the control plane's, where there is no release; empty: there nothing is tried.
+        runtime_class: of sandboxes, where there is no release; empty: the cluster's default.
+
+    Cost: the start of two pods and 5 s for each release; of three without one.
+    """
+    deployments = await client.list("/apis/apps/v1/deployments", {"labelSelector": SELECTOR})
+    releases = [Release.of(one) for one in deployments.items]
+    if not releases and not image:
+        return [Finding(NAME, False, "not tried: no release is here, and no image to try it with", IMAGE)]
+    found: list[Finding] = []
+    for release in releases:
+        found += await _told(_of_release(client, release), f" of {release.name}")
+    return found or await _told(_of_namespace(client, image, runtime_class), "")
+
+
+async def _told(tried: Awaitable[list[Verdict]], where: str) -> list[Finding]:
+    try:
+        verdicts = await tried
+    except Problem as problem:
+        return [Finding(f"{NAME}{where}", False, f"not tried: {problem.detail}", "See to it, and run this again.")]
+    came = concluded(verdicts)
+    ways = [Finding(f"{one.way.name}{where}", one.state != "broken", one.sentence) for one in verdicts]
+    return [*ways, Finding(f"{NAME}{where}", came.isolated, came.sentence, came.fix)]
+
+
+async def _of_release(client: KubernetesClient, release: Release) -> list[Verdict]:
+    namespace, name, _ = release.ready
+    ready, _ = await _service(client, namespace, name)
+    gateway = Way("gateway", *await _service(client, release.namespace, f"{release.name}-gateway"))
+    return await _compared(client, scene.of_release(release, [*await _closed(client), gateway], ready))
+
+
+async def _of_namespace(client: KubernetesClient, image: str, runtime_class: str) -> list[Verdict]:
+    closed = await _closed(client)
+    async with (
+        namespace_with_policies(client) as namespace,
+        running(client, scene.peer(namespace, "peer", image)) as peer,
+    ):
+        address = str((await reached(client, peer, "podIP"))["podIP"])
+        return await _compared(client, scene.of_namespace(namespace, image, runtime_class, closed, address))
+
+
+async def _compared(client: KubernetesClient, where: Scene) -> list[Verdict]:
+    """Starts both pods, and judges what they saw."""
+    name = f"doctor-{secrets.token_hex(4)}"
+    async with running(client, scene.inside(where, f"{name}-sandbox")) as sandbox:
+        node = str((await reached(client, sandbox, "hostIP"))["hostIP"])
+        tried = [way.of_node(node) for way in where.tried]
+        async with running(client, scene.outside(where, f"{name}-outside", tried)) as unrestricted:
+            seen = [report_of(await reached(client, pod, "phase")) for pod in (sandbox, unrestricted)]
+    return judged(tried, *seen)
+
+
+async def _closed(client: KubernetesClient) -> list[Way]:
+    """What every cluster has that a sandbox must not reach."""
+    api = Way("API server", *await _service(client, "default", "kubernetes"))
+    servers = await client.list("/api/v1/services", {"labelSelector": "k8s-app=kube-dns"})
+    addresses = [str(one["spec"]["clusterIP"]) for one in servers.items]
+    return [api, *everywhere(name_server=next(iter(addresses), ""))]
+
+
+async def _service(client: KubernetesClient, namespace: str, name: str) -> tuple[str, int]:
+    spec = (await client.get(f"/api/v1/namespaces/{namespace}/services/{name}"))["spec"]
+    return str(spec["clusterIP"]), int(spec["ports"][0]["port"])

@@ -1,0 +1,58 @@
+"""What an installed release of the chart says of itself: read from the deployment of its control plane. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from controlplane.settings import PREFIX
+
+SELECTOR: Final = "app.kubernetes.io/name=rollbox,app.kubernetes.io/component=controlplane"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One release.
+
+    Attributes:
+        name: of the release.
+        namespace: of the platform's pods.
+        sandboxes: namespace of the sandboxes.
+        ready: the Service that sandboxes report to: its namespace, name and port.
+        image: of the control plane.
+        pull_secrets: of sandboxes, in their namespace.
+        platform_pull_secrets: in the platform's.
+    """
+
+    name: str
+    namespace: str
+    sandboxes: str
+    ready: tuple[str, str, int]
+    runtime_class: str
+    image: str
+    node_selector: Mapping[str, str]
+    tolerations: Sequence[Mapping[str, object]]
+    pull_secrets: Sequence[str]
+    platform_pull_secrets: Sequence[str]
+
+    @classmethod
+    def of(cls, deployment: Mapping[str, Any]) -> Self:
+        """From the API's object, which the chart has made."""
+        about, spec = deployment["metadata"], deployment["spec"]["template"]["spec"]
+        # A service mesh may have put one of its own beside it.
+        container = next(one for one in spec["containers"] if one["name"] == "controlplane")
+        set_to = {one["name"].removeprefix(PREFIX): str(one.get("value") or "") for one in container["env"]}
+        host, _, port = set_to["READY_URL"].rpartition("/")[2].partition(":")
+        service, namespace = host.split(".")[:2]
+        return cls(
+            name=set_to["INSTALLATION"],
+            namespace=str(about["namespace"]),
+            sandboxes=set_to["NAMESPACE"],
+            ready=(namespace, service, int(port)),
+            runtime_class=set_to["RUNTIME_CLASS"],
+            image=str(container["image"]),
+            node_selector=json.loads(set_to.get("NODE_SELECTOR") or "{}"),
+            tolerations=json.loads(set_to.get("TOLERATIONS") or "[]"),
+            pull_secrets=[one for one in set_to.get("IMAGE_PULL_SECRETS", "").split(",") if one],
+            platform_pull_secrets=[str(one["name"]) for one in spec.get("imagePullSecrets") or ()],
+        )

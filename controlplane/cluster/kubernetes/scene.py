@@ -1,0 +1,162 @@
+"""Where ``rollbox doctor --cluster`` compares a sandbox with an unrestricted pod, as manifests. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from controlplane.cluster.kubernetes import podspec
+from controlplane.cluster.kubernetes.releases import Release
+from controlplane.reach import ways
+from controlplane.reach.ways import READY, Way
+
+Json = dict[str, Any]
+# A pod whose doctor was killed ends by itself.
+DEADLINE_S: Final = 120
+PROGRAM: Final = ("python3", "-m", "controlplane.reach")
+PEER: Final = {"app.kubernetes.io/name": "rollbox-doctor", "app.kubernetes.io/component": "peer"}
+READY_PORT: Final = 8082
+OTHER_PORT: Final = 8083
+# Policies that were made a moment ago may take effect a moment later.
+NEW_POLICIES_S: Final = 8.0
+# A node that is busy may let a connection wait.
+READY_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A pair of places.
+
+    Attributes:
+        sandboxes: the namespace of the pod that is as a sandbox is.
+        platform: the namespace of the unrestricted one.
+        labels: of the first; policies know it by them.
+        runtime_class: of the first; empty: the cluster's default.
+        tried: what both try.
+        pull_secrets: of the first, and of the second.
+    """
+
+    sandboxes: str
+    platform: str
+    labels: Mapping[str, str]
+    runtime_class: str
+    image: str
+    tried: Sequence[Way]
+    node_selector: Mapping[str, str]
+    tolerations: Sequence[Mapping[str, object]]
+    pull_secrets: tuple[Sequence[str], Sequence[str]]
+
+
+def of_release(release: Release, closed: Sequence[Way], ready: str) -> Scene:
+    """In the namespaces of a release, held by its own policies.
+
+    Args:
+        release: the one.
+        closed: what must not work.
+        ready: the address of the Service that sandboxes report to.
+    """
+    return Scene(
+        sandboxes=release.sandboxes,
+        platform=release.namespace,
+        # Not all of a sandbox's: the control plane would look for its record, and remove it.
+        labels=podspec.policy_labels(release.name),
+        runtime_class=release.runtime_class,
+        image=release.image,
+        tried=[*closed, Way(READY, ready, release.ready[2], must_work=True, patience_s=READY_S)],
+        node_selector=release.node_selector,
+        tolerations=release.tolerations,
+        pull_secrets=(release.pull_secrets, release.platform_pull_secrets),
+    )
+
+
+def of_namespace(namespace: str, image: str, runtime_class: str, closed: Sequence[Way], peer: str) -> Scene:
+    """In a namespace of its own, beside a pod that listens at the address ``peer``."""
+    others = [*closed, Way("port of another pod", peer, OTHER_PORT)]
+    patient = [replace(way, patience_s=NEW_POLICIES_S) for way in others]
+    return Scene(
+        sandboxes=namespace,
+        platform=namespace,
+        labels=podspec.policy_labels(namespace),
+        runtime_class=runtime_class,
+        image=image,
+        tried=[*patient, Way(READY, peer, READY_PORT, must_work=True, patience_s=READY_S)],
+        node_selector={},
+        tolerations=(),
+        pull_secrets=((), ()),
+    )
+
+
+def inside(scene: Scene, name: str) -> Json:
+    """The pod that is as a sandbox is."""
+    return _pod(
+        *(name, scene.sandboxes, scene.labels, scene.image, [ways.dumped(scene.tried), "/dev/termination-log"]),
+        runtimeClassName=scene.runtime_class,
+        nodeSelector=dict(scene.node_selector),
+        tolerations=[dict(one) for one in scene.tolerations],
+        imagePullSecrets=[{"name": one} for one in scene.pull_secrets[0]],
+    )
+
+
+def outside(scene: Scene, name: str, tried: Sequence[Way]) -> Json:
+    """The pod that no policy restricts."""
+    arguments = [ways.dumped([way.from_outside() for way in tried]), "/dev/termination-log"]
+    labels = {**PEER, "app.kubernetes.io/component": "outside"}
+    secrets = [{"name": one} for one in scene.pull_secrets[1]]
+    return _pod(name, scene.platform, labels, scene.image, arguments, imagePullSecrets=secrets)
+
+
+def peer(namespace: str, name: str, image: str) -> Json:
+    """The pod that listens, in the place of the platform's."""
+    return _pod(name, namespace, PEER, image, ["serve", "$(POD_IP)", str(READY_PORT), str(OTHER_PORT)])
+
+
+def policies(namespace: str) -> list[Json]:
+    """As those of the chart: nothing goes in or out of a sandbox but to one port of the peer."""
+    sandbox = {"matchLabels": podspec.policy_labels(namespace)}
+    to_peer = {"to": [{"podSelector": {"matchLabels": PEER}}], "ports": [{"port": READY_PORT, "protocol": "TCP"}]}
+    return [
+        _policy(namespace, "deny-all", {"podSelector": sandbox, "policyTypes": ["Ingress", "Egress"]}),
+        _policy(namespace, "ready", {"podSelector": sandbox, "policyTypes": ["Egress"], "egress": [to_peer]}),
+    ]
+
+
+def _policy(namespace: str, name: str, spec: Json) -> Json:
+    about = {"name": name, "namespace": namespace}
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": about, "spec": spec}
+
+
+def _pod(
+    name: str, namespace: str, labels: Mapping[str, str], image: str, arguments: Sequence[str], **more: object
+) -> Json:
+    addresses = {"HOST_IP": "status.hostIP", "POD_IP": "status.podIP"}
+    container = {
+        # By this name ``deaths`` knows it.
+        "name": podspec.TARGET,
+        "image": image,
+        "command": [*PROGRAM, *arguments],
+        "env": [{"name": one, "valueFrom": {"fieldRef": {"fieldPath": path}}} for one, path in addresses.items()],
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": "500m", "memory": "128Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
+        "spec": {
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": DEADLINE_S,
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 65532,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [container],
+            **{key: value for key, value in more.items() if value},
+        },
+    }

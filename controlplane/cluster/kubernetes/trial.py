@@ -1,0 +1,104 @@
+"""Pods that are started to try something: made, followed to their end, and always taken away."""
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Final
+
+from controlplane.cluster.kubernetes import scene
+from controlplane.cluster.kubernetes.client import Json, KubernetesClient
+from controlplane.cluster.kubernetes.deaths import death, unscheduled
+from controlplane.cluster.kubernetes.refusals import Refused
+from controlplane.errors import Problem
+from controlplane.reach import attempts
+
+NAMESPACE: Final = "rollbox-doctor-"
+LOOK_EVERY_S: Final = 0.5
+# A node that has not got the image yet pulls it first.
+WITHIN_S: Final = 90.0
+AT_ONCE: Final[Json] = {"gracePeriodSeconds": 0}
+
+
+@asynccontextmanager
+async def namespace_with_policies(client: KubernetesClient) -> AsyncIterator[str]:
+    """One with the chart's policies."""
+    name = f"{NAMESPACE}{secrets.token_hex(4)}"
+    try:
+        await client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        for policy in scene.policies(name):
+            await client.create(f"/apis/networking.k8s.io/v1/namespaces/{name}/networkpolicies", policy)
+        yield name
+    finally:
+        await _gone(client, f"/api/v1/namespaces/{name}")
+
+
+@asynccontextmanager
+async def running(client: KubernetesClient, manifest: Json) -> AsyncIterator[str]:
+    """One, for the block; yields its path."""
+    pods = f"/api/v1/namespaces/{manifest['metadata']['namespace']}/pods"
+    path = f"{pods}/{manifest['metadata']['name']}"
+    try:
+        await _created(client, pods, manifest)
+        yield path
+    finally:
+        await _gone(client, path)
+
+
+async def _created(client: KubernetesClient, pods: str, manifest: Json) -> None:
+    """A namespace that is new gets its service account a moment later, and refuses pods until then."""
+    until_s = asyncio.get_running_loop().time() + WITHIN_S
+    while True:
+        try:
+            await client.create(pods, manifest)
+        except Refused as refused:
+            waits = "serviceaccount" in refused.refusal.message and asyncio.get_running_loop().time() < until_s
+            if not waits:
+                raise
+        else:
+            return
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def _gone(client: KubernetesClient, path: str) -> None:
+    try:
+        await client.delete(path, AT_ONCE)
+    except Refused as refused:
+        if refused.refusal.status != HTTPStatus.NOT_FOUND:
+            raise
+
+
+async def reached(client: KubernetesClient, pod: str, what: str) -> Json:
+    """The status of a pod, once an address stands there, or (``phase``) once it has ended.
+
+    Raises:
+        Problem: start_timeout, with what the cluster says of it; another one, when it will never start.
+    """
+    until_s = asyncio.get_running_loop().time() + WITHIN_S
+    while True:
+        seen = await client.get(pod)
+        status: Json = seen.get("status") or {}
+        if status.get("phase") in {"Succeeded", "Failed"} or (what != "phase" and status.get(what)):
+            return status
+        if (dead := death(seen)) is not None:
+            raise Problem(dead.cause, f"the pod {pod}: {dead.detail}")
+        if asyncio.get_running_loop().time() > until_s:
+            why = unscheduled(seen) or f"phase {status.get('phase')}"
+            raise Problem("start_timeout", f"the pod {pod} did not come that far in {WITHIN_S:.0f} s: {why}")
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+def report_of(status: Json) -> dict[str, attempts.Seen]:
+    """What a pod saw.
+
+    Raises:
+        Problem: internal, when it ended without a word of it.
+    """
+    ends: Sequence[Json] = [one["state"].get("terminated") or {} for one in status.get("containerStatuses") or ()]
+    said = " ".join(str(one.get("message") or one.get("reason") or "") for one in ends)
+    try:
+        return attempts.told(json.loads(said)["seen"])
+    except (ValueError, KeyError, TypeError):
+        raise Problem("internal", f"the pod that tries it failed: {said or status.get('message')}") from None

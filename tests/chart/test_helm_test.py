@@ -1,0 +1,123 @@
+"""What `helm test` runs, with the environment that the chart gives it; gateway and API server are played."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping
+from types import ModuleType, SimpleNamespace, TracebackType
+from typing import Any, Final, Self
+
+import pytest
+
+from controlplane.reach.attempts import Ending, Seen, plain
+from controlplane.reach.ways import Way, loaded
+from tests.support.helm import CHART, named, render
+
+PODS: Final = "/api/v1/namespaces/rollbox-sandboxes/pods"
+READY: Final = "readiness port"
+FORBIDDEN: Final = (
+    *("API server", "kubelet of its node", "metadata service", "cluster DNS", "internet"),
+    *("gateway", "agent port of another sandbox"),
+)
+
+
+class PlayedSandbox:
+    """One that runs what it is told, and sees what it is told."""
+
+    made: Final[list[str]] = []
+    kernel = "Linux version 4.4.0 gVisor"
+    inside: Ending = "closed"
+    ways: Final[list[Way]] = []
+
+    @classmethod
+    def create(cls, image: str, ttl: float) -> Self:
+        one = cls()
+        one.id = f"sb-{len(cls.made)}"
+        cls.made.append(image)
+        return one
+
+    id = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        return
+
+    def exec(self, command: str | list[str], timeout: float, check: bool = False) -> SimpleNamespace:
+        if isinstance(command, str):
+            return SimpleNamespace(exit_code=0, stdout=self.kernel)
+        assert command[:3] == ["python3", "-m", "controlplane.reach"]
+        self.ways[:] = loaded(command[3])
+        seen = {way.name: Seen("open" if way.must_work else self.inside) for way in self.ways}
+        return SimpleNamespace(exit_code=0, stdout=json.dumps({"kernel": self.kernel, "seen": plain(seen)}))
+
+
+def call(method: str, path: str, body: object = None) -> Mapping[str, Any]:
+    addresses = {
+        f"{PODS}/sb-0": {"podIP": "10.1.0.3", "hostIP": "10.0.0.8"},
+        f"{PODS}/sb-1": {"podIP": "10.1.0.4", "hostIP": "10.0.0.9"},
+    }
+    assert method == "GET"
+    return {"status": addresses[path]}
+
+
+@pytest.fixture
+def hook(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module that the pod of `helm test` runs."""
+    monkeypatch.syspath_prepend(str(CHART / "files"))
+    (container,) = named(render(), "Pod", "rollbox-test")["spec"]["containers"]
+    given = {one["name"]: one["value"] for one in container["env"]}
+    # No cluster's names lead anywhere here.
+    given |= {"GATEWAY": "127.0.0.2:80", "READY": "127.0.0.3:8082"}
+    given |= {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    module = importlib.import_module("hooks.helm_test")
+    network = importlib.import_module("hooks.network")
+    monkeypatch.setattr(network, "name_server", lambda _: "10.96.0.10")
+    monkeypatch.setattr(network.attempts, "look", lambda ways: {way.name: Seen("open") for way in ways})
+    monkeypatch.setattr(module, "call", call)
+    monkeypatch.setattr(module, "Sandbox", PlayedSandbox)
+    PlayedSandbox.made.clear()
+    return module
+
+
+def test_a_sandbox_runs_a_command_and_another_one_tries_what_it_reaches(
+    hook: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert hook.main() == 0
+    said = capsys.readouterr().out
+    assert "kernel Linux version 4.4.0 gVisor" in said
+    assert "the cluster's network plugin enforces NetworkPolicy" in said
+    assert said.count("\n  ok: ") == len(FORBIDDEN) + 1
+    assert [image.rpartition("/")[2] for image in PlayedSandbox.made] == ["python:0.1.0", "controlplane:0.1.0"]
+    addresses = {way.name: way.address for way in PlayedSandbox.ways}
+    assert addresses.keys() == {*FORBIDDEN, READY}
+    assert addresses["kubelet of its node"] == "10.0.0.9:10250"
+    assert addresses["agent port of another sandbox"] == "10.1.0.3:7070"
+    assert addresses["gateway"] == "127.0.0.2:80"
+    assert addresses[READY] == "127.0.0.3:8082"
+
+
+def test_sandboxes_that_get_out_fail_it_unless_the_risk_is_accepted(
+    hook: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(PlayedSandbox, "inside", "open")
+    assert hook.main() == 1
+    told = capsys.readouterr().err
+    assert "does not enforce NetworkPolicy" in told
+    assert "BROKEN: a sandbox reaches the agent port of another sandbox (10.1.0.3:7070)" in told
+    PlayedSandbox.made.clear()
+    monkeypatch.setenv("ACCEPT_UNENFORCED", "true")
+    assert hook.main() == 0
+    assert "WARNING: the cluster's network plugin does not enforce NetworkPolicy" in capsys.readouterr().out
+
+
+def test_another_kernel_fails_it(
+    hook: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(PlayedSandbox, "kernel", "Linux version 6.1")
+    assert hook.main() == 1
+    assert "Linux version 6.1" in capsys.readouterr().err
