@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from controlplane.clock import Clock
-from controlplane.cluster import Cluster
+from controlplane.cluster import Cluster, Gateways
+from controlplane.cluster.by_gateway import HttpGateways, NoGateways
 from controlplane.cluster.documents import Documents
 from controlplane.cluster.engine import EngineCluster
 from controlplane.cluster.engine.documents import FILE, FileDocuments
@@ -64,6 +65,16 @@ async def _kubernetes(settings: KubernetesSettings, metrics: Metrics) -> AsyncIt
         forged=metrics.forged_address,
     ) as cluster:
         yield cluster
+
+
+@asynccontextmanager
+async def opened_gateways(settings: Settings) -> AsyncIterator[Gateways]:
+    """The gateways that silent sandboxes are looked at from, too."""
+    if settings.gateway_url is None:
+        yield NoGateways()
+        return
+    async with HttpGateways.open(settings.gateway_url) as gateways:
+        yield gateways
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from controlplane.api.app import create_app
 from controlplane.api.auth import ApiKeys
 from controlplane.api.context import Context
 from controlplane.api.listeners import serving_http, serving_routes
-from controlplane.api.opened import opened_cluster, opened_documents, opened_store
+from controlplane.api.opened import opened_cluster, opened_documents, opened_gateways, opened_store
 from controlplane.api.ready import create_ready_app
 from controlplane.clock import Clock, SystemClock
 from controlplane.cluster.sidecar import GrpcSidecars
@@ -33,11 +33,13 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(opened_cluster(settings, metrics))
         store = await stack.enter_async_context(opened_store(settings, clock, metrics))
+        gateways = await stack.enter_async_context(opened_gateways(settings))
         documents = await stack.enter_async_context(opened_documents(settings))
         parts = Parts(
             store=store,
             cluster=cluster,
             sidecars=GrpcSidecars(),
+            gateways=gateways,
             key=key,
             clock=clock,
             metrics=metrics,

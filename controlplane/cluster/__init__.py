@@ -8,11 +8,25 @@ from controlplane.cluster.protocol import (
     Cluster,
     Death,
     Description,
+    Gateways,
     Health,
     ImageState,
     Observed,
     Sidecars,
     Started,
+    Whereabouts,
 )
 
-__all__ = ["Boot", "Cluster", "Death", "Description", "Health", "ImageState", "Observed", "Sidecars", "Started"]
+__all__ = [
+    "Boot",
+    "Cluster",
+    "Death",
+    "Description",
+    "Gateways",
+    "Health",
+    "ImageState",
+    "Observed",
+    "Sidecars",
+    "Started",
+    "Whereabouts",
+]

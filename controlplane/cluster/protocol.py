@@ -91,6 +91,14 @@ class Description:
     pids_limit: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """On which node a sandbox is, and whether the cluster says that the node is well."""
+
+    node: str
+    ready: bool
+
+
 # On the machine; in its registry; not known before it is pulled.
 ImageState = Literal["here", "elsewhere", "unknown"]
 
@@ -168,6 +176,10 @@ class Cluster(Protocol):
         """
         ...
 
+    def whereabouts(self, sandbox_id: str) -> Whereabouts | None:
+        """Where a sandbox is, by what was heard last; None: not known. Cost: no call."""
+        ...
+
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         """Adds facts that ``list`` gives back, also after a restart."""
         ...
@@ -212,4 +224,12 @@ class Sidecars(Protocol):
 
     async def health(self, address: str, token: str) -> Health:
         """Asks whether commands can run there."""
+        ...
+
+
+class Gateways(Protocol):
+    """Looks at a sandbox from where its users do."""
+
+    async def reaches(self, sandbox_id: str, token: str) -> bool | None:
+        """Whether a gateway gets an answer from its sidecar; None: no gateway could say. Never raises a ``Problem``."""
         ...

@@ -2,43 +2,37 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import replace
+from typing import Final, TypeVar
 
 import structlog
 
-from controlplane.cluster import Sidecars
 from controlplane.errors import Problem
 from controlplane.lifecycle.keeper import Keeper
-from controlplane.lifecycle.tokens import SigningKey
+from controlplane.lifecycle.parts import Parts
+from controlplane.lifecycle.silence import Lost, Seen, lost, suspects, unanswered
 from controlplane.model import UP, Sandbox
 
 # Health answers in milliseconds; 16 at once are gentle and pass a thousand sandboxes in seconds.
 AT_ONCE: Final = 16
-MISSES: Final = 3
-# Longer than what a network plugin takes to be renewed on a node, when every call there fails at once.
-PAUSE_S: Final = 5.0
-# When more than this many at once and more than half of all give none, it is rather we who are cut off.
-FEW: Final = 3
 
+Asked = TypeVar("Asked")
 End = Callable[[str, Problem], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Miss:
-    sandbox: Sandbox
-    problem: Problem
-
-
 class Prober:
-    """Asks every running sandbox for a proof of life and ends those that give none."""
+    """Asks every running sandbox for a proof of life, and ends those that are lost by the rule of ``silence``."""
 
-    def __init__(self, store: Keeper, sidecars: Sidecars, key: SigningKey, end: End) -> None:
+    def __init__(self, parts: Parts, store: Keeper, end: End) -> None:
         self._store = store
-        self._sidecars = sidecars
-        self._key = key
+        self._cluster = parts.cluster
+        self._sidecars = parts.sidecars
+        self._gateways = parts.gateways
+        self._key = parts.key
+        self._clock = parts.clock
         self._end = end
         self._free = asyncio.Semaphore(AT_ONCE)
+        self._silent: dict[str, Seen] = {}  # of those that did not answer the last question
         self._log = structlog.get_logger("prober")
 
     async def round(self) -> None:
@@ -47,30 +41,58 @@ class Prober:
         Raises:
             Problem: the store does not answer.
         """
-        running = await self._store.find(None, {}, UP)
+        running = {one.id: one for one in await self._store.find(None, {}, UP)}
+        # Those that answer do not wait for those that did not the last time.
+        everything = await self._each(self._asked, sorted(running.values(), key=lambda one: one.id in self._silent))
+        doubted = {one.sandbox_id for one in suspects(everything)}
+        asked_there = await self._each(
+            self._asked_there, [(running[one.sandbox_id], one) for one in everything if one.sandbox_id in doubted]
+        )
+        seen = {one.sandbox_id: one for one in (*everything, *asked_there)}
+        self._tell(seen)
+        self._silent = {name: one for name, one in seen.items() if one.here is not None}
+        for one in lost([*seen.values()]):
+            await self._end(one.seen.sandbox_id, Problem("sandbox_lost", _words(one)))
+
+    def _tell(self, seen: dict[str, Seen]) -> None:
+        silent = sum(one.here is not None for one in seen.values())
+        if silent and silent != len(self._silent):
+            self._log.warning("no proof of life", asked=len(seen), silent=silent)
+
+    async def _each(self, ask: Callable[[Asked], Awaitable[Seen]], all_asked: Sequence[Asked]) -> list[Seen]:
         async with asyncio.TaskGroup() as group:
-            looks = [group.create_task(self._look(sandbox)) for sandbox in running]
-        misses = [miss for look in looks if (miss := look.result()) is not None]
-        if len(misses) > FEW and 2 * len(misses) > len(running):
-            self._log.error("no proof of life from most: nothing is ended", asked=len(running), silent=len(misses))
-            return
-        await self._bury(misses)
+            answers = [group.create_task(self._in_turn(ask, one)) for one in all_asked]
+        return [answer.result() for answer in answers]
 
-    async def _bury(self, misses: Sequence[_Miss]) -> None:
-        for miss in misses:
-            words = f"alive for the kubelet, but its sidecar does not answer: {miss.problem.detail}"
-            await self._end(miss.sandbox.id, Problem("sandbox_lost", words))
+    async def _in_turn(self, ask: Callable[[Asked], Awaitable[Seen]], asked: Asked) -> Seen:
+        async with self._free:
+            return await ask(asked)
 
-    async def _look(self, sandbox: Sandbox) -> _Miss | None:
-        for missed in range(1, MISSES + 1):
-            try:
-                async with self._free:
-                    await self._sidecars.health(sandbox.address or "", self._key.token(sandbox).text)
-            except Problem as problem:
-                last = _Miss(sandbox, problem)
-            else:
-                return None
-            # Without its place: those that answer shall not wait for those that do not.
-            if missed < MISSES:
-                await asyncio.sleep(PAUSE_S)
-        return last
+    async def _asked(self, sandbox: Sandbox) -> Seen:
+        asked_ms, before = self._clock.now_ms(), self._silent.get(sandbox.id)
+        here = None
+        try:
+            await self._sidecars.health(sandbox.address or "", self._key.token(sandbox).text)
+        except Problem:
+            here = unanswered(before and before.here, asked_ms)
+        place = self._cluster.whereabouts(sandbox.id)
+        node, ready = (None, False) if place is None else (place.node, place.ready)
+        return Seen(sandbox.id, node, ready, here, before and before.there if here is not None else None)
+
+    async def _asked_there(self, doubted: tuple[Sandbox, Seen]) -> Seen:
+        sandbox, seen = doubted
+        asked_ms = self._clock.now_ms()
+        reaches = await self._gateways.reaches(sandbox.id, self._key.token(sandbox).text)
+        # No gateway to ask is no answer of the sandbox, and no silence either.
+        there = None if reaches else seen.there if reaches is None else unanswered(seen.there, asked_ms)
+        return replace(seen, there=there)
+
+
+def _words(one: Lost) -> str:
+    here = one.seen.here
+    for_s = 0 if here is None else (here.last_ms - here.first_ms) // 1000
+    beside = f"{one.answering} of {one.neighbours} others there answer" if one.neighbours else "it is alone there"
+    return (
+        f"its node {one.seen.node} says that it runs, but for {for_s} s it has answered neither the control plane nor "
+        f"a gateway; the node is ready, and {beside}"
+    )

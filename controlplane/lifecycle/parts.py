@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from controlplane.clock import Clock
-from controlplane.cluster import Cluster, Sidecars
+from controlplane.cluster import Cluster, Gateways, Sidecars
 from controlplane.cluster.documents import Documents
 from controlplane.lifecycle.routes import RouteBoard
 from controlplane.lifecycle.tokens import SigningKey
@@ -33,12 +33,14 @@ class Parts:
     """What the service is put together from.
 
     Attributes:
+        gateways: the other way to a sandbox than its sidecar's address.
         documents: where pools and quotas are declared.
     """
 
     store: Store
     cluster: Cluster
     sidecars: Sidecars
+    gateways: Gateways
     key: SigningKey
     clock: Clock
     metrics: Metrics

@@ -55,7 +55,7 @@ class Upkeep:
         self._begin = begin
         self._end_overdue = end_overdue
         self._rebuilder = Rebuilder(parts, store, ledger)
-        self._prober = Prober(store, parts.sidecars, parts.key, self._silent)
+        self._prober = Prober(parts, store, self._silent)
         self._log = structlog.get_logger("upkeep")
 
     def hear(self, sandbox: Sandbox) -> None:

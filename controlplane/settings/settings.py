@@ -16,6 +16,8 @@ READY_PORT: Final = 8082
 ROUTES_PORT: Final = 8083
 # As long as the default ttl: it ends what was given a long life and is not used, and nothing else.
 IDLE_TIMEOUT_MS: Final = 3_600_000
+# Questions that are further apart than this say nothing about the time between them.
+MAX_PROBE_EVERY_MS: Final = 60_000
 MAX_IDLE_TIMEOUT_MS: Final = 7 * 24 * 3_600_000
 
 
@@ -32,6 +34,7 @@ class Settings:
         max_sandboxes: for all owners together; 0 = no limit.
         redis_url: the store of many replicas; None = this process's memory (on an engine, with a journal).
         probe_every_ms: how often every running sandbox is asked for a proof of life; 0 = never.
+        gateway_url: of any gateway, which is asked too before a silent sandbox is taken for lost; None = none.
         idle_timeout_ms: after which a sandbox ends that nobody uses and that asks for no time of its own; 0 = never.
         operators: owners who may change pools and quotas; when none are named, the only owner, where there is just one.
         ports_domain: below which the gateways serve ports by host name (PORT-ID.DOMAIN); None = they do not.
@@ -47,6 +50,7 @@ class Settings:
     max_sandboxes: int
     redis_url: str | None = None
     probe_every_ms: int = 0
+    gateway_url: str | None = None
     ports_domain: str | None = None
     idle_timeout_ms: int = IDLE_TIMEOUT_MS
     operators: frozenset[str] = frozenset()
@@ -63,6 +67,7 @@ class Settings:
         backend = KubernetesSettings.read(read) if on_kubernetes else EngineSettings.read(read)
         api, ready, routes = _addresses(backend)
         keys = _api_keys(read)
+        probe_every_ms = read("PROBE_EVERY_MS", rules.count(0, MAX_PROBE_EVERY_MS), "20000" if on_kubernetes else "0")
         return cls(
             backend=backend,
             api=read("API", Listen.parse, api),
@@ -73,7 +78,8 @@ class Settings:
             starts_in_flight=read("STARTS_IN_FLIGHT", rules.count(1, 1024), "64" if on_kubernetes else "4"),
             max_sandboxes=read("MAX_SANDBOXES", rules.count(0, 1_000_000), "0"),
             redis_url=read.secret("REDIS_URL", rules.redis_url) if read.has("REDIS_URL") else None,
-            probe_every_ms=read("PROBE_EVERY_MS", rules.count(0, 3_600_000), "20000" if on_kubernetes else "0"),
+            probe_every_ms=probe_every_ms,
+            gateway_url=_gateway_url(read, probe_every_ms),
             ports_domain=read.optional("PORTS_DOMAIN", rules.domain),
             operators=_operators(read, keys),
             idle_timeout_ms=read("IDLE_TIMEOUT_MS", rules.count(0, MAX_IDLE_TIMEOUT_MS), str(IDLE_TIMEOUT_MS)),
@@ -85,6 +91,14 @@ def _addresses(backend: EngineSettings | KubernetesSettings) -> tuple[str, str, 
         return f"0.0.0.0:{API_PORT}", f"0.0.0.0:{READY_PORT}", f"0.0.0.0:{ROUTES_PORT}"
     folder = backend.state_dir
     return f"unix:{folder}/api.sock", f"unix:{folder}/ready/ready.sock", f"unix:{folder}/routes.sock"
+
+
+def _gateway_url(read: Reader, probe_every_ms: int) -> str | None:
+    url = read.optional("GATEWAY_URL", rules.http_url)
+    if probe_every_ms and url is None:
+        words = "needed where PROBE_EVERY_MS is not 0: a silent sandbox is lost only when a gateway says so too"
+        raise SettingError(f"{PREFIX}GATEWAY_URL", None, words)
+    return url
 
 
 def _operators(read: Reader, keys: Mapping[str, str]) -> frozenset[str]:

@@ -53,7 +53,7 @@ class Ground:
 
     def url(self, gateway: str) -> str:
         """The address of a gateway; it stays the same when the gateway is another one."""
-        return f"http://127.0.0.1:{self.gateways[gateway]}"
+        return f"http://127.0.0.1:{self.gateways.setdefault(gateway, free_port())}"
 
     def client(self, owner: str, gateway: str = GATEWAYS[0]) -> Client:
         """Make a client of the judge's; use it as a context manager."""
@@ -91,6 +91,7 @@ class Ground:
             "SIGNING_KEY_FILE": str(self.folder / "signing.key"),
             "STARTS_IN_FLIGHT": "64",
             "PROBE_EVERY_MS": "5000",
+            "GATEWAY_URL": self.url(GATEWAYS[0]),
             "REDIS_URL": f"unix://{self.folder / 'redis.sock'}",
         }
         env = {f"ROLLBOX_CONTROLPLANE_{key}": value for key, value in settings.items()}

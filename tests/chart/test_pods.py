@@ -132,6 +132,17 @@ def test_operators_are_told_to_the_control_plane_only_when_they_are_named() -> N
     assert told["ROLLBOX_CONTROLPLANE_OPERATORS"] == "me,ops"
 
 
+def test_the_control_plane_knows_where_any_gateway_answers() -> None:
+    for settings, port in (((), 80), (("gateway.service.port=8000",), 8000)):
+        rendered = render(*settings)
+        service = named(rendered, "Service", "rollbox-gateway")
+        assert [one["port"] for one in service["spec"]["ports"]] == [port]
+        (container,) = named(rendered, "Deployment", "rollbox-controlplane")["spec"]["template"]["spec"]["containers"]
+        (url,) = [one["value"] for one in container["env"] if one["name"] == "ROLLBOX_CONTROLPLANE_GATEWAY_URL"]
+        assert url.startswith("http://rollbox-gateway.")
+        assert url.endswith(f":{port}")
+
+
 def test_a_domain_for_ports_reaches_who_serves_them_and_who_names_them() -> None:
     for values, expected in (((), {}), (("gateway.portsDomain=p.example.com",), {"p.example.com"})):
         rendered = render(*values)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from controlplane.cluster import Boot, Death, Description, Health, ImageState, Observed, Started
+from controlplane.cluster import Boot, Death, Description, Health, ImageState, Observed, Started, Whereabouts
 from controlplane.errors import Problem
 from controlplane.lifecycle import Push
 from controlplane.model import SandboxSpec, Usage
@@ -46,6 +46,8 @@ class FakeCluster:
     most_at_once: int = 0
     most_stops_at_once: int = 0
     push: Pusher | None = None
+    nodes: dict[str, str] = field(default_factory=dict)  # by sandbox; the others are on n1
+    not_ready: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._starting = self._stopping = 0
@@ -106,6 +108,10 @@ class FakeCluster:
             raise error
         self.stopped.append(sandbox_id)
         self.held.pop(sandbox_id, None)
+
+    def whereabouts(self, sandbox_id: str) -> Whereabouts | None:
+        node = self.nodes.get(sandbox_id, "n1")
+        return Whereabouts(node, node not in self.not_ready) if sandbox_id in self.held else None
 
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         error, self.next_annotate_error = self.next_annotate_error, None
@@ -203,3 +209,17 @@ class FakeSidecars:
             quiet_ms if self.knows_quiet else None,
             int(address in self.running),
         )
+
+
+@dataclass
+class FakeGateways:
+    """Reaches what ``unreached`` does not name; away, it says nothing."""
+
+    unreached: set[str] = field(default_factory=set)
+    away: bool = False
+    asked: list[str] = field(default_factory=list)
+
+    async def reaches(self, sandbox_id: str, token: str) -> bool | None:
+        assert token
+        self.asked.append(sandbox_id)
+        return None if self.away else sandbox_id not in self.unreached

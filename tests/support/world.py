@@ -18,7 +18,7 @@ from controlplane.model import SandboxSpec
 from controlplane.store import MemoryStore, Store
 from controlplane.telemetry import Metrics
 from tests.support.asgi import Caller
-from tests.support.fake_cluster import FakeCluster, FakeSidecars
+from tests.support.fake_cluster import FakeCluster, FakeGateways, FakeSidecars
 from tests.support.virtual_time import VirtualClock
 
 OWNER = "alice"
@@ -36,6 +36,7 @@ class World:
     parts: Parts
     cluster: FakeCluster
     sidecars: FakeSidecars
+    gateways: FakeGateways
     api: Caller
     door: Caller
 
@@ -57,11 +58,13 @@ async def world(
     cluster = cluster or FakeCluster()
     sidecars = sidecars or FakeSidecars()
     clock = clock or VirtualClock()
+    gateways = FakeGateways()
     key = SigningKey(PRIVATE, clock)
     parts = Parts(
         store=store or MemoryStore(clock),
         cluster=cluster,
         sidecars=sidecars,
+        gateways=gateways,
         key=key,
         clock=clock,
         metrics=Metrics(),
@@ -72,5 +75,6 @@ async def world(
         cluster.push = service.accept_push
         keys = ApiKeys({KEY: OWNER, OTHER_KEY: "bob"})
         app = create_app(Context(service, parts, keys, {"max_sandboxes": 0}, operators=frozenset({OWNER})))
-        yield World(service, parts, cluster, sidecars, Caller(app, KEY), Caller(create_ready_app(service), None))
+        api, door = Caller(app, KEY), Caller(create_ready_app(service), None)
+        yield World(service, parts, cluster, sidecars, gateways, api, door)
         await cluster.settle()

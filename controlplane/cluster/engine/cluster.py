@@ -31,7 +31,7 @@ from controlplane.cluster.engine.machine import Machine
 from controlplane.cluster.engine.roll import Roll
 from controlplane.cluster.engine.watch import Watch
 from controlplane.cluster.finish import finish
-from controlplane.cluster.protocol import Boot, Death, Description, ImageState, Observed, Started
+from controlplane.cluster.protocol import Boot, Death, Description, ImageState, Observed, Started, Whereabouts
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec, Usage
 
@@ -134,6 +134,11 @@ class EngineCluster:
         """See ``Cluster.stop``."""
         self._roll.discard(sandbox_id)
         await finish(asyncio.create_task(self._remove(sandbox_id)))
+
+    def whereabouts(self, sandbox_id: str) -> Whereabouts | None:
+        """See ``Cluster.whereabouts``: all are on this machine."""
+        del sandbox_id
+        return Whereabouts("this machine", ready=True)
 
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         """See ``Cluster.annotate``."""

@@ -29,7 +29,7 @@ from controlplane.cluster.kubernetes.ready_address import ReadyAddress
 from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.cluster.kubernetes.removal import Removal
 from controlplane.cluster.kubernetes.watch import Reflector
-from controlplane.cluster.protocol import Boot, Death, Description, ImageState, Observed, Started
+from controlplane.cluster.protocol import Boot, Death, Description, ImageState, Observed, Started, Whereabouts
 from controlplane.model import SandboxSpec, Usage, load_record
 
 # A stop is two calls, of which few are under way at a time (``removal``), and then the kubelets' business.
@@ -191,6 +191,11 @@ class KubernetesCluster:
     async def stop(self, sandbox_id: str) -> None:
         """See ``Cluster.stop``. Cost: two calls to the API server."""
         await self._removal.remove(sandbox_id)
+
+    def whereabouts(self, sandbox_id: str) -> Whereabouts | None:
+        """See ``Cluster.whereabouts``."""
+        node = self._pods.node_of(sandbox_id)
+        return Whereabouts(node, self._nodes.ready(node)) if node else None
 
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         """See ``Cluster.annotate``. Cost: one call to the API server."""

@@ -35,6 +35,11 @@ class Nodes:
         """Every node."""
         return tuple(self._nodes.values())
 
+    def ready(self, name: str) -> bool:
+        """Whether the cluster says that a node is ready."""
+        node = self._nodes.get(name)
+        return node is not None and node.ready == "True"
+
     def trouble(self, name: str) -> str | None:
         """Why a node is taken for lost; None when it is not, or was never seen."""
         node = self._nodes.get(name)

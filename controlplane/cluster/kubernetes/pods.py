@@ -62,6 +62,10 @@ class Pods:
         name = _node(self._pods.get(sandbox_id) or {})
         return bool(name) and self._trouble(name) is not None
 
+    def node_of(self, sandbox_id: str) -> str:
+        """The node that a pod was given to; empty: none, or there is no such pod."""
+        return _node(self._pods.get(sandbox_id) or {})
+
     def in_doubt(self, sandbox_id: str) -> bool:
         """Whether its end was seen and its reason is still waited for."""
         return sandbox_id in self._doubted

@@ -17,7 +17,7 @@ from typing import Any
 
 import controlplane.__main__ as program
 from controlplane.api import serve
-from controlplane.cluster.protocol import Boot, Cluster, Death, Description, ImageState, Observed, Started
+from controlplane.cluster.protocol import Boot, Cluster, Death, Description, ImageState, Observed, Started, Whereabouts
 from controlplane.model import SandboxSpec, Usage
 from controlplane.settings import Settings
 from controlplane.telemetry import Metrics
@@ -71,6 +71,9 @@ class PlayedCluster:
 
     async def stop(self, sandbox_id: str) -> None:
         await self._ask("stop", id=sandbox_id)
+
+    def whereabouts(self, sandbox_id: str) -> Whereabouts | None:
+        return Whereabouts("played", ready=True)
 
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         await self._ask("annotate", id=sandbox_id, facts=dict(facts))

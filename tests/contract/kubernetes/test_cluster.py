@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.typing import EventDict
 
-from controlplane.cluster import Boot
+from controlplane.cluster import Boot, Whereabouts
 from controlplane.cluster.kubernetes import KubernetesCluster
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.pods import Pods
@@ -324,6 +324,20 @@ async def test_a_stop_that_is_refused_is_typed_and_can_be_repeated(
         await cluster.stop("sb-1")
     await cluster.stop("sb-1")
     assert api.objects[PODS] == {}
+
+
+async def test_where_a_sandbox_is_and_whether_its_node_is_well_is_known_without_a_call(
+    api: FakeKubernetes, cluster: KubernetesCluster
+) -> None:
+    await cluster.start("sb-1", SPEC, BOOT)
+    pod = api.objects[PODS]["sb-1"]
+    await api.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "n1"}})
+    await eventually(lambda: cluster.whereabouts("sb-1") == Whereabouts("n1", ready=True))
+    before = len(api.calls)
+    assert cluster.whereabouts("sb-2") is None
+    assert len(api.calls) == before
+    await api.put(NODES, node(ready="Unknown"))
+    await eventually(lambda: cluster.whereabouts("sb-1") == Whereabouts("n1", ready=False))
 
 
 async def test_no_runtime_class_is_no_cluster(api: FakeKubernetes, opener: Opener) -> None:

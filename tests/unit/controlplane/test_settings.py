@@ -71,6 +71,7 @@ def on_kubernetes(tmp_path: Path) -> dict[str, str]:
         "ROLLBOX_CONTROLPLANE_INSTALLATION": "rollbox",
         "ROLLBOX_CONTROLPLANE_SIDECAR_IMAGE": "sidecar:1",
         "ROLLBOX_CONTROLPLANE_READY_URL": "http://rollbox-ready:8082",
+        "ROLLBOX_CONTROLPLANE_GATEWAY_URL": "http://rollbox-gateway:80",
         "ROLLBOX_CONTROLPLANE_SIGNING_KEY_FILE": str(signing),
         "ROLLBOX_CONTROLPLANE_API_KEYS_FILE": str(keys),
     }
@@ -83,11 +84,20 @@ def test_a_cluster_has_ports_and_larger_bounds(on_kubernetes: dict[str, str]) ->
     ]
     assert settings.api_keys == {"0123456789abcdef": "alice", "fedcba9876543210": "bob"}
     assert (settings.starts_in_flight, settings.probe_every_ms) == (64, 20_000)
+    assert settings.gateway_url == "http://rollbox-gateway:80"
     backend = settings.backend
     assert isinstance(backend, KubernetesSettings)
     assert (backend.runtime_class, backend.required_kernel, backend.dns_shards) == ("gvisor", "gVisor", 16)
     assert (backend.starts_per_node, backend.priority_class, backend.kubeconfig) == (8, "", None)
     assert (backend.node_selector, backend.tolerations, backend.image_pull_secrets) == ({}, (), ())
+
+
+def test_silent_sandboxes_are_looked_for_only_where_a_gateway_can_be_asked_too(on_kubernetes: dict[str, str]) -> None:
+    del on_kubernetes["ROLLBOX_CONTROLPLANE_GATEWAY_URL"]
+    with pytest.raises(SettingError, match="GATEWAY_URL is not set: .* PROBE_EVERY_MS is not 0"):
+        Settings.from_environment(on_kubernetes)
+    never = Settings.from_environment(on_kubernetes | {"ROLLBOX_CONTROLPLANE_PROBE_EVERY_MS": "0"})
+    assert (never.probe_every_ms, never.gateway_url) == (0, None)
 
 
 def test_what_pods_are_placed_by_is_json_and_lists(on_kubernetes: dict[str, str]) -> None:

@@ -12,7 +12,7 @@ from controlplane.lifecycle import Options, Parts, RouteBoard, Sandboxes, Signin
 from controlplane.model import State
 from controlplane.store import Journal, JournaledStore
 from controlplane.telemetry import Metrics
-from tests.support.fake_cluster import FakeCluster, FakeSidecars
+from tests.support.fake_cluster import FakeCluster, FakeGateways, FakeSidecars
 from tests.support.virtual_time import VirtualClock
 from tests.support.world import OWNER, PRIVATE, SPEC
 
@@ -26,6 +26,7 @@ async def plane(folder: Path, cluster: FakeCluster) -> AsyncIterator[tuple[Sandb
         store=JournaledStore(clock, Journal(folder / "ends.jsonl")),
         cluster=cluster,
         sidecars=FakeSidecars(),
+        gateways=FakeGateways(),
         key=key,
         clock=clock,
         metrics=Metrics(),
