@@ -69,15 +69,16 @@ class Prober:
             return await ask(asked)
 
     async def _asked(self, sandbox: Sandbox) -> Seen:
-        asked_ms, before = self._clock.now_ms(), self._silent.get(sandbox.id)
-        here = None
+        asked_ms, before, here = self._clock.now_ms(), self._silent.get(sandbox.id), None
         try:
             await self._sidecars.health(sandbox.address or "", self._key.token(sandbox).text)
         except Problem:
-            here = unanswered(before and before.here, asked_ms)
+            here = unanswered(None if before is None else before.here, asked_ms)
         place = self._cluster.whereabouts(sandbox.id)
         node, ready = (None, False) if place is None else (place.node, place.ready)
-        return Seen(sandbox.id, node, ready, here, before and before.there if here is not None else None)
+        # Once it has answered, what gateways missed before does not count either.
+        there = None if before is None or here is None else before.there
+        return Seen(sandbox.id, node, ready, here, there)
 
     async def _asked_there(self, doubted: tuple[Sandbox, Seen]) -> Seen:
         sandbox, seen = doubted

@@ -1,6 +1,7 @@
 """Taking ended sandboxes off the cluster: bounded, repeated until the cluster confirms. Nothing gates it."""
 
 import asyncio
+import itertools
 from typing import Final
 
 import structlog
@@ -13,6 +14,8 @@ from controlplane.model import Sandbox
 
 FIRST_RETRY_S: Final = 0.2
 LAST_RETRY_S: Final = 30.0
+# Longer than a busy node takes to stop what runs on it.
+UNSTOPPED_S: Final = 120.0
 # A cluster that is away fails thousands at once: so many are told, once each, and how many it came to.
 MOST_TOLD: Final = 8
 
@@ -26,6 +29,7 @@ class Reclaimer:
         self._group = group
         self._free = asyncio.Semaphore(cluster.stops_at_once)
         self._under_way: dict[str, asyncio.Task[Sandbox | None]] = {}
+        self._began_s: dict[str, float] = {}
         self._failing: set[str] = set()  # those that were tried in vain
         self._most_failing = 0
         self._log = structlog.get_logger("reclaim")
@@ -36,7 +40,12 @@ class Reclaimer:
             return
         task = self._group.create_task(self._reclaim(sandbox_id, start, known), name=f"reclaim {sandbox_id}")
         self._under_way[sandbox_id] = task
-        task.add_done_callback(lambda _: self._under_way.pop(sandbox_id, None))
+        self._began_s[sandbox_id] = asyncio.get_running_loop().time()
+
+        def over(_: asyncio.Task[Sandbox | None]) -> None:
+            del self._under_way[sandbox_id], self._began_s[sandbox_id]
+
+        task.add_done_callback(over)
 
     def has(self, sandbox_id: str) -> bool:
         """Whether it is under way here."""
@@ -66,6 +75,13 @@ class Reclaimer:
             raise Problem(
                 "upstream_timeout", detail, sandbox_id=sandbox.id, waited_ms=round(1000 * within_s)
             ) from error
+
+    @property
+    def unstopped(self) -> int:
+        """How many the cluster has not confirmed for longer than a busy node takes."""
+        before_s = asyncio.get_running_loop().time() - UNSTOPPED_S
+        # In the order of their beginnings.
+        return sum(1 for _ in itertools.takewhile(lambda began_s: began_s < before_s, self._began_s.values()))
 
     @property
     def under_way(self) -> set[asyncio.Task[Sandbox | None]]:

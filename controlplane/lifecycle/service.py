@@ -105,7 +105,8 @@ class Sandboxes(Owned):
             states = {}
         turns = self._lives.starter.turns
         feeds, behind = self._parts.board.subscribers, self._lives.notes.behind
-        return Levels(states, turns.taken, turns.waiting, feeds, behind, self._pools.levels(), len(self._lives.room))
+        waiting, unstopped = len(self._lives.room), self._lives.endings.reclaimer.unstopped
+        return Levels(states, turns.taken, turns.waiting, feeds, behind, self._pools.levels(), waiting, unstopped)
 
     @property
     def draining(self) -> bool:

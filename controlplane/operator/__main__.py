@@ -11,6 +11,7 @@ from controlplane.clock import SystemClock
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.errors import Problem
 from controlplane.operator.definitions import Definitions
+from controlplane.operator.escalation import Escalation
 from controlplane.operator.handlers import options, registry
 from controlplane.operator.nodes import NodeNotices
 from controlplane.operator.notices import Notices
@@ -37,7 +38,8 @@ async def _run(settings: OperatorSettings) -> None:
         soon = asyncio.Event()
         structlog.get_logger("operator").info("looking after", **where)
         async with asyncio.TaskGroup() as group:
-            sweep = group.create_task(Sweep(client, Records(store, clock), notices, clock, **where).run(soon))
+            look = Sweep(client, Records(store, clock), notices, clock, Escalation(notices, clock), **where)
+            sweep = group.create_task(look.run(soon))
             definitions = group.create_task(Definitions(client).run())
             # Ends with SIGTERM; it takes the signals itself.
             await kopf.operator(

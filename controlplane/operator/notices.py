@@ -1,4 +1,4 @@
-"""Kubernetes Events on sandboxes' pods: what ``kubectl describe`` shows an operator."""
+"""Kubernetes Events on sandboxes' pods and on nodes: what ``kubectl describe`` shows an operator."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,6 +12,8 @@ from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.errors import Problem
 
 WITHIN_S: Final = 10.0
+# What an API server takes.
+MAX_MESSAGE_CHARS: Final = 1024
 
 
 class Notices:
@@ -25,26 +27,29 @@ class Notices:
 
     async def tell(self, pod: Mapping[str, Any], reason: str, message: str) -> None:
         """Writes one Event about a pod."""
+        about = pod["metadata"]
+        involved = {"kind": "Pod", "name": about["name"], "namespace": self._namespace, "uid": about.get("uid")}
+        await self._write(self._namespace, involved, reason, message)
+
+    async def tell_node(self, node: str, reason: str, message: str) -> None:
+        """Writes one Event about a node; those of objects without a namespace stand in ``default``."""
+        # As kubelets name their node: ``kubectl describe node`` looks for that.
+        await self._write("default", {"kind": "Node", "name": node, "uid": node}, reason, message)
+
+    async def _write(self, namespace: str, involved: dict[str, Any], reason: str, message: str) -> None:
         try:
-            path = f"/api/v1/namespaces/{self._namespace}/events"
-            await self._client.create(path, self._event(pod, reason, message), within_s=WITHIN_S)
+            event = self._event(namespace, involved, reason, message[:MAX_MESSAGE_CHARS])
+            await self._client.create(f"/api/v1/namespaces/{namespace}/events", event, within_s=WITHIN_S)
         except Problem as problem:
             self._log.warning("event not written", reason=reason, detail=problem.detail)
 
-    def _event(self, pod: Mapping[str, Any], reason: str, message: str) -> dict[str, Any]:
-        about = pod["metadata"]
+    def _event(self, namespace: str, involved: dict[str, Any], reason: str, message: str) -> dict[str, Any]:
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{about['name']}.{uuid4().hex[:16]}", "namespace": self._namespace},
-            "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "name": about["name"],
-                "namespace": self._namespace,
-                "uid": about.get("uid"),
-            },
+            "metadata": {"name": f"{involved['name']}.{uuid4().hex[:16]}", "namespace": namespace},
+            "involvedObject": {"apiVersion": "v1", **involved},
             "type": "Warning",
             "reason": reason,
             "message": message,

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from controlplane.cluster.kubernetes.deaths import death
 from controlplane.cluster.kubernetes.podspec import FINALIZER
+from controlplane.cluster.kubernetes.unstopped import Unstopped, since_ms, unstopped
 from controlplane.cluster.protocol import Death
 from controlplane.model import UP, Sandbox
 
@@ -36,10 +37,11 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done: deaths to put on record first, then pods to remove."""
+    """What is to be done: deaths to put on record first, then pods to remove; and what their nodes do not stop."""
 
     deaths: Sequence[Death]
     removals: Sequence[Remove]
+    unstopped: Sequence[Unstopped]
 
 
 def plan(records: Mapping[str, Sandbox], pods: Sequence[Pod], now_ms: int) -> Plan:
@@ -53,16 +55,8 @@ def plan(records: Mapping[str, Sandbox], pods: Sequence[Pod], now_ms: int) -> Pl
     seen = {str(pod["metadata"]["name"]) for pod in pods}
     deaths = [dead for pod in pods if (dead := _unrecorded(pod, records, now_ms)) is not None]
     deaths += [_vanished(one) for one in records.values() if _should_have_a_pod(one, now_ms) and one.id not in seen]
-    return Plan(deaths, [one for pod in pods if (one := _removal(pod, records, now_ms)) is not None])
-
-
-def since_ms(pod: Pod, stamp: str, now_ms: int) -> int:
-    """How long ago a time in a pod's metadata was; -1 when it is not set or no time."""
-    try:
-        at = datetime.fromisoformat(str(pod["metadata"].get(stamp) or ""))
-    except ValueError:
-        return -1
-    return now_ms - int(at.timestamp() * 1000)
+    removals = [one for pod in pods if (one := _removal(pod, records, now_ms)) is not None]
+    return Plan(deaths, removals, unstopped(pods, now_ms))
 
 
 def _unrecorded(pod: Pod, records: Mapping[str, Sandbox], now_ms: int) -> Death | None:
@@ -88,7 +82,10 @@ def _removal(pod: Pod, records: Mapping[str, Sandbox], now_ms: int) -> Remove | 
     record = records.get(name)
     if record is not None and record.end is None:
         return None
-    if FINALIZER in (pod["metadata"].get("finalizers") or ()) and _stuck(pod, now_ms):
+    held = FINALIZER in (pod["metadata"].get("finalizers") or ())
+    if pod["metadata"].get("deletionTimestamp") and not held:
+        return None  # it was asked for, and nothing of ours is in the way: the rest is its kubelet's
+    if held and _stuck(pod, now_ms):
         return Remove(name, uid, f"its end waited for the control plane for more than {STUCK_MS // 1000} s")
     if record is None and since_ms(pod, "creationTimestamp", now_ms) > ORPHAN_MS:
         return Remove(name, uid, "the store has no record of it")

@@ -14,6 +14,7 @@ from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.cluster.kubernetes.removal import WITHOUT_FINALIZER
 from controlplane.errors import Problem
 from controlplane.model import Sandbox
+from controlplane.operator.escalation import Escalation
 from controlplane.operator.notices import Notices
 from controlplane.operator.plan import Pod, Remove, plan
 from controlplane.operator.records import Records
@@ -34,6 +35,7 @@ class Sweep:
         records: Records,
         notices: Notices,
         clock: Clock,
+        escalation: Escalation,
         *,
         namespace: str,
         installation: str,
@@ -42,6 +44,7 @@ class Sweep:
         self._records = records
         self._notices = notices
         self._clock = clock
+        self._escalation = escalation
         self._path = f"/api/v1/namespaces/{namespace}/pods"
         self._mine = {"labelSelector": selector(installation)}
         self._log = structlog.get_logger("sweep")
@@ -81,6 +84,7 @@ class Sweep:
         for one in todo.removals:
             await self._remove(one, by_name[one.name])
             await asyncio.sleep(PAUSE_S)
+        await self._escalation.tell(todo.unstopped, by_name)
 
     async def _with_ended(
         self, live: Mapping[str, Sandbox], pods: Sequence[Pod]

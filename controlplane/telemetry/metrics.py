@@ -30,6 +30,7 @@ class Levels:
 
     Attributes:
         pools: of all pools together, by what it is (``POOLED``); empty at replicas that do not plan.
+        unstopped: ended sandboxes that their node has not stopped for long.
     """
 
     states: Mapping[State, int]
@@ -39,6 +40,7 @@ class Levels:
     notes_behind: int = 0
     pools: Mapping[str, int] = field(default_factory=dict)
     creates_waiting: int = 0
+    unstopped: int = 0
 
 
 class Metrics:
@@ -130,6 +132,7 @@ class Metrics:
         self._feeds.set(levels.feeds)
         self._notes.set(levels.notes_behind)
         self._creates_waiting.set(levels.creates_waiting)
+        self._unstopped.set(levels.unstopped)
         for what in POOLED:
             self._pooled.labels(what).set(levels.pools.get(what, 0))
         return generate_latest(self.registry)
@@ -140,6 +143,11 @@ class Metrics:
         self._queued = Gauge("rollbox_starts_queued", "Sandboxes that wait here for their start.", registry=registry)
         self._creates_waiting = Gauge(
             "rollbox_creates_waiting", "Creates that wait here for room under a limit.", registry=registry
+        )
+        self._unstopped = Gauge(
+            "rollbox_sandboxes_not_stopped",
+            "Ended sandboxes that this replica waits for, and that their node has not stopped for two minutes.",
+            registry=registry,
         )
         self._feeds = Gauge("rollbox_route_feed_subscribers", "Gateways on the route feed.", registry=registry)
         self._pooled = Gauge(

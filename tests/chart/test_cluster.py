@@ -34,6 +34,8 @@ def test_rights_are_exactly_these(manifests: list[Manifest]) -> None:
             "pods": change,
             "events": ["create"],
         },
+        # Events about nodes stand there.
+        ("Role", "default", "rollbox-rollbox-operator"): {"events": ["create"]},
         ("ClusterRole", "", "rollbox-rollbox-operator"): {"nodes": look, "customresourcedefinitions": ["get"]},
         ("Role", "rollbox-sandboxes", "rollbox-teardown"): {"pods": ["delete", "list", "patch"]},
         ("ClusterRole", "", "rollbox-rollbox-dns"): dict.fromkeys(

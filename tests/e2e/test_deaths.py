@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 
 import pytest
 
@@ -17,6 +18,7 @@ from rollbox.errors import (
     SandboxLost,
     Unsupported,
 )
+from tests.support.faults import signal_kernel
 from tests.support.images import IMAGE, REGISTRY
 from tests.support.installed import Installed, kubectl, objects
 from tests.support.waiting import waiting
@@ -82,7 +84,7 @@ async def test_an_eviction_is_told_as_one(stack: Installed, client: Client) -> N
 async def test_a_container_killed_inside_the_node_is_noticed(client: Client) -> None:
     """`kill -9 -1` from inside cannot; the whole gVisor sandbox killed from the node can."""
     async with await client.create(IMAGE, memory="128Mi") as sandbox, waiting(sandbox) as call:
-        await _kill_sandbox_process(sandbox.id)
+        await signal_kernel(sandbox.id, signal.SIGKILL)
         with pytest.raises(SandboxLost) as lost:
             async with asyncio.timeout(60):
                 await call
@@ -128,18 +130,3 @@ async def test_the_quota_of_the_namespace_is_named(stack: Installed, client: Cli
             await create_until_refused()
     finally:
         await kubectl("delete", *quota)
-
-
-async def _kill_sandbox_process(sandbox_id: str) -> None:
-    """Ends the gVisor sandbox of a pod of ours, found by its hostname in the runtime's own state, by process id."""
-    uid = (
-        await kubectl(
-            "get", "pods", "-A", "-o", f'jsonpath={{.items[?(@.metadata.name=="{sandbox_id}")].metadata.uid}}'
-        )
-    ).strip()
-    assert uid
-    found = await asyncio.create_subprocess_exec("pgrep", "-f", f"runsc-sandbox.*{uid}", stdout=asyncio.subprocess.PIPE)
-    out, _ = await found.communicate()
-    pids = out.decode().split()
-    assert pids, f"no gVisor process of pod {uid}"
-    await (await asyncio.create_subprocess_exec("kill", "-9", *pids)).wait()

@@ -19,6 +19,8 @@ PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 EVENTS: Final = f"/api/v1/namespaces/{NAMESPACE}/events"
 NODES: Final = "/api/v1/nodes"
 DEPLOYMENTS: Final = "/apis/apps/v1/deployments"
+EVERYWHERE: Final = "/api/v1/pods"
+NODE_EVENTS: Final = "/api/v1/namespaces/default/events"
 
 
 def node(name: str = "n1", ready: str = "True", **more: Any) -> Json:
@@ -52,7 +54,7 @@ class FakeKubernetes:
     """The state; what tests change, watchers are told."""
 
     objects: dict[str, dict[str, Json]] = field(
-        default_factory=lambda: {PODS: {}, NODES: {}, EVENTS: {}, DEPLOYMENTS: {}}
+        default_factory=lambda: {PODS: {}, NODES: {}, EVENTS: {}, NODE_EVENTS: {}, DEPLOYMENTS: {}}
     )
     runtime_classes: dict[str, Json] = field(default_factory=lambda: {"gvisor": {"handler": "runsc"}})
     faults: list[Fault] = field(default_factory=list)
@@ -150,6 +152,8 @@ class FakeKubernetes:
         if collection.endswith("/runtimeclasses"):
             found = self.runtime_classes.get(name)
             return web.json_response(found) if found else _status(404, "NotFound", f'runtimeclasses "{name}" not found')
+        if request.path == EVERYWHERE:
+            return web.json_response({"metadata": {}, "items": list(self.objects[PODS].values())})
         if request.path in self.objects:
             return await self._collection(request)
         return await self._one(request, collection, name)

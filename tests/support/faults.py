@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 
 from tests.support.installed import Installed, kubectl, objects
@@ -41,3 +42,18 @@ async def node_part(verb: str, name: str) -> None:
     )
     _, err = await process.communicate()
     assert process.returncode == 0, err.decode()
+
+
+async def signal_kernel(sandbox_id: str, number: signal.Signals) -> None:
+    """Sends a signal to the gVisor kernel of a sandbox: its process on the node, found by the pod it belongs to."""
+    uid = (
+        await kubectl(
+            "get", "pods", "-A", "-o", f'jsonpath={{.items[?(@.metadata.name=="{sandbox_id}")].metadata.uid}}'
+        )
+    ).strip()
+    assert uid
+    found = await asyncio.create_subprocess_exec("pgrep", "-f", f"runsc-sandbox.*{uid}", stdout=asyncio.subprocess.PIPE)
+    out, _ = await found.communicate()
+    pids = out.decode().split()
+    assert pids, f"no gVisor process of pod {uid}"
+    assert await (await asyncio.create_subprocess_exec("kill", f"-{int(number)}", *pids)).wait() == 0

@@ -4,15 +4,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from controlplane.clock import SystemClock
 from controlplane.cluster.finding import Finding, finding
 from controlplane.cluster.kubernetes import isolation, network
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.isolation import Runtime
 from controlplane.cluster.kubernetes.nodes import Fleet, Node
+from controlplane.cluster.kubernetes.podspec import LABEL_SANDBOX
+from controlplane.cluster.kubernetes.unstopped import ADVICE, unstopped
 from controlplane.errors import Problem
 
 GVISOR: Final = "Install gVisor on the nodes (its runsc and containerd shim) and create the RuntimeClass for it."
 ACCESS: Final = "Give a kubeconfig that works: --kubeconfig, or KUBECONFIG."
+# In one line of the report.
+MOST_NAMED: Final = 5
 MAKE_ROOM: Final = "Make a node ready that has the runtime of the RuntimeClass, or add one."
 
 
@@ -31,7 +36,7 @@ async def probe(kubeconfig: Path, runtime_class: str, image: str) -> list[Findin
             found = [Finding("API server", True, f"Kubernetes {version}, {len(nodes)} nodes")]
             runtime, found_of_it = await _runtime(client, runtime_class, nodes)
             tried = await network.look(client, image, runtime_class if runtime else "")
-            return [*found, *found_of_it, *tried]
+            return [*found, *found_of_it, await _ended(client), *tried]
     except Problem as problem:
         return [Finding("API server", False, problem.detail, ACCESS)]
 
@@ -50,6 +55,16 @@ async def _runtime(client: KubernetesClient, runtime_class: str, nodes: Sequence
     else:
         named = Finding("RuntimeClass", True, f"{runtime_class} (handler {runtime.handler})")
     return there, [named, *_nodes(Fleet(runtime.selector, runtime.tolerations, runtime.handler), nodes)]
+
+
+async def _ended(client: KubernetesClient) -> Finding:
+    """Whether the nodes have stopped what has ended, of every installation there."""
+    pods = (await client.list("/api/v1/pods", {"labelSelector": LABEL_SANDBOX})).items
+    found = unstopped(pods, SystemClock().now_ms())
+    names = [f"{one.name} on {one.node} for {one.for_ms // 1000} s" for one in found[:MOST_NAMED]]
+    more = [f"{len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
+    detail = f"not stopped by their node: {', '.join([*names, *more])}" if found else "all were stopped by their node"
+    return finding("ended sandboxes", not found, detail, ADVICE)
 
 
 def _nodes(fleet: Fleet, nodes: Sequence[Node]) -> Iterator[Finding]:

@@ -266,19 +266,45 @@ async def test_a_node_without_the_runtime_is_told_at_once(
         assert (await first_death(cluster))[:2] == ("sb-1", "isolation_missing")
 
 
+@pytest.mark.parametrize("trouble", ["silent", "not ready", "deleted"])
 async def test_a_stop_on_a_lost_node_does_not_wait_for_its_kubelet(
-    api: FakeKubernetes, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
+    api: FakeKubernetes, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
     monkeypatch.setattr("controlplane.cluster.kubernetes.removal.LOOK_AGAIN_S", 0.1)
     monkeypatch.setattr("controlplane.cluster.kubernetes.lost_nodes.SILENT_S", 0.05)
+    monkeypatch.setattr("controlplane.cluster.kubernetes.lost_nodes.NOT_READY_S", 0.05)
     api.kubelet = False
     await cluster.start("sb-1", SPEC, BOOT)
     pod = api.objects[PODS]["sb-1"]
     await api.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "n1"}})
-    await api.put(NODES, node(ready="Unknown"))
+    await eventually(lambda: on_node(cluster, "sb-1"))
+    if trouble == "deleted":
+        await api.remove(NODES, "n1")
+    else:
+        await api.put(NODES, node(ready="Unknown" if trouble == "silent" else "False"))
     await eventually(lambda: cluster._pods.on_lost_node("sb-1"))
     await cluster.stop("sb-1")
     assert api.objects[PODS] == {}
+
+
+async def test_what_a_ready_nodes_kubelet_does_not_stop_is_never_deleted_by_force(
+    api: FakeKubernetes, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its object keeps its room as taken, until the kubelet has seen it end."""
+    monkeypatch.setattr("controlplane.cluster.kubernetes.removal.LOOK_AGAIN_S", 0.01)
+    api.kubelet = False
+    await cluster.start("sb-1", SPEC, BOOT)
+    pod = api.objects[PODS]["sb-1"]
+    await api.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "n1"}})
+    await eventually(lambda: on_node(cluster, "sb-1"))
+    stop = asyncio.create_task(cluster.stop("sb-1"))
+    looks = f"GET {PODS}/sb-1"
+    await eventually(lambda: api.calls.count(looks) >= 3)
+    assert "sb-1" in api.objects[PODS]
+    assert sum(call.startswith("DELETE") for call in api.calls) == 1
+    # The process is gone at last, and the kubelet says so.
+    await api.remove(PODS, "sb-1")
+    await stop
 
 
 async def test_a_crowd_of_stops_asks_in_turn_and_waits_for_the_kubelets_together(

@@ -14,13 +14,23 @@ from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.podspec import FINALIZER, LABEL_INSTALLATION
 from controlplane.model import Sandbox, SandboxSpec, State
 from controlplane.operator.definitions import Definitions
+from controlplane.operator.escalation import Escalation
 from controlplane.operator.nodes import NodeNotices
 from controlplane.operator.notices import Notices
 from controlplane.operator.records import Records
 from controlplane.operator.sweep import Sweep
 from controlplane.store import MemoryStore, StoreLostError, UnreadableRecordError
 from tests.support.eventually import eventually
-from tests.support.fake_kubernetes import EVENTS, NAMESPACE, PODS, FakeKubernetes, Fault, fake_kubernetes, node
+from tests.support.fake_kubernetes import (
+    EVENTS,
+    NAMESPACE,
+    NODE_EVENTS,
+    PODS,
+    FakeKubernetes,
+    Fault,
+    fake_kubernetes,
+    node,
+)
 
 WHERE = {"namespace": NAMESPACE, "installation": "r"}
 
@@ -43,7 +53,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         KubernetesClient.connect(tmp_path / "kubeconfig") as client,
     ):
         notices = Notices(client, clock, NAMESPACE)
-        sweep = Sweep(client, Records(store, clock), notices, clock, **WHERE)
+        sweep = Sweep(client, Records(store, clock), notices, clock, Escalation(notices, clock), **WHERE)
         yield Scene(api, store, sweep, NodeNotices(client, notices, **WHERE), Definitions(client))
 
 
@@ -156,3 +166,24 @@ async def test_a_cluster_without_a_definition_is_told_of_with_the_command(scene:
     scene.api.faults = [Fault("GET", "sandboxquotas", 403, "Forbidden")]
     await scene.definitions.look("quotas")
     assert said[-1]["event"] == "definition not read"
+
+
+async def test_what_no_kubelet_stops_is_told_once_keeps_its_place_and_is_let_go_of_when_it_ends(
+    scene: Scene, said: list[EventDict]
+) -> None:
+    hung = pod("sb-hung")
+    hung["metadata"] |= {"finalizers": [], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    await scene.api.put(PODS, {**hung, "spec": {"nodeName": "n1"}})
+    for _ in range(3):
+        await scene.sweep.once()
+    assert [*scene.api.objects[PODS]] == ["sb-hung"], "the scheduler must go on counting it"
+    assert not [call for call in scene.api.calls if call.startswith(("DELETE", "PATCH"))]
+    (on_pod,), (on_node,) = scene.api.objects[EVENTS].values(), scene.api.objects[NODE_EVENTS].values()
+    assert {on_pod["reason"], on_node["reason"]} == {"SandboxNotStopped"}
+    assert (on_pod["involvedObject"]["name"], on_node["involvedObject"]) == (
+        "sb-hung",
+        {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "n1"},
+    )
+    await scene.api.remove(PODS, "sb-hung")
+    await scene.sweep.once()
+    assert [one["event"] for one in said] == ["a node does not stop an ended sandbox", "stopped after all"]

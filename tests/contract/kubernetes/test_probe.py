@@ -3,7 +3,9 @@
 from pathlib import Path
 
 from controlplane.cluster.kubernetes.probe import probe
-from tests.support.fake_kubernetes import NODES, FakeKubernetes, Fault, node
+from tests.support.fake_kubernetes import NODES, PODS, FakeKubernetes, Fault, node
+
+ENDED = {"ended sandboxes": True}
 
 
 async def marks(kubeconfig: Path, runtime_class: str = "gvisor") -> dict[str, bool]:
@@ -15,7 +17,16 @@ async def marks(kubeconfig: Path, runtime_class: str = "gvisor") -> dict[str, bo
 
 
 async def test_a_cluster_that_has_everything(api: FakeKubernetes, kubeconfig: Path) -> None:
-    assert await marks(kubeconfig) == {"API server": True, "RuntimeClass": True, "gVisor": True, "nodes": True}
+    assert await marks(kubeconfig) == {"API server": True, "RuntimeClass": True, "gVisor": True, "nodes": True, **ENDED}
+
+
+async def test_what_a_node_does_not_stop_is_named_with_what_to_do(api: FakeKubernetes, kubeconfig: Path) -> None:
+    about = {"name": "sb-hung", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    await api.put(PODS, {"metadata": about, "spec": {"nodeName": "n1"}})
+    found = {one.name: one for one in await probe(kubeconfig, "gvisor", "")}["ended sandboxes"]
+    assert not found.ok
+    assert "sb-hung on n1 for " in found.detail
+    assert "runsc-sandbox" in found.fix
 
 
 async def test_nodes_without_the_runtime(api: FakeKubernetes, kubeconfig: Path) -> None:
@@ -34,7 +45,13 @@ async def test_a_class_that_is_not_there_yet_is_the_charts_to_make(api: FakeKube
 
 async def test_no_node_is_ready(api: FakeKubernetes, kubeconfig: Path) -> None:
     await api.put(NODES, node(ready="Unknown"))
-    assert await marks(kubeconfig) == {"API server": True, "RuntimeClass": True, "gVisor": True, "nodes": False}
+    assert await marks(kubeconfig) == {
+        "API server": True,
+        "RuntimeClass": True,
+        "gVisor": True,
+        "nodes": False,
+        **ENDED,
+    }
 
 
 async def test_an_api_server_that_refuses(api: FakeKubernetes, kubeconfig: Path) -> None:

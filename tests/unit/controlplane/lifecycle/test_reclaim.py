@@ -26,6 +26,26 @@ async def test_a_stop_that_hangs_does_not_hold_the_end_back() -> None:
     assert delete.cancelled()
 
 
+async def test_what_is_not_stopped_for_two_minutes_is_counted_until_it_is() -> None:
+    cluster = FakeCluster(stop_s=200)
+    async with world(cluster) as plane:
+
+        async def unstopped() -> int:
+            return (await plane.service.levels()).unstopped
+
+        made = [(await plane.service.create(OWNER, SPEC)).sandbox for _ in range(3)]
+        for sandbox in made[:2]:
+            await plane.service.delete(OWNER, sandbox.id)
+        await asyncio.sleep(119)
+        await plane.service.delete(OWNER, made[2].id)
+        assert await unstopped() == 0
+        await asyncio.sleep(2)
+        assert await unstopped() == 2
+        assert b"rollbox_sandboxes_not_stopped 2.0" in plane.parts.metrics.render(await plane.service.levels())
+        await asyncio.sleep(80)
+        assert await unstopped() == 0
+
+
 async def test_a_thousand_are_confirmed_in_time_where_the_cluster_takes_them_at_once() -> None:
     cluster = FakeCluster(stops_at_once=4096, stop_s=20)
     spec = SandboxSpec(image="a", labels={"run": "r1"})

@@ -17,8 +17,11 @@ def stamp(ago_ms: int) -> str:
     return datetime.fromtimestamp((NOW - ago_ms) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def pod(*, age_ms: int = 10 * MINUTE, deleted_ms: int | None = None, ended_ms: int | None = None) -> dict[str, Any]:
-    about: dict[str, Any] = {"name": "sb-1", "uid": "u", "creationTimestamp": stamp(age_ms), "finalizers": [FINALIZER]}
+def pod(
+    *, age_ms: int = 10 * MINUTE, deleted_ms: int | None = None, ended_ms: int | None = None, held: bool = True
+) -> dict[str, Any]:
+    about: dict[str, Any] = {"name": "sb-1", "uid": "u", "creationTimestamp": stamp(age_ms)}
+    about["finalizers"] = [FINALIZER] if held else []
     if deleted_ms is not None:
         about["deletionTimestamp"] = stamp(deleted_ms)
     running: dict[str, Any] = {"running": {}}
@@ -47,6 +50,13 @@ ROWS: dict[str, tuple[Sandbox | None, dict[str, Any] | None, list[str], list[str
     "its death was just seen": (record(), pod(ended_ms=1_000), [], []),
     "its death was missed": (record(), pod(ended_ms=2 * MINUTE), ["oom_killed"], []),
     "its deletion was missed": (record(), pod(deleted_ms=2 * MINUTE), ["sandbox_lost"], []),
+    "its node does not stop it": (
+        record(State.ENDING, ended_ms=MINUTE * 9),
+        pod(deleted_ms=MINUTE * 9, held=False),
+        [],
+        [],
+    ),
+    "its node does not stop what nobody knows": (None, pod(deleted_ms=9 * MINUTE, held=False), [], []),
     "a start that died unseen": (record(State.STARTING), pod(ended_ms=2 * MINUTE), ["oom_killed"], []),
 }
 

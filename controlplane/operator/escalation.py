@@ -1,0 +1,46 @@
+"""What no kubelet stops is told to whoever looks after the nodes: in the log, and as Events on the pod and its node."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import structlog
+
+from controlplane.clock import Clock
+from controlplane.cluster.kubernetes.unstopped import ADVICE, Unstopped
+from controlplane.operator.notices import Notices
+
+# API servers forget Events after an hour.
+AGAIN_MS: Final = 50 * 60_000
+
+
+class Escalation:
+    """Remembers what was told, so that each is told once an hour, and its end once."""
+
+    def __init__(self, notices: Notices, clock: Clock) -> None:
+        self._notices = notices
+        self._clock = clock
+        self._told_ms: dict[str, int] = {}
+        self._log = structlog.get_logger("escalation")
+
+    async def tell(self, unstopped: Sequence[Unstopped], pods: Mapping[str, Mapping[str, Any]]) -> None:
+        """Tells of those that are not stopped now.
+
+        Args:
+            unstopped: all of them.
+            pods: by name; theirs among them.
+        """
+        for name in [*self._told_ms.keys() - {one.name for one in unstopped}]:
+            del self._told_ms[name]
+            self._log.info("stopped after all", sandbox_id=name)
+        now_ms = self._clock.now_ms()
+        for one in unstopped:
+            if now_ms - self._told_ms.get(one.name, now_ms - AGAIN_MS) >= AGAIN_MS:
+                self._told_ms[one.name] = now_ms
+                await self._tell(one, pods[one.name])
+
+    async def _tell(self, one: Unstopped, pod: Mapping[str, Any]) -> None:
+        for_s = one.for_ms // 1000
+        self._log.error("a node does not stop an ended sandbox", sandbox_id=one.name, node=one.node, for_s=for_s)
+        words = f"its kubelet was asked {for_s} s ago to stop sandbox {one.name} and has not confirmed it. {ADVICE}"
+        await self._notices.tell(pod, "SandboxNotStopped", words)
+        await self._notices.tell_node(one.node, "SandboxNotStopped", words)
