@@ -65,7 +65,7 @@ def ending(line: bytes) -> Ending | None:
 
 @asynccontextmanager
 async def fake_node() -> AsyncIterator[None]:
-    """The node, ready and with room for a thousand pods, while the block runs."""
+    """The node, ready and with room for five thousand pods, while the block runs."""
     node = {
         "apiVersion": "v1",
         "kind": "Node",
@@ -101,7 +101,7 @@ async def _keep_beating(core: kubernetes_client.CoreV1Api) -> None:
 
 
 async def _beat(core: kubernetes_client.CoreV1Api) -> None:
-    room = {"cpu": "1000", "memory": "4000Gi", "pods": "2000", "ephemeral-storage": "4000Gi"}
+    room = {"cpu": "1000", "memory": "4000Gi", "pods": "5000", "ephemeral-storage": "4000Gi"}
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     ready = {
         "type": "Ready",

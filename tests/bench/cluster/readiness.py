@@ -21,15 +21,17 @@ from kubernetes_asyncio import config as kubernetes_config
 from kubernetes_asyncio import watch as kubernetes_watch
 
 from rollbox import Client
-from tests.bench.cluster.fake_node import SELECTOR, TOLERATION, fake_node
+from tests.bench.cluster.fake_node import CONFIRMED_AT_ONCE, SELECTOR, TOLERATION, fake_node
 from tests.bench.record import Baseline, Record, distribution
 from tests.support.images import ON_CLUSTER
 from tests.support.installed import BESIDE_ANOTHER, Installed, installed, kubeconfig, kubectl
+from tests.support.waiting import until
 
 SINGLE = 200
 HERD = 500
 # A herd's sidecars come up over this time: three times the rate of thirty busy nodes.
 SPREAD_S = 2.0
+DELETED = 4000
 RELEASE = "rollbox-readiness"
 VALUES = (
     *("controlplane.startsPerNode=1000", "controlplane.startsInFlight=1000"),
@@ -72,6 +74,30 @@ class Stage:
     async def pushed(self, count: int, spread_s: float) -> list[float]:
         """Milliseconds from each push to the answer of its create, for `count` creates that wait together."""
         labels = {"bench": f"readiness-{time.time_ns()}"}
+        took_ms = await self._filled(labels, count, spread_s)
+        if failed := (await self._client.delete(labels=labels, wait=True)).failed:
+            raise RuntimeError(f"{len(failed)} of {count} sandboxes did not end: {next(iter(failed.values()))}")
+        return took_ms
+
+    async def deleted(self, count: int) -> tuple[float, float]:
+        """Seconds until the delete of `count` by one label answers, and until the API server has none of their pods."""
+        crowd = {"crowd": f"delete-{time.time_ns()}"}
+        for first in range(0, count, HERD):
+            batch = {**crowd, "bench": f"batch-{first}"}
+            await self._filled(batch, min(HERD, count - first), SPREAD_S)
+        began_s = time.perf_counter()
+        report = await self._client.delete(labels=crowd)
+        answered_s = time.perf_counter() - began_s
+        if len(report.deleted) != count or report.failed:
+            raise RuntimeError(f"{len(report.deleted)} of {count} were deleted, {len(report.failed)} failed")
+        await until(lambda: self._none_left(crowd), 600)
+        return answered_s, time.perf_counter() - began_s
+
+    async def _none_left(self, labels: dict[str, str]) -> bool:
+        await asyncio.sleep(0.2)
+        return not await self._client.list(labels)
+
+    async def _filled(self, labels: dict[str, str], count: int, spread_s: float) -> list[float]:
         told_s: dict[str, float] = {}
         sent_s: dict[str, float] = {}
         async with asyncio.TaskGroup() as group:
@@ -79,8 +105,6 @@ class Stage:
                 group.create_task(self._create(labels, told_s))
             for place, sidecar in enumerate(await self._sidecars(labels, count)):
                 group.create_task(self._push(sidecar, spread_s * place / count, sent_s))
-        if failed := (await self._client.delete(labels=labels, wait=True)).failed:
-            raise RuntimeError(f"{len(failed)} of {count} sandboxes did not end: {next(iter(failed.values()))}")
         return [(told_s[one] - sent_s[one]) * 1e3 for one in sent_s]
 
     async def watched(self, count: int, spread_s: float) -> list[float]:
@@ -194,6 +218,7 @@ async def measure(product: Installed) -> list[Record]:
         herd_watch = distribution(await stage.watched(HERD, SPREAD_S))
         at_once = distribution(await stage.pushed(HERD, 0.0))
         at_once_watch = distribution(await stage.watched(HERD, 0.0))
+        answered_s, confirmed_s = await stage.deleted(DELETED)
     played = "played sidecars, real control plane (2 replicas), store and API server, all on this machine"
     what = "the kubelet's status write until a watch tells, p99 (without the kubelet's own second)"
     shapes = (
@@ -201,7 +226,12 @@ async def measure(product: Installed) -> list[Record]:
         (f"a herd of {HERD}", herd, herd_watch, f"{HERD} waiting creates, pushes over {SPREAD_S} s"),
         (f"{HERD} in the same instant", at_once, at_once_watch, f"{HERD} waiting creates, pushes all at once"),
     )
+    how = f"one call with one label; real control plane, store and API server, {CONFIRMED_AT_ONCE} confirmed at a time"
+    delete = f"delete of {DELETED} by label"
     return [
+        Record(f"{delete}, until it answers", answered_s, "s", how),
+        Record(f"{delete}, until the cluster has confirmed all", confirmed_s, "s", how),
+    ] + [
         Record(
             f"readiness, sidecar up to client told, p99, {shape}",
             mine["p99"],
