@@ -7,7 +7,7 @@
 //! # Layout
 //! - `frame`: the words on the socket; `channel`: the spawner's end of it, `link`: the sidecar's.
 //! - `namespaces`, `proc_mount`, `seccomp`, `settle`: the way in, and what is closed behind it.
-//! - `serve`: the loop; `plan`, `identity`, `terminal`, `clone`, `untold`: a spawn; `lineage`, `sweep`: a kill.
+//! - `serve`: the loop; `plan`, `identity`, `terminal`, `clone`, `stall`, `untold`: a spawn; `lineage`, `sweep`: a kill.
 
 mod channel;
 mod clone;
@@ -21,6 +21,7 @@ mod proc_mount;
 mod seccomp;
 mod serve;
 mod settle;
+mod stall;
 mod sweep;
 pub mod terminal;
 mod untold;

@@ -21,7 +21,7 @@ use crate::spawner::frame::{Ending, Order, Refusal, Report, Spawn};
 use crate::spawner::link::{Link, Subscription, lost};
 
 const SIGKILL: u32 = libc::SIGKILL.cast_unsigned();
-/// Longer than the spawner takes to tell of a kill (2 s) that it gets to after a start which hangs (3 s); after it, what
+/// Longer than the spawner takes to tell of a kill (2 s) that it gets to after a start which is held (3 s); after it, what
 /// is left is the spawner's alone.
 const KILL_PATIENCE: Duration = Duration::from_secs(8);
 
@@ -167,6 +167,7 @@ fn refused(refusal: Refusal, detail: &str) -> Problem {
         Refusal::UserNotFound => invalid("user_not_found"),
         Refusal::TooLarge => Problem::new(Code::PayloadTooLarge, detail),
         Refusal::PidsExhausted => Problem::new(Code::PidsExhausted, detail),
+        Refusal::NoTime => Problem::new(Code::UpstreamTimeout, detail),
         Refusal::Internal => Problem::new(Code::Internal, detail),
     }
 }
@@ -357,5 +358,6 @@ mod tests {
             assert_eq!((problem.code, &*problem.details["reason"]), (Code::InvalidArgument, reason));
         }
         assert_eq!(refused(Refusal::PidsExhausted, "d").code, Code::PidsExhausted);
+        assert_eq!(refused(Refusal::NoTime, "d").code, Code::UpstreamTimeout);
     }
 }

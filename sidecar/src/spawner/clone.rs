@@ -15,16 +15,16 @@
 )]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
-use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::io::{self, PipeWriter, Read, Write};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{ForkResult, Pid};
 
+use super::stall::{self, Waited};
 use crate::sys;
 use crate::target::limits::Limit;
 
@@ -34,8 +34,8 @@ const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 const EXIT_BEFORE_EXEC: c_int = 127;
 /// Behind the standard ones.
 const FIRST_OTHER_DESCRIPTOR: c_long = 3;
-/// A start takes well under a millisecond of work; this much is for a sandbox whose processors are all taken.
-const START_PATIENCE: Duration = Duration::from_secs(3);
+/// Between looks at a child that was killed.
+const REAP_EVERY: Duration = Duration::from_secs(3);
 
 /// A NULL-terminated list of C strings.
 #[derive(Debug)]
@@ -170,11 +170,11 @@ struct Shared<'a> {
     stage: AtomicU32,
 }
 
-/// Starts a process; returns when it runs its program or has failed to, at the latest after `START_PATIENCE`. The
+/// Starts a process; returns when it runs its program or has failed to, at the latest when `stall` gives it up. The
 /// caller must have all signals blocked, or a handler would run in the child, on the caller's memory.
 ///
 /// # Errors
-/// The stage that failed (`ETIMEDOUT`: in which it was stuck); the child, if there was one, is reaped.
+/// The stage that failed (`ETIMEDOUT`: in which it was held, `ETIME`: in which it got no time); the child, if there was one, is reaped.
 pub fn start(stack: &mut Stack, plan: &Child<'_>) -> Result<Pid, Failure> {
     let shared = Shared { plan, errno: AtomicI32::new(0), stage: AtomicU32::new(Stage::Clone as u32) };
     let argument = ptr::from_ref(&shared).cast_mut().cast();
@@ -189,15 +189,15 @@ pub fn start(stack: &mut Stack, plan: &Child<'_>) -> Result<Pid, Failure> {
     }
     // Now the child has the only one; the kernel closes it after it has taken the child off this memory.
     drop(lent);
-    let in_time = closed_within(&borrowed, START_PATIENCE);
-    if !in_time {
+    let waited = stall::given_back(&borrowed, pid);
+    if waited != Waited::Closed {
         sys::signal(pid, libc::SIGKILL);
-        while !closed_within(&borrowed, START_PATIENCE) {}
+        while !stall::closed_within(&borrowed, REAP_EVERY) {}
     }
     let pid = Pid::from_raw(pid);
     let errno = match shared.errno.load(Ordering::Relaxed) {
-        0 if in_time => return Ok(pid),
-        0 => Errno::ETIMEDOUT,
+        0 if waited == Waited::Closed => return Ok(pid),
+        0 => waited.errno(),
         errno => Errno::from_raw(errno),
     };
     // The failed child is of no interest to anybody else; its end must not look like a command's.
@@ -219,16 +219,16 @@ pub fn fork(plan: &Child<'_>, work: extern "C" fn()) -> Result<Pid, Failure> {
         ForkResult::Parent { child } => child,
     };
     drop(report);
-    let in_time = closed_within(&reports, START_PATIENCE);
-    if !in_time {
+    let waited = stall::given_back(&reports, child.as_raw());
+    if waited != Waited::Closed {
         sys::signal(child.as_raw(), libc::SIGKILL);
     }
     // What it has to say is there, or it is gone.
     let mut said = [0; 2];
     let failure = match reports.read_exact(&mut said) {
         Ok(()) => Failure { stage: stage(said[0].into()), errno: Errno::from_raw(said[1].into()) },
-        Err(_) if in_time => return Ok(child),
-        Err(_) => Failure { stage: Stage::Exec, errno: Errno::ETIMEDOUT },
+        Err(_) if waited == Waited::Closed => return Ok(child),
+        Err(_) => Failure { stage: Stage::Exec, errno: waited.errno() },
     };
     let _ = nix::sys::wait::waitpid(child, None);
     Err(failure)
@@ -251,23 +251,6 @@ fn forked(plan: &Child<'_>, mut report: PipeWriter, work: extern "C" fn()) -> ! 
 
 fn stage(number: u32) -> Stage {
     STAGES.get(number as usize).copied().unwrap_or(Stage::Exec)
-}
-
-/// Whether the other end of `pipe` is closed before `patience` is over. The child may change `errno` at any time, so
-/// it is not asked why a wait has failed.
-fn closed_within(pipe: &PipeReader, patience: Duration) -> bool {
-    let deadline = Instant::now() + patience;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        let mut watched = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
-        if poll(&mut watched, timeout).is_ok_and(|found| found > 0) {
-            return true;
-        }
-        if Instant::now() >= deadline {
-            return false;
-        }
-    }
 }
 
 extern "C" fn child(argument: *mut c_void) -> c_int {

@@ -118,17 +118,20 @@ pub enum Refusal {
     TooLarge,
     /// The process limit is used up.
     PidsExhausted,
+    /// The node is too busy to start it: the platform's fault.
+    NoTime,
     /// Anything else: the platform's fault.
     Internal,
 }
 
-const REFUSALS: [Refusal; 7] = [
+const REFUSALS: [Refusal; 8] = [
     Refusal::CommandNotFound,
     Refusal::NotExecutable,
     Refusal::CwdNotFound,
     Refusal::UserNotFound,
     Refusal::TooLarge,
     Refusal::PidsExhausted,
+    Refusal::NoTime,
     Refusal::Internal,
 ];
 

@@ -366,6 +366,10 @@ fn refused(failure: Failure, plan: &Plan) -> Refused {
                 "{program:?} could not be started ({stage:?}): a command holds its file or stops new processes"
             ),
         ),
+        (_, Errno::ETIME) => (
+            Refusal::NoTime,
+            format!("{program:?} was not started: the node gave it no processor or disk time ({stage:?})"),
+        ),
         (Stage::Cwd, _) => (
             Refusal::CwdNotFound,
             format!("the working directory {:?} cannot be entered: {reason}", plan.cwd),
