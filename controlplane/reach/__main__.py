@@ -20,7 +20,11 @@ def main(arguments: list[str]) -> int:
     seen = attempts.look(ways.loaded(arguments[0]))
     kernel = Path("/proc/version").read_text().strip()
     text = json.dumps({"kernel": kernel, "seen": attempts.plain(seen)})
-    Path(arguments[1] if arguments[1:] else "/dev/stdout").write_text(text)
+    # Not by way of /dev/stdout: the pipe may be another user's, who alone may open it.
+    if arguments[1:]:
+        Path(arguments[1]).write_text(text)
+    else:
+        sys.stdout.write(text)
     return 0
 
 

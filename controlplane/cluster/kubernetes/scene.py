@@ -18,8 +18,8 @@ READY_PORT: Final = 8082
 OTHER_PORT: Final = 8083
 # Policies that were made a moment ago may take effect a moment later.
 NEW_POLICIES_S: Final = 8.0
-# A node that is busy may let a connection wait.
-READY_S: Final = 10.0
+# What a pod may do is known on its node a little later than the pod is there; on a busy one later still.
+READY_S: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from .network import closed, isolation
 NEIGHBOUR = "agent port of another sandbox"
 AGENT_PORT = 7070
 # The sandbox has been let through already; a node that is busy may let a connection wait.
-PATIENCE_S = 10.0
+PATIENCE_S = 15.0
 
 
 def first_exec(sandbox: Sandbox) -> str:

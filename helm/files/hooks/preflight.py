@@ -6,8 +6,9 @@ which stands for the readiness port, and nothing else.
 """
 
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -19,8 +20,10 @@ from .api import HookError, Json, run
 from .network import closed, isolation
 from .probe import probed, report_of, runtime_of
 
-# The policies are as old as this pod: until then they may take effect.
+# The policies are as old as this pod: so long they may take to have effect.
 PATIENCE_S: Final = 8.0
+# What a pod may do is known on its node a little later than the pod is there; on a busy one later still.
+READY_PATIENCE_S: Final = 15.0
 
 
 def preflight(settings: Json) -> str:
@@ -31,36 +34,33 @@ def preflight(settings: Json) -> str:
     Cost: as long as a pod takes to start, and up to 20 s.
     """
     pod, network = settings["pod"], settings["network"]
-    with ExitStack() as stack:
-        ways: list[Way] = []
-        if network is not None:
-            me, ports = os.environ["POD_IP"], (network["readyPort"], network["otherPort"])
-            stack.enter_context(listening(ports, me))
-            ways = tried(me, *ports)
-        # Beside the probe, since silence takes its time; where the probe's node is shows later.
-        outside = stack.enter_context(ThreadPoolExecutor(1)).submit(
-            attempts.look, [way.from_outside() for way in ways if way.host != OWN_NODE]
-        )
-        ended_pod = probed(pod, ways, float(settings["timeoutSeconds"]))
-        report = report_of(ended_pod)
-        check_kernel(pod, str(report["kernel"]), str(settings["requiredKernel"]))
-        said = f"runtime class {runtime_of(pod)!r} starts pods with the kernel {report['kernel']!r}"
-        if network is None:
-            return said
-        meant = [way.of_node(str(ended_pod["status"]["hostIP"])) for way in ways]
-        try:
-            told = isolation(
-                *(meant, attempts.told(report["seen"])), accepted=bool(network["accepted"]), known=outside.result()
-            )
-        except HookError as error:
-            raise HookError(f"nothing was changed: {error}") from error
+    with tried(network) as ways, ThreadPoolExecutor(1) as beside:
+        # Beside the probe, since silence takes its time; which node the probe is on shows later.
+        known = beside.submit(attempts.look, [way.from_outside() for way in ways if way.host != OWN_NODE])
+        probe = probed(pod, ways, float(settings["timeoutSeconds"]))
+    report = report_of(probe)
+    check_kernel(pod, str(report["kernel"]), str(settings["requiredKernel"]))
+    said = f"runtime class {runtime_of(pod)!r} starts pods with the kernel {report['kernel']!r}"
+    if network is None:
+        return said
+    meant, inside = [way.of_node(str(probe["status"]["hostIP"])) for way in ways], attempts.told(report["seen"])
+    try:
+        told = isolation(meant, inside, accepted=bool(network["accepted"]), known=known.result())
+    except HookError as error:
+        raise HookError(f"nothing was changed: {error}") from error
     return f"{said}; {told}"
 
 
-def tried(me: str, ready_port: int, other_port: int) -> list[Way]:
-    """What the probe tries, this pod at the address ``me`` included."""
-    patient = [replace(way, patience_s=PATIENCE_S) for way in closed(Way("port of another pod", me, other_port))]
-    return [*patient, Way(READY, me, ready_port, must_work=True, patience_s=PATIENCE_S)]
+@contextmanager
+def tried(network: Json | None) -> Iterator[list[Way]]:
+    """What the probe tries, as long as this pod listens for some of it; without policies nothing."""
+    if network is None:
+        yield []
+        return
+    me, ready, other = os.environ["POD_IP"], network["readyPort"], network["otherPort"]
+    patient = [replace(way, patience_s=PATIENCE_S) for way in closed(Way("port of another pod", me, other))]
+    with listening([ready, other], me):
+        yield [*patient, Way(READY, me, ready, must_work=True, patience_s=READY_PATIENCE_S)]
 
 
 def check_kernel(pod: Json, kernel: str, required: str) -> None:

@@ -96,3 +96,20 @@ def test_what_to_do_stands_below_what_is_wrong_in_eighty_columns(monkeypatch: py
     shown = examine()[1].splitlines()
     assert max(map(len, shown)) <= 80
     assert any(line.strip().startswith("-> Install podman.") for line in shown)
+
+
+def test_a_cluster_is_tried_with_the_image_that_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[tuple[Path, str, str]] = []
+
+    async def found(kubeconfig: Path, runtime_class: str, image: str) -> list[SimpleNamespace]:
+        asked.append((kubeconfig, runtime_class, image))
+        return [SimpleNamespace(name="network policies", ok=False, detail="ignored", fix="Use another plugin.")]
+
+    module = ModuleType("fake_cluster")
+    vars(module).update({"probe": found})
+    monkeypatch.setitem(sys.modules, "fake_cluster", module)
+    monkeypatch.setattr(doctor, "_CLUSTER", "fake_cluster")
+    code, shown = examine("--cluster", "--kubeconfig", str(tmp_path / "k"), "--image", "r/controlplane:1")
+    assert asked == [(tmp_path / "k", "gvisor", "r/controlplane:1")]
+    assert code == 1
+    assert "not ready: network policies" in shown
