@@ -15,6 +15,8 @@ from controlplane.model import UP, Sandbox
 
 # Health answers in milliseconds; 16 at once are gentle and pass a thousand sandboxes in seconds.
 AT_ONCE: Final = 16
+# A question that nobody answers costs nothing but its time, ten seconds here and fifteen through a gateway.
+SILENT_AT_ONCE: Final = 128
 
 Asked = TypeVar("Asked")
 End = Callable[[str, Problem], Awaitable[None]]
@@ -31,7 +33,6 @@ class Prober:
         self._key = parts.key
         self._clock = parts.clock
         self._end = end
-        self._free = asyncio.Semaphore(AT_ONCE)
         self._silent: dict[str, Seen] = {}  # of those that did not answer the last question
         self._log = structlog.get_logger("prober")
 
@@ -42,31 +43,19 @@ class Prober:
             Problem: the store does not answer.
         """
         running = {one.id: one for one in await self._store.find(None, {}, UP)}
+        before = {name: self._silent[name] for name in self._silent.keys() & running.keys()}
+        self._silent = dict(before)
         # Those that answer do not wait for those that did not the last time.
-        everything = await self._each(self._asked, sorted(running.values(), key=lambda one: one.id in self._silent))
-        doubted = {one.sandbox_id for one in suspects(everything)}
-        asked_there = await self._each(
-            self._asked_there, [(running[one.sandbox_id], one) for one in everything if one.sandbox_id in doubted]
-        )
+        answering = [one for one in running.values() if one.id not in before]
+        everything = await _each(self._asked, answering, AT_ONCE)
+        everything += await _each(self._asked, [running[name] for name in before], SILENT_AT_ONCE)
+        doubted = [(running[one.sandbox_id], one) for one in suspects(everything)]
+        asked_there = await _each(self._asked_there, doubted, SILENT_AT_ONCE)
         seen = {one.sandbox_id: one for one in (*everything, *asked_there)}
-        self._tell(seen)
-        self._silent = {name: one for name, one in seen.items() if one.here is not None}
+        if len(self._silent) != len(before):
+            self._log.warning("sandboxes that give no proof of life", asked=len(seen), silent=len(self._silent))
         for one in lost([*seen.values()]):
             await self._end(one.seen.sandbox_id, Problem("sandbox_lost", _words(one)))
-
-    def _tell(self, seen: dict[str, Seen]) -> None:
-        silent = sum(one.here is not None for one in seen.values())
-        if silent and silent != len(self._silent):
-            self._log.warning("no proof of life", asked=len(seen), silent=silent)
-
-    async def _each(self, ask: Callable[[Asked], Awaitable[Seen]], all_asked: Sequence[Asked]) -> list[Seen]:
-        async with asyncio.TaskGroup() as group:
-            answers = [group.create_task(self._in_turn(ask, one)) for one in all_asked]
-        return [answer.result() for answer in answers]
-
-    async def _in_turn(self, ask: Callable[[Asked], Awaitable[Seen]], asked: Asked) -> Seen:
-        async with self._free:
-            return await ask(asked)
 
     async def _asked(self, sandbox: Sandbox) -> Seen:
         asked_ms, before, here = self._clock.now_ms(), self._silent.get(sandbox.id), None
@@ -78,7 +67,7 @@ class Prober:
         node, ready = (None, False) if place is None else (place.node, place.ready)
         # Once it has answered, what gateways missed before does not count either.
         there = None if before is None or here is None else before.there
-        return Seen(sandbox.id, node, ready, here, there)
+        return self._noted(Seen(sandbox.id, node, ready, here, there))
 
     async def _asked_there(self, doubted: tuple[Sandbox, Seen]) -> Seen:
         sandbox, seen = doubted
@@ -86,7 +75,27 @@ class Prober:
         reaches = await self._gateways.reaches(sandbox.id, self._key.token(sandbox).text)
         # No gateway to ask is no answer of the sandbox, and no silence either.
         there = None if reaches else seen.there if reaches is None else unanswered(seen.there, asked_ms)
-        return replace(seen, there=there)
+        return self._noted(replace(seen, there=there))
+
+    def _noted(self, seen: Seen) -> Seen:
+        # At once: a round that is given up has found out what it has.
+        if seen.here is None:
+            self._silent.pop(seen.sandbox_id, None)
+        else:
+            self._silent[seen.sandbox_id] = seen
+        return seen
+
+
+async def _each(ask: Callable[[Asked], Awaitable[Seen]], all_asked: Sequence[Asked], at_once: int) -> list[Seen]:
+    free = asyncio.Semaphore(at_once)
+
+    async def asked(one: Asked) -> Seen:
+        async with free:
+            return await ask(one)
+
+    async with asyncio.TaskGroup() as group:
+        answers = [group.create_task(asked(one)) for one in all_asked]
+    return [answer.result() for answer in answers]
 
 
 def _words(one: Lost) -> str:
