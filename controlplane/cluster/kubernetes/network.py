@@ -36,18 +36,19 @@ async def look(client: KubernetesClient, image: str, runtime_class: str) -> list
         return [Finding(NAME, False, "not tried: no release is here, and no image to try it with", IMAGE)]
     found: list[Finding] = []
     for release in releases:
-        found += await _told(_of_release(client, release), f" of {release.name}")
-    return found or await _told(_of_namespace(client, image, runtime_class), "")
+        found += await _told(_of_release(client, release), release.name)
+    return found or await _told(_of_namespace(client, image, runtime_class), "a sandbox")
 
 
 async def _told(tried: Awaitable[list[Verdict]], where: str) -> list[Finding]:
+    name = f"{NAME} of {where}"
     try:
         verdicts = await tried
     except Problem as problem:
-        return [Finding(f"{NAME}{where}", False, f"not tried: {problem.detail}", "See to it, and run this again.")]
+        return [Finding(name, False, f"not tried: {problem.detail}", "See to it, and run this again.")]
     came = concluded(verdicts)
-    ways = [Finding(f"{one.way.name}{where}", one.state != "broken", one.sentence) for one in verdicts]
-    return [*ways, Finding(f"{NAME}{where}", came.isolated, came.sentence, came.fix)]
+    ways = [Finding(f"{one.way.name} from {where}", one.state != "broken", one.sentence) for one in verdicts]
+    return [*ways, Finding(name, came.isolated, came.sentence, came.fix)]
 
 
 async def _of_release(client: KubernetesClient, release: Release) -> list[Verdict]:

@@ -142,10 +142,16 @@ async def test_a_release_is_tried_where_its_sandboxes_run(
         found = await looked()
     assert all(one.ok for one in found.values())
     assert found.keys() == {
-        *("API server of r", "kubelet of its node of r", "metadata service of r", "cluster DNS of r", "internet of r"),
-        *("gateway of r", "readiness port of r", "network policies of r"),
+        *(
+            "API server from r",
+            "kubelet of its node from r",
+            "metadata service from r",
+            "cluster DNS from r",
+            "internet from r",
+        ),
+        *("gateway from r", "readiness port from r", "network policies of r"),
     }
-    assert "10.0.0.9:10250" in found["kubelet of its node of r"].detail
+    assert "10.0.0.9:10250" in found["kubelet of its node from r"].detail
     sandbox, other = kubelet.pods["doctor-0a0a-sandbox"], kubelet.pods["doctor-0a0a-outside"]
     assert (sandbox["metadata"]["namespace"], other["metadata"]["namespace"]) == ("r-sandboxes", "r")
     # Held by the release's policies; and no sandbox in the control plane's eyes, which would remove it.
@@ -172,7 +178,7 @@ async def test_a_plugin_that_ignores_policies_is_told(
     async with cluster(api, release=True) as kubelet:
         kubelet.inside = "open"
         found = await looked()
-    assert {name for name, one in found.items() if one.ok} == {"readiness port of r"}
+    assert {name for name, one in found.items() if one.ok} == {"readiness port from r"}
     assert "does not enforce NetworkPolicy" in found["network policies of r"].detail
     assert "such as Cilium" in found["network policies of r"].fix
 
@@ -186,7 +192,7 @@ async def test_before_an_install_it_is_tried_in_a_namespace_of_its_own(
     async with cluster(api, release=False) as kubelet:
         found = await looked("controlplane:1", "")
     assert all(one.ok for one in found.values())
-    assert "10.1.0.5:8083" in found["port of another pod"].detail
+    assert "10.1.0.5:8083" in found["port of another pod from a sandbox"].detail
     assert kubelet.pods.keys() == {"peer", "doctor-0a0a-sandbox", "doctor-0a0a-outside"}
     assert "runtimeClassName" not in kubelet.pods["doctor-0a0a-sandbox"]["spec"]
     ways = loaded(kubelet.pods["doctor-0a0a-sandbox"]["spec"]["containers"][0]["command"][3])
