@@ -8,7 +8,7 @@ import structlog
 
 from controlplane.errors import Problem
 from controlplane.model import Limits, Sandbox, State, Usage
-from controlplane.store import Admission, Claim, Custody, Due, Fence, News, Store, StoreLostError
+from controlplane.store import Admission, Claim, Custody, Due, Fence, Miscount, News, Store, StoreLostError
 
 # A rebuild lists the cluster once and asks its sandboxes; whoever waits hears after this that it takes longer.
 WITHIN_S: Final = 15.0
@@ -141,6 +141,10 @@ class Keeper:
     async def usage(self, owner: str | None) -> Usage:
         """See ``Store.usage``."""
         return await self._asked(lambda: self._store.usage(owner))
+
+    async def recount(self) -> Sequence[Miscount]:
+        """See ``Store.recount``."""
+        return await self._asked(self._store.recount)
 
     async def get(self, sandbox_id: str) -> Sandbox | None:
         """See ``Store.get``."""

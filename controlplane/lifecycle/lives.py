@@ -97,6 +97,7 @@ class Lives:
         if self.store.shared:
             replicas = self._replicas
             loops |= {"follow": replicas.follow(), "tend": replicas.tend(), "orphans": replicas.watch_orphans()}
+            loops["recount"] = replicas.recount()
         if self._options.probe_every_ms:
             loops["prober"] = self._replicas.probe(self._options.probe_every_ms)
         self._loops = [self._group.create_task(loop, name=name) for name, loop in loops.items()]

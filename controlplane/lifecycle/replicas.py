@@ -17,6 +17,8 @@ HERE_EVERY_S: Final = 2.0
 # Three tries of saying so: a replica that is silent for this long has gone, and its starts are taken on.
 HERE_FOR_MS: Final = 6_000
 ORPHANS_EVERY_S: Final = 60.0
+# Nothing is known that makes it necessary: what is wrong here lets nobody in, or everybody, until somebody looks.
+RECOUNT_EVERY_S: Final = 5.0
 UNCONFIRMED_MS: Final = 30_000
 # After a look at everything that failed.
 REREAD_AGAIN_S: Final = 1.0
@@ -61,6 +63,10 @@ class Work(Protocol):
         """Asks every running sandbox for a proof of life."""
         ...
 
+    async def recount(self) -> None:
+        """Compares what is counted with the records."""
+        ...
+
 
 class Replicas:
     """The loops; each runs until it is cancelled and survives a store that is away.
@@ -101,6 +107,10 @@ class Replicas:
     async def watch_orphans(self) -> None:
         """Compares cluster and record, at one replica at a time."""
         await self._in_turn("orphans", ORPHANS_EVERY_S, self._work.orphans)
+
+    async def recount(self) -> None:
+        """Compares what is counted with the records, at one replica at a time."""
+        await self._in_turn("recount", RECOUNT_EVERY_S, self._work.recount)
 
     async def probe(self, every_ms: int) -> None:
         """Asks for proofs of life, at one replica at a time."""

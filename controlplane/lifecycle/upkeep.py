@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from typing import Final
 
 import structlog
@@ -106,6 +107,17 @@ class Upkeep:
     async def probe(self) -> None:
         """See ``Work.probe``."""
         await self._prober.round()
+
+    async def recount(self) -> None:
+        """See ``Work.recount``."""
+        for wrong in await self._store.recount():
+            self._parts.metrics.miscounted()
+            self._log.error(
+                "use was counted wrong and is put right; quotas went by the wrong figure until now",
+                owner=wrong.owner or "everybody together",
+                counted=asdict(wrong.counted),
+                there=asdict(wrong.there),
+            )
 
     async def prepare(self, store: Store) -> None:
         """Before a lost store is rebuilt: what only this replica knows goes on record again."""

@@ -19,6 +19,7 @@ from controlplane.store.protocol import (
     FencedError,
     Full,
     Known,
+    Miscount,
     News,
     Resync,
     Withdrawn,
@@ -89,6 +90,18 @@ class MemoryStore:
     async def usage(self, owner: str | None) -> Usage:
         """See ``Store.usage``."""
         return self._used.get(owner, Usage())
+
+    async def recount(self) -> Sequence[Miscount]:
+        """See ``Store.recount``."""
+        there: dict[str | None, Usage] = {}
+        for one in self._records.values():
+            for owner in (one.owner, None) if one.state.counted else ():
+                there[owner] = there.get(owner, Usage()) + Usage.of(one)
+        owners = {None, *there, *self._used}
+        pairs = [(owner, self._used.get(owner, Usage()), there.get(owner, Usage())) for owner in owners]
+        self._used.clear()
+        self._used.update(there)
+        return [Miscount(*pair) for pair in pairs if pair[1] != pair[2]]
 
     async def get(self, sandbox_id: str) -> Sandbox | None:
         """See ``Store.get``."""

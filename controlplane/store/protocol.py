@@ -127,6 +127,21 @@ class Due:
     abandoned: Sequence[str] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Miscount:
+    """Use that was counted otherwise than the records say, and is right now.
+
+    Attributes:
+        owner: whose; None: everybody's together.
+        counted: what quotas went by until then.
+        there: what the records add up to.
+    """
+
+    owner: str | None
+    counted: Usage
+    there: Usage
+
+
 class Custody(Enum):
     """Whose turn it is to rebuild a store."""
 
@@ -176,6 +191,13 @@ class Store(Protocol):
 
     async def usage(self, owner: str | None) -> Usage:
         """What ``owner`` (None: everybody together) uses now; exact. A pool's own is that of ``pool_owner(name)``."""
+        ...
+
+    async def recount(self) -> Sequence[Miscount]:
+        """Adds up what the live records weigh, and puts ``usage`` right where it says something else; what was wrong.
+
+        Cost: one look at every live record, in one step: 10 ms of a Redis for 4,096 of them.
+        """
         ...
 
     async def get(self, sandbox_id: str) -> Sandbox | None:

@@ -25,6 +25,7 @@ from controlplane.store.protocol import (
     FencedError,
     Full,
     Known,
+    Miscount,
     News,
     Withdrawn,
 )
@@ -128,6 +129,12 @@ class RedisStore:
         """See ``Store.usage``."""
         flat = await self._calls.run("usage", owner or "")
         return Usage(**dict(zip(flat[::2], map(int, flat[1::2]), strict=True)))
+
+    async def recount(self) -> Sequence[Miscount]:
+        """See ``Store.recount``; on the connection for long answers, so that no create waits behind it here."""
+        flat = await self._calls.read("recount")
+        found = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+        return [Miscount(owner or None, Usage(*counted), Usage(*there)) for owner, counted, there in found]
 
     async def get(self, sandbox_id: str) -> Sandbox | None:
         """See ``Store.get``."""

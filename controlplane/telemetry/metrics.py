@@ -71,6 +71,11 @@ class Metrics:
         )
         self._resyncs = Counter("rollbox_store_feed_resyncs", "Times the change feed began anew.", registry=registry)
         self._rebuilds = Counter("rollbox_store_rebuilds", "Times that a lost store was rebuilt.", registry=registry)
+        self._miscounts = Counter(
+            "rollbox_quota_miscounts",
+            "Owners whose counted use differed from the records, and was put right.",
+            registry=registry,
+        )
         self._lag = Histogram(
             "rollbox_store_feed_lag_seconds", "From a change to its news.", buckets=_LAGS, registry=registry
         )
@@ -118,6 +123,10 @@ class Metrics:
     def rebuilt(self) -> None:
         """Counts a rebuild of a lost store."""
         self._rebuilds.inc()
+
+    def miscounted(self) -> None:
+        """Counts an owner whose use was counted wrong."""
+        self._miscounts.inc()
 
     def lagged(self, lag_ms: int) -> None:
         """Records how late another replica's change was heard of; clocks that differ count as 0."""

@@ -163,6 +163,18 @@ class ClaimsSuite:
         assert isinstance(await store.admit(sandbox("sb-2"), limits), Admitted)
         assert await store.admit(replace(gpu, id="sb-3"), limits) == Full(2, 2, "gpu")
 
+    async def test_a_recount_finds_nothing_wrong_in_a_life(self, store: Store) -> None:
+        await warm(store, "sb-1")
+        await warm(store, "sb-2")
+        wish = sandbox("sb-3", owner="bob")
+        claimed = await store.claim(wish, Limits())
+        assert isinstance(claimed, Claimed)
+        await store.admit(sandbox("sb-4"), Limits())
+        assert await store.recount() == []
+        assert await store.replace(ended(claimed.sandbox), claimed.sandbox.version)
+        assert await store.recount() == []
+        assert await store.usage("bob") == Usage()
+
     async def test_usage_follows_a_life(self, store: Store) -> None:
         first = sandbox("sb-1")
         await store.admit(first, Limits())

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from controlplane.store import (
     Custody,
     Full,
     Known,
+    Miscount,
     RedisStore,
     Resync,
     SlotFreed,
@@ -75,6 +76,37 @@ class TestRedisStore(StoreSuite):
             clock.ahead_ms += round(by_s * 1000)
 
         return advance
+
+
+async def test_use_that_is_counted_wrong_is_what_the_records_say(pair: list[RedisStore], url: str) -> None:
+    one, two = pair
+    for number, owner in enumerate(("alice", "alice", "bob")):
+        await one.admit(sandbox(f"sb-{number}", owner=owner), Limits())
+    right = {owner: await two.usage(owner) for owner in ("alice", "bob", None)}
+    assert await one.replace(ended(sandbox("sb-2", owner="bob")), 0)
+    async with Redis.from_url(url) as redis:
+        await redis.hincrby(f"{one._calls.prefix}used:alice", "sandboxes", 3)
+        await redis.hset(f"{one._calls.prefix}used:bob", mapping=asdict(right["bob"]))
+        await redis.delete(f"{one._calls.prefix}used:")
+    found = {wrong.owner: wrong for wrong in await two.recount()}
+    assert found["alice"] == Miscount("alice", right["alice"] + Usage(3), right["alice"])
+    assert found["bob"] == Miscount("bob", right["bob"], Usage())
+    assert found[None] == Miscount(None, Usage(), right["alice"])
+    assert {owner: await one.usage(owner) for owner in right} == {**right, "bob": Usage(), None: right["alice"]}
+    assert await one.recount() == []
+
+
+async def test_what_another_version_has_written_is_counted_once(pair: list[RedisStore], url: str) -> None:
+    one, two = pair
+    await one.admit(sandbox("sb-1"), Limits())
+    there = await one.usage("alice")
+    async with Redis.from_url(url) as redis:
+        await redis.hdel(f"{one._calls.prefix}s:sb-1", "weighed")
+        await redis.delete(f"{one._calls.prefix}used:alice", f"{one._calls.prefix}used:")
+    assert {wrong.owner for wrong in await two.recount()} == {"alice", None}
+    assert await one.usage("alice") == there
+    assert await one.replace(ended(sandbox("sb-1")), 0)
+    assert await one.usage("alice") == await one.usage(None) == Usage()
 
 
 async def test_what_a_group_has_left_is_not_kept_for_ever(pair: list[RedisStore], clock: ShiftedClock) -> None:
@@ -366,6 +398,7 @@ async def test_tombstones_leave_a_few_at_every_step(pair: list[RedisStore], cloc
     assert await pair[0].by_key("alice", "k49") is None
     for _ in range(3):
         await pair[0].counts()
+    assert await pair[0].recount() == []
     async with Redis.from_url(url) as redis:
         left = {str(key).partition("}:")[2].rstrip("'") for key in await redis.keys("*")}
     assert left == {"counts", "grouped", "intact"}

@@ -23,7 +23,9 @@ from controlplane.store import (
     StoreLostError,
 )
 
-ASKED = ("get", "find", "ended_since", "by_key", "withdraw", "counts", "usage", "warm", "take_slot", "lease")
+ASKED = (
+    *("get", "find", "ended_since", "by_key", "withdraw", "counts", "usage", "recount", "warm", "take_slot", "lease"),
+)
 
 
 @dataclass
@@ -33,6 +35,7 @@ class Core:
     clock: Clock
     intact: bool = False
     rebuilder: str = ""
+    rebuilder_until_ms: int = 0
     rebuilds: int = 0
     holders: dict[str, str] = field(default_factory=dict)
     feeds: dict[str, asyncio.Queue[News]] = field(default_factory=dict)
@@ -136,8 +139,11 @@ class SharedStore(MemoryStore):
     async def claim_rebuild(self, ttl_ms: int) -> Custody:
         if self.core.intact:
             return Custody.INTACT
-        self.core.rebuilder = self.core.rebuilder or self.replica
-        return Custody.OURS if self.core.rebuilder == self.replica else Custody.THEIRS
+        now_ms = self.core.clock.now_ms()
+        if self.core.rebuilder not in ("", self.replica) and now_ms < self.core.rebuilder_until_ms:
+            return Custody.THEIRS
+        self.core.rebuilder, self.core.rebuilder_until_ms = self.replica, now_ms + ttl_ms
+        return Custody.OURS
 
     async def rebuilt(self) -> None:
         self.core.intact = True

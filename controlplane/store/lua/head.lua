@@ -9,6 +9,7 @@
 --   warm:<template>   warm ids by when they are ready              claim:<id>  which one a claim got, for a while
 --   group:<owner>\n<name>   ended ids of a group by their end    grouped    since when they are there; 0: since ever
 --   used:<owner>      hash: sandboxes cpu_millicores memory_bytes gpu starting; used: is everybody's together
+--   owners            set: those that `used:` may be there of; `recount.lua` takes off who has no live sandbox
 --   wanted            there when somebody was refused a slot since the last one was freed
 local P = KEYS[1]
 local DAY_MS, TRIM, MOST_TOMBS, MOST_WITHDRAWN, CLAIM_MS = 86400000, 32, 86400, 100000, 60000
@@ -128,6 +129,7 @@ local function put(new, old)
     redis.call('HINCRBY', P .. 'counts', new.state, 1)
     redis.call('ZADD', P .. 'in:' .. new.state, new.created, new.id)
     redis.call('ZADD', P .. 'of:' .. new.owner .. ':' .. new.state, new.created, new.id)
+    if LIVE[new.state] then redis.call('SADD', P .. 'owners', new.owner) end
   end
   if new.key ~= '' then redis.call('HSETNX', P .. 'keys', new.key, new.id) end
   local ended = ''
