@@ -1,9 +1,9 @@
 """What a replica remembers because a store that is emptied forgets it, and the cluster cannot tell it yet, or ever.
 
-A claim and an extension are written to the cluster behind, and of one whose end was confirmed the cluster has nothing
-any more. So every replica keeps what it does and hears of them for a while: any one that lives can say it again. None
-is ever taken back: an end outweighs a claim, of two lives the longer one is true, and all outweigh what a rebuild reads
-from the cluster.
+Readiness, a claim and an extension are written to the cluster behind, and of one whose end was confirmed the cluster
+has nothing any more. So every replica keeps what it does and hears of them for a while: any one that lives can say it
+again. None is ever taken back: an end outweighs a claim, a claim readiness, of two lives the longer one is true, and
+all outweigh what a rebuild reads from the cluster, and a start that another replica still takes for unfinished.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ MOST_KEPT: Final = 10_000
 
 
 class Recent:
-    """Claims, extensions and ends of the last minutes; a claim of this replica until the cluster knows of it.
+    """What got ready, was claimed, extended or ended in the last minutes; an own claim until the cluster knows of it.
 
     Attributes:
         records: as they were last heard of, by id; only read it.
@@ -44,7 +44,7 @@ class Recent:
             self._date(sandbox_id)
 
     def hear(self, sandbox: Sandbox) -> None:
-        """Keeps it if it was claimed, extended or ended of late, or says more of one that is kept; else nothing."""
+        """Keeps it if it got ready, was claimed, extended or ended of late, or says more of one that is kept."""
         known = self._records.get(sandbox.id)
         at_ms = _at_ms(sandbox)
         if at_ms is None or (known is None and at_ms < self._clock.now_ms() - KEPT_MS):
@@ -56,14 +56,14 @@ class Recent:
             self._date(sandbox.id)
 
     def outweighs(self, sandbox: Sandbox) -> bool:
-        """Whether this record comes from a store that has forgotten what is known here."""
+        """Whether this record comes from a store that has forgotten what is known here, or from who had not heard."""
         known = self._records.get(sandbox.id)
         return known is not None and _weight(known) > _weight(sandbox)
 
     def corrected(self, sandbox: Sandbox) -> Sandbox:
         """The next version of a record that is outweighed, with what is known here."""
         known = self._records[sandbox.id]
-        if known.end is None and known.warm == sandbox.warm:
+        if known.end is None and _rank(known) == _rank(sandbox):
             known = replace(sandbox, expires_at_ms=known.expires_at_ms)
         return replace(known, version=sandbox.version + 1)
 
@@ -82,13 +82,21 @@ class Recent:
 
 
 def _at_ms(sandbox: Sandbox) -> int | None:
-    """When it was last claimed, extended or ended."""
+    """When it got ready, was last claimed, extended or ended."""
     if sandbox.end is not None:
         return sandbox.end.at_ms
     if sandbox.state is not State.RUNNING:
         return None
-    return max((at for at in (sandbox.claimed_at_ms, extended_at_ms(sandbox)) if at is not None), default=None)
+    moments = (sandbox.ready_at_ms, sandbox.claimed_at_ms, extended_at_ms(sandbox))
+    return max((at for at in moments if at is not None), default=None)
 
 
 def _weight(sandbox: Sandbox) -> tuple[int, int]:
-    return (2, 0) if sandbox.end is not None else (int(sandbox.warm), sandbox.expires_at_ms)
+    return (_rank(sandbox), 0 if sandbox.end is not None else sandbox.expires_at_ms)
+
+
+def _rank(sandbox: Sandbox) -> int:
+    """How far it has come: its start, readiness, a claim, its end."""
+    if sandbox.end is not None:
+        return 3
+    return 2 if sandbox.warm else int(not sandbox.state.unready)

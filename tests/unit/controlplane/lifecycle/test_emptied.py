@@ -67,6 +67,24 @@ async def test_what_another_replica_still_holds_does_not_bring_an_ended_one_back
         assert a.cluster.held == {}
 
 
+async def test_one_that_is_ready_does_not_end_as_overdue_because_who_started_it_had_not_heard() -> None:
+    async with pair(cluster := FakeCluster(annotates_behind=True, ready_s=None)) as (core, a, b):
+        waiting = asyncio.create_task(a.service.create(OWNER, SPEC, "k"))
+        await asyncio.sleep(1)
+        (sandbox,) = await b.service.find(OWNER, {})
+        deaf = core.feeds.pop("a")
+        # Its push lands at the other replica, which answers whoever asks there.
+        await cluster.push_now(sandbox.id)
+        assert (await b.service.create(OWNER, SPEC, "k")).sandbox.state is State.RUNNING
+        core.empty()
+        await a.service._lives.store.ensure()  # it puts back what it holds: a start
+        core.feeds["a"] = deaf
+        deaf.put_nowait(Resync())
+        await asyncio.sleep(SPEC.start_timeout_ms / 1000 + 10)
+        assert (await b.service.get(OWNER, sandbox.id)).state is State.RUNNING
+        assert (await waiting).sandbox.id == sandbox.id
+
+
 async def test_an_end_that_a_rebuild_went_without_is_put_back() -> None:
     async with pair(FakeCluster(annotates_behind=True, stop_s=20)) as (core, a, b):
         sandbox = (await a.service.create(OWNER, SPEC)).sandbox
