@@ -74,13 +74,19 @@ class Rebuilder:
             on_record: what ran according to the store, read before; those that the cluster does not have are dead.
 
         Raises:
-            Problem: the cluster cannot be listed.
+            Problem: the cluster cannot be listed, or the store did not answer.
         """
         observed = await self._cluster.list()
-        found = Found()
-        async with asyncio.TaskGroup() as group:
-            for seen in observed:
-                group.create_task(self._look(seen, found))
+        found, away = Found(), None
+        try:
+            async with asyncio.TaskGroup() as group:
+                for seen in observed:
+                    group.create_task(self._look(seen, found))
+        except* Problem as problems:
+            # One says it for all: whoever waits is told to come back, and not that something broke.
+            away = problems.exceptions[0]
+        if away is not None:
+            raise away
         self._missing(on_record, {seen.sandbox_id for seen in observed}, found)
         return found
 

@@ -86,7 +86,8 @@ async def test_use_that_is_counted_wrong_is_what_the_records_say(pair: list[Redi
     assert await one.replace(ended(sandbox("sb-2", owner="bob")), 0)
     async with Redis.from_url(url) as redis:
         await redis.hincrby(f"{one._calls.prefix}used:alice", "sandboxes", 3)
-        await redis.hset(f"{one._calls.prefix}used:bob", mapping=asdict(right["bob"]))
+        for resource, used in asdict(right["bob"]).items():
+            await redis.hset(f"{one._calls.prefix}used:bob", resource, used)
         await redis.delete(f"{one._calls.prefix}used:")
     found = {wrong.owner: wrong for wrong in await two.recount()}
     assert found["alice"] == Miscount("alice", right["alice"] + Usage(3), right["alice"])

@@ -27,7 +27,7 @@ async def test_who_waits_for_a_rebuild_elsewhere_is_told_so_in_time() -> None:
     core = Core(VirtualClock())
     async with world(store=core.view("a")) as plane:
         core.empty()
-        core.rebuilder = "b"
+        core.rebuilder, core.rebuilder_until_ms = "b", 1 << 62
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         with pytest.raises(Problem, match="upstream_timeout: the store was lost and is not rebuilt"):
@@ -54,11 +54,31 @@ async def test_a_cluster_that_cannot_be_listed_is_the_answer_and_the_next_one_tr
         assert await plane.service.find(OWNER, {}) == []
 
 
+async def test_a_store_that_does_not_answer_its_rebuild_is_away_and_nothing_is_broken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    core, cluster = Core(VirtualClock()), FakeCluster(annotates_behind=True)
+    async with world(cluster, store=core.view("a")) as plane:
+        for _ in range(3):
+            await plane.service.create(OWNER, SPEC)
+        await asyncio.sleep(6)  # their facts are written
+
+        async def away(_: str) -> None:
+            raise Problem("upstream_timeout", "the store is away")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(plane.parts.store, "get", away)
+            core.empty()
+            with pytest.raises(Problem, match="upstream_timeout: the store is away"):
+                await plane.service.find(OWNER, {})
+        assert len(await plane.service.find(OWNER, {})) == 3
+
+
 async def test_who_leaves_while_it_waits_does_not_stop_the_rebuild() -> None:
     core, cluster = Core(VirtualClock()), FakeCluster(annotates_behind=True)
     async with world(cluster, store=core.view("a")) as plane:
         core.empty()
-        core.rebuilder = "b"
+        core.rebuilder, core.rebuilder_until_ms = "b", 1 << 62
         waiting = asyncio.create_task(plane.service.find(OWNER, {}))
         await asyncio.sleep(1)
         waiting.cancel()
