@@ -1,7 +1,7 @@
 """Looks at the facts that a run is weighed against."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 from typing import Final, Protocol
 
@@ -25,6 +25,12 @@ class Books(Protocol):
 
     async def warm(self, template_hash: str) -> int:
         """How many warm ones a template has."""
+        ...
+
+    async def find(
+        self, owner: str | None, labels: Mapping[str, str], states: Collection[State] | None = None
+    ) -> Sequence[Sandbox]:
+        """Those in these states."""
         ...
 
     async def counts(self) -> Mapping[State, int]:
@@ -65,10 +71,12 @@ class Surveyor:
 
         Raises:
             Problem: upstream_timeout, the store does not say what is in use.
-        Cost: four questions to the store; up to three to the cluster.
+        Cost: five questions to the store; up to three to the cluster.
         """
         refused, image = await self._refused(spec)
         in_use = await self._store.usage(None)
+        # They use no quota any more, and their nodes' room until the cluster has confirmed that they are gone.
+        ending = await self._store.find(None, {}, {State.ENDING})
         warm = await self._store.warm(spec.template_hash())
         facts = Facts(
             owner=owner,
@@ -79,7 +87,7 @@ class Surveyor:
             in_all=in_use.sandboxes,
             warm=warm,
             giving=max(0, (await self._store.counts()).get(State.WARM, 0) - warm),
-            room=self._cluster.holds(spec, in_use),
+            room=self._cluster.holds(spec, sum((needs(one.spec) for one in ending), in_use)),
             room_when_empty=self._cluster.holds(spec, Usage()),
             starts_at_once=min(self._at_once, self._cluster.starts_at_once()),
             start_ms=round(median(self._starts_ms)) if self._starts_ms else None,

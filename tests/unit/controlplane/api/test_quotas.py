@@ -152,6 +152,17 @@ async def test_a_preflight_tells_what_a_run_may_have() -> None:
         assert (await preflight(plane, 512))["fits"]
 
 
+async def test_what_its_node_has_not_stopped_keeps_its_room_and_uses_no_quota() -> None:
+    async with world(FakeCluster(room=1, stop_s=300)) as plane:
+        made = (await plane.api("POST", "/v1/sandboxes", body=IMAGE)).json
+        await plane.api("DELETE", f"/v1/sandboxes/{made['id']}")
+        assert (await plane.api("GET", "/v1/quota")).json["used"] == NOTHING
+        told = await preflight(plane, 1)
+        assert (told["may_have"], told["may_have_alone"]) == (0, 1)
+        await asyncio.sleep(301)
+        assert (await preflight(plane, 1))["fits"]
+
+
 async def test_a_preflight_says_what_can_never_start() -> None:
     async with world(FakeCluster(missing_images={"python:3.12"})) as plane:
         cpu = {"request": 100, "limit": 65_000}
