@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 
 from controlplane.api.context import Owner, Service
 from controlplane.api.request_id import request_id
+from controlplane.api.sandboxes import Left
 from controlplane.api.schemas import DeletedBody, FailedDelete, UsableSandboxBody, WaitMs
 from controlplane.errors import Code, Fault, Problem
 from controlplane.lifecycle.groups import Groups, Members
@@ -75,14 +76,17 @@ class GroupBody(BaseModel):
 
 
 @router.put("/groups/{name}", summary="Create a group of sandboxes; answers when the last one is ready")
-async def create(name: Name, wish: GroupRequest, service: Service, owner: Owner) -> GroupBody:
+async def create(
+    name: Name, wish: GroupRequest, service: Service, owner: Owner, start_timeout_ms: Left = None
+) -> GroupBody:
     """Safe to repeat: the same name with the same parameters gives the same sandboxes.
 
     With ``partial`` each sample has its sandbox or its problem; without, the first failure is the answer and nothing
     of the group is left.
     """
     groups = Groups(service)
-    members = await groups.create(owner, name, wish.sandbox, wish.count, partial=wish.partial)
+    by_ms = service.deadline_ms(wish.sandbox, start_timeout_ms)
+    members = await groups.create(owner, name, wish.sandbox, wish.count, by_ms, partial=wish.partial)
     return GroupBody.of(service, name, members)
 
 

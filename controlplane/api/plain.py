@@ -22,6 +22,8 @@ from controlplane.model import SandboxSpec
 PATH: Final = "/v1/sandboxes"
 _ONE: Final = re.compile(rf"{PATH}/(sb-[0-9a-z]+)")
 _JSON: Final = "application/json"
+# Below an hour; more goes to the framework, which refuses it.
+_LEFT: Final = re.compile(r"[1-9][0-9]{0,5}|[12][0-9]{6}")
 
 
 class Plain:
@@ -56,11 +58,19 @@ class Plain:
 
     async def _create(self, request: Request, body: bytes) -> Response | None:
         spec, owner = _spec(body), self._owner(request)
-        if spec is None or owner is None:
+        left = request.headers.get("start-timeout-ms")
+        if spec is None or owner is None or (left is not None and not _LEFT.fullmatch(left)):
             return None
         key, answer = request.headers.get("idempotency-key"), Response(status_code=201)
-        service = self._context.service
-        work = sandboxes.create(spec, request, answer, service=service, owner=owner, idempotency_key=key)
+        work = sandboxes.create(
+            spec,
+            request,
+            answer,
+            service=self._context.service,
+            owner=owner,
+            idempotency_key=key,
+            start_timeout_ms=None if left is None else int(left),
+        )
         return await _answered(work, answer)
 
     def _owner(self, request: Request) -> str | None:

@@ -20,11 +20,14 @@ from controlplane.errors import Problem
 from controlplane.lifecycle import Deleted, Sandboxes
 from controlplane.lifecycle.owned import LIVE
 from controlplane.model import Sandbox, SandboxSpec, State
+from controlplane.model.spec import MAX_START_MS
 
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,128}")
 # Who has a key and hangs up finds with it what he was given: a claim is over sooner, and need not be watched.
 KEYED_FROM_S: Final = 0.05
 
+# In a repetition less than in the body, which must not change: it is what the key is compared by.
+Left = Annotated[int | None, Header(ge=1, le=MAX_START_MS, description="what is left of the caller's start_timeout_ms")]
 Labels = Annotated[list[str] | None, Query(description="KEY=VALUE; repeated: all must match")]
 
 
@@ -45,12 +48,14 @@ async def create(
     service: Service,
     owner: Owner,
     idempotency_key: Annotated[str | None, Header()] = None,
+    start_timeout_ms: Left = None,
 ) -> UsableSandboxBody:
     """Holds the call until a command has run in the sandbox; safe to repeat with an idempotency key."""
     key, begun = _key(idempotency_key, "Idempotency-Key"), list[Sandbox]()
+    by_ms = service.deadline_ms(spec, start_timeout_ms)
 
     async def let_in() -> bool:
-        sandbox, replayed = await service.request(owner, spec, key)
+        sandbox, replayed = await service.request(owner, spec, key, by_ms)
         begun.append(sandbox)
         return replayed
 
@@ -64,13 +69,13 @@ async def create(
 
     async def usable() -> Sandbox:
         # One that has died meanwhile was replaced: then the other one is to be given up.
-        begun.append(await service.ready(sandbox, fresh=not replayed))
+        begun.append(await service.ready(sandbox, by_ms, fresh=not replayed))
         return begun[-1]
 
     if key is None:
         ready = await unless_gone(request, usable(), lambda: service.abandon(begun[-1]))
     else:
-        ready = await service.ready(sandbox, fresh=not replayed)
+        ready = await service.ready(sandbox, by_ms, fresh=not replayed)
     if replayed:
         response.status_code = 200
         response.headers["Idempotency-Replayed"] = "true"

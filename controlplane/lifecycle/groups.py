@@ -26,8 +26,12 @@ class Groups:
     def __init__(self, service: Sandboxes) -> None:
         self._service = service
 
-    async def create(self, owner: str, name: str, spec: SandboxSpec, count: int, *, partial: bool) -> Members:
+    async def create(
+        self, owner: str, name: str, spec: SandboxSpec, count: int, by_ms: int | None = None, *, partial: bool
+    ) -> Members:
         """Creates ``count`` sandboxes side by side and returns when the last one is ready or has failed.
+
+        ``by_ms`` is the caller's deadline, as in ``Sandboxes.request``.
 
         A repeated call waits for and answers the same ones: each has a key made of the group's name and its number.
         With ``partial`` a failure stands in its member's place; without, the first one takes all others with it.
@@ -41,10 +45,10 @@ class Groups:
         async def one(sample: int) -> None:
             try:
                 wish, key = _member(spec, name, sample), _key(name, sample)
-                sandbox, replayed = await self._service.request(owner, wish, key)
+                sandbox, replayed = await self._service.request(owner, wish, key, by_ms)
                 if not replayed:
                     begun.add(sample)
-                made[sample] = await self._service.ready(sandbox, fresh=not replayed)
+                made[sample] = await self._service.ready(sandbox, by_ms, fresh=not replayed)
             except Problem as problem:
                 if not partial or problem.code in _OF_THE_CALL:
                     raise

@@ -24,6 +24,7 @@ from controlplane.lifecycle.quotas import Quotas, Standing
 from controlplane.lifecycle.states import Event
 from controlplane.lifecycle.tokens import Token
 from controlplane.model import Limits, Sandbox, SandboxSpec, pool_owner
+from controlplane.model.spec import MIN_START_MS
 from controlplane.store import Admitted, Claimed, Fence, Full, Known, Withdrawn
 from controlplane.telemetry import Levels
 
@@ -113,6 +114,11 @@ class Sandboxes(Owned):
         """Whether new creates are refused because the end is near."""
         return self._draining
 
+    def deadline_ms(self, spec: SandboxSpec, left_ms: int | None = None) -> int:
+        """Until when a create that comes now may take (Unix ms): what is ``left_ms`` of its start timeout, else all."""
+        start_ms = spec.start_timeout_ms
+        return self._parts.clock.now_ms() + (start_ms if left_ms is None else min(left_ms, start_ms))
+
     async def create(self, owner: str, spec: SandboxSpec, key: str | None = None) -> Created:
         """Creates a sandbox and returns when it is ready.
 
@@ -123,11 +129,20 @@ class Sandboxes(Owned):
             Problem: draining, unsupported, conflict, deleted (the key was withdrawn), capacity_unavailable, or why
                 the sandbox ended before it was ready.
         """
-        sandbox, replayed = await self.request(owner, spec, key)
-        return Created(await self.ready(sandbox, fresh=not replayed), replayed)
+        by_ms = self.deadline_ms(spec)
+        sandbox, replayed = await self.request(owner, spec, key, by_ms)
+        return Created(await self.ready(sandbox, by_ms, fresh=not replayed), replayed)
 
-    async def request(self, owner: str, spec: SandboxSpec, key: str | None = None) -> tuple[Sandbox, bool]:
+    async def request(
+        self, owner: str, spec: SandboxSpec, key: str | None = None, by_ms: int | None = None
+    ) -> tuple[Sandbox, bool]:
         """Claims a warm sandbox, or admits one and begins its start; it is usable once ``ready`` has returned it.
+
+        Args:
+            owner: whose it will be.
+            spec: what it is to be.
+            key: the idempotency key.
+            by_ms: the caller's deadline for all that it waits for (Unix ms), where less is left than the spec says.
 
         Returns:
             The record, and whether the key had been used before.
@@ -135,7 +150,7 @@ class Sandboxes(Owned):
         if self._draining:
             raise Problem("draining", "this control plane is stopping", retry_after_ms=1000)
         self._parts.cluster.check(spec)
-        return await self._admitted(self._candidate(owner, spec, key))
+        return await self._admitted(self._candidate(owner, spec, key, by_ms))
 
     async def start_warm(self, pool: str, spec: SandboxSpec, fence: Fence | None = None, *, spare: int = 0) -> Sandbox:
         """Begins the start of a sandbox that belongs to a pool until it is claimed; does not wait until it is ready.
@@ -173,11 +188,12 @@ class Sandboxes(Owned):
         """How many starts the nodes and the start queue bear at one time."""
         return min(self._options.starts_in_flight, self._parts.cluster.starts_at_once())
 
-    async def ready(self, sandbox: Sandbox, *, fresh: bool = False) -> Sandbox:
+    async def ready(self, sandbox: Sandbox, by_ms: int | None = None, *, fresh: bool = False) -> Sandbox:
         """Waits until the sandbox is usable; its record. A claimed one that has died meanwhile is replaced.
 
         Args:
             sandbox: as ``request`` has returned it.
+            by_ms: as for ``request``: one that takes the place of a dead one has what is left.
             fresh: its key had not been used before: it is counted as given.
 
         Raises:
@@ -188,7 +204,7 @@ class Sandboxes(Owned):
             while sandbox.warm and sandbox.end is None and not await self._lives.claims.bind(sandbox):
                 replaced += 1
                 reason = "" if replaced < MOST_REPLACED else f"{replaced} warm ones were dead when they were claimed"
-                again = self._candidate(sandbox.owner, sandbox.spec, sandbox.idempotency_key)
+                again = self._candidate(sandbox.owner, sandbox.spec, sandbox.idempotency_key, by_ms)
                 sandbox, known = await self._admitted(replace(again, fingerprint=sandbox.fingerprint), reason)
                 fresh = fresh and not known
             if fresh and sandbox.warm:
@@ -320,24 +336,29 @@ class Sandboxes(Owned):
             delete = bool(left.failed and left.ids)
         return Deleted(ids, left.failed)
 
-    def _candidate(self, owner: str, spec: SandboxSpec, key: str | None) -> Sandbox:
+    def _candidate(self, owner: str, spec: SandboxSpec, key: str | None, by_ms: int | None = None) -> Sandbox:
         now_ms = self._parts.clock.now_ms()
+        left_ms = spec.start_timeout_ms if by_ms is None else min(by_ms - now_ms, spec.start_timeout_ms)
+        if left_ms <= 0:
+            raise Problem("start_timeout", f"nothing was ready within the start timeout of {spec.start_timeout_ms} ms")
         return Sandbox(
             id=new_id(),
             owner=owner,
             # On record is what it was promised, whatever the default becomes; the fingerprint is of what was asked for.
-            spec=self._promised(spec),
+            spec=self._promised(spec, max(MIN_START_MS, left_ms)),
             created_at_ms=now_ms,
             expires_at_ms=now_ms + spec.ttl_ms,
             fingerprint=spec.fingerprint(),
             idempotency_key=key,
         )
 
-    def _promised(self, spec: SandboxSpec) -> SandboxSpec:
-        default_ms = self._options.idle_timeout_ms
-        if spec.idle_timeout_ms is not None or not default_ms:
-            return spec
-        return spec.model_copy(update={"idle_timeout_ms": default_ms})
+    def _promised(self, spec: SandboxSpec, left_ms: int) -> SandboxSpec:
+        promised: dict[str, int] = {}
+        if spec.idle_timeout_ms is None and self._options.idle_timeout_ms:
+            promised["idle_timeout_ms"] = self._options.idle_timeout_ms
+        if left_ms != spec.start_timeout_ms:
+            promised["start_timeout_ms"] = left_ms
+        return spec.model_copy(update=promised) if promised else spec
 
 
 def _by_owner() -> Problem:

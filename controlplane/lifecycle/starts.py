@@ -48,6 +48,9 @@ class Starter:
             sandbox = queued
         async with self.turns.turn(sandbox):
             phases.lap("queue")
+            if sandbox.state is State.QUEUED and self._clock.now_ms() >= sandbox.begin_by_ms:
+                # The queue has had its time: the cluster is not asked with none left, and then blamed.
+                raise self.overdue(sandbox)
             await self._start(sandbox, phases)
 
     def overdue(self, sandbox: Sandbox) -> Problem:

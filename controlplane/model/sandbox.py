@@ -12,6 +12,8 @@ from controlplane.model.spec import SandboxSpec
 # What a claim binds to a warm sandbox besides its state; all else is the sandbox's own.
 BOUND: Final = ("owner", "spec", "expires_at_ms", "fingerprint", "idempotency_key")
 POOL_OWNER: Final = "pool:"
+# What a cold start takes at least, as a rule.
+COLD_START_MS: Final = 2_000
 _PORTS_FACT: Final = re.compile(r"([0-9]{1,15}):((?:[0-9]{1,5}(?:,[0-9]{1,5})*)?)")
 
 
@@ -153,6 +155,11 @@ class Sandbox:
     def start_by_ms(self) -> int:
         """When its start is overdue (Unix time)."""
         return self.created_at_ms + self.spec.start_timeout_ms
+
+    @property
+    def begin_by_ms(self) -> int:
+        """Until when it makes sense to begin its start (Unix time): what begins later is only told to be too late."""
+        return self.start_by_ms - min(COLD_START_MS, self.spec.start_timeout_ms // 4)
 
     def with_port(self, port: int, *, public: bool, now_ms: int) -> Self:
         """The record with this port open to anyone, or not any more; itself when that is so already."""

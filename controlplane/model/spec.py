@@ -12,6 +12,8 @@ MIB: Final = 1 << 20
 MAX_ENV_BYTES: Final = 256 * 1024  # guess: a quarter of what Linux gives to argv and environment together
 MAX_LABELS: Final = 64
 MAX_TTL_MS: Final = 7 * 24 * 3_600_000
+MIN_START_MS: Final = 100
+MAX_START_MS: Final = 3_600_000
 MAX_NODE_LABELS: Final = 16
 # Templates that are known again; every step of a warm sandbox asks for the hash of its own.
 MOST_HASHES: Final = 1024
@@ -161,7 +163,7 @@ class SandboxSpec(Template):
     user: Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\s:\x00]*(:[^\s:\x00]+)?$")] = ""
     labels: Annotated[dict[str, str], AfterValidator(_labels)] = Field(default_factory=dict)
     ttl_ms: int = Field(default=3_600_000, ge=1_000, le=MAX_TTL_MS)
-    start_timeout_ms: int = Field(default=120_000, ge=100, le=3_600_000)
+    start_timeout_ms: int = Field(default=120_000, ge=MIN_START_MS, le=MAX_START_MS)
     # None: what the installation has for all.
     idle_timeout_ms: int | None = Field(default=None, ge=1_000, le=MAX_TTL_MS)
     lease: Lease | None = None

@@ -36,6 +36,8 @@ WITHIN_S: Final = 60.0
 # A pod that is killed is a stranger to the API server before its process has ended: what that has begun is not to fail
 # for it, but to be taken on by another replica.
 DISOWNED_S: Final = 5.0
+# No attempt is begun with less: it could only tell that nobody answered at once.
+LEAST_S: Final = 0.1
 FIRST_PAUSE_S: Final = 0.1
 LAST_PAUSE_S: Final = 5.0
 # The server gives one user a fair share of its slots; a herd of ours must not wait in its queue instead of in ours.
@@ -69,6 +71,18 @@ class _Request:
     query: Mapping[str, str]
     data: bytes | None
     kind: str
+
+    @property
+    def what(self) -> str:
+        """Method and path, as it is told."""
+        return f"{self.method} {self.path}"
+
+
+class NotAskedError(Problem):
+    """The time for a call had passed before the API server was asked: nothing is known of the server."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__("upstream_timeout", f"there was no time left to ask for {what}; the API server was not asked")
 
 
 class KubernetesClient:
@@ -177,47 +191,63 @@ class KubernetesClient:
         deadline_s, disowned_until_s = loop.time() + within_s, math.inf
         data = None if body is None else json.dumps(body).encode()
         request = _Request(method, path, dict(query or {}), data, kind)
-        pause_s, refusal = FIRST_PAUSE_S, None
+        pause_s, before = FIRST_PAUSE_S, None
         while True:
             try:
-                attempt = self._attempt(request, deadline_s - loop.time())
+                attempt = self._attempt(request, deadline_s)
                 # What a cancelled create made all the same, a stop that came before it would not remove.
                 return await (finish(asyncio.create_task(attempt)) if method == "POST" else attempt)
             except Problem as problem:
-                if refusal is not None and isinstance(problem.__cause__, TimeoutError) and loop.time() >= deadline_s:
-                    raise refusal from None  # what it said, and not that its last answer was cut short
-                refusal = problem if isinstance(problem, Refused) else None
+                cut = isinstance(before, Refused) and isinstance(problem.__cause__, TimeoutError)
+                if before is not None and (isinstance(problem, NotAskedError) or (cut and loop.time() >= deadline_s)):
+                    raise before from None  # what it said, and not that its last answer was cut short
+                before = problem
                 # The whole range: callers that failed together shall not come back together.
                 wait_s = _asked_for(problem) + random.uniform(0, pause_s)  # noqa: S311
                 disowned = method == "POST" and _unauthorized(problem)
                 if disowned:
                     disowned_until_s = min(disowned_until_s, loop.time() + DISOWNED_S)
                 passing = _passing(problem) or (disowned and loop.time() + wait_s < disowned_until_s)
-                if not passing or loop.time() + wait_s >= deadline_s:
+                if not passing or loop.time() + wait_s + LEAST_S >= deadline_s:
                     raise
-                self._log.debug("asking again", what=f"{method} {path}", detail=problem.detail, wait_s=round(wait_s, 2))
+                self._log.debug("asking again", what=request.what, detail=problem.detail, wait_s=round(wait_s, 2))
             await asyncio.sleep(wait_s)
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
 
-    async def _attempt(self, request: "_Request", left_s: float) -> Json:
-        what = f"{request.method} {request.path}"
+    async def _attempt(self, request: "_Request", deadline_s: float) -> Json:
+        what = request.what
+        async with self._turn(deadline_s - LEAST_S, what):
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    headers = {**await self.way.headers(), "Content-Type": request.kind}
+                    async with self._http.request(
+                        request.method,
+                        self._url(request.path),
+                        params=request.query,
+                        data=request.data,
+                        headers=headers,
+                        **self._naming,
+                    ) as response:
+                        await self._checked(response, what)
+                        answer: Json = json.loads(await response.read() or b"{}")
+                        return answer
+            except (aiohttp.ClientError, OSError, ValueError) as error:
+                raise self._unanswered(what, error) from error
+
+    @asynccontextmanager
+    async def _turn(self, until_s: float, what: str) -> AsyncIterator[None]:
+        """A place among the calls under way. Who gets none in time has not asked, and accuses nobody."""
+        if asyncio.get_running_loop().time() >= until_s:
+            raise NotAskedError(what)
         try:
-            # The turn counts: who waits for it longer than the call may take has had no answer either.
-            async with asyncio.timeout(max(0.0, left_s)), self._free:
-                headers = {**await self.way.headers(), "Content-Type": request.kind}
-                async with self._http.request(
-                    request.method,
-                    self._url(request.path),
-                    params=request.query,
-                    data=request.data,
-                    headers=headers,
-                    **self._naming,
-                ) as response:
-                    await self._checked(response, what)
-                    answer: Json = json.loads(await response.read() or b"{}")
-                    return answer
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise self._unanswered(what, error) from error
+            async with asyncio.timeout_at(until_s):
+                await self._free.acquire()
+        except TimeoutError as error:
+            raise NotAskedError(what) from error
+        try:
+            yield
+        finally:
+            self._free.release()
 
     def _unanswered(self, what: str, error: Exception) -> Problem:
         problem = unreachable(self.way.url, what, error, self._clock.now_ms())

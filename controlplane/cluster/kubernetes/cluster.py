@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from controlplane.clock import Clock, SystemClock
 from controlplane.cluster.kubernetes import isolation
-from controlplane.cluster.kubernetes.client import Json, KubernetesClient
+from controlplane.cluster.kubernetes.client import Json, KubernetesClient, NotAskedError
 from controlplane.cluster.kubernetes.deaths import death
 from controlplane.cluster.kubernetes.lost_nodes import Nodes
 from controlplane.cluster.kubernetes.nodes import Fleet
@@ -30,6 +30,7 @@ from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.cluster.kubernetes.removal import Removal
 from controlplane.cluster.kubernetes.watch import Reflector
 from controlplane.cluster.protocol import Boot, Death, Description, ImageState, Observed, Started, Whereabouts
+from controlplane.errors import Problem
 from controlplane.model import SandboxSpec, Usage, load_record
 
 # A stop is two calls, of which few are under way at a time (``removal``), and then the kubelets' business.
@@ -182,6 +183,9 @@ class KubernetesCluster:
         within_s = max(0.0, start_by_ms - self._clock.now_ms()) / 1000
         try:
             await self._client.create(self._path, manifest, within_s=within_s)
+        except NotAskedError as late:
+            detail = f"{sandbox_id} waited until its deadline for its turn to be sent to the cluster: {late.detail}"
+            raise Problem("start_queue_timeout", detail, sandbox_id=sandbox_id) from late
         except Refused as refused:
             # Ids are never used twice: it is our own, whose answer was lost.
             if refused.refusal.reason != "AlreadyExists":

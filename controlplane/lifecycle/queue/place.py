@@ -9,9 +9,6 @@ from controlplane.errors import Problem
 from controlplane.model import Limits, Sandbox
 from controlplane.store import Admission, Claim, Full, Known, Withdrawn
 
-# What a cold start takes at least, as a rule.
-START_MS: Final = 2_000
-
 Answer = Admission | Claim
 Attempt = Callable[[Limits], Awaitable[Answer]]
 Key = tuple[str, str]
@@ -44,7 +41,7 @@ class Place:
     @property
     def until_ms(self) -> int:
         """When it is refused (Unix ms): who was let in later would only hear of a start that took too long."""
-        return self.wish.start_by_ms - min(START_MS, self.wish.spec.start_timeout_ms // 4)
+        return self.wish.begin_by_ms
 
     @property
     def key(self) -> Key | None:

@@ -17,6 +17,7 @@ from yarl import URL
 from rollbox import labels as label_rules
 from rollbox._problem import SandboxError
 from rollbox.breaker import Breaker, BreakerPolicy
+from rollbox.deadline import Deadline
 from rollbox.errors import ExecNotFound, InvalidArgument, StreamInterrupted, Unauthenticated, UpstreamTimeout
 from rollbox.leases import Leases
 from rollbox.record import SandboxRecord
@@ -29,8 +30,12 @@ Query: TypeAlias = Sequence[tuple[str, str | bytes]]
 _log = logging.getLogger("rollbox")
 
 _CALL_LIMIT_S = 60.0
-# On top of what the server may use by its own deadlines; past this the answer is lost, not late. A guess.
+# On top of an exec's timeout, for killing it and for much output; past this the answer is lost, not late. A guess.
 _GRACE_S = 60.0
+# The same of a call that the server answers at its deadline, whatever has come of it.
+_ANSWER_GRACE_S = 5.0
+# What is left of `start_timeout`: in a repetition less than in the body, which must not change.
+_LEFT = "Start-Timeout-Ms"
 _HEALTH_LIMIT_S = 5.0
 # As a create has it: for a sandbox that had no lease before.
 ATTACHED_MS = 600_000
@@ -70,13 +75,14 @@ class Gateway:
         self._owed: set[asyncio.Task[Any]] = set()
         self.leases = Leases(self)
 
-    async def create(self, body: Mapping[str, Any], key: str, *, forget: bool) -> Opened:
+    async def create(self, body: Mapping[str, Any], key: str, *, forget: bool, deadline: Deadline) -> Opened:
         """Create a sandbox and return it ready.
 
         Args:
             body: from `request.create_body`.
             key: the idempotency key; the same for every try.
             forget: delete by the key when the call gives up without knowing what became of it.
+            deadline: of the call with all its tries; the server is told what is left of it.
 
         Raises:
             SandboxError: also when creates are stopped because the platform is out (see `breaker`).
@@ -84,15 +90,13 @@ class Gateway:
         Cancel safety: deletes by the key, within 2 s; the server refuses a create with this key that arrives later.
         """
         with self.breaker.watching():
-            return self.opened((await self._create(body, key, forget=forget)).body)
+            return self.opened((await self._create(body, key, forget=forget, deadline=deadline)).body)
 
-    async def _create(self, body: Mapping[str, Any], key: str, *, forget: bool) -> Answer:
-        start_s = body["start_timeout_ms"] / 1000
-        limit_s = start_s + _GRACE_S
+    async def _create(self, body: Mapping[str, Any], key: str, *, forget: bool, deadline: Deadline) -> Answer:
         headers = {"Idempotency-Key": key}
         url, data = self._url(), json.dumps(self.leases.named(body)).encode()
         try:
-            return await self._call("POST", url, data, headers=headers, limit_s=limit_s, patience_s=start_s)
+            return await self._call("POST", url, data, headers=headers, deadline=deadline)
         except asyncio.CancelledError:
             await self.farewell(self._delete_by_key(key))
             raise
@@ -179,15 +183,15 @@ class Gateway:
         *parts: str,
         query: Query = (),
         body: Mapping[str, Any] | None = None,
-        limit_s: float = _CALL_LIMIT_S,
-        patience_s: float = 0.0,
+        deadline: Deadline | None = None,
     ) -> Any:  # noqa: ANN401
-        """Call a route of the owner, `parts` below /v1, with the API key; the JSON of the answer. It is repeated."""
+        """Call a route of the owner, `parts` below /v1, with the API key; the JSON of the answer. It is repeated.
+
+        With a `deadline` it is a create: the server is told what is left.
+        """
         url = self._address("/".join(("v1", *(quote(part, safe="") for part in parts))))
         data = None if body is None else json.dumps(body).encode()
-        answer = await self._call(
-            method, url.with_query(query) if query else url, data, limit_s=limit_s, patience_s=patience_s
-        )
+        answer = await self._call(method, url.with_query(query) if query else url, data, deadline=deadline)
         return answer.body
 
     async def healthy(self) -> None:
@@ -200,12 +204,12 @@ class Gateway:
         Cancel safety: the command is killed on the server, within 2 s.
         """
         timeout_ms = body.get("timeout_ms")
-        limit_s = timeout_ms / 1000 + _GRACE_S if timeout_ms else None
-        return await self._started(access, access.exec_url, body, limit_s)
+        deadline = Deadline(timeout_ms / 1000 + _GRACE_S) if timeout_ms else None
+        return await self._started(access, access.exec_url, body, deadline)
 
     async def spawn(self, access: Access, body: Mapping[str, Any]) -> dict[str, Any]:
         """Start a command and return `{exec_id, pid, ...}`. Cancel safety: as `exec`."""
-        return await self._started(access, self.scoped_url(access, "execs"), body, _CALL_LIMIT_S)
+        return await self._started(access, self.scoped_url(access, "execs"), body, limit_s=_CALL_LIMIT_S)
 
     async def end_exec(self, access: Access, exec_id: str) -> None:
         """Kill a command with all its processes. Cancel safety: the kill goes on; bounded at 2 s, never raising."""
@@ -219,19 +223,21 @@ class Gateway:
         query: Query = (),
         body: Mapping[str, Any] | None = None,
         idempotent: bool = True,
+        deadline: Deadline | None = None,
     ) -> Any:  # noqa: ANN401
         """Call a route of one sandbox with its token and return the JSON; repeated while that may help.
 
         `parts` are of the path below the sandbox; bytes in `query` travel as they are. What is not `idempotent` must
-        not be done twice: a lost answer is raised, not repeated.
+        not be done twice: a lost answer is raised, not repeated. Nothing is begun after the `deadline`.
         """
         url = self.scoped_url(access, *parts, query=query)
         data = None if body is None else json.dumps(body).encode()
 
         async def once() -> Answer | SandboxError:
+            limit_s = _CALL_LIMIT_S if deadline is None else min(_CALL_LIMIT_S, deadline.left_s() + _ANSWER_GRACE_S)
             try:
                 return await self.with_token(
-                    access, lambda token: self._transport.send(method, url, token, data, limit_s=_CALL_LIMIT_S)
+                    access, lambda token: self._transport.send(method, url, token, data, limit_s=limit_s)
                 )
             except (StreamInterrupted, UpstreamTimeout) as error:
                 if idempotent:
@@ -239,7 +245,7 @@ class Gateway:
                 return error
 
         try:
-            answer = await repeat(self._retries, once)
+            answer = await repeat(self._retries, once, deadline=deadline)
             if isinstance(answer, SandboxError):
                 raise answer
         except SandboxError as error:
@@ -321,20 +327,27 @@ class Gateway:
             return await call(access.token)
 
     async def _started(
-        self, access: Access, url: URL, body: Mapping[str, Any], limit_s: float | None
+        self,
+        access: Access,
+        url: URL,
+        body: Mapping[str, Any],
+        deadline: Deadline | None = None,
+        *,
+        limit_s: float | None = None,
     ) -> dict[str, Any]:
         data = json.dumps(body).encode()
 
         async def once() -> dict[str, Any]:
+            within_s = limit_s if deadline is None else deadline.left_s()
             answer: dict[str, Any] = (
                 await self.with_token(
-                    access, lambda token: self._transport.send("POST", url, token, data, limit_s=limit_s)
+                    access, lambda token: self._transport.send("POST", url, token, data, limit_s=within_s)
                 )
             ).body
             return answer
 
         try:
-            return await repeat(self._retries, once)
+            return await repeat(self._retries, once, deadline=deadline)
         except asyncio.CancelledError:
             await self.farewell(self._cancel(access, body["exec_id"]))
             raise
@@ -375,18 +388,21 @@ class Gateway:
         *,
         headers: Mapping[str, str] | None = None,
         sandbox_id: str | None = None,
-        limit_s: float = _CALL_LIMIT_S,
-        patience_s: float = 0.0,
+        deadline: Deadline | None = None,
     ) -> Answer:
-        """Send a call with the API key, repeated while that is safe and may help."""
+        """Send a call with the API key, repeated while that is safe and may help, until a create's `deadline`."""
 
         async def send() -> Answer:
-            return await self._transport.send(
-                method, url, self.settings.api_key, body, headers=headers, limit_s=limit_s
-            )
+            key = self.settings.api_key
+            if deadline is None:
+                return await self._transport.send(method, url, key, body, headers=headers, limit_s=_CALL_LIMIT_S)
+            left_s = deadline.left_s()
+            sent = {**(headers or {}), _LEFT: str(max(1, round(left_s * 1000)))}
+            limit_s = left_s + _ANSWER_GRACE_S
+            return await self._transport.send(method, url, key, body, headers=sent, limit_s=limit_s, whole=True)
 
         try:
-            return await repeat(self._retries, send, patience_s=patience_s)
+            return await repeat(self._retries, send, deadline=deadline, patient=True)
         except SandboxError as error:
             error.sandbox_id = error.sandbox_id or sandbox_id
             raise

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 from uuid import uuid4
 
 from rollbox import request, shared
 from rollbox._problem import SandboxError
+from rollbox.deadline import Deadline
 from rollbox.errors import InvalidArgument
 from rollbox.files import initial
 from rollbox.gateway import Gateway
@@ -33,8 +33,6 @@ SAMPLE_LABEL = "rollbox.sample"
 
 MOST_SAMPLES = 1024
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
-# As for a create: what is on top of the server's own deadline.
-_GRACE_S = 60.0
 
 Member = TypeVar("Member", Sandbox, LazySandbox)
 
@@ -102,10 +100,17 @@ class SandboxGroup(Generic[Member]):
         contents = initial.checked(options.get("files"))
         samples = request.count("n", n, most=MOST_SAMPLES)
         made_name = uuid4().hex if name is None else checked_name(name)
-        body = {"count": samples, "partial": partial, "sandbox": request.create_body_of(image, options)}
-        made = await _opened(client, made_name, lambda gateway: _created(gateway, made_name, body, forget=name is None))
+        sandbox = request.create_body_of(image, options)
+        body = {"count": samples, "partial": partial, "sandbox": sandbox}
+        deadline = Deadline(sandbox["start_timeout_ms"] / 1000)
+
+        async def created(gateway: Gateway) -> dict[str, Any]:
+            return await _created(gateway, made_name, body, forget=name is None, deadline=deadline)
+
+        made = await _opened(client, made_name, created)
         if contents and (gateway := made._gateway):  # noqa: SLF001 - its own, of another type parameter
-            await made._begin_with(gateway, contents, partial=partial, own_key=name is not None)  # noqa: SLF001
+            files = initial.FirstFiles(contents, deadline, own_key=name is not None)
+            await made._begin_with(gateway, files, partial=partial)  # noqa: SLF001
         return made
 
     @classmethod
@@ -164,22 +169,19 @@ class SandboxGroup(Generic[Member]):
         if failures:
             raise failures[0]
 
-    async def _begin_with(
-        self, gateway: Gateway, contents: Mapping[str, bytes | Path], *, partial: bool, own_key: bool
-    ) -> None:
+    async def _begin_with(self, gateway: Gateway, files: initial.FirstFiles, *, partial: bool) -> None:
         """Write the first files of all; a sample that they cannot be written for has failed."""
-        slots = asyncio.Semaphore(initial.AT_ONCE)
 
         async def begun(sample: int, member: Sandbox) -> None:
             try:
-                await initial.write(member.files, contents, slots)
+                await files.write(member.files)
             except SandboxError as error:
                 # As with creates: none at all is no part.
                 if not partial or len(self._members) == 1:
                     raise
                 del self._members[sample]
                 self.failed[sample] = error
-                if not initial.left_to_repetition(error, own_key=own_key):
+                if not files.left_to_repetition(error):
                     await gateway.farewell(member.delete())
 
         try:
@@ -189,7 +191,7 @@ class SandboxGroup(Generic[Member]):
                         beginnings.create_task(begun(sample, member))
         except BaseException as failures:
             failure = failures.exceptions[0] if isinstance(failures, BaseExceptionGroup) else failures
-            if not initial.left_to_repetition(failure, own_key=own_key):
+            if not files.left_to_repetition(failure):
                 await gateway.farewell(_gone(gateway, self.name))
             await self._release()
             raise failure from None
@@ -305,8 +307,9 @@ async def _opened(
     return group
 
 
-async def _created(gateway: Gateway, name: str, body: dict[str, Any], *, forget: bool) -> dict[str, Any]:
-    start_s = body["sandbox"]["start_timeout_ms"] / 1000
+async def _created(
+    gateway: Gateway, name: str, body: dict[str, Any], *, forget: bool, deadline: Deadline
+) -> dict[str, Any]:
     body = {**body, "sandbox": gateway.leases.named(body["sandbox"])}
 
     async def withdrawn() -> None:
@@ -314,9 +317,7 @@ async def _created(gateway: Gateway, name: str, body: dict[str, Any], *, forget:
 
     try:
         with gateway.breaker.watching():
-            answer: dict[str, Any] = await gateway.owned(
-                "PUT", "groups", name, body=body, limit_s=start_s + _GRACE_S, patience_s=start_s
-            )
+            answer: dict[str, Any] = await gateway.owned("PUT", "groups", name, body=body, deadline=deadline)
             # None at all is no part: it is raised as any create's failure, and counts as one.
             if not any(member["sandbox"] for member in answer["members"]):
                 raise told_problem(answer["members"][0]["problem"], {})

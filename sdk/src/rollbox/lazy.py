@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
-from rollbox.errors import Deleted, SandboxError
+from rollbox.deadline import LEAST_S, Deadline
+from rollbox.errors import Deleted, SandboxError, StartTimeout
 from rollbox.files import initial
 from rollbox.process import Process
 from rollbox.request import CreateOptions, ExecOptions, SpawnOptions, create_body_of
@@ -39,13 +40,16 @@ class LazySandbox:
         Raises:
             InvalidArgument: an argument makes no sense.
         """
-        create_body_of(image, options)
+        body = create_body_of(image, options)
         initial.checked(options.get("files"))
         self._image = image
+        self._start_timeout_s = body["start_timeout_ms"] / 1000
         self._client = client
         self._options = options
         self._creating = asyncio.Lock()
         self._attempts = 0
+        self._failures = 0
+        self._failure: SandboxError | None = None
         self._sandbox: Sandbox | None = None
         self._detached = False
         self._deleted = False
@@ -68,30 +72,46 @@ class LazySandbox:
     async def sandbox(self) -> Sandbox:
         """Return the sandbox, for everything that is not repeated here (files, ports, processes, usage).
 
+        Whoever waits for a create that another call has begun shares what comes of it, a failure too.
+
         Raises: as `Sandbox.create`; Deleted after `delete`.
-        Cancel safety: as `Sandbox.create`; another caller that waits for the same create begins it anew.
+        Cancel safety: as `Sandbox.create`; another caller that waits for the same create begins it anew, with what is
+            left of its own `start_timeout`.
         """
         if self._sandbox is not None:
             return self._sandbox
+        deadline, failures = Deadline(self._start_timeout_s), self._failures
         async with self._creating:
             if self._deleted:
                 raise Deleted("this lazy sandbox was deleted by this program")
+            if self._failure is not None and self._failures > failures:
+                raise self._failure
             if self._sandbox is None:
-                self._sandbox = await self._create()
+                self._sandbox = await self._created(deadline)
                 if self._detached:
                     await self._sandbox.detach()
             return self._sandbox
 
-    async def _create(self) -> Sandbox:
-        options, key = dict(self._options), self._options.get("idempotency_key")
+    async def _created(self, deadline: Deadline) -> Sandbox:
+        if deadline.left_s() < LEAST_S:
+            within = f"within the start timeout of {self._start_timeout_s:g} s"
+            raise StartTimeout(f"a create that another call had begun was cancelled, and no time is left {within}")
+        try:
+            return await self._create(deadline)
+        except SandboxError as error:
+            self._failures, self._failure = self._failures + 1, error
+            raise
+
+    async def _create(self, deadline: Deadline) -> Sandbox:
+        key = self._options.get("idempotency_key")
         # A key that a cancelled create has taken back is refused from then on.
         if key is not None and self._attempts:
-            options["idempotency_key"] = f"{key}.{self._attempts}"
-        if self._detached:
-            options["lease"] = None
+            key = f"{key}.{self._attempts}"
+        options = CreateOptions(**{**self._options, "lease": None}) if self._detached else self._options
+        body, contents = create_body_of(self._image, options), initial.checked(options.get("files"))
         self._attempts += 1
         try:
-            return await Sandbox.create(self._image, client=self._client, **options)  # type: ignore[arg-type]
+            return await Sandbox._made(body, contents, key, self._client, deadline)  # noqa: SLF001 - all but the checks
         except SandboxError as error:
             if error.code in REPEATABLE:
                 # What the key stands for was not taken back: the same key gives it.

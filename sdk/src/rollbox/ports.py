@@ -15,6 +15,7 @@ from yarl import URL
 
 from rollbox import request
 from rollbox._problem import SandboxError
+from rollbox.deadline import Deadline
 from rollbox.errors import InvalidArgument, PortUnreachable, StreamInterrupted
 from rollbox.gateway import Access, Gateway
 from rollbox.transport import abort, told_problem
@@ -89,13 +90,15 @@ class Ports:
         """
         checked(port)
         left_ms = request.milliseconds("timeout", timeout)
+        deadline = Deadline(left_ms / 1000)
         while True:
             wait_ms = min(left_ms, int(_WAIT_S * 1000))
             query = [("wait_ms", str(wait_ms))]
-            answer = await self._gateway.scoped(self._access, "GET", "ports", str(port), query=query)
+            path = ("ports", str(port))
+            answer = await self._gateway.scoped(self._access, "GET", *path, query=query, deadline=deadline)
             if answer["listening"]:
                 return
-            left_ms -= wait_ms
+            left_ms = min(left_ms - wait_ms, round(deadline.left_s() * 1000))
             if left_ms <= 0:
                 detail = f"nothing listened on port {port} for {timeout:g} s"
                 raise PortUnreachable(detail, details={"port": str(port)}, sandbox_id=self._access.sandbox_id)

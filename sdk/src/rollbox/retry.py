@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from rollbox._problem import SandboxError
+from rollbox.deadline import Deadline
 
 _T = TypeVar("_T")
 _log = logging.getLogger("rollbox")
@@ -64,8 +65,21 @@ class RetryPolicy:
         return wait if failures < self.tries and waited_s + wait <= self.budget_s else None
 
 
-async def repeat(policy: RetryPolicy, send: Callable[[], Awaitable[_T]], *, patience_s: float = 0.0) -> _T:
-    """Call `send` until it returns or its error is to be raised; the last error is chained to the one before."""
+async def repeat(
+    policy: RetryPolicy,
+    send: Callable[[], Awaitable[_T]],
+    *,
+    deadline: Deadline | None = None,
+    patient: bool = False,
+) -> _T:
+    """Call `send` until it returns or its error is to be raised; the last error is chained to the one before.
+
+    Args:
+        policy: how often and how patiently.
+        send: one try.
+        deadline: of the whole call: no try is begun that would have no time left, its last error is raised instead.
+        patient: while a gateway answers that the platform is on its way back, the deadline alone says how long.
+    """
     failures = 0
     waited_s = 0.0
     while True:
@@ -73,8 +87,9 @@ async def repeat(policy: RetryPolicy, send: Callable[[], Awaitable[_T]], *, pati
             return await send()
         except SandboxError as error:
             failures += 1
+            patience_s = waited_s + deadline.left_s() if patient and deadline is not None else 0.0
             wait = policy.wait_s(failures, error, waited_s, patience_s)
-            if wait is None:
+            if wait is None or (deadline is not None and not deadline.allows(wait)):
                 raise
             _log.debug("try %d failed with %s, next in %.3f s: %s", failures, error.code, wait, error.detail)
         waited_s += wait

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from rollbox import request, shared
 from rollbox._problem import SandboxError
+from rollbox.deadline import Deadline
 from rollbox.errors import Deleted, InvalidArgument, SandboxNotFound
 from rollbox.files import Files, initial
 from rollbox.gateway import Gateway, Opened
@@ -94,7 +94,7 @@ class Sandbox:
             lease: seconds that it outlives this client, which says in the background that it is still there: when it
                 dies, its sandboxes go; what still happens in one of them keeps that one. None, or `detach`: it outlives
                 the client.
-            start_timeout: seconds until it must be ready.
+            start_timeout: seconds that the whole call may take: waiting for room and for a turn, repetitions, `files`.
             idempotency_key: the same key with the same arguments gives the same sandbox; made up when None.
             client: the client to use; None is the shared one of this event loop.
 
@@ -122,10 +122,21 @@ class Sandbox:
             lease=lease,
             start_timeout=start_timeout,
         )
-        key = uuid4().hex if idempotency_key is None else request.key("idempotency_key", idempotency_key)
-        made = await cls._open(client, lambda gateway: gateway.create(body, key, forget=idempotency_key is None))
+        return await cls._made(body, contents, idempotency_key, client, Deadline(start_timeout))
+
+    @classmethod
+    async def _made(
+        cls,
+        body: Mapping[str, Any],
+        contents: Mapping[str, bytes | Path],
+        own_key: str | None,
+        client: Client | None,
+        deadline: Deadline,
+    ) -> Sandbox:
+        key, forget = uuid4().hex if own_key is None else request.key("idempotency_key", own_key), own_key is None
+        made = await cls._open(client, lambda gateway: gateway.create(body, key, forget=forget, deadline=deadline))
         if contents:
-            await made._begin_with(contents, own_key=idempotency_key is not None)  # noqa: SLF001 - its own
+            await made._begin_with(initial.FirstFiles(contents, deadline, own_key=not forget))  # noqa: SLF001 - its own
         return made
 
     @classmethod
@@ -335,12 +346,12 @@ class Sandbox:
         self._record = await self._gateway.extend(self._access, request.milliseconds("ttl", ttl))
         return self._record
 
-    async def _begin_with(self, contents: Mapping[str, bytes | Path], *, own_key: bool) -> None:
+    async def _begin_with(self, files: initial.FirstFiles) -> None:
         """Write its first files; where that fails there is to be no sandbox, but one that a repetition may find."""
         try:
-            await initial.write(self.files, contents, asyncio.Semaphore(initial.AT_ONCE))
+            await files.write(self.files)
         except BaseException as failure:
-            if not initial.left_to_repetition(failure, own_key=own_key):
+            if not files.left_to_repetition(failure):
                 await self._gateway.farewell(self._gone())
             await self._release()
             raise

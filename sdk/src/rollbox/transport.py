@@ -99,6 +99,7 @@ class Transport:
         *,
         headers: Mapping[str, str] | None = None,
         limit_s: float | None = None,
+        whole: bool = False,
     ) -> Answer:
         """Send one request once.
 
@@ -109,6 +110,7 @@ class Transport:
             body: JSON, or None.
             headers: more headers.
             limit_s: give up after so many seconds of silence; None waits as long as the connection lives (`_socket`).
+            whole: give up after `limit_s` in all, the wait for a free connection included.
 
         Returns:
             the answer, when its status is below 300.
@@ -123,7 +125,7 @@ class Transport:
         if body is not None:
             sent["Content-Type"] = "application/json"
         data = BytesIO(body) if body is not None and len(body) > _ONE_PIECE_BYTES else body
-        timeout = _PATIENT if limit_s is None else _timeout(limit_s)
+        timeout = _PATIENT if limit_s is None else _timeout(limit_s, whole=whole)
         try:
             # A redirect would carry the credential to an address that nobody chose.
             call = session.request(method, url, data=data, headers=sent, timeout=timeout, allow_redirects=False)
@@ -277,9 +279,13 @@ def _decoded(raw: bytes, url: URL) -> Any:  # noqa: ANN401
         raise Internal(f"the answer of {url.origin()}{url.path} is not JSON: {raw[:100]!r}") from error
 
 
-def _timeout(limit_s: float | None) -> aiohttp.ClientTimeout:
-    """Bound connecting and the silence after it, not the wait for a free connection: that is the caller's own load."""
-    return aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S, sock_read=limit_s)
+def _timeout(limit_s: float | None, *, whole: bool = False) -> aiohttp.ClientTimeout:
+    """Bound connecting and the silence after it, not the wait for a free connection: that is the caller's own load.
+
+    With `whole` that wait counts: the caller has said how long the call may take.
+    """
+    total_s = limit_s if whole else None
+    return aiohttp.ClientTimeout(total=total_s, sock_connect=_CONNECT_TIMEOUT_S, sock_read=limit_s)
 
 
 _PATIENT = _timeout(None)

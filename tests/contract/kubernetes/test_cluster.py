@@ -11,11 +11,11 @@ from structlog.typing import EventDict
 
 from controlplane.cluster import Boot, Whereabouts
 from controlplane.cluster.kubernetes import KubernetesCluster
-from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.client import CALLS_AT_ONCE, KubernetesClient
 from controlplane.cluster.kubernetes.pods import Pods
 from controlplane.cluster.kubernetes.removal import ASKING_AT_ONCE, Removal
 from controlplane.errors import Problem
-from controlplane.model import SandboxSpec
+from controlplane.model import Sandbox, SandboxSpec, dump_record
 from tests.contract.cluster_suite import ClusterSuite
 from tests.contract.kubernetes.conftest import Opener
 from tests.support.eventually import eventually
@@ -133,6 +133,21 @@ async def test_a_slow_server_is_not_waited_for_beyond_the_deadline(
     with pytest.raises(Problem) as caught:
         await cluster.start("sb-1", SandboxSpec(image="a", start_timeout_ms=300), BOOT)
     assert caught.value.code == "upstream_timeout"
+
+
+@pytest.mark.parametrize("left_ms", [0, 50, 400])
+async def test_a_start_that_could_not_be_sent_in_time_accuses_nobody(
+    said: list[EventDict], api: FakeKubernetes, cluster: KubernetesCluster, left_ms: int
+) -> None:
+    for _ in range(CALLS_AT_ONCE):
+        await cluster._client._free.acquire()
+    began_ms = cluster._clock.now_ms() - SPEC.start_timeout_ms + left_ms
+    record = Sandbox("sb-1", "alice", SPEC, began_ms, began_ms, "f")
+    with pytest.raises(Problem, match="the API server was not asked") as caught:
+        await cluster.start("sb-1", SPEC, Boot("t", "k", dump_record(record)))
+    assert caught.value.code == "start_queue_timeout"
+    assert [one for one in said if "API server" in one["event"]] == []
+    assert api.calls.count(f"POST {PODS}") == 0
 
 
 async def test_a_death_is_seen(api: FakeKubernetes, cluster: KubernetesCluster) -> None:

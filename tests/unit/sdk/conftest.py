@@ -27,18 +27,25 @@ def unhurried_farewells(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Clock:
-    """Waits that take no time and are written down."""
+    """Waits that take no time and are written down; deadlines see them pass."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []
+        self.now_s = 0.0
 
     async def sleep(self, seconds: float) -> None:
         self.waits.append(seconds)
+        self.now_s += seconds
+
+    def now(self) -> float:
+        return self.now_s
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr("rollbox.deadline._now", made.now)
+    return made
 
 
 @pytest.fixture

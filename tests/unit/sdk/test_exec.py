@@ -100,6 +100,26 @@ async def test_a_connection_that_keeps_breaking_is_raised_with_its_cause(client:
     assert fake.count("POST", "/exec") == 11
 
 
+async def test_an_exec_with_a_timeout_ends_soon_after_it_however_often_it_is_repeated(
+    client: Client, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox = await client.create("python")
+    limits_s: list[float] = []
+
+    async def send(*_: object, limit_s: float, **__: object) -> None:
+        limits_s.append(limit_s)
+        await clock.sleep(50)
+        raise StreamInterrupted("the gateway is gone")
+
+    monkeypatch.setattr(client.gateway._transport, "send", send)
+    began_s = clock.now_s
+    with pytest.raises(StreamInterrupted):
+        await sandbox.exec("true", timeout=40)
+    # The timeout and a minute for the answer, in all.
+    assert clock.now_s - began_s <= 101
+    assert limits_s == [100, pytest.approx(50, abs=1)]
+
+
 async def test_nobody_listening_is_told_with_the_address() -> None:
     with silent_port() as port:
         async with Client(f"http://127.0.0.1:{port}", "k", retries=RetryPolicy(tries=1)) as client:

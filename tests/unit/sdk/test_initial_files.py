@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rollbox import Client, LazySandbox, RetryPolicy, Sandbox, SandboxGroup, aclose, shared, sync
-from rollbox.errors import InvalidArgument, NoSpace, PermissionDenied, UpstreamTimeout
+from rollbox.errors import InvalidArgument, NoSpace, PermissionDenied, StartTimeout, UpstreamTimeout
 from tests.support.gateway_fake import FakeGateway, Fault
 from tests.unit.sdk.test_cli import rollbox
 
@@ -70,6 +70,19 @@ async def test_a_cancelled_create_leaves_no_sandbox(client: Client, fake: FakeGa
         await fake.files.holding.wait()
         creating.cancel()
     assert states(fake) == ["ended"]
+
+
+@pytest.mark.parametrize("own_key", ["k", None])
+async def test_files_that_take_longer_than_the_create_may_leave_no_sandbox(
+    fake: FakeGateway, root: Path, own_key: str | None
+) -> None:
+    fake.files.hold_writes = True
+    async with Client() as client:
+        with pytest.raises(StartTimeout, match="first files were not written"):
+            await client.create("python", files={"/a": "x"}, start_timeout=0.5, idempotency_key=own_key)
+        with pytest.raises(StartTimeout, match="first files were not written"):
+            await SandboxGroup.create("python", n=2, files={"/a": "x"}, start_timeout=0.5, client=client)
+    assert set(states(fake)) == {"ended"}
 
 
 @pytest.fixture

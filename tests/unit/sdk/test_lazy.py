@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from rollbox import Client, LazySandbox, sync
-from rollbox.errors import Deleted, Internal, InvalidArgument
+from rollbox.errors import Deleted, Internal, InvalidArgument, StartTimeout
 from tests.support.gateway_fake import FakeGateway, Fault
+from tests.unit.sdk.conftest import Clock
 
 
 async def test_a_sample_that_never_calls_a_tool_starts_nothing(client: Client, fake: FakeGateway) -> None:
@@ -68,6 +69,52 @@ async def test_a_create_that_failed_is_tried_again_by_the_next_call(client: Clie
         with pytest.raises(Internal):
             await sandbox.exec("true")
         assert (await sandbox.exec("true")).ok
+
+
+async def test_callers_that_wait_for_one_create_share_its_failure(client: Client, fake: FakeGateway) -> None:
+    fake.fail("create", *[Fault("internal")] * 2)
+    async with LazySandbox("python", client=client) as sandbox:
+        failures = await asyncio.gather(*(sandbox.exec("true") for _ in range(5)), return_exceptions=True)
+        assert {type(failure) for failure in failures} == {Internal}
+        assert fake.count("POST") == 1
+        # Not for ever: a call that comes later tries anew.
+        with pytest.raises(Internal):
+            await sandbox.exec("true")
+        assert (await sandbox.exec("true")).ok
+
+
+async def test_who_takes_a_cancelled_create_on_has_what_is_left_of_his_own_time(
+    client: Client, fake: FakeGateway, clock: Clock
+) -> None:
+    fake.hold_creates = True
+    async with LazySandbox("python", client=client, start_timeout=60) as sandbox:
+        first = asyncio.ensure_future(sandbox.exec("true"))
+        await fake.holding.wait()
+        second = asyncio.ensure_future(sandbox.exec("true"))
+        await asyncio.sleep(0)
+        late = asyncio.ensure_future(sandbox.exec("true"))
+        await asyncio.sleep(0)
+        fake.hold_creates = False
+        await clock.sleep(45)
+        first.cancel()
+        assert (await second).ok
+        assert (await late).ok
+    told = [int(headers["Start-Timeout-Ms"]) for _, _, headers in fake.requests if "Start-Timeout-Ms" in headers]
+    assert told == [60_000, 15_000]
+
+
+async def test_one_whose_time_has_passed_begins_nothing(client: Client, fake: FakeGateway, clock: Clock) -> None:
+    fake.hold_creates = True
+    async with LazySandbox("python", client=client, start_timeout=60) as sandbox:
+        first = asyncio.ensure_future(sandbox.exec("true"))
+        await fake.holding.wait()
+        second = asyncio.ensure_future(sandbox.exec("true"))
+        await asyncio.sleep(0)
+        await clock.sleep(60)
+        first.cancel()
+        with pytest.raises(StartTimeout):
+            await second
+        assert fake.count("POST") == 1
 
 
 async def test_a_deleted_one_starts_no_more(client: Client, fake: FakeGateway) -> None:

@@ -1,10 +1,21 @@
 """Create, connect, extend, detach, delete: nothing is made twice and nothing is left."""
 
+from collections.abc import Coroutine
+
 import pytest
 
 from rollbox import Client, Sandbox, SandboxError, SandboxGroup
-from rollbox.errors import ImageNotFound, Internal, InvalidArgument, QuotaExceeded, SandboxNotFound, UpstreamTimeout
+from rollbox.errors import (
+    CapacityUnavailable,
+    ImageNotFound,
+    Internal,
+    InvalidArgument,
+    QuotaExceeded,
+    SandboxNotFound,
+    UpstreamTimeout,
+)
 from tests.support.gateway_fake import FakeGateway, Fault
+from tests.unit.sdk.conftest import Clock
 
 
 async def test_a_create_says_what_it_was_given(client: Client, fake: FakeGateway) -> None:
@@ -56,10 +67,59 @@ async def test_a_create_that_gives_up_deletes_what_it_may_have_made(client: Clie
     assert [box["state"] for box in fake.sandboxes.values()] == ["ended"]
 
 
+class Full:
+    """A server that holds a create until the deadline it was told, and then says that no node takes it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.told_ms: list[int] = []
+
+    async def send(self, method: str, *_: object, headers: dict[str, str], **__: object) -> None:
+        self.told_ms.append(int(headers["Start-Timeout-Ms"]))
+        await self._clock.sleep(min(self.told_ms[-1] / 1000, 15.0))
+        raise CapacityUnavailable("no node takes it: 0/1 nodes are available: 1 Insufficient cpu.", request_id="r1")
+
+
+@pytest.mark.parametrize("of_group", [False, True])
+async def test_a_create_ends_at_its_deadline_with_what_the_server_said_last(
+    client: Client, clock: Clock, monkeypatch: pytest.MonkeyPatch, *, of_group: bool
+) -> None:
+    full = Full(clock)
+    monkeypatch.setattr(client.gateway._transport, "send", full.send)
+    monkeypatch.setattr(client.gateway, "farewell", _nothing_owed)
+    group = SandboxGroup.create("python", n=2, start_timeout=20, client=client)
+    one = client.create("python", start_timeout=20)
+    call, other = (group, one) if of_group else (one, group)
+    other.close()
+    with pytest.raises(CapacityUnavailable, match="Insufficient cpu"):
+        await call
+    assert clock.now_s <= 20.001  # what is left is told in whole milliseconds
+    assert full.told_ms[0] == 20_000
+    # The second one was told what was left: the server holds it no longer than the caller waits.
+    assert len(full.told_ms) == 2
+    assert 4_800 <= full.told_ms[1] <= 5_000
+
+
+async def test_what_a_create_may_take_holds_for_the_silence_of_a_server_too(
+    fake: FakeGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rollbox.gateway._ANSWER_GRACE_S", 0.0)
+    fake.hold_creates = True
+    async with Client() as client:
+        with pytest.raises(UpstreamTimeout):
+            await client.create("python", start_timeout=0.2)
+    assert fake.count("POST") <= 1
+
+
+async def _nothing_owed(call: Coroutine[object, object, None]) -> None:
+    call.close()
+
+
 async def test_a_callers_own_key_is_left_to_the_caller(client: Client, fake: FakeGateway) -> None:
     fake.fail("create", *[Fault("upstream_timeout", after=True)] * 11)
     with pytest.raises(UpstreamTimeout):
         await client.create("python", idempotency_key="mine", start_timeout=1)
+    fake.faults.clear()
     again = await client.create("python", idempotency_key="mine", start_timeout=1)
     assert list(fake.sandboxes) == [again.id]
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollbox import RetryPolicy, SandboxError
+from rollbox.deadline import Deadline
 from rollbox.errors import BY_CODE, CapacityUnavailable, Draining, RateLimited, SandboxLost
 from rollbox.retry import REPEATABLE, repeat
 from tests.unit.sdk.conftest import Clock
@@ -77,6 +78,29 @@ async def test_what_nobody_answers_for_15_s_is_ridden_out(
         await repeat(RetryPolicy(sleep=clock.sleep), send)
     assert len(clock.waits) == RetryPolicy().tries - 1
     assert sum(clock.waits) >= 15
+
+
+async def test_nothing_is_sent_that_would_have_no_time_left(clock: Clock) -> None:
+    calls = 0
+
+    async def send() -> None:
+        nonlocal calls
+        calls += 1
+        await clock.sleep(4)
+        raise Draining("x", request_id="r1", retry_after_ms=1_500)
+
+    with pytest.raises(Draining):
+        await repeat(RetryPolicy(sleep=clock.sleep), send, deadline=Deadline(10), patient=True)
+    assert (calls, clock.now_s) == (2, 9.5)
+
+
+async def test_a_patient_call_goes_on_until_its_deadline(clock: Clock) -> None:
+    async def send() -> None:
+        raise Draining("x", request_id="r1")
+
+    with pytest.raises(Draining):
+        await repeat(RetryPolicy(sleep=clock.sleep), send, deadline=Deadline(100), patient=True)
+    assert 96 < clock.now_s <= 100
 
 
 def test_a_gateway_that_answers_is_waited_for_as_long_as_the_caller_does() -> None:

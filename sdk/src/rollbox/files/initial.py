@@ -7,7 +7,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from rollbox.errors import InvalidArgument, SandboxError
+from rollbox.deadline import Deadline
+from rollbox.errors import InvalidArgument, SandboxError, StartTimeout
 from rollbox.files import paths, transfer
 from rollbox.files.handle import Files
 from rollbox.request import InitialFiles
@@ -33,35 +34,48 @@ def checked(files: InitialFiles | None) -> dict[str, bytes | Path]:
     return {_path(path): _content(path, content) for path, content in files.items()}
 
 
-async def write(files: Files, contents: Mapping[str, bytes | Path], slots: asyncio.Semaphore) -> None:
-    """Write all, side by side; raises the first failure, and the others are given up.
+class FirstFiles:
+    """The first files of what one call creates.
 
     Args:
-        files: of the sandbox.
         contents: as `checked` returns it.
-        slots: how many are written at a time.
+        deadline: of the call, which they are a part of.
+        own_key: whether the caller has brought the key of what was created.
     """
-    try:
-        async with asyncio.TaskGroup() as writes:
-            for path, content in contents.items():
-                writes.create_task(_written(files, path, content, slots))
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
 
+    def __init__(self, contents: Mapping[str, bytes | Path], deadline: Deadline, *, own_key: bool) -> None:
+        self._contents = contents
+        self._deadline = deadline
+        self._own_key = own_key
+        self._slots = asyncio.Semaphore(AT_ONCE)
 
-def left_to_repetition(failure: BaseException, *, own_key: bool) -> bool:
-    """Whether a sandbox stays although its files were not written: by the caller's own key it may be in use already.
+    async def write(self, files: Files) -> None:
+        """Write all into one sandbox, side by side; raises the first failure, and the others are given up."""
+        left_s = self._deadline.left_s()
+        try:
+            async with asyncio.timeout(left_s) as limit, asyncio.TaskGroup() as writes:
+                for path, content in self._contents.items():
+                    writes.create_task(self._written(files, path, content))
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            within = f"within the start timeout of {self._deadline.within_s:g} s"
+            raise StartTimeout(f"the sandbox was ready, and its first files were not written {within}") from error
 
-    The same key then gives it again and writes them again; else its lease or ttl ends it. An error that a repetition
-    does not heal leaves no sandbox.
-    """
-    passing = isinstance(failure, SandboxError) and failure.code in REPEATABLE
-    return own_key and (passing or isinstance(failure, asyncio.CancelledError))
+    def left_to_repetition(self, failure: BaseException) -> bool:
+        """Whether a sandbox stays although its files were not written: by the caller's own key it may be in use.
 
+        The same key then gives it again and writes them again; else its lease or ttl ends it. An error that a
+        repetition does not heal leaves no sandbox.
+        """
+        passing = isinstance(failure, SandboxError) and failure.code in REPEATABLE
+        return self._own_key and (passing or isinstance(failure, asyncio.CancelledError))
 
-async def _written(files: Files, path: str, content: bytes | Path, slots: asyncio.Semaphore) -> None:
-    async with slots:
-        await (files.write(path, content) if isinstance(content, bytes) else files.upload(content, path))
+    async def _written(self, files: Files, path: str, content: bytes | Path) -> None:
+        async with self._slots:
+            await (files.write(path, content) if isinstance(content, bytes) else files.upload(content, path))
 
 
 def _path(path: str) -> str:
