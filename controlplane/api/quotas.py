@@ -7,8 +7,9 @@ from pydantic import BaseModel, Field
 
 from controlplane.api.context import App, Operator, Owner
 from controlplane.errors import Problem
+from controlplane.lifecycle.queue import Place
 from controlplane.lifecycle.quotas import MOST, OWNER, DeclaredQuota, Standing
-from controlplane.model import RESOURCES
+from controlplane.model import RESOURCES, Sandbox
 from controlplane.model.spec import Closed
 
 Name = Annotated[
@@ -44,12 +45,14 @@ class UsedBody(BaseModel):
 
 
 class PlaceBody(BaseModel):
-    """A create that waits for room.
+    """A create that waits for room: first those that no node takes, then those that no limit lets in.
 
     Attributes:
         position: among the owner's at the control plane that answers, from 1; those that wait at another one are not
             counted, and take turns with these.
-        waits_for: the limit that the first one waits for; ``total`` is the installation's.
+        waits_for: the limit that the first one waits for; ``total`` is the installation's; ``capacity_unavailable``:
+            it was let in, and no node takes it.
+        why: the scheduler's words, where no node takes it.
         until_ms: when it is refused.
         estimate_ms: how long it will wait if the line moves on as it did last; null: not known yet.
     """
@@ -61,6 +64,7 @@ class PlaceBody(BaseModel):
     since_ms: int
     until_ms: int
     estimate_ms: int | None
+    why: str = ""
 
 
 class QuotaBody(BaseModel):
@@ -68,7 +72,7 @@ class QuotaBody(BaseModel):
 
     Attributes:
         declared_for: the owner, or ``*`` where everybody's quota holds for him; null: none does.
-        waiting: his creates that wait at the control plane that answers; others may wait at other ones.
+        waiting: his creates that wait for room at the control plane that answers; others may wait at other ones.
     """
 
     owner: str
@@ -101,18 +105,8 @@ class QuotaList(BaseModel):
 async def own(context: App, owner: Owner) -> OwnQuotaBody:
     """What every refusal for want of room refers to."""
     standing = await context.service.standing(owner)
-    queue = [
-        PlaceBody(
-            position=position,
-            idempotency_key=place.wish.idempotency_key,
-            labels=place.wish.spec.labels,
-            waits_for=place.full.resource,
-            since_ms=place.since_ms,
-            until_ms=place.until_ms,
-            estimate_ms=estimate_ms,
-        )
-        for position, (place, estimate_ms) in enumerate(standing.places, start=1)
-    ]
+    queue = [_unplaced(*one, position) for position, one in enumerate(standing.unplaced, start=1)]
+    queue += [_place(*one, position) for position, one in enumerate(standing.places, start=len(queue) + 1)]
     return OwnQuotaBody(
         **_fields(standing), max_sandboxes=standing.total or None, sandboxes_in_all=standing.in_all, queue=queue
     )
@@ -156,6 +150,31 @@ async def delete(name: Name, context: App, operator: Operator) -> QuotaBody:
     return QuotaBody.of(await context.service.standing(name))
 
 
+def _place(place: Place, estimate_ms: int | None, position: int) -> PlaceBody:
+    return PlaceBody(
+        position=position,
+        idempotency_key=place.wish.idempotency_key,
+        labels=place.wish.spec.labels,
+        waits_for=place.full.resource,
+        since_ms=place.since_ms,
+        until_ms=place.until_ms,
+        estimate_ms=estimate_ms,
+    )
+
+
+def _unplaced(sandbox: Sandbox, why: Problem, position: int) -> PlaceBody:
+    return PlaceBody(
+        position=position,
+        idempotency_key=sandbox.idempotency_key,
+        labels=sandbox.spec.labels,
+        waits_for=why.code,
+        since_ms=sandbox.created_at_ms,
+        until_ms=sandbox.start_by_ms,
+        estimate_ms=None,
+        why=why.detail,
+    )
+
+
 def _fields(standing: Standing) -> dict[str, object]:
     used = standing.used
     return {
@@ -163,5 +182,5 @@ def _fields(standing: Standing) -> dict[str, object]:
         "declared_for": None if standing.declared is None else standing.declared.owner,
         "limits": LimitsBody.of(standing.declared),
         "used": UsedBody(**{name: getattr(used, name) for name in RESOURCES}),
-        "waiting": standing.waiting,
+        "waiting": standing.waiting + len(standing.unplaced),
     }

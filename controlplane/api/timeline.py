@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from controlplane.api.context import Owner, Service
 from controlplane.api.schemas import EndBody
-from controlplane.errors import TABLE
+from controlplane.errors import TABLE, Problem
 from controlplane.lifecycle.timeline import story, summary
 from controlplane.model import Sandbox, State
 
@@ -28,7 +28,7 @@ class TimelineBody(BaseModel):
     """What has happened to a sandbox, oldest first, and what to make of it.
 
     Attributes:
-        summary: where it stands, or why it ended, in one sentence.
+        summary: where it stands, or why it ended, in one sentence; of one that no node takes: why none does.
         advice: what to do about the end; empty while there is none.
         retry: of the end's cause, as in a problem; None while there is no end.
         timings_ms: how long each phase of the start took.
@@ -49,8 +49,8 @@ class TimelineBody(BaseModel):
     lease: str | None
 
     @classmethod
-    def of(cls, sandbox: Sandbox) -> Self:
-        """From the record."""
+    def of(cls, sandbox: Sandbox, refusal: Problem | None = None) -> Self:
+        """From the record, and why no node takes it, if none does."""
         entry = None if sandbox.end is None else TABLE[sandbox.end.cause]
         spec = sandbox.spec
         return cls(
@@ -58,7 +58,7 @@ class TimelineBody(BaseModel):
             state=sandbox.state,
             image=spec.image,
             labels=spec.labels,
-            summary=summary(sandbox),
+            summary=summary(sandbox, refusal),
             end=None if sandbox.end is None else EndBody.of(sandbox.end),
             advice="" if entry is None else entry.hint,
             retry=None if entry is None else entry.retry,
@@ -76,4 +76,5 @@ class TimelineBody(BaseModel):
 @router.get("/sandboxes/{sandbox_id}/timeline", summary="What has happened to a sandbox, and why it ended")
 async def timeline(sandbox_id: str, service: Service, owner: Owner) -> TimelineBody:
     """Kept as long as the record: 24 hours after the end."""
-    return TimelineBody.of(await service.get(owner, sandbox_id))
+    sandbox = await service.get(owner, sandbox_id)
+    return TimelineBody.of(sandbox, service.refusal(sandbox))

@@ -20,11 +20,13 @@ class Boot:
         ready_token: the credential of the readiness push; good for this sandbox only.
         token_public_key: with it the sidecar verifies tokens; base64url, 32 raw bytes.
         record: the control plane's own text; kept beside the sandbox and given back by ``list``.
+        avoid: nodes that have as many starts as they bear: others are preferred.
     """
 
     ready_token: str
     token_public_key: str
     record: str
+    avoid: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,20 @@ class Death:
     sandbox_id: str
     cause: Code
     detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a sandbox is that was sent to the cluster.
+
+    Attributes:
+        node: empty: no node takes it.
+        why: in the cluster's words, where none does.
+    """
+
+    sandbox_id: str
+    node: str
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +147,19 @@ class Cluster(Protocol):
 
     def starts_at_once(self) -> int:
         """How many starts the nodes bear at one time, as they are now; 0 when none can take one."""
+        ...
+
+    @property
+    def starts_per_node(self) -> int:
+        """How many starts one node bears at one time; 0: there are no nodes to tell apart, and no placements."""
+        ...
+
+    def placement(self, sandbox_id: str) -> Placement | None:
+        """Where it is, as far as was heard; None: not known, or not sent. Cost: no call."""
+        ...
+
+    def placements(self) -> AsyncIterator[Placement]:
+        """Changes of placements, without end, also of sandboxes that other replicas start; the last one counts."""
         ...
 
     def holds(self, spec: SandboxSpec, beside: Usage) -> int | None:

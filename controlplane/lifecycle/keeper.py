@@ -8,7 +8,7 @@ import structlog
 
 from controlplane.errors import Problem
 from controlplane.model import Limits, Sandbox, State, Usage
-from controlplane.store import Admission, Claim, Custody, Due, Fence, Miscount, News, Store, StoreLostError
+from controlplane.store import Admission, Claim, Custody, Due, Fence, Miscount, News, Slot, Store, StoreLostError
 
 # A rebuild lists the cluster once and asks its sandboxes; whoever waits hears after this that it takes longer.
 WITHIN_S: Final = 15.0
@@ -180,9 +180,17 @@ class Keeper:
         """See ``Store.counts``."""
         return await self._asked(self._store.counts)
 
-    async def take_slot(self, sandbox_id: str, limit: int, until_ms: int) -> bool:
+    async def take_slot(
+        self, sandbox_id: str, limit: int, until_ms: int, per_node: int = 0, placement_key: str = ""
+    ) -> Slot:
         """See ``Store.take_slot``."""
-        return await self._asked(lambda: self._store.take_slot(sandbox_id, limit, until_ms))
+        return await self._asked(lambda: self._store.take_slot(sandbox_id, limit, until_ms, per_node, placement_key))
+
+    async def place_slot(
+        self, sandbox_id: str, node: str, until_ms: int, per_node: int = 0, placement_key: str = ""
+    ) -> None:
+        """See ``Store.place_slot``."""
+        await self._asked(lambda: self._store.place_slot(sandbox_id, node, until_ms, per_node, placement_key))
 
     async def free_slot(self, sandbox_id: str) -> None:
         """See ``Store.free_slot``."""

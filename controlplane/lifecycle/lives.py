@@ -92,6 +92,7 @@ class Lives:
             "idle": self.endings.care.idle.run(),
             "leases": self.endings.care.leases.run(),
             "watch": self._watch(),
+            "placements": self._follow_placements(),
             "notes": self.notes.run(),
         }
         if self.store.shared:
@@ -206,6 +207,10 @@ class Lives:
     async def _watch(self) -> None:
         async for death in self._parts.cluster.watch():
             await self.endings.bury(death.sandbox_id, Problem(death.cause, death.detail))
+
+    async def _follow_placements(self) -> None:
+        async for placement in self._parts.cluster.placements():
+            await self.starter.turns.placed(placement)
 
     async def _hand_over(self) -> None:
         self.ledger.leave()

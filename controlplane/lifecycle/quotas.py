@@ -12,7 +12,7 @@ from pydantic import Field, StringConstraints, ValidationError
 from controlplane.cluster.documents import NONE_YET, Document, Documents
 from controlplane.errors import Problem
 from controlplane.lifecycle.queue import Place
-from controlplane.model import RESOURCES, Limits, Quota, Usage
+from controlplane.model import RESOURCES, Limits, Quota, Sandbox, Usage
 from controlplane.model.spec import Closed
 
 # The owner of the quota for everybody who has none of his own.
@@ -53,6 +53,7 @@ class Standing:
         total, in_all: sandboxes of all owners together, at most (0 = no limit) and now.
         waiting: his creates that wait at this replica.
         places: the first of them, in order, with how long each will wait as far as anybody knows (ms).
+        unplaced: his sandboxes that this replica starts and no node takes, with the cluster's reason, oldest first.
     """
 
     owner: str
@@ -62,6 +63,7 @@ class Standing:
     in_all: int
     waiting: int
     places: Sequence[tuple[Place, int | None]]
+    unplaced: Sequence[tuple[Sandbox, Problem]] = ()
 
 
 class Quotas:

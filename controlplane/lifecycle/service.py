@@ -106,8 +106,9 @@ class Sandboxes(Owned):
             states = {}
         turns = self._lives.starter.turns
         feeds, behind = self._parts.board.subscribers, self._lives.notes.behind
-        waiting, unstopped = len(self._lives.room), self._lives.endings.reclaimer.unstopped
-        return Levels(states, turns.taken, turns.waiting, feeds, behind, self._pools.levels(), waiting, unstopped)
+        pools, waiting = self._pools.levels(), len(self._lives.room)
+        unstopped, unplaced = self._lives.endings.reclaimer.unstopped, len(turns.refused)
+        return Levels(states, turns.taken, turns.waiting, feeds, behind, pools, waiting, unstopped, unplaced)
 
     @property
     def draining(self) -> bool:
@@ -250,7 +251,12 @@ class Sandboxes(Owned):
         first = [(one, room.wait_ms(owner, position)) for position, one in enumerate(places[:MOST_PLACES], start=1)]
         used, in_all = await store.usage(owner), await store.usage(None)
         total = quotas.limits(owner).total
-        return Standing(owner, quotas.of(owner), used, total, in_all.sandboxes, len(places), first)
+        unplaced = self._lives.starter.unplaced(owner)
+        return Standing(owner, quotas.of(owner), used, total, in_all.sandboxes, len(places), first, unplaced)
+
+    def refusal(self, sandbox: Sandbox) -> Problem | None:
+        """Why no node takes a sandbox that is being started, at whichever replica; see ``Starter.refusal``."""
+        return self._lives.starter.refusal(sandbox)
 
     async def foresee(self, owner: str, spec: SandboxSpec, count: int) -> tuple[Foresight, ImageState]:
         """What becomes of a run; see ``Surveyor.foresee``."""

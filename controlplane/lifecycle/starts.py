@@ -1,6 +1,7 @@
 """Bringing one sandbox up: its turn, the cluster, and then the push, wherever it lands. Bounded, with one deadline."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from controlplane.cluster import Boot
@@ -46,22 +47,35 @@ class Starter:
             if queued is None:
                 return
             sandbox = queued
-        async with self.turns.turn(sandbox):
+        async with self.turns.turn(sandbox) as avoid:
             phases.lap("queue")
             if sandbox.state is State.QUEUED and self._clock.now_ms() >= sandbox.begin_by_ms:
                 # The queue has had its time: the cluster is not asked with none left, and then blamed.
                 raise self.overdue(sandbox)
-            await self._start(sandbox, phases)
+            await self._start(sandbox, phases, avoid)
+
+    def unplaced(self, owner: str) -> Sequence[tuple[Sandbox, Problem]]:
+        """The owner's starts of this replica that no node takes, and why, oldest first."""
+        found = ((self._ledger.held(one.sandbox_id), one.owner) for one in self.turns.refused)
+        waiting = [sandbox for sandbox, whose in found if sandbox is not None and whose == owner]
+        return [(one, why) for one in waiting if (why := self.refusal(one)) is not None]
+
+    def refusal(self, sandbox: Sandbox) -> Problem | None:
+        """Why no node takes a sandbox that is being started; None: one has, or nobody has looked yet."""
+        placement = self._cluster.placement(sandbox.id) if sandbox.state is State.STARTING else None
+        if placement is None or placement.node:
+            return None
+        return Problem("capacity_unavailable", f"no node takes it: {placement.why}", sandbox_id=sandbox.id)
 
     def overdue(self, sandbox: Sandbox) -> Problem:
-        """What a start ends with whose deadline has come: start_queue_timeout or start_timeout."""
+        """What a start ends with whose deadline has come: whatever it has waited for is to blame."""
         within = f"within its start timeout of {sandbox.spec.start_timeout_ms} ms"
         if sandbox.state in (State.REQUESTED, State.QUEUED):
             ahead = f"{self.turns.taken} starts were in flight, {self.turns.waiting} waited"
             return Problem("start_queue_timeout", f"{sandbox.id} got no turn {within}; {ahead}")
-        return Problem("start_timeout", f"{sandbox.id} was not ready {within}")
+        return self.refusal(sandbox) or Problem("start_timeout", f"{sandbox.id} was not ready {within}")
 
-    async def _start(self, sandbox: Sandbox, phases: Phases) -> None:
+    async def _start(self, sandbox: Sandbox, phases: Phases, avoid: Sequence[str]) -> None:
         taken_on = sandbox.state is State.STARTING
         if not taken_on:
             change, queued = Change(timings_ms=dict(phases.timings_ms)), sandbox
@@ -77,7 +91,7 @@ class Starter:
                 return
         # Before the cluster hears of it: a push may be faster than the cluster's answer.
         with self._readiness.awaited(sandbox.id, phases) as started:
-            boot = Boot(self._key.readiness(sandbox).text, self._key.public_text, dump_record(sandbox))
+            boot = Boot(self._key.readiness(sandbox).text, self._key.public_text, dump_record(sandbox), avoid)
             answer = await self._cluster.start(sandbox.id, sandbox.spec, boot)
             phases.lap("start")
             phases.timings_ms.update(answer.timings_ms)

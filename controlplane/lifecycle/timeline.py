@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
-from controlplane.errors import TABLE
+from controlplane.errors import TABLE, Problem
 from controlplane.lifecycle.states import Event
 from controlplane.model import Moment, Sandbox, State
 
@@ -93,11 +93,13 @@ def _text(sandbox: Sandbox, moment: Moment) -> str:
     return WORDS.get(moment.word, moment.word)
 
 
-def summary(sandbox: Sandbox) -> str:
-    """Where it stands, or why it ended, in one sentence."""
+def summary(sandbox: Sandbox, refusal: Problem | None = None) -> str:
+    """Where it stands, or why it ended, in one sentence; ``refusal``: why no node takes it."""
     if sandbox.end is not None:
         return f"It ended: {sandbox.end.detail.rstrip('.')}."
     if sandbox.state is State.RUNNING:
         return "It runs."
+    if refusal is not None:
+        return f"It waits for room: {refusal.code}: {refusal.detail.rstrip('.')}."
     last = story(sandbox)[-1]
     return f"It is {sandbox.state}: {last.text}."

@@ -54,7 +54,7 @@ class KubernetesSettings:
         runtime_class: of the pods.
         required_kernel: what a sandbox's kernel must call itself; ``any`` = not checked.
         dns_shards: how many headless Services the pods' names are spread over.
-        starts_per_node: how many sandboxes may start on one node at a time.
+        starts_per_node: how many sandboxes may start on one node at a time; ``store/slots.py`` tells the rule.
         priority_class: of the pods; empty = the namespace's default.
         kubeconfig: None = the pod's own service account.
         agent_sandbox: whether SandboxWarmPools of kubernetes-sigs/agent-sandbox are kept filled too.

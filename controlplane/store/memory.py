@@ -22,8 +22,10 @@ from controlplane.store.protocol import (
     Miscount,
     News,
     Resync,
+    Slot,
     Withdrawn,
 )
+from controlplane.store.slots import Slots
 
 TOMBSTONE_MS: Final = 24 * 3_600_000
 # About 2 KiB each; guess: a day of one sandbox a second, less than 200 MiB.
@@ -53,7 +55,7 @@ class MemoryStore:
         self._warm: dict[str, dict[str, int]] = {}  # by template: id -> when it was ready
         self._tombstones: OrderedDict[str, int] = OrderedDict()  # id -> when it ended, oldest first
         self._withdrawn: OrderedDict[Key, int] = OrderedDict()  # key -> when
-        self._slots: dict[str, int] = {}  # id -> when it lapses
+        self._slots = Slots()
         self._leases: dict[str, tuple[str, int]] = {}
         self._intact = False
 
@@ -163,19 +165,24 @@ class MemoryStore:
         self._forget()
         return {state: self._counts[state] for state in State}
 
-    async def take_slot(self, sandbox_id: str, limit: int, until_ms: int) -> bool:
+    async def take_slot(
+        self, sandbox_id: str, limit: int, until_ms: int, per_node: int = 0, placement_key: str = ""
+    ) -> Slot:
         """See ``Store.take_slot``."""
         now_ms = self._clock.now_ms()
-        for lapsed in [one for one, lapses_ms in self._slots.items() if lapses_ms <= now_ms]:
-            del self._slots[lapsed]
-        if sandbox_id not in self._slots and len(self._slots) >= limit:
-            return False
-        self._slots[sandbox_id] = until_ms
-        return True
+        return self._slots.take(sandbox_id, limit, until_ms, now_ms, per_node=per_node, placement_key=placement_key)
+
+    async def place_slot(
+        self, sandbox_id: str, node: str, until_ms: int, per_node: int = 0, placement_key: str = ""
+    ) -> None:
+        """See ``Store.place_slot``."""
+        record = self._records.get(sandbox_id)
+        if record is not None and record.state.unready:
+            self._slots.place(sandbox_id, node, until_ms, per_node=per_node, placement_key=placement_key)
 
     async def free_slot(self, sandbox_id: str) -> None:
         """See ``Store.free_slot``."""
-        self._slots.pop(sandbox_id, None)
+        self._slots.free(sandbox_id)
 
     async def lease(self, name: str, holder: str, ttl_ms: int) -> bool:
         """See ``Store.lease``."""
@@ -259,7 +266,7 @@ class MemoryStore:
         self._counts[sandbox.state] += 1
         self._use(sandbox, Usage.of(sandbox))
         if not sandbox.state.unready:
-            self._slots.pop(sandbox.id, None)
+            self._slots.free(sandbox.id)
         if sandbox.state is State.WARM:
             self._warm.setdefault(sandbox.spec.template_hash(), {})[sandbox.id] = sandbox.ready_at_ms or 0
         if key := _key(sandbox):

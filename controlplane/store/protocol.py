@@ -98,8 +98,26 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
+class Slot:
+    """What became of the wish for a start slot; true when it has one.
+
+    Attributes:
+        avoid: nodes that have as many starts as they bear: what is sent shall rather come to others.
+        held_by: of one without a slot: the full node that starts like it have to wait for. Empty: whatever is given
+            back next may be its.
+    """
+
+    taken: bool
+    avoid: tuple[str, ...] = ()
+    held_by: str = ""
+
+    def __bool__(self) -> bool:
+        return self.taken
+
+
+@dataclass(frozen=True, slots=True)
 class SlotFreed:
-    """Another replica has given a start slot back."""
+    """Another replica has given a start slot back, or has heard on which node a start is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,11 +259,26 @@ class Store(Protocol):
         """How many sandboxes are in each state."""
         ...
 
-    async def take_slot(self, sandbox_id: str, limit: int, until_ms: int) -> bool:
-        """Takes one of ``limit`` start slots, over all replicas; repeating is success.
+    async def take_slot(
+        self, sandbox_id: str, limit: int, until_ms: int, per_node: int = 0, placement_key: str = ""
+    ) -> Slot:
+        """Takes one of ``limit`` start slots, over all replicas; repeating is success. ``slots.Slots`` tells the rule.
 
         It is the sandbox's until it is given back, its record says that the start is over, or ``until_ms``.
+
+        Args:
+            sandbox_id: whose.
+            limit: how many there are in all.
+            until_ms: when it lapses.
+            per_node: how many starts a node bears; 0: it is not told where they are.
+            placement_key: see ``SandboxSpec.placement_key``.
         """
+        ...
+
+    async def place_slot(
+        self, sandbox_id: str, node: str, until_ms: int, per_node: int = 0, placement_key: str = ""
+    ) -> None:
+        """Says on which node a start is; it has a slot from then on, whatever the limits are. Not once it is over."""
         ...
 
     async def free_slot(self, sandbox_id: str) -> None:

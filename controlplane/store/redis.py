@@ -27,6 +27,7 @@ from controlplane.store.protocol import (
     Known,
     Miscount,
     News,
+    Slot,
     Withdrawn,
 )
 from controlplane.store.records import Records
@@ -191,9 +192,20 @@ class RedisStore:
         seen = dict(zip(flat[::2], flat[1::2], strict=True))
         return {state: int(seen.get(state, 0)) for state in State}
 
-    async def take_slot(self, sandbox_id: str, limit: int, until_ms: int) -> bool:
-        """See ``Store.take_slot``."""
-        return bool(await self._calls.run("take_slot", self._clock.now_ms(), sandbox_id, limit, until_ms))
+    async def take_slot(
+        self, sandbox_id: str, limit: int, until_ms: int, per_node: int = 0, placement_key: str = ""
+    ) -> Slot:
+        """See ``Store.take_slot``. Cost: a look at all slots where ``per_node`` is not 0."""
+        asked = (self._clock.now_ms(), sandbox_id, limit, until_ms, per_node, placement_key)
+        taken, *nodes = await self._calls.run("take_slot", *asked)
+        return Slot(taken=True, avoid=tuple(sorted(nodes))) if taken else Slot(taken=False, held_by="".join(nodes))
+
+    async def place_slot(
+        self, sandbox_id: str, node: str, until_ms: int, per_node: int = 0, placement_key: str = ""
+    ) -> None:
+        """See ``Store.place_slot``. Cost: as ``take_slot``."""
+        news = json.dumps({"by": self._replica})
+        await self._calls.run("place_slot", sandbox_id, node, until_ms, per_node, placement_key, news)
 
     async def free_slot(self, sandbox_id: str) -> None:
         """See ``Store.free_slot``."""

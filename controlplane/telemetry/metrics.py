@@ -41,6 +41,7 @@ class Levels:
     pools: Mapping[str, int] = field(default_factory=dict)
     creates_waiting: int = 0
     unstopped: int = 0
+    starts_unplaced: int = 0
 
 
 class Metrics:
@@ -142,6 +143,7 @@ class Metrics:
         self._notes.set(levels.notes_behind)
         self._creates_waiting.set(levels.creates_waiting)
         self._unstopped.set(levels.unstopped)
+        self._unplaced.set(levels.starts_unplaced)
         for what in POOLED:
             self._pooled.labels(what).set(levels.pools.get(what, 0))
         return generate_latest(self.registry)
@@ -150,6 +152,9 @@ class Metrics:
         self._sandboxes = Gauge("rollbox_sandboxes", "Sandboxes on record.", ["state"], registry=registry)
         self._starts = Gauge("rollbox_starts_in_flight", "Sandboxes that are being started here.", registry=registry)
         self._queued = Gauge("rollbox_starts_queued", "Sandboxes that wait here for their start.", registry=registry)
+        self._unplaced = Gauge(
+            "rollbox_starts_unplaced", "Sandboxes started here that no node takes.", registry=registry
+        )
         self._creates_waiting = Gauge(
             "rollbox_creates_waiting", "Creates that wait here for room under a limit.", registry=registry
         )

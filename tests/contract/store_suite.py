@@ -6,7 +6,7 @@ Times are the store's own: `advance(seconds)` lets them pass. Stores are handed 
 from dataclasses import replace
 
 from controlplane.model import GROUP, EndCause, Limits, SandboxSpec, State
-from controlplane.store import Admitted, Custody, Due, Full, Known, Store, Withdrawn
+from controlplane.store import Admitted, Custody, Due, Full, Known, Slot, Store, Withdrawn
 from tests.contract.claims_suite import ClaimsSuite
 from tests.contract.store_factory import DAY_S, Advance, Now, ended, sandbox, starting
 
@@ -200,6 +200,51 @@ class StoreSuite(ClaimsSuite):
             assert await store.replace(replace(one, state=state, version=3, ready_at_ms=1), 2)
             assert await store.take_slot("sb-next", 1, now_ms() + 60_000)
             await store.free_slot("sb-next")
+
+    async def test_slots_bound_each_node_by_where_its_starts_are(self, store: Store, now_ms: Now) -> None:
+        until_ms = now_ms() + 60_000
+        names = [f"sb-{number}" for number in range(8)]
+        for name in names:
+            await starting(store, name)
+
+        async def take(number: int, key: str = "k") -> Slot:
+            return await store.take_slot(names[number], 8, until_ms, 2, key)
+
+        # As many without a node as one node bears.
+        assert [bool(await take(number)) for number in range(3)] == [True, True, False]
+        await store.place_slot(names[0], "a", until_ms, 2, "k")
+        assert not await take(2), "the two that are under way may both come to the same node"
+        await store.place_slot(names[1], "b", until_ms, 2, "k")
+        assert await take(2) == Slot(taken=True)
+        await store.place_slot(names[2], "a", until_ms, 2, "k")
+        # One by one now, away from what is full.
+        assert await take(3) == Slot(taken=True, avoid=("a",))
+        assert not await take(4)
+        await store.place_slot(names[3], "a", until_ms, 2, "k")
+        # It came there all the same: those like it are held, others are not.
+        assert await take(4) == Slot(taken=False, held_by="a")
+        assert await take(4, "other") == Slot(taken=True, avoid=("a",))
+        await store.free_slot(names[4])
+        await store.free_slot(names[0])
+        assert await take(5) == Slot(taken=False, held_by="a")
+        await store.free_slot(names[2])
+        assert await take(5) == Slot(taken=True)
+
+    async def test_one_that_waited_for_a_node_counts_where_it_comes_to_and_holds_nobody(
+        self, store: Store, now_ms: Now
+    ) -> None:
+        until_ms = now_ms() + 60_000
+        for number in range(4):
+            one = await starting(store, f"sb-{number}")
+        for number in range(3):
+            await store.place_slot(f"sb-{number}", "a", until_ms, 2, "k")
+        assert await store.take_slot("sb-3", 8, until_ms, 2, "k") == Slot(taken=True, avoid=("a",))
+        await store.free_slot("sb-3")
+        # Nothing for a start that is over.
+        assert await store.replace(replace(one, state=State.RUNNING, version=2, ready_at_ms=1), 1)
+        await store.place_slot("sb-3", "b", until_ms, 2, "k")
+        assert await store.take_slot("sb-4", 4, until_ms, 2, "k")
+        assert not await store.take_slot("sb-5", 4, until_ms, 2, "k")
 
     async def test_a_slot_lapses(self, store: Store, advance: Advance, now_ms: Now) -> None:
         assert await store.take_slot("sb-1", 1, now_ms() + 60_000)

@@ -4,7 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from controlplane.cluster import Boot, Death, Description, Health, ImageState, Observed, Started, Whereabouts
+from controlplane.cluster import (
+    Boot,
+    Death,
+    Description,
+    Health,
+    ImageState,
+    Observed,
+    Placement,
+    Started,
+    Whereabouts,
+)
 from controlplane.errors import Problem
 from controlplane.lifecycle import Push
 from controlplane.model import SandboxSpec, Usage
@@ -35,6 +45,8 @@ class FakeCluster:
     next_annotate_error: Problem | None = None
     annotates_behind: bool = False
     slots: int = 1024
+    starts_per_node: int = 0
+    placed: dict[str, Placement] = field(default_factory=dict)
     room: int | None = None
     missing_images: set[str] = field(default_factory=set)
     stops_at_once: int = 8
@@ -52,6 +64,7 @@ class FakeCluster:
     def __post_init__(self) -> None:
         self._starting = self._stopping = 0
         self._deaths: asyncio.Queue[Death] = asyncio.Queue()
+        self._placements: list[asyncio.Queue[Placement]] = []
         self._pushes: set[asyncio.Task[None]] = set()
 
     def describe(self) -> Description:
@@ -67,6 +80,21 @@ class FakeCluster:
 
     def starts_at_once(self) -> int:
         return self.slots
+
+    def placement(self, sandbox_id: str) -> Placement | None:
+        return self.placed.get(sandbox_id)
+
+    async def placements(self) -> AsyncIterator[Placement]:
+        told: asyncio.Queue[Placement] = asyncio.Queue()
+        self._placements.append(told)
+        while True:
+            yield await told.get()
+
+    def place(self, sandbox_id: str, node: str, why: str = "") -> None:
+        """Puts a sandbox on a node; without one, says that none takes it."""
+        self.placed[sandbox_id] = placement = Placement(sandbox_id, node, why)
+        for told in self._placements:
+            told.put_nowait(placement)
 
     def holds(self, spec: SandboxSpec, beside: Usage) -> int | None:
         return None if self.room is None else max(0, self.room - beside.sandboxes)

@@ -24,7 +24,8 @@ from controlplane.store import (
 )
 
 ASKED = (
-    *("get", "find", "ended_since", "by_key", "withdraw", "counts", "usage", "recount", "warm", "take_slot", "lease"),
+    *("get", "find", "ended_since", "by_key", "withdraw", "counts", "usage", "recount", "warm"),
+    *("take_slot", "place_slot", "lease"),
 )
 
 

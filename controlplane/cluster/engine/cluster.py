@@ -31,7 +31,16 @@ from controlplane.cluster.engine.machine import Machine
 from controlplane.cluster.engine.roll import Roll
 from controlplane.cluster.engine.watch import Watch
 from controlplane.cluster.finish import finish
-from controlplane.cluster.protocol import Boot, Death, Description, ImageState, Observed, Started, Whereabouts
+from controlplane.cluster.protocol import (
+    Boot,
+    Death,
+    Description,
+    ImageState,
+    Observed,
+    Placement,
+    Started,
+    Whereabouts,
+)
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec, Usage
 
@@ -108,6 +117,21 @@ class EngineCluster:
     def starts_at_once(self) -> int:
         """See ``Cluster.starts_at_once``: the setting alone bounds it."""
         return MAX_STARTS
+
+    @property
+    def starts_per_node(self) -> int:
+        """See ``Cluster.starts_per_node``: one machine."""
+        return 0
+
+    def placement(self, sandbox_id: str) -> Placement | None:
+        """See ``Cluster.placement``: whatever is sent is on this machine."""
+        del sandbox_id
+        return None
+
+    async def placements(self) -> AsyncIterator[Placement]:
+        """See ``Cluster.placements``: there are none."""
+        await asyncio.get_running_loop().create_future()
+        yield Placement("", "")
 
     def holds(self, spec: SandboxSpec, beside: Usage) -> int | None:
         """See ``Cluster.holds``: an engine sets nothing aside, so there is no such number."""

@@ -29,7 +29,16 @@ from controlplane.cluster.kubernetes.ready_address import ReadyAddress
 from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.cluster.kubernetes.removal import Removal
 from controlplane.cluster.kubernetes.watch import Reflector
-from controlplane.cluster.protocol import Boot, Death, Description, ImageState, Observed, Started, Whereabouts
+from controlplane.cluster.protocol import (
+    Boot,
+    Death,
+    Description,
+    ImageState,
+    Observed,
+    Placement,
+    Started,
+    Whereabouts,
+)
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec, Usage, load_record
 
@@ -164,6 +173,19 @@ class KubernetesCluster:
     def starts_at_once(self) -> int:
         """See ``Cluster.starts_at_once``."""
         return self._per_node * self._fleet.ready(self._nodes.all)
+
+    @property
+    def starts_per_node(self) -> int:
+        """See ``Cluster.starts_per_node``."""
+        return self._per_node
+
+    def placement(self, sandbox_id: str) -> Placement | None:
+        """See ``Cluster.placement``: what the scheduler has said."""
+        return self._pods.placement(sandbox_id)
+
+    def placements(self) -> AsyncIterator[Placement]:
+        """See ``Cluster.placements``."""
+        return self._pods.placements()
 
     def holds(self, spec: SandboxSpec, beside: Usage) -> int | None:
         """See ``Cluster.holds``."""

@@ -1,25 +1,35 @@
-"""One who wants to hear of every death, at his own pace."""
+"""One who wants to hear of every death, or every placement, at his own pace."""
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
+from typing import Generic, TypeVar
 
-from controlplane.cluster.protocol import Death
+from controlplane.cluster.protocol import Death, Placement
+
+News = TypeVar("News", Death, Placement)
 
 
-class Listener:
-    """What it has not heard yet; a sandbox stands in it once, so it holds no more than there are."""
+class Listener(Generic[News]):
+    """What it has not heard yet; a sandbox stands in it once, so it holds no more than there are.
 
-    def __init__(self, known: Sequence[Death]) -> None:
-        self._pending = OrderedDict((one.sandbox_id, one) for one in known)
+    Args:
+        known: what it begins with.
+        newest: whether the last word about a sandbox counts; else the first one.
+    """
+
+    def __init__(self, known: Sequence[News], *, newest: bool = False) -> None:
+        self._pending: OrderedDict[str, News] = OrderedDict((one.sandbox_id, one) for one in known)
+        self._newest = newest
         self._some = asyncio.Event()
 
-    def tell(self, one: Death) -> None:
-        """Adds a death; the first cause stays."""
-        self._pending.setdefault(one.sandbox_id, one)
+    def tell(self, one: News) -> None:
+        """Adds news of a sandbox."""
+        if self._newest or one.sandbox_id not in self._pending:
+            self._pending[one.sandbox_id] = one
         self._some.set()
 
-    async def each(self) -> AsyncIterator[Death]:
+    async def each(self) -> AsyncIterator[News]:
         """All of them, without end."""
         while True:
             while self._pending:

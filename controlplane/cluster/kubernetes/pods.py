@@ -19,7 +19,7 @@ from controlplane.cluster.kubernetes.deaths import (
 from controlplane.cluster.kubernetes.listener import Listener
 from controlplane.cluster.kubernetes.podspec import ANNOTATION_START_BY
 from controlplane.cluster.kubernetes.trimmed import trimmed
-from controlplane.cluster.protocol import Death
+from controlplane.cluster.protocol import Death, Placement
 
 # Those that went before anybody listened, and the kubelet's words about pods that are not here yet.
 MAX_REMEMBERED: Final = 4096
@@ -52,7 +52,8 @@ class Pods:
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
         self._doubted: dict[str, asyncio.TimerHandle] = {}  # ended, and nobody has said why yet
         self._stopping: dict[str, asyncio.Future[None]] = {}
-        self._listeners: set[Listener] = set()
+        self._listeners: set[Listener[Death]] = set()
+        self._placements: set[Listener[Placement]] = set()
 
     def __contains__(self, sandbox_id: str) -> bool:
         return sandbox_id in self._pods
@@ -80,6 +81,25 @@ class Pods:
         finally:
             self._listeners.discard(listener)
 
+    def placement(self, sandbox_id: str) -> Placement | None:
+        """See ``Cluster.placement``."""
+        pod = self._pods.get(sandbox_id) or {}
+        if node := _node(pod):
+            return Placement(sandbox_id, node)
+        why = unscheduled(pod)
+        return None if why is None else Placement(sandbox_id, "", why)
+
+    async def placements(self) -> AsyncIterator[Placement]:
+        """See ``Cluster.placements``: those that there are, then each that changes."""
+        known = (self.placement(name) for name in self._pods)
+        listener = Listener([one for one in known if one is not None], newest=True)
+        self._placements.add(listener)
+        try:
+            async for one in listener.each():
+                yield one
+        finally:
+            self._placements.discard(listener)
+
     def stopping(self, sandbox_id: str) -> asyncio.Future[None]:
         """Announces that we end it ourselves; done when the pod was seen to go. Those who ask share it."""
         if sandbox_id not in self._stopping:
@@ -101,7 +121,12 @@ class Pods:
     def put(self, thing: Json) -> None:
         """See ``Mirror.put``."""
         name = str(thing["metadata"]["name"])
+        before = self.placement(name)
         self._pods[name] = trimmed(thing)
+        after = self.placement(name)
+        if after is not None and after != before:
+            for listener in self._placements:
+                listener.tell(after)
         self._judge(name)
 
     def remove(self, thing: Json) -> None:

@@ -37,6 +37,8 @@ CAPABILITIES: Final = ("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE")
 DROPPED: Final = ("NET_RAW",)
 
 SHARED_BYTES: Final = 8 * MIB
+# Names of nodes in one pod; with more that are full, the scheduler's own judgement is as good.
+MOST_AVOIDED: Final = 64
 
 Json = dict[str, Any]
 
@@ -115,7 +117,7 @@ def pod(sandbox_id: str, spec: SandboxSpec, boot: Boot, place: Place, start_by_m
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [_sidecar(sandbox_id, spec, boot, place), _target(spec)],
             "volumes": [{"name": "rollbox", "emptyDir": {"medium": "Memory", "sizeLimit": str(SHARED_BYTES)}}],
-            **_placement(spec, place),
+            **_placement(spec, place, boot.avoid),
         },
     }
 
@@ -173,12 +175,23 @@ def _target(spec: SandboxSpec) -> Json:
     }
 
 
-def _placement(spec: SandboxSpec, place: Place) -> Json:
+def _placement(spec: SandboxSpec, place: Place, avoid: Sequence[str]) -> Json:
     """Only what was asked for: an empty field would override what the cluster's defaults say."""
     wishes: Json = {
         "priorityClassName": place.priority_class,
         "nodeSelector": {**spec.node_selector, **(place.node_selector or {})},
+        "affinity": _away_from(avoid[:MOST_AVOIDED]),
         "tolerations": [dict(one) for one in place.tolerations],
         "imagePullSecrets": [{"name": name} for name in place.image_pull_secrets],
     }
     return {name: wish for name, wish in wishes.items() if wish}
+
+
+def _away_from(nodes: Sequence[str]) -> Json:
+    """A wish: as a rule it would keep a pod from the only node with room, until the pod ends."""
+    if not nodes:
+        return {}
+    # By field, since no label has to be a node's name; a field takes one value.
+    others = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
+    wish = {"weight": 100, "preference": {"matchFields": others}}
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}

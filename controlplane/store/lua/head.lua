@@ -11,8 +11,10 @@
 --   used:<owner>      hash: sandboxes cpu_millicores memory_bytes gpu starting; used: is everybody's together
 --   owners            set: those that `used:` may be there of; `recount.lua` takes off who has no live sandbox
 --   wanted            there when somebody was refused a slot since the last one was freed
+--   placed            hash: id -> node, of start slots; what has no slot (any more) is dropped when it is read
+--   held              hash: placement key -> the full node that such starts wait for
 local P = KEYS[1]
-local DAY_MS, TRIM, MOST_TOMBS, MOST_WITHDRAWN, CLAIM_MS = 86400000, 32, 86400, 100000, 60000
+local DAY_MS, TRIM, MOST_TOMBS, MOST_WITHDRAWN, CLAIM_MS, HELD_MS = 86400000, 32, 86400, 100000, 60000, 600000
 local LIVE = {requested = true, queued = true, starting = true, warm = true, running = true}
 local UNREADY = {requested = true, queued = true, starting = true}
 local RESOURCES = {'sandboxes', 'cpu_millicores', 'memory_bytes', 'gpu', 'starting'}
@@ -156,6 +158,20 @@ local function put(new, old)
     'cpu', new.cpu, 'memory', new.memory, 'gpu', new.gpu, 'template', new.template, 'own', new.own,
     'weighed', new.state)
   if new.news ~= '' then redis.call('PUBLISH', P .. 'feed', new.news) end
+end
+
+-- How many start slots are on each node, and how many on none yet.
+local function starts()
+  local on, unplaced, placed = {}, 0, {}
+  local flat = redis.call('HGETALL', P .. 'placed')
+  for i = 1, #flat, 2 do placed[flat[i]] = flat[i + 1] end
+  for _, id in ipairs(redis.call('ZRANGE', P .. 'slots', 0, -1)) do
+    local node = placed[id]
+    if node then on[node] = (on[node] or 0) + 1 else unplaced = unplaced + 1 end
+    placed[id] = nil
+  end
+  for id in pairs(placed) do redis.call('HDEL', P .. 'placed', id) end
+  return on, unplaced
 end
 
 local function intact()

@@ -30,7 +30,9 @@ class Place:
 
     Attributes:
         position: among the owner's at the control plane that answered, from 1.
-        waits_for: the limit that the first one waits for; "total" is the installation's.
+        waits_for: the limit that the first one waits for; "total" is the installation's; "capacity_unavailable": no
+            node takes it.
+        why: in the scheduler's words, where no node takes it.
         until_ms: when it is refused (Unix ms).
         estimate_ms: how long it will wait if the line moves on as it did last; None: not known yet.
     """
@@ -42,6 +44,7 @@ class Place:
     since_ms: int = 0
     until_ms: int = 0
     estimate_ms: int | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

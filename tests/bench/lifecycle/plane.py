@@ -17,7 +17,17 @@ from typing import Any
 
 import controlplane.__main__ as program
 from controlplane.api import serve
-from controlplane.cluster.protocol import Boot, Cluster, Death, Description, ImageState, Observed, Started, Whereabouts
+from controlplane.cluster.protocol import (
+    Boot,
+    Cluster,
+    Death,
+    Description,
+    ImageState,
+    Observed,
+    Placement,
+    Started,
+    Whereabouts,
+)
 from controlplane.model import SandboxSpec, Usage
 from controlplane.settings import Settings
 from controlplane.telemetry import Metrics
@@ -57,6 +67,15 @@ class PlayedCluster:
 
     def starts_at_once(self) -> int:
         return 1024
+
+    starts_per_node = 0
+
+    def placement(self, sandbox_id: str) -> Placement | None:
+        return None
+
+    async def placements(self) -> AsyncIterator[Placement]:
+        await asyncio.Event().wait()
+        yield Placement("", "")
 
     def holds(self, spec: SandboxSpec, beside: Usage) -> int | None:
         return HOLDS - beside.sandboxes

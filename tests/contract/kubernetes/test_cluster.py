@@ -3,13 +3,14 @@
 import asyncio
 import time
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.typing import EventDict
 
-from controlplane.cluster import Boot, Whereabouts
+from controlplane.cluster import Boot, Placement, Whereabouts
 from controlplane.cluster.kubernetes import KubernetesCluster
 from controlplane.cluster.kubernetes.client import CALLS_AT_ONCE, KubernetesClient
 from controlplane.cluster.kubernetes.pods import Pods
@@ -263,6 +264,42 @@ async def test_what_no_node_takes_in_time_says_why(api: FakeKubernetes, cluster:
     sandbox_id, cause, detail = await first_death(cluster)
     assert (sandbox_id, cause) == ("sb-1", "capacity_unavailable")
     assert words in detail
+
+
+async def test_where_a_pod_is_and_why_it_is_nowhere_is_told(api: FakeKubernetes, cluster: KubernetesCluster) -> None:
+    words = "0/1 nodes are available: 1 Insufficient memory."
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+    told: list[Placement] = []
+
+    async def listen() -> None:
+        async for one in cluster.placements():
+            told.append(one)
+
+    async with asyncio.TaskGroup() as group:
+        listening = group.create_task(listen())
+        await cluster.start("sb-1", SPEC, BOOT)
+        assert cluster.placement("sb-1") is None
+        await api.patch_status("sb-1", conditions=[condition])
+        await eventually(lambda: told == [Placement("sb-1", "", words)])
+        # The same again is no news, and a node ends the refusal.
+        await api.patch_status("sb-1", phase="Pending")
+        pod = api.objects[PODS]["sb-1"]
+        await api.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "n1"}})
+        await eventually(lambda: told[1:] == [Placement("sb-1", "n1")])
+        assert cluster.placement("sb-1") == Placement("sb-1", "n1")
+        listening.cancel()
+
+
+async def test_nodes_that_are_full_of_starts_are_avoided_and_not_forbidden(
+    api: FakeKubernetes, cluster: KubernetesCluster
+) -> None:
+    await cluster.start("sb-1", SPEC, replace(BOOT, avoid=("n1", "n2")))
+    affinity = api.objects[PODS]["sb-1"]["spec"]["affinity"]["nodeAffinity"]
+    (wish,) = affinity.pop("preferredDuringSchedulingIgnoredDuringExecution")
+    assert [one["values"] for one in wish["preference"]["matchFields"]] == [["n1"], ["n2"]]
+    assert affinity == {}
+    await cluster.start("sb-2", SPEC, BOOT)
+    assert "affinity" not in api.objects[PODS]["sb-2"]["spec"]
 
 
 async def test_a_node_without_the_runtime_is_told_at_once(

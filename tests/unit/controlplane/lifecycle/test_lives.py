@@ -159,7 +159,7 @@ async def test_two_thousand_sandboxes_leave_nothing_behind() -> None:
                 vars(store)["_keys"],
                 vars(store)["_tombstones"],
             ),
-            *(lives.ledger._held, lives.readiness._busy, lives.starter.turns._holders, vars(store)["_slots"]),
+            *(lives.ledger._held, lives.readiness._busy, lives.starter.turns._starts, vars(store)["_slots"]),
         )
         assert [len(one) for one in kept] == [0] * len(kept)
         assert len(lives.endings.care.ttl._heap) <= 1024

@@ -140,7 +140,7 @@ async def test_queued_starts_of_a_replica_that_has_gone_are_taken_on() -> None:
         assert all(created.replayed and created.sandbox.state is State.RUNNING for created in creates)
         assert len(cluster.held) == 3
         await asyncio.sleep(5)
-        assert vars(core.memory)["_slots"] == {}
+        assert len(vars(core.memory)["_slots"]) == 0
 
 
 async def test_a_drain_sends_waiters_to_the_others_and_fails_no_start() -> None:
