@@ -91,9 +91,9 @@ class Sandbox:
             ttl: seconds after which the server deletes it; `extend` moves that.
             idle_timeout: seconds after which the server deletes it when nothing happens in it: no command runs, nobody
                 is attached, no file call, no connection to a port. None is the installation's default.
-            lease: seconds that it outlives this client, which says in the background that it is still there: when it
-                dies, its sandboxes go; what still happens in one of them keeps that one. None, or `detach`: it outlives
-                the client.
+            lease: seconds that it outlives this client. A process beside this one says that the client is still there,
+                also while the event loop is blocked: when it dies, its sandboxes go; what still happens in one of them
+                keeps that one. None, or `detach`: it outlives the client.
             start_timeout: seconds that the whole call may take: waiting for room and for a turn, repetitions, `files`.
             idempotency_key: the same key with the same arguments gives the same sandbox; made up when None.
             client: the client to use; None is the shared one of this event loop.

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from rollbox import Client, RetryPolicy, sync
+from rollbox.errors import Unsupported
+from rollbox.leases import renewer
 from tests.support.eventually import LIMIT_S
 from tests.support.gateway_fake import API_KEY, FakeGateway, serving, serving_apart
 
@@ -24,6 +26,25 @@ def unhurried_farewells(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that is cancelled tells the server, however long a busy machine takes for that."""
     for module in ("gateway", "sync.portal"):
         monkeypatch.setattr(f"rollbox.{module}._FAREWELL_LIMIT_S", LIMIT_S)
+
+
+@pytest.fixture(autouse=True)
+def no_other_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases are renewed by the event loop, but in tests of the process that does it (`lease_process`)."""
+    if "lease_process" not in request.fixturenames:
+        monkeypatch.setattr(renewer.Renewer, "hold", _without)
+
+
+@pytest.fixture
+def lease_process() -> Iterator[renewer.Renewer]:
+    """The process that renews leases may be started; a test must have ended it."""
+    made = renewer.shared()
+    yield made
+    assert made._process is None
+
+
+def _without(*_: object) -> None:
+    raise Unsupported("not in this test")
 
 
 class Clock:

@@ -1,0 +1,224 @@
+"""The process beside this one that renews its leases, so that nothing that this program does keeps it from that.
+
+An event loop that is blocked by a training step renews nothing, and neither does a thread while an extension holds the
+interpreter's lock. The other process shares nothing with this one but a pipe, and ends when that does: with this
+process, however that ends. There is one for all clients and event loops of a process, and none without leases.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from rollbox._version import __version__
+from rollbox.errors import Unsupported
+from rollbox.settings import Settings
+
+_log = logging.getLogger("rollbox")
+_PROGRAM = Path(__file__).with_name("program.py")
+# What the dynamic linker may need to find the interpreter's libraries. Nothing else: a key may be in the environment.
+_ENVIRONMENT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH")
+_REPORTS_BYTES = 2**16
+_KILL_LIMIT_S = 5.0
+
+
+def order(settings: Settings, name: str, ttl_ms: int, every_s: float) -> dict[str, Any]:
+    """Build what the process is told of a lease: where, with which key, how often, and whom to trust.
+
+    A proxy is not among it: the client uses none either, whatever the environment says.
+    """
+    told: dict[str, Any] = {
+        "name": name,
+        "url": f"{settings.url}/v1/leases/{quote(name, safe='')}",
+        "api_key": settings.api_key,
+        "agent": f"rollbox/{__version__}",
+        "ttl_ms": ttl_ms,
+        "every_s": every_s,
+        "parent": os.getpid(),
+    }
+    if settings.url.startswith("https://"):
+        trusted = ssl.get_default_verify_paths()
+        told |= {"cafile": trusted.cafile, "capath": trusted.capath}
+    return told
+
+
+class Renewer:
+    """Starts the process with the first lease, tells it of each, and ends it with the last. For any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._orders: dict[str, Mapping[str, Any]] = {}
+        self._renewed_at: dict[str, float] = {}
+        self._failures: dict[str, str] = {}
+        self._unread = b""
+
+    def hold(self, name: str, wanted: Mapping[str, Any]) -> None:
+        """Have a lease renewed as `wanted` says, also when the process has died meanwhile. Idempotent.
+
+        Raises:
+            Unsupported: there is no such process and none can be started. The lease is not renewed by it.
+        Cost: the first call starts an interpreter, 1 to 2 ms here and 10 ms there; a repetition is one system call.
+        """
+        with self._lock:
+            alive = self._process is not None and self._process.poll() is None
+            if alive and self._orders.get(name) == wanted:
+                return
+            self._orders[name] = wanted
+            try:
+                if alive:
+                    self._tell(wanted)
+                else:
+                    self._stop()
+                    self._start()
+                    for each in self._orders.values():
+                        self._tell(each)
+            except (OSError, ValueError, NotImplementedError) as error:
+                self._stop()
+                raise _cannot(error) from error
+
+    def drop(self, name: str) -> None:
+        """Let a lease lapse; with the last one the process ends. Idempotent."""
+        with self._lock:
+            if self._orders.pop(name, None) is None:
+                return
+            self._renewed_at.pop(name, None)
+            self._failures.pop(name, None)
+            if not self._orders:
+                self._stop()
+                return
+            try:
+                self._tell({"name": name})
+            except OSError:
+                # It has died, or takes nothing: `hold` starts another one for those that are left.
+                self._stop()
+
+    def renewed_at(self, name: str) -> float:
+        """When the process has renewed a lease last, by the monotonic clock; 0 for never."""
+        with self._lock:
+            self._listen()
+            return self._renewed_at.get(name, 0.0)
+
+    def close(self) -> None:
+        """End the process, whatever is held. Idempotent."""
+        with self._lock:
+            self._orders.clear()
+            self._stop()
+
+    def abandon(self) -> None:
+        """Let go of a process that is another one's, in a fork of that: it must not live as long as this one."""
+        process, self._process = self._process, None
+        if process is not None:
+            # Else it would be waited for here, where it is no child.
+            process.returncode = 0
+            _close(process)
+
+    def _start(self) -> None:
+        if not sys.executable or getattr(sys, "frozen", False) or not _PROGRAM.is_file():
+            raise FileNotFoundError(f"{sys.executable!r} is no Python that could run {_PROGRAM}")
+        self._process = process = subprocess.Popen(
+            # Isolated: no module of the caller's, no folder of packages, no variable changes what runs.
+            [sys.executable, "-I", "-S", str(_PROGRAM)],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+            env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+            # Ctrl-C and Ctrl-Z go to all processes of a terminal, and this program may live on after both.
+            start_new_session=True,
+        )
+        self._unread = b""
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None  # noqa: S101
+            os.set_blocking(pipe.fileno(), False)
+
+    def _tell(self, message: Mapping[str, Any]) -> None:
+        assert self._process is not None  # noqa: S101
+        assert self._process.stdin is not None  # noqa: S101
+        line = json.dumps(message).encode() + b"\n"
+        if self._process.stdin.write(line) != len(line):
+            raise BlockingIOError("the process that renews leases takes nothing")
+
+    def _listen(self) -> None:
+        """Read what it has reported. It drops what does not fit into the pipe, so nothing here has to be in time."""
+        if self._process is None or self._process.stdout is None:
+            return
+        while data := self._process.stdout.read(_REPORTS_BYTES):
+            *lines, rest = (self._unread + data).split(b"\n")
+            self._unread = rest[-_REPORTS_BYTES:]
+            for line in lines:
+                self._heard(line)
+
+    def _heard(self, line: bytes) -> None:
+        try:
+            report = json.loads(line)
+            name, failure = report["name"], report["failure"]
+        except (ValueError, KeyError, TypeError):
+            _log.warning("the process that renews leases said: %s", line.decode("utf-8", "replace"))
+            return
+        if name not in self._orders:
+            return
+        if not failure:
+            self._renewed_at[name] = report["at"]
+        elif self._failures.get(name) != failure:
+            _log.warning("lease %s was not renewed beside this program, it is tried again: %s", name, failure)
+        self._failures[name] = failure
+
+    def _stop(self) -> None:
+        """Kill it, which loses nothing, and wait for its end, so that it is no zombie."""
+        process, self._process = self._process, None
+        if process is not None:
+            _close(process)
+            process.kill()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_KILL_LIMIT_S)
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+def _cannot(error: Exception) -> Unsupported:
+    return Unsupported(
+        f"no process that renews leases can be started beside this one: {error}",
+        hint="This program renews its leases from its event loop instead: what blocks that for longer than a lease "
+        "ends the sandboxes that nothing uses. Give them a longer lease, or none.",
+    )
+
+
+_shared = Renewer()
+
+
+def shared() -> Renewer:
+    """Return the one of this process."""
+    return _shared
+
+
+def _forked() -> None:
+    """In a fork: its own clients have their own process, and the parent's must end with the parent."""
+    global _shared  # noqa: PLW0603
+    _shared.abandon()
+    _shared = Renewer()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+@atexit.register
+def _leaving() -> None:
+    _shared.close()
