@@ -209,8 +209,12 @@ class Lives:
             await self.endings.bury(death.sandbox_id, Problem(death.cause, death.detail))
 
     async def _follow_placements(self) -> None:
-        async for placement in self._parts.cluster.placements():
-            await self.starter.turns.placed(placement)
+        turns = self.starter.turns
+        # Side by side: each is a message to the store, and those of a herd would come one after the other.
+        async with asyncio.TaskGroup() as hearing:
+            async for placement in self._parts.cluster.placements():
+                if placement.sandbox_id in turns:
+                    hearing.create_task(turns.placed(placement), name=f"placed {placement.sandbox_id}")
 
     async def _hand_over(self) -> None:
         self.ledger.leave()

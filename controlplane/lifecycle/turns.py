@@ -79,6 +79,10 @@ class Turns:
         self.waiting = 0
         self._log = structlog.get_logger("turns")
 
+    def __contains__(self, sandbox_id: str) -> bool:
+        """Whether this replica starts it, or has it wait for its turn."""
+        return sandbox_id in self._starts
+
     @property
     def taken(self) -> int:
         """How many starts of this replica have a slot."""

@@ -6,7 +6,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
@@ -236,6 +236,21 @@ async def test_what_no_node_takes_is_told_at_the_deadline(namespace: str, ready:
             assert "node" in death.detail
         finally:
             await cluster.stop("sb-real5")
+
+
+async def test_a_node_that_is_to_be_avoided_takes_what_no_other_one_does(
+    cluster: KubernetesCluster, spec: SandboxSpec
+) -> None:
+    nodes = [str(one["metadata"]["name"]) for one in await installed.objects("nodes")]
+    await cluster.start("sb-real6", spec, replace(GOOD_BOOT, avoid=nodes))
+    try:
+        async with aclosing(cluster.placements()) as placements, asyncio.timeout(HEARD_WITHIN_S):  # type: ignore[type-var]
+            while (one := await anext(placements)).sandbox_id != "sb-real6":
+                pass
+        assert one.node in nodes
+        assert cluster.placement("sb-real6") == one
+    finally:
+        await cluster.stop("sb-real6")
 
 
 async def test_a_namespace_quota_is_named(cluster: KubernetesCluster, spec: SandboxSpec, namespace: str) -> None:
