@@ -64,8 +64,8 @@ chaos: setup ## kill clients, gateways, control planes and Redis for 180 s (SECO
 	$(BIN)/python -m tests.chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.levels soak
 
-chaos-cluster: venv build engine ## the long tests on the real cluster
-	$(BIN)/python -m tests.levels soak-cluster
+chaos-cluster: venv build engine ## node, gVisor processes, network, gateways, control planes and Redis hit for 600 s (SECONDS=N, SEED=N), and the long tests
+	$(if $(SECONDS),ROLLBOX_CHAOS_SECONDS=$(SECONDS)) $(if $(SEED),ROLLBOX_CHAOS_SEED=$(SEED)) $(BIN)/python -m tests.levels soak-cluster
 
 cluster: venv ## a real single-node Kubernetes with gVisor on this machine (or check the one of KUBECONFIG)
 	$(BIN)/python -m tests.cluster up

@@ -11,27 +11,22 @@ import json
 import secrets
 import shutil
 import signal
-import sys
-import time
 from collections import Counter
-from collections.abc import Collection
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.bench.record import hardware
-from tests.chaos import invariants, look
-from tests.chaos.events import Event, Log, read
-from tests.chaos.ground import OWNERS, Ground, ground
-from tests.chaos.invariants import Seen, Verdict
-from tests.chaos.storm import Storm
+from tests.chaos import stored
+from tests.chaos.events import Log
+from tests.chaos.ground import Ground, ground
+from tests.chaos.invariants import Verdict
+from tests.chaos.judged import judged
+from tests.chaos.playing import PlayedStorm
 
 BUILD = Path(__file__).parent.parent.parent / "build" / "chaos"
 CALM_WITHIN_S = 180.0
-# In which nothing that is wrong changes: cluster and record are compared once a minute, and within 12 s by another
-# control plane when the one that did so was killed.
-STILL_FOR_S = 120.0
-REST_WITHIN_S = 600.0
 MOST_TOLD = 10
 
 
@@ -40,11 +35,11 @@ async def soak(seconds: float, seed: int) -> dict[str, Any]:
     async with ground(seed) as product:
         log = Log(product.folder / "storm.events")
         try:
-            storm = Storm(product, seed, log)
+            storm = PlayedStorm(product, seed, log)
             await storm.prepare()
             await storm.rage(seconds)
             await storm.calm(CALM_WITHIN_S)
-            verdicts, rest_s, events = await judged(product)
+            verdicts, rest_s, events = await judged(product, product.folder, partial(_keep_store, product))
         finally:
             log.close()
             _keep_logs(product, BUILD / str(seed))
@@ -61,38 +56,8 @@ async def soak(seconds: float, seed: int) -> dict[str, Any]:
     }
 
 
-async def judged(product: Ground) -> tuple[list[Verdict], list[float], list[Event]]:
-    """Judge twice: with all that the storm has left, and once everything is deleted; and how long rest took (s)."""
-    events = read(product.folder)
-    answered = {event.id for event in events if event.what == "create.answered"}
-    first_s, full = await _at_rest(product, answered)
-    events.append(Event(time.monotonic(), "judge.looked"))
-    verdicts = invariants.judge(events, full)
-    for owner in OWNERS:
-        async with product.client(owner) as client:
-            if mine := [name for name, whose in full.live.items() if whose == owner]:
-                await client.delete(*mine, wait=True)
-    second_s, empty = await _at_rest(product)
-    left = {verdict.name: verdict for verdict in invariants.judge((), empty)}
-    verdicts = [verdict + left[verdict.name] for verdict in verdicts]
-    return verdicts, [first_s, second_s], events
-
-
-async def _at_rest(product: Ground, answered: Collection[str] = ()) -> tuple[float, Seen]:
-    """Look until nothing is wrong any more, or what is wrong stays as it is."""
-    began_s = changed_s = time.monotonic()
-    before = list[str]()
-    while True:
-        seen = await look.seen(product, answered)
-        wrong = sorted([*invariants.orphans(seen, 0).violations, *invariants.quota_drift(seen, 0).violations])
-        now_s = time.monotonic()
-        if wrong != before:
-            before, changed_s = wrong, now_s
-        gone_s = now_s - began_s
-        if not wrong or now_s - changed_s > STILL_FOR_S or gone_s > REST_WITHIN_S:
-            return gone_s, seen
-        print(f"not at rest after {gone_s:.0f} s: {wrong[0]} (and {len(wrong) - 1} more)", file=sys.stderr, flush=True)
-        await asyncio.sleep(2)
+def _keep_store(product: Ground, when: str) -> None:
+    stored.keep(product.folder / "redis.sock", product.folder / f"store-{when}.log")
 
 
 def _keep_logs(product: Ground, folder: Path) -> None:

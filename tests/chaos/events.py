@@ -17,8 +17,8 @@ class Event:
     Attributes:
         at_s: on the machine's monotonic clock, which all processes share.
         what: `create.asked`, `create.answered`, `create.failed`, `create.cancelled`, the same of `exec` and `delete`;
-            `cluster.start`, `cluster.stop`, `cluster.ran`; `store.emptied`; `blow.NAME`; `client.started`;
-            `judge.looked`.
+            `cluster.start`, `cluster.stop`, `cluster.ran`, `cluster.died`; `store.emptied`; `blow.NAME`;
+            `client.started`; `judge.looked`.
         op: ties an answer to what was asked for.
         key: of the create: the caller's, or the op itself where the caller brought none.
         id: of the sandbox.

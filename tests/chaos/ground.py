@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import random
 import shutil
 import sys
 import tempfile
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -22,11 +19,13 @@ from controlplane.embedded.binaries import gateway_command
 from controlplane.lifecycle import SigningKey
 from rollbox import Client, RetryPolicy
 from tests.chaos import there
+from tests.chaos.played import kept, on_cluster
+from tests.chaos.processes import Processes
 from tests.chaos.service import Service
 from tests.support.stack import free_port
 
-UP_WITHIN_S = 120.0
 BOOT_MS = 60.0
+STARTS = 8
 OPERATOR = "ops"
 OWNERS = ("ann", "bob")
 PLANES = ("plane-0", "plane-1")
@@ -39,21 +38,35 @@ def api_key(owner: str) -> str:
 
 
 @dataclass
-class Ground:
+class Ground(Processes):
     """Parts by name: `redis`, `cluster`, control planes, gateways; clients come and go."""
 
-    folder: Path
     seed: int
     key: SigningKey
     api: Service
     ready: Service
     routes: Service
-    parts: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
-    gateways: dict[str, int] = field(default_factory=dict)
+    gateways: Mapping[str, Service]
 
     def url(self, gateway: str) -> str:
-        """The address of a gateway; it stays the same when the gateway is another one."""
-        return f"http://127.0.0.1:{self.gateways.setdefault(gateway, free_port())}"
+        """The address of a gateway; it stays the same when the gateway is another one.
+
+        As behind a Service, it leads to one that is ready: one that has heard of no sandbox yet is asked for none.
+        """
+        return f"http://127.0.0.1:{self.gateways[gateway].port}"
+
+    @property
+    def owners(self) -> Sequence[str]:
+        """Whose sandboxes the clients make."""
+        return OWNERS
+
+    async def on_cluster(self) -> dict[str, str]:
+        """Whose each sandbox is that the cluster holds."""
+        return await on_cluster(self.folder / "stagehand.sock")
+
+    async def warm(self) -> int:
+        """How many pools say that they keep; here only the control plane that plans them knows: each has its file."""
+        return max([await kept(f"http://127.0.0.1:{port}", api_key(OPERATOR)) for port in self.api.backends.values()])
 
     def client(self, owner: str, gateway: str = GATEWAYS[0]) -> Client:
         """Make a client of the judge's; use it as a context manager."""
@@ -97,14 +110,25 @@ class Ground:
         env = {f"ROLLBOX_CONTROLPLANE_{key}": value for key, value in settings.items()}
         env |= {"ROLLBOX_BENCH_STAGEHAND": str(self.folder / "stagehand.sock")}
         env |= {"ROLLBOX_BENCH_READY_PORT": str(self.ready.port)}
-        await self.start(name, (sys.executable, "-m", "tests.bench.lifecycle.plane"), env)
-        await self.until(name, lambda: there.listens(ports["api"]))
+        await self._started(name, env, ports["api"])
         for service, port in ports.items():
             getattr(self, service).backends[name] = port
 
+    async def _started(self, name: str, env: Mapping[str, str], port: int) -> None:
+        """Start it, as a kubelet does, once more when it has ended: it does where its store goes while it starts."""
+        for left in range(STARTS, 0, -1):
+            await self.start(name, (sys.executable, "-m", "tests.chaos.plane"), env)
+            try:
+                await self.until(name, lambda: there.listens(port))
+            except RuntimeError:
+                if left == 1 or self.parts[name].returncode is None:
+                    raise
+            else:
+                return
+
     async def start_gateway(self, name: str) -> None:
-        """Start a gateway at its address."""
-        port = self.gateways.setdefault(name, free_port())
+        """Start a gateway behind its address."""
+        port = free_port()
         settings = {
             "LISTEN": f"127.0.0.1:{port}",
             "TOKEN_PUBLIC_KEY": self.key.public_text,
@@ -113,50 +137,14 @@ class Ground:
             "LOG": "warn",
         }
         await self.start(name, gateway_command(), {f"ROLLBOX_GATEWAY_{key}": value for key, value in settings.items()})
-        await self.until(name, lambda: there.answers(f"{self.url(name)}/readyz"))
-
-    async def start(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> asyncio.subprocess.Process:
-        """Start a process, whose words go to the file NAME.log."""
-        with (self.folder / f"{name}.log").open("ab") as log:
-            making = asyncio.ensure_future(
-                asyncio.create_subprocess_exec(
-                    *command, env={**os.environ, **env}, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
-                )
-            )
-            try:
-                await asyncio.shield(making)
-            finally:
-                # Also when this was cancelled: a process that nobody knows nobody ends.
-                self.parts[name] = await making
-        return self.parts[name]
+        await self.until(name, lambda: there.answers(f"http://127.0.0.1:{port}/readyz"))
+        self.gateways[name].backends[name] = port
 
     async def kill(self, name: str) -> None:
-        """Kill a part without a word; its place is empty then."""
-        process = self.parts.pop(name)
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-        for service in (self.api, self.ready, self.routes):
+        """Kill a part without a word; its place is empty then, in its Services too."""
+        await super().kill(name)
+        for service in (self.api, self.ready, self.routes, *self.gateways.values()):
             service.backends.pop(name, None)
-
-    def fallen(self) -> list[str]:
-        """Parts that have ended by themselves, with their last words."""
-        return [
-            f"{name} ended by itself with {process.returncode}: {self._words(name)}"
-            for name, process in self.parts.items()
-            if process.returncode is not None
-        ]
-
-    async def until(self, name: str, up: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until a part is up; RuntimeError with its last words when it does not come."""
-        until_s = time.monotonic() + UP_WITHIN_S
-        while not await up():
-            if time.monotonic() > until_s or self.parts[name].returncode is not None:
-                raise RuntimeError(f"{name} did not start: {self._words(name)}")
-            await asyncio.sleep(0.05)
-
-    def _words(self, name: str) -> str:
-        return (self.folder / f"{name}.log").read_text()[-2000:]
 
 
 @asynccontextmanager
@@ -168,10 +156,12 @@ async def ground(seed: int) -> AsyncIterator[Ground]:
     (folder / "signing.key").write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     try:
         async with AsyncExitStack() as stack:
-            api, ready, routes = [
-                await stack.enter_async_context(Service(random.Random(seed + number)).serving()) for number in range(3)
+            api, ready, routes, *fronts = [
+                await stack.enter_async_context(Service(random.Random(seed + number)).serving())
+                for number in range(3 + len(GATEWAYS))
             ]
-            made = Ground(folder, seed, SigningKey(private, SystemClock()), api, ready, routes)
+            key, gateways = SigningKey(private, SystemClock()), dict(zip(GATEWAYS, fronts, strict=True))
+            made = Ground(folder, seed, key, api, ready, routes, gateways)
             try:
                 await made.start_redis()
                 await made.start_cluster()

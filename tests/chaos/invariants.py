@@ -68,7 +68,9 @@ def double_claims(events: Sequence[Event]) -> Verdict:
     for event in answered:
         takers[event.id].add(f"{event.owner}/{event.key}")
         before = first.setdefault((event.owner, event.key), event)
-        if before.id != event.id and not _forgotten(asks, before, event.at_s, emptied):
+        # One that was found dead when it was claimed is replaced.
+        died = (death := asks.death(before.id)) is not None and death.at_s <= event.at_s
+        if before.id != event.id and not died and not _forgotten(asks, before, event.at_s, emptied):
             wrong.append(f"{event.owner}/{event.key} was answered {before.id}, then {event.id} ({event.op})")
     wrong += [f"{name} was given to {', '.join(sorted(two))}" for name, two in takers.items() if len(two) > 1]
     return Verdict("double claims", len(answered), wrong)
@@ -129,7 +131,7 @@ def lost_results(events: Sequence[Event], seen: Seen) -> Verdict:
 
 
 def unasked_ends(events: Sequence[Event], seen: Seen) -> Verdict:
-    """Nobody dies in the played cluster: what was answered ends because somebody asked for it, or by its own time."""
+    """What was answered ends because somebody asked for it, by its own time, or as what it died of on the cluster."""
     asks, tried, wrong = Asks(events), 0, []
     end_s = events[-1].at_s if events else 0.0
     for event in _first_answers(events):
@@ -140,9 +142,23 @@ def unasked_ends(events: Sequence[Event], seen: Seen) -> Verdict:
         leased = record.by.startswith("lease ") and asks.leased(event)
         due = record.cause == "ttl_expired" and asks.may_expire_by(event, end_s + SLACK_S)
         asked = record.cause == "deleted" and asks.delete_s(event) is not None
-        if not (leased or due or asked):
+        deaths = asks.deaths(event.id)
+        # Whoever claims it, or asks it for a proof of life, may notice before the cluster says what it was.
+        died = bool(deaths) and record.cause in (*deaths, "sandbox_lost")
+        if not (leased or due or asked or died):
             wrong.append(f"{event.id} of {event.owner}/{event.key} ended as {record.cause} by {record.by}")
     return Verdict("ends that nobody asked for", tried, wrong)
+
+
+def unnoticed_deaths(events: Sequence[Event], seen: Seen) -> Verdict:
+    """What was answered and died on the cluster does not live on record."""
+    asks, tried, wrong = Asks(events), 0, []
+    for event in _first_answers(events):
+        record, death = seen.records.get(event.id), asks.death(event.id)
+        if record is not None and death is not None:
+            tried += 1
+            wrong += [f"{event.id} of {event.owner} died as {death.code} and lives on record"] if record.live else []
+    return Verdict("deaths that nobody noticed", tried, wrong)
 
 
 def runs_twice(events: Sequence[Event]) -> Verdict:
@@ -165,6 +181,7 @@ def judge(events: Sequence[Event], seen: Seen) -> list[Verdict]:
         quota_drift(seen, changes),
         lost_results(events, seen),
         unasked_ends(events, seen),
+        unnoticed_deaths(events, seen),
         runs_twice(events),
     ]
 

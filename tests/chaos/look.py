@@ -1,16 +1,13 @@
-"""Asking what there is: the played cluster itself, and the product through its own API."""
+"""Asking what there is: the cluster itself, and the product through its own API."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rollbox import Client, SandboxError, SandboxRecord
-from tests.chaos.ground import OPERATOR, OWNERS, Ground, api_key
 from tests.chaos.invariants import Seen, Told
 
 AT_ONCE = 16
@@ -19,16 +16,37 @@ UNREADY = frozenset({"requested", "queued", "starting"})
 OVER = frozenset({"ending", "ended"})
 
 
-async def seen(ground: Ground, answered: Iterable[str] = ()) -> Seen:
+class Place(Protocol):
+    """Where a soak takes place."""
+
+    @property
+    def owners(self) -> Sequence[str]:
+        """Whose sandboxes the clients make."""
+        ...
+
+    def client(self, owner: str) -> Client:
+        """Make a client of the judge's; use it as a context manager."""
+        ...
+
+    async def on_cluster(self) -> Mapping[str, str]:
+        """Whose each sandbox is that the cluster holds, by the text that it carries; a pool's is `pool:NAME`'s."""
+        ...
+
+    async def warm(self) -> int:
+        """How many sandboxes the pools say that they keep."""
+        ...
+
+
+async def seen(ground: Place, answered: Iterable[str] = ()) -> Seen:
     """Look at everything.
 
     Args:
         ground: the product, whole and at rest.
         answered: ids whose records are wanted, too, of which the owner is not known.
     """
-    cluster, records = await on_cluster(ground.folder / "stagehand.sock"), dict[str, Told | None]()
+    cluster, records = await ground.on_cluster(), dict[str, Told | None]()
     live, used, counted, unknown = dict[str, str](), {}, {}, set(answered)
-    for owner in OWNERS:
+    for owner in ground.owners:
         async with ground.client(owner) as client:
             listed = await client.list(all=bool(unknown))
             records |= {one.id: told(one) for one in listed}
@@ -36,29 +54,12 @@ async def seen(ground: Ground, answered: Iterable[str] = ()) -> Seen:
             live |= {one.id: owner for one in listed if one.state not in OVER}
             used[owner] = {name: int(value) for name, value in (await client.quota()).used.items()}
             counted[owner] = count(listed)
-    for owner in OWNERS:
+    for owner in ground.owners:
         async with ground.client(owner) as client:
             records |= await _one_by_one(client, sorted(unknown - records.keys()))
-    warm = max([await _warm(port) for port in ground.api.backends.values()])
+    warm = await ground.warm()
     missing = {name: None for name in unknown if name not in records}
     return Seen(cluster, live, warm, used, counted, {**missing, **records})
-
-
-async def _warm(port: int) -> int:
-    """What one control plane says that pools keep; here only the one that plans them knows: each has its own file."""
-    async with Client(f"http://127.0.0.1:{port}", api_key(OPERATOR)) as client:
-        return sum(pool.ready + pool.starting for pool in await client.pools())
-
-
-async def on_cluster(socket: Path) -> dict[str, str]:
-    """Whose each sandbox is that the played cluster holds, by the text that it carries."""
-    answers, wishes = await asyncio.open_unix_connection(str(socket), limit=2**26)
-    try:
-        wishes.write(b'{"call": 0, "do": "list"}\n')
-        held: Sequence[tuple[str, str, Mapping[str, str], str]] = json.loads(await answers.readline())["value"]
-    finally:
-        wishes.close()
-    return {name: str(json.loads(facts.get("claim") or record)["owner"]) for name, record, facts, _ in held}
 
 
 def told(record: SandboxRecord) -> Told:

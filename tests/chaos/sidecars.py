@@ -7,6 +7,7 @@ import base64
 import json
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,11 +44,15 @@ class Watched(Sidecars):
     Attributes:
         lives: by sandbox; the cluster puts them there and takes them away.
         acknowledged: those whose readiness push was answered.
+        doomed: so many of those that are configured next die before they have answered.
+        die: lets a sandbox die.
     """
 
     def __init__(self, draw: random.Random, log: Log) -> None:
         self.lives: dict[str, Life] = {}
         self.acknowledged: set[str] = set()
+        self.doomed = 0
+        self.die: Callable[[str], None] = self.gone
         self._draw = draw
         self._log = log
 
@@ -56,6 +61,15 @@ class Watched(Sidecars):
         self.acknowledged.discard(name)
         for run in self.lives.pop(name, Life()).runs.values():
             run.ended.cancel()
+
+    async def Configure(self, _: agent_pb2.ConfigureRequest, context: Any) -> agent_pb2.Configured:  # noqa: N802
+        name, _life = await self._life(context)
+        if self.doomed:
+            # Between the claim, which is stored, and its answer.
+            self.doomed -= 1
+            self.die(name)
+            await abort(context, Problem("sandbox_unreachable", f"{name} has died"))
+        return agent_pb2.Configured()
 
     async def Exec(self, request: agent_pb2.ExecRequest, context: Any) -> agent_pb2.ExecResult:  # noqa: N802
         name, life = await self._life(context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from dataclasses import dataclass, field
@@ -9,7 +10,10 @@ from typing import Any
 
 WARM_IMAGE = "localhost/chaos/warm:1"
 COLD_IMAGE = "localhost/chaos/cold:1"
-START_WITHIN_S = 15.0
+# Where sandboxes are real they all have this image; the cold ones are larger than those of the pool.
+REAL_IMAGE = os.environ.get("ROLLBOX_CHAOS_IMAGE", "")
+WARM_MEMORY, COLD_MEMORY = "128Mi", "160Mi"
+START_WITHIN_S = 90.0 if REAL_IMAGE else 15.0
 # The short lease; the long one outlives a soak.
 LEASE_S = 5.0
 # Those that come with the same key come within this time, as a rule.
@@ -42,7 +46,11 @@ def wish_of(key: str) -> Wish:
     lease_s = draw.choice((None, LEASE_S, 600.0, 600.0))
     env = {"SEED": key} if draw.random() < 0.3 else None
     options = {"labels": {"batch": label}, "ttl": ttl_s, "lease": lease_s, "env": env, "start_timeout": START_WITHIN_S}
-    return Wish(image, label, ttl_s, lease_s == LEASE_S, options)
+    if REAL_IMAGE:
+        # Of a real start nobody knows how long it takes.
+        ttl_s = max(ttl_s, 4 * START_WITHIN_S)
+        options |= {"memory": COLD_MEMORY if image == COLD_IMAGE else WARM_MEMORY, "ttl": ttl_s}
+    return Wish(REAL_IMAGE or image, label, ttl_s, lease_s == LEASE_S, options)
 
 
 def shared_key(kind: str, draw: random.Random) -> str:

@@ -116,7 +116,7 @@ LEVELS = (
     ),
     # Longer than the gate has time for: `make chaos` and `make chaos-cluster` run these.
     Level("soak", (Pytest(("product",), marks="soak"),), budget_s=900, fresh_s=900, why_not=why_no_engine),
-    _cluster_level("soak-cluster", Pytest(("product",), marks="soak"), budget_s=1800, fresh_s=3600),
+    _cluster_level("soak-cluster", Pytest(("product", "e2e"), marks="soak"), budget_s=3000, fresh_s=4800),
 )
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "test": ("pure", "unit", "contract", "rust", "local", "chart"),

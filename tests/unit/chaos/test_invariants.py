@@ -44,6 +44,7 @@ def test_what_is_well_passes_with_the_number_that_was_tried() -> None:
         "quota drift": 1,
         "lost results": 2,
         "ends that nobody asked for": 0,
+        "deaths that nobody noticed": 0,
         "runs twice": 1,
     }
 
@@ -136,3 +137,32 @@ def test_a_call_runs_once() -> None:
     runs = [Event(1, "cluster.ran", id="sb-1", nonce="n"), Event(2, "cluster.ran", id="sb-2", nonce="n")]
     assert invariants.runs_twice(runs).violations == ["exec n ran in sb-1, sb-2"]
     assert invariants.runs_twice([*runs, *runs]).tried == 1
+
+
+DIED = Event(3, "cluster.died", id="sb-1", code="node_lost")
+
+
+@pytest.mark.parametrize(
+    ("cause", "violations"), [("node_lost", 0), ("sandbox_lost", 0), ("deleted", 1), ("internal", 1)]
+)
+def test_what_died_on_the_cluster_ends_as_what_it_died_of(cause: str, violations: int) -> None:
+    told = seen(records={"sb-1": Told("ann", live=False, cause=cause)})
+    assert len(invariants.unasked_ends([ASKED, ANSWERED, DIED], told).violations) == violations
+
+
+def test_a_node_may_take_what_had_lost_its_sidecar() -> None:
+    first = Event(2.5, "cluster.died", id="sb-1", code="sandbox_lost")
+    told = seen(records={"sb-1": Told("ann", live=False, cause="node_lost")})
+    assert invariants.unasked_ends([ASKED, ANSWERED, first, DIED], told).violations == []
+
+
+def test_what_died_on_the_cluster_does_not_live_on_record() -> None:
+    verdict = invariants.unnoticed_deaths([ASKED, ANSWERED, DIED], seen())
+    assert (verdict.tried, len(verdict.violations)) == (1, 1)
+    assert invariants.unnoticed_deaths([ASKED, ANSWERED], seen()).violations == []
+
+
+@pytest.mark.parametrize(("at_s", "violations"), [(4, 0), (2.5, 1)])
+def test_a_key_has_another_sandbox_only_after_the_first_one_died(at_s: float, violations: int) -> None:
+    other = Event(at_s, "create.answered", owner="ann", key="k", id="sb-2")
+    assert len(invariants.double_claims([ASKED, ANSWERED, DIED, other]).violations) == violations
