@@ -3,7 +3,7 @@
     python contract/generate.py            write
     python contract/generate.py --check    exit 1 and name each file that differs
 
-Sources: errors.toml, agent.proto, routes.proto, and the control plane's routes (for its OpenAPI file).
+Sources: errors.toml, ends.toml, agent.proto, routes.proto, and the control plane's routes (for its OpenAPI file).
 Copies: see `copies()`; each carries a head line that says so.
 """
 
@@ -28,20 +28,33 @@ RETRIES = ("never", "later", "resume", "new_sandbox")
 
 Entry = Mapping[str, str | int]
 Table = Mapping[str, Entry]
+Ends = Mapping[str, Mapping[str, str]]
 
 
 def read_table() -> Table:
     """Return code -> entry of errors.toml, checked: known fields, known fault and retry, one sentence a text."""
     table: dict[str, dict[str, str | int]] = tomllib.loads((CONTRACT / "errors.toml").read_text())["code"]
     for name, entry in table.items():
-        if set(entry) != {"http", "grpc", "fault", "retry", "title", "hint"}:
+        if set(entry) != {"http", "grpc", "fault", "retry", "mask_sample", "title", "hint"}:
             raise SystemExit(f"errors.toml: {name}: fields are {sorted(entry)}")
+        # The platform's failures are never the sample's, and what the code did always is.
+        if entry["mask_sample"] != {"workload": False, "caller": entry["mask_sample"]}.get(str(entry["fault"]), True):
+            raise SystemExit(f"errors.toml: {name}: mask_sample contradicts its fault")
         if entry["fault"] not in FAULTS or entry["retry"] not in RETRIES:
             raise SystemExit(f"errors.toml: {name}: unknown fault or retry")
         for field in ("title", "hint"):
             if not str(entry[field]).endswith("."):
                 raise SystemExit(f"errors.toml: {name}: {field} does not end with a full stop")
     return table
+
+
+def read_ends(table: Table) -> Ends:
+    """Return name -> row of ends.toml, checked: known fields, a code of the table."""
+    ends: Ends = tomllib.loads((CONTRACT / "ends.toml").read_text())["end"]
+    for name, row in ends.items():
+        if set(row) != {"code", "by", "when"} or row["code"] not in table:
+            raise SystemExit(f"ends.toml: {name}: unknown fields or code")
+    return ends
 
 
 def pascal(name: str) -> str:
@@ -54,7 +67,7 @@ def rust(table: Table) -> str:
 
     def arms(column: str, quote: bool = True) -> str:
         def value(entry: Entry) -> str:
-            return json.dumps(entry[column]) if quote else str(entry[column])
+            return json.dumps(entry[column]) if quote else str(entry[column]).lower()
 
         return "".join(f"            Self::{pascal(n)} => {value(e)},\n" for n, e in table.items())
 
@@ -99,6 +112,8 @@ def rust(table: Table) -> str:
         + text("grpc", "grpc", "The name of the gRPC status between the parts.")
         + typed("fault", "Fault", "fault", "Whose fault it is.")
         + typed("retry", "Retry", "retry", "What the client may do.")
+        + "    /// Whether RL code leaves the sample out.\n    pub const fn mask_sample(self) -> bool {\n"
+        + f"        match self {{\n{arms('mask_sample', quote=False)}        }}\n    }}\n\n"
         + text("title", "title", "One short sentence, constant for the code.")
         + text("hint", "hint", "What the user does next.").rstrip()
         + "\n}\n"
@@ -115,7 +130,7 @@ def python_table(table: Table) -> str:
     """The table as data for the control plane."""
     rows = "".join(
         f'    "{n}": Entry(\n        http={e["http"]},\n        grpc="{e["grpc"]}",\n        fault="{e["fault"]}",\n'
-        f'        retry="{e["retry"]}",\n        title={json.dumps(e["title"])},\n        hint={json.dumps(e["hint"])},\n    ),\n'
+        f'        retry="{e["retry"]}",\n        mask_sample={e["mask_sample"]},\n        title={json.dumps(e["title"])},\n        hint={json.dumps(e["hint"])},\n    ),\n'
         for n, e in table.items()
     )
     codes = "".join(f'    "{n}",\n' for n in table)
@@ -126,7 +141,7 @@ def python_table(table: Table) -> str:
         f"Code = Literal[\n{codes}]\n\n\n"
         "class Entry(NamedTuple):\n"
         '    """One row: HTTP status, gRPC status, whose fault, what to do."""\n\n'
-        "    http: int\n    grpc: str\n    fault: Fault\n    retry: Retry\n    title: str\n    hint: str\n\n\n"
+        "    http: int\n    grpc: str\n    fault: Fault\n    retry: Retry\n    mask_sample: bool\n    title: str\n    hint: str\n\n\n"
         f"TABLE: dict[Code, Entry] = {{\n{rows}}}\n"
     )
 
@@ -136,7 +151,8 @@ def python_exceptions(table: Table) -> str:
     classes = "".join(
         f"class {pascal(n)}(SandboxError):\n"
         f'    """{e["title"]} {e["hint"]}"""\n\n'
-        f'    code = "{n}"\n    fault = "{e["fault"]}"\n    retry = "{e["retry"]}"\n    hint = {json.dumps(e["hint"])}\n\n\n'
+        f'    code = "{n}"\n    fault = "{e["fault"]}"\n    retry = "{e["retry"]}"\n'
+        f"    mask_sample = {e['mask_sample']}\n    hint = {json.dumps(e['hint'])}\n\n\n"
         for n, e in table.items()
     )
     members = "".join(f"    {pascal(n)},\n" for n in table)
@@ -166,6 +182,7 @@ def error_vectors(table: Table) -> str:
                 "code": n,
                 "fault": e["fault"],
                 "retry": e["retry"],
+                "mask_sample": e["mask_sample"],
                 "hint": e["hint"],
                 "request_id": "req-1",
                 **({"retry_after_ms": 250} if e["retry"] == "later" else {}),
@@ -175,6 +192,29 @@ def error_vectors(table: Table) -> str:
         for n, e in table.items()
     ]
     return json.dumps(vectors, indent=1, sort_keys=True) + "\n"
+
+
+def faults_page(table: Table, ends: Ends) -> str:
+    """The page for people: whose fault every end and every failure is, and whether its sample counts."""
+
+    def verdict(code: str) -> str:
+        entry = table[code]
+        return f"`{code}` | {entry['fault']} | {entry['retry']} | {'mask' if entry['mask_sample'] else '**score**'}"
+
+    head = "---|---|---|---"
+    rows = "".join(f"| {row['when']} | {row['by']} | {verdict(row['code'])} |\n" for row in ends.values())
+    codes = "".join(f"| {verdict(code)} | {entry['title']} |\n" for code, entry in table.items())
+    return (
+        "# Whose fault it was\n\n<!-- Generated by contract/generate.py from contract/errors.toml and ends.toml; do not edit. -->\n\n"
+        "A failed sample is the model's doing, or it is not. `mask_sample` is the one bit for RL code: every `SandboxError` has it, and so have `ExecResult`, `Outcome` (as `masked`),\n"
+        "`SandboxRecord`, `Timeline` and what `rollbox why` prints. It says *score* only for what the sample has done itself: its code (fault `workload`), or what it asked for. It says *mask* for\n"
+        "everything that can hit a sample which did nothing wrong, whoever is at fault. `is_infra` says less: that the fault is `capacity` or `platform`.\n\n"
+        "## How a sandbox ends\n\nWhatever ended it first stays: later calls are answered with the same code, and the record keeps it for 24 hours.\n\n"
+        f"| what happened | told as `end.by` | code | fault | retry | sample |\n|{head}|---|---|\n{rows}\n"
+        "A command that ends by itself, by a signal or by its `timeout` ends no sandbox; its result is scored, but for one that was cancelled. A command that should be scored for taking too long\n"
+        "needs a `timeout` of its own: `ttl` is the time of everybody.\n\n"
+        f"## All codes\n\n| code | fault | retry | sample | |\n|{head}|---|\n{codes}"
+    )
 
 
 def python_protocol() -> dict[Path, str]:
@@ -210,6 +250,7 @@ def copies() -> dict[Path, str]:
         ROOT / "controlplane/errors/table.py": python_table(table),
         ROOT / "sdk/src/rollbox/errors.py": python_exceptions(table),
         CONTRACT / "vectors/errors.json": error_vectors(table),
+        ROOT / "docs/faults.md": faults_page(table, read_ends(table)),
         **python_protocol(),
         **(
             {CONTRACT / "openapi/controlplane.yaml": openapi()}

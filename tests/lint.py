@@ -3,7 +3,8 @@
     python -m tests.lint [PATHS]    all of tests/ when there is no path
 
 A line that has to be as it is says why: `# speed: REASON`, on the line, or alone on the line above. Benches measure
-speed, and the unit tests of the control plane have virtual time: of both only names and ports are looked at.
+speed, and the unit tests of the control plane and the tests of ends have virtual time: of these only names and ports
+are looked at.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
-TIMELESS: Final = ("tests/bench/", "tests/unit/controlplane/")
+TIMELESS: Final = ("tests/bench/", "tests/unit/controlplane/", "tests/contract/ends/")
 EXCUSE: Final = re.compile(r"#\s*speed:(.*)")
 LEAST_S: Final = 5.0
 # Calls that give up after a time, by which of their arguments says so; a keyword may say it too.

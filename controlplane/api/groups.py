@@ -40,6 +40,7 @@ class ProblemBody(BaseModel):
     code: Code
     fault: Fault
     retry: str
+    mask_sample: bool
     hint: str
     request_id: str
     retry_after_ms: int | None = None

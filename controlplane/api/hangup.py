@@ -48,7 +48,7 @@ async def unless_gone(
 
 
 def _hung_up_first() -> Problem:
-    return Problem("deleted", "the caller hung up before the sandbox was ready")
+    return Problem("create_abandoned", "the caller hung up before the sandbox was ready")
 
 
 class _Watch:

@@ -12,13 +12,16 @@ _TEXT: Final = {"type": "string"}
 _PROBLEM: Final[dict[str, Any]] = {
     "type": "object",
     "description": "RFC 9457, with a code of contract/errors.toml: switch on `code`, never on text.",
-    "required": ["type", "title", "status", "detail", "code", "fault", "retry", "hint", "request_id", "details"],
+    "required": [
+        *("type", "title", "status", "detail", "code", "fault", "retry", "mask_sample", "hint", "request_id", "details")
+    ],
     "properties": {
         **dict.fromkeys(("type", "title", "detail", "hint", "request_id"), _TEXT),
         "status": {"type": "integer"},
         "code": {"type": "string", "enum": list(TABLE)},
         "fault": {"type": "string", "enum": ["caller", "workload", "capacity", "platform"]},
         "retry": {"type": "string", "enum": ["never", "later", "resume", "new_sandbox"]},
+        "mask_sample": {"type": "boolean"},
         "retry_after_ms": {"type": "integer"},
         "details": {"type": "object", "additionalProperties": _TEXT},
     },

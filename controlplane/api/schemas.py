@@ -13,10 +13,15 @@ from controlplane.model.spec import MAX_TTL_MS, Closed
 
 
 class EndBody(BaseModel):
-    """Why, when and by whom a sandbox ended."""
+    """Why, when and by whom a sandbox ended.
+
+    Attributes:
+        mask_sample: whether it says nothing about the sample that the sandbox was for.
+    """
 
     cause: Code
     fault: Fault
+    mask_sample: bool
     detail: str
     at_ms: int
     by: str
@@ -24,7 +29,8 @@ class EndBody(BaseModel):
     @classmethod
     def of(cls, end: EndCause) -> Self:
         """From the record's end."""
-        return cls(cause=end.cause, fault=end.fault, detail=end.detail, at_ms=end.at_ms, by=end.by)
+        words = {"cause": end.cause, "detail": end.detail, "at_ms": end.at_ms, "by": end.by}
+        return cls(fault=end.fault, mask_sample=end.mask_sample, **words)
 
 
 class SandboxBody(BaseModel):

@@ -43,6 +43,7 @@ class Problem(Exception):
             "code": self.code,
             "fault": entry.fault,
             "retry": entry.retry,
+            "mask_sample": entry.mask_sample,
             "hint": entry.hint,
             "request_id": request_id,
             **({} if self.retry_after_ms is None else {"retry_after_ms": self.retry_after_ms}),

@@ -158,7 +158,7 @@ class Leases:
             f"its client has gone: lease {held.name} was not renewed for {held.ttl_ms / 1000:g} s, and nothing "
             f"happened in it for {quiet_ms / 1000:.0f} s"
         )
-        await self._end(sandbox, Problem("deleted", words), f"lease {held.name}")
+        await self._end(sandbox, Problem("lease_expired", words), f"lease {held.name}")
 
 
 def _lease(sandbox: Sandbox | None) -> Lease | None:

@@ -153,7 +153,7 @@ class Lives:
 
     def disown(self, sandbox: Sandbox) -> None:
         """Ends, behind, what its creator will never hear of."""
-        gone = Problem("deleted", "its creator went away before it was ready")
+        gone = Problem("create_abandoned", "its creator went away before it was ready")
         if not self._closing:
             self._group.create_task(self.endings.bury(sandbox.id, gone), name=f"disown {sandbox.id}")
 
@@ -193,7 +193,8 @@ class Lives:
             if on_record is not None and on_record.idempotency_key is not None:
                 self.begin(on_record)
             elif on_record is not None:
-                await self.endings.end(on_record.id, Problem("deleted", "its creator was not told of it"), PLATFORM)
+                untold = Problem("create_abandoned", "its creator was not told of it")
+                await self.endings.end(on_record.id, untold, PLATFORM)
         except Problem as away:
             self._log.error("not known whether it was admitted", sandbox_id=sandbox.id, detail=away.detail)
 

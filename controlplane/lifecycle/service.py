@@ -276,7 +276,7 @@ class Sandboxes(Owned):
     async def abandon(self, sandbox: Sandbox) -> None:
         """Ends a sandbox whose creator has gone away without a key to come back with."""
         await self._lives.endings.end(
-            sandbox.id, Problem("deleted", "its creator went away before it was ready"), PLATFORM
+            sandbox.id, Problem("create_abandoned", "its creator went away before it was ready"), PLATFORM
         )
 
     async def delete(self, owner: str, sandbox_id: str, *, wait_s: float = 0.0) -> Sandbox:
@@ -336,7 +336,7 @@ class Sandboxes(Owned):
         while delete:
             everything = await self._lives.store.find(None, {}, LIVE)
             left = await self._lives.endings.end_all(
-                everything, Problem("deleted", "the platform was stopped"), "operator", wait_s=DRAIN_WAIT_S
+                everything, Problem("stopped_by_operator", "the platform was stopped"), "operator", wait_s=DRAIN_WAIT_S
             )
             ids.extend(left.ids)
             delete = bool(left.failed and left.ids)

@@ -69,6 +69,11 @@ class EndCause:
         """Whose fault the end is."""
         return TABLE[self.cause].fault
 
+    @property
+    def mask_sample(self) -> bool:
+        """Whether it says nothing about the sample that the sandbox was for."""
+        return TABLE[self.cause].mask_sample
+
     def problem(self, sandbox_id: str) -> Problem:
         """What a caller of the ended sandbox gets."""
         return Problem(self.cause, self.detail, sandbox_id=sandbox_id, ended_at_ms=self.at_ms, by=self.by)

@@ -67,7 +67,7 @@ def samples(limit: int) -> list[Sample]:
 
 
 async def grade(sample: Sample, image: str, run: str) -> Graded:
-    """Run one program in a sandbox of its own; a failure of the platform masks the sample, it is not the program's."""
+    """Run one program in a sandbox of its own; what says nothing about the program masks the sample."""
     started = time.perf_counter()
     try:
         async with await Sandbox.create(image, memory="512Mi", ttl=600, labels={"run": run}) as sandbox:
@@ -77,7 +77,7 @@ async def grade(sample: Sample, image: str, run: str) -> Graded:
             result = await sandbox.exec(["python3", "-"], stdin=sample.program, timeout=timeout)
             exec_ms = (time.perf_counter() - called) * 1000
     except SandboxError as error:
-        if not error.is_infra:
+        if not error.mask_sample:
             raise
         return Graded(sample, "masked", detail=f"{error.code}: {error.detail}")
     if result.end != "exited":

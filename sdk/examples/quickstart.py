@@ -17,7 +17,7 @@ async def main() -> None:
         try:
             await sandbox.exec("exit 3", check=True)
         except SandboxError as error:
-            print(error.code, "mask this sample" if error.is_infra else "the code's own fault")
+            print(error.code, "mask this sample" if error.mask_sample else "the code's own fault")
 
 
 asyncio.run(main())

@@ -5,8 +5,9 @@
     python sdk/examples/rollouts.py --image python:3.12-slim --set software
 
 Scripted policies play the model. Each task is a group of samples, one for each policy; a sandbox starts with the first
-tool call of its sample. A sample that the platform failed is masked: it counts neither as right nor as wrong. Once a
-group has what it needs, the rest of it is pruned. Exits with 0 when every reward is as it must be and nothing is left.
+tool call of its sample. A sample whose failure says nothing about it is masked: it counts neither as right nor as
+wrong. Once a group has what it needs, the rest of it is pruned. Exits with 0 when every reward is as it must be and
+nothing is left.
 """
 
 import argparse
@@ -62,7 +63,7 @@ class Tally:
         if outcome.masked:
             self.counts["masked"] += 1
             return
-        # An error that is not the platform's is the sample's own doing, as a wrong answer is.
+        # An error that is not to be masked is the sample's own doing, as a wrong answer is.
         score = 0.0 if outcome.value is None else outcome.value
         self.counts["not_as_expected"] += score != sample.task.policies[sample.number][1]
         self.scores.setdefault(sample.task.name, []).append(score)

@@ -27,7 +27,8 @@ LANES, MOST_HELD = (2, 5) if REAL_IMAGE else (5, 16)
 # A real sandbox is its own witness: it notes what it runs, and says how often that was.
 NOTE = ["sh", "-c", 'echo "$0" >> /tmp/ran; grep -cx "$0" /tmp/ran']
 # What a user may ask of a sandbox that has gone; it is not held any more.
-GONE = frozenset({"deleted", "ttl_expired", "sandbox_not_found", "sandbox_lost", "node_lost"})
+ENDED = ("deleted", "create_abandoned", "lease_expired", "ttl_expired", "sandbox_lost", "node_lost")
+GONE = frozenset((*ENDED, "sandbox_not_found", "sandbox_forgotten"))
 
 
 class Player:

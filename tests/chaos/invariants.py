@@ -116,7 +116,7 @@ def lost_results(events: Sequence[Event], seen: Seen) -> Verdict:
             tried += 1
             if record is None and not _forgotten(asks, event, float("inf"), emptied):
                 wrong.append(f"{event.id} was answered to {event.owner}/{event.key} and is unknown")
-        elif event.code == "sandbox_not_found" and event.id in answered:
+        elif event.code in ("sandbox_not_found", "sandbox_forgotten") and event.id in answered:
             if not _forgotten(asks, answered[event.id], event.at_s, emptied):
                 wrong.append(f"{event.id} was answered and is not found by {event.what} ({event.op})")
         elif event.what == "exec.answered":
@@ -141,7 +141,7 @@ def unasked_ends(events: Sequence[Event], seen: Seen) -> Verdict:
         tried += 1
         leased = record.by.startswith("lease ") and asks.leased(event)
         due = record.cause == "ttl_expired" and asks.may_expire_by(event, end_s + SLACK_S)
-        asked = record.cause == "deleted" and asks.delete_s(event) is not None
+        asked = record.cause in ("deleted", "create_abandoned") and asks.delete_s(event) is not None
         deaths = asks.deaths(event.id)
         # Whoever claims it, or asks it for a proof of life, may notice before the cluster says what it was.
         died = bool(deaths) and record.cause in (*deaths, "sandbox_lost")

@@ -31,8 +31,9 @@ def test_the_control_plane_has_the_table_of_the_contract() -> None:
 
 
 def test_the_sdk_has_one_exception_for_every_code() -> None:
-    seen = {code: (cls.code, cls.fault, cls.retry, cls.hint) for code, cls in BY_CODE.items()}
-    assert seen == {code: (code, row["fault"], row["retry"], row["hint"]) for code, row in SOURCE.items()}
+    columns = ("fault", "retry", "mask_sample", "hint")
+    seen = {code: {"code": cls.code, **{name: getattr(cls, name) for name in columns}} for code, cls in BY_CODE.items()}
+    assert seen == {code: {"code": code, **{name: row[name] for name in columns}} for code, row in SOURCE.items()}
 
 
 def test_there_is_one_vector_for_every_code() -> None:

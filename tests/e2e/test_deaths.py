@@ -37,6 +37,7 @@ async def test_a_memory_bomb_ends_as_oom_killed(client: Client) -> None:
         with pytest.raises(OomKilled) as ended:
             await sandbox.exec("true")
         assert not ended.value.is_infra
+        assert not ended.value.mask_sample
         record = await client.get(sandbox.id)
         assert record.end is not None
         assert record.end.cause == "oom_killed"
@@ -48,6 +49,7 @@ async def test_a_full_disk_ends_as_disk_full(client: Client) -> None:
             async with asyncio.timeout(110):
                 await sandbox.exec("head -c 300000000 /dev/zero > /var/tmp/big; sleep 600")
         assert not ended.value.is_infra
+        assert not ended.value.mask_sample
 
 
 @pytest.mark.core
@@ -58,6 +60,7 @@ async def test_a_pod_deleted_from_outside_is_sandbox_lost(stack: Installed, clie
             async with asyncio.timeout(20):
                 await call
         assert lost.value.is_infra
+        assert lost.value.mask_sample
         with pytest.raises(SandboxLost):
             await sandbox.exec("true")
 
@@ -76,6 +79,7 @@ async def test_an_eviction_is_told_as_one(stack: Installed, client: Client) -> N
                 async with asyncio.timeout(30):
                     await call
             assert evicted.value.is_infra
+            assert evicted.value.mask_sample
         finally:
             await kubectl("uncordon", node)
 
@@ -89,6 +93,7 @@ async def test_a_container_killed_inside_the_node_is_noticed(client: Client) -> 
             async with asyncio.timeout(60):
                 await call
         assert lost.value.is_infra
+        assert lost.value.mask_sample
 
 
 async def test_an_image_that_does_not_exist_fails_within_seconds(client: Client) -> None:
@@ -104,6 +109,7 @@ async def test_an_image_from_a_registry_that_does_not_answer(client: Client) -> 
             await client.create("127.0.0.1:9/nobody/listens:1")
     assert refused.value.code == "image_pull_failed"
     assert refused.value.is_infra
+    assert refused.value.mask_sample
 
 
 async def test_what_no_node_can_hold_is_refused_at_once(client: Client) -> None:
@@ -112,6 +118,7 @@ async def test_what_no_node_can_hold_is_refused_at_once(client: Client) -> None:
             async with asyncio.timeout(10):
                 await client.create(IMAGE, **wish)
         assert not refused.value.is_infra
+        assert refused.value.mask_sample
 
 
 @pytest.mark.disrupts

@@ -46,6 +46,7 @@ async def test_a_lost_node_is_told_within_seconds_and_its_return_heals(stack: In
                     async with asyncio.timeout(TOLD_WITHIN_S):
                         await call
                 assert lost.value.is_infra
+                assert lost.value.mask_sample
                 with pytest.raises(NodeLost):
                     await sandbox.exec("true")
                 # Nothing there will ever confirm it: what is left of both is deleted by force.

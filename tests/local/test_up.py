@@ -143,7 +143,8 @@ async def test_a_stop_during_an_exec_is_told_to_the_caller(folder: Path) -> None
         with pytest.raises(SandboxError) as told:
             async with asyncio.timeout(60):
                 await call
-        assert told.value.code in {"deleted", "draining", "stream_interrupted", "sandbox_lost"}
+        assert told.value.code in {"stopped_by_operator", "draining", "stream_interrupted", "sandbox_lost"}
+        assert told.value.mask_sample
     assert await containers_of(sandbox.id) == []
 
 
@@ -158,6 +159,7 @@ async def test_a_sandbox_that_dies_from_outside_is_told_at_once(folder: Path) ->
             async with asyncio.timeout(30):
                 await call
         assert lost.value.is_infra
+        assert lost.value.mask_sample
         with pytest.raises(SandboxLost):
             await sandbox.exec("true")
     assert await stop_process(up.process) == 0
@@ -174,6 +176,7 @@ async def test_the_ttl_ends_a_sandbox(folder: Path) -> None:
             async with asyncio.timeout(60):
                 await sandbox.exec("sleep 600")
         assert ended.value.code == "ttl_expired"
+        assert (ended.value.fault, ended.value.mask_sample) == ("caller", True)
         assert (await longer.exec("sleep 4; echo alive")).stdout == "alive\n"
         await longer.delete()
     assert await stop_process(up.process) == 0

@@ -84,8 +84,9 @@ async def test_idle_and_orphaned_sandboxes_end_and_busy_ones_live(stack: Product
     assert unused.end is not None
     assert unused.end.cause == "idle_expired"
     assert orphaned.end is not None
-    assert orphaned.end.cause == "deleted"
+    assert orphaned.end.cause == "lease_expired"
     assert "lease" in orphaned.end.by
+    assert (unused.mask_sample, orphaned.mask_sample) == (True, True)
     story = await client.timeline(idle.id)
     assert [moment.state for moment in story.moments][-1] == "ended"
 

@@ -28,6 +28,7 @@ API_KEY = "rbx_test"
 HTTP = {"unauthenticated": 401, "sandbox_not_found": 404, "exec_not_found": 404, "conflict": 409, "deleted": 410}
 HTTP |= {"invalid_argument": 400, "capacity_unavailable": 503, "draining": 503, "upstream_timeout": 504}
 HTTP |= {"stream_interrupted": 502, "internal": 500, "quota_exceeded": 429, "image_not_found": 422, "sandbox_lost": 410}
+HTTP |= {"disk_full": 410}
 HTTP |= {"file_not_found": 404, "permission_denied": 403, "no_space": 507}
 
 
@@ -242,7 +243,9 @@ class FakeGateway:
     def end(self, sandbox_id: str, cause: str = "deleted") -> None:
         """End a sandbox, as its owner does unless another cause is given."""
         box = self.sandboxes[sandbox_id]
-        end = {"cause": cause, "fault": "workload", "detail": "deleted by its owner", "at_ms": 2, "by": "test"}
+        kind = BY_CODE[cause]
+        verdict = {"fault": kind.fault, "mask_sample": kind.mask_sample}
+        end = {"cause": cause, **verdict, "detail": "deleted by its owner", "at_ms": 2, "by": "test"}
         box.update(state="ended", end=box["end"] or end)
 
     async def _delete_many(self, request: web.Request) -> web.Response:
@@ -412,7 +415,7 @@ def problem(
         "type": f"urn:rollbox:error:{code}",
     }
     if kind is not None:
-        body |= {"fault": kind.fault, "retry": kind.retry, "hint": kind.hint}
+        body |= {"fault": kind.fault, "retry": kind.retry, "mask_sample": kind.mask_sample, "hint": kind.hint}
     if retry_after_ms is not None:
         body["retry_after_ms"] = retry_after_ms
     return web.json_response(body, status=status or HTTP[code], content_type="application/problem+json")

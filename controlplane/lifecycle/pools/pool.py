@@ -22,7 +22,9 @@ NEWS_MS: Final = 30_000
 # What one is refused with while the installation is full.
 FULL: Final[Code] = "capacity_unavailable"
 # Ends that say nothing about the template.
-WANTED: Final[frozenset[Code]] = frozenset({"deleted", "ttl_expired", "sandbox_evicted", "node_lost", "draining"})
+WANTED: Final[frozenset[Code]] = frozenset(
+    {"deleted", "ttl_expired", "stopped_by_operator", "sandbox_evicted", "node_lost", "draining"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ class ErrorRow(TypedDict):
     grpc: str
     fault: str
     retry: str
+    mask_sample: bool
     title: str
     hint: str
 

@@ -21,6 +21,7 @@ class SandboxError(Exception):
     Attributes:
         code: the name in the table of errors, e.g. "oom_killed".
         fault: caller, workload, capacity or platform.
+        mask_sample: the bit for RL code: leave the sample out, no code of it failed; False: its own doing, score it.
         retry: never, later, resume (same exec_id) or new_sandbox.
         detail: one sentence that names the value at fault.
         hint: what to do next.
@@ -33,6 +34,7 @@ class SandboxError(Exception):
     code: str = "internal"
     fault: Fault = "platform"
     retry: Retry = "later"
+    mask_sample: bool = True
     hint: str = ""
 
     def __init__(
@@ -59,7 +61,7 @@ class SandboxError(Exception):
 
     @property
     def is_infra(self) -> bool:
-        """True when neither the caller nor the code in the sandbox is at fault: mask the sample."""
+        """True when neither the caller nor the code in the sandbox is at fault; whether to mask is `mask_sample`."""
         return self.fault in ("capacity", "platform")
 
     def __str__(self) -> str:

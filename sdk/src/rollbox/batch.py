@@ -43,8 +43,8 @@ class Outcome(Generic[Sample, Value]):
 
     @property
     def masked(self) -> bool:
-        """Whether the platform failed and not the sample: leave it out of the loss."""
-        return self.error is not None and self.error.is_infra
+        """Whether it says nothing about the sample, which is left out of the loss: `error.mask_sample`."""
+        return self.error is not None and self.error.mask_sample
 
 
 class Batch(Generic[Sample, Value]):

@@ -127,6 +127,7 @@ class Breaker:
             retry_after_ms=round(wait_s * 1000),
         )
         refusal.code, refusal.fault, refusal.retry = last.code, last.fault, "later"
+        refusal.mask_sample = last.mask_sample
         refusal.__cause__ = last
         return refusal
 

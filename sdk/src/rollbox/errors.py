@@ -9,6 +9,7 @@ __all__ = [
     "BY_CODE",
     "CapacityUnavailable",
     "Conflict",
+    "CreateAbandoned",
     "Deleted",
     "DiskFull",
     "Draining",
@@ -23,6 +24,7 @@ __all__ = [
     "Internal",
     "InvalidArgument",
     "IsolationMissing",
+    "LeaseExpired",
     "NoSpace",
     "NodeLost",
     "NotFound",
@@ -35,11 +37,13 @@ __all__ = [
     "RateLimited",
     "SandboxError",
     "SandboxEvicted",
+    "SandboxForgotten",
     "SandboxLost",
     "SandboxNotFound",
     "SandboxUnreachable",
     "StartQueueTimeout",
     "StartTimeout",
+    "StoppedByOperator",
     "StreamInterrupted",
     "TtlExpired",
     "Unauthenticated",
@@ -54,6 +58,7 @@ class InvalidArgument(SandboxError):
     code = "invalid_argument"
     fault = "caller"
     retry = "never"
+    mask_sample = False
     hint = "Correct the argument that the detail names and send the request again."
 
 
@@ -63,6 +68,7 @@ class Unauthenticated(SandboxError):
     code = "unauthenticated"
     fault = "caller"
     retry = "never"
+    mask_sample = True
     hint = "Set ROLLBOX_API_KEY to a valid key; for an expired sandbox token call Sandbox.connect(id) again."
 
 
@@ -72,6 +78,7 @@ class PermissionDenied(SandboxError):
     code = "permission_denied"
     fault = "caller"
     retry = "never"
+    mask_sample = False
     hint = "Use the token of this sandbox, or the key of its owner."
 
 
@@ -81,6 +88,7 @@ class SandboxNotFound(SandboxError):
     code = "sandbox_not_found"
     fault = "caller"
     retry = "never"
+    mask_sample = True
     hint = "Check the id with `rollbox ps`; the record of an ended sandbox is kept for 24 hours."
 
 
@@ -90,6 +98,7 @@ class ExecNotFound(SandboxError):
     code = "exec_not_found"
     fault = "caller"
     retry = "never"
+    mask_sample = True
     hint = "Check the exec_id; records of finished execs are kept in a bounded number."
 
 
@@ -99,6 +108,7 @@ class FileNotFound(SandboxError):
     code = "file_not_found"
     fault = "caller"
     retry = "never"
+    mask_sample = False
     hint = "Check the path; relative paths start at the working directory of the image."
 
 
@@ -108,6 +118,7 @@ class NotFound(SandboxError):
     code = "not_found"
     fault = "caller"
     retry = "never"
+    mask_sample = True
     hint = "Check the name; the list of the same kind shows what there is."
 
 
@@ -117,6 +128,7 @@ class Conflict(SandboxError):
     code = "conflict"
     fault = "caller"
     retry = "never"
+    mask_sample = False
     hint = "Use a fresh key for other parameters, or the same parameters for the same key."
 
 
@@ -126,6 +138,7 @@ class PayloadTooLarge(SandboxError):
     code = "payload_too_large"
     fault = "caller"
     retry = "never"
+    mask_sample = False
     hint = "Send less in one request; put large inputs into files."
 
 
@@ -135,6 +148,7 @@ class ImageNotFound(SandboxError):
     code = "image_not_found"
     fault = "caller"
     retry = "never"
+    mask_sample = True
     hint = "Check the spelling, tag and registry credentials of the image."
 
 
@@ -144,6 +158,7 @@ class Unsupported(SandboxError):
     code = "unsupported"
     fault = "caller"
     retry = "never"
+    mask_sample = True
     hint = "Leave the option out, or run where it is offered; `rollbox doctor` lists what is offered here."
 
 
@@ -153,6 +168,7 @@ class QuotaExceeded(SandboxError):
     code = "quota_exceeded"
     fault = "caller"
     retry = "later"
+    mask_sample = True
     hint = "Delete sandboxes, or have the named limit raised with the named knob."
 
 
@@ -162,7 +178,58 @@ class RateLimited(SandboxError):
     code = "rate_limited"
     fault = "caller"
     retry = "later"
+    mask_sample = True
     hint = "Wait for retry_after_ms and send the request again."
+
+
+class Deleted(SandboxError):
+    """The sandbox was deleted by its owner. Create a new sandbox; the record says who deleted it and when."""
+
+    code = "deleted"
+    fault = "caller"
+    retry = "never"
+    mask_sample = True
+    hint = "Create a new sandbox; the record says who deleted it and when."
+
+
+class CreateAbandoned(SandboxError):
+    """Who asked for the sandbox went away before it was given to anybody. Create it again: the key is free."""
+
+    code = "create_abandoned"
+    fault = "caller"
+    retry = "new_sandbox"
+    mask_sample = True
+    hint = "Create it again: the key is free."
+
+
+class LeaseExpired(SandboxError):
+    """The client of the sandbox was silent for longer than its lease. Mask this sample. Give a larger lease, or call detach(), where a sandbox has to outlive its program."""
+
+    code = "lease_expired"
+    fault = "caller"
+    retry = "new_sandbox"
+    mask_sample = True
+    hint = "Mask this sample. Give a larger lease, or call detach(), where a sandbox has to outlive its program."
+
+
+class TtlExpired(SandboxError):
+    """The sandbox reached the end of its time to live. Create it with a larger ttl, or call extend() in time. To score slow code, give exec a timeout."""
+
+    code = "ttl_expired"
+    fault = "caller"
+    retry = "new_sandbox"
+    mask_sample = True
+    hint = "Create it with a larger ttl, or call extend() in time. To score slow code, give exec a timeout."
+
+
+class IdleExpired(SandboxError):
+    """The sandbox was idle for longer than its idle timeout. Create it with a larger idle timeout, or use it in time."""
+
+    code = "idle_expired"
+    fault = "caller"
+    retry = "new_sandbox"
+    mask_sample = True
+    hint = "Create it with a larger idle timeout, or use it in time."
 
 
 class OomKilled(SandboxError):
@@ -171,6 +238,7 @@ class OomKilled(SandboxError):
     code = "oom_killed"
     fault = "workload"
     retry = "never"
+    mask_sample = False
     hint = "Give the sandbox more memory, or treat it as the result of the code."
 
 
@@ -180,6 +248,7 @@ class DiskFull(SandboxError):
     code = "disk_full"
     fault = "workload"
     retry = "never"
+    mask_sample = False
     hint = "Give the sandbox more disk, or treat it as the result of the code."
 
 
@@ -189,6 +258,7 @@ class PidsExhausted(SandboxError):
     code = "pids_exhausted"
     fault = "workload"
     retry = "never"
+    mask_sample = False
     hint = "Kill processes of the sandbox or delete it; treat it as the result of the code."
 
 
@@ -198,6 +268,7 @@ class NoSpace(SandboxError):
     code = "no_space"
     fault = "workload"
     retry = "never"
+    mask_sample = False
     hint = "Remove files, or create the sandbox with a larger disk (or memory, where files live in it)."
 
 
@@ -207,6 +278,7 @@ class PortUnreachable(SandboxError):
     code = "port_unreachable"
     fault = "workload"
     retry = "later"
+    mask_sample = False
     hint = "Start the server first, on 127.0.0.1 or 0.0.0.0, and wait for it with `sandbox.ports.wait(port)`."
 
 
@@ -216,6 +288,7 @@ class ExecDeadline(SandboxError):
     code = "exec_deadline"
     fault = "workload"
     retry = "never"
+    mask_sample = False
     hint = "Raise timeout, or treat it as the result of the code; the partial output is in the result."
 
 
@@ -225,6 +298,7 @@ class ExecFailed(SandboxError):
     code = "exec_failed"
     fault = "workload"
     retry = "never"
+    mask_sample = False
     hint = "Read stderr of the result; leave check off to get the result instead of this error."
 
 
@@ -234,34 +308,8 @@ class ExecCancelled(SandboxError):
     code = "exec_cancelled"
     fault = "caller"
     retry = "never"
+    mask_sample = True
     hint = "Nothing is to be done if the cancellation was meant; otherwise send the command again with a fresh exec_id."
-
-
-class TtlExpired(SandboxError):
-    """The sandbox reached the end of its time to live. Create it with a larger ttl, or call extend() in time."""
-
-    code = "ttl_expired"
-    fault = "workload"
-    retry = "never"
-    hint = "Create it with a larger ttl, or call extend() in time."
-
-
-class IdleExpired(SandboxError):
-    """The sandbox was idle for longer than its idle timeout. Create it with a larger idle timeout, or use it in time."""
-
-    code = "idle_expired"
-    fault = "workload"
-    retry = "never"
-    hint = "Create it with a larger idle timeout, or use it in time."
-
-
-class Deleted(SandboxError):
-    """The sandbox was deleted. Create a new sandbox; the record says who deleted it and when."""
-
-    code = "deleted"
-    fault = "workload"
-    retry = "never"
-    hint = "Create a new sandbox; the record says who deleted it and when."
 
 
 class CapacityUnavailable(SandboxError):
@@ -270,6 +318,7 @@ class CapacityUnavailable(SandboxError):
     code = "capacity_unavailable"
     fault = "capacity"
     retry = "later"
+    mask_sample = True
     hint = "Wait for retry_after_ms and try again, or add nodes."
 
 
@@ -279,6 +328,7 @@ class StartQueueTimeout(SandboxError):
     code = "start_queue_timeout"
     fault = "capacity"
     retry = "later"
+    mask_sample = True
     hint = "Start fewer at once, raise start_timeout, or add nodes."
 
 
@@ -288,6 +338,7 @@ class ImagePullFailed(SandboxError):
     code = "image_pull_failed"
     fault = "platform"
     retry = "new_sandbox"
+    mask_sample = True
     hint = "Create a new sandbox; if it persists, check the registry and the mirror."
 
 
@@ -297,6 +348,7 @@ class StartTimeout(SandboxError):
     code = "start_timeout"
     fault = "platform"
     retry = "new_sandbox"
+    mask_sample = True
     hint = "Create a new sandbox; `rollbox doctor` checks the installation."
 
 
@@ -306,6 +358,7 @@ class SandboxUnreachable(SandboxError):
     code = "sandbox_unreachable"
     fault = "platform"
     retry = "new_sandbox"
+    mask_sample = True
     hint = "Create a new sandbox and mask this sample."
 
 
@@ -315,6 +368,7 @@ class SandboxLost(SandboxError):
     code = "sandbox_lost"
     fault = "platform"
     retry = "new_sandbox"
+    mask_sample = True
     hint = "Create a new sandbox and mask this sample."
 
 
@@ -324,6 +378,7 @@ class SandboxEvicted(SandboxError):
     code = "sandbox_evicted"
     fault = "platform"
     retry = "new_sandbox"
+    mask_sample = True
     hint = "Create a new sandbox and mask this sample."
 
 
@@ -333,7 +388,28 @@ class NodeLost(SandboxError):
     code = "node_lost"
     fault = "platform"
     retry = "new_sandbox"
+    mask_sample = True
     hint = "Create a new sandbox and mask this sample."
+
+
+class StoppedByOperator(SandboxError):
+    """The platform was stopped, and the sandbox with it. Mask this sample, and create a new sandbox once the platform runs again."""
+
+    code = "stopped_by_operator"
+    fault = "platform"
+    retry = "new_sandbox"
+    mask_sample = True
+    hint = "Mask this sample, and create a new sandbox once the platform runs again."
+
+
+class SandboxForgotten(SandboxError):
+    """The platform does not know a sandbox any more that it had given to this client. Create a new sandbox and mask this sample; ask the operator whether the store of the platform was lost."""
+
+    code = "sandbox_forgotten"
+    fault = "platform"
+    retry = "new_sandbox"
+    mask_sample = True
+    hint = "Create a new sandbox and mask this sample; ask the operator whether the store of the platform was lost."
 
 
 class StreamInterrupted(SandboxError):
@@ -342,6 +418,7 @@ class StreamInterrupted(SandboxError):
     code = "stream_interrupted"
     fault = "platform"
     retry = "resume"
+    mask_sample = True
     hint = "Send the same request with the same exec_id: it joins the command or gets its recorded result, and never runs it twice."
 
 
@@ -351,6 +428,7 @@ class Draining(SandboxError):
     code = "draining"
     fault = "platform"
     retry = "later"
+    mask_sample = True
     hint = "Send the request again; another server answers, or this one after its restart."
 
 
@@ -360,6 +438,7 @@ class UpstreamTimeout(SandboxError):
     code = "upstream_timeout"
     fault = "platform"
     retry = "later"
+    mask_sample = True
     hint = "Send the request again with the same idempotency key or exec_id."
 
 
@@ -369,6 +448,7 @@ class IsolationMissing(SandboxError):
     code = "isolation_missing"
     fault = "platform"
     retry = "later"
+    mask_sample = True
     hint = "Nothing ran in it. Ask the operator to run `rollbox doctor`: the RuntimeClass or its handler is missing on a node."
 
 
@@ -378,6 +458,7 @@ class Internal(SandboxError):
     code = "internal"
     fault = "platform"
     retry = "later"
+    mask_sample = True
     hint = "Send the request again; if it persists, report it with the request_id."
 
 
@@ -397,6 +478,11 @@ BY_CODE: dict[str, type[SandboxError]] = {
         Unsupported,
         QuotaExceeded,
         RateLimited,
+        Deleted,
+        CreateAbandoned,
+        LeaseExpired,
+        TtlExpired,
+        IdleExpired,
         OomKilled,
         DiskFull,
         PidsExhausted,
@@ -405,9 +491,6 @@ BY_CODE: dict[str, type[SandboxError]] = {
         ExecDeadline,
         ExecFailed,
         ExecCancelled,
-        TtlExpired,
-        IdleExpired,
-        Deleted,
         CapacityUnavailable,
         StartQueueTimeout,
         ImagePullFailed,
@@ -416,6 +499,8 @@ BY_CODE: dict[str, type[SandboxError]] = {
         SandboxLost,
         SandboxEvicted,
         NodeLost,
+        StoppedByOperator,
+        SandboxForgotten,
         StreamInterrupted,
         Draining,
         UpstreamTimeout,

@@ -18,7 +18,15 @@ from rollbox import labels as label_rules
 from rollbox._problem import SandboxError
 from rollbox.breaker import Breaker, BreakerPolicy
 from rollbox.deadline import Deadline
-from rollbox.errors import ExecNotFound, InvalidArgument, StreamInterrupted, Unauthenticated, UpstreamTimeout
+from rollbox.errors import (
+    ExecNotFound,
+    InvalidArgument,
+    SandboxNotFound,
+    StreamInterrupted,
+    Unauthenticated,
+    UpstreamTimeout,
+)
+from rollbox.given import Given
 from rollbox.leases import Leases
 from rollbox.record import SandboxRecord
 from rollbox.retry import REPEATABLE, RetryPolicy, repeat
@@ -74,6 +82,7 @@ class Gateway:
         self._transport = Transport(settings.url)
         self._owed: set[asyncio.Task[Any]] = set()
         self.leases = Leases(self)
+        self.given = Given()
 
     async def create(self, body: Mapping[str, Any], key: str, *, forget: bool, deadline: Deadline) -> Opened:
         """Create a sandbox and return it ready.
@@ -145,18 +154,26 @@ class Gateway:
             wait_s: seconds in all to wait for the cluster's confirmation; 0: it is not waited for.
         """
         try:
-            return SandboxRecord.from_json(await self._delete(self._url(sandbox_id), wait_s))
+            record = SandboxRecord.from_json(await self._delete(self._url(sandbox_id), wait_s))
         except SandboxError as error:
             error.sandbox_id = error.sandbox_id or sandbox_id
+            self.given.judge(error)
             raise
+        self.given.deleted(sandbox_id)
+        return record
 
     async def delete_labelled(self, labels: Mapping[str, str], *, wait_s: float = 0.0) -> dict[str, Any]:
         """Delete all sandboxes with these labels; `wait_s` and cancel safety as in `delete`."""
-        return await self._delete(self._url().with_query(label_rules.query(labels)), wait_s)
+        return await self._delete_many(self._url().with_query(label_rules.query(labels)), wait_s)
 
     async def delete_group(self, name: str, *, wait_s: float = 0.0) -> dict[str, Any]:
         """Delete all sandboxes of a group; `wait_s` and cancel safety as in `delete`."""
-        return await self._delete(self._address(f"v1/groups/{quote(name, safe='')}"), wait_s)
+        return await self._delete_many(self._address(f"v1/groups/{quote(name, safe='')}"), wait_s)
+
+    async def _delete_many(self, url: URL, wait_s: float) -> dict[str, Any]:
+        answer = await self._delete(url, wait_s)
+        self.given.deleted(*answer["deleted"])
+        return answer
 
     async def _delete(self, url: URL, wait_s: float) -> dict[str, Any]:
         clock = asyncio.get_running_loop().time
@@ -325,6 +342,10 @@ class Gateway:
         except Unauthenticated:
             await self._refresh(access, token)
             return await call(access.token)
+        except SandboxNotFound as error:
+            error.sandbox_id = access.sandbox_id
+            self.given.judge(error)
+            raise
 
     async def _started(
         self,
@@ -405,11 +426,13 @@ class Gateway:
             return await repeat(self._retries, send, deadline=deadline, patient=True)
         except SandboxError as error:
             error.sandbox_id = error.sandbox_id or sandbox_id
+            self.given.judge(error)
             raise
 
     def opened(self, body: Mapping[str, Any]) -> Opened:
         """Read a sandbox that came with its token."""
         record = SandboxRecord.from_json(body)
+        self.given.give(record.id)
         return Opened(record, Access(record.id, body["token"], self._url(record.id, "exec")))
 
     def _url(self, *parts: str) -> URL:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeAlias
 
+from rollbox._problem import SandboxError
+from rollbox.errors import BY_CODE
 from rollbox.quantity import Range
 
 _UNKNOWN = Range(0, 0)
@@ -13,13 +15,27 @@ _UNKNOWN = Range(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Why a sandbox ended: the code of the cause, whose fault it was, one sentence, when and by whom."""
+    """Why a sandbox ended: the code of the cause, whose fault it was, one sentence, when and by whom.
+
+    Attributes:
+        mask_sample: the bit for RL code: leave the sample out, no code of it failed.
+    """
 
     cause: str
     fault: str
     detail: str
     at_ms: int
     by: str
+    mask_sample: bool = True
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any] | None) -> End | None:
+        """Read the wire form; None for none. What a server of an older version does not say is the table's."""
+        if not body:
+            return None
+        kind = BY_CODE.get(body["cause"], SandboxError)
+        told = {item.name: body.get(item.name) for item in fields(cls)}
+        return cls(**{**told, "mask_sample": body.get("mask_sample", kind.mask_sample)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +78,13 @@ class SandboxRecord:
         for name in ("cpu_millicores", "memory_bytes"):
             if known.get(name):
                 known[name] = Range(known[name]["request"], known[name]["limit"])
-        end = known.get("end")
-        known["end"] = End(**{item.name: end.get(item.name) for item in fields(End)}) if end else None
+        known["end"] = End.from_json(known.get("end"))
         return cls(**known)
+
+    @property
+    def mask_sample(self) -> bool:
+        """True when it has ended and its end says nothing about the sample that it was for."""
+        return self.end is not None and self.end.mask_sample
 
     def to_json(self) -> dict[str, Any]:
         """Write the wire form again, for `--json`."""

@@ -112,6 +112,11 @@ class ExecResult:
         """True when the kernel killed it for passing the memory limit."""
         return self.end == "oom_killed"
 
+    @property
+    def mask_sample(self) -> bool:
+        """True when it says nothing about the sample: the caller cancelled it. All else is the sample's own doing."""
+        return self.end == "cancelled"
+
     def check(self) -> ExecResult:
         """Return the result itself when it is ok.
 

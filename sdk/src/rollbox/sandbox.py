@@ -12,7 +12,7 @@ from uuid import uuid4
 from rollbox import request, shared
 from rollbox._problem import SandboxError
 from rollbox.deadline import Deadline
-from rollbox.errors import Deleted, InvalidArgument, SandboxNotFound
+from rollbox.errors import Deleted, InvalidArgument, SandboxForgotten, SandboxNotFound
 from rollbox.files import Files, initial
 from rollbox.gateway import Gateway, Opened
 from rollbox.ports import Ports
@@ -216,7 +216,7 @@ class Sandbox:
             ExecFailed, ExecDeadline, OomKilled, ExecCancelled: with `check`; they carry `.result`.
             InvalidArgument: an argument makes no sense; `details["reason"]` is command_not_found, not_executable,
                 cwd_not_found or user_not_found for what only the sandbox can tell.
-            SandboxLost, TtlExpired, Deleted, ...: the sandbox is no more.
+            SandboxLost, TtlExpired, Deleted, ...: the sandbox is no more; `mask_sample` says whether the sample counts.
         Cancel safety: a cancelled exec (asyncio.timeout, a task group that aborts) kills the command on the server.
         Cost: one request; 0.1 to 0.2 ms of the client's cpu (aiohttp 3.14, small outputs).
         """
@@ -390,7 +390,7 @@ class Sandbox:
 
     async def _gone(self, wait_s: float = 0.0) -> None:
         if not self._deleted or wait_s:
-            with contextlib.suppress(SandboxNotFound):
+            with contextlib.suppress(SandboxNotFound, SandboxForgotten):
                 self._record = await self._gateway.delete(self.id, wait_s=wait_s)
             self._deleted = True
 

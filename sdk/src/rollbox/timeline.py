@@ -53,11 +53,15 @@ class Timeline:
     def from_json(cls, body: Mapping[str, Any]) -> Timeline:
         """Read the wire form; what this version does not know is left out."""
         known = {item.name: body[item.name] for item in fields(cls) if item.name in body}
-        end = known.get("end")
-        known["end"] = End(**{item.name: end.get(item.name) for item in fields(End)}) if end else None
+        known["end"] = End.from_json(known.get("end"))
         moments = known.get("moments", ())
         known["moments"] = tuple(Moment(**{item.name: one[item.name] for item in fields(Moment)}) for one in moments)
         return cls(**known)
+
+    @property
+    def mask_sample(self) -> bool:
+        """True when it has ended and its end says nothing about the sample that it was for."""
+        return self.end is not None and self.end.mask_sample
 
     def to_json(self) -> dict[str, Any]:
         """Write the wire form again, for `--json` and logs."""
@@ -69,7 +73,8 @@ class ErrorContext:
     """A failure with all that is on record of its sandbox, to be logged beside the sample.
 
     Attributes:
-        is_infra: neither the caller nor the code in the sandbox is at fault: mask the sample.
+        is_infra: neither the caller nor the code in the sandbox is at fault.
+        mask_sample: the bit for RL code: leave the sample out.
         timeline: of the sandbox that it is about; None where there is none, or it cannot be had (see `missing`).
         missing: why there is no timeline.
     """
@@ -78,6 +83,7 @@ class ErrorContext:
     fault: str
     retry: str
     is_infra: bool
+    mask_sample: bool
     detail: str
     hint: str
     request_id: str | None
@@ -88,7 +94,7 @@ class ErrorContext:
     @classmethod
     def of(cls, error: SandboxError, timeline: Timeline | None, missing: str) -> ErrorContext:
         """Put a failure and what was found out about it together."""
-        names = ("code", "fault", "retry", "is_infra", "detail", "hint", "request_id", "sandbox_id")
+        names = ("code", "fault", "retry", "is_infra", "mask_sample", "detail", "hint", "request_id", "sandbox_id")
         return cls(**{name: getattr(error, name) for name in names}, timeline=timeline, missing=missing)
 
     def to_json(self) -> dict[str, Any]:

@@ -262,6 +262,7 @@ def told_problem(body: Mapping[str, Any], headers: Mapping[str, str]) -> Sandbox
     if kind is SandboxError:
         # A newer server's code: its own words say more than any guess of ours.
         error.code, error.fault, error.retry = body["code"], body.get("fault", "platform"), body.get("retry", "never")
+        error.mask_sample = body.get("mask_sample", error.is_infra)
     return error
 
 

@@ -119,13 +119,14 @@ def test_what_was_answered_stays_known() -> None:
         (Event(3, "delete.asked", owner="ann", id="sb-1"), Told("ann", False, "deleted", "ann"), True),
         (Event(3, "delete.asked", owner="ann", key="k"), Told("ann", False, "deleted", "ann"), True),
         (Event(3, "delete.asked", owner="ann", label="b1"), Told("ann", False, "deleted", "ann"), True),
-        (Event(3, "create.cancelled", owner="ann", key="k"), Told("ann", False, "deleted", "ann"), True),
+        (Event(3, "create.cancelled", owner="ann", key="k"), Told("ann", False, "create_abandoned", "ann"), True),
+        (Event(3, "blow.client"), Told("ann", False, "create_abandoned", "control plane"), False),
         (Event(3, "delete.asked", owner="bob", key="k"), Told("ann", False, "deleted", "ann"), False),
         (Event(3, "delete.asked", owner="ann", label="b2"), Told("ann", False, "deleted", "ann"), False),
         (Event(3, "delete.asked", owner="ann", id="sb-1"), Told("ann", False, "sandbox_lost", "prober"), False),
         (Event(3, "blow.plane"), Told("ann", False, "ttl_expired", "platform"), False),
         (Event(3700, "blow.plane"), Told("ann", False, "ttl_expired", "platform"), True),
-        (Event(3, "blow.plane"), Told("ann", False, "deleted", "lease x"), False),
+        (Event(3, "blow.plane"), Told("ann", False, "lease_expired", "lease x"), False),
     ],
 )
 def test_an_end_has_a_reason(asked: Event, end: Told, fine: bool) -> None:

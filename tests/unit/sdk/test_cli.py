@@ -166,7 +166,8 @@ def test_delete_by_label_and_id(apart: FakeGateway) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "exit_code"), [("quota_exceeded", 2), ("deleted", 3), ("capacity_unavailable", 4), ("internal", 5)]
+    ("code", "exit_code"),
+    [("quota_exceeded", 2), ("deleted", 2), ("disk_full", 3), ("capacity_unavailable", 4), ("internal", 5)],
 )
 def test_exit_codes_tell_whose_fault_it_is(apart: FakeGateway, code: str, exit_code: int) -> None:
     apart.fail("list", *[Fault(code)] * 3)

@@ -21,7 +21,7 @@ def test_each_vector_becomes_its_class(vector: dict[str, Any]) -> None:
     body = vector["body"]
     error = read_problem(vector["http"], json.dumps(body).encode(), {})
     assert type(error) is BY_CODE[body["code"]]
-    for name in ("code", "fault", "retry", "hint", "detail", "request_id", "details"):
+    for name in ("code", "fault", "retry", "mask_sample", "hint", "detail", "request_id", "details"):
         assert getattr(error, name) == body[name], name
     assert error.retry_after_ms == vector["retry_after_ms"]
     assert error.is_infra == (body["fault"] in ("capacity", "platform"))
@@ -37,6 +37,10 @@ def test_a_code_of_a_later_version_keeps_the_servers_words() -> None:
     error = read_problem(502, json.dumps(body).encode(), {"X-Request-Id": "r"})
     assert type(error) is SandboxError
     assert (error.code, error.retry, error.is_infra, error.request_id) == ("gpu_on_fire", "new_sandbox", True, "r")
+    assert error.mask_sample
+    own = {**body, "fault": "caller", "mask_sample": True}
+    assert read_problem(410, json.dumps(own).encode(), {}).mask_sample
+    assert not read_problem(410, json.dumps({**body, "fault": "workload"}).encode(), {}).mask_sample
 
 
 @pytest.mark.parametrize(

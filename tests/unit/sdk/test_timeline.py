@@ -22,7 +22,8 @@ async def test_a_timeline_tells_what_has_happened(client: Client, fake: FakeGate
     timeline = await client.timeline(sandbox.id)
     assert [moment.word for moment in timeline.moments] == ["request", "ready", "deleted"]
     assert timeline.end is not None
-    assert (timeline.end.cause, timeline.end.fault, timeline.labels) == ("deleted", "workload", {"run": "r"})
+    assert (timeline.end.cause, timeline.end.fault, timeline.labels) == ("deleted", "caller", {"run": "r"})
+    assert timeline.mask_sample
     assert Timeline.from_json(json.loads(json.dumps(timeline.to_json()))) == timeline
     with pytest.raises(SandboxNotFound):
         await client.timeline("sb-none")
@@ -72,19 +73,20 @@ def test_why_tells_a_story(apart: FakeGateway) -> None:
         assert client.error_context(InvalidArgument("x")).timeline is None
     told = cli.invoke(app, ["why", sandbox.id])
     lines = told.stdout.splitlines()
-    assert lines[:5] == [
+    assert lines[:6] == [
         f"{sandbox.id}: ended, python",
         "It ended: d.",
         "cause: deleted, by test, 1970-01-01 00:00:00.002Z",
-        "fault: the workload's: the code in the sandbox, or its owner",
+        "fault: the caller's: its owner, or the program that used it",
+        "sample: mask it: this says nothing about it",
         "what to do: Create a new sandbox.",
     ]
-    assert [line.split() for line in lines[6:8]] == [
+    assert [line.split() for line in lines[7:9]] == [
         ["when", "after", "state", "what"],
         ["2027-01-15", "08:00:00.000Z", "requested", "asked", "for"],
     ]
-    assert lines[8].split()[:4] == ["2027-01-15", "08:00:00.120Z", "+0.120", "s"]
-    assert lines[9].split()[:3] == ["2027-01-15", "10:00:00.000Z", "+2h"]
+    assert lines[9].split()[:4] == ["2027-01-15", "08:00:00.120Z", "+0.120", "s"]
+    assert lines[10].split()[:3] == ["2027-01-15", "10:00:00.000Z", "+2h"]
     assert lines[-1] == "start: queue 0.000 s, start 0.100 s"
 
 

@@ -36,6 +36,7 @@ fn row(py: Python<'_>, code: Code) -> PyResult<Bound<'_, PyDict>> {
     row.set_item("grpc", code.grpc())?;
     row.set_item("fault", code.fault().name())?;
     row.set_item("retry", code.retry().name())?;
+    row.set_item("mask_sample", code.mask_sample())?;
     row.set_item("title", code.title())?;
     row.set_item("hint", code.hint())?;
     Ok(row)

@@ -80,6 +80,16 @@ pub enum Code {
     QuotaExceeded,
     /// Too many requests in a short time.
     RateLimited,
+    /// The sandbox was deleted by its owner.
+    Deleted,
+    /// Who asked for the sandbox went away before it was given to anybody.
+    CreateAbandoned,
+    /// The client of the sandbox was silent for longer than its lease.
+    LeaseExpired,
+    /// The sandbox reached the end of its time to live.
+    TtlExpired,
+    /// The sandbox was idle for longer than its idle timeout.
+    IdleExpired,
     /// The kernel killed the workload because it passed its memory limit.
     OomKilled,
     /// The workload filled its disk limit.
@@ -96,12 +106,6 @@ pub enum Code {
     ExecFailed,
     /// The command was cancelled and killed with all its processes.
     ExecCancelled,
-    /// The sandbox reached the end of its time to live.
-    TtlExpired,
-    /// The sandbox was idle for longer than its idle timeout.
-    IdleExpired,
-    /// The sandbox was deleted.
-    Deleted,
     /// There is no free capacity within the deadline.
     CapacityUnavailable,
     /// The sandbox waited in the start queue until its deadline.
@@ -118,6 +122,10 @@ pub enum Code {
     SandboxEvicted,
     /// The node of the sandbox was lost.
     NodeLost,
+    /// The platform was stopped, and the sandbox with it.
+    StoppedByOperator,
+    /// The platform does not know a sandbox any more that it had given to this client.
+    SandboxForgotten,
     /// The connection broke while a command was under way; the command may still run.
     StreamInterrupted,
     /// This server is shutting down and takes no new work.
@@ -132,7 +140,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, in the order of the table.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 41] = [
         Self::InvalidArgument,
         Self::Unauthenticated,
         Self::PermissionDenied,
@@ -146,6 +154,11 @@ impl Code {
         Self::Unsupported,
         Self::QuotaExceeded,
         Self::RateLimited,
+        Self::Deleted,
+        Self::CreateAbandoned,
+        Self::LeaseExpired,
+        Self::TtlExpired,
+        Self::IdleExpired,
         Self::OomKilled,
         Self::DiskFull,
         Self::PidsExhausted,
@@ -154,9 +167,6 @@ impl Code {
         Self::ExecDeadline,
         Self::ExecFailed,
         Self::ExecCancelled,
-        Self::TtlExpired,
-        Self::IdleExpired,
-        Self::Deleted,
         Self::CapacityUnavailable,
         Self::StartQueueTimeout,
         Self::ImagePullFailed,
@@ -165,6 +175,8 @@ impl Code {
         Self::SandboxLost,
         Self::SandboxEvicted,
         Self::NodeLost,
+        Self::StoppedByOperator,
+        Self::SandboxForgotten,
         Self::StreamInterrupted,
         Self::Draining,
         Self::UpstreamTimeout,
@@ -188,6 +200,11 @@ impl Code {
             Self::Unsupported => "unsupported",
             Self::QuotaExceeded => "quota_exceeded",
             Self::RateLimited => "rate_limited",
+            Self::Deleted => "deleted",
+            Self::CreateAbandoned => "create_abandoned",
+            Self::LeaseExpired => "lease_expired",
+            Self::TtlExpired => "ttl_expired",
+            Self::IdleExpired => "idle_expired",
             Self::OomKilled => "oom_killed",
             Self::DiskFull => "disk_full",
             Self::PidsExhausted => "pids_exhausted",
@@ -196,9 +213,6 @@ impl Code {
             Self::ExecDeadline => "exec_deadline",
             Self::ExecFailed => "exec_failed",
             Self::ExecCancelled => "exec_cancelled",
-            Self::TtlExpired => "ttl_expired",
-            Self::IdleExpired => "idle_expired",
-            Self::Deleted => "deleted",
             Self::CapacityUnavailable => "capacity_unavailable",
             Self::StartQueueTimeout => "start_queue_timeout",
             Self::ImagePullFailed => "image_pull_failed",
@@ -207,6 +221,8 @@ impl Code {
             Self::SandboxLost => "sandbox_lost",
             Self::SandboxEvicted => "sandbox_evicted",
             Self::NodeLost => "node_lost",
+            Self::StoppedByOperator => "stopped_by_operator",
+            Self::SandboxForgotten => "sandbox_forgotten",
             Self::StreamInterrupted => "stream_interrupted",
             Self::Draining => "draining",
             Self::UpstreamTimeout => "upstream_timeout",
@@ -231,6 +247,11 @@ impl Code {
             "unsupported" => Self::Unsupported,
             "quota_exceeded" => Self::QuotaExceeded,
             "rate_limited" => Self::RateLimited,
+            "deleted" => Self::Deleted,
+            "create_abandoned" => Self::CreateAbandoned,
+            "lease_expired" => Self::LeaseExpired,
+            "ttl_expired" => Self::TtlExpired,
+            "idle_expired" => Self::IdleExpired,
             "oom_killed" => Self::OomKilled,
             "disk_full" => Self::DiskFull,
             "pids_exhausted" => Self::PidsExhausted,
@@ -239,9 +260,6 @@ impl Code {
             "exec_deadline" => Self::ExecDeadline,
             "exec_failed" => Self::ExecFailed,
             "exec_cancelled" => Self::ExecCancelled,
-            "ttl_expired" => Self::TtlExpired,
-            "idle_expired" => Self::IdleExpired,
-            "deleted" => Self::Deleted,
             "capacity_unavailable" => Self::CapacityUnavailable,
             "start_queue_timeout" => Self::StartQueueTimeout,
             "image_pull_failed" => Self::ImagePullFailed,
@@ -250,6 +268,8 @@ impl Code {
             "sandbox_lost" => Self::SandboxLost,
             "sandbox_evicted" => Self::SandboxEvicted,
             "node_lost" => Self::NodeLost,
+            "stopped_by_operator" => Self::StoppedByOperator,
+            "sandbox_forgotten" => Self::SandboxForgotten,
             "stream_interrupted" => Self::StreamInterrupted,
             "draining" => Self::Draining,
             "upstream_timeout" => Self::UpstreamTimeout,
@@ -275,6 +295,11 @@ impl Code {
             Self::Unsupported => 422,
             Self::QuotaExceeded => 429,
             Self::RateLimited => 429,
+            Self::Deleted => 410,
+            Self::CreateAbandoned => 410,
+            Self::LeaseExpired => 410,
+            Self::TtlExpired => 410,
+            Self::IdleExpired => 410,
             Self::OomKilled => 410,
             Self::DiskFull => 410,
             Self::PidsExhausted => 410,
@@ -283,9 +308,6 @@ impl Code {
             Self::ExecDeadline => 410,
             Self::ExecFailed => 410,
             Self::ExecCancelled => 410,
-            Self::TtlExpired => 410,
-            Self::IdleExpired => 410,
-            Self::Deleted => 410,
             Self::CapacityUnavailable => 503,
             Self::StartQueueTimeout => 504,
             Self::ImagePullFailed => 502,
@@ -294,6 +316,8 @@ impl Code {
             Self::SandboxLost => 410,
             Self::SandboxEvicted => 410,
             Self::NodeLost => 410,
+            Self::StoppedByOperator => 410,
+            Self::SandboxForgotten => 410,
             Self::StreamInterrupted => 502,
             Self::Draining => 503,
             Self::UpstreamTimeout => 504,
@@ -318,6 +342,11 @@ impl Code {
             Self::Unsupported => "UNIMPLEMENTED",
             Self::QuotaExceeded => "RESOURCE_EXHAUSTED",
             Self::RateLimited => "RESOURCE_EXHAUSTED",
+            Self::Deleted => "ABORTED",
+            Self::CreateAbandoned => "ABORTED",
+            Self::LeaseExpired => "ABORTED",
+            Self::TtlExpired => "ABORTED",
+            Self::IdleExpired => "ABORTED",
             Self::OomKilled => "ABORTED",
             Self::DiskFull => "ABORTED",
             Self::PidsExhausted => "ABORTED",
@@ -326,9 +355,6 @@ impl Code {
             Self::ExecDeadline => "ABORTED",
             Self::ExecFailed => "ABORTED",
             Self::ExecCancelled => "ABORTED",
-            Self::TtlExpired => "ABORTED",
-            Self::IdleExpired => "ABORTED",
-            Self::Deleted => "ABORTED",
             Self::CapacityUnavailable => "UNAVAILABLE",
             Self::StartQueueTimeout => "DEADLINE_EXCEEDED",
             Self::ImagePullFailed => "UNAVAILABLE",
@@ -337,6 +363,8 @@ impl Code {
             Self::SandboxLost => "ABORTED",
             Self::SandboxEvicted => "ABORTED",
             Self::NodeLost => "ABORTED",
+            Self::StoppedByOperator => "ABORTED",
+            Self::SandboxForgotten => "ABORTED",
             Self::StreamInterrupted => "UNAVAILABLE",
             Self::Draining => "UNAVAILABLE",
             Self::UpstreamTimeout => "DEADLINE_EXCEEDED",
@@ -361,6 +389,11 @@ impl Code {
             Self::Unsupported => Fault::Caller,
             Self::QuotaExceeded => Fault::Caller,
             Self::RateLimited => Fault::Caller,
+            Self::Deleted => Fault::Caller,
+            Self::CreateAbandoned => Fault::Caller,
+            Self::LeaseExpired => Fault::Caller,
+            Self::TtlExpired => Fault::Caller,
+            Self::IdleExpired => Fault::Caller,
             Self::OomKilled => Fault::Workload,
             Self::DiskFull => Fault::Workload,
             Self::PidsExhausted => Fault::Workload,
@@ -369,9 +402,6 @@ impl Code {
             Self::ExecDeadline => Fault::Workload,
             Self::ExecFailed => Fault::Workload,
             Self::ExecCancelled => Fault::Caller,
-            Self::TtlExpired => Fault::Workload,
-            Self::IdleExpired => Fault::Workload,
-            Self::Deleted => Fault::Workload,
             Self::CapacityUnavailable => Fault::Capacity,
             Self::StartQueueTimeout => Fault::Capacity,
             Self::ImagePullFailed => Fault::Platform,
@@ -380,6 +410,8 @@ impl Code {
             Self::SandboxLost => Fault::Platform,
             Self::SandboxEvicted => Fault::Platform,
             Self::NodeLost => Fault::Platform,
+            Self::StoppedByOperator => Fault::Platform,
+            Self::SandboxForgotten => Fault::Platform,
             Self::StreamInterrupted => Fault::Platform,
             Self::Draining => Fault::Platform,
             Self::UpstreamTimeout => Fault::Platform,
@@ -404,6 +436,11 @@ impl Code {
             Self::Unsupported => Retry::Never,
             Self::QuotaExceeded => Retry::Later,
             Self::RateLimited => Retry::Later,
+            Self::Deleted => Retry::Never,
+            Self::CreateAbandoned => Retry::NewSandbox,
+            Self::LeaseExpired => Retry::NewSandbox,
+            Self::TtlExpired => Retry::NewSandbox,
+            Self::IdleExpired => Retry::NewSandbox,
             Self::OomKilled => Retry::Never,
             Self::DiskFull => Retry::Never,
             Self::PidsExhausted => Retry::Never,
@@ -412,9 +449,6 @@ impl Code {
             Self::ExecDeadline => Retry::Never,
             Self::ExecFailed => Retry::Never,
             Self::ExecCancelled => Retry::Never,
-            Self::TtlExpired => Retry::Never,
-            Self::IdleExpired => Retry::Never,
-            Self::Deleted => Retry::Never,
             Self::CapacityUnavailable => Retry::Later,
             Self::StartQueueTimeout => Retry::Later,
             Self::ImagePullFailed => Retry::NewSandbox,
@@ -423,11 +457,60 @@ impl Code {
             Self::SandboxLost => Retry::NewSandbox,
             Self::SandboxEvicted => Retry::NewSandbox,
             Self::NodeLost => Retry::NewSandbox,
+            Self::StoppedByOperator => Retry::NewSandbox,
+            Self::SandboxForgotten => Retry::NewSandbox,
             Self::StreamInterrupted => Retry::Resume,
             Self::Draining => Retry::Later,
             Self::UpstreamTimeout => Retry::Later,
             Self::IsolationMissing => Retry::Later,
             Self::Internal => Retry::Later,
+        }
+    }
+
+    /// Whether RL code leaves the sample out.
+    pub const fn mask_sample(self) -> bool {
+        match self {
+            Self::InvalidArgument => false,
+            Self::Unauthenticated => true,
+            Self::PermissionDenied => false,
+            Self::SandboxNotFound => true,
+            Self::ExecNotFound => true,
+            Self::FileNotFound => false,
+            Self::NotFound => true,
+            Self::Conflict => false,
+            Self::PayloadTooLarge => false,
+            Self::ImageNotFound => true,
+            Self::Unsupported => true,
+            Self::QuotaExceeded => true,
+            Self::RateLimited => true,
+            Self::Deleted => true,
+            Self::CreateAbandoned => true,
+            Self::LeaseExpired => true,
+            Self::TtlExpired => true,
+            Self::IdleExpired => true,
+            Self::OomKilled => false,
+            Self::DiskFull => false,
+            Self::PidsExhausted => false,
+            Self::NoSpace => false,
+            Self::PortUnreachable => false,
+            Self::ExecDeadline => false,
+            Self::ExecFailed => false,
+            Self::ExecCancelled => true,
+            Self::CapacityUnavailable => true,
+            Self::StartQueueTimeout => true,
+            Self::ImagePullFailed => true,
+            Self::StartTimeout => true,
+            Self::SandboxUnreachable => true,
+            Self::SandboxLost => true,
+            Self::SandboxEvicted => true,
+            Self::NodeLost => true,
+            Self::StoppedByOperator => true,
+            Self::SandboxForgotten => true,
+            Self::StreamInterrupted => true,
+            Self::Draining => true,
+            Self::UpstreamTimeout => true,
+            Self::IsolationMissing => true,
+            Self::Internal => true,
         }
     }
 
@@ -447,6 +530,11 @@ impl Code {
             Self::Unsupported => "This installation cannot honour the request.",
             Self::QuotaExceeded => "A quota of the owner is used up.",
             Self::RateLimited => "Too many requests in a short time.",
+            Self::Deleted => "The sandbox was deleted by its owner.",
+            Self::CreateAbandoned => "Who asked for the sandbox went away before it was given to anybody.",
+            Self::LeaseExpired => "The client of the sandbox was silent for longer than its lease.",
+            Self::TtlExpired => "The sandbox reached the end of its time to live.",
+            Self::IdleExpired => "The sandbox was idle for longer than its idle timeout.",
             Self::OomKilled => "The kernel killed the workload because it passed its memory limit.",
             Self::DiskFull => "The workload filled its disk limit.",
             Self::PidsExhausted => "The workload used up its process limit.",
@@ -455,9 +543,6 @@ impl Code {
             Self::ExecDeadline => "The command passed its timeout and was killed with all its processes.",
             Self::ExecFailed => "The command ended with a non-zero exit code or a signal.",
             Self::ExecCancelled => "The command was cancelled and killed with all its processes.",
-            Self::TtlExpired => "The sandbox reached the end of its time to live.",
-            Self::IdleExpired => "The sandbox was idle for longer than its idle timeout.",
-            Self::Deleted => "The sandbox was deleted.",
             Self::CapacityUnavailable => "There is no free capacity within the deadline.",
             Self::StartQueueTimeout => "The sandbox waited in the start queue until its deadline.",
             Self::ImagePullFailed => "The image could not be pulled.",
@@ -466,6 +551,10 @@ impl Code {
             Self::SandboxLost => "The sandbox died and nobody asked for it.",
             Self::SandboxEvicted => "The node evicted the sandbox.",
             Self::NodeLost => "The node of the sandbox was lost.",
+            Self::StoppedByOperator => "The platform was stopped, and the sandbox with it.",
+            Self::SandboxForgotten => {
+                "The platform does not know a sandbox any more that it had given to this client."
+            }
             Self::StreamInterrupted => {
                 "The connection broke while a command was under way; the command may still run."
             }
@@ -504,6 +593,15 @@ impl Code {
             }
             Self::QuotaExceeded => "Delete sandboxes, or have the named limit raised with the named knob.",
             Self::RateLimited => "Wait for retry_after_ms and send the request again.",
+            Self::Deleted => "Create a new sandbox; the record says who deleted it and when.",
+            Self::CreateAbandoned => "Create it again: the key is free.",
+            Self::LeaseExpired => {
+                "Mask this sample. Give a larger lease, or call detach(), where a sandbox has to outlive its program."
+            }
+            Self::TtlExpired => {
+                "Create it with a larger ttl, or call extend() in time. To score slow code, give exec a timeout."
+            }
+            Self::IdleExpired => "Create it with a larger idle timeout, or use it in time.",
             Self::OomKilled => "Give the sandbox more memory, or treat it as the result of the code.",
             Self::DiskFull => "Give the sandbox more disk, or treat it as the result of the code.",
             Self::PidsExhausted => {
@@ -524,9 +622,6 @@ impl Code {
             Self::ExecCancelled => {
                 "Nothing is to be done if the cancellation was meant; otherwise send the command again with a fresh exec_id."
             }
-            Self::TtlExpired => "Create it with a larger ttl, or call extend() in time.",
-            Self::IdleExpired => "Create it with a larger idle timeout, or use it in time.",
-            Self::Deleted => "Create a new sandbox; the record says who deleted it and when.",
             Self::CapacityUnavailable => "Wait for retry_after_ms and try again, or add nodes.",
             Self::StartQueueTimeout => "Start fewer at once, raise start_timeout, or add nodes.",
             Self::ImagePullFailed => {
@@ -537,6 +632,12 @@ impl Code {
             Self::SandboxLost => "Create a new sandbox and mask this sample.",
             Self::SandboxEvicted => "Create a new sandbox and mask this sample.",
             Self::NodeLost => "Create a new sandbox and mask this sample.",
+            Self::StoppedByOperator => {
+                "Mask this sample, and create a new sandbox once the platform runs again."
+            }
+            Self::SandboxForgotten => {
+                "Create a new sandbox and mask this sample; ask the operator whether the store of the platform was lost."
+            }
             Self::StreamInterrupted => {
                 "Send the same request with the same exec_id: it joins the command or gets its recorded result, and never runs it twice."
             }

@@ -42,6 +42,7 @@ impl Problem {
         body.insert("code".into(), json!(self.code.name()));
         body.insert("fault".into(), json!(self.code.fault().name()));
         body.insert("retry".into(), json!(self.code.retry().name()));
+        body.insert("mask_sample".into(), json!(self.code.mask_sample()));
         body.insert("hint".into(), json!(self.code.hint()));
         body.insert("request_id".into(), json!(request_id));
         if let Some(ms) = retry_after_ms {

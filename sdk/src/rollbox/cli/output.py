@@ -81,7 +81,18 @@ def fail(error: SandboxError, *, as_json: bool = False) -> NoReturn:
 
 def problem(error: SandboxError) -> dict[str, Any]:
     """Give an error as JSON: the same names as on the wire."""
-    names = ("code", "fault", "retry", "detail", "hint", "details", "request_id", "sandbox_id", "retry_after_ms")
+    names = (
+        "code",
+        "fault",
+        "retry",
+        "mask_sample",
+        "detail",
+        "hint",
+        "details",
+        "request_id",
+        "sandbox_id",
+        "retry_after_ms",
+    )
     return {name: getattr(error, name) for name in names}
 
 

@@ -13,10 +13,10 @@ from rollbox.client import Client
 from rollbox.timeline import Timeline
 
 _FAULTS = {
-    "caller": "the caller's: what was asked for",
-    "workload": "the workload's: the code in the sandbox, or its owner",
+    "caller": "the caller's: its owner, or the program that used it",
+    "workload": "the workload's: the code in the sandbox",
     "capacity": "nobody's: there was no room",
-    "platform": "the platform's: mask the sample",
+    "platform": "the platform's",
 }
 
 
@@ -54,6 +54,7 @@ def _story(timeline: Timeline) -> list[str]:
         timeline.summary,
         f"cause: {end.cause}, by {end.by}, {_clock(end.at_ms)}",
         f"fault: {_FAULTS.get(end.fault, end.fault)}",
+        f"sample: {'mask it: this says nothing about it' if end.mask_sample else 'score it: this is its own doing'}",
         f"what to do: {timeline.advice}",
     ]
 

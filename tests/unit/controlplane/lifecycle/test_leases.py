@@ -58,7 +58,9 @@ async def test_a_client_that_has_gone_takes_its_sandboxes_along() -> None:
             await asyncio.sleep(10 * TTL_S)
             assert await state(plane, sandbox) is State.RUNNING
         await asyncio.sleep(TTL_S + MISSING_S + 1)
-        with pytest.raises(Problem, match="deleted: its client has gone: lease run-1 was not renewed for 60 s") as end:
+        with pytest.raises(
+            Problem, match="lease_expired: its client has gone: lease run-1 was not renewed for 60 s"
+        ) as end:
             await plane.service.alive(OWNER, sandbox.id)
         assert end.value.details["by"] == "lease run-1"
         assert await state(plane, other) is State.RUNNING, "it has no lease"
@@ -238,11 +240,13 @@ async def test_a_detach_that_comes_behind_the_end_fails_with_the_end() -> None:
 
         async def ended_before_it(after: Sandbox, expected_version: int) -> bool:
             store.replace = replace  # type: ignore[method-assign]
-            await plane.service._lives.endings.end(sandbox.id, Problem("deleted", "its client has gone"), "lease run-1")
+            await plane.service._lives.endings.end(
+                sandbox.id, Problem("lease_expired", "its client has gone"), "lease run-1"
+            )
             return await store.replace(after, expected_version)
 
         store.replace = ended_before_it  # type: ignore[assignment, method-assign]
-        with pytest.raises(Problem, match="deleted: its client has gone"):
+        with pytest.raises(Problem, match="lease_expired: its client has gone"):
             await plane.service.give_lease(OWNER, sandbox.id, None)
 
 

@@ -39,7 +39,7 @@ async def test_a_life_is_told_from_its_first_moment_to_its_last(plane: World) ->
     assert [told.after_ms for told in story(ended)] == [0, 0, 0, 120, 1000, 0, 50]
     assert summary(created) == "It runs."
     assert summary(ended) == "It ended: it was deleted by its owner."
-    assert story(ended)[-2].text == "The sandbox was deleted (alice)"
+    assert story(ended)[-2].text == "The sandbox was deleted by its owner (alice)"
 
 
 def test_a_claim_is_told_where_it_was() -> None:

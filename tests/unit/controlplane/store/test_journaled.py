@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.model import EndCause, Limits, Sandbox, SandboxSpec, State
+from controlplane.model import EndCause, Limits, Sandbox, SandboxSpec, State, dump_tombstone
 from controlplane.store import Admitted, Journal, JournaledStore, Known, Withdrawn
 from tests.contract.store_factory import DAY_S, Advance, Now, sandbox
 from tests.contract.store_suite import StoreSuite
-from tests.support.virtual_time import VirtualClock
+from tests.support.virtual_time import EPOCH_MS, VirtualClock
 
 
 def opened(folder: Path, max_bytes: int = 1 << 20) -> JournaledStore:
@@ -57,6 +57,16 @@ async def test_an_end_and_its_key_outlive_a_restart(tmp_path: Path) -> None:
     assert await store.get("sb-1") == kept
     assert await store.admit(sandbox("sb-2", key="k"), Limits()) == Known(kept)
     assert (await store.counts())[State.ENDED] == 1
+
+
+@pytest.mark.parametrize("by", ["alice", "lease run-1", "operator", "control plane"])
+async def test_an_end_from_before_codes_were_split_is_read_and_masks_its_sample(tmp_path: Path, by: str) -> None:
+    before = replace(sandbox("sb-1"), state=State.ENDED, end=EndCause("deleted", "as it was told then", EPOCH_MS, by))
+    Journal(tmp_path / "ends.jsonl").append({"tombstone": dump_tombstone(before)})
+    found = await opened(tmp_path).get("sb-1")
+    assert found is not None
+    assert found.end is not None
+    assert (found.end.cause, found.end.by, found.end.mask_sample) == ("deleted", by, True)
 
 
 async def test_a_withdrawn_key_outlives_a_restart(tmp_path: Path) -> None:
