@@ -2,14 +2,16 @@
 
 from typing import Annotated, Self
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field
 
 from controlplane.api.context import Owner, Service
+from controlplane.api.hangup import unless_gone
 from controlplane.api.request_id import request_id
-from controlplane.api.sandboxes import Left
+from controlplane.api.sandboxes import KEYED_FROM_S, CallId, Left, checked_call
 from controlplane.api.schemas import DeletedBody, FailedDelete, UsableSandboxBody, WaitMs
 from controlplane.errors import Code, Fault, Problem
+from controlplane.lifecycle.callers import new_caller
 from controlplane.lifecycle.groups import Groups, Members
 from controlplane.lifecycle.service import Sandboxes
 from controlplane.model import Sandbox, SandboxSpec
@@ -78,16 +80,31 @@ class GroupBody(BaseModel):
 
 @router.put("/groups/{name}", summary="Create a group of sandboxes; answers when the last one is ready")
 async def create(
-    name: Name, wish: GroupRequest, service: Service, owner: Owner, start_timeout_ms: Left = None
+    name: Name,
+    wish: GroupRequest,
+    request: Request,
+    service: Service,
+    owner: Owner,
+    *,
+    start_timeout_ms: Left = None,
+    call_id: CallId = None,
 ) -> GroupBody:
     """Safe to repeat: the same name with the same parameters gives the same sandboxes.
 
     With ``partial`` each sample has its sandbox or its problem; without, the first failure is the answer and nothing
-    of the group is left.
+    is left of what this call has asked for. A caller who hangs up has 30 s to come back, as with one sandbox.
     """
-    groups = Groups(service)
+    caller, begun = new_caller(checked_call(call_id)), list[Sandbox]()
     by_ms = service.deadline_ms(wish.sandbox, start_timeout_ms)
-    members = await groups.create(owner, name, wish.sandbox, wish.count, by_ms, partial=wish.partial)
+
+    async def give_up() -> None:
+        for sandbox in begun:
+            service.abandon(sandbox, caller)
+
+    creating = Groups(service).create(
+        owner, name, wish.sandbox, wish.count, by_ms, partial=wish.partial, caller=caller, begun=begun
+    )
+    members = await unless_gone(request, creating, give_up, from_s=KEYED_FROM_S)
     return GroupBody.of(service, name, members)
 
 
@@ -102,10 +119,19 @@ async def delete(
     name: Name,
     service: Service,
     owner: Owner,
+    *,
     count: Annotated[int, Query(ge=0, le=MOST_SAMPLES, description="creates that may still arrive")] = 0,
     wait_ms: WaitMs = 0,
+    call_id: CallId = None,
 ) -> DeletedBody:
-    """Legal at any time, also while the group is being created; repeating it is success."""
-    deleted = await Groups(service).delete(owner, name, count, wait_s=wait_ms / 1000)
+    """Legal at any time, also while the group is being created; repeating it is success.
+
+    With the id of a call and the count of its samples, only what that call asked for is taken back.
+    """
+    groups = Groups(service)
+    if call_id is None:
+        deleted = await groups.delete(owner, name, count, wait_s=wait_ms / 1000)
+    else:
+        deleted = await groups.withdraw(owner, name, count, checked_call(call_id))
     failed = [FailedDelete(id=one, code=why.code, detail=why.detail) for one, why in deleted.failed.items()]
     return DeletedBody(deleted=list(deleted.ids), failed=failed)

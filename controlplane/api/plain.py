@@ -61,15 +61,16 @@ class Plain:
         left = request.headers.get("start-timeout-ms")
         if spec is None or owner is None or (left is not None and not _LEFT.fullmatch(left)):
             return None
-        key, answer = request.headers.get("idempotency-key"), Response(status_code=201)
+        headers, answer = request.headers, Response(status_code=201)
         work = sandboxes.create(
             spec,
             request,
             answer,
             service=self._context.service,
             owner=owner,
-            idempotency_key=key,
+            idempotency_key=headers.get("idempotency-key"),
             start_timeout_ms=None if left is None else int(left),
+            call_id=headers.get("call-id"),
         )
         return await _answered(work, answer)
 

@@ -18,16 +18,20 @@ from controlplane.api.schemas import (
 )
 from controlplane.errors import Problem
 from controlplane.lifecycle import Deleted, Sandboxes
+from controlplane.lifecycle.callers import new_caller
 from controlplane.lifecycle.owned import LIVE
 from controlplane.model import Sandbox, SandboxSpec, State
 from controlplane.model.spec import MAX_START_MS
 
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,128}")
+_CALL: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # Who has a key and hangs up finds with it what he was given: a claim is over sooner, and need not be watched.
 KEYED_FROM_S: Final = 0.05
 
 # In a repetition less than in the body, which must not change: it is what the key is compared by.
 Left = Annotated[int | None, Header(ge=1, le=MAX_START_MS, description="what is left of the caller's start_timeout_ms")]
+# Of a create and all its tries.
+CallId = Annotated[str | None, Header(description="names a call among all with the same key: 1 to 64 of A-Za-z0-9_-")]
 Labels = Annotated[list[str] | None, Query(description="KEY=VALUE; repeated: all must match")]
 
 
@@ -49,37 +53,26 @@ async def create(
     owner: Owner,
     idempotency_key: Annotated[str | None, Header()] = None,
     start_timeout_ms: Left = None,
+    call_id: CallId = None,
 ) -> UsableSandboxBody:
-    """Holds the call until a command has run in the sandbox; safe to repeat with an idempotency key."""
-    key, begun = _key(idempotency_key, "Idempotency-Key"), list[Sandbox]()
+    """Holds the call until a command has run in the sandbox; safe to repeat with an idempotency key.
+
+    A caller who hangs up has 30 s to come back with the key, then the sandbox ends, unless another call wants it too.
+    """
+    key, caller, begun = _key(idempotency_key, "Idempotency-Key"), new_caller(checked_call(call_id)), list[Sandbox]()
     by_ms = service.deadline_ms(spec, start_timeout_ms)
 
-    async def let_in() -> bool:
-        sandbox, replayed = await service.request(owner, spec, key, by_ms)
-        begun.append(sandbox)
-        return replayed
-
     async def give_up() -> None:
-        # Who hangs up while it waits for room has nothing yet; and who has a key comes back with it.
-        if begun and key is None:
-            await service.abandon(begun[0])
+        # Who hangs up while it waits for room has nothing yet.
+        if begun:
+            service.abandon(begun[-1], caller)
 
-    replayed = await unless_gone(request, let_in(), give_up, from_s=0.0 if key is None else KEYED_FROM_S)
-    (sandbox,) = begun
-
-    async def usable() -> Sandbox:
-        # One that has died meanwhile was replaced: then the other one is to be given up.
-        begun.append(await service.ready(sandbox, by_ms, fresh=not replayed))
-        return begun[-1]
-
-    if key is None:
-        ready = await unless_gone(request, usable(), lambda: service.abandon(begun[-1]))
-    else:
-        ready = await service.ready(sandbox, by_ms, fresh=not replayed)
-    if replayed:
+    creating = service.create_for(owner, spec, key, by_ms=by_ms, caller=caller, begun=begun)
+    created = await unless_gone(request, creating, give_up, from_s=0.0 if key is None else KEYED_FROM_S)
+    if created.replayed:
         response.status_code = 200
         response.headers["Idempotency-Replayed"] = "true"
-    return _usable(service, ready)
+    return _usable(service, created.sandbox)
 
 
 @router.get("/sandboxes", summary="List sandboxes, oldest first")
@@ -102,17 +95,25 @@ async def find(
 async def delete_many(
     service: Service,
     owner: Owner,
+    *,
     label: Labels = None,
     idempotency_key: Annotated[str | None, Query()] = None,
     wait_ms: WaitMs = 0,
+    call_id: CallId = None,
 ) -> DeletedBody:
-    """Ends them all at once; an unknown key is withdrawn."""
+    """Ends them all at once; an unknown key is withdrawn.
+
+    With the id of a call, only what its creates with this key asked for is taken back: a sandbox that another call
+    wants too lives on, and other calls may still use the key.
+    """
     key = _key(idempotency_key, "idempotency_key")
     if (key is None) == (not label):
         raise Problem("invalid_argument", "give label=KEY=VALUE or idempotency_key=KEY, and not both")
     if key is None:
         return _deleted(await service.delete_all(owner, _labels(label), wait_s=wait_ms / 1000))
-    return _deleted(await service.delete_key(owner, key, wait_s=wait_ms / 1000))
+    if call_id is None:
+        return _deleted(await service.delete_key(owner, key, wait_s=wait_ms / 1000))
+    return _deleted(await service.withdraw(owner, key, checked_call(call_id)))
 
 
 @router.get("/sandboxes/{sandbox_id}", summary="One sandbox, also after its end")
@@ -163,6 +164,13 @@ def _labels(pairs: list[str] | None) -> dict[str, str]:
                 "invalid_argument", f"label {key} cannot be both {labels[key]!r} and {value!r}", field="label"
             )
     return labels
+
+
+def checked_call(call_id: str | None) -> str:
+    """The id of a call, empty for none; invalid_argument for one that is no id."""
+    if call_id is not None and not _CALL.fullmatch(call_id):
+        raise Problem("invalid_argument", "Call-Id must be 1 to 64 of A-Za-z0-9_-", field="Call-Id")
+    return call_id or ""
 
 
 def _key(key: str | None, field: str) -> str | None:

@@ -1,6 +1,7 @@
-"""All that ends a sandbox because of time alone: its ttl, its idle timeout, its owner's lease."""
+"""All that ends a sandbox because of time alone: its ttl, its idle timeout, its owner's lease, absent creators."""
 
 from controlplane.clock import Clock
+from controlplane.lifecycle.abandoned import Abandoned
 from controlplane.lifecycle.activity import Activity
 from controlplane.lifecycle.idle import End, Idle
 from controlplane.lifecycle.keeper import Keeper
@@ -17,7 +18,7 @@ class Care:
         end: ends a sandbox.
 
     Attributes:
-        ttl, idle, leases: the three; each has a loop of its own.
+        ttl, idle, leases, abandoned: the four; each has a loop of its own.
         activity: what is in use.
     """
 
@@ -27,6 +28,7 @@ class Care:
         self.ttl = Reaper(clock)
         self.idle = Idle(clock, store, self.activity, end)
         self.leases = Leases(clock, store, self.activity, parts.store.replica, end)
+        self.abandoned = Abandoned(clock, store, end)
 
     def watch(self, sandbox: Sandbox) -> None:
         """Takes in what is on record of it; repeating is fine. One that has an end is forgotten."""
@@ -36,9 +38,11 @@ class Care:
         self.ttl.watch(sandbox.id, sandbox.expires_at_ms)
         self.idle.watch(sandbox)
         self.leases.watch(sandbox)
+        self.abandoned.watch(sandbox)
 
     def forget(self, sandbox_id: str) -> None:
         """Its end has begun; unknown ids are fine."""
         self.ttl.forget(sandbox_id)
         self.idle.forget(sandbox_id)
         self.leases.forget(sandbox_id)
+        self.abandoned.forget(sandbox_id)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from controlplane.errors import Problem
+from controlplane.lifecycle.callers import call_of
 from controlplane.lifecycle.endings import Deleted
 from controlplane.lifecycle.owned import LIVE
 from controlplane.lifecycle.service import Sandboxes
@@ -27,28 +28,43 @@ class Groups:
         self._service = service
 
     async def create(
-        self, owner: str, name: str, spec: SandboxSpec, count: int, by_ms: int | None = None, *, partial: bool
+        self,
+        owner: str,
+        name: str,
+        spec: SandboxSpec,
+        count: int,
+        by_ms: int | None = None,
+        *,
+        partial: bool,
+        caller: str,
+        begun: list[Sandbox],
     ) -> Members:
         """Creates ``count`` sandboxes side by side and returns when the last one is ready or has failed.
 
-        ``by_ms`` is the caller's deadline, as in ``Sandboxes.request``.
-
         A repeated call waits for and answers the same ones: each has a key made of the group's name and its number.
-        With ``partial`` a failure stands in its member's place; without, the first one takes all others with it.
+        With ``partial`` a failure stands in its member's place; without, the first one takes with it what the call has
+        asked for; sandboxes that another call has asked for too live on.
+
+        Args:
+            owner: whose group.
+            name: of the group.
+            spec: of each of its sandboxes.
+            count: how many.
+            by_ms: the caller's deadline, as in ``Sandboxes.request``.
+            partial: whether less will do.
+            caller: this try of the call (``callers.new_caller``).
+            begun: gets what is to be abandoned where the caller goes away.
 
         Raises:
             Problem: the first failure, unless ``partial``; conflict, when the name was used with other parameters.
         """
         made: dict[int, Sandbox | Problem] = {}
-        begun: set[int] = set()
 
         async def one(sample: int) -> None:
             try:
                 wish, key = _member(spec, name, sample), _key(name, sample)
-                sandbox, replayed = await self._service.request(owner, wish, key, by_ms)
-                if not replayed:
-                    begun.add(sample)
-                made[sample] = await self._service.ready(sandbox, by_ms, fresh=not replayed)
+                created = await self._service.create_for(owner, wish, key, by_ms=by_ms, caller=caller, begun=begun)
+                made[sample] = created.sandbox
             except Problem as problem:
                 if not partial or problem.code in _OF_THE_CALL:
                     raise
@@ -63,11 +79,12 @@ class Groups:
             first = _first(failures)
         if first is None:
             return {sample: made[sample] for sample in range(count)}
-        if first.code == "conflict":
-            # The others are somebody's: of an earlier call with this name.
-            await self._delete_keys(owner, name, begun)
-        elif first.code not in _OF_THE_CALL:
-            await self.delete(owner, name, count)
+        if first.code not in _OF_THE_CALL:
+            await self.withdraw(owner, name, count, call_of(caller))
+        elif first.code != "draining":
+            # Perhaps nobody comes back for them.
+            for sandbox in begun:
+                self._service.abandon(sandbox, caller)
         raise first
 
     async def get(self, owner: str, name: str) -> Members:
@@ -94,6 +111,11 @@ class Groups:
         taken = await self._delete_keys(owner, name, range(count))
         found = await self._service.delete_all(owner, {GROUP: name}, wait_s=wait_s)
         return _merged([*taken, found])
+
+    async def withdraw(self, owner: str, name: str, count: int, call_id: str) -> Deleted:
+        """Takes back what one call has asked for with ``count`` samples; see ``Sandboxes.withdraw``."""
+        taken = (self._service.withdraw(owner, _key(name, sample), call_id) for sample in range(count))
+        return _merged(await asyncio.gather(*taken))
 
     async def _delete_keys(self, owner: str, name: str, samples: Iterable[int]) -> list[Deleted]:
         return await asyncio.gather(*(self._service.delete_key(owner, _key(name, sample)) for sample in samples))

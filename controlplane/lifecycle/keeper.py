@@ -172,9 +172,9 @@ class Keeper:
         """See ``Store.by_key``."""
         return await self._asked(lambda: self._store.by_key(owner, key))
 
-    async def withdraw(self, owner: str, key: str) -> Sandbox | None:
+    async def withdraw(self, owner: str, key: str, call_id: str = "") -> Sandbox | None:
         """See ``Store.withdraw``."""
-        return await self._asked(lambda: self._store.withdraw(owner, key))
+        return await self._asked(lambda: self._store.withdraw(owner, key, call_id))
 
     async def counts(self) -> Mapping[State, int]:
         """See ``Store.counts``."""

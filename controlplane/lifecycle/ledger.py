@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from controlplane.clock import Clock
 from controlplane.errors import Problem
+from controlplane.lifecycle import callers
 from controlplane.lifecycle.keeper import Keeper
 from controlplane.lifecycle.recent import Recent
 from controlplane.lifecycle.routes import RouteBoard
@@ -138,7 +139,12 @@ class Ledger:
         self._recent.told(sandbox_id)
 
     async def find_claim(self, wish: Sandbox) -> Sandbox | None:
-        """What the claim of ``wish`` got whose answer was lost. Cost: one look at all that its owner has running."""
+        """What the claim of ``wish`` got whose answer was lost. Cost: one look at all that its owner has running.
+
+        Of one with a key: what has taken that, which may be another create's.
+        """
+        if wish.idempotency_key is not None:
+            return await self._store.by_key(wish.owner, wish.idempotency_key)
         running = await self._store.find(wish.owner, {}, {State.RUNNING})
         return next((one for one in running if one.claim_id == wish.id), None)
 
@@ -212,6 +218,18 @@ class Ledger:
                 return after
         return None
 
+    async def add_caller(self, sandbox_id: str, caller: str) -> Sandbox | None:
+        """Lets this try of a create want a sandbox too; the record, which may have ended, or None: there is none."""
+        return await self._change(sandbox_id, lambda before: callers.joined(before, caller))
+
+    async def drop_caller(self, sandbox_id: str, caller: str) -> Sandbox | None:
+        """Takes that back: the try has gone before it was given the sandbox; the record, or None: there is none."""
+        return await self._change(sandbox_id, lambda before: callers.left(before, caller, self._clock.now_ms()))
+
+    async def drop_call(self, sandbox_id: str, call_id: str) -> Sandbox | None:
+        """Takes back what all tries of a call wanted; the record, or None: there is none."""
+        return await self._change(sandbox_id, lambda before: callers.withdrawn(before, call_id, self._clock.now_ms()))
+
     async def open_port(self, sandbox_id: str, port: int, *, public: bool) -> Sandbox | None:
         """Opens a port to anyone, or takes that back, and tells the gateways; the record, or None: there is none."""
         while (before := await self._store.get(sandbox_id)) is not None:
@@ -248,6 +266,16 @@ class Ledger:
         # Only now: a look that breaks off is taken again from where the last one ended.
         self._ends_read_ms = began_ms - OVERLAP_MS
         return running
+
+    async def _change(self, sandbox_id: str, change: Callable[[Sandbox], Sandbox]) -> Sandbox | None:
+        while (before := await self._store.get(sandbox_id)) is not None:
+            after = before if before.end is not None else change(before)
+            if after is before:
+                return before
+            if await self._store.replace(after, before.version):
+                self.hear(after)
+                return after
+        return None
 
     async def _record(self, sandbox_id: str) -> Sandbox | None:
         sandbox = await self._store.get(sandbox_id)

@@ -91,6 +91,7 @@ class Lives:
             "reaper": self.endings.care.ttl.run(self.endings.expire, EXPIRED_AT_ONCE),
             "idle": self.endings.care.idle.run(),
             "leases": self.endings.care.leases.run(),
+            "abandoned": self.endings.care.abandoned.run(),
             "watch": self._watch(),
             "placements": self._follow_placements(),
             "notes": self.notes.run(),
@@ -157,10 +158,28 @@ class Lives:
         if not self._closing:
             self._group.create_task(self.endings.bury(sandbox.id, gone), name=f"disown {sandbox.id}")
 
+    def drop_caller(self, sandbox: Sandbox, caller: str) -> None:
+        """Notes, behind, that this try of a create with a key has gone before it was given the sandbox.
+
+        It ends a while later, if no other create wants it and nobody asks for the key again.
+        """
+        if not self._closing:
+            self._group.create_task(self._drop_caller(sandbox.id, caller), name=f"drop caller of {sandbox.id}")
+
     def _unwanted(self, answer: Answer) -> None:
-        # With a key its creator may come back for it, or deletes it by the key.
-        if isinstance(answer, Admitted | Claimed) and answer.sandbox.idempotency_key is None:
+        if not isinstance(answer, Admitted | Claimed):
+            return
+        if answer.sandbox.idempotency_key is None:
             self.disown(answer.sandbox)
+        for caller in answer.sandbox.callers:
+            self.drop_caller(answer.sandbox, caller)
+
+    async def _drop_caller(self, sandbox_id: str, caller: str) -> None:
+        try:
+            await patiently(lambda: self.ledger.drop_caller(sandbox_id, caller))
+        except Problem as away:
+            # Its lease, its idle timeout and its ttl still end it.
+            self._log.error("not stored that its creator has gone", sandbox_id=sandbox_id, detail=away.detail)
 
     async def _start(self, sandbox: Sandbox) -> None:
         try:
@@ -188,13 +207,17 @@ class Lives:
     async def _resolve(self, sandbox: Sandbox) -> None:
         try:
             on_record = await patiently(lambda: self.store.get(sandbox.id))
-            if on_record is None and sandbox.idempotency_key is None:
+            if on_record is None:
                 on_record = await patiently(lambda: self.ledger.find_claim(sandbox))
             if on_record is not None and on_record.idempotency_key is not None:
-                self.begin(on_record)
+                if on_record.state.unready:
+                    self.begin(on_record)
+                for caller in sandbox.callers:
+                    self.drop_caller(on_record, caller)
             elif on_record is not None:
-                untold = Problem("create_abandoned", "its creator was not told of it")
-                await self.endings.end(on_record.id, untold, PLATFORM)
+                await self.endings.end(
+                    on_record.id, Problem("create_abandoned", "its creator was not told of it"), PLATFORM
+                )
         except Problem as away:
             self._log.error("not known whether it was admitted", sandbox_id=sandbox.id, detail=away.detail)
 

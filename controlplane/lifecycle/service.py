@@ -23,7 +23,7 @@ from controlplane.lifecycle.queue.verdict import TOTAL, TOTAL_KNOB
 from controlplane.lifecycle.quotas import Quotas, Standing
 from controlplane.lifecycle.states import Event
 from controlplane.lifecycle.tokens import Token
-from controlplane.model import Limits, Sandbox, SandboxSpec, pool_owner
+from controlplane.model import Lease, Limits, Sandbox, SandboxSpec, pool_owner
 from controlplane.model.spec import MIN_START_MS
 from controlplane.store import Admitted, Claimed, Fence, Full, Known, Withdrawn
 from controlplane.telemetry import Levels
@@ -130,12 +130,34 @@ class Sandboxes(Owned):
             Problem: draining, unsupported, conflict, deleted (the key was withdrawn), capacity_unavailable, or why
                 the sandbox ended before it was ready.
         """
-        by_ms = self.deadline_ms(spec)
-        sandbox, replayed = await self.request(owner, spec, key, by_ms)
-        return Created(await self.ready(sandbox, by_ms, fresh=not replayed), replayed)
+        return await self.create_for(owner, spec, key, by_ms=self.deadline_ms(spec), caller="", begun=[])
+
+    async def create_for(
+        self, owner: str, spec: SandboxSpec, key: str | None, *, by_ms: int | None, caller: str, begun: list[Sandbox]
+    ) -> Created:
+        """As ``create``, for a caller who may go away: then give what was begun for him to ``abandon``.
+
+        Args:
+            owner: as for ``create``.
+            spec: as for ``create``.
+            key: as for ``create``.
+            by_ms: as for ``request``.
+            caller: this try of a create with a key (``callers.new_caller``).
+            begun: gets the sandbox as soon as there is one, and another one in its place.
+        """
+        sandbox, replayed = await self.request(owner, spec, key, by_ms, caller=caller)
+        begun.append(sandbox)
+        try:
+            begun.append(await self.ready(sandbox, by_ms, fresh=not replayed, lease=spec.lease))
+        except Problem as problem:
+            # Neither its end, nor sent to another replica: perhaps nobody comes back for it.
+            if "ended_at_ms" not in problem.details and problem.code != "draining":
+                self.abandon(sandbox, caller)
+            raise
+        return Created(begun[-1], replayed)
 
     async def request(
-        self, owner: str, spec: SandboxSpec, key: str | None = None, by_ms: int | None = None
+        self, owner: str, spec: SandboxSpec, key: str | None = None, by_ms: int | None = None, *, caller: str = ""
     ) -> tuple[Sandbox, bool]:
         """Claims a warm sandbox, or admits one and begins its start; it is usable once ``ready`` has returned it.
 
@@ -144,6 +166,7 @@ class Sandboxes(Owned):
             spec: what it is to be.
             key: the idempotency key.
             by_ms: the caller's deadline for all that it waits for (Unix ms), where less is left than the spec says.
+            caller: as for ``create_for``.
 
         Returns:
             The record, and whether the key had been used before.
@@ -151,7 +174,8 @@ class Sandboxes(Owned):
         if self._draining:
             raise Problem("draining", "this control plane is stopping", retry_after_ms=1000)
         self._parts.cluster.check(spec)
-        return await self._admitted(self._candidate(owner, spec, key, by_ms))
+        wish = self._candidate(owner, spec, key, by_ms)
+        return await self._admitted(replace(wish, callers=(caller,)) if caller and key is not None else wish)
 
     async def start_warm(self, pool: str, spec: SandboxSpec, fence: Fence | None = None, *, spare: int = 0) -> Sandbox:
         """Begins the start of a sandbox that belongs to a pool until it is claimed; does not wait until it is ready.
@@ -189,13 +213,16 @@ class Sandboxes(Owned):
         """How many starts the nodes and the start queue bear at one time."""
         return min(self._options.starts_in_flight, self._parts.cluster.starts_at_once())
 
-    async def ready(self, sandbox: Sandbox, by_ms: int | None = None, *, fresh: bool = False) -> Sandbox:
+    async def ready(
+        self, sandbox: Sandbox, by_ms: int | None = None, *, fresh: bool = False, lease: Lease | None = None
+    ) -> Sandbox:
         """Waits until the sandbox is usable; its record. A claimed one that has died meanwhile is replaced.
 
         Args:
             sandbox: as ``request`` has returned it.
             by_ms: as for ``request``: one that takes the place of a dead one has what is left.
             fresh: its key had not been used before: it is counted as given.
+            lease: whose it is from now on: a client that comes back after a restart is another one.
 
         Raises:
             Problem: why it ended; draining: it gets ready elsewhere, ask there with its key. Without a key it is ended.
@@ -206,13 +233,14 @@ class Sandboxes(Owned):
                 replaced += 1
                 reason = "" if replaced < MOST_REPLACED else f"{replaced} warm ones were dead when they were claimed"
                 again = self._candidate(sandbox.owner, sandbox.spec, sandbox.idempotency_key, by_ms)
-                sandbox, known = await self._admitted(replace(again, fingerprint=sandbox.fingerprint), reason)
+                again = replace(again, fingerprint=sandbox.fingerprint, callers=sandbox.callers)
+                sandbox, known = await self._admitted(again, reason)
                 fresh = fresh and not known
             if fresh and sandbox.warm:
                 self._parts.metrics.created(sandbox.pool, "warm")
                 # As the store has given it a moment ago, and no end was heard of since.
                 return sandbox
-            return await self._settled(sandbox)
+            return await self._leased(await self._settled(sandbox), lease)
         except asyncio.CancelledError:
             if replaced and sandbox.idempotency_key is None:
                 self._lives.disown(sandbox)
@@ -227,17 +255,27 @@ class Sandboxes(Owned):
                 answer = await self._lives.claims.admit(now, limits, cold_reason=cold_reason)
             return answer
 
-        answer = await self._lives.room.enter(wish, attempt)
-        if isinstance(answer, Admitted | Claimed):
-            return answer.sandbox, False
-        return await self._taken_over(_known(answer, wish), wish), True
+        while True:
+            answer = await self._lives.room.enter(wish, attempt)
+            if isinstance(answer, Admitted | Claimed):
+                return answer.sandbox, False
+            if (known := await self._joined(_known(answer, wish), wish)) is not None:
+                return known, True
 
-    async def _taken_over(self, known: Sandbox, wish: Sandbox) -> Sandbox:
-        """A client that comes back after a restart is another one: its sandbox goes with that one from now on."""
-        lease = wish.spec.lease
-        if lease is None or known.spec.lease in (None, lease) or known.end is not None:
+    async def _joined(self, known: Sandbox, wish: Sandbox) -> Sandbox | None:
+        """The sandbox that has the wish's key, wanted by its caller too; None: its abandonment has freed the key."""
+        if not wish.callers or known.end is not None:
             return known
-        return await self.give_lease(wish.owner, known.id, lease)
+        joined = await self._lives.ledger.add_caller(known.id, wish.callers[0])
+        if joined is None or (joined.end is not None and joined.end.cause == "create_abandoned"):
+            return None
+        return _known(Known(joined), wish)
+
+    async def _leased(self, sandbox: Sandbox, lease: Lease | None) -> Sandbox:
+        # Not before it is given: who goes away while it starts has not taken it from whoever has it.
+        if lease is None or sandbox.spec.lease in (None, lease):
+            return sandbox
+        return await self.give_lease(sandbox.owner, sandbox.id, lease)
 
     @property
     def quotas(self) -> Quotas:
@@ -267,17 +305,23 @@ class Sandboxes(Owned):
             settled = await self._lives.ledger.settled(sandbox)
         except Problem as problem:
             if problem.code == "draining" and sandbox.idempotency_key is None:
-                await self.abandon(sandbox)
+                # Not behind: this control plane is leaving.
+                gone = Problem("create_abandoned", "it has no key by which its creator could ask another replica")
+                await self._lives.endings.end(sandbox.id, gone, PLATFORM)
             raise
         if settled.end is not None:
             raise settled.end.problem(settled.id)
         return settled
 
-    async def abandon(self, sandbox: Sandbox) -> None:
-        """Ends a sandbox whose creator has gone away without a key to come back with."""
-        await self._lives.endings.end(
-            sandbox.id, Problem("create_abandoned", "its creator went away before it was ready"), PLATFORM
-        )
+    def abandon(self, sandbox: Sandbox, caller: str = "") -> None:
+        """Takes in, behind, that the creator of a sandbox has gone before it was given to him.
+
+        Without a key to come back with it ends now; else a while later, if nobody else wants it and nobody comes back.
+        """
+        if sandbox.idempotency_key is None:
+            self._lives.disown(sandbox)
+        else:
+            self._lives.drop_caller(sandbox, caller)
 
     async def delete(self, owner: str, sandbox_id: str, *, wait_s: float = 0.0) -> Sandbox:
         """Ends a sandbox. Legal in every state; repeating is success.
@@ -301,6 +345,21 @@ class Sandboxes(Owned):
         """Deletes all the owner's sandboxes with all these labels, together; ``wait_s`` as in ``delete``."""
         found = await self._lives.store.find(owner, labels, LIVE)
         return await self._lives.endings.end_all(found, _by_owner(), owner, wait_s=wait_s)
+
+    async def withdraw(self, owner: str, key: str, call_id: str) -> Deleted:
+        """Takes back what the creates of one call asked for; those of other calls with the key are left alone.
+
+        Ends the sandbox if no other call wants it. If none has the key, no create of this call may take it any more.
+        """
+        sandbox = await self._lives.store.withdraw(owner, key, call_id)
+        if sandbox is not None:
+            sandbox = await self._lives.ledger.drop_call(sandbox.id, call_id)
+        if sandbox is None or sandbox.end is not None or sandbox.abandoned_at_ms is None:
+            return Deleted((), {})
+        cancelled = Problem("create_abandoned", "the create that asked for it was cancelled, and no other one wants it")
+        # Another create may have asked for the key meanwhile.
+        ended = await self._lives.endings.end(sandbox.id, cancelled, owner, known=sandbox, once=True)
+        return Deleted([sandbox.id] if ended else (), {})
 
     async def delete_key(self, owner: str, key: str, *, wait_s: float = 0.0) -> Deleted:
         """Deletes the sandbox that took ``key``; if none has, no create may take it any more (for 24 h)."""

@@ -98,7 +98,8 @@ NO_CHANGE: Final = Change()
 def apply(sandbox: Sandbox, event: Event, change: Change = NO_CHANGE) -> tuple[Sandbox, frozenset[Effect]] | None:
     """The record after ``event``, and what has to be done; None when the event changes nothing.
 
-    A failed start whose code says "later" gives its idempotency key back: the same key may try again.
+    A failed start whose code says "later" gives its idempotency key back: the same key may try again. So does one
+    that was abandoned: nobody ever had it.
     """
     if event is Event.READY and sandbox.unclaimed:
         event = Event.WARM
@@ -106,7 +107,9 @@ def apply(sandbox: Sandbox, event: Event, change: Change = NO_CHANGE) -> tuple[S
     if taken is None:
         return None
     never_ready = sandbox.ready_at_ms is None
-    try_again = change.end is not None and never_ready and TABLE[change.end.cause].retry == "later"
+    try_again = change.end is not None and (
+        change.end.cause == "create_abandoned" or (never_ready and TABLE[change.end.cause].retry == "later")
+    )
     after = replace(
         sandbox,
         state=taken.state,

@@ -10,7 +10,7 @@ from controlplane.errors import TABLE, Code, Fault, Problem
 from controlplane.model.spec import SandboxSpec
 
 # What a claim binds to a warm sandbox besides its state; all else is the sandbox's own.
-BOUND: Final = ("owner", "spec", "expires_at_ms", "fingerprint", "idempotency_key")
+BOUND: Final = ("owner", "spec", "expires_at_ms", "fingerprint", "idempotency_key", "callers")
 POOL_OWNER: Final = "pool:"
 # What a cold start takes at least, as a rule.
 COLD_START_MS: Final = 2_000
@@ -110,6 +110,8 @@ class Sandbox:
         claim_id: the id that its create had before a warm one was found.
         cold_reason: why it was started for its owner although pools of its image exist.
         timeline: what has happened to it, oldest first; bounded (``lifecycle.timeline``).
+        callers: the tries of creates with its key that want it (``lifecycle.callers``); empty where nobody can say.
+        abandoned_at_ms: since when nobody wants it; None: somebody does, or nobody can say.
     """
 
     id: str
@@ -134,6 +136,8 @@ class Sandbox:
     claim_id: str = ""
     cold_reason: str = ""
     timeline: tuple[Moment, ...] = ()
+    callers: tuple[str, ...] = ()
+    abandoned_at_ms: int | None = None
 
     @property
     def warm(self) -> bool:

@@ -44,12 +44,14 @@ class JournaledStore(MemoryStore):
             self._journal.append({"tombstone": dump_tombstone(sandbox)})
         return restored
 
-    async def withdraw(self, owner: str, key: str) -> Sandbox | None:
+    async def withdraw(self, owner: str, key: str, call_id: str = "") -> Sandbox | None:
         """See ``Store.withdraw``."""
-        news = (owner, key) not in self._withdrawn  # who repeats a withdrawal must not push ends out of the file
-        known = await super().withdraw(owner, key)
+        # Who repeats a withdrawal must not push ends out of the file.
+        news = (owner, key, call_id) not in self._withdrawn
+        known = await super().withdraw(owner, key, call_id)
         if known is None and news:
-            self._journal.append({"withdrawn": {"owner": owner, "key": key, "at_ms": self._clock.now_ms()}})
+            withdrawn = {"owner": owner, "key": key, "call_id": call_id, "at_ms": self._clock.now_ms()}
+            self._journal.append({"withdrawn": withdrawn})
         return known
 
     def _take_in(self, entry: dict[str, Any]) -> bool:
@@ -59,7 +61,7 @@ class JournaledStore(MemoryStore):
             self.bury(sandbox, sandbox.end.at_ms)
             return True
         match entry.get("withdrawn"):
-            case {"owner": str(owner), "key": str(key), "at_ms": int(at_ms)} if at_ms > oldest_ms:
-                self.withdrawn_before(owner, key, at_ms)
+            case {"owner": str(owner), "key": str(key), "at_ms": int(at_ms), **more} if at_ms > oldest_ms:
+                self.withdrawn_before(owner, key, str(more.get("call_id", "")), at_ms)
                 return True
         return False

@@ -25,6 +25,7 @@ from controlplane.store.protocol import (
     Slot,
     Withdrawn,
 )
+from controlplane.store.rows import call_of
 from controlplane.store.slots import Slots
 
 TOMBSTONE_MS: Final = 24 * 3_600_000
@@ -33,6 +34,8 @@ MAX_TOMBSTONES: Final = 86_400
 MAX_WITHDRAWN: Final = 100_000
 
 Key = tuple[str, str]
+# And which call has withdrawn it for itself; empty: it is for nobody.
+CallKey = tuple[str, str, str]
 
 
 class MemoryStore:
@@ -54,7 +57,7 @@ class MemoryStore:
         self._used: dict[str | None, Usage] = {}  # by owner; None: everybody together
         self._warm: dict[str, dict[str, int]] = {}  # by template: id -> when it was ready
         self._tombstones: OrderedDict[str, int] = OrderedDict()  # id -> when it ended, oldest first
-        self._withdrawn: OrderedDict[Key, int] = OrderedDict()  # key -> when
+        self._withdrawn: OrderedDict[CallKey, int] = OrderedDict()  # key -> when
         self._slots = Slots()
         self._leases: dict[str, tuple[str, int]] = {}
         self._intact = False
@@ -151,11 +154,11 @@ class MemoryStore:
         sandbox_id = self._keys.get((owner, key))
         return None if sandbox_id is None else self._records[sandbox_id]
 
-    async def withdraw(self, owner: str, key: str) -> Sandbox | None:
+    async def withdraw(self, owner: str, key: str, call_id: str = "") -> Sandbox | None:
         """See ``Store.withdraw``."""
         if (known := await self.by_key(owner, key)) is not None:
             return known
-        self._withdrawn.setdefault((owner, key), self._clock.now_ms())
+        self._withdrawn.setdefault((owner, key, call_id), self._clock.now_ms())
         if len(self._withdrawn) > MAX_WITHDRAWN:
             self._withdrawn.popitem(last=False)
         return None
@@ -239,9 +242,9 @@ class MemoryStore:
         self._put(sandbox)
         self._tombstones[sandbox.id] = ended_at_ms
 
-    def withdrawn_before(self, owner: str, key: str, at_ms: int) -> None:
+    def withdrawn_before(self, owner: str, key: str, call_id: str, at_ms: int) -> None:
         """Takes in a withdrawal from before; oldest first."""
-        self._withdrawn.setdefault((owner, key), at_ms)
+        self._withdrawn.setdefault((owner, key, call_id), at_ms)
 
     def _holds(self, fence: Fence) -> bool:
         holder, until_ms = self._leases.get(fence.lease, ("", 0))
@@ -252,7 +255,7 @@ class MemoryStore:
         key = _key(sandbox)
         if key in self._keys:
             return Known(self._records[self._keys[key]])
-        if key in self._withdrawn:
+        if key is not None and {(*key, ""), (*key, call_of(sandbox))} & self._withdrawn.keys():
             return Withdrawn()
         # First: others need not make room for one who may not have it.
         used = self._used.get(sandbox.owner, Usage())

@@ -63,7 +63,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """The key was withdrawn (deleted before its create arrived); nothing was changed."""
+    """The key was withdrawn (deleted before its create arrived), for all or for this call; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +251,14 @@ class Store(Protocol):
         """The sandbox that took this key."""
         ...
 
-    async def withdraw(self, owner: str, key: str) -> Sandbox | None:
-        """The sandbox that took this key; when there is none, the key is withdrawn: no create may use it any more."""
+    async def withdraw(self, owner: str, key: str, call_id: str = "") -> Sandbox | None:
+        """The sandbox that took this key; when there is none, the key is withdrawn: no create may use it any more.
+
+        Args:
+            owner: whose key.
+            key: which one.
+            call_id: no create of this call may use it any more, others may; empty: none may.
+        """
         ...
 
     async def counts(self) -> Mapping[State, int]:

@@ -182,9 +182,9 @@ class RedisStore:
         """See ``Store.by_key``."""
         return await self._by_key(owner, key, withdraw="0")
 
-    async def withdraw(self, owner: str, key: str) -> Sandbox | None:
+    async def withdraw(self, owner: str, key: str, call_id: str = "") -> Sandbox | None:
         """See ``Store.withdraw``."""
-        return await self._by_key(owner, key, withdraw="1")
+        return await self._by_key(owner, key, withdraw="1", call_id=call_id)
 
     async def counts(self) -> Mapping[State, int]:
         """See ``Store.counts``."""
@@ -249,8 +249,8 @@ class RedisStore:
             return Full(used, limit, resource)
         return Withdrawn() if what == "withdrawn" else Known(self._records.read(answer))
 
-    async def _by_key(self, owner: str, key: str, *, withdraw: str) -> Sandbox | None:
-        record = await self._calls.run("by_key", self._clock.now_ms(), key_of(owner, key), withdraw)
+    async def _by_key(self, owner: str, key: str, *, withdraw: str, call_id: str = "") -> Sandbox | None:
+        record = await self._calls.run("by_key", self._clock.now_ms(), key_of(owner, key), withdraw, call_id)
         return self._records.read(record) if record else None
 
     async def _read(self, ids: Sequence[str]) -> Iterable[Sandbox]:

@@ -15,7 +15,9 @@ from controlplane.model import GROUP, UP, EndCause, Sandbox, SandboxSpec, State,
 _OWN: Final = (
     *("id", "created_at_ms", "generation", "ready_at_ms", "address", "kernel", "ports_revision", "pool", "cold_reason"),
 )
-_BROUGHT: Final = ("owner", "expires_at_ms", "fingerprint", "idempotency_key", "claimed_at_ms", "claim_id")
+_BROUGHT: Final = (
+    *("owner", "expires_at_ms", "fingerprint", "idempotency_key", "claimed_at_ms", "claim_id", "abandoned_at_ms"),
+)
 _PLAIN: Final = ("version", *_OWN, *_BROUGHT)
 
 
@@ -36,7 +38,8 @@ def brought(sandbox: Sandbox, *, env: bool = True) -> str:
     secret = {"env"} if sandbox.end is not None or not env else set()
     fields = {name: getattr(sandbox, name) for name in _BROUGHT}
     spec = sandbox.spec.model_dump_json(exclude=secret)
-    return f'{_members({**fields, "state": sandbox.state, "end": sandbox.end})},"spec":{spec}'
+    more = {"callers": sandbox.callers, "state": sandbox.state, "end": sandbox.end}
+    return f'{_members({**fields, **more})},"spec":{spec}'
 
 
 def _members(fields: Mapping[str, Any]) -> str:
@@ -72,12 +75,18 @@ def _load(fields: Mapping[str, Any]) -> Sandbox:
         timings_ms=fields["timings_ms"],
         public_ports=tuple(fields.get("public_ports", ())),
         timeline=load_timeline(fields.get("timeline", ())),
+        callers=tuple(fields.get("callers", ())),
     )
 
 
 def key_of(owner: str, key: str | None) -> str:
     """How an owner's idempotency key is called; empty for none."""
     return "" if key is None else f"{owner}\n{key}"
+
+
+def call_of(sandbox: Sandbox) -> str:
+    """The name of the call that a sandbox is admitted for; empty for none."""
+    return sandbox.callers[0].partition("/")[0] if sandbox.callers else ""
 
 
 def group_of(sandbox: Sandbox) -> str:
@@ -118,6 +127,7 @@ def row(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> tuple[str | 
             else ("", 0, "")
         ),
         group_of(sandbox),
+        call_of(sandbox),
     )
 
 
@@ -131,6 +141,7 @@ def wish_row(wish: Sandbox, now_ms: int, writer: str, origin: str) -> tuple[str 
         brought(bound, env=False) if wish.spec.env else members,
         *(wish.spec.template_hash(), 0, head_of(origin, now_ms)),
         group_of(wish),
+        call_of(wish),
     )
 
 

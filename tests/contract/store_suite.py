@@ -95,6 +95,27 @@ class StoreSuite(ClaimsSuite):
         await advance(DAY_S + 1)
         assert isinstance(await store.admit(sandbox("sb-3", key="k"), Limits()), Admitted)
 
+    async def test_a_key_that_a_call_has_withdrawn_is_any_other_calls(self, store: Store, advance: Advance) -> None:
+        assert await store.withdraw("alice", "k", "one") is None
+        mine = replace(sandbox("sb-1", key="k"), callers=("one/1",))
+        assert await store.admit(mine, Limits()) == Withdrawn()
+        assert await store.claim(mine, Limits()) == Withdrawn()
+        assert await store.withdraw("alice", "k2", "one") is None
+        assert await store.admit(replace(mine, idempotency_key="k2"), Limits()) == Withdrawn()
+        others = replace(sandbox("sb-2", key="k"), callers=("two/1",))
+        assert isinstance(await store.admit(others, Limits()), Admitted)
+        assert await store.get("sb-2") == others
+        assert await store.withdraw("alice", "k", "two") == others
+        await advance(DAY_S + 1)
+        assert isinstance(await store.admit(replace(mine, idempotency_key="k2"), Limits()), Admitted)
+
+    async def test_who_wants_a_sandbox_is_kept(self, store: Store) -> None:
+        first = replace(sandbox("sb-1", key="k"), callers=("one/1", "two/2"))
+        await store.admit(first, Limits())
+        left = replace(first, callers=(), abandoned_at_ms=7, version=1)
+        assert await store.replace(left, 0)
+        assert await store.get("sb-1") == left
+
     async def test_a_taken_key_cannot_be_withdrawn(self, store: Store) -> None:
         first = sandbox("sb-1", key="k")
         await store.admit(first, Limits())

@@ -13,6 +13,7 @@ from controlplane.clock import SystemClock
 from controlplane.cluster.documents import Documents
 from controlplane.cluster.engine.documents import FileDocuments
 from controlplane.lifecycle import Options
+from controlplane.lifecycle.callers import new_caller
 from controlplane.lifecycle.groups import Groups
 from controlplane.model import Sandbox, SandboxSpec, State, Usage, pool_owner
 from controlplane.store import RedisStore
@@ -103,7 +104,10 @@ async def test_a_crowd_created_at_one_is_ready_by_pushes_at_the_other(url: str) 
 async def test_a_group_asked_for_at_both_is_one_group(url: str) -> None:
     cluster = FakeCluster(start_s=0.01, annotates_behind=True)
     async with replica(url, cluster, "a") as a, replica(url, cluster, "b") as b:
-        asked = (Groups(one.service).create(OWNER, "g", ENV_SPEC, 16, partial=False) for one in (a, b))
+        asked = (
+            Groups(one.service).create(OWNER, "g", ENV_SPEC, 16, partial=False, caller=new_caller(), begun=[])
+            for one in (a, b)
+        )
         one, two = await asyncio.gather(*asked)
         ids = [made.id for made in one.values() if isinstance(made, Sandbox)]
         assert [made.id for made in two.values() if isinstance(made, Sandbox)] == ids

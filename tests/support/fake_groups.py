@@ -26,7 +26,8 @@ async def create(fake: FakeGateway, request: web.Request) -> web.Response:
             told["detail"] = f"sample {sample} fails with {fault.code}"
             members.append({"sample": sample, "sandbox": None, "problem": told})
         else:
-            answer = await fake.made({**body["sandbox"], "labels": labels}, f"{name}/{sample}")
+            wish, call_id = {**body["sandbox"], "labels": labels}, request.headers["Call-Id"]
+            answer = await fake.made(wish, f"{name}/{sample}", call_id)
             members.append(_member(sample, json.loads(answer.body or b"{}"), answer.status))  # type: ignore[arg-type]
     failed = [member["problem"] for member in members if member["problem"]]
     if failed and not body["partial"]:
@@ -46,10 +47,15 @@ async def get(fake: FakeGateway, request: web.Request) -> web.Response:
 
 
 async def delete(fake: FakeGateway, request: web.Request) -> web.Response:
-    """End all, and take back the keys of those that may still come."""
-    name = request.match_info["name"]
-    fake.refused_keys |= {f"{name}/{sample}" for sample in range(int(request.query.get("count", 0)))}
-    return web.json_response({"deleted": _end_all(fake, name), "failed": []})
+    """End all, or take back what one call has asked for."""
+    name, call_id = request.match_info["name"], request.headers.get("Call-Id")
+    if call_id is None:
+        return web.json_response({"deleted": _end_all(fake, name), "failed": []})
+    keys = (f"{name}/{sample}" for sample in range(int(request.query["count"])))
+    ended = [sandbox_id for key in keys for sandbox_id in fake.take_back(key, call_id)]
+    for sandbox_id in ended:
+        fake.end(sandbox_id)
+    return web.json_response({"deleted": ended, "failed": []})
 
 
 def _end_all(fake: FakeGateway, name: str) -> list[str]:

@@ -65,7 +65,8 @@ class FakeGateway:
     sandboxes: dict[str, dict[str, Any]] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
-    refused_keys: set[str] = field(default_factory=set)
+    callers: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    taken_back: set[tuple[str, str]] = field(default_factory=set)
     execs: dict[str, dict[str, Any]] = field(default_factory=dict)
     runs: list[str] = field(default_factory=list)
     renewed: dict[str, int] = field(default_factory=dict)
@@ -194,19 +195,20 @@ class FakeGateway:
     async def _create(self, request: web.Request) -> web.Response:
         body = await request.json()
         self.bodies.append(body)
-        return await self.made(body, request.headers.get("Idempotency-Key", ""))
+        return await self.made(body, request.headers.get("Idempotency-Key", ""), request.headers["Call-Id"])
 
-    async def made(self, body: dict[str, Any], key: str) -> web.Response:
+    async def made(self, body: dict[str, Any], key: str, call_id: str) -> web.Response:
         """Make a sandbox, or answer the one that has the key."""
         if self.hold_creates:
             self.holding.set()
             await asyncio.Event().wait()
-        if key in self.refused_keys:
+        if (key, call_id) in self.taken_back:
             return problem("deleted", f"a delete by key {key} came first")
         if body["image"].startswith("missing"):
             return problem("image_not_found", f"image {body['image']} does not exist")
         replayed = key in self.keys
         sandbox_id = self.keys.setdefault(key, f"sb-{len(self.sandboxes) + 1}")
+        self.callers[key].add(call_id)
         if not replayed:
             self.sandboxes[sandbox_id] = _record(sandbox_id, body)
             self.tokens[sandbox_id] = f"token-{sandbox_id}"
@@ -240,6 +242,11 @@ class FakeGateway:
         self.end(request.match_info["id"])
         return web.json_response(self.sandboxes[request.match_info["id"]])
 
+    @property
+    def refused_keys(self) -> set[str]:
+        """The keys that a call has taken back."""
+        return {key for key, _ in self.taken_back}
+
     def end(self, sandbox_id: str, cause: str = "deleted") -> None:
         """End a sandbox, as its owner does unless another cause is given."""
         box = self.sandboxes[sandbox_id]
@@ -251,13 +258,18 @@ class FakeGateway:
     async def _delete_many(self, request: web.Request) -> web.Response:
         key = request.query.get("idempotency_key")
         if key is not None:
-            self.refused_keys.add(key)
-            ids = [self.keys[key]] if key in self.keys else []
+            ids = self.take_back(key, request.headers["Call-Id"])
         else:
             ids = [box["id"] for box in self._labelled(request) if box["state"] != "ended"]
         for sandbox_id in ids:
             self.end(sandbox_id)
         return web.json_response({"deleted": ids, "failed": []})
+
+    def take_back(self, key: str, call_id: str) -> list[str]:
+        """Take back what a call has asked for; the sandbox that nobody else wants, whose key is free then."""
+        self.taken_back.add((key, call_id))
+        self.callers[key].discard(call_id)
+        return [self.keys.pop(key)] if key in self.keys and not self.callers[key] else []
 
     async def _extend(self, request: web.Request) -> web.Response:
         box = self.sandboxes[request.match_info["id"]]

@@ -1,14 +1,14 @@
 -- ARGV: a row, the limit of all, those of the owner's quota, a lease and who has to hold it ('' for none).
 -- Answers {what, record, or {resource, used, limit}}; no record where it is as it was asked for.
 if not intact() then return redis.error_reply('LOST') end
-local new, limit = row(), tonumber(ARGV[22])
+local new, limit = row(), tonumber(ARGV[23])
 trim(new.now)
 local old = known(new.key, new.now) or read(new.id)
 -- The caller's own, when it repeats after an answer that was lost.
 if old and old.id == new.id then return {'admitted', old.record} end
-if ARGV[28] ~= '' then
-  local held = redis.call('HMGET', P .. 'lease:' .. ARGV[28], 'holder', 'until')
-  if held[1] ~= ARGV[29] or tonumber(held[2]) <= new.now then return {'fenced', ''} end
+if ARGV[29] ~= '' then
+  local held = redis.call('HMGET', P .. 'lease:' .. ARGV[29], 'holder', 'until')
+  if held[1] ~= ARGV[30] or tonumber(held[2]) <= new.now then return {'fenced', ''} end
 end
 local taken = refused(new, old, limit)
 if taken then return taken end

@@ -1,11 +1,12 @@
--- ARGV: now, owner and key, '1' to withdraw the key when nobody has it. Answers the record or ''.
+-- ARGV: now, owner and key, '1' to withdraw the key when nobody has it, for which call ('': for all). Answers the
+-- record or ''.
 if not intact() then return redis.error_reply('LOST') end
 local now, key = tonumber(ARGV[1]), ARGV[2]
 trim(now)
 local old = known(key, now)
 if old then return old.record end
 if ARGV[3] == '1' then
-  redis.call('ZADD', P .. 'withdrawn', 'NX', now, key)
+  redis.call('ZADD', P .. 'withdrawn', 'NX', now, ARGV[4] == '' and key or key .. '\n' .. ARGV[4])
   -- Whoever may call can withdraw as many as he likes; the oldest make room.
   redis.call('ZREMRANGEBYRANK', P .. 'withdrawn', 0, -MOST_WITHDRAWN - 1)
 end

@@ -2,7 +2,7 @@
 --   s:<id>            hash: version state owner key ended record writer holder cpu memory gpu weighed; of a warm one
 --                     template own. `weighed` is the state that `used:` counts it in: other versions change only `state`
 --   in:<state>, of:<owner>:<state>   sorted sets of ids by creation
---   keys              hash: owner and idempotency key -> id          withdrawn   the same -> when
+--   keys              hash: owner and idempotency key -> id          withdrawn   the same -> when, or that and a call
 --   counts            hash: state -> how many                        tombs       ended ids by their end
 --   expiries, deadlines, ends   live ids by expiry, unready ids by deadline, ending ids by end
 --   slots             start slots by when they lapse                 lease:<n>   hash: holder until
@@ -114,12 +114,13 @@ local function moment(set, id, wanted, at)
   if wanted then redis.call('ZADD', P .. set, at, id) else redis.call('ZREM', P .. set, id) end
 end
 
--- What `rows.py` sends: ARGV[1..21].
+-- What `rows.py` sends: ARGV[1..22].
 local function row()
   return {now = tonumber(ARGV[1]), writer = ARGV[2], holder = ARGV[3], id = ARGV[4], version = ARGV[5],
     state = ARGV[6], owner = ARGV[7], key = ARGV[8], created = ARGV[9], expires = ARGV[10], deadline = ARGV[11],
     ending = ARGV[12], cpu = ARGV[13], memory = ARGV[14], gpu = ARGV[15], record = ARGV[16], news = ARGV[17],
-    template = ARGV[18], ready = ARGV[19], own = ARGV[20], group = ARGV[21]}
+    template = ARGV[18], ready = ARGV[19], own = ARGV[20], group = ARGV[21],
+    call = ARGV[22]}
 end
 
 local function put(new, old)
@@ -178,12 +179,16 @@ local function intact()
   return redis.call('EXISTS', P .. 'intact') == 1
 end
 
+local function taken_back(key)
+  return redis.call('ZSCORE', P .. 'withdrawn', key)
+end
+
 -- Why there is nothing to put: the key is known (`old`) or withdrawn, or there is no room; nil when there is.
 local function refused(new, old, limit)
   if old then return {'known', old.record} end
-  if new.key ~= '' and redis.call('ZSCORE', P .. 'withdrawn', new.key) then return {'withdrawn', ''} end
+  if new.key ~= '' and (taken_back(new.key) or taken_back(new.key .. '\n' .. new.call)) then return {'withdrawn', ''} end
   -- First: others need not make room for one who may not have it.
-  local over = excess(new, {ARGV[23], ARGV[24], ARGV[25], ARGV[26], ARGV[27]})
+  local over = excess(new, {ARGV[24], ARGV[25], ARGV[26], ARGV[27], ARGV[28]})
   if over then return {'full', over} end
   local used = tonumber(redis.call('HGET', P .. 'used:', 'sandboxes') or '0')
   if limit > 0 and used >= limit then return {'full', {'total', used, limit}} end

@@ -1,6 +1,6 @@
 -- ARGV: a row, then the expected version. Answers 1 when it was stored.
 if not intact() then return redis.error_reply('LOST') end
-local new, expected = row(), ARGV[22]
+local new, expected = row(), ARGV[23]
 trim(new.now)
 local old = read(new.id)
 if not old then return 0 end

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote
+from uuid import uuid4
 
 import aiohttp
 from yarl import URL
@@ -36,6 +37,9 @@ from rollbox.transport import Answer, Body, Source, Transport
 _T = TypeVar("_T")
 Query: TypeAlias = Sequence[tuple[str, str | bytes]]
 _log = logging.getLogger("rollbox")
+
+CALL_ID = "Call-Id"
+"""Names a create with all its tries: what it takes back is its own interest in a key that others may share."""
 
 _CALL_LIMIT_S = 60.0
 # On top of an exec's timeout, for killing it and for much output; past this the answer is lost, not late. A guess.
@@ -90,28 +94,30 @@ class Gateway:
         Args:
             body: from `request.create_body`.
             key: the idempotency key; the same for every try.
-            forget: delete by the key when the call gives up without knowing what became of it.
+            forget: take back what was asked for when the call gives up without knowing what became of it.
             deadline: of the call with all its tries; the server is told what is left of it.
 
         Raises:
             SandboxError: also when creates are stopped because the platform is out (see `breaker`).
 
-        Cancel safety: deletes by the key, within 2 s; the server refuses a create with this key that arrives later.
+        Cancel safety: takes back what this call has asked for, within 2 s; a sandbox that another call has with the
+        same key lives on. The server refuses what arrives of this call later.
         """
         with self.breaker.watching():
             return self.opened((await self._create(body, key, forget=forget, deadline=deadline)).body)
 
     async def _create(self, body: Mapping[str, Any], key: str, *, forget: bool, deadline: Deadline) -> Answer:
-        headers = {"Idempotency-Key": key}
+        call_id = uuid4().hex
+        headers = {"Idempotency-Key": key, CALL_ID: call_id}
         url, data = self._url(), json.dumps(self.leases.named(body)).encode()
         try:
             return await self._call("POST", url, data, headers=headers, deadline=deadline)
         except asyncio.CancelledError:
-            await self.farewell(self._delete_by_key(key))
+            await self.farewell(self._take_back(key, call_id))
             raise
         except SandboxError as error:
             if forget and error.code in REPEATABLE:
-                await self.farewell(self._delete_by_key(key))
+                await self.farewell(self._take_back(key, call_id))
             raise
 
     async def connect(self, sandbox_id: str, *, attach: bool = False) -> Opened:
@@ -200,6 +206,7 @@ class Gateway:
         *parts: str,
         query: Query = (),
         body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
         deadline: Deadline | None = None,
     ) -> Any:  # noqa: ANN401
         """Call a route of the owner, `parts` below /v1, with the API key; the JSON of the answer. It is repeated.
@@ -208,7 +215,8 @@ class Gateway:
         """
         url = self._address("/".join(("v1", *(quote(part, safe="") for part in parts))))
         data = None if body is None else json.dumps(body).encode()
-        answer = await self._call(method, url.with_query(query) if query else url, data, deadline=deadline)
+        where = url.with_query(query) if query else url
+        answer = await self._call(method, where, data, headers=headers, deadline=deadline)
         return answer.body
 
     async def healthy(self) -> None:
@@ -397,9 +405,9 @@ class Gateway:
             await self._retries.sleep(_SECOND_LOOK_S)
             await self._transport.send("DELETE", url, access.token)
 
-    async def _delete_by_key(self, key: str) -> None:
+    async def _take_back(self, key: str, call_id: str) -> None:
         url = self._url().with_query({"idempotency_key": key})
-        await self._transport.send("DELETE", url, self.settings.api_key)
+        await self._transport.send("DELETE", url, self.settings.api_key, headers={CALL_ID: call_id})
 
     async def _call(
         self,

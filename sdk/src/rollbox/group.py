@@ -14,7 +14,7 @@ from rollbox._problem import SandboxError
 from rollbox.deadline import Deadline
 from rollbox.errors import InvalidArgument
 from rollbox.files import initial
-from rollbox.gateway import Gateway
+from rollbox.gateway import CALL_ID, Gateway
 from rollbox.lazy import LazySandbox
 from rollbox.record import DeleteReport
 from rollbox.request import CreateOptions, GroupOptions
@@ -92,8 +92,8 @@ class SandboxGroup(Generic[Member]):
 
         Raises:
             SandboxError: as `Sandbox.create`; the first failure where it is not `partial`.
-        Cancel safety: a cancelled call deletes what it may have made (for `files` see `Sandbox.create`: a `name` of
-            yours is as a key of yours).
+        Cancel safety: a cancelled call deletes what it may have made, and nothing that another call with the same name
+            has (for `files` see `Sandbox.create`: a `name` of yours is as a key of yours).
         Cost: one request, held until the last one is ready; warm ones are claimed side by side. One more for each of
             `files` and each sandbox, 32 at a time.
         """
@@ -311,13 +311,16 @@ async def _created(
     gateway: Gateway, name: str, body: dict[str, Any], *, forget: bool, deadline: Deadline
 ) -> dict[str, Any]:
     body = {**body, "sandbox": gateway.leases.named(body["sandbox"])}
+    headers = {CALL_ID: uuid4().hex}
 
     async def withdrawn() -> None:
-        await gateway.owned("DELETE", "groups", name, query=[("count", str(body["count"]))])
+        await gateway.owned("DELETE", "groups", name, query=[("count", str(body["count"]))], headers=headers)
 
     try:
         with gateway.breaker.watching():
-            answer: dict[str, Any] = await gateway.owned("PUT", "groups", name, body=body, deadline=deadline)
+            answer: dict[str, Any] = await gateway.owned(
+                "PUT", "groups", name, body=body, headers=headers, deadline=deadline
+            )
             # None at all is no part: it is raised as any create's failure, and counts as one.
             if not any(member["sandbox"] for member in answer["members"]):
                 raise told_problem(answer["members"][0]["problem"], {})

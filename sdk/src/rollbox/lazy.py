@@ -104,7 +104,7 @@ class LazySandbox:
 
     async def _create(self, deadline: Deadline) -> Sandbox:
         key = self._options.get("idempotency_key")
-        # A key that a cancelled create has taken back is refused from then on.
+        # The key of a create that failed stands for its failure.
         if key is not None and self._attempts:
             key = f"{key}.{self._attempts}"
         options = CreateOptions(**{**self._options, "lease": None}) if self._detached else self._options
@@ -112,9 +112,9 @@ class LazySandbox:
         self._attempts += 1
         try:
             return await Sandbox._made(body, contents, key, self._client, deadline)  # noqa: SLF001 - all but the checks
-        except SandboxError as error:
-            if error.code in REPEATABLE:
-                # What the key stands for was not taken back: the same key gives it.
+        except (SandboxError, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) or error.code in REPEATABLE:
+                # It stands for nothing, or for what the same key gives.
                 self._attempts -= 1
             raise
 

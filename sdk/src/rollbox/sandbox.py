@@ -101,7 +101,9 @@ class Sandbox:
         Raises:
             InvalidArgument: an argument makes no sense; told before any request where possible.
             ImageNotFound, QuotaExceeded, CapacityUnavailable, StartTimeout, ...: see `rollbox.errors`.
-        Cancel safety: a cancelled create deletes what it may have made (for `files` see there).
+        Cancel safety: a cancelled create deletes what it may have made, and nothing that another create with the same
+            key has (for `files` see there). Where the program dies instead, that goes within a minute, unless the key
+            is asked for again.
         Cost: one request, held until the sandbox is ready, and one for each of `files`; nothing polls.
         """
         contents = initial.checked(files)

@@ -22,12 +22,14 @@ from controlplane.errors import TABLE, Code, Problem
 from controlplane.lifecycle import Options
 from rollbox import Client, Sandbox, SandboxError
 from rollbox.errors import BY_CODE, SandboxForgotten, SandboxNotFound
+from tests.support.abandoned import abandoned_create
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
 from tests.support.front import front, user
 from tests.support.reports import reporting
 from tests.support.shared_store import Core
 from tests.support.virtual_time import VirtualClock
-from tests.support.world import OWNER, World, world
+from tests.support.waiting import until
+from tests.support.world import KEY, OWNER, World, world
 
 ROWS: dict[str, dict[str, str]] = tomllib.loads(
     (Path(__file__).parents[3] / "contract" / "ends.toml").read_text(encoding="utf-8")
@@ -84,6 +86,14 @@ async def ground(options: Options | None = None, cluster: FakeCluster | None = N
 async def deleted(at: Ground) -> str:
     async with await at.create() as sandbox:
         return sandbox.id
+
+
+async def create_abandoned(at: Ground) -> str:
+    at.cluster.ready_s = None
+    async with abandoned_create(at.url, KEY, {"image": "python"}, key="k"):
+        (begun,) = await until(at.client.list)
+    await asyncio.sleep(LATER_S)
+    return begun.id
 
 
 async def lease_expired(at: Ground) -> str:
@@ -178,6 +188,7 @@ def refusing(code: Code) -> Way:
 
 WAYS: dict[str, Way] = {
     "deleted": deleted,
+    "create_abandoned": create_abandoned,
     "lease_expired": lease_expired,
     "ttl_expired": ttl_expired,
     "idle_expired": idle_expired,

@@ -102,6 +102,20 @@ async def test_a_cancelled_create_is_undone_by_its_key(client: Client, fake: Fak
     assert fake.refused_keys == {"k1"}
 
 
+async def test_a_cancelled_create_leaves_alone_what_another_one_has_with_its_key(
+    client: Client, fake: FakeGateway
+) -> None:
+    async with await client.create("python", idempotency_key="k1") as shared:
+        fake.hold_creates = True
+        creating = asyncio.ensure_future(client.create("python", idempotency_key="k1"))
+        await fake.holding.wait()
+        creating.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await creating
+        assert fake.refused_keys == {"k1"}
+        assert (await client.get(shared.id)).state == "running"
+
+
 async def test_leaving_by_cancellation_deletes(client: Client, fake: FakeGateway) -> None:
     async def body() -> None:
         async with await client.create("python") as sandbox:

@@ -1,18 +1,22 @@
 """The HTTP API: what it answers, and that every bad input is a problem that names it."""
 
 import asyncio
+import functools
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from controlplane.errors import Problem
 from controlplane.lifecycle import Options
+from controlplane.lifecycle.callers import ABANDONED_MS
 from controlplane.model import State
 from tests.support.fake_cluster import FakeCluster
 from tests.support.world import OTHER_KEY, World, world
 
 IMAGE = {"image": "python:3.12"}
+ABANDONED_S = ABANDONED_MS / 1000
 
 
 async def create(plane: World, **spec: Any) -> dict[str, Any]:
@@ -305,10 +309,104 @@ async def test_a_creator_with_a_key_may_hang_up_and_come_back() -> None:
         headers = {"Idempotency-Key": "k"}
         first = asyncio.create_task(plane.api("POST", "/v1/sandboxes", body=IMAGE, headers=headers, hang_up=gone))
         await asyncio.sleep(1)
+        (begun,) = (await plane.api("GET", "/v1/sandboxes")).json["sandboxes"]
         gone.set()
+        assert (await first).code == "create_abandoned"
         again = await plane.api("POST", "/v1/sandboxes", body=IMAGE, headers=headers)
-        assert again.status == 200
-        assert (await first).json["id"] == again.json["id"]
+        assert (again.status, again.json["id"]) == (200, begun["id"])
+        await asyncio.sleep(ABANDONED_S + 10)
+        assert (await plane.api("GET", f"/v1/sandboxes/{begun['id']}")).json["state"] == "running"
+
+
+@pytest.mark.parametrize("ready_s", [5, 300])
+async def test_a_create_that_nobody_comes_back_for_ends_and_gives_its_key_back(ready_s: float) -> None:
+    async with world(FakeCluster(ready_s=ready_s)) as plane:
+        await hung_up(plane, "k", 1)
+        (begun,) = (await plane.api("GET", "/v1/sandboxes")).json["sandboxes"]
+        await asyncio.sleep(ABANDONED_S - 2)
+        assert (await plane.api("GET", f"/v1/sandboxes/{begun['id']}")).json["end"] is None
+        await asyncio.sleep(3)
+        end = (await plane.api("GET", f"/v1/sandboxes/{begun['id']}")).json["end"]
+        assert (end["cause"], end["fault"], end["mask_sample"]) == ("create_abandoned", "caller", True)
+        plane.cluster.ready_s = 0.1
+        again = await plane.api("POST", "/v1/sandboxes", body=IMAGE, headers={"Idempotency-Key": "k"})
+        assert again.status == 201
+        assert again.json["id"] != begun["id"]
+
+
+async def test_one_that_another_create_waits_for_or_has_is_not_abandoned() -> None:
+    async with world(FakeCluster(ready_s=5)) as plane:
+        stays = asyncio.create_task(plane.api("POST", "/v1/sandboxes", body=IMAGE, headers={"Idempotency-Key": "k"}))
+        await hung_up(plane, "k", 1)
+        made = (await stays).json
+        await hung_up(plane, "k", 0)
+        await asyncio.sleep(3 * ABANDONED_S)
+        assert (await plane.api("GET", f"/v1/sandboxes/{made['id']}")).json["state"] == "running"
+
+
+async def test_a_late_hang_up_of_an_earlier_try_ends_nothing() -> None:
+    async with world(FakeCluster(ready_s=5)) as plane:
+        headers, gone = {"Idempotency-Key": "k", "Call-Id": "one"}, asyncio.Event()
+        first = asyncio.create_task(plane.api("POST", "/v1/sandboxes", body=IMAGE, headers=headers, hang_up=gone))
+        await asyncio.sleep(1)
+        second = asyncio.create_task(plane.api("POST", "/v1/sandboxes", body=IMAGE, headers=headers))
+        await asyncio.sleep(1)
+        gone.set()
+        assert (await first).code == "create_abandoned"
+        made = (await second).json
+        await asyncio.sleep(3 * ABANDONED_S)
+        assert (await plane.api("GET", f"/v1/sandboxes/{made['id']}")).json["state"] == "running"
+
+
+async def test_a_call_takes_back_what_it_asked_for_and_nothing_that_another_one_has(plane: World) -> None:
+    key = {"Idempotency-Key": "k"}
+    made = [
+        (await plane.api("POST", "/v1/sandboxes", body=IMAGE, headers={**key, "Call-Id": call})).json["id"]
+        for call in ("one", "two")
+    ]
+    assert made[0] == made[1]
+    take_back = functools.partial(plane.api, "DELETE", "/v1/sandboxes", query={"idempotency_key": "k"})
+    assert (await take_back(headers={"Call-Id": "two"})).json == {"deleted": [], "failed": []}
+    assert (await take_back(headers={"Call-Id": "three"})).json == {"deleted": [], "failed": []}
+    assert (await plane.api("GET", f"/v1/sandboxes/{made[0]}")).json["state"] == "running"
+    assert (await take_back(headers={"Call-Id": "one"})).json["deleted"] == [made[0]]
+    end = (await plane.api("GET", f"/v1/sandboxes/{made[0]}")).json["end"]
+    assert (end["cause"], end["by"]) == ("create_abandoned", "alice")
+    # What arrives of it later is refused, and the key is anybody else's.
+    again = await plane.api("POST", "/v1/sandboxes", body=IMAGE, headers={**key, "Call-Id": "four"})
+    assert again.status == 201
+    assert (await take_back(headers={"Call-Id": "no spaces"})).code == "invalid_argument"
+
+
+async def test_a_create_that_arrives_after_its_call_was_taken_back_is_refused(plane: World) -> None:
+    query, headers = {"idempotency_key": "k"}, {"Idempotency-Key": "k", "Call-Id": "one"}
+    gone = await plane.api("DELETE", "/v1/sandboxes", query=query, headers={"Call-Id": "one"})
+    assert gone.json["deleted"] == []
+    assert (await plane.api("POST", "/v1/sandboxes", body=IMAGE, headers=headers)).code == "deleted"
+    other = await plane.api("POST", "/v1/sandboxes", body=IMAGE, headers={**headers, "Call-Id": "two"})
+    assert other.status == 201
+
+
+async def test_a_client_that_only_waited_has_not_taken_the_sandbox_from_the_lease_that_has_it() -> None:
+    async with world(FakeCluster(ready_s=5)) as plane:
+
+        def leased(name: str) -> dict[str, object]:
+            return {**IMAGE, "lease": {"name": name, "ttl_ms": 600_000}}
+
+        first = asyncio.create_task(
+            plane.api("POST", "/v1/sandboxes", body=leased("run-1"), headers={"Idempotency-Key": "k"})
+        )
+        await hung_up(plane, "k", 1, leased("run-2"))
+        assert (await first).json["lease"]["name"] == "run-1"
+        again = await plane.api("POST", "/v1/sandboxes", body=leased("run-2"), headers={"Idempotency-Key": "k"})
+        assert again.json["lease"]["name"] == "run-2"
+
+
+async def hung_up(plane: World, key: str, after_s: float, body: Mapping[str, object] = IMAGE) -> None:
+    """A create whose caller goes away before it is answered."""
+    gone = asyncio.Event()
+    asyncio.get_running_loop().call_later(after_s, gone.set)
+    await plane.api("POST", "/v1/sandboxes", body=body, headers={"Idempotency-Key": key}, hang_up=gone)
 
 
 async def test_a_failed_start_is_answered_with_its_cause(plane: World) -> None:

@@ -73,7 +73,8 @@ async def test_a_withdrawn_key_outlives_a_restart(tmp_path: Path) -> None:
     store = opened(tmp_path)
     for _ in range(3):
         await store.withdraw("alice", "k")
-    assert (tmp_path / "ends.jsonl").read_bytes().count(b"withdrawn") == 1
+        await store.withdraw("alice", "of a call", "one")
+    assert (tmp_path / "ends.jsonl").read_bytes().count(b"withdrawn") == 2
     assert await opened(tmp_path).admit(sandbox("sb-1", key="k"), Limits()) == Withdrawn()
 
 
