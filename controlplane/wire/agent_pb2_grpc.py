@@ -162,28 +162,31 @@ class AgentServicer:
     def Exec(self, request, context):
         """Runs a command, waits for its end and answers once. A repeated exec_id joins the running command or gets the
         recorded answer (`replayed`); it never runs twice. When every waiter of an exec is gone, its processes are
-        killed after the orphan grace period (end = CANCELLED).
+        killed after the orphan grace period (end = CANCELLED). With stdin_open its input is brought by WriteStdin, as soon as
+        a Start with the same parameters has answered: both calls are about one command.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Start(self, request, context):
-        """Starts a command and answers as soon as it runs. It lives until it ends, its deadline, or Cancel.
+        """Starts a command and answers as soon as it runs. It lives until it ends, its deadline, or Cancel; one that Exec is
+        called for too, as Exec says.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Attach(self, request, context):
-        """Streams output from the given offsets, then the result. Any number may attach to one exec.
+        """Streams output from the given offsets, then the result. Any number may attach to one exec. Nothing is sent of what
+        lies before an offset, however long that takes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WriteStdin(self, request, context):
-        """Writes to the standard input of a command that was started with stdin_open.
+        """Writes to the standard input of a command with stdin_open.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

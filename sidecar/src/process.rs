@@ -84,8 +84,6 @@ pub struct Process {
     pub id: u64,
     /// What it reads.
     pub stdin: AsyncMutex<Stdin>,
-    /// Whether it ends when nobody waits for it.
-    needs_waiters: bool,
     pid: AtomicU64,
     told_bytes: [usize; 2],
     outputs: [Mutex<Ring>; 2],
@@ -102,6 +100,8 @@ pub struct Process {
 #[derive(Debug)]
 struct Life {
     phase: Phase,
+    /// Whether it ends when nobody waits for it.
+    needs_waiters: bool,
     waiters: usize,
     stop: Option<Cause>,
 }
@@ -139,14 +139,18 @@ impl Process {
             started_at_ms,
             id,
             stdin: AsyncMutex::new(Stdin::new(command.stdin_open)),
-            needs_waiters: call == Call::Exec,
             pid: AtomicU64::new(0),
             told_bytes: command.max_output_bytes,
             outputs: command.kept_output_bytes().map(ring),
             readers: command.output_waits.then(Readers::new),
             terminal: Mutex::default(),
             activity: Watched::new(()),
-            life: Watched::new(Life { phase: Phase::Starting, waiters: 0, stop: None }),
+            life: Watched::new(Life {
+                phase: Phase::Starting,
+                needs_waiters: call == Call::Exec,
+                waiters: 0,
+                stop: None,
+            }),
         }
     }
 
@@ -220,6 +224,13 @@ impl Process {
     /// Counts the caller as one who waits.
     pub fn waiter(self: &Arc<Self>) -> Waiter {
         self.life.change(|life| life.waiters += 1);
+        Waiter { process: Arc::clone(self) }
+    }
+
+    /// The same for one who wants its result and nothing else: it ends when nobody waits for it any more, also where it
+    /// was only to be started before.
+    pub fn owner(self: &Arc<Self>) -> Waiter {
+        self.life.change(|life| (life.needs_waiters, life.waiters) = (true, life.waiters + 1));
         Waiter { process: Arc::clone(self) }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem::take;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,8 +21,9 @@ pub const LEAST_WAITING_BYTES: usize = DEFAULT_OUTPUT_BYTES;
 pub const MAX_OUTPUT_BYTES: usize = 16 << 20;
 /// Standard input at most.
 pub const MAX_STDIN_BYTES: usize = 16 << 20;
-/// Arguments and environment together; below what the kernel takes with its usual stack limit.
-pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
+/// Arguments and environment together: what Linux takes at most, whatever the limit of the stack is (execve(2)). Less may
+/// be too much where that is small, which the kernel finds out.
+pub const MAX_ARGUMENT_BYTES: usize = 6 << 20;
 /// One string of them, less its NUL (MAX_ARG_STRLEN, execve(2)). Asked here since gVisor says no to a longer one in other
 /// words, those for a program whose name is too long.
 const MAX_STRING_BYTES: usize = (128 << 10) - 1;
@@ -88,16 +90,15 @@ impl Command {
     /// Checks a request.
     ///
     /// # Errors
-    /// `invalid_argument`, `payload_too_large` or `unsupported`, naming the field at fault.
+    /// `invalid_argument` or `payload_too_large`, naming the field at fault.
     pub fn new(request: ExecRequest, call: Call) -> Result<Self, Problem> {
-        let stdin_bytes = request.stdin.len();
         check_exec_id(&request.exec_id)?;
         check_options(&request, call)?;
         check_env(&request.env)?;
         check_text("cwd", &request.cwd)?;
         check_text("user", &request.user)?;
-        check_size("stdin", stdin_bytes, MAX_STDIN_BYTES)?;
-        check_size("argv, command and env together", argument_bytes(&request), MAX_ARGUMENT_BYTES)?;
+        check_stdin(request.stdin.len())?;
+        check_arguments("argv, command and env together", argument_bytes(&request), MAX_ARGUMENT_BYTES)?;
         check_strings(&request)?;
         Ok(Self {
             max_output_bytes: output_bytes(&request)?,
@@ -137,15 +138,13 @@ impl Command {
         hasher.finish()
     }
 
-    /// Fills in what the claim bound, and gives environment, directory and user.
-    pub fn bound(&self, defaults: &Defaults) -> (Vec<(OsBytes, OsBytes)>, OsBytes, String) {
-        let either = |own: &String, bound: &String| {
-            if own.is_empty() { bound.clone() } else { own.clone() }
-        };
-        let mut env = defaults.env.clone();
-        env.extend(self.env.clone());
+    /// Fills in what the claim bound, and takes environment, directory and user out.
+    pub fn take_bound(&mut self, defaults: Defaults) -> (Vec<(OsBytes, OsBytes)>, OsBytes, String) {
+        let either = |own: &mut String, bound: String| if own.is_empty() { bound } else { take(own) };
+        let mut env = defaults.env;
+        env.append(&mut self.env);
         let env = env.into_iter().map(|(name, value)| (name.into_bytes(), value.into_bytes())).collect();
-        (env, either(&self.cwd, &defaults.cwd).into_bytes(), either(&self.user, &defaults.user))
+        (env, either(&mut self.cwd, defaults.cwd).into_bytes(), either(&mut self.user, defaults.user))
     }
 }
 
@@ -158,9 +157,9 @@ impl Defaults {
         check_env(&request.env)?;
         check_text("cwd", &request.cwd)?;
         check_text("user", &request.user)?;
-        let env: usize = request.env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
-        let size = env + request.cwd.len() + request.user.len();
-        check_size("env, cwd and user", size, MAX_ARGUMENT_BYTES)?;
+        let size = env_bytes(&request.env) + request.cwd.len() + request.user.len();
+        check_arguments("env, cwd and user", size, MAX_ARGUMENT_BYTES)?;
+        check_variables(&request.env)?;
         Ok(Self { env: request.env.into_iter().collect(), cwd: request.cwd, user: request.user })
     }
 
@@ -168,9 +167,7 @@ impl Defaults {
     /// there, and an environment larger than the kernel lets it be.
     #[must_use]
     pub fn can_fail(&self) -> bool {
-        let env: usize =
-            self.env.iter().map(|(name, value)| name.len() + value.len() + 2 + POINTER_BYTES).sum();
-        !self.cwd.is_empty() || !self.user.is_empty() || env > SURE_ENV_BYTES
+        !self.cwd.is_empty() || !self.user.is_empty() || env_bytes(&self.env) > SURE_ENV_BYTES
     }
 }
 
@@ -192,13 +189,9 @@ pub fn invalid(field: &str, detail: &str) -> Problem {
 }
 
 fn check_options(request: &ExecRequest, call: Call) -> Result<(), Problem> {
-    let started_only = [
-        ("stdin_open", request.stdin_open),
-        ("terminal", request.terminal.is_some()),
-        ("output_waits", request.output_waits),
-    ];
+    let started_only = [("terminal", request.terminal.is_some()), ("output_waits", request.output_waits)];
     if let Some((field, _)) = started_only.iter().find(|(_, given)| *given && call == Call::Exec) {
-        return Err(invalid(field, &format!("{field} is only for Start: Exec brings all and answers once")));
+        return Err(invalid(field, &format!("{field} is only for Start: Exec answers once")));
     }
     if request.terminal.is_some() && request.max_stderr_bytes > 0 {
         return Err(invalid("max_stderr_bytes", "max_stderr_bytes: on a terminal all output is stdout"));
@@ -288,27 +281,53 @@ fn check_text(field: &str, text: &str) -> Result<(), Problem> {
     }
 }
 
-fn check_size(what: &str, bytes: usize, limit: usize) -> Result<(), Problem> {
+fn check_stdin(bytes: usize) -> Result<(), Problem> {
+    if bytes <= MAX_STDIN_BYTES {
+        return Ok(());
+    }
+    let detail =
+        format!("stdin has {bytes} bytes; the limit is {MAX_STDIN_BYTES}, more is written with stdin_open");
+    Err(Problem::new(Code::PayloadTooLarge, detail)
+        .with("limit_bytes", MAX_STDIN_BYTES)
+        .with("actual_bytes", bytes))
+}
+
+/// What no kernel takes.
+pub fn arguments_too_large(detail: impl Into<String>) -> Problem {
+    Problem::new(Code::InvalidArgument, detail).with("reason", "arguments_too_large")
+}
+
+fn check_arguments(what: &str, bytes: usize, limit: usize) -> Result<(), Problem> {
     if bytes <= limit {
         return Ok(());
     }
-    let detail = format!("{what} has {bytes} bytes; the limit is {limit}");
-    Err(Problem::new(Code::PayloadTooLarge, detail).with("limit_bytes", limit).with("actual_bytes", bytes))
+    let detail = format!("{what} has {bytes} bytes; a kernel takes at most {limit}");
+    Err(arguments_too_large(detail).with("limit_bytes", limit).with("actual_bytes", bytes))
 }
 
 fn check_strings(request: &ExecRequest) -> Result<(), Problem> {
     // A program whose name is too long is not found.
-    let given = request.argv.iter().skip(1).chain([&request.command]).map(|text| ("an argument", text.len()));
-    let variables =
-        request.env.iter().map(|(name, value)| ("a variable with its name", name.len() + value.len() + 1));
-    given.chain(variables).try_for_each(|(what, bytes)| check_size(what, bytes, MAX_STRING_BYTES))
+    let given = request.argv.iter().skip(1).chain([&request.command]);
+    given.into_iter().try_for_each(|text| check_arguments("an argument", text.len(), MAX_STRING_BYTES))?;
+    check_variables(&request.env)
 }
 
-/// As the kernel counts: every string with its NUL. Directory and user are no arguments, but bounded with them.
+fn check_variables<'a>(env: impl IntoIterator<Item = (&'a String, &'a String)>) -> Result<(), Problem> {
+    env.into_iter().try_for_each(|(name, value)| {
+        check_arguments("a variable with its name", name.len() + value.len() + 1, MAX_STRING_BYTES)
+    })
+}
+
+/// As the kernel counts: every string with its NUL and a pointer to it. Directory and user are no arguments, but bounded
+/// with them.
 fn argument_bytes(request: &ExecRequest) -> usize {
-    let argv: usize = request.argv.iter().map(|argument| argument.len() + 1).sum();
-    let env: usize = request.env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
-    argv + env + request.command.len() + request.cwd.len() + request.user.len() + 1
+    let argv: usize = request.argv.iter().map(|argument| argument.len() + 1 + POINTER_BYTES).sum();
+    let texts = request.command.len() + request.cwd.len() + request.user.len() + 1;
+    argv + env_bytes(&request.env) + texts
+}
+
+fn env_bytes<'a>(env: impl IntoIterator<Item = (&'a String, &'a String)>) -> usize {
+    env.into_iter().map(|(name, value)| name.len() + value.len() + 2 + POINTER_BYTES).sum()
 }
 
 #[cfg(test)]
@@ -366,7 +385,6 @@ mod tests {
         assert_eq!(field(|r| r.env = HashMap::from([("A=".into(), "1".into())])), "env");
         assert_eq!(field(|r| r.env = HashMap::from([("A".into(), "\0".into())])), "env");
         assert_eq!(field(|r| r.umask = Some(0o1000)), "umask");
-        assert_eq!(field(|r| r.stdin_open = true), "stdin_open");
         assert_eq!(field(|r| r.max_output_bytes = u64::MAX), "max_output_bytes");
         assert_eq!(field(|r| r.max_stderr_bytes = u64::MAX), "max_stderr_bytes");
         assert_eq!(field(|r| r.keep = 2), "keep");
@@ -399,17 +417,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_has_its_own_code() {
+    fn what_is_too_large_says_so() {
         let large = "x".repeat(MAX_STRING_BYTES + 1);
-        let cases: [&dyn Fn(&mut ExecRequest); 4] = [
+        let many = || vec![String::new(); MAX_ARGUMENT_BYTES / (POINTER_BYTES + 1)];
+        let cases: [&dyn Fn(&mut ExecRequest); 5] = [
+            &|r| r.argv.extend(many()),
             &|r| r.argv.extend(vec!["x".repeat(MAX_STRING_BYTES); MAX_ARGUMENT_BYTES / MAX_STRING_BYTES + 1]),
             &|r| r.argv.push(large.clone()),
             &|r| (r.argv, r.command) = (Vec::new(), large.clone()),
             &|r| r.env = HashMap::from([("A".into(), large[2..].to_owned())]),
         ];
         for case in cases {
-            assert_eq!(refusal(case).code, Code::PayloadTooLarge);
+            let refused = refusal(case);
+            assert_eq!(
+                (refused.code, &*refused.details["reason"]),
+                (Code::InvalidArgument, "arguments_too_large")
+            );
         }
+        let bound = HashMap::from([("A".into(), large[1..].to_owned())]);
+        let refused = Defaults::new(ConfigureRequest { env: bound, ..Default::default() }).unwrap_err();
+        assert_eq!(refused.details["reason"], "arguments_too_large");
         let mut fits = request();
         fits.argv.push(large[1..].to_owned());
         assert!(Command::new(fits, Call::Exec).is_ok());
@@ -456,7 +483,7 @@ mod tests {
             cwd: "/work".into(),
             user: "root".into(),
         };
-        let (env, cwd, user) = Command::new(request, Call::Exec).unwrap().bound(&defaults);
+        let (env, cwd, user) = Command::new(request, Call::Exec).unwrap().take_bound(defaults);
         let pair = |name: &str, value: &str| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
         assert_eq!(env, [pair("A", "call"), pair("B", "bound")]);
         assert_eq!((cwd.as_slice(), user.as_str()), (&b"/work"[..], "bob"));

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import io
+import os
+from collections.abc import AsyncIterator
 
 import pytest
 
 from rollbox import Sandbox
-from rollbox.errors import InvalidArgument, PayloadTooLarge
+from rollbox.errors import InvalidArgument
 from tests.support.waiting import succeeds, until
 
 
@@ -47,8 +51,44 @@ async def test_the_first_or_the_last_bytes_are_kept_each_stream_for_itself(share
 async def test_an_argument_as_long_as_a_kernel_takes_and_one_byte_more(shared: Sandbox) -> None:
     longest = "x" * 131_071
     assert (await shared.exec(["sh", "-c", "echo ${#1}", "sh", longest])).stdout == "131071\n"
-    with pytest.raises(PayloadTooLarge):
+    with pytest.raises(InvalidArgument) as refused:
         await shared.exec(["true", longest + "x"])
+    assert refused.value.details["reason"] == "arguments_too_large"
+
+
+async def test_as_many_arguments_as_a_kernel_takes_and_more(shared: Sandbox) -> None:
+    """Both kernels take 1.9 MiB, and neither 2.2 million bytes: Linux counts the variables too, gVisor apart."""
+    count = ["sh", "-c", "echo $# ${#1}", "sh"]
+    assert (await shared.exec([*count, *["x" * 99_614] * 20])).stdout == "20 99614\n"
+    variables = {f"V{n}": "x" * 99_000 for n in range(10)}
+    assert (await shared.exec([*count, *["x" * 99_000] * 10], env=variables)).stdout == "10 99000\n"
+    for argv, env in (([*count, *["x" * 100_000] * 22], None), (count, {f"V{n}": "x" * 100_000 for n in range(22)})):
+        with pytest.raises(InvalidArgument) as refused:
+            await shared.exec(argv, env=env)
+        assert refused.value.details["reason"] == "arguments_too_large"
+        assert "kernel" in str(refused.value)
+    assert (await shared.exec("echo alive")).stdout == "alive\n"
+
+
+async def test_an_input_larger_than_any_request(shared: Sandbox) -> None:
+    data = os.urandom(50 * 2**20)
+    digest = hashlib.sha256(data).hexdigest()
+    result = await shared.exec("sha256sum; echo err >&2; exit 3", stdin=data, max_output_bytes=70)
+    assert (result.stdout.split()[0], result.stderr, result.exit_code) == (digest, "err\n", 3)
+    assert not result.replayed
+    assert (await shared.exec("head -c 10", stdin=io.BytesIO(data))).stdout_bytes == data[:10]
+    # Of as much output as input only what was asked for is kept, and nothing else has come here.
+    echoed = await shared.exec("cat", stdin=data, max_output_bytes=10)
+    assert (echoed.stdout_bytes, echoed.stdout_total_bytes) == (data[-10:], len(data))
+
+
+async def test_a_deadline_ends_what_still_waits_for_its_input(shared: Sandbox) -> None:
+    async def silent() -> AsyncIterator[bytes]:
+        yield b"begun"
+        await asyncio.Event().wait()
+
+    result = await shared.exec("cat", stdin=silent(), timeout=5)
+    assert (result.end, result.stdout) == ("deadline", "begun")
 
 
 async def test_the_first_bytes_of_much(shared: Sandbox) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from base64 import b64encode
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -323,6 +324,8 @@ class FakeGateway:
         if box["state"] == "ended":
             return problem(box["end"]["cause"], f"sandbox {box['id']} has ended")
         exec_id = body["exec_id"]
+        if body.get("stdin_open"):
+            return web.json_response(await self._fed(body))
         if exec_id in self.execs:
             return web.json_response({**self.execs[exec_id], "replayed": True})
         command = body.get("command") or " ".join(body["argv"])
@@ -333,6 +336,16 @@ class FakeGateway:
             await self._hold(exec_id)
         self.execs[exec_id] = _result(exec_id, body, self.results.get(command, {}))
         return web.json_response(self.execs[exec_id])
+
+    async def _fed(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Join a command that was started with the same body, and wait for its end."""
+        made = self.processes.start(body)
+        while made.result is None:
+            await made.changed.wait()
+        said: dict[str, Any] = {"replayed": True}
+        for name, kind in (("stdout", STDOUT), ("stderr", STDERR)):
+            said |= {name: b64encode(made.outputs[kind]).decode(), f"{name}_encoding": "base64"}
+        return _result(body["exec_id"], {}, {**made.result, **said})
 
     async def _real(self, body: dict[str, Any]) -> dict[str, Any]:
         made = self.processes.start({**body, "user": None})

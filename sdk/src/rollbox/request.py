@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypedDict
+from collections.abc import AsyncIterable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeGuard
 
 from rollbox import labels as label_rules
 from rollbox.errors import InvalidArgument
@@ -20,6 +20,20 @@ InitialFiles: TypeAlias = Mapping[str, bytes | str | os.PathLike[str]]
 
 WAIT_TIMEOUT_S = 60.0
 """How long a delete that waits for the cluster's confirmation waits, unless told otherwise."""
+
+
+class Readable(Protocol):
+    """An open binary file."""
+
+    def read(self, size: int, /) -> bytes:
+        """Read at most so many bytes; none at the end."""
+
+
+Stdin: TypeAlias = bytes | str | AsyncIterable[bytes] | Readable
+"""What a command reads: bytes, text (as UTF-8), an asynchronous iterator of bytes, or an open binary file."""
+
+WHOLE_STDIN_BYTES = 2**20
+"""A larger input does not go with the request: that would be held whole by all that it passes."""
 
 _APART = ("idempotency_key", "files")
 
@@ -56,7 +70,7 @@ class ExecOptions(TypedDict, total=False):
     cwd: str | None
     env: Mapping[str, str] | None
     user: str | None
-    stdin: bytes | str
+    stdin: Stdin
     timeout: float | None
     max_output_bytes: int | None
     max_stderr_bytes: int | None
@@ -149,19 +163,24 @@ def exec_body(
     cwd: str | None,
     env: Mapping[str, str] | None,
     user: str | None,
-    stdin: bytes | str,
+    stdin: Stdin,
     timeout: float | None,
     max_output_bytes: int | None = None,
     max_stderr_bytes: int | None = None,
     keep: Keep = "tail",
     umask: int | None = None,
 ) -> dict[str, Any]:
-    """Build the body of an exec, arguments as in `Sandbox.exec`; InvalidArgument for one that makes no sense."""
+    """Build the body of an exec, arguments as in `Sandbox.exec`; InvalidArgument for one that makes no sense.
+
+    With an input that is large, or whose size nobody knows, it has `stdin_open`: the input is to be written.
+    """
     body: dict[str, Any] = {"exec_id": exec_id, **_command(cmd)}
     if env or cwd is not None or user is not None:
         body.update(_place(env, cwd, user))
-    if stdin:
-        body.update(_stdin(stdin))
+    if _is_whole(stdin):
+        body.update(_stdin(stdin) if stdin else {})
+    else:
+        body["stdin_open"] = True
     if timeout is not None:
         body["timeout_ms"] = milliseconds("timeout", timeout)
     if max_output_bytes is not None:
@@ -303,11 +322,18 @@ def _place(env: Mapping[str, str] | None, cwd: str | None, user: str | None) -> 
     return body
 
 
+def _is_whole(stdin: Stdin) -> TypeGuard[bytes | str]:
+    if isinstance(stdin, bytes | bytearray | memoryview | str):
+        return len(_encodable("stdin", stdin) if isinstance(stdin, str) else stdin) <= WHOLE_STDIN_BYTES
+    if isinstance(stdin, AsyncIterable) or hasattr(stdin, "read"):
+        return False
+    kind = type(stdin).__name__
+    raise InvalidArgument(f"stdin is {kind}: not bytes, text, a file or an asynchronous iterator")
+
+
 def _stdin(stdin: bytes | str) -> dict[str, str]:
     if isinstance(stdin, str):
-        return {"stdin": _encodable("stdin", stdin)}
-    if not isinstance(stdin, bytes | bytearray | memoryview):
-        raise InvalidArgument(f"stdin is {type(stdin).__name__}, not bytes or str")
+        return {"stdin": stdin}
     return {"stdin": b64encode(stdin).decode("ascii"), "stdin_encoding": "base64"}
 
 

@@ -15,9 +15,9 @@ use super::watched::Watched;
 use super::{Cause, Ended, Life, Phase, Process, Stream};
 use crate::log;
 use crate::oom::{self, OomCounter};
-use crate::request::{Command, Defaults};
+use crate::request::{Command, Defaults, arguments_too_large};
 use crate::ring::Budget;
-use crate::spawner::frame::{Ending, Order, Refusal, Report, Spawn};
+use crate::spawner::frame::{Ending, Order, Program, Refusal, Report, Spawn};
 use crate::spawner::link::{Link, Subscription, lost};
 
 const SIGKILL: u32 = libc::SIGKILL.cast_unsigned();
@@ -69,11 +69,11 @@ pub async fn supervise(process: Arc<Process>, start: Start, context: Arc<Context
 }
 
 async fn run(process: &Process, start: Start, context: &Context) -> Result<Ended, Problem> {
-    let Start { command, defaults, received, mut subscription } = start;
+    let Start { mut command, defaults, received, mut subscription } = start;
     let ooms_before = context.oom.read();
     let (prepared, theirs) = prepare(&command).map_err(|err| out_of_descriptors(&err))?;
-    let prompt = !process.needs_waiters || !command.stdin.is_empty();
-    context.link.send(&order(&command, &defaults, subscription.id, prompt), theirs).await?;
+    let prompt = !process.life.look().needs_waiters || command.stdin_open || !command.stdin.is_empty();
+    context.link.send(&order(&mut command, defaults, subscription.id, prompt), theirs).await?;
     let (pid, age) = spawned(&mut subscription).await?;
     let now = Instant::now();
     let runs_since = now.checked_sub(age).unwrap_or(now).max(received);
@@ -138,10 +138,11 @@ async fn traffic(process: &Process, stdin: Option<Arc<Side>>, streams: &Streams,
     },);
 }
 
-fn order(command: &Command, defaults: &Defaults, id: u64, prompt: bool) -> Order {
-    let (env, cwd, user) = command.bound(defaults);
-    let (exec_id, program) = (command.exec_id.clone(), command.program.clone());
-    let Command { umask, terminal, .. } = *command;
+/// Takes out of the command what only its start needs: arguments and environment may be megabytes.
+fn order(command: &mut Command, defaults: Defaults, id: u64, prompt: bool) -> Order {
+    let (env, cwd, user) = command.take_bound(defaults);
+    let program = std::mem::replace(&mut command.program, Program::Worker);
+    let (exec_id, umask, terminal) = (command.exec_id.clone(), command.umask, command.terminal);
     Order::Spawn(Spawn { id, exec_id, program, cwd, user, umask, terminal, env, prompt })
 }
 
@@ -165,7 +166,7 @@ fn refused(refusal: Refusal, detail: &str) -> Problem {
         Refusal::NotExecutable => invalid("not_executable"),
         Refusal::CwdNotFound => invalid("cwd_not_found"),
         Refusal::UserNotFound => invalid("user_not_found"),
-        Refusal::TooLarge => Problem::new(Code::PayloadTooLarge, detail),
+        Refusal::TooLarge => arguments_too_large(detail),
         Refusal::PidsExhausted => Problem::new(Code::PidsExhausted, detail),
         Refusal::NoTime => Problem::new(Code::UpstreamTimeout, detail),
         Refusal::Internal => Problem::new(Code::Internal, detail),
@@ -215,16 +216,18 @@ async fn stopped(process: &Process, limit: Option<Duration>, orphan_grace: Durat
         biased;
         cause = process.life.until(|life| life.stop) => cause,
         () = deadline => Cause::Deadline,
-        () = orphaned(&process.life, orphan_grace), if process.needs_waiters => Cause::Cancelled,
+        () = orphaned(&process.life, orphan_grace) => Cause::Cancelled,
     }
 }
 
-/// Completes when nobody has waited for `grace` without a break.
+/// Completes when it needs waiters and nobody has waited for `grace` without a break.
 async fn orphaned(life: &Watched<Life>, grace: Duration) {
-    let waited_for = |wanted: bool| life.until(move |life| ((life.waiters > 0) == wanted).then_some(()));
+    let missed = |wanted: bool| {
+        life.until(move |life| ((life.needs_waiters && life.waiters == 0) == wanted).then_some(()))
+    };
     loop {
-        waited_for(false).await;
-        if timeout(grace, waited_for(true)).await.is_err() {
+        missed(true).await;
+        if timeout(grace, missed(false)).await.is_err() {
             return;
         }
     }
@@ -305,10 +308,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_command_is_orphaned_only_after_an_unbroken_grace() {
-        let life = Watched::new(Life { phase: Phase::Starting, waiters: 1, stop: None });
+        let life =
+            Watched::new(Life { phase: Phase::Starting, needs_waiters: false, waiters: 0, stop: None });
         let waiters = |count| life.change(|life| life.waiters = count);
         let grace = Duration::from_secs(30);
         let mut orphaned = pin!(orphaned(&life, grace));
+        assert!(timeout(grace * 10, &mut orphaned).await.is_err(), "nobody has to wait for it");
+        life.change(|life| (life.needs_waiters, life.waiters) = (true, 1));
         assert!(timeout(grace * 10, &mut orphaned).await.is_err());
         waiters(0);
         assert!(timeout(grace - Duration::from_secs(1), &mut orphaned).await.is_err());
@@ -353,6 +359,7 @@ mod tests {
             (Refusal::NotExecutable, "not_executable"),
             (Refusal::CwdNotFound, "cwd_not_found"),
             (Refusal::UserNotFound, "user_not_found"),
+            (Refusal::TooLarge, "arguments_too_large"),
         ] {
             let problem = refused(refusal, "d");
             assert_eq!((problem.code, &*problem.details["reason"]), (Code::InvalidArgument, reason));

@@ -195,7 +195,7 @@ impl Service {
     async fn run(&self, request: ExecRequest) -> Result<ExecResult, Problem> {
         let (process, known) = self.claim(request, Call::Exec)?;
         let replayed = known && !process.is_running();
-        let _waiter = process.waiter();
+        let _waiter = process.owner();
         let ended = process.ended().await?;
         Ok(answer::result(&process, &ended, replayed))
     }

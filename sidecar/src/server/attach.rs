@@ -75,8 +75,13 @@ fn next(process: &Process, position: &mut Position) -> Option<Event> {
         .or_else(|| read(process, Stream::Stderr, stderr).map(Event::Stderr))
 }
 
+/// A reader who begins further on is sent nothing before; so one who only writes begins beyond all that is ever written.
 fn read(process: &Process, stream: Stream, position: &mut u64) -> Option<Chunk> {
-    let (offset, data) = process.output(stream).read_from(*position, MAX_CHUNK_BYTES);
+    let output = process.output(stream);
+    if *position > output.total_bytes() {
+        return None;
+    }
+    let (offset, data) = output.read_from(*position, MAX_CHUNK_BYTES);
     *position = offset + data.len() as u64;
     (!data.is_empty()).then_some(Chunk { offset, data })
 }

@@ -43,13 +43,20 @@ pub struct CStrings {
     #[cfg_attr(not(test), expect(dead_code, reason = "what the pointers point to"))]
     owned: Vec<CString>,
     pointers: Vec<*const c_char>,
+    bytes: usize,
 }
 
 impl CStrings {
     /// Takes the strings; moving the list later moves no text, so the pointers stay good.
     pub fn new(strings: Vec<CString>) -> Self {
         let pointers = strings.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect();
-        Self { owned: strings, pointers }
+        let bytes = strings.iter().map(|text| text.count_bytes() + 1).sum();
+        Self { owned: strings, pointers, bytes }
+    }
+
+    /// All of them together, each with its NUL.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The strings in order.

@@ -2,7 +2,7 @@
 //!
 //! A frame is a little-endian `u32` length and that many bytes: a tag, then fields. Strings and lists carry a `u32`
 //! length. The socket is a byte stream rather than SEQPACKET, because a datagram must fit into the socket's send
-//! buffer (about 200 KiB by default) while arguments and environment may come to a megabyte; the three descriptors
+//! buffer (about 200 KiB by default) while arguments and environment may come to megabytes; the three descriptors
 //! of a spawn travel with the first bytes of its frame, which the kernel keeps in order.
 
 mod codec;
@@ -11,8 +11,9 @@ use codec::{Reader, Writer};
 
 use crate::usage::Disk;
 
-/// Upper bound of a frame's length; a longer one is an error of the peer.
-pub const MAX_FRAME_BYTES: usize = 2 << 20;
+/// Upper bound of a frame's length; a longer one is an error of the peer. All that any kernel takes fits: 6 MiB, which
+/// count more for each string than a frame does.
+pub const MAX_FRAME_BYTES: usize = 8 << 20;
 /// Length of the length.
 pub const HEADER_BYTES: usize = 4;
 

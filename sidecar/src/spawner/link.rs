@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use wire::{Code, Problem};
 
 use super::frame::{HEADER_BYTES, MAX_FRAME_BYTES, Order, Report, frame_length};
+use crate::request::arguments_too_large;
 use crate::sys;
 use crate::usage::Disk;
 
@@ -109,7 +110,7 @@ impl Link {
     /// Sends an order with the descriptors that belong to it. Waits while too many orders are queued.
     ///
     /// # Errors
-    /// `payload_too_large`: the spawner would take it for the end of all order. `sandbox_lost`: it is gone.
+    /// `invalid_argument`: the spawner would take it for the end of all order. `sandbox_lost`: it is gone.
     pub async fn send(&self, order: &Order, descriptors: Vec<OwnedFd>) -> Result<(), Problem> {
         let frame = order.encode();
         let length = frame.len() - HEADER_BYTES;
@@ -117,7 +118,7 @@ impl Link {
             let detail = format!(
                 "arguments and environment, the claim's included, take {length} bytes; the limit is {MAX_FRAME_BYTES}"
             );
-            return Err(Problem::new(Code::PayloadTooLarge, detail).with("limit_bytes", MAX_FRAME_BYTES));
+            return Err(arguments_too_large(detail).with("limit_bytes", MAX_FRAME_BYTES));
         }
         let parcel = Parcel { frame, descriptors };
         self.orders.send(parcel).await.map_err(|_| lost())

@@ -17,6 +17,9 @@ const MAX_DIRECTORIES: usize = 256;
 const MAX_NAME_BYTES: usize = 255;
 /// What every terminal that people sit at understands.
 const DEFAULT_TERM: &[u8] = b"xterm-256color";
+/// What gVisor takes of arguments, and of environment; more is `ENAMETOOLONG` or `ENOMEM` there, by where the string lies
+/// that goes over it.
+const GVISOR_LIST_BYTES: usize = 2 << 20;
 const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// A command, ready to be executed.
@@ -59,7 +62,13 @@ impl Plan {
                 .map(|(path, list)| Ok(Attempt { path: c_string(path)?, list }))
                 .collect::<Result<_, _>>()?,
             arguments: lists.iter().map(|argv| c_strings(argv.iter().cloned())).collect::<Result<_, _>>()?,
-            environ: c_strings(environ.iter().map(|(name, value)| [name, &b"="[..], value].concat()))?,
+            // The marker first, where a look at a large environment finds it soon.
+            environ: c_strings(
+                [(MARKER.as_bytes(), spawn.exec_id.as_bytes())]
+                    .into_iter()
+                    .chain(environ.iter().map(|(name, value)| (&**name, &**value)))
+                    .map(|(name, value)| [name, b"=", value].concat()),
+            )?,
             program: lists
                 .first()
                 .and_then(|argv| argv.first())
@@ -67,6 +76,21 @@ impl Plan {
                 .unwrap_or_default(),
             identity,
         })
+    }
+
+    /// Whether gVisor would not take its arguments or its environment.
+    pub fn is_too_large_for_gvisor(&self) -> bool {
+        self.arguments.iter().chain([&self.environ]).any(|list| list.bytes() > GVISOR_LIST_BYTES)
+    }
+
+    /// The sentence for who asked for more than the kernel takes, which is `limit`.
+    pub fn too_large(&self, limit: &str) -> String {
+        let arguments = self.arguments.iter().map(CStrings::bytes).max().unwrap_or(0);
+        let environ = self.environ.bytes();
+        format!(
+            "arguments of {arguments} bytes and an environment of {environ} (the image's included) are more than the \
+             sandbox's kernel takes: {limit}"
+        )
     }
 }
 
@@ -96,7 +120,7 @@ fn environment(spawn: &Spawn, target: &Target, account: &Account) -> BTreeMap<Os
         environ.entry(b"TERM".to_vec()).or_insert_with(|| DEFAULT_TERM.to_vec());
     }
     environ.extend(spawn.env.iter().cloned());
-    environ.insert(MARKER.into(), spawn.exec_id.clone().into());
+    environ.remove(MARKER.as_bytes());
     environ
 }
 
@@ -242,6 +266,26 @@ mod tests {
         assert_eq!(paths(&plan), ["/a/bash", "/b/bash", "/a/sh", "/b/sh"]);
         assert_eq!(plan.attempts.iter().map(|attempt| attempt.list).collect::<Vec<_>>(), [0, 0, 1, 1]);
         assert!(plan.arguments[1].iter().map(|text| text.to_bytes()).eq([&b"sh"[..], b"-c", b"echo"]));
+    }
+
+    #[test]
+    fn what_gvisor_does_not_take_is_known_by_the_size_of_each_list() {
+        let string = vec![b'x'; 100 << 10];
+        let with = |arguments: usize, variables: u8| {
+            let mut order =
+                spawn(Program::Argv([vec![b"true".to_vec()], vec![string.clone(); arguments]].concat()));
+            order.env = (0..variables).map(|n| (vec![b'A' + n], string.clone())).collect();
+            plan(&order)
+        };
+        assert!(!with(20, 20).is_too_large_for_gvisor(), "4 MiB in all");
+        assert!(with(21, 0).is_too_large_for_gvisor());
+        assert!(with(0, 21).is_too_large_for_gvisor());
+    }
+
+    #[test]
+    fn the_marker_is_found_at_the_beginning_of_a_large_environment() {
+        let plan = plan(&spawn(Program::Shell(b"true".to_vec())));
+        assert_eq!(plan.environ.iter().next().unwrap().to_str(), Ok("ROLLBOX_EXEC_ID=e1"));
     }
 
     #[test]

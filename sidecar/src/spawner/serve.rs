@@ -339,13 +339,15 @@ fn refused(failure: Failure, plan: &Plan) -> Refused {
         {
             (Refusal::NotExecutable, format!("{program:?} is there, but its interpreter or loader is not"))
         }
+        (Stage::Exec, Errno::E2BIG) => {
+            (Refusal::TooLarge, plan.too_large("a quarter of the limit of its stack"))
+        }
+        (Stage::Exec, Errno::ENAMETOOLONG | Errno::ENOMEM) if plan.is_too_large_for_gvisor() => {
+            (Refusal::TooLarge, plan.too_large("2 MiB of each"))
+        }
         (Stage::Exec, Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG) => {
             (Refusal::CommandNotFound, format!("{program:?} was not found in the sandbox"))
         }
-        (Stage::Exec, Errno::E2BIG) => (
-            Refusal::TooLarge,
-            "arguments and environment are more than the kernel takes (128 KiB each)".to_owned(),
-        ),
         (Stage::Clone | Stage::Exec, Errno::EAGAIN) => {
             (Refusal::PidsExhausted, "the sandbox's limit of processes is used up".to_owned())
         }

@@ -35,8 +35,8 @@ const SLOW_PAUSE: Duration = Duration::from_millis(5);
 const BEHIND_PAUSE: Duration = Duration::from_millis(50);
 /// So long a command on a terminal may take to end by itself when that hangs up.
 const HANGUP_PATIENCE: Duration = Duration::from_millis(100);
-/// A process's environment is at most a few times the megabyte that a command starts with.
-const MAX_ENVIRON_BYTES: u64 = 4 << 20;
+/// No process starts with a larger environment (execve(2)).
+const MAX_ENVIRON_BYTES: u64 = 6 << 20;
 /// All environments of one look together: some milliseconds, in which no command starts.
 const MAX_LOOK_BYTES: usize = 64 << 20;
 

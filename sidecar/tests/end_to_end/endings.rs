@@ -96,6 +96,23 @@ async fn a_command_that_nobody_waits_for_is_cancelled_after_the_grace() {
 }
 
 #[tokio::test]
+async fn a_started_command_ends_with_its_callers_once_an_exec_has_joined_it() {
+    let sandbox = Sandbox::start_with(&[("ORPHAN_GRACE_MS", "1000")]).await;
+    let request = argv(&["sleep", "1000"]);
+    sandbox.client.clone().start(signed(request.clone())).await.unwrap();
+    let mut waiting = Box::pin(sandbox.exec(request.clone()));
+    tokio::select! {
+        biased;
+        ended = &mut waiting => panic!("{ended:?}"),
+        // Sent behind it, over the same connection.
+        () = sandbox.until(COUNT, "1\n") => {}
+    }
+    drop(waiting);
+    sandbox.until(COUNT, "0\n").await;
+    assert_eq!(sandbox.exec(request).await.unwrap().end(), End::Cancelled);
+}
+
+#[tokio::test]
 async fn a_signal_goes_to_the_process_or_to_its_tree() {
     let sandbox = Sandbox::start().await;
     let request = shell("trap 'echo caught; exit 3' TERM; echo ready; sleep 1000 & wait");

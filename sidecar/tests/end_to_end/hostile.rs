@@ -16,19 +16,21 @@ async fn serves(sandbox: &Sandbox) {
 #[tokio::test]
 async fn what_is_too_long_for_an_order_is_refused_and_ends_nobody() {
     let sandbox = Sandbox::start().await;
-    let long = "x".repeat(3 << 20);
+    let long = "x".repeat(7 << 20);
     let many: Vec<&str> = std::iter::once("true").chain(std::iter::repeat_n("", 900_000)).collect();
+    let reason = |problem: &wire::Problem| (problem.code, problem.details.get("reason").cloned());
+    let too_large = (Code::InvalidArgument, Some("arguments_too_large".to_owned()));
     for request in [
         ExecRequest { cwd: long.clone(), ..argv(&["true"]) },
         ExecRequest { user: long.clone(), ..argv(&["true"]) },
         argv(&many),
     ] {
-        assert_eq!(sandbox.exec(request).await.unwrap_err().code, Code::PayloadTooLarge);
+        assert_eq!(reason(&sandbox.exec(request).await.unwrap_err()), too_large);
         serves(&sandbox).await;
     }
     let bound = ConfigureRequest { cwd: long, ..Default::default() };
     let status = sandbox.client.clone().configure(signed(bound)).await.unwrap_err();
-    assert_eq!(problem(&status).code, Code::PayloadTooLarge);
+    assert_eq!(reason(&problem(&status)), too_large);
     serves(&sandbox).await;
 }
 

@@ -61,13 +61,56 @@ async fn input_that_nobody_reads_and_no_input_are_both_fine() {
 }
 
 #[tokio::test]
-async fn a_megabyte_of_arguments_arrives() {
+async fn as_many_arguments_arrive_as_the_kernel_takes_and_more_are_refused_by_its_word() {
     let sandbox = Sandbox::start().await;
-    let mut request = argv(&["sh", "-c", "echo $# ${#1}", "sh"]);
-    request.argv.extend(std::iter::repeat_n("x".repeat(100_000), 10));
-    assert_eq!(text(&sandbox.exec(request).await.unwrap()), "10 100000\n");
-    let too_long = sandbox.exec(argv(&["true", &"x".repeat(200_000)])).await.unwrap_err();
-    assert_eq!(too_long.code, Code::PayloadTooLarge);
+    let many = |count: usize| {
+        let mut request = argv(&["sh", "-c", "echo $# ${#1}", "sh"]);
+        request.argv.extend(std::iter::repeat_n("x".repeat(100_000), count));
+        request
+    };
+    assert_eq!(text(&sandbox.exec(many(19)).await.unwrap()), "19 100000\n");
+    let variables = (0..9).map(|n| (format!("V{n}"), "x".repeat(100_000)));
+    let both = ExecRequest { env: variables.collect(), ..many(13) };
+    let whole = ExecRequest { env: both.env.clone(), ..many(10) };
+    assert_eq!(text(&sandbox.exec(whole).await.unwrap()), "10 100000\n");
+    for request in [many(22), both, many(62), many(70), argv(&["true", &"x".repeat(131_072)])] {
+        let refused = sandbox.exec(request).await.unwrap_err();
+        assert_eq!(
+            (refused.code, &*refused.details["reason"]),
+            (Code::InvalidArgument, "arguments_too_large")
+        );
+    }
+    assert_eq!(sandbox.sh("echo alive").await, "alive\n");
+}
+
+#[tokio::test]
+async fn an_exec_whose_input_is_written_answers_once_and_sends_its_writer_no_output() {
+    let sandbox = Sandbox::start().await;
+    let request = ExecRequest { stdin_open: true, ..shell("echo begun; wc -c; echo err >&2") };
+    let exec_id = request.exec_id.clone();
+    let mut client = sandbox.client.clone();
+    client.start(signed(request.clone())).await.unwrap();
+    let (stdout_offset, stderr_offset) = (1 << 62, 1 << 62);
+    let attach = AttachRequest { exec_id: exec_id.clone(), stdout_offset, stderr_offset };
+    let mut events = client.attach(signed(attach)).await.unwrap().into_inner();
+    let piece: bytes::Bytes = vec![b'x'; 64 << 10].into();
+    let count = 100;
+    let write = async {
+        let mut client = sandbox.client.clone();
+        for n in 0..=count {
+            let (offset, eof) = (n * piece.len() as u64, n == count);
+            let data = if eof { bytes::Bytes::new() } else { piece.clone() };
+            client
+                .write_stdin(signed(StdinChunk { exec_id: exec_id.clone(), offset, data, eof }))
+                .await
+                .unwrap();
+        }
+    };
+    let ((), result) = tokio::join!(write, sandbox.exec(request));
+    let result = result.unwrap();
+    assert_eq!((text(&result), result.end()), (format!("begun\n{}\n", count << 16), End::Exited));
+    let only = events.message().await.unwrap().unwrap().event.unwrap();
+    assert!(matches!(only, Event::Result(_)), "{only:?}");
 }
 
 #[tokio::test]

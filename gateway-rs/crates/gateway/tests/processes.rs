@@ -68,8 +68,10 @@ async fn what_cannot_be_started_is_refused_before_anything_happens() {
             ("invalid_argument", &json!(field))
         );
     }
-    let answer = post(&rig, "exec", json!({"command": "a", "stdin_open": false})).await;
-    assert_eq!(answer.json()["details"]["field"], "stdin_open");
+    for (field, value) in [("output_waits", json!(false)), ("terminal", json!({"columns": 1, "rows": 1}))] {
+        let answer = post(&rig, "exec", json!({"command": "a", field: value})).await;
+        assert_eq!(answer.json()["details"]["field"], field);
+    }
     assert_eq!(post(&rig, "execs", json!({"command": "problem conflict"})).await.code(), "conflict");
     assert_eq!(rig.sidecar("sb-1").seen_now(), 1);
 }

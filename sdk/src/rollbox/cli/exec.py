@@ -56,8 +56,6 @@ def exec_(
     whole = json or max_output_bytes is not None or keep is not None
     if tty:
         _check_terminal(whole=whole, as_json=json)
-    # Before there is an event loop: a read that blocks one cannot be interrupted.
-    given = _all_stdin() if whole and interactive else b""
 
     async def call(client: Client) -> ExecResult:
         sandbox = await client.connect(sandbox_id)
@@ -67,6 +65,7 @@ def exec_(
         try:
             if whole:
                 part = cast("Keep", keep or "tail")
+                given = streaming.local_stdin() if interactive else b""
                 return await sandbox.exec(command, stdin=given, max_output_bytes=max_output_bytes, keep=part, **place)
             size = streaming.window() if tty else None
             process = await sandbox.spawn(command, stdin=interactive, terminal=size, **place)
@@ -133,14 +132,6 @@ def _check_terminal(*, whole: bool, as_json: bool) -> None:
     if not sys.stdin.isatty():
         hint = "Leave -t out: -i alone passes the standard input on."
         output.fail(InvalidArgument("the standard input is no terminal", hint=hint))
-
-
-def _all_stdin() -> bytes:
-    try:
-        return sys.stdin.buffer.read()
-    except KeyboardInterrupt:
-        output.talk("interrupted while reading the standard input")
-        raise typer.Exit(output.INTERRUPTED) from None
 
 
 def _with_shell_hint(error: SandboxError, command: list[str]) -> SandboxError:

@@ -72,12 +72,13 @@ def _written(target: TextIO, data: bytes) -> None:
 async def _fed(process: Process) -> None:
     # Conflict: the command ended, or reads no more; its result tells the rest.
     with suppress(Conflict):
-        async for data in _local_stdin():
+        async for data in local_stdin():
             await process.stdin.write(data)
         await process.stdin.write_eof()
 
 
-async def _local_stdin() -> AsyncIterator[bytes]:
+async def local_stdin() -> AsyncIterator[bytes]:
+    """Read this process's standard input to its end, as it comes."""
     try:
         file = sys.stdin.fileno()
     except (OSError, ValueError):

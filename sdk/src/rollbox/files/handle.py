@@ -17,10 +17,10 @@ from rollbox.files.info import FileChange, FileInfo, Listing, TransferReport
 from rollbox.files.landing import Landing, directory
 from rollbox.files.pack import packed
 from rollbox.files.paths import SandboxPath
-from rollbox.files.transfer import Progress, Readable
+from rollbox.files.transfer import Progress
 from rollbox.files.unpack import Unpacker
 from rollbox.gateway import Access, Gateway
-from rollbox.request import bits, count
+from rollbox.request import Readable, bits, count
 from rollbox.retry import Resumption
 from rollbox.transport import Body, Source, told_problem
 

@@ -8,22 +8,16 @@ import os
 import stat
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from rollbox.errors import InvalidArgument
+from rollbox.request import Readable
 from rollbox.transport import Source
 
 PIECE_BYTES = 2**20
 _BEHIND_BYTES = 2**19
 Progress: TypeAlias = Callable[[int], None]
 """Called with the bytes moved so far."""
-
-
-class Readable(Protocol):
-    """An open binary file."""
-
-    def read(self, size: int, /) -> bytes:
-        """Read at most so many bytes; none at the end."""
 
 
 class Hashed:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from rollbox import files as awaited
 from rollbox.files import FileChange, FileInfo, Listing, TransferReport
 from rollbox.files.paths import SandboxPath
-from rollbox.files.transfer import Progress, Readable
+from rollbox.files.transfer import Progress
+from rollbox.request import Readable
 from rollbox.sync.portal import iterate, run
 
 

@@ -62,11 +62,8 @@ struct Terminal {
 /// for a body that is no such JSON `details.line` and `details.column` the position.
 pub fn decode(body: &[u8], make_id: impl FnOnce() -> String) -> Result<ExecRequest, Problem> {
     let body: Body = read(body)?;
-    let given = [
-        ("stdin_open", body.stdin_open.is_some()),
-        ("terminal", body.terminal.is_some()),
-        ("output_waits", body.output_waits.is_some()),
-    ];
+    // Its input may be brought by an attached client; nothing else of such a one makes sense here.
+    let given = [("terminal", body.terminal.is_some()), ("output_waits", body.output_waits.is_some())];
     if let Some((field, _)) = given.iter().find(|(_, given)| *given) {
         let detail = format!("{field} is given; it is for commands that are attached to (POST .../execs)");
         return Err(rules::invalid(field, detail));

@@ -19,7 +19,7 @@ pub(crate) const TERMINAL: RangeInclusive<u64> = 1..=65_535;
 /// Signals that exist (signal(7)).
 pub(crate) const SIGNAL: RangeInclusive<u64> = 1..=64;
 
-/// contract: exec semantics.
+/// contract: exec semantics. More is brought by an attached client.
 const MAX_STDIN_BYTES: usize = 16 << 20;
 
 /// contract: agent.proto, ExecRequest.exec_id.
@@ -29,8 +29,12 @@ const MAX_EXEC_ID_BYTES: usize = 64;
 /// still be too much for a small target, which the sidecar finds out.
 const MAX_ARGUMENT_BYTES: usize = 131_071;
 
-/// All strings together: a quarter of the usual stack limit of 8 MiB (execve(2)).
-const MAX_ARGUMENTS_BYTES: usize = 2 << 20;
+/// All strings together, as Linux counts and takes at most, whatever the limit of the stack is (execve(2)). Less may be
+/// too much, too: a quarter of that limit, or what another kernel takes.
+const MAX_ARGUMENTS_BYTES: usize = 6 << 20;
+
+/// Counted with each string.
+const POINTER_BYTES: usize = 8;
 
 /// PATH_MAX less its NUL (path_resolution(7)).
 const MAX_CWD_BYTES: usize = 4095;
@@ -47,6 +51,13 @@ fn too_large(field: &str, bytes: usize, limit: usize) -> Problem {
     Problem::new(Code::PayloadTooLarge, format!("{field} has {bytes} bytes, at most {limit} are allowed"))
         .with("field", field)
         .with("limit_bytes", limit)
+}
+
+/// What no kernel takes.
+fn arguments_too_large(field: &str, bytes: usize, limit: usize) -> Problem {
+    let detail = format!("{field} has {bytes} bytes, a kernel takes at most {limit}");
+    let problem = invalid(field, detail).with("reason", "arguments_too_large");
+    problem.with("limit_bytes", limit).with("actual_bytes", bytes)
 }
 
 /// Exactly one of argv and command; an empty argv is none.
@@ -114,18 +125,18 @@ pub(super) fn check(request: &ExecRequest) -> Result<(), Problem> {
     check_exec_id(&request.exec_id)?;
     check_text("cwd", &request.cwd, MAX_CWD_BYTES)?;
     check_user("user", &request.user)?;
-    check_text("command", &request.command, MAX_ARGUMENT_BYTES)?;
+    check_argument("command", &request.command, 0)?;
     let mut sum = request.command.len();
     for (n, argument) in request.argv.iter().enumerate() {
-        check_text(format_args!("argv[{n}]"), argument, MAX_ARGUMENT_BYTES)?;
-        sum += argument.len() + 1;
+        check_argument(format_args!("argv[{n}]"), argument, 0)?;
+        sum += argument.len() + 1 + POINTER_BYTES;
     }
     for (name, value) in &request.env {
         check_variable(name, value)?;
-        sum += name.len() + value.len() + 2;
+        sum += name.len() + value.len() + 2 + POINTER_BYTES;
     }
     if sum > MAX_ARGUMENTS_BYTES {
-        return Err(too_large("argv, command and env together", sum, MAX_ARGUMENTS_BYTES));
+        return Err(arguments_too_large("argv, command and env together", sum, MAX_ARGUMENTS_BYTES));
     }
     if request.stdin.len() > MAX_STDIN_BYTES {
         return Err(too_large("stdin", request.stdin.len(), MAX_STDIN_BYTES));
@@ -143,18 +154,26 @@ fn check_variable(name: &str, value: &str) -> Result<(), Problem> {
         let rule = "a name has at least one character and neither = nor NUL";
         return Err(invalid("env", format!("env has a variable named {name:?}: {rule}")));
     }
-    check_text(
-        format_args!("env.{name}"),
-        value,
-        MAX_ARGUMENT_BYTES - name.len().min(MAX_ARGUMENT_BYTES - 1) - 1,
-    )
+    check_argument(format_args!("env.{name}"), value, name.len() + 1)
 }
 
-/// `field` is only written out when something is wrong.
+/// A string of execve, which has so many bytes beside the text.
+fn check_argument(field: impl Display, text: &str, more: usize) -> Result<(), Problem> {
+    if text.len() + more > MAX_ARGUMENT_BYTES {
+        return Err(arguments_too_large(&field.to_string(), text.len() + more, MAX_ARGUMENT_BYTES));
+    }
+    check_no_nul(field, text)
+}
+
 fn check_text(field: impl Display, text: &str, most: usize) -> Result<(), Problem> {
     if text.len() > most {
         return Err(too_large(&field.to_string(), text.len(), most));
     }
+    check_no_nul(field, text)
+}
+
+/// `field` is only written out when something is wrong.
+fn check_no_nul(field: impl Display, text: &str) -> Result<(), Problem> {
     match text.bytes().position(|b| b == 0) {
         Some(at) => Err(invalid(&field.to_string(), format!("{field} has a NUL at byte {at}"))),
         None => Ok(()),

@@ -21,6 +21,9 @@ use crate::request_id;
 /// A message's head beside its data.
 const MAX_SOCKET_BYTES: usize = MAX_MESSAGE_BYTES + 9;
 
+/// From here on an offset is beyond all that a command writes: its client brings input and wants no output.
+const NO_OUTPUT: u64 = 1 << 62;
+
 /// `GET /v1/sandboxes/{id}/execs/{exec_id}/attach`: a WebSocket to a command that runs or has run. What cannot be
 /// attached to is a plain problem; after the upgrade problems are the last message.
 pub(crate) async fn attach(
@@ -42,7 +45,9 @@ pub(crate) async fn attach(
     let mut agent = gateway.upstream.agent(&route);
     let request = AttachRequest { exec_id: exec_id.clone(), stdout_offset, stderr_offset };
     let events = call::ask(&gateway, &route, agent.attach(authorized(request, &bearer.header))).await?;
-    gateway.metrics.attached(stdout_offset > 0 || stderr_offset > 0);
+    gateway
+        .metrics
+        .attached([stdout_offset, stderr_offset].iter().any(|offset| (1..NO_OUTPUT).contains(offset)));
     let request_id = headers.get(request_id::HEADER).cloned().unwrap_or(HeaderValue::from_static(""));
     let relay = Relay {
         gateway,

@@ -12,7 +12,7 @@ use super::link::{Link, Unreachable};
 use crate::telemetry::Metrics;
 use crate::transport::Dialer;
 
-/// Largest message in either direction: two outputs of 16 MiB, or a standard input of 16 MiB and 2 MiB of arguments,
+/// Largest message in either direction: two outputs of 16 MiB, or a standard input of 16 MiB and 6 MiB of arguments,
 /// and what surrounds them.
 const MAX_MESSAGE_BYTES: usize = 40 << 20;
 

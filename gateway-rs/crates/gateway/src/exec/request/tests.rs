@@ -63,17 +63,23 @@ fn an_exec_without_a_name_gets_one() {
 
 #[test]
 fn limits_are_named() {
+    // Of a few bytes each: what counts is that the kernel has a pointer to each.
+    let many: serde_json::Map<_, _> = (0..500_000).map(|n| (n.to_string(), "".into())).collect();
     let cases = [
-        (json!({"command": "a".repeat(131_072)}), "command", "131071"),
-        (json!({"argv": ["a", "b".repeat(131_072)]}), "argv[1]", "131071"),
-        (json!({"argv": ["a"], "env": {"AB": "b".repeat(131_069)}}), "env.AB", "131068"),
-        (json!({"command": "a", "stdin": "a".repeat((16 << 20) + 1)}), "stdin", "16777216"),
-        (json!({"argv": vec!["a".repeat(100_000); 22]}), "argv, command and env together", "2097152"),
-        (json!({"command": "a", "cwd": "/".repeat(4096)}), "cwd", "4095"),
+        (json!({"command": "a".repeat(131_072)}), "command", "131071", true),
+        (json!({"argv": ["a", "b".repeat(131_072)]}), "argv[1]", "131071", true),
+        (json!({"argv": ["a"], "env": {"AB": "b".repeat(131_069)}}), "env.AB", "131071", true),
+        (json!({"argv": vec!["a".repeat(100_000); 63]}), "argv, command and env together", "6291456", true),
+        (json!({"argv": ["a"], "env": many}), "argv, command and env together", "6291456", true),
+        (json!({"command": "a", "stdin": "a".repeat((16 << 20) + 1)}), "stdin", "16777216", false),
+        (json!({"command": "a", "cwd": "/".repeat(4096)}), "cwd", "4095", false),
     ];
-    for (body, field, limit) in cases {
+    for (body, field, limit, for_a_kernel) in cases {
         let problem = decoded(&body).unwrap_err();
-        assert_eq!(problem.code, Code::PayloadTooLarge, "{field}");
+        let code = if for_a_kernel { Code::InvalidArgument } else { Code::PayloadTooLarge };
+        assert_eq!(problem.code, code, "{field}");
+        let reason = problem.details.get("reason").map(String::as_str);
+        assert_eq!(reason, for_a_kernel.then_some("arguments_too_large"), "{field}");
         assert_eq!(
             (problem.details["field"].as_str(), problem.details["limit_bytes"].as_str()),
             (field, limit)
@@ -85,6 +91,8 @@ fn limits_are_named() {
 fn what_fits_exactly_is_taken() {
     for body in [
         json!({"command": "a".repeat(131_071)}),
+        json!({"argv": vec!["a".repeat(100_000); 62], "stdin_open": true}),
+        json!({"argv": ["a"], "env": {"AB": "b".repeat(131_068)}}),
         json!({"command": "a", "stdin": "a".repeat(16 << 20)}),
         json!({"command": "a", "exec_id": "x".repeat(64), "timeout_ms": 604_800_000u64, "max_output_bytes": 16 << 20}),
     ] {

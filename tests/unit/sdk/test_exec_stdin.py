@@ -1,0 +1,167 @@
+"""An input of any size: written while the command runs, never twice, and no more of it held than what is under way."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollbox import Client, Sandbox, sync
+from rollbox.errors import InvalidArgument, OomKilled, StreamInterrupted
+from rollbox.process import feeding
+from rollbox.request import WHOLE_STDIN_BYTES
+from tests.support.eventually import LIMIT_S, eventually
+from tests.support.fake_processes import FakeExec, Script
+from tests.support.gateway_fake import FakeGateway, Fault
+from tests.unit.sdk.test_cli import made
+from tests.unit.sdk.test_cli_processes import command, environment
+
+LARGE = os.urandom(3 * 2**20)
+
+
+@pytest.fixture
+async def sandbox(client: Client, fake: FakeGateway) -> Sandbox:
+    fake.processes.scripts["x"] = Script(b"out", b"err", 7, hold=True)
+    return await client.create("python", lease=None)
+
+
+async def pieces(count: int = 3) -> AsyncIterator[bytes]:
+    for _ in range(count):
+        yield LARGE[: 2**18]
+
+
+@pytest.mark.parametrize("kind", ["bytes", "text", "file", "iterator"])
+async def test_it_arrives_whole_and_the_result_is_that_of_an_exec(
+    sandbox: Sandbox, fake: FakeGateway, kind: str
+) -> None:
+    text = "ä" * (2**20 + 1)
+    given: dict[str, Any] = {"bytes": LARGE, "text": text, "file": io.BytesIO(LARGE), "iterator": pieces()}
+    wanted = {"bytes": LARGE, "text": text.encode(), "file": LARGE, "iterator": LARGE[: 2**18] * 3}
+    result = await sandbox.exec("x", stdin=given[kind], exec_id="e1")
+    assert (result.stdout, result.stderr, result.exit_code, result.replayed) == ("out", "err", 7, False)
+    assert bytes(fake.processes.execs["e1"].stdin) == wanted[kind]
+    assert all("stdin" not in body for body in fake.bodies[1:])
+
+
+async def test_a_small_one_goes_with_the_request(sandbox: Sandbox, fake: FakeGateway) -> None:
+    await sandbox.exec("cat", stdin=b"x" * WHOLE_STDIN_BYTES)
+    assert (fake.count("POST", "/execs"), fake.count("GET", "/attach")) == (0, 0)
+
+
+async def test_lost_answers_and_lost_connections_run_nothing_twice(sandbox: Sandbox, fake: FakeGateway) -> None:
+    fake.fail("spawn", Fault(after=True), Fault("draining"))
+    fake.fail("exec", Fault(), Fault("upstream_timeout"))
+    fake.fail("attach", Fault("draining"), Fault())
+    assert (await sandbox.exec("x", stdin=LARGE, exec_id="e1")).exit_code == 7
+    assert [*fake.processes.execs] == ["e1"]
+    assert bytes(fake.processes.execs["e1"].stdin) == LARGE
+
+
+async def test_a_command_that_does_not_read_it_ends_as_it_ends(sandbox: Sandbox, fake: FakeGateway) -> None:
+    fake.processes.scripts["true"] = Script()
+
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b"y\n" * 2**15
+
+    async def silent() -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+    for given in (LARGE, endless(), silent()):
+        assert (await sandbox.exec("true", stdin=given)).exit_code == 0
+    assert fake.count("DELETE", "/execs") == 0
+
+
+async def test_no_more_is_asked_for_than_is_under_way(sandbox: Sandbox, fake: FakeGateway) -> None:
+    asked = 0
+
+    async def counted() -> AsyncIterator[bytes]:
+        nonlocal asked
+        while True:
+            asked += 1
+            yield LARGE[: 2**16]
+
+    fake.processes.silent_acks = True
+    running = asyncio.create_task(sandbox.exec("x", stdin=counted(), exec_id="e1"))
+    await eventually(lambda: "e1" in fake.processes.execs and len(fake.processes.execs["e1"].stdin) == 2**20)
+    assert asked <= 2**20 // 2**16 + 1
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert killed(fake, "e1")
+
+
+async def test_what_makes_the_input_fails_and_the_command_is_killed(sandbox: Sandbox, fake: FakeGateway) -> None:
+    async def failing() -> AsyncIterator[bytes]:
+        yield b"a part"
+        raise ZeroDivisionError
+
+    async def of_text() -> AsyncIterator[Any]:
+        yield "text"
+
+    with pytest.raises(ZeroDivisionError):
+        await sandbox.exec("x", stdin=failing(), exec_id="e1")
+    with pytest.raises(InvalidArgument, match="not bytes"):
+        await sandbox.exec("x", stdin=of_text(), exec_id="e2")
+    assert killed(fake, "e1")
+    assert killed(fake, "e2")
+
+
+@pytest.mark.parametrize("wrong", [5, None, ["a"], "\ud800" * 2**21])
+async def test_nonsense_is_refused_before_anything_runs(sandbox: Sandbox, fake: FakeGateway, wrong: Any) -> None:
+    with pytest.raises(InvalidArgument, match="stdin"):
+        await sandbox.exec("x", stdin=wrong)
+    assert fake.count("POST", "/exec") == 0
+
+
+async def test_the_request_has_the_last_word_on_an_end_that_the_writer_hears_of(
+    sandbox: Sandbox, fake: FakeGateway
+) -> None:
+    fake.processes.problems.append({"code": "oom_killed", "detail": "its sandbox passed its limit"})
+    running = asyncio.create_task(sandbox.exec("x", stdin=LARGE, exec_id="e1"))
+    await eventually(lambda: not fake.processes.problems)
+    fake.processes.execs["e1"].end(None, "oom_killed", 9)
+    assert (await running).end == "oom_killed"
+
+
+async def test_a_writer_that_gives_up_ends_what_waits_for_it(
+    sandbox: Sandbox, fake: FakeGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeding, "_VERDICT_S", 0.001)
+    for code, kind in (("oom_killed", OomKilled), ("stream_interrupted", StreamInterrupted)):
+        monkeypatch.setattr("rollbox.process.link._RETURN_BUDGET_S", 0.0)
+        fake.processes.problems.extend([{"code": code, "detail": "told"}] * 10)
+        with pytest.raises(kind):
+            await sandbox.exec("x", stdin=LARGE, exec_id=code)
+        fake.processes.problems.clear()
+        assert killed(fake, code)
+
+
+def test_without_await(apart: FakeGateway) -> None:
+    apart.processes.scripts["x"] = Script(hold=True)
+    with sync.Sandbox.create("python", lease=None) as sandbox:
+        assert sandbox.exec("x", stdin=io.BytesIO(LARGE), exec_id="e1").ok
+    assert bytes(apart.processes.execs["e1"].stdin) == LARGE
+
+
+def test_on_the_command_line(apart: FakeGateway, tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(LARGE)
+    with (tmp_path / "in").open("rb") as file:
+        started = command("exec", "-i", "--json", made(apart), "--", "sh", "-c", "wc -c")
+        done = subprocess.run(
+            started, env=environment(apart), stdin=file, capture_output=True, timeout=LIMIT_S, check=False
+        )
+    assert json.loads(done.stdout)["stdout"].strip() == str(len(LARGE)), done.stderr
+
+
+def killed(fake: FakeGateway, exec_id: str) -> bool:
+    made: FakeExec = fake.processes.execs[exec_id]
+    return made.result is not None and made.result["end"] == "cancelled"
