@@ -196,7 +196,7 @@ class FakeGateway:
     async def _create(self, request: web.Request) -> web.Response:
         body = await request.json()
         self.bodies.append(body)
-        return await self.made(body, request.headers.get("Idempotency-Key", ""), request.headers["Call-Id"])
+        return await self.made(body, request.headers.get("Idempotency-Key", ""), request.headers.get("Call-Id", ""))
 
     async def made(self, body: dict[str, Any], key: str, call_id: str) -> web.Response:
         """Make a sandbox, or answer the one that has the key."""

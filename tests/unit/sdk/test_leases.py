@@ -8,7 +8,7 @@ import gc
 import pytest
 
 from rollbox import Client, RetryPolicy, Sandbox, leases
-from rollbox.errors import InvalidArgument, SandboxNotFound
+from rollbox.errors import InvalidArgument, SandboxForgotten
 from tests.support.gateway_fake import FakeGateway, Fault
 
 
@@ -54,7 +54,7 @@ async def test_a_detached_sandbox_has_no_lease(client: Client, fake: FakeGateway
 async def test_a_detach_that_failed_is_told(client: Client, fake: FakeGateway) -> None:
     sandbox = await client.create("python")
     del fake.sandboxes[sandbox.id]
-    with pytest.raises(SandboxNotFound):
+    with pytest.raises(SandboxForgotten):
         await sandbox.detach()
 
 

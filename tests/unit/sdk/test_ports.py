@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from rollbox import Client, Sandbox
-from rollbox.errors import InvalidArgument, PortUnreachable, SandboxNotFound, StreamInterrupted
+from rollbox.errors import InvalidArgument, PortUnreachable, SandboxForgotten, StreamInterrupted
 from tests.support.gateway_fake import FakeGateway, Fault
 from tests.support.silent_port import silent_port
 
@@ -71,9 +71,9 @@ async def test_what_is_no_port_is_refused_before_any_request(sandbox: Sandbox, f
     assert len(fake.requests) == asked
 
 
-async def test_another_owners_sandbox_is_not_found(sandbox: Sandbox, fake: FakeGateway) -> None:
+async def test_a_port_of_one_that_the_platform_does_not_know_any_more(sandbox: Sandbox, fake: FakeGateway) -> None:
     fake.fail("set_port", Fault("sandbox_not_found"))
-    with pytest.raises(SandboxNotFound):
+    with pytest.raises(SandboxForgotten):
         await sandbox.ports.expose(80, public=True)
 
 
