@@ -54,10 +54,26 @@ pub(crate) async fn admit(
 }
 
 /// The route of a sandbox that lives.
+///
+/// # Errors
+/// The end cause of one that ended; `sandbox_not_found` for one that the control plane does not know, by this gateway's
+/// feed; `upstream_timeout` where this gateway does not hear the feed, and so cannot say.
 pub(crate) async fn resolve(gateway: &Gateway, sandbox_id: &str) -> Result<Arc<Route>, Problem> {
-    let route = gateway.resolver.resolve(sandbox_id).await?;
+    let found = gateway.resolver.resolve(sandbox_id).await;
+    let route =
+        found.map_err(|problem| if gateway.feed.is_current() { problem } else { unheard(problem) })?;
     gateway.metrics.resolved(route.source);
     Ok(route)
+}
+
+/// The sandbox may have begun since the control plane was last heard, and a "not found" would be its caller's fault.
+fn unheard(problem: Problem) -> Problem {
+    if problem.code != Code::SandboxNotFound {
+        return problem;
+    }
+    let detail =
+        "this gateway does not hear the control plane at the moment, and has not heard of the sandbox before";
+    Problem { code: Code::UpstreamTimeout, detail: detail.into(), ..problem }
 }
 
 /// Completes when the sandbox has ended; a move to another address is none.

@@ -69,6 +69,12 @@ impl FeedState {
         self.lock().has_snapshot
     }
 
+    /// Whether what the table does not have is not there: it is whole, and the feed is connected.
+    pub(crate) fn is_current(&self) -> bool {
+        let state = self.lock();
+        state.has_snapshot && state.connected
+    }
+
     /// Since the last message; `None` while not connected.
     pub(crate) fn silence(&self) -> Option<Duration> {
         let state = self.lock();

@@ -43,6 +43,20 @@ async fn a_sandbox_nobody_knows_is_not_found() {
 }
 
 #[tokio::test]
+async fn a_gateway_that_hears_no_control_plane_does_not_say_that_there_is_no_such_sandbox() {
+    let mut rig = Rig::new().sandbox("sb-1").start().await;
+    rig.feed = None;
+    rig.client.until_metric("route_feed_connected", 0.0).await;
+    let clock = Stopped::now().await;
+    let (answer, _) = clock.until(STEP, rig.run("sb-9", "echo hi")).await;
+    assert_eq!(
+        (answer.code().as_str(), &answer.json()["details"]["sandbox_id"]),
+        ("upstream_timeout", &json!("sb-9"))
+    );
+    assert_eq!(rig.run("sb-1", "echo hi").await.status, StatusCode::OK);
+}
+
+#[tokio::test]
 async fn a_call_that_comes_before_the_push_waits_for_it() {
     let rig = Rig::new().start().await;
     let socket = rig.folder.socket("late");
