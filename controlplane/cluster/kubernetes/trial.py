@@ -71,7 +71,7 @@ async def _gone(client: KubernetesClient, path: str) -> None:
 
 
 async def reached(client: KubernetesClient, pod: str, what: str) -> Json:
-    """The status of a pod, once an address stands there, or (``phase``) once it has ended.
+    """The status of a pod, once an address stands there, or (``phase``) once its containers have ended.
 
     Raises:
         Problem: start_timeout, with what the cluster says of it; another one, when it will never start.
@@ -80,7 +80,7 @@ async def reached(client: KubernetesClient, pod: str, what: str) -> Json:
     while True:
         seen = await client.get(pod)
         status: Json = seen.get("status") or {}
-        if status.get("phase") in {"Succeeded", "Failed"} or (what != "phase" and status.get(what)):
+        if _has_ended(status) or (what != "phase" and status.get(what)):
             return status
         if (dead := death(seen)) is not None:
             raise Problem(dead.cause, f"the pod {pod}: {dead.detail}")
@@ -88,6 +88,13 @@ async def reached(client: KubernetesClient, pod: str, what: str) -> Json:
             why = unscheduled(seen) or f"phase {status.get('phase')}"
             raise Problem("start_timeout", f"the pod {pod} did not come that far in {WITHIN_S:.0f} s: {why}")
         await asyncio.sleep(LOOK_EVERY_S)
+
+
+def _has_ended(status: Json) -> bool:
+    # The phase comes behind its containers' ends: a kubelet takes the rest of the pod apart first.
+    containers: Sequence[Json] = status.get("containerStatuses") or ()
+    ended = bool(containers) and all("terminated" in one["state"] for one in containers)
+    return ended or status.get("phase") in {"Succeeded", "Failed"}
 
 
 def report_of(status: Json) -> dict[str, attempts.Seen]:
