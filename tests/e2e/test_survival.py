@@ -7,6 +7,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,9 @@ from tests.support.waiting import succeeds, until
 pytestmark = pytest.mark.disrupts
 
 SETTLES_WITHIN_S = 120.0
+# Little enough of each for many to have room on a node of two cores, beside two releases: the scheduler would make room
+# for the platform's pods when they come back.
+SMALL: Any = {"cpu": (0.02, 1), "memory": ("32Mi", "128Mi")}
 
 
 class Load:
@@ -60,10 +64,10 @@ class Load:
 
 
 @contextlib.asynccontextmanager
-async def some(client: Client, count: int, **options: object) -> AsyncIterator[list[Sandbox]]:
+async def some(client: Client, count: int, **options: Any) -> AsyncIterator[list[Sandbox]]:
     """That many sandboxes."""
     async with contextlib.AsyncExitStack() as exits:
-        made = await asyncio.gather(*(client.create(IMAGE, memory="128Mi", **options) for _ in range(count)))  # type: ignore[arg-type]
+        made = await asyncio.gather(*(client.create(IMAGE, **SMALL, **options) for _ in range(count)))
         for sandbox in made:
             await exits.enter_async_context(sandbox)
         yield list(made)
@@ -93,7 +97,7 @@ async def _more_than(load: Load, count: int) -> bool:
 @pytest.mark.parametrize("component", ["gateway", "controlplane", "redis"])
 async def test_creates_under_way_survive(stack: Installed, client: Client, component: str) -> None:
     run = {"run": f"create-{component}-{time.time_ns()}"}
-    creates = [asyncio.create_task(client.create(IMAGE, memory="128Mi", labels=run)) for _ in range(6)]
+    creates = [asyncio.create_task(client.create(IMAGE, **SMALL, labels=run)) for _ in range(6)]
     await until(lambda: client.list(run))
     await kill(stack, component, everyone=component != "controlplane")
     outcomes = await asyncio.gather(*creates, return_exceptions=True)
@@ -114,9 +118,7 @@ async def test_creates_under_way_survive(stack: Installed, client: Client, compo
 @pytest.mark.timeout(300)
 async def test_creates_survive_both_control_planes(stack: Installed, client: Client) -> None:
     run = {"run": f"both-killed-{time.time_ns()}"}
-    # Little enough of each for all of them to have room on a node of two cores.
-    options = {"cpu": (0.02, 1), "memory": ("32Mi", "128Mi"), "labels": run, "start_timeout": 180}
-    creates = [asyncio.create_task(client.create(IMAGE, **options)) for _ in range(16)]  # type: ignore[arg-type]
+    creates = [asyncio.create_task(client.create(IMAGE, **SMALL, labels=run, start_timeout=180)) for _ in range(16)]
     # Some of them are running by then, some start, some wait for their turn.
     await until(lambda: _one_runs(client, run))
     await kill(stack, "controlplane", everyone=True)
@@ -162,7 +164,7 @@ async def test_an_emptied_redis_is_rebuilt_from_the_cluster(stack: Installed, cl
         assert {record.id for record in records} == {sandbox.id for sandbox in sandboxes}
         # What the pods hold is all that is left of them.
         assert [record.labels for record in records] == [longest()] * 2
-        async with await client.create(IMAGE, memory="128Mi") as fresh:
+        async with await client.create(IMAGE, **SMALL) as fresh:
             assert (await fresh.exec("true")).ok
 
 
@@ -188,7 +190,7 @@ async def test_an_upgrade_and_a_rollback_under_load_lose_nothing(stack: Installe
         async with load.running(), _upgraded(stack):
             # Helm waits for the new pods; the last old one may be told to go a moment later.
             await until(lambda: _all_replaced(stack, first))
-            during = await client.create(IMAGE, memory="128Mi")
+            during = await client.create(IMAGE, **SMALL)
             assert await stack.test()
         assert load.failures == []
         assert load.done > 0
@@ -227,7 +229,7 @@ async def test_the_kubelet_restarts_and_sandboxes_run_on(stack: Installed, clien
         load = Load(sandboxes)
         async with load.running():
             await node_part("restart", "kubelet")
-            async with await client.create(IMAGE, memory="128Mi") as fresh:
+            async with await client.create(IMAGE, **SMALL) as fresh:
                 assert (await fresh.exec("echo new")).stdout == "new\n"
         assert load.failures == []
 
@@ -242,7 +244,7 @@ async def test_the_api_server_is_away_for_a_while(stack: Installed, client: Clie
         async with load.running():
             await node_part("stop", "kube-apiserver")
             try:
-                creating = asyncio.create_task(client.create(IMAGE, memory="128Mi", start_timeout=120))
+                creating = asyncio.create_task(client.create(IMAGE, **SMALL, start_timeout=120))
                 before = load.done
                 await until(lambda: _more_than(load, before + 100))
             finally:
@@ -263,7 +265,7 @@ async def test_both_replicas_answer_for_the_same_sandboxes(stack: Installed, cli
     addresses = await until(lambda: _both(stack))
     async with contextlib.AsyncExitStack() as exits:
         replicas = [await exits.enter_async_context(Client(one, stack.api_key)) for one in addresses]
-        made = await asyncio.gather(*(replicas[n % 2].create(IMAGE, memory="128Mi") for n in range(4)))
+        made = await asyncio.gather(*(replicas[n % 2].create(IMAGE, **SMALL) for n in range(4)))
         for replica in replicas:
             assert {record.id for record in await replica.list()} >= {sandbox.id for sandbox in made}
         # Deleted by the one that did not make it.
@@ -276,7 +278,7 @@ async def test_both_replicas_answer_for_the_same_sandboxes(stack: Installed, cli
 
 
 async def test_a_long_exec_outlives_the_gateway_it_came_through(stack: Installed, client: Client) -> None:
-    async with await client.create(IMAGE, memory="128Mi") as sandbox:
+    async with await client.create(IMAGE, **SMALL) as sandbox:
         call = asyncio.create_task(sandbox.exec("echo ran >> /tmp/runs; sleep 5; cat /tmp/runs"))
         await until(lambda: succeeds(sandbox, "cat /tmp/runs"))
         await kill(stack, "gateway", everyone=True)
