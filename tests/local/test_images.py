@@ -15,6 +15,7 @@ from rollbox import Client
 from rollbox.errors import InvalidArgument
 from tests.support.containers import engine
 from tests.support.images import IMAGE
+from tests.support.waiting import until
 
 
 @asynccontextmanager
@@ -28,7 +29,7 @@ async def bare_image(folder: Path, *changes: str) -> AsyncIterator[str]:
     try:
         yield name
     finally:
-        await engine("rmi", name)
+        await _removed(name)
 
 
 @asynccontextmanager
@@ -43,7 +44,22 @@ async def derived_image(*changes: str) -> AsyncIterator[str]:
     try:
         yield name
     finally:
-        await engine("rmi", name)
+        await _removed(name)
+
+
+async def _removed(image: str) -> None:
+    """Removes an image; a delete of the sandboxes that have it does not wait for their containers."""
+
+    async def gone() -> bool:
+        try:
+            await engine("rmi", image)
+        except RuntimeError as error:
+            if "is in use" not in str(error):
+                raise
+            return False
+        return True
+
+    await until(gone)
 
 
 def _options(changes: tuple[str, ...]) -> list[str]:
@@ -85,6 +101,7 @@ async def test_a_declared_volume_is_left_nowhere(client: Client) -> None:
     async with derived_image("VOLUME /data") as image:
         async with await client.create(image) as sandbox:
             assert (await sandbox.exec("echo kept > /data/file; cat /data/file")).stdout == "kept\n"
+            await sandbox.delete(wait=True)
         assert set((await engine("volume", "ls", "--quiet")).split()) <= before
 
 

@@ -39,13 +39,14 @@ async def test_a_sandbox_through_the_command_line(stack: Product, client: Client
     deleted = await answer(stack, "delete", "--label", "run=cli", "--wait")
     assert made["id"] in json.dumps(deleted)
     status, _, err = await rollbox(stack, "exec", made["id"], "--", "true")
-    assert status == 3
+    assert status == 2
     assert "deleted" in err
     status, out, _ = await rollbox(stack, "why", made["id"])
     told = out.decode().splitlines()
     assert (status, told[0]) == (0, f"{made['id']}: ended, {IMAGE}")
     assert told[2].startswith("cause: deleted, by ")
-    assert told[3] == "fault: the workload's: the code in the sandbox, or its owner"
+    assert told[3] == "fault: the caller's: its owner, or the program that used it"
+    assert told[4] == "sample: mask it: this says nothing about it"
     story = (await answer(stack, "why", made["id"]))["moments"]
     assert [one["state"] for one in story] == sorted((one["state"] for one in story), key=STATES.index)
     assert {"requested", "running", "ended"} <= {one["state"] for one in story}
