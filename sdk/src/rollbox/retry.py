@@ -21,6 +21,10 @@ REPEATABLE = frozenset({"stream_interrupted", "draining", "upstream_timeout", "c
 PASSING = frozenset({"stream_interrupted", "draining", "upstream_timeout"})
 """Of these, the ones of a platform that is on its way back."""
 
+_ROOM_S = 1.0
+"""What was refused for want of room is not asked for again with less time than this: it would end as a start that was
+too slow, or as an API server that was, and the answer that says why would be lost."""
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
@@ -89,7 +93,8 @@ async def repeat(
             failures += 1
             patience_s = waited_s + deadline.left_s() if patient and deadline is not None else 0.0
             wait = policy.wait_s(failures, error, waited_s, patience_s)
-            if wait is None or (deadline is not None and not deadline.allows(wait)):
+            least_s = 0.0 if error.code in PASSING else _ROOM_S
+            if wait is None or (deadline is not None and not deadline.allows(wait + least_s)):
                 raise
             _log.debug("try %d failed with %s, next in %.3f s: %s", failures, error.code, wait, error.detail)
         waited_s += wait

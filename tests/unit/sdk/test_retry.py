@@ -94,6 +94,20 @@ async def test_nothing_is_sent_that_would_have_no_time_left(clock: Clock) -> Non
     assert (calls, clock.now_s) == (2, 9.5)
 
 
+async def test_room_is_not_asked_for_again_at_the_last_moment(clock: Clock) -> None:
+    calls = 0
+
+    async def send() -> None:
+        nonlocal calls
+        calls += 1
+        await clock.sleep(9.5)
+        raise CapacityUnavailable("no node takes it")
+
+    with pytest.raises(CapacityUnavailable, match="no node takes it"):
+        await repeat(RetryPolicy(sleep=clock.sleep), send, deadline=Deadline(10), patient=True)
+    assert calls == 1
+
+
 async def test_a_patient_call_goes_on_until_its_deadline(clock: Clock) -> None:
     async def send() -> None:
         raise Draining("x", request_id="r1")
