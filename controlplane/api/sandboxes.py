@@ -63,7 +63,7 @@ async def create(
     by_ms = service.deadline_ms(spec, start_timeout_ms)
 
     async def give_up() -> None:
-        # Who hangs up while it waits for room has nothing yet.
+        # A caller that hangs up while it waits for room has no sandbox yet.
         if begun:
             service.abandon(begun[-1], caller)
 

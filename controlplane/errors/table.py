@@ -186,7 +186,7 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         mask_sample=True,
         title="The sandbox was deleted by its owner.",
-        hint="Create a new sandbox; the record says who deleted it and when.",
+        hint="Create a new sandbox; the record says which owner deleted it and when.",
     ),
     "create_abandoned": Entry(
         http=410,
@@ -194,7 +194,7 @@ TABLE: dict[Code, Entry] = {
         fault="caller",
         retry="new_sandbox",
         mask_sample=True,
-        title="Who asked for the sandbox went away before it was given to anybody.",
+        title="The client that asked for the sandbox went away before it was given the sandbox.",
         hint="Create it again: the key is free.",
     ),
     "lease_expired": Entry(

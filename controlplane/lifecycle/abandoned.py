@@ -1,4 +1,4 @@
-"""Ending what was created for callers who have gone before they had it, unless somebody asks again with the key."""
+"""Ends sandboxes whose callers went away before they were given them, unless a caller asks again with the key."""
 
 from typing import Final
 
@@ -23,7 +23,8 @@ class Abandoned:
     """Looks at each abandoned sandbox when its callers have been away for ``ABANDONED_MS``.
 
     Args:
-        end: ends a sandbox, if nothing was stored about it since it was read: who asks for the key meanwhile has it.
+        end: ends a sandbox, if nothing was stored about it since it was read: a caller that asks for the key
+            meanwhile has it.
     """
 
     def __init__(self, clock: Clock, store: Keeper, end: End) -> None:
@@ -62,6 +63,6 @@ class Abandoned:
         if sandbox.abandoned_at_ms + ABANDONED_MS > self._clock.now_ms():
             self.watch(sandbox)
             return
-        words = f"whoever asked for it has gone before it was given to anybody, {ABANDONED_MS // 1000} s ago"
+        words = f"the client that asked for it went away before it was given it, {ABANDONED_MS // 1000} s ago"
         if not await self._end(sandbox, Problem("create_abandoned", words), BY):
             self._looks.watch(sandbox_id, self._clock.now_ms() + LOOK_AGAIN_MS)

@@ -15,7 +15,7 @@ from controlplane.model import Sandbox
 ABANDONED_MS: Final = 30_000
 # In a record, some 50 bytes each.
 MOST_CALLERS: Final = 16
-# In the place of callers of whom nobody knows any more: there were too many, or the store forgot them. No call takes it
+# In the place of callers that are not known any more: there were too many, or the store forgot them. No call takes it
 # back, so such a sandbox is never abandoned.
 OTHERS: Final = "*"
 

@@ -1,4 +1,4 @@
-"""A line of which one at a time is at the head; who is next is fair between owners."""
+"""A line of which one at a time is at the head; the next one is chosen fairly between owners."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -42,7 +42,7 @@ class Lane:
                 self._line.leave(owner, ticket)
 
     def _pass_on(self) -> None:
-        """Makes the next one the head, if there is none: of the owner who holds least, as a rule."""
+        """Makes the next one the head, if there is none: of the owner that holds least, as a rule."""
         while not self._headed:
             owner = self._line.choose(self._holds, self._line.owners())
             if owner is None:

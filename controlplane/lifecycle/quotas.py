@@ -53,7 +53,7 @@ class Standing:
         total, in_all: sandboxes of all owners together, at most (0 = no limit) and now.
         waiting: his creates that wait at this replica.
         places: the first of them, in order, with how long each will wait as far as anybody knows (ms).
-        unplaced: his sandboxes that this replica starts and no node takes, with the cluster's reason, oldest first.
+        unplaced: the owner's sandboxes that this replica starts and no node takes, with the reason, oldest first.
     """
 
     owner: str

@@ -83,7 +83,7 @@ class Rebuilder:
                 for seen in observed:
                     group.create_task(self._look(seen, found))
         except* Problem as problems:
-            # One says it for all: whoever waits is told to come back, and not that something broke.
+            # One error stands for all: a caller that waits is told to come back, and not that something broke.
             away = problems.exceptions[0]
         if away is not None:
             raise away

@@ -56,7 +56,7 @@ class Recent:
             self._date(sandbox.id)
 
     def outweighs(self, sandbox: Sandbox) -> bool:
-        """Whether this record comes from a store that has forgotten what is known here, or from who had not heard."""
+        """Whether a record is older than what is known here: of an emptied store, or a replica that had not heard."""
         known = self._records.get(sandbox.id)
         return known is not None and _weight(known) > _weight(sandbox)
 

@@ -135,7 +135,7 @@ class Sandboxes(Owned):
     async def create_for(
         self, owner: str, spec: SandboxSpec, key: str | None, *, by_ms: int | None, caller: str, begun: list[Sandbox]
     ) -> Created:
-        """As ``create``, for a caller who may go away: then give what was begun for him to ``abandon``.
+        """As ``create``, for a caller that may go away: what was begun for it is then given to ``abandon``.
 
         Args:
             owner: as for ``create``.
@@ -272,7 +272,7 @@ class Sandboxes(Owned):
         return _known(Known(joined), wish)
 
     async def _leased(self, sandbox: Sandbox, lease: Lease | None) -> Sandbox:
-        # Not before it is given: who goes away while it starts has not taken it from whoever has it.
+        # Not before it is given: a caller that goes away during the start must not have taken it from another one.
         if lease is None or sandbox.spec.lease in (None, lease):
             return sandbox
         return await self.give_lease(sandbox.owner, sandbox.id, lease)
@@ -314,7 +314,7 @@ class Sandboxes(Owned):
         return settled
 
     def abandon(self, sandbox: Sandbox, caller: str = "") -> None:
-        """Takes in, behind, that the creator of a sandbox has gone before it was given to him.
+        """Notes, in the background, that the creator of a sandbox went away before it was given the sandbox.
 
         Without a key to come back with it ends now; else a while later, if nobody else wants it and nobody comes back.
         """

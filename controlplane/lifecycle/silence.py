@@ -20,7 +20,7 @@ from typing import Final
 LOST_MS: Final = 60_000
 LONE_MS: Final = 300_000
 QUESTIONS: Final = 3
-# Between two questions: whoever did not ask for so long has not seen what was in between.
+# Between two questions: after a longer pause it is not known whether it answered in between.
 GAP_MS: Final = 180_000
 # One in so many of a node's sandboxes may be silent at the same time.
 FEW_OF: Final = 4

@@ -58,7 +58,7 @@ class Start:
 
 
 class Turns:
-    """Only the head of this replica's queue asks the store for a slot; ``Lane`` says who is the next head.
+    """Only the head of this replica's queue asks the store for a slot; ``Lane`` chooses the next head.
 
     Those that are held until a certain node bears a start wait in a lane of their own, beside the queue: one of each
     such lane comes back to the head now and then. A start that was begun at a replica that has gone asks at once: it
@@ -145,7 +145,7 @@ class Turns:
     async def _slot(self, start: Start, *, begun: bool) -> Slot:
         if begun and (placement := self._cluster.placement(start.sandbox_id)) is not None:
             await self.placed(placement)
-        # One that was begun elsewhere has its slot, and whoever is at the head may be waiting for that.
+        # One that was begun elsewhere has its slot, for which the head may be waiting.
         if begun and (slot := await self._ask(start)):
             return slot
         ticket = next(self._tickets)

@@ -1,4 +1,4 @@
-"""What no kubelet stops is told to whoever looks after the nodes: in the log, and as Events on the pod and its node."""
+"""Reports pods that their kubelet does not stop: in the log, and as Events on the pod and its node."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

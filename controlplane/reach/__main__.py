@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
     seen = attempts.look(ways.loaded(arguments[0]))
     kernel = Path("/proc/version").read_text().strip()
     text = json.dumps({"kernel": kernel, "seen": attempts.plain(seen)})
-    # Not by way of /dev/stdout: the pipe may be another user's, who alone may open it.
+    # Not by way of /dev/stdout: the pipe may be another user's, and only that user may open it.
     if arguments[1:]:
         Path(arguments[1]).write_text(text)
     else:

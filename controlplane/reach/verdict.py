@@ -97,7 +97,7 @@ def _must_not(way: Way, inside: Mapping[str, Seen], outside: Mapping[str, Seen])
         return Verdict(way, "unknown", f"nothing answers at {there}, an unrestricted pod neither")
     # A plugin may refuse what it forbids. Where nobody listens either, a refusal does not tell who has refused.
     if mine.ending == other.ending == "refused":
-        return Verdict(way, "unknown", f"nobody listens at {there}, so a refusal does not tell who has refused")
+        return Verdict(way, "unknown", f"nothing listens at {there}, so a refusal does not tell what has refused")
     late = f", but {mine.after_s:g} s late: what is quicker gets through" if mine.after_s else ""
     return Verdict(way, "kept", f"{there} answers an unrestricted pod, and no sandbox{late}")
 

@@ -236,7 +236,7 @@ class KubernetesClient:
 
     @asynccontextmanager
     async def _turn(self, until_s: float, what: str) -> AsyncIterator[None]:
-        """A place among the calls under way. Who gets none in time has not asked, and accuses nobody."""
+        """A place among the calls under way. A call that gets none in time was not sent, so no outage is marked."""
         if asyncio.get_running_loop().time() >= until_s:
             raise NotAskedError(what)
         try:

@@ -1,4 +1,4 @@
-"""One who wants to hear of every death, or every placement, at his own pace."""
+"""A listener that gets every death, or every placement, at its own pace."""
 
 import asyncio
 from collections import OrderedDict

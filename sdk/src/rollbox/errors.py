@@ -183,17 +183,17 @@ class RateLimited(SandboxError):
 
 
 class Deleted(SandboxError):
-    """The sandbox was deleted by its owner. Create a new sandbox; the record says who deleted it and when."""
+    """The sandbox was deleted by its owner. Create a new sandbox; the record says which owner deleted it and when."""
 
     code = "deleted"
     fault = "caller"
     retry = "never"
     mask_sample = True
-    hint = "Create a new sandbox; the record says who deleted it and when."
+    hint = "Create a new sandbox; the record says which owner deleted it and when."
 
 
 class CreateAbandoned(SandboxError):
-    """Who asked for the sandbox went away before it was given to anybody. Create it again: the key is free."""
+    """The client that asked for the sandbox went away before it was given the sandbox. Create it again: the key is free."""
 
     code = "create_abandoned"
     fault = "caller"

@@ -82,7 +82,7 @@ pub enum Code {
     RateLimited,
     /// The sandbox was deleted by its owner.
     Deleted,
-    /// Who asked for the sandbox went away before it was given to anybody.
+    /// The client that asked for the sandbox went away before it was given the sandbox.
     CreateAbandoned,
     /// The client of the sandbox was silent for longer than its lease.
     LeaseExpired,
@@ -531,7 +531,9 @@ impl Code {
             Self::QuotaExceeded => "A quota of the owner is used up.",
             Self::RateLimited => "Too many requests in a short time.",
             Self::Deleted => "The sandbox was deleted by its owner.",
-            Self::CreateAbandoned => "Who asked for the sandbox went away before it was given to anybody.",
+            Self::CreateAbandoned => {
+                "The client that asked for the sandbox went away before it was given the sandbox."
+            }
             Self::LeaseExpired => "The client of the sandbox was silent for longer than its lease.",
             Self::TtlExpired => "The sandbox reached the end of its time to live.",
             Self::IdleExpired => "The sandbox was idle for longer than its idle timeout.",
@@ -593,7 +595,7 @@ impl Code {
             }
             Self::QuotaExceeded => "Delete sandboxes, or have the named limit raised with the named knob.",
             Self::RateLimited => "Wait for retry_after_ms and send the request again.",
-            Self::Deleted => "Create a new sandbox; the record says who deleted it and when.",
+            Self::Deleted => "Create a new sandbox; the record says which owner deleted it and when.",
             Self::CreateAbandoned => "Create it again: the key is free.",
             Self::LeaseExpired => {
                 "Mask this sample. Give a larger lease, or call detach(), where a sandbox has to outlive its program."

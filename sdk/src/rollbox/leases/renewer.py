@@ -34,7 +34,7 @@ _KILL_LIMIT_S = 5.0
 
 
 def order(settings: Settings, name: str, ttl_ms: int, every_s: float) -> dict[str, Any]:
-    """Build what the process is told of a lease: where, with which key, how often, and whom to trust.
+    """Build what the process is told of a lease: where, with which key, how often, and which certificates to trust.
 
     A proxy is not among it: the client uses none either, whatever the environment says.
     """
