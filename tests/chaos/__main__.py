@@ -32,6 +32,10 @@ MOST_TOLD = 10
 
 async def soak(seconds: float, seed: int) -> dict[str, Any]:
     """Let the storm rage, wait until all is at rest, judge; the record."""
+    # As Ctrl-C: what the soak has started ends with it, whoever ends it. An exception out of a signal's handler
+    # would go through whatever runs at that moment.
+    if (this := asyncio.current_task()) is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     async with ground(seed) as product:
         log = Log(product.folder / "storm.events")
         try:
@@ -85,9 +89,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6), help="repeats the same choices")
     asked = parser.parse_args()
     print(f"seed {asked.seed}: {asked.seconds:g} s of storm, then until all is at rest", flush=True)
-    # As Ctrl-C: whoever ends the soak ends all that it has started.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    record = asyncio.run(soak(asked.seconds, asked.seed))
+    try:
+        record = asyncio.run(soak(asked.seconds, asked.seed))
+    except asyncio.CancelledError:
+        print(f"seed {asked.seed}: ended by SIGTERM before it was judged", flush=True)
+        return 128 + signal.SIGTERM
     path = BUILD / f"soak-{asked.seed}.json"
     path.write_text(json.dumps(record, indent=1) + "\n")
     held = _tell(record)

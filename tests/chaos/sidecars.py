@@ -107,6 +107,11 @@ class Watched(Sidecars):
             quiet_us=round(quiet_s * 1e6),
         )
 
+    async def Usage(self, _: agent_pb2.UsageRequest, context: Any) -> agent_pb2.UsageReport:  # noqa: N802
+        """What the control plane asks through a gateway, too, before it takes a silent sandbox for lost."""
+        await self._life(context)
+        return agent_pb2.UsageReport()
+
     def _begun(self, name: str, life: Life, request: agent_pb2.ExecRequest) -> Run:
         self._log.tell("cluster.ran", id=name, op=request.exec_id, nonce=request.argv[-1])
         cancelled = asyncio.Event()
