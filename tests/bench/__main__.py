@@ -11,11 +11,9 @@ import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from rich.console import Console
-
 from tests.bench import exec_path, gateway_hop, memory, neighbour, surface
-from tests.bench.record import Record, save
-from tests.bench.table import table
+from tests.bench.record import Record
+from tests.bench.scenarios import measured, unknown
 from tests.support.containers import engine, engine_command
 from tests.support.images import ON_ENGINE
 from tests.support.stack import Stack, running, why_no_engine
@@ -35,14 +33,12 @@ async def main(names: list[str]) -> int:
     if reason is not None:
         print(f"The benchmarks cannot run here: {reason}.", file=sys.stderr)
         return 1
-    records: list[Record] = []
+    if problem := unknown(SCENARIOS, names):
+        print(problem, file=sys.stderr)
+        return 2
     versions = {engine_command(): (await engine("--version")).strip(), "python": sys.version.split()[0]}
     async with running() as stack:
-        for name in names or SCENARIOS:
-            print(f"measuring {name} ...", file=sys.stderr, flush=True)
-            records += save(name, await SCENARIOS[name](stack), versions)
-    Console(width=200).print(table(records))
-    return 0 if all(r.met is not False for r in records) else 1
+        return await measured("", {name: partial(one, stack) for name, one in SCENARIOS.items()}, names, versions)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from rollbox import Client, Sandbox
+from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, distribution
 from tests.support.containers import engine, engine_command
 from tests.support.images import IMAGE
@@ -55,6 +56,7 @@ async def _at(at_once: int, sandboxes: list[Sandbox]) -> list[Record]:
     async def theirs(lane: int) -> None:
         await engine("exec", f"rollbox-{sandboxes[lane % len(sandboxes)].id}-target", "true")
 
+    doing(f"{at_once} at once")
     await closed_loop(at_once, OURS[at_once] // 10, ours)
     spawns.clear()
     latencies = await closed_loop(at_once, OURS[at_once], ours)

@@ -22,8 +22,16 @@ VERBS = {"cluster_": "make bench-cluster", "lifecycle_": "make bench-lifecycle",
 INTRODUCTION = """# Figures
 
 `make figures` writes this page from what `make bench`, `make bench-lifecycle` and `make bench-cluster` have measured
-(`build/bench`). A value is the median of the runs, with their range where there are several; how one run comes to it is
-declared in `tests/bench/figures.toml` before it is measured, and so is its target. Each baseline is of the same run.
+(`build/bench`). A value is the median of the runs; its range is that of the runs and of the rounds within them, where
+there are several. How one run comes to it is declared in `tests/bench/figures.toml` before it is measured, and so is
+its target. Each baseline is of the same run; a ratio says how many times better than it.
+
+- `make bench`: an engine on the machine that measures; client, gateway, control plane and sandboxes are on it.
+- `make bench-cluster`: the chart on one node of a real Kubernetes with gVisor, everything on that node: API server,
+  control plane, gateways, sandboxes and the client that measures. With `make cluster`, the network is Cilium and the
+  kubelet's CFS period is 10 ms.
+- `make bench-lifecycle`: gateway, control plane, Redis and SDK are real; the cluster and its sidecars are played, so
+  that what is measured is what the platform adds.
 """
 Run = Mapping[str, Any]
 
@@ -40,7 +48,7 @@ def headlines(scenarios: Mapping[str, Sequence[Run]]) -> str:
         for figure in _of_newest(scenarios.get(scenario, ())):
             what = declared(scenario, figure)
             if what in patterns.values() and what.headline:
-                rows.append(f"| {what.headline} | {_seen(scenarios[scenario], figure)} | {_target(what)} |")
+                rows.append(f"| {what.headline} | {_seen(scenarios[scenario], figure)} | {target_text(what)} |")
     return "\n".join(rows) + "\n"
 
 
@@ -59,7 +67,7 @@ def _section(scenario: str, runs: Sequence[Run]) -> str:
     for figure, one in figures.items():
         what = declared(scenario, figure)
         against = f"{one['baseline']['what']}: {_baseline(runs, figure)}" if one["baseline"] else ""
-        cells = (figure, what.statistic, _value(runs, figure), against, _target(what), _met(runs, figure))
+        cells = (figure, what.statistic, _value(runs, figure), against, target_text(what), _met(runs, figure))
         lines.append(f"| {' | '.join(cells)} |")
     conditions = dict.fromkeys(one["conditions"] for one in figures.values())
     return "\n".join([*lines, "", *(f"- {one}" for one in conditions)]) + "\n"
@@ -85,13 +93,13 @@ def _span(runs: Sequence[Run]) -> str:
 
 def _value(runs: Sequence[Run], figure: str) -> str:
     found = _all(runs, figure)
-    return f"{_middle([one['value'] for one in found])} {found[-1]['unit']}".strip()
+    return f"{_middle(found)} {found[-1]['unit']}".strip()
 
 
 def _baseline(runs: Sequence[Run], figure: str) -> str:
     found = [one for one in _all(runs, figure) if one["baseline"]]
-    value = f"{_middle([one['baseline']['value'] for one in found])} {found[-1]['unit']}".strip()
-    ratios = [one["ratio"] for one in found if one["ratio"] is not None]
+    value = f"{_middle([one['baseline'] for one in found])} {found[-1]['unit']}".strip()
+    ratios = [{"value": one["ratio"]} for one in found if one["ratio"] is not None]
     return f"{value}, ratio {_middle(ratios)}" if ratios else value
 
 
@@ -101,7 +109,8 @@ def _seen(runs: Sequence[Run], figure: str) -> str:
     return f"{_value(runs, figure)}{against}"
 
 
-def _target(what: Declared) -> str:
+def target_text(what: Declared) -> str:
+    """As the tables have it."""
     return what.target or "told only"
 
 
@@ -114,9 +123,12 @@ def _met(runs: Sequence[Run], figure: str) -> str:
     return f"**in {sum(judged)} of {len(judged)}**"
 
 
-def _middle(values: Sequence[float]) -> str:
+def _middle(found: Sequence[Mapping[str, Any]]) -> str:
+    values = [one["value"] for one in found]
+    rounds = [one["distribution"] for one in found if "min" in one.get("distribution", ())]
+    seen = [*values, *(one[end] for one in rounds for end in ("min", "max"))]
     middle = _short(statistics.median(values))
-    return middle if len(values) == 1 else f"{middle} ({_short(min(values))} to {_short(max(values))})"
+    return middle if len(seen) == 1 else f"{middle} ({_short(min(seen))} to {_short(max(seen))})"
 
 
 def _short(value: float) -> str:

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from rollbox import Client
+from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record
 from tests.support.images import IMAGE
 from tests.support.stack import Stack
@@ -20,11 +21,12 @@ EXECS = 3000
 async def measure(stack: Stack) -> list[Record]:
     """The records of this scenario. Cost: a build of the client the first time, then 10 s."""
     async with Client(stack.url, stack.api_key) as client, await client.create(IMAGE) as sandbox:
+        doing("a build of the client, then its execs")
         address = stack.state_dir / "sandboxes" / sandbox.id / "agent.sock"
-        command = ("cargo", "run", "--locked", "--quiet", "--release", "--manifest-path", "gateway-rs/Cargo.toml")
+        command = ("setup/cargo.sh", "run", "--locked", "--quiet", "--release")
         process = await asyncio.create_subprocess_exec(
             *command,
-            *("--package", "gateway", "--example", "hop"),
+            *("--manifest-path", "gateway-rs/Cargo.toml", "--package", "gateway", "--example", "hop"),
             cwd=ROOT,
             stdout=asyncio.subprocess.PIPE,
             env={

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rollbox import Client
 from tests.bench.exec_path import closed_loop
+from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record
 from tests.support.containers import engine
 from tests.support.images import IMAGE
@@ -56,6 +57,7 @@ async def measure(stack: Stack) -> list[Record]:
             if result.exit_code != 0:
                 raise RuntimeError(f"exec of true ended with {result}")
 
+        doing(f"{WARM_UP + EXECS} execs")
         sidecar, *spawners = await sidecar_pids(sandbox.id)
         watched = {"gateway": stack.pids()["rollbox-gateway"], "sidecar": sidecar}
         idle = resident_mib(sidecar)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from rollbox import Client, Sandbox, SandboxError
 from tests.bench.exec_path import closed_loop
+from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, distribution
 from tests.support.bombs import BOMBS, FLOODS
 from tests.support.stack import Product
@@ -18,18 +21,35 @@ SETTLES_S = 5.0
 ALL = {**BOMBS, **FLOODS}
 
 
+@dataclass(frozen=True)
+class Limit:
+    """Another limit of the bombed sandboxes than they come with.
+
+    Attributes:
+        suffix: of the figure's name.
+        conditions: what a reader needs to set it again.
+        apply: sets it for the sandbox of this id.
+    """
+
+    suffix: str
+    conditions: str
+    apply: Callable[[str], Awaitable[None]]
+
+
 async def measure(product: Product, image: str) -> list[Record]:
     """The records of this scenario, with sandboxes of this image. Cost: six minutes."""
     async with Client(product.url, product.api_key) as client, await client.create(image) as neighbour:
         await _execs(neighbour)
-        return [await _beside(client, neighbour, name) for name in ALL]
+        return [await beside(client, neighbour, name) for name in ALL]
 
 
-async def _beside(client: Client, neighbour: Sandbox, name: str) -> Record:
+async def beside(client: Client, neighbour: Sandbox, name: str, limit: Limit | None = None) -> Record:
+    """One bomb next door to `neighbour`; with `limit`, each bombed sandbox gets it as soon as it is there."""
     # Each bomb has a quiet of its own: how fast a machine is changes within minutes.
     await asyncio.sleep(SETTLES_S)
     quiet = distribution(await _execs(neighbour))
-    burning = asyncio.create_task(_burn(client, neighbour.record.image, ALL[name]))
+    doing(f"{name}{limit.suffix if limit else ''}")
+    burning = asyncio.create_task(_burn(client, neighbour.record.image, ALL[name], limit))
     try:
         latencies = distribution(await _execs(neighbour))
     finally:
@@ -37,20 +57,23 @@ async def _beside(client: Client, neighbour: Sandbox, name: str) -> Record:
         with contextlib.suppress(asyncio.CancelledError):
             await burning
     return Record(
-        f"exec of true beside a sandbox with: {name}, p99",
+        f"exec of true beside a sandbox with: {name}{limit.suffix if limit else ''}, p99",
         latencies["p99"],
         "ms",
-        f"{EXECS} execs of true, one at a time, while the bomb goes off again and again next door",
+        f"{EXECS} execs of true, one at a time, while the bomb goes off again and again next door"
+        f"{limit.conditions if limit else ''}",
         Baseline("the same just before, while nothing burns, p99", quiet["p99"], quiet),
         distribution=latencies,
     )
 
 
-async def _burn(client: Client, image: str, bomb: str) -> None:
+async def _burn(client: Client, image: str, bomb: str, limit: Limit | None) -> None:
     """Let it go off again and again; where it has ended its sandbox or left nothing to run in it, in a fresh one."""
     while True:
         # Half a core: a neighbour's share of the processor is the scheduler's business, not what is measured here.
         async with await client.create(image, cpu=0.5, memory="256Mi") as bombed:
+            if limit:
+                await limit.apply(bombed.id)
             with contextlib.suppress(SandboxError):
                 while True:
                     await bombed.exec(bomb, timeout=BURNS_S)

@@ -7,6 +7,7 @@ import math
 import os
 import platform
 import re
+import statistics
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -35,6 +36,11 @@ def distribution(values: Sequence[float]) -> dict[str, float]:
     """p50, p95, p99, max and n of one sample."""
     shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
     return {**{name: percentile(values, share) for name, share in shares.items()}, "max": max(values), "n": len(values)}
+
+
+def of_rounds(values: Sequence[float]) -> dict[str, float]:
+    """The values of some rounds in turn, one each: their median and their range."""
+    return {"p50": statistics.median(values), "min": min(values), "max": max(values), "n": len(values)}
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,9 @@ import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from rich.console import Console
-
-from tests.bench import neighbour
-from tests.bench.cluster import cold_start, exec_path, memory, names, readiness, surface
-from tests.bench.record import Record, save
-from tests.bench.table import table
-from tests.support.images import ON_CLUSTER
+from tests.bench.cluster import cold_start, exec_path, memory, names, neighbour, readiness, surface
+from tests.bench.record import Record
+from tests.bench.scenarios import measured, unknown
 from tests.support.installed import RELEASE, Installed, installed, kubectl, objects, why_no_cluster
 
 # A hundred sandboxes have to fit on a node of two cores: what is set aside for each must not be what bounds them.
@@ -31,7 +27,7 @@ SCENARIOS: dict[str, Callable[[Installed], Awaitable[list[Record]]]] = {
     "readiness": readiness.measure,
     "names": names.measure,
     "surface": surface.measure,
-    "neighbour": partial(neighbour.measure, image=ON_CLUSTER),
+    "neighbour": neighbour.measure,
 }
 
 
@@ -48,16 +44,12 @@ async def main(names: list[str]) -> int:
     if reason is not None:
         print(f"The benchmarks cannot run here: {reason}.", file=sys.stderr)
         return 1
-    records: list[Record] = []
+    if problem := unknown(SCENARIOS, names):
+        print(problem, file=sys.stderr)
+        return 2
     async with installed(RELEASE, *VALUES) as product:
-        for name in names or SCENARIOS:
-            print(f"measuring {name} ...", file=sys.stderr, flush=True)
-            measured = save(f"cluster_{name}", await SCENARIOS[name](product), await versions())
-            records += measured
-            Console(width=220).print(table(measured))
-    unmet = [record.figure for record in records if record.met is False]
-    print(f"{len(records)} figures, targets not met: {', '.join(unmet) or 'none'}")
-    return 1 if unmet else 0
+        on_it = {name: partial(one, product) for name, one in SCENARIOS.items()}
+        return await measured("cluster_", on_it, names, await versions())
 
 
 if __name__ == "__main__":

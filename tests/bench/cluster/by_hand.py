@@ -7,6 +7,7 @@ import json
 import time
 
 from rollbox import Client
+from tests.bench.progress import doing
 from tests.support.images import ON_CLUSTER
 from tests.support.installed import Installed, kubectl, objects, run
 
@@ -15,15 +16,17 @@ IN_FLIGHT = 8
 
 async def fill_by_hand(product: Installed, count: int) -> float:
     """Seconds until `count` pods like the product's are Ready; they are removed again."""
+    doing(f"{count} pods by hand")
     template = await _template(product)
     slots = asyncio.Semaphore(IN_FLIGHT)
     began_s = time.perf_counter()
-    async with asyncio.TaskGroup() as group:
-        for number in range(count):
-            group.create_task(_start(product, template, number, slots))
-    seconds = time.perf_counter() - began_s
-    await kubectl("delete", "pods", "-n", product.sandboxes, "-l", "bench=by-hand", "--wait=true", "--timeout=300s")
-    return seconds
+    try:
+        async with asyncio.TaskGroup() as group:
+            for number in range(count):
+                group.create_task(_start(product, template, number, slots))
+        return time.perf_counter() - began_s
+    finally:
+        await kubectl("delete", "pods", "-n", product.sandboxes, "-l", "bench=by-hand", "--wait=true", "--timeout=300s")
 
 
 async def _start(product: Installed, template: dict[str, object], number: int, slots: asyncio.Semaphore) -> None:

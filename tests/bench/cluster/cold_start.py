@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from rollbox import Client
 from tests.bench.cluster.by_hand import fill_by_hand
 from tests.bench.cluster.fill import filled
+from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, distribution
 from tests.support.images import ON_CLUSTER
 from tests.support.installed import Installed, kubeconfig, program
@@ -88,6 +89,7 @@ class Taken:
 async def _one_at_a_time(product: Installed, client: Client) -> list[Record]:
     phases: list[Mapping[str, float]] = []
     async with watching(product.sandboxes) as ready:
+        doing(f"{IN_A_ROW} creates in a row, {CREATES} with pauses")
         row = Taken([], [])
         for _ in range(IN_A_ROW):
             await _create(client, ready, row, phases)

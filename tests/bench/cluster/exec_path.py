@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -17,6 +19,7 @@ from rollbox import Client, Sandbox
 from tests.bench.cluster import limit
 from tests.bench.cluster.fill import filled
 from tests.bench.exec_path import closed_loop
+from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, distribution
 from tests.support.installed import Installed, kubeconfig, kubectl
 
@@ -59,12 +62,13 @@ def _value(text: str, name: str) -> float:
 
 
 class Ways:
-    """The three ways to run `true` in lane `n`'s sandbox."""
+    """The ways to run `true` in lane `n`'s sandbox."""
 
     def __init__(self, product: Installed, sandboxes: list[Sandbox], threads: ThreadPoolExecutor) -> None:
         self._product = product
         self._sandboxes = sandboxes
         self._threads = threads
+        self._own = threading.local()
         kubernetes_config.load_kube_config(str(kubeconfig()))  # type: ignore[no-untyped-call]
 
     @property
@@ -85,11 +89,26 @@ class Ways:
 
     async def stream(self, lane: int) -> None:
         """As programs do it: the Python client, in one process, no process start in the figure."""
-        await asyncio.get_running_loop().run_in_executor(self._threads, self._stream, self._sandbox(lane).id)
+        await self._in_thread(self._stream, lane)
+
+    async def stream_anew(self, lane: int) -> None:
+        """The same with a new client for every call: the baseline of the version before."""
+        await self._in_thread(self._stream_anew, lane)
+
+    async def _in_thread(self, call: Callable[[str], None], lane: int) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._threads, call, self._sandbox(lane).id)
 
     def _stream(self, pod: str) -> None:
-        # A client each: `stream` swaps a method of the client it is given, which no two threads may share.
-        api = kubernetes_client.CoreV1Api(kubernetes_client.ApiClient())
+        # A client for each thread, kept: `stream` swaps a method of the one it is given, which no two may share. The
+        # connection, and its TLS, are new for every call: the library has no other way.
+        if not hasattr(self._own, "api"):
+            self._own.api = kubernetes_client.CoreV1Api(kubernetes_client.ApiClient())
+        self._run(self._own.api, pod)
+
+    def _stream_anew(self, pod: str) -> None:
+        self._run(kubernetes_client.CoreV1Api(kubernetes_client.ApiClient()), pod)
+
+    def _run(self, api: kubernetes_client.CoreV1Api, pod: str) -> None:
         stream(
             api.connect_get_namespaced_pod_exec,
             pod,
@@ -122,13 +141,19 @@ async def measure(product: Installed) -> list[Record]:
 
 async def _at(at_once: int, ways: Ways) -> list[Record]:
     ours, theirs, streamed = COUNTS[at_once]
+    doing(f"{at_once} at once, against kubectl and stream()")
     await closed_loop(at_once, max(at_once, ours // 10), ways.ours)
     mine = distribution(await closed_loop(at_once, ours, ways.ours))
     by_kubectl = distribution(await closed_loop(at_once, theirs, ways.kubectl))
     by_stream = distribution(await closed_loop(at_once, streamed, ways.stream))
+    by_stream_anew = distribution(await closed_loop(at_once, streamed, ways.stream_anew))
     name = f"exec of true in gVisor, {at_once} at once in different sandboxes"
     where = f"closed loop, {ways.count} sandboxes on the node, everything on this machine"
-    against = {"kubectl exec": by_kubectl, "stream() of the client": by_stream}
+    against = {
+        "kubectl exec": by_kubectl,
+        "stream() of the client": by_stream,
+        "stream() of a new client each": by_stream_anew,
+    }
     return [
         *(
             Record(
@@ -158,6 +183,7 @@ def _tail(name: str, mine: dict[str, float], where: str) -> Record:
 
 
 async def _in_one(ways: Ways) -> list[Record]:
+    doing(f"{IN_ONE} at once in one sandbox")
     await closed_loop(IN_ONE, 320, ways.ours)
     mine = distribution(await closed_loop(IN_ONE, 3200, ways.ours))
     other = distribution(await closed_loop(IN_ONE, 48, ways.kubectl))
@@ -171,14 +197,15 @@ async def _in_one(ways: Ways) -> list[Record]:
 
 
 async def _split(product: Installed, ways: Ways) -> list[Record]:
+    doing("parts of an exec")
     before = await Sums.read(product)
     mine = await closed_loop(1, 1000, ways.ours)
     means = (await Sums.read(product)).means_ms(before)
     whole = sum(mine) / len(mine)
     parts = {
         "SDK and HTTP": whole - means["total"],
-        "gateway and hop to the sidecar": means["total"] - means["queue"] - means["spawn"] - means["run"],
         "gateway's queue": means["queue"],
+        "gateway and hop to the sidecar": means["total"] - means["queue"] - means["spawn"] - means["run"],
         "spawn": means["spawn"],
         "run": means["run"],
     }

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from rollbox import Client, Sandbox
+from tests.bench.progress import doing
 from tests.support.images import ON_CLUSTER
 
 
@@ -14,6 +15,7 @@ from tests.support.images import ON_CLUSTER
 async def filled(client: Client, count: int, run: str, start_timeout_s: float = 600.0) -> AsyncIterator[list[Sandbox]]:
     """`count` sandboxes with the label `run`; all creates are made at once: bounding them is the product's part."""
     labels = {"bench": run}
+    doing(f"{count} sandboxes come up")
     try:
         yield list(
             await asyncio.gather(
@@ -31,5 +33,6 @@ async def filled(client: Client, count: int, run: str, start_timeout_s: float = 
             )
         )
     finally:
+        doing(f"{count} sandboxes go")
         # Room for what comes next, not only an end on record.
         await client.delete(labels=labels, wait=True, wait_timeout=300)

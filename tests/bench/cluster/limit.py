@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import statistics
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from rollbox import Process, Sandbox
 from tests.bench.exec_path import closed_loop
-from tests.bench.record import Baseline, Record
+from tests.bench.progress import doing
+from tests.bench.record import Baseline, Record, of_rounds
 
 ROUNDS = 5
 # At once -> starts of each kind a round.
@@ -29,6 +29,7 @@ for line in sys.stdin:
 
 async def measure(at_once: int, sandboxes: Sequence[Sandbox]) -> Record:
     """Our execs in so many different sandboxes against as many loops inside the same ones."""
+    doing(f"{at_once} at once, against posix_spawn inside")
     chosen = sandboxes[:at_once]
     ours, theirs = [], []
     async with AsyncExitStack() as exits:
@@ -41,11 +42,13 @@ async def measure(at_once: int, sandboxes: Sequence[Sandbox]) -> Record:
             theirs.append(await _theirs(COUNTS[at_once] // at_once, loops, lines))
     where = f"{COUNTS[at_once]} starts of each a round, median of {ROUNDS} rounds in turn, everything on this machine"
     name = f"exec of true in gVisor, {at_once} at once, against posix_spawn inside"
-    mine_s, other_s = statistics.median(ours), statistics.median(theirs)
     if at_once == 1:
-        return Record(name, mine_s * 1e3, "ms", where, Baseline("a loop inside, each start", other_s * 1e3))
-    baseline = Baseline("as many loops inside the same sandboxes", 1 / other_s)
-    return Record(name, 1 / mine_s, "1/s", where, baseline, faster_is="larger")
+        mine, other = (of_rounds([one_s * 1e3 for one_s in each_s]) for each_s in (ours, theirs))
+        baseline = Baseline("a loop inside, each start", other["p50"], other)
+        return Record(name, mine["p50"], "ms", where, baseline, distribution=mine)
+    mine, other = (of_rounds([1 / one_s for one_s in each_s]) for each_s in (ours, theirs))
+    baseline = Baseline("as many loops inside the same sandboxes", other["p50"], other)
+    return Record(name, mine["p50"], "1/s", where, baseline, faster_is="larger", distribution=mine)
 
 
 async def _ours(at_once: int, sandboxes: Sequence[Sandbox]) -> float:

@@ -31,12 +31,14 @@ async def measure(product: Installed) -> list[Record]:
             await asyncio.sleep(SETTLE_S)
             each = (used_mib() - before) / SANDBOXES
             sidecars = await _containers_mib(product, "sidecar")
+    if not sidecars:
+        raise RuntimeError("the kubelet tells of no sidecar")
     where = f"{SANDBOXES} idle sandboxes that have run one command, {SETTLE_S:.0f} s after the last"
     return [
         Record("memory of the machine for each idle sandbox, all in", each, "MiB", where),
         Record(
             "working set of the sidecar container as the kubelet counts it, mean",
-            sum(sidecars) / max(1, len(sidecars)),
+            sum(sidecars) / len(sidecars),
             "MiB",
             f"{where}; under gVisor the runtime's share of the pod is in it",
         ),

@@ -19,6 +19,7 @@ from kubernetes_asyncio import client as kubernetes_client
 from kubernetes_asyncio import config as kubernetes_config
 
 from tests.bench.cluster.fake_node import NAME, fake_node
+from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, distribution
 from tests.support.installed import Installed, kubeconfig, kubectl, objects
 
@@ -109,6 +110,7 @@ async def measure(product: Installed) -> list[Record]:
         resolver(await _address("kube-dns", "kube-system")) as default,
     ):
         await kubernetes_config.load_kube_config(str(kubeconfig()))
+        doing(f"{PODS} names")
         took = await _under_churn(product, {"tuned": tuned, "default": default})
     mine, other = distribution(took["tuned"]), distribution(took["default"])
     where = f"{PODS} pods get their addresses at {CHANGES_PER_S:.0f} a second, each asked for from just before on"

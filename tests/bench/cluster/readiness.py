@@ -22,6 +22,7 @@ from kubernetes_asyncio import watch as kubernetes_watch
 
 from rollbox import Client
 from tests.bench.cluster.fake_node import CONFIRMED_AT_ONCE, SELECTOR, TOLERATION, fake_node
+from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, distribution
 from tests.support.images import ON_CLUSTER
 from tests.support.installed import BESIDE_ANOTHER, Installed, installed, kubeconfig, kubectl
@@ -73,9 +74,10 @@ class Stage:
 
     async def pushed(self, count: int, spread_s: float) -> list[float]:
         """Milliseconds from each push to the answer of its create, for `count` creates that wait together."""
+        doing(f"{count} pushes in {spread_s:g} s")
         labels = {"bench": f"readiness-{time.time_ns()}"}
         took_ms = await self._filled(labels, count, spread_s)
-        if failed := (await self._client.delete(labels=labels, wait=True)).failed:
+        if failed := (await self._client.delete(labels=labels, wait=True, wait_timeout=300)).failed:
             raise RuntimeError(f"{len(failed)} of {count} sandboxes did not end: {next(iter(failed.values()))}")
         return took_ms
 
@@ -83,19 +85,22 @@ class Stage:
         """Seconds until the delete of `count` by one label answers, and until the API server has none of their pods."""
         crowd = {"crowd": f"delete-{time.time_ns()}"}
         for first in range(0, count, HERD):
+            doing(f"sandbox {first} of {count} that will be deleted, and the next {HERD}")
             batch = {**crowd, "bench": f"batch-{first}"}
             await self._filled(batch, min(HERD, count - first), SPREAD_S)
+        doing(f"delete of {count}")
         began_s = time.perf_counter()
         report = await self._client.delete(labels=crowd)
         answered_s = time.perf_counter() - began_s
         if len(report.deleted) != count or report.failed:
             raise RuntimeError(f"{len(report.deleted)} of {count} were deleted, {len(report.failed)} failed")
-        await until(lambda: self._none_left(crowd), 600)
+        await until(self._no_pods, 600)
         return answered_s, time.perf_counter() - began_s
 
-    async def _none_left(self, labels: dict[str, str]) -> bool:
+    async def _no_pods(self) -> bool:
+        # The control plane's own list is empty as soon as the ends are on record.
         await asyncio.sleep(0.2)
-        return not await self._client.list(labels)
+        return not (await self._core.list_namespaced_pod(self._product.sandboxes, limit=1)).items
 
     async def _filled(self, labels: dict[str, str], count: int, spread_s: float) -> list[float]:
         told_s: dict[str, float] = {}
@@ -109,6 +114,7 @@ class Stage:
 
     async def watched(self, count: int, spread_s: float) -> list[float]:
         """The same by the way of a status that the kubelet writes and a watch that tells."""
+        doing(f"{count} status writes in {spread_s:g} s, for a watch")
         names = [f"watched-{time.time_ns()}-{number}" for number in range(count)]
         make = self._core.create_namespaced_pod
         await asyncio.gather(*(make(self._product.namespace, _pod(one)) for one in names))  # type: ignore[arg-type]

@@ -12,11 +12,9 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 
-from rich.console import Console
-
 from tests.bench.lifecycle import creates, groups, live, saturation, sdk
-from tests.bench.record import Record, save
-from tests.bench.table import table
+from tests.bench.record import Record
+from tests.bench.scenarios import measured, unknown
 
 SCENARIOS: dict[str, Callable[[], Awaitable[list[Record]]]] = {
     "creates": creates.measure,
@@ -31,16 +29,10 @@ def main(names: list[str]) -> int:
     """Run the named scenarios, all when none is named; the exit status is 1 when a target is not met."""
     redis = subprocess.run(["redis-server", "--version"], capture_output=True, text=True, check=True).stdout.split()[2]
     versions = {"redis": redis, "python": platform.python_version()}
-    records: list[Record] = []
-    for name in names or SCENARIOS:
-        print(f"measuring {name} ...", file=sys.stderr, flush=True)
-        records += save(f"lifecycle_{name}", asyncio.run(_measured(name)), versions)
-    Console(width=200).print(table(records))
-    return 0 if all(r.met is not False for r in records) else 1
-
-
-async def _measured(name: str) -> list[Record]:
-    return await SCENARIOS[name]()
+    if problem := unknown(SCENARIOS, names):
+        print(problem, file=sys.stderr)
+        return 2
+    return asyncio.run(measured("lifecycle_", SCENARIOS, names, versions))
 
 
 if __name__ == "__main__":

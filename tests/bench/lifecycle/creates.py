@@ -12,6 +12,7 @@ from rollbox import Client, Sandbox
 from tests.bench.lifecycle import arrivals
 from tests.bench.lifecycle.arrivals import Met
 from tests.bench.lifecycle.stage import BOOT_MS, IMAGE, stage
+from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, distribution
 
 POOL = 400
@@ -32,6 +33,7 @@ SHAPES: dict[str, Callable[[Callable[[int], Coroutine[Any, Any, object]]], Corou
 async def measure() -> list[Record]:
     """The records of this scenario. Cost: about two minutes."""
     async with stage() as ground, ground.client() as client:
+        doing(f"{COLD} cold creates, then {SECONDS} s of warm ones")
         cold = await _cold(client)
         await ground.fill(client, "warm", POOL)
         # Connections, code and caches are warm as in the middle of a run.
@@ -43,6 +45,7 @@ async def measure() -> list[Record]:
             steady = await arrivals.open_loop(arrivals.poisson(count, PER_SECOND), call)
         records = _steady(steady, cold)
         for name, shape in SHAPES.items():
+            doing(name)
             await ground.filled(client, "warm", POOL)
             met = await shape(partial(_create, client))
             records.append(_shaped(name, met))

@@ -7,6 +7,7 @@ import time
 
 from rollbox import Client, SandboxGroup
 from tests.bench.lifecycle.stage import IMAGE, stage
+from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, distribution
 
 COUNT = 100
@@ -17,6 +18,7 @@ async def measure() -> list[Record]:
     """The records of this scenario. Cost: half a minute."""
     async with stage() as ground, ground.client() as client:
         await ground.fill(client, "warm", 2 * COUNT)
+        doing(f"{ROUNDS} groups")
         together, apart = [], []
         for _ in range(ROUNDS + 1):
             await ground.filled(client, "warm", 2 * COUNT)

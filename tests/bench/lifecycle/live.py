@@ -8,6 +8,7 @@ from functools import partial
 from rollbox import Client, SandboxGroup
 from tests.bench.lifecycle import arrivals
 from tests.bench.lifecycle.stage import IMAGE, stage
+from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, distribution
 
 FEW, MANY = 64, 4096
@@ -25,11 +26,13 @@ async def measure() -> list[Record]:
         await _claims(client)
         few = await _claims(client)
         await ground.filled(client, "warm", POOL)
+        doing(f"{MANY} sandboxes come up")
         await _live(client, MANY - FEW - DELETED, "house")
         await _live(client, DELETED, "crowd")
         await ground.filled(client, "warm", POOL)
         many = await _claims(client)
         live = len(await client.list())
+        doing(f"delete of {DELETED}")
         began = time.perf_counter()
         report = await client.delete(labels={"bench": "crowd"}, wait=True)
         delete_s = time.perf_counter() - began

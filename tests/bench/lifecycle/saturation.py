@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 from rollbox import Client
 from tests.bench.lifecycle.stage import IMAGE, stage
+from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record
 
 POOL = 1500
@@ -29,6 +30,7 @@ async def measure() -> list[Record]:
 
 async def _saturated(planes: int) -> float:
     async with stage() as ground, AsyncExitStack() as clients:
+        doing(f"{planes} control plane{'s' if planes > 1 else ''}")
         first = await clients.enter_async_context(ground.client())
         await ground.fill(first, "warm", POOL)
         found = [first]

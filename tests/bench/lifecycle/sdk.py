@@ -14,6 +14,7 @@ import aiohttp
 
 from rollbox import Client, LazySandbox, Sandbox, SandboxGroup
 from tests.bench.lifecycle.stage import stage
+from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record
 
 SANDBOXES = 2000
@@ -25,11 +26,13 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 async def measure() -> list[Record]:
     """The records of this scenario. Cost: about a minute."""
     async with stage() as ground, ground.client() as client:
+        doing(f"{SANDBOXES} sandboxes come up")
         bare_tasks, bare_threads = len(asyncio.all_tasks()), threading.active_count()
         lazy = [LazySandbox("localhost/bench/cold:1", client=client) for _ in range(SANDBOXES)]
         made = [sandbox for _ in range(4) for sandbox in await _group(client, SANDBOXES // 4)]
         idle_tasks, idle_threads = len(asyncio.all_tasks()) - bare_tasks, threading.active_count() - bare_threads
         assert not any(one.started for one in lazy)
+        doing(f"{EXECS} execs")
         await _spent(made, EXECS // 5, _exec)
         before = _resident()
         cpu_ms, wall_s = await _spent(made, EXECS, _exec)

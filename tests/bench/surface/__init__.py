@@ -23,7 +23,7 @@ async def measure_on(ground: Ground) -> list[Record]:
         await client.create(ground.image, memory=MEMORY) as sandbox,
     ):
         return [
-            *[await streams.stdout(sandbox, *maker) for maker in streams.MAKERS.items()],
+            *[record for maker in streams.MAKERS.items() for record in await streams.stdout(sandbox, *maker)],
             await streams.keystrokes(sandbox),
             *await streams.proxy(ground, sandbox),
             *await parallel.measure(sandbox),

@@ -6,6 +6,7 @@ import time
 
 from rollbox import Sandbox
 from tests.bench.exec_path import closed_loop
+from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, distribution
 
 # At once -> execs.
@@ -24,6 +25,7 @@ async def measure(sandbox: Sandbox) -> list[Record]:
     records: list[Record] = []
     narrow = 0.0
     for at_once, total in COUNTS.items():
+        doing(f"{at_once} execs at once")
         began = time.perf_counter()
         latencies = distribution(await closed_loop(at_once, total, call))
         rate = total / (time.perf_counter() - began)

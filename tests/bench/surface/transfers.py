@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import io
 import os
-import statistics
 import tarfile
 import tempfile
 import time
@@ -16,7 +15,8 @@ from pathlib import Path
 import aiohttp
 
 from rollbox import Sandbox
-from tests.bench.record import Baseline, Record
+from tests.bench.progress import doing
+from tests.bench.record import Baseline, Record, of_rounds
 from tests.bench.surface.ground import Ground, memory_mib
 from tests.support.wire import token_of
 
@@ -37,6 +37,7 @@ Rounds = tuple[list[float], list[float]]
 
 async def copies(ground: Ground, sandbox: Sandbox) -> list[Record]:
     """One large file up and down."""
+    doing("a large file up and down")
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
         local, back = Path(folder) / "up", Path(folder) / "down"
         local.write_bytes(os.urandom(1_000_000) * (COPY_BYTES // 1_000_000))
@@ -65,15 +66,16 @@ def _both(figure: str, taken: Rounds, unit: str, where: str, baseline: str) -> l
     """By the median, and as it was told before, by the best."""
     scale = {"s": 1.0, "ms": 1e3}[unit]
     ours, theirs = ([second * scale for second in seconds] for seconds in taken)
-    median = Baseline(baseline, statistics.median(theirs))
+    mine, other = of_rounds(ours), of_rounds(theirs)
     return [
-        Record(figure, statistics.median(ours), unit, where, median),
+        Record(figure, mine["p50"], unit, where, Baseline(baseline, other["p50"], other), distribution=mine),
         Record(f"{figure}, best of {ROUNDS}", min(ours), unit, where, Baseline(baseline, min(theirs))),
     ]
 
 
 async def small_files(ground: Ground, sandbox: Sandbox) -> list[Record]:
     """Many small files up as a directory, against one tar of the same that is ready."""
+    doing("small files")
     with tempfile.TemporaryDirectory() as folder:
         for n in range(SMALL_FILES):
             path = Path(folder) / f"package-{n % 29}" / f"module-{n}.py"
@@ -100,6 +102,7 @@ async def flat_memory(ground: Ground, sandbox: Sandbox) -> list[Record]:
     watched = await ground.watched(sandbox.id)
     records = []
     for at_once, size in WIDTHS.items():
+        doing(f"{at_once} files at once")
         before = memory_mib(watched)
         async with peaks(watched) as most, ground.inside(sandbox.id) as inside:
             await asyncio.gather(*(_there_and_back(sandbox, n, size) for n in range(at_once)))
