@@ -209,7 +209,7 @@ def faults_page(table: Table, ends: Ends) -> str:
         "A failed sample is the model's doing, or it is not. `mask_sample` is the one bit for RL code: every `SandboxError` has it, and so have `ExecResult`, `Outcome` (as `masked`),\n"
         "`SandboxRecord`, `Timeline` and what `rollbox why` prints. It says *score* only for what the sample has done itself: its code (fault `workload`), or what it asked for. It says *mask* for\n"
         "everything that can hit a sample which did nothing wrong, whatever is at fault. `is_infra` says less: that the fault is `capacity` or `platform`.\n\n"
-        "## How a sandbox ends\n\nWhatever ended it first stays: later calls are answered with the same code, and the record keeps it for 24 hours.\n\n"
+        "## How a sandbox ends\n\nWhatever ended it first stays: later calls are answered with the same code, and the record keeps it for 24 hours if the store lasts (Redis without a volume does not outlive its pod).\n\n"
         f"| what happened | told as `end.by` | code | fault | retry | sample |\n|{head}|---|---|\n{rows}\n"
         "A command that ends by itself, by a signal or by its `timeout` ends no sandbox; its result is scored, but for one that was cancelled. A command that should be scored for taking too long\n"
         "needs a `timeout` of its own: `ttl` is the time of everybody.\n\n"

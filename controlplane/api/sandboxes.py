@@ -118,7 +118,7 @@ async def delete_many(
 
 @router.get("/sandboxes/{sandbox_id}", summary="One sandbox, also after its end")
 async def get(sandbox_id: str, service: Service, owner: Owner) -> SandboxBody:
-    """The record; a tombstone is kept for 24 hours."""
+    """The record; a tombstone is kept for 24 hours if the store lasts."""
     return _body(service, await service.get(owner, sandbox_id))
 
 

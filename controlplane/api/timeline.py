@@ -75,6 +75,6 @@ class TimelineBody(BaseModel):
 
 @router.get("/sandboxes/{sandbox_id}/timeline", summary="What has happened to a sandbox, and why it ended")
 async def timeline(sandbox_id: str, service: Service, owner: Owner) -> TimelineBody:
-    """Kept as long as the record: 24 hours after the end."""
+    """Kept as long as the record: 24 hours after the end, if the store lasts."""
     sandbox = await service.get(owner, sandbox_id)
     return TimelineBody.of(sandbox, service.refusal(sandbox))

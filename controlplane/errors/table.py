@@ -96,7 +96,7 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         mask_sample=True,
         title="There is no sandbox with this id.",
-        hint="Check the id with `rollbox ps`; the record of an ended sandbox is kept for 24 hours.",
+        hint="Check the id with `rollbox ps`; the record of an ended sandbox is kept for 24 hours, unless the platform lost what it stores.",
     ),
     "exec_not_found": Entry(
         http=404,

@@ -362,7 +362,7 @@ class Sandboxes(Owned):
         return Deleted([sandbox.id] if ended else (), {})
 
     async def delete_key(self, owner: str, key: str, *, wait_s: float = 0.0) -> Deleted:
-        """Deletes the sandbox that took ``key``; if none has, no create may take it any more (for 24 h)."""
+        """Deletes the sandbox that took ``key``; if none has, no create may take it for 24 h if the store lasts."""
         sandbox = await self._lives.store.withdraw(owner, key)
         found = [] if sandbox is None else [sandbox]
         return await self._lives.endings.end_all(found, _by_owner(), owner, wait_s=wait_s)

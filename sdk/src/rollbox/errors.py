@@ -83,13 +83,13 @@ class PermissionDenied(SandboxError):
 
 
 class SandboxNotFound(SandboxError):
-    """There is no sandbox with this id. Check the id with `rollbox ps`; the record of an ended sandbox is kept for 24 hours."""
+    """There is no sandbox with this id. Check the id with `rollbox ps`; the record of an ended sandbox is kept for 24 hours, unless the platform lost what it stores."""
 
     code = "sandbox_not_found"
     fault = "caller"
     retry = "never"
     mask_sample = True
-    hint = "Check the id with `rollbox ps`; the record of an ended sandbox is kept for 24 hours."
+    hint = "Check the id with `rollbox ps`; the record of an ended sandbox is kept for 24 hours, unless the platform lost what it stores."
 
 
 class ExecNotFound(SandboxError):

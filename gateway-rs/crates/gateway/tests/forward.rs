@@ -8,6 +8,7 @@
 
 mod support;
 
+use std::pin::pin;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -17,7 +18,8 @@ use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::json;
 use support::clock::Stopped;
-use support::{ControlPlane, Rig, Started};
+use support::controlplane::LEFT;
+use support::{Answer, ControlPlane, Rig, Started};
 
 /// A small part of the time for which a connection is tried.
 const STEP: Duration = Duration::from_millis(50);
@@ -162,6 +164,42 @@ async fn a_create_with_a_key_survives_the_end_of_the_replica_that_had_it() {
     let create = post(&rig, "/v1/sandboxes").header("idempotency-key", "k-1").body("{}".into()).unwrap();
     let (answer, _other) = tokio::join!(rig.client.send(create), other);
     assert_eq!((answer.status, answer.text().as_str()), (StatusCode::OK, "created"));
+}
+
+/// What comes of a create with 5 s, whose first replica dies after `held`; another one is there at once.
+async fn created_after(held: Duration) -> Answer {
+    let mut rig = Rig::new().start().await;
+    let (first, clock) = (rig.controlplane.take().unwrap(), Stopped::now().await);
+    let create = post(&rig, "/v1/sandboxes").header("idempotency-key", "k-1").header(LEFT, "5000");
+    let mut create = pin!(rig.client.send(create.body("{}".into()).unwrap()));
+    let dies = async {
+        first.arrived(1).await;
+        clock.pass(held).await;
+        first.cut();
+        std::fs::remove_file(rig.folder.socket("api")).unwrap();
+        ControlPlane::listen(&rig.folder.socket("api"))
+    };
+    let other = tokio::select! {
+        _ = &mut create => panic!("it is held"),
+        other = dies => other,
+    };
+    other.release(1);
+    clock.until(STEP, create).await.0
+}
+
+#[tokio::test]
+async fn another_replica_is_told_what_is_left_of_a_creates_time() {
+    let answer = created_after(Duration::from_secs(2)).await;
+    let left_ms: u64 = answer.headers[LEFT].to_str().unwrap().parse().unwrap();
+    assert!((2_000..=2_950).contains(&left_ms), "{left_ms}");
+}
+
+#[tokio::test]
+async fn no_other_replica_is_asked_when_nothing_is_left() {
+    let answer = created_after(Duration::from_secs(5)).await;
+    assert_eq!(answer.code(), "upstream_timeout");
+    assert!(answer.text().contains("broke the connection"), "{}", answer.text());
+    assert!(answer.text().contains("nothing is left of the start timeout"), "{}", answer.text());
 }
 
 #[tokio::test]

@@ -576,7 +576,7 @@ impl Code {
             }
             Self::PermissionDenied => "Use the token of this sandbox, or the key of its owner.",
             Self::SandboxNotFound => {
-                "Check the id with `rollbox ps`; the record of an ended sandbox is kept for 24 hours."
+                "Check the id with `rollbox ps`; the record of an ended sandbox is kept for 24 hours, unless the platform lost what it stores."
             }
             Self::ExecNotFound => {
                 "Check the exec_id; records of finished execs are kept in a bounded number."

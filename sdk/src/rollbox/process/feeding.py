@@ -11,7 +11,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from typing import Any
 
 from rollbox._problem import SandboxError
-from rollbox.errors import Conflict, InvalidArgument
+from rollbox.errors import Conflict, InvalidArgument, Unsupported
 from rollbox.files.transfer import of_file
 from rollbox.gateway import Access, Gateway
 from rollbox.process.link import Link
@@ -21,6 +21,11 @@ from rollbox.request import Stdin
 _NO_OUTPUT = 2**62
 # Of the end of a sandbox the writer hears as soon as the request that waits, which says what it was.
 _VERDICT_S = 20.0
+_OLDER = "the gateway, or the sandbox, was made before input could be written to an exec; the command was killed"
+_NEWER = (
+    "Upgrade the platform and make a new sandbox. A MiB in bytes or text goes with the request everywhere, "
+    "sandbox.files.write takes any size."
+)
 
 
 async def run_fed(gateway: Gateway, access: Access, body: Mapping[str, Any], stdin: Stdin) -> dict[str, Any]:
@@ -30,7 +35,8 @@ async def run_fed(gateway: Gateway, access: Access, body: Mapping[str, Any], std
 
     Raises:
         SandboxError: as an exec; StreamInterrupted also when the input could not be written for 60 s. The command is
-            killed then, as after an error of what makes the input, which is raised as it is.
+            killed then, as after an error of what makes the input, which is raised as it is. Unsupported where the
+            platform is older than this.
     Cancel safety: the command is killed on the server, within 2 s.
     """
     started = await gateway.spawn(access, body)
@@ -43,6 +49,12 @@ async def run_fed(gateway: Gateway, access: Access, body: Mapping[str, Any], std
             await _await_end(running, feeding.exception())
         # The request came second, so it says this of every command that was quick.
         return {**await running, "replayed": started["replayed"]}
+    except InvalidArgument as error:
+        if error.details.get("field") != "stdin_open":
+            raise
+        # Nobody who joins it would end it there.
+        await gateway.end_exec(access, body["exec_id"])
+        raise Unsupported(_OLDER, hint=_NEWER, request_id=error.request_id, sandbox_id=access.sandbox_id) from error
     finally:
         for task in (feeding, running):
             task.cancel()

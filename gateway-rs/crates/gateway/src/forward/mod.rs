@@ -2,6 +2,7 @@
 
 mod body;
 mod headers;
+mod limits;
 
 pub(crate) use body::Held;
 pub(crate) use headers::strip;
@@ -22,6 +23,7 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use resolve::Address;
+use tokio::time::Instant;
 use tower::util::BoxCloneSyncService;
 use wire::{Code, Problem};
 
@@ -92,7 +94,8 @@ pub(crate) async fn forward(
     Ok(Response::from_parts(head, Body::new(Held::new(body, call))))
 }
 
-/// Sends a request; once more where that is safe and may help, because there are several replicas behind the address.
+/// Sends a request; once more where that is safe and may help, because there are several replicas behind the address,
+/// and while something is left of the caller's time.
 async fn send(
     client: &Client<Connector, Timed>,
     head: Parts,
@@ -104,20 +107,22 @@ async fn send(
             .await
             .map_err(|e| failed(&e));
     }
+    let began = Instant::now();
     let body = Timed::new(body, SILENCE).collect().await.map_err(|broken| unreadable(&broken))?.to_bytes();
     let idempotent = is_idempotent(&head);
-    let mut pauses = PAUSES.into_iter();
+    let (mut pauses, mut told) = (PAUSES.into_iter(), head.clone());
     loop {
-        let request = Request::from_parts(head.clone(), Timed::new(body.clone().into(), SILENCE));
+        let request = Request::from_parts(told, Timed::new(body.clone().into(), SILENCE));
         let error = match client.request(request).await {
             Ok(response) => return Ok(response),
             Err(error) => error,
         };
         // Without a connection nothing was sent.
-        match pauses.next().filter(|_| idempotent || error.is_connect()) {
-            Some(pause) => tokio::time::sleep(pause).await,
-            None => return Err(failed(&error)),
-        }
+        let Some(pause) = pauses.next().filter(|_| idempotent || error.is_connect()) else {
+            return Err(failed(&error));
+        };
+        told = limits::shortened(&head, began.elapsed() + pause).ok_or_else(|| out_of_time(&error))?;
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -168,6 +173,15 @@ fn failed(error: &legacy::Error) -> Problem {
     }
     let what = if error.is_connect() { "cannot be reached" } else { "broke the connection" };
     Problem::new(Code::UpstreamTimeout, format!("the control plane {what}: {reason}"))
+}
+
+/// The create may have begun: who knows its key can take it back, so this is no end of its sandbox.
+fn out_of_time(error: &legacy::Error) -> Problem {
+    let Problem { detail, .. } = failed(error);
+    Problem::new(
+        Code::UpstreamTimeout,
+        format!("{detail}; nothing is left of the start timeout for another try"),
+    )
 }
 
 fn unreadable(broken: &BrokenOff) -> Problem {

@@ -11,7 +11,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use futures_util::{StreamExt as _, stream};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderName, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
@@ -20,6 +20,9 @@ use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use wire::{Code, Problem};
+
+/// What a create tells of its caller's time.
+pub const LEFT: &str = "start-timeout-ms";
 
 /// The handle of a fake control plane; dropping it breaks every connection.
 pub struct ControlPlane {
@@ -119,13 +122,15 @@ async fn echo(request: Request) -> Response {
     (StatusCode::CREATED, answer_headers, seen.to_string()).into_response()
 }
 
-async fn held(State(state): State<Arc<Shared>>, body: Body) -> &'static str {
+/// Answers with the start timeout that it was told.
+async fn held(State(state): State<Arc<Shared>>, headers: HeaderMap, body: Body) -> impl IntoResponse {
     body.collect().await.unwrap();
     let mut watched = Watched(Arc::clone(&state), false);
     state.arrived.send_modify(|arrived| *arrived += 1);
     step(&state).await;
     watched.1 = true;
-    "created"
+    let told = headers.get(LEFT).map(|left| (HeaderName::from_static(LEFT), left.clone()));
+    (told.into_iter().collect::<HeaderMap>(), "created")
 }
 
 /// Two chunks; the second one waits for a release.
