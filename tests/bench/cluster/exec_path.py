@@ -27,7 +27,7 @@ SANDBOXES = 100
 # In flight -> (execs of ours, of kubectl, of stream()).
 COUNTS = {1: (1000, 20, 60), 20: (4000, 60, 200), 100: (6000, 100, 300)}
 IN_ONE = 16
-PARTS = ("queue", "spawn", "run", "total")
+PARTS = ("queue", "spawn", "run", "sidecar", "total")
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,8 @@ async def _split(product: Installed, ways: Ways) -> list[Record]:
     parts = {
         "SDK and HTTP": whole - means["total"],
         "gateway's queue": means["queue"],
-        "gateway and hop to the sidecar": means["total"] - means["queue"] - means["spawn"] - means["run"],
+        "gateway": means["total"] - means["queue"] - means["sidecar"],
+        "hop to the sidecar": means["sidecar"] - means["spawn"] - means["run"],
         "spawn": means["spawn"],
         "run": means["run"],
     }

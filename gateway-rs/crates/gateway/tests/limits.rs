@@ -139,6 +139,7 @@ async fn metrics_tell_what_happened_and_name_no_sandbox() {
         "routes_resolved_total{source=\"table\"} 3",
         "upstream_connects_total{outcome=\"connected\"} 1",
         "exec_total_seconds_count 2",
+        "exec_sidecar_seconds_count 2",
         "routes 1",
         "route_feed_connected 1",
     ] {

@@ -10,7 +10,6 @@ use crate::auth::Bearer;
 use crate::body::Budget;
 use crate::call::{self, Cut, authorized};
 use crate::gateway::Gateway;
-use crate::telemetry::Ended;
 use crate::upstream::{self, Loss};
 
 const SIGKILL: u32 = 9;
@@ -18,10 +17,11 @@ const SIGKILL: u32 = 9;
 /// On top of the command's own timeout, which the sidecar enforces: to kill the tree and collect the output.
 const DEADLINE_GRACE: Duration = Duration::from_secs(30);
 
-/// What an exec came to, and how long it waited for its turn.
+/// What an exec came to, how long it waited for its turn, and the sidecar's call took.
 pub(super) struct Outcome {
     pub(super) result: ExecResult,
     pub(super) queue: Duration,
+    pub(super) sidecar: Duration,
 }
 
 /// Runs a checked request in the bearer's sandbox and waits for its end.
@@ -47,17 +47,18 @@ pub(super) async fn exec(
     let mut request = authorized(request, &bearer.header);
     // What was decoded from the body lives on in the request, until that is sent.
     request.extensions_mut().insert(budget);
+    let sent = Instant::now();
     let answered = tokio::select! {
         biased;
         answered = call::uncut(gateway, &route, agent.exec(request)) => answered,
         () = deadline => return Err(call::late("the end of the command", &route)),
     };
+    let sidecar = sent.elapsed();
     // It is over; only its cause may be a moment away.
     drop(place);
-    let ran = || arrived.elapsed().saturating_sub(queue);
     let result = match answered {
         Ok(answer) => answer.into_inner(),
-        Err(Cut::Ended(fate)) => by_memory(fate.problem(&route.sandbox_id), exec_id, ran())?,
+        Err(Cut::Ended(fate)) => by_memory(fate.problem(&route.sandbox_id), exec_id, sidecar)?,
         Err(cut @ Cut::Expired) => return Err(cut.explain(gateway, &route).await),
         Err(Cut::Failed(status)) => {
             let under_way = matches!(upstream::of(&status), Loss::Broken(_));
@@ -65,17 +66,10 @@ pub(super) async fn exec(
             if !under_way {
                 return Err(problem);
             }
-            by_memory(problem, exec_id, ran())?
+            by_memory(problem, exec_id, sidecar)?
         }
     };
-    gateway.metrics.exec_ended(&Ended {
-        end: result.end(),
-        queue,
-        spawn: Duration::from_micros(result.spawn_us),
-        run: Duration::from_micros(result.run_us),
-        total: arrived.elapsed(),
-    });
-    Ok(Outcome { result, queue })
+    Ok(Outcome { result, queue, sidecar })
 }
 
 /// The result of a command that was under way when its sandbox passed its memory limit and died of it: the command's

@@ -8,9 +8,11 @@ use axum::response::Response;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 use resolve::Found;
+use tokio::time::Instant;
 use wire::Problem;
 use wire::agent::SignalRequest;
 
+use super::call::Outcome;
 use super::request::Signal;
 use super::{answer, call, request, rules};
 use crate::auth::{self, Bearer};
@@ -18,6 +20,7 @@ use crate::body::Read;
 use crate::error::Failure;
 use crate::gateway::Gateway;
 use crate::request_id;
+use crate::telemetry::Ended;
 
 /// `POST /v1/sandboxes/{id}/exec`: runs a command and answers with its result.
 ///
@@ -28,12 +31,25 @@ pub(crate) async fn exec(
     request: Request,
 ) -> Result<Response, Failure> {
     let _call = gateway.enter()?;
+    let checking = Instant::now();
     let bearer = authorize(&gateway, id, request.headers())?;
+    let checked = checking.elapsed();
     let Read { bytes, budget } = body(&gateway, &bearer, request).await?;
+    let decoding = Instant::now();
     let decoded = request::decode(&bytes, request_id::unique)?;
     drop(bytes);
-    let outcome = call::exec(&gateway, bearer, decoded, budget).await?;
-    Ok(json(answer::encode(&outcome.result, outcome.queue)))
+    let Outcome { result, queue, sidecar } = call::exec(&gateway, bearer, decoded, budget).await?;
+    let answer = json(answer::encode(&result, queue));
+    gateway.metrics.exec_ended(&Ended {
+        end: result.end(),
+        queue,
+        spawn: Duration::from_micros(result.spawn_us),
+        run: Duration::from_micros(result.run_us),
+        sidecar,
+        // How long the client takes to send the body is not the gateway's.
+        total: checked + decoding.elapsed(),
+    });
+    Ok(answer)
 }
 
 /// `POST /v1/sandboxes/{id}/execs`: starts a command and answers as soon as it runs.

@@ -28,7 +28,9 @@ pub(crate) struct Ended {
     pub(crate) queue: Duration,
     pub(crate) spawn: Duration,
     pub(crate) run: Duration,
-    /// Body read to answer ready.
+    /// Call to the sidecar sent to its answer: the hop, spawn and run.
+    pub(crate) sidecar: Duration,
+    /// Token checked and body decoded to answer encoded, without the wait for the body.
     pub(crate) total: Duration,
 }
 
@@ -142,6 +144,7 @@ pub(crate) struct Metrics {
     queue: Histogram,
     spawn: Histogram,
     run: Histogram,
+    sidecar: Histogram,
     total: Histogram,
     ends: CounterBy,
     errors: CounterBy,
@@ -188,6 +191,7 @@ impl Metrics {
             queue: histogram(),
             spawn: histogram(),
             run: histogram(),
+            sidecar: histogram(),
             total: histogram(),
             ends: counters("end", ENDS.map(end_name)),
             errors: counters("code", Code::ALL.map(Code::name)),
@@ -228,7 +232,16 @@ impl Metrics {
             self.spawn.clone(),
         );
         registry.register("exec_run_seconds", "Process runs to end collected", self.run.clone());
-        registry.register("exec_total_seconds", "Request decoded to answer ready", self.total.clone());
+        registry.register(
+            "exec_sidecar_seconds",
+            "Call to the sidecar sent to its answer",
+            self.sidecar.clone(),
+        );
+        registry.register(
+            "exec_total_seconds",
+            "Request read, without the wait for its body, to answer encoded",
+            self.total.clone(),
+        );
         registry.register("exec_ends", "Execs that gave a result, by end", self.ends.clone());
         registry.register("errors", "Answers that are problems, by code", self.errors.clone());
         registry.register("routes_resolved", "Routes found, by who answered", self.resolved.clone());
@@ -315,6 +328,7 @@ impl Metrics {
         self.queue.observe(ended.queue.as_secs_f64());
         self.spawn.observe(ended.spawn.as_secs_f64());
         self.run.observe(ended.run.as_secs_f64());
+        self.sidecar.observe(ended.sidecar.as_secs_f64());
         self.total.observe(ended.total.as_secs_f64());
         self.ends.get_or_create(&[("end", end_name(ended.end))]).inc();
     }
