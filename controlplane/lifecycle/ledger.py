@@ -43,6 +43,8 @@ class Ledger:
         self._held: dict[str, Sandbox] = {}
         self._recent = Recent(clock)
         self._contested: set[str] = set()
+        self._awaited: set[str] = set()  # admitted, and somebody waits here until the start is over
+        self._doubtful: set[str] = set()  # of these, started elsewhere when the store was lost
         self._listeners: list[Listener] = []
         self._leaving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ends_read_ms = 0
@@ -80,6 +82,8 @@ class Ledger:
         """
         known = sandbox.id in self._unsettled
         future = self.expect(sandbox.id)
+        self._awaited.add(sandbox.id)
+        future.add_done_callback(lambda _: self._awaited.discard(sandbox.id))
         if not known:
             # Another replica brings it up, or it has settled since the caller got its record.
             await self._look(sandbox.id, expected=True)
@@ -106,9 +110,14 @@ class Ledger:
         missing = await _side_by_side(store.restore, [*known.values()])
         there = {sandbox_id for sandbox_id, was in zip(known, missing, strict=True) if not was}
         self._contested |= there & self._recent.records.keys()
+        self._doubtful |= self._awaited - self._held.keys()
 
     async def insist(self) -> None:
-        """Sees to it that nothing on record says less than this replica knows."""
+        """Sees to it that nothing on record says less than this replica knows; nobody waits for what is forgotten."""
+        for sandbox_id in [*self._doubtful]:
+            # Only the replica that started it could have put it back, and that one may be gone.
+            await self._look(sandbox_id, expected=True)
+            self._doubtful.discard(sandbox_id)
         self._recent.forget()
         self._contested &= self._recent.records.keys()
         await _side_by_side(self._insist, [self._recent.records[sandbox_id] for sandbox_id in self._contested])

@@ -186,6 +186,9 @@ class Replicas:
             self._log.exception("not done", what=what)
         else:
             return True
+        # A task group that is cancelled while a task of it fails raises that failure alone: the loop would never end.
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            raise asyncio.CancelledError
         return False
 
 

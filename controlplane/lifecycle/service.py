@@ -308,6 +308,9 @@ class Sandboxes(Owned):
                 # Not behind: this control plane is leaving.
                 gone = Problem("create_abandoned", "it has no key by which its creator could ask another replica")
                 await self._lives.endings.end(sandbox.id, gone, PLATFORM)
+            if problem.code == "sandbox_not_found":
+                detail = f"{sandbox.id} was forgotten with the store before it was ready: ask again with its key"
+                raise Problem("upstream_timeout", detail, retry_after_ms=200) from problem
             raise
         if settled.end is not None:
             raise settled.end.problem(settled.id)

@@ -51,7 +51,7 @@ class Core:
 
     def empty(self) -> None:
         """Forgets everything, as a Redis without a disk that was restarted."""
-        self.intact = False
+        self.intact, self.rebuilder = False, ""
         self.holders.clear()
         for kept in vars(self.memory).values():
             if hasattr(kept, "clear"):

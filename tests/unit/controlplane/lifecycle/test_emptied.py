@@ -171,3 +171,21 @@ async def test_what_nobody_has_on_record_is_found_soon_although_who_looked_for_i
             task.cancel()
         await asyncio.sleep(14)
         assert cluster.held == {}
+
+
+async def test_whoever_waits_for_a_start_that_is_forgotten_asks_again_and_has_another_one() -> None:
+    spec = SPEC.model_copy(update={"env": {"SECRET": "hush"}})  # no pod has it: only who began it can put it back
+    async with pair(cluster := FakeCluster(annotates_behind=True, ready_s=None)) as (core, a, b):
+        begun = asyncio.create_task(a.service.create(OWNER, spec, "k"))
+        await asyncio.sleep(1)
+        waiting = asyncio.create_task(b.service.create(OWNER, spec, "k"))
+        await asyncio.sleep(1)
+        for task in (begun, *a.service._lives._loops, *a.service._lives._starts.values()):
+            task.cancel()
+        await asyncio.sleep(0)
+        core.empty()
+        async with asyncio.timeout(20):
+            with pytest.raises(Problem, match="upstream_timeout: .* forgotten"):
+                await waiting
+        cluster.ready_s = 0.02
+        assert (await b.service.create(OWNER, spec, "k")).sandbox.state is State.RUNNING
