@@ -1,8 +1,8 @@
 """Where sandboxes are and why they ended, as the gateways are told: one snapshot, then deltas."""
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -15,6 +15,8 @@ from controlplane.wire import routes_pb2 as wire
 MAX_BEHIND: Final = 4096
 # Keeps one message below the 4 MiB that gRPC takes by default: an end is about 0.5 KiB at most.
 ENDS_PER_MESSAGE: Final = 4096
+# How many routes and ends of several deltas go in one message.
+TOGETHER: Final = 512
 MAX_ENDS: Final = 86_400
 ENDS_KEPT_MS: Final = 24 * 3_600_000
 MAX_DETAIL_CHARS: Final = 300
@@ -24,22 +26,29 @@ class Subscription:
     """What one gateway has still to be told."""
 
     def __init__(self, first: list[wire.Update]) -> None:
-        self._queue: asyncio.Queue[wire.Update] = asyncio.Queue()
-        for update in first:
-            self._queue.put_nowait(update)
+        self._waiting = deque(first)
+        self._more = asyncio.Event()
         self._room = len(first) + MAX_BEHIND
         self.cut = False
 
     def push(self, update: wire.Update) -> None:
         """Adds an update; one too many cuts the subscription instead of growing without bound."""
-        if self._queue.qsize() >= self._room:
+        if len(self._waiting) >= self._room:
             self.cut = True
         else:
-            self._queue.put_nowait(update)
+            self._waiting.append(update)
+            self._more.set()
 
     async def next(self) -> wire.Update:
-        """The next update, in order; waits for it."""
-        return await self._queue.get()
+        """The next update, in order; waits for it. Deltas that wait go together: a message costs more than a route."""
+        while not self._waiting:
+            self._more.clear()
+            await self._more.wait()
+        together = [self._waiting.popleft()]
+        entries = _entries(together[0])
+        while self._waiting and (entries := entries + _entries(self._waiting[0])) <= TOGETHER:
+            together.append(self._waiting.popleft())
+        return together[0] if len(together) == 1 else _merged(together)
 
 
 class RouteBoard:
@@ -143,3 +152,18 @@ def _tells(route: wire.Route, sandbox: Sandbox) -> bool:
         sandbox.owner,
     )
     return same and route.ports_revision >= sandbox.ports_revision
+
+
+def _entries(update: wire.Update) -> int:
+    """How much a delta says; a snapshot always goes alone."""
+    if not update.HasField("delta"):
+        return TOGETHER
+    return len(update.delta.routes) + len(update.delta.ends)
+
+
+def _merged(deltas: Sequence[wire.Update]) -> wire.Update:
+    """One delta that leaves a gateway with what these leave it with: of one sandbox an end is final, in any order."""
+    merged = wire.Update(version=deltas[-1].version)
+    for one in deltas:
+        merged.delta.MergeFrom(one.delta)
+    return merged

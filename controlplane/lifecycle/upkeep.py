@@ -62,9 +62,7 @@ class Upkeep:
     def hear(self, sandbox: Sandbox) -> None:
         """See ``Work.hear``."""
         self._ledger.hear(sandbox)
-        if sandbox.end is None:
-            self._endings.care.watch(sandbox)
-        else:
+        if sandbox.end is not None:
             self._endings.clear(sandbox, heard=True)
 
     def wake(self) -> None:

@@ -1,7 +1,7 @@
 """One connection to a Redis: the client opens it (addresses, TLS, passwords are its trade), from then on it is ours."""
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import hiredis
 from redis.asyncio.connection import AbstractConnection, Connection, parse_url
@@ -58,6 +58,13 @@ class _Reader(BaseParser):
         self.writer.write(message)
         await self.writer.drain()
         return await self.read(count)
+
+    def here(self) -> list[Reply]:
+        """The replies that have come already."""
+        found: list[Reply] = []
+        while (one := self._come.gets()) is not _MORE:
+            found.append(one)
+        return found
 
     async def read(self, count: int) -> list[Reply]:
         found: list[Reply] = []
@@ -119,13 +126,27 @@ class Line:
                 await self.close()
         return answers
 
-    async def next(self, within_s: float) -> Reply:
-        """The next reply; raises ``SlowError`` when there is none in time, and the connection lives on."""
+    async def some(self, within_s: float) -> list[Reply]:
+        """All replies that are here, one at least; raises ``SlowError`` when none comes in time, and lives on."""
         try:
             async with asyncio.timeout(within_s):
-                return (await self._replies.read(1))[0]
+                first = await self._replies.read(1)
         except TimeoutError:
             raise SlowError(f"no word for {within_s:g} s") from None
+        return first + self._replies.here()
+
+    async def rest(self, for_s: float) -> None:
+        """Reads nothing for so long: what comes meanwhile is read together, and wakes this process once."""
+        if self._replies.writer is None or self._replies.writer.is_closing():
+            return
+        # A stream's is both ways, whatever its type says.
+        transport = cast("asyncio.Transport", self._replies.writer.transport)
+        transport.pause_reading()
+        try:
+            await asyncio.sleep(for_s)
+        finally:
+            if not transport.is_closing():
+                transport.resume_reading()
 
     async def close(self) -> None:
         """Closes it; it opens again when it is used."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from controlplane.errors import TABLE
 from controlplane.model import GROUP, UP, EndCause, Sandbox, SandboxSpec, State, load_timeline
@@ -52,7 +52,7 @@ def load(text: str | bytes) -> Sandbox:
     Raises:
         ValueError: it is not that; the names of the fields are those of another version.
     """
-    return load_fields(json.loads(text))
+    return load_fields(from_json(text))
 
 
 def load_fields(fields: Any) -> Sandbox:  # noqa: ANN401 - JSON

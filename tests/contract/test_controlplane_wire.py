@@ -50,6 +50,20 @@ async def test_the_feed_sends_snapshot_deltas_and_heartbeats(tmp_path: Path) -> 
         assert activity.vigil.judges_from(0, 0) is not None
 
 
+async def test_routes_of_one_moment_reach_a_gateway_in_one_message(tmp_path: Path) -> None:
+    clock = SystemClock()
+    board = RouteBoard(clock, SigningKey(PRIVATE, clock))
+    listen, activity = Listen(path=tmp_path / "r.sock"), Activity(clock, GrpcSidecars(), SigningKey(PRIVATE, clock))
+    async with serving_routes(board, activity, listen), aio.insecure_channel(str(listen)) as channel:
+        stream = routes_pb2_grpc.RoutesStub(channel).Watch(routes_pb2.WatchRequest(gateway_id="g"))  # type: ignore[no-untyped-call]
+        assert (await stream.read()).WhichOneof("body") == "snapshot"
+        for number in range(100):
+            board.publish(replace(RUNNING, id=f"sb-{number}"))
+        while (update := await stream.read()).WhichOneof("body") == "heartbeat":
+            pass
+        assert [route.sandbox_id for route in update.delta.routes] == [f"sb-{number}" for number in range(100)]
+
+
 class Sidecar(agent_pb2_grpc.AgentServicer):
     """Takes one token and remembers what it was given."""
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as AwayError
 from structlog.typing import EventDict
 
 from controlplane.errors import Problem
@@ -32,7 +33,7 @@ from controlplane.store import (
     opening,
 )
 from controlplane.store.calls import TRIES
-from controlplane.store.line import Line, Reply
+from controlplane.store.line import Line, Reply, command
 from controlplane.store.rows import dump
 from tests.contract.redis_replicas import ShiftedClock, replicas
 from tests.contract.store_factory import DAY_S, Advance, Now, ended, sandbox
@@ -284,6 +285,47 @@ async def test_a_lost_subscription_is_taken_up_again_and_says_so(pair: list[Redi
         await one.admit(first, Limits())
         await one.replace(ended(first), 0)
         await eventually(lambda: any(isinstance(news, Changed) for news in heard))
+
+
+async def test_all_news_are_heard_in_their_order(pair: list[RedisStore]) -> None:
+    one, two = pair
+    first = sandbox("sb-1")
+    async with hearing(two) as heard:
+        await one.admit(first, Limits())
+        for version in range(1, 101):
+            await one.replace(replace(first, state=State.RUNNING, version=version), version - 1)
+        await eventually(lambda: len(heard) == 100)
+        assert [news.sandbox.version for news in heard] == list(range(1, 101))
+
+
+async def test_what_comes_while_a_connection_rests_is_read_together(url: str) -> None:
+    line = Line(url, 60)
+    try:
+        await line.exchange(command("SUBSCRIBE", "news"), 1)
+        resting = asyncio.create_task(line.rest(3600))
+        async with Redis.from_url(url) as redis:
+            for word in ("a", "b"):
+                assert await redis.publish("news", word) == 1
+            await redis.ping()
+        resting.cancel()
+        await asyncio.wait([resting])
+        assert await line.some(60) == [["message", "news", "a"], ["message", "news", "b"]]
+    finally:
+        await line.close()
+    await line.rest(3600)  # there is nothing to rest from
+
+
+async def test_a_connection_that_is_lost_while_it_rests_says_so(url: str) -> None:
+    line = Line(url, 60)
+    try:
+        await line.exchange(command("SUBSCRIBE", "news"), 1)
+        async with Redis.from_url(url) as redis:
+            await redis.client_kill_filter(_type="pubsub")
+        await line.rest(0.001)
+        with pytest.raises(AwayError, match="closed"):
+            await line.some(60)
+    finally:
+        await line.close()
 
 
 async def test_names_of_leases_go_a_minute_after_they_lapsed(pair: list[RedisStore], url: str) -> None:

@@ -31,6 +31,7 @@ READY_WITHIN_S = 30.0
 # What a played sidecar takes to come up.
 BOOT_MS = 50.0
 IMAGE = "localhost/bench/played:1"
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
@@ -39,6 +40,7 @@ class Stage:
 
     Attributes:
         urls: of the gateways, one for each control plane.
+        planes: the control planes, by their process ids.
         folder: of all state.
     """
 
@@ -47,6 +49,7 @@ class Stage:
     redis_url: str
     key: SigningKey
     urls: list[str] = field(default_factory=list)
+    planes: list[int] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
 
     def client(self, number: int = 0) -> Client:
@@ -72,7 +75,8 @@ class Stage:
         }
         plane = {f"ROLLBOX_CONTROLPLANE_{name}": value for name, value in settings.items()}
         stagehand = {"ROLLBOX_BENCH_STAGEHAND": str(self.folder / "stagehand.sock")}
-        await self._start(sys.executable, "-m", "tests.bench.lifecycle.plane", env={**plane, **stagehand})
+        command = (sys.executable, "-m", "tests.bench.lifecycle.plane")
+        self.planes.append((await self._start(*command, env={**plane, **stagehand})).pid)
         gateway = {
             "LISTEN": f"127.0.0.1:{public}",
             "TOKEN_PUBLIC_KEY": self.key.public_text,
@@ -97,6 +101,11 @@ class Stage:
         async with asyncio.timeout(300):
             while (await client.gateway.owned("GET", "pools", name))["status"]["ready"] < count:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.25)
+
+    def planes_cpu_s(self) -> float:
+        """The processor time that all control planes have taken, also for their threads."""
+        spent = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in self.planes]
+        return sum(int(user) + int(system) for *_, user, system in (one[:13] for one in spent)) / _TICKS
 
     async def _start(self, *command: str, env: dict[str, str], **options: Any) -> asyncio.subprocess.Process:
         log = (self.folder / "log").open("ab")

@@ -1,12 +1,14 @@
 """The route board: snapshots, deltas, slow gateways, old ends."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from controlplane.lifecycle import RouteBoard, SigningKey
-from controlplane.lifecycle.routes import ENDS_PER_MESSAGE, MAX_BEHIND
+from controlplane.lifecycle.routes import ENDS_PER_MESSAGE, MAX_BEHIND, TOGETHER, Subscription
 from controlplane.model import EndCause, Sandbox, State
 from tests.support.virtual_time import EPOCH_MS, VirtualClock
 from tests.support.world import PRIVATE, SPEC
@@ -35,15 +37,68 @@ async def test_a_subscription_begins_with_what_is_true() -> None:
 async def test_changes_follow_in_order_with_growing_versions() -> None:
     board = new_board()
     with board.subscribe() as one, board.subscribe() as two:
+        assert [(await each.next()).WhichOneof("body") for each in (one, two)] == ["snapshot"] * 2
         board.publish(RUNNING)
+        updates = [await each.next() for each in (one, two)]
+        assert [update.version for update in updates] == [1, 1]
+        assert updates[0].delta.routes[0].address == "unix:/a"
         board.withdraw(replace(RUNNING, end=END))
-        for subscription in (one, two):
-            updates = [await subscription.next() for _ in range(3)]
-            assert [update.WhichOneof("body") for update in updates] == ["snapshot", "delta", "delta"]
-            assert [update.version for update in updates] == [0, 1, 2]
-            assert updates[1].delta.routes[0].address == "unix:/a"
-            assert updates[2].delta.ends[0].detail == "the kernel killed it"
+        updates = [await each.next() for each in (one, two)]
+        assert [update.version for update in updates] == [2, 2]
+        assert updates[0].delta.ends[0].detail == "the kernel killed it"
     assert board.subscribers == 0
+
+
+async def test_changes_that_wait_go_together_behind_the_snapshot() -> None:
+    board = new_board()
+    with board.subscribe() as subscription:
+        board.publish(RUNNING)
+        board.publish(replace(RUNNING, id="sb-2"))
+        board.publish(replace(RUNNING, generation=2))
+        board.withdraw(replace(RUNNING, id="sb-2", end=END))
+        first, then = await subscription.next(), await subscription.next()
+        assert (first.WhichOneof("body"), first.version) == ("snapshot", 0)
+        assert then.version == board.version == 4
+        told = [(route.sandbox_id, route.generation) for route in then.delta.routes]
+        assert told == [("sb-1", 1), ("sb-2", 1), ("sb-1", 2)]
+        assert [end.sandbox_id for end in then.delta.ends] == ["sb-2"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=40), st.integers(1, 12))
+def test_whatever_goes_together_a_gateway_knows_the_same(changes: list[tuple[int, bool]], every: int) -> None:
+    async def run() -> None:
+        board = new_board()
+        with board.subscribe() as prompt, board.subscribe() as late:
+            promptly, lately = Told(), Told()
+            for number, (which, over) in enumerate(changes, start=1):
+                sandbox = replace(RUNNING, id=f"sb-{which}", generation=number)
+                board.withdraw(replace(sandbox, end=END)) if over else board.publish(sandbox)
+                await promptly.hear(prompt, board.version)
+                if not number % every:
+                    await lately.hear(late, board.version)
+            await promptly.hear(prompt, board.version)
+            await lately.hear(late, board.version)
+            assert promptly == lately
+
+    asyncio.run(run())
+
+
+@dataclass
+class Told:
+    """What a gateway knows by its feed."""
+
+    routes: dict[str, int] = field(default_factory=dict)
+    ends: set[str] = field(default_factory=set)
+    version: int = -1
+
+    async def hear(self, subscription: Subscription, version: int) -> None:
+        """Takes in all that waits; routes of a message before its ends, as the gateway does."""
+        while self.version < version:
+            update = await subscription.next()
+            self.version = update.version
+            self.routes |= {one.sandbox_id: one.generation for one in update.delta.routes}
+            self.ends |= {one.sandbox_id for one in update.delta.ends}
+            self.routes = {one: at for one, at in self.routes.items() if one not in self.ends}
 
 
 async def test_a_gateway_that_is_too_far_behind_is_cut_off() -> None:
@@ -62,6 +117,15 @@ async def test_many_ends_come_in_several_messages() -> None:
         first, second = await subscription.next(), await subscription.next()
         assert (len(first.snapshot.ends), len(second.delta.ends)) == (ENDS_PER_MESSAGE, 10)
         assert first.ByteSize() < 4 << 20
+
+
+async def test_what_goes_together_is_bounded() -> None:
+    board = new_board()
+    with board.subscribe() as subscription:
+        await subscription.next()
+        for number in range(TOGETHER + 10):
+            board.publish(replace(RUNNING, id=f"sb-{number}"))
+        assert [len((await subscription.next()).delta.routes) for _ in range(2)] == [TOGETHER, 10]
 
 
 async def test_ends_are_forgotten_after_a_day() -> None:
