@@ -57,6 +57,7 @@ class Upkeep:
         self._end_overdue = end_overdue
         self._rebuilder = Rebuilder(parts, store, ledger)
         self._prober = Prober(parts, store, self._silent)
+        self._lost = False  # a store that this replica knew was lost since
         self._log = structlog.get_logger("upkeep")
 
     def hear(self, sandbox: Sandbox) -> None:
@@ -119,13 +120,15 @@ class Upkeep:
 
     async def prepare(self, store: Store) -> None:
         """Before a lost store is rebuilt: what only this replica knows goes on record again."""
+        self._lost = True
         self._parts.metrics.rebuilt()
         self._log.error("the store has forgotten everything; it is rebuilt from the cluster")
         await self._ledger.restore_held(store)
 
     async def rebuild(self) -> None:
         """Reads the cluster's truth into the store, once the others have said there what only they know."""
-        if self._store.shared and await self._parts.cluster.list():
+        # What others start may not be on the cluster yet; only the first store of an empty cluster need not wait.
+        if self._store.shared and (self._lost or await self._parts.cluster.list()):
             await asyncio.sleep(OTHERS_SAY_S)
         await self._act(await self._rebuilder.run())
 

@@ -189,3 +189,16 @@ async def test_whoever_waits_for_a_start_that_is_forgotten_asks_again_and_has_an
                 await waiting
         cluster.ready_s = 0.02
         assert (await b.service.create(OWNER, spec, "k")).sandbox.state is State.RUNNING
+
+
+async def test_a_start_that_is_not_on_the_cluster_yet_keeps_its_key_when_the_store_is_lost() -> None:
+    async with pair(FakeCluster(annotates_behind=True, start_s=3)) as (core, a, b):
+        begun = asyncio.create_task(a.service.create(OWNER, SPEC, "k"))
+        await asyncio.sleep(1)
+        deaf = core.feeds.pop("a")  # it finds out by itself
+        core.empty()
+        await b.service._lives.store.ensure()  # there is no pod that tells of it
+        again = (await b.service.create(OWNER, SPEC, "k")).sandbox
+        core.feeds["a"] = deaf
+        deaf.put_nowait(Resync())
+        assert again.id == (await begun).sandbox.id
