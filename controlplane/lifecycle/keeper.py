@@ -110,11 +110,8 @@ class Keeper:
             await self._resume(self._store)
 
     async def peek(self, sandbox_id: str) -> Sandbox | None:
-        """The record, for the rebuild itself; a lost store has none."""
-        try:
-            return await self._store.get(sandbox_id)
-        except StoreLostError:
-            return None
+        """See ``Store.peek``; for the rebuild itself."""
+        return await self._store.peek(sandbox_id)
 
     async def _asked(self, question: Callable[[], Awaitable[T]]) -> T:
         try:

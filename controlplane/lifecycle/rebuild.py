@@ -95,11 +95,15 @@ class Rebuilder:
             known = await self._store.peek(seen.sandbox_id)
         except UnreadableRecordError:
             return  # it has a record, and replicas that can read it
-        if known is not None:
+        if known is not None and not (known.unclaimed and seen.facts.get("claim")):
             self._known(known, seen, found)
             return
         sandbox = await self._unknown(seen)
-        if sandbox is None:
+        if known is not None:
+            # The store was restarted without its claim, which the cluster has.
+            if sandbox is not None and await self._ledger.adopt(replace(sandbox, version=known.version + 1)):
+                found.adopted.append(sandbox)
+        elif sandbox is None:
             found.removed.append(seen.sandbox_id)
         elif sandbox.state is State.STARTING and (sandbox.unclaimed or not _whole_spec(sandbox)):
             # Only who began it knows its environment, or that nobody has claimed it: he puts it on record again.

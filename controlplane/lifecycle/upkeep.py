@@ -122,7 +122,7 @@ class Upkeep:
         """Before a lost store is rebuilt: what only this replica knows goes on record again."""
         self._lost = True
         self._parts.metrics.rebuilt()
-        self._log.error("the store has forgotten everything; it is rebuilt from the cluster")
+        self._log.error("the store was emptied or restarted; what replicas and the cluster know goes on record again")
         await self._ledger.restore_held(store)
 
     async def rebuild(self) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources import files
 from typing import Any, Final, TypeVar
 
+import structlog
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.client import Pipeline
 from redis.asyncio.retry import Retry
@@ -25,6 +26,8 @@ CONNECTIONS: Final = 32
 # How many steps go in one message: some milliseconds of Redis' time.
 TOGETHER: Final = 128
 _HEAD: Final = "head"
+# A Redis that was restarted has no scripts: nobody reads what it may have lost before this one was run.
+_FIRST: Final = "restarted"
 # A full Redis takes nothing new; ends, slots and leases go on, and make room.
 _GROWING: Final = ("admit", "claim")
 # Nobody's answer hangs on it: it goes along with the next message, or after a moment.
@@ -72,13 +75,16 @@ class Calls:
         self._later: asyncio.TimerHandle | None = None
 
     async def load(self) -> None:
-        """Brings the scripts to the Redis.
+        """Brings the scripts to the Redis; the store in one that was restarted is lost before any other is there.
 
         Raises:
             Problem: upstream_timeout, it does not answer.
         """
-        for name, text in self._scripts.items():
-            self._digests[name] = str(await self.asked(self.redis.script_load(text)))
+        await self._load(_FIRST)
+        if run := await self._current_run():
+            await self.asked(self.redis.evalsha(self._digests[_FIRST], 1, self.prefix, run))
+        for name in self._scripts:
+            await self._load(name)
 
     def line(self) -> Line:
         """A connection of its own; whoever asks for it closes it."""
@@ -147,6 +153,20 @@ class Calls:
         await self._long.close()
         await self.redis.aclose(close_connection_pool=True)  # type: ignore[no-untyped-call,unused-ignore]
         await self.redis.connection_pool.disconnect()
+
+    async def _load(self, name: str) -> None:
+        self._digests[name] = str(await self.asked(self.redis.script_load(self._scripts[name])))
+
+    async def _current_run(self) -> str:
+        """What this run of Redis calls itself; empty: it does not say so to us."""
+        try:
+            return str((await self.redis.info("server")).get("run_id", ""))
+        except ResponseError as error:
+            words = "Redis refuses INFO: what it loses in a restart is not noticed"
+            structlog.get_logger("store").warning(words, at=self.where, detail=str(error))
+            return ""
+        except (RedisError, OSError) as error:
+            raise self._problem(error) from error
 
     def _problem(self, error: Exception) -> Problem:
         self._failed()

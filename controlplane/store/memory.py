@@ -24,6 +24,7 @@ from controlplane.store.protocol import (
     Resync,
     Slot,
     Withdrawn,
+    is_later,
 )
 from controlplane.store.rows import call_of
 from controlplane.store.slots import Slots
@@ -113,6 +114,10 @@ class MemoryStore:
         self._forget()
         return self._records.get(sandbox_id)
 
+    async def peek(self, sandbox_id: str) -> Sandbox | None:
+        """See ``Store.peek``."""
+        return self._records.get(sandbox_id)
+
     async def replace(self, sandbox: Sandbox, expected_version: int) -> bool:
         """See ``Store.replace``."""
         old = self._records.get(sandbox.id)
@@ -124,8 +129,11 @@ class MemoryStore:
 
     async def restore(self, sandbox: Sandbox) -> bool:
         """See ``Store.restore``."""
-        if sandbox.id in self._records:
-            return False
+        old = self._records.get(sandbox.id)
+        if old is not None:
+            if self._is_intact() or not is_later(sandbox, old):
+                return False
+            self._drop(old)
         self._put(sandbox)
         return True
 
@@ -225,7 +233,7 @@ class MemoryStore:
     async def claim_rebuild(self, ttl_ms: int) -> Custody:
         """See ``Store.claim_rebuild``; ``ttl_ms`` is not needed: nobody else could take the turn over."""
         del ttl_ms
-        return Custody.INTACT if self._intact else Custody.OURS
+        return Custody.INTACT if self._is_intact() else Custody.OURS
 
     async def rebuilt(self) -> None:
         """See ``Store.rebuilt``."""
@@ -263,6 +271,9 @@ class MemoryStore:
             return Full(getattr(used, resource), getattr(limits.quota, resource), resource)
         in_all = self._used.get(None, Usage()).sandboxes
         return Full(in_all, limits.total) if limits.total and in_all >= limits.total else None
+
+    def _is_intact(self) -> bool:
+        return self._intact
 
     def _put(self, sandbox: Sandbox) -> None:
         self._records[sandbox.id] = sandbox

@@ -168,6 +168,12 @@ class Custody(Enum):
     THEIRS = auto()  # another replica does it
 
 
+def is_later(one: Sandbox, other: Sandbox) -> bool:
+    """Whether of two records of a sandbox the one was written after the other: a restarted store may have lost it."""
+    order = [*State]
+    return one.version > other.version and order.index(one.state) >= order.index(other.state)
+
+
 class Store(Protocol):
     """Sandbox records, idempotency keys, the count against the limit, start slots and leases.
 
@@ -222,6 +228,10 @@ class Store(Protocol):
         """The record, tombstones included; None when there is none, or not any more."""
         ...
 
+    async def peek(self, sandbox_id: str) -> Sandbox | None:
+        """As ``get``, of a lost store too: what it has still."""
+        ...
+
     async def replace(self, sandbox: Sandbox, expected_version: int) -> bool:
         """Compare and set: stores ``sandbox`` if the record has ``expected_version``; tells whether it did.
 
@@ -233,7 +243,8 @@ class Store(Protocol):
     async def restore(self, sandbox: Sandbox) -> bool:
         """Puts a sandbox on record that was found on the cluster, unless it is: counted, key taken, no limit asked.
 
-        Works on a lost store too. Tells whether it was missing.
+        Works on a lost store too, and takes the place of an earlier moment of the same life there (``is_later``).
+        Tells whether it is on record by this call.
         """
         ...
 

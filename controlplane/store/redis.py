@@ -142,6 +142,11 @@ class RedisStore:
         record, ended = await self._calls.run("get", sandbox_id)
         return self._records.read(record, sandbox_id) if self._kept(record, ended) else None
 
+    async def peek(self, sandbox_id: str) -> Sandbox | None:
+        """See ``Store.peek``."""
+        record, ended = await self._calls.run("get", sandbox_id, "lost too")
+        return self._records.read(record, sandbox_id) if self._kept(record, ended) else None
+
     async def replace(self, sandbox: Sandbox, expected_version: int) -> bool:
         """See ``Store.replace``."""
         return bool(await self._calls.run("replace", *self._row(sandbox), expected_version))

@@ -7,6 +7,7 @@ from controlplane.model import EndCause, Limits, Sandbox, SandboxSpec, State, po
 from controlplane.store import Store
 
 Advance = Callable[[float], Awaitable[None]]
+Lose = Callable[[], Awaitable[None]]
 Now = Callable[[], int]
 DAY_S = 24 * 3600
 

@@ -1,6 +1,7 @@
-"""What every store must do; a module of tests subclasses this and provides `store`, `now_ms` and `advance`.
+"""What every store must do; a module of tests subclasses this and provides `store`, `now_ms`, `advance` and `lose`.
 
-Times are the store's own: `advance(seconds)` lets them pass. Stores are handed out rebuilt, as after an open.
+Times are the store's own: `advance(seconds)` lets them pass. `lose()` takes the mark of an intact store off. Stores are
+handed out rebuilt, as after an open.
 """
 
 from dataclasses import replace
@@ -8,7 +9,7 @@ from dataclasses import replace
 from controlplane.model import GROUP, EndCause, Limits, SandboxSpec, State
 from controlplane.store import Admitted, Custody, Due, Full, Known, Slot, Store, Withdrawn
 from tests.contract.claims_suite import ClaimsSuite
-from tests.contract.store_factory import DAY_S, Advance, Now, ended, sandbox, starting
+from tests.contract.store_factory import DAY_S, Advance, Lose, Now, ended, sandbox, starting
 
 
 class StoreSuite(ClaimsSuite):
@@ -169,6 +170,22 @@ class StoreSuite(ClaimsSuite):
         assert not await store.restore(replace(first, state=State.STARTING))
         assert await store.get("sb-1") == running
         assert (await store.counts())[State.RUNNING] == 1
+
+    async def test_restore_puts_a_later_moment_in_the_place_of_an_earlier_one(self, store: Store, lose: Lose) -> None:
+        first = sandbox("sb-1", key="k")
+        await store.admit(first, Limits())
+        running = replace(first, state=State.RUNNING, version=2)
+        assert not await store.restore(running), "an intact store knows better"
+        await lose()
+        assert await store.peek("sb-1") == first
+        assert not await store.restore(replace(first, kernel="other")), "it is no later one"
+        assert await store.restore(running)
+        assert not await store.restore(replace(first, state=State.STARTING, version=3)), "no life goes back"
+        await store.rebuilt()
+        assert await store.get("sb-1") == await store.by_key("alice", "k") == running
+        counts = await store.counts()
+        assert (counts[State.RUNNING], counts[State.REQUESTED]) == (1, 0)
+        assert (await store.usage("alice")).sandboxes == 1
 
     async def test_restore_takes_no_key_from_another(self, store: Store) -> None:
         first = sandbox("sb-1", key="k")

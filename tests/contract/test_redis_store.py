@@ -36,7 +36,7 @@ from controlplane.store.calls import TRIES
 from controlplane.store.line import Line, Reply, command
 from controlplane.store.rows import dump
 from tests.contract.redis_replicas import ShiftedClock, replicas
-from tests.contract.store_factory import DAY_S, Advance, Now, ended, sandbox
+from tests.contract.store_factory import DAY_S, Advance, Lose, Now, ended, sandbox
 from tests.contract.store_suite import StoreSuite
 from tests.support.eventually import eventually
 from tests.support.redis_server import redis_server
@@ -77,6 +77,14 @@ class TestRedisStore(StoreSuite):
             clock.ahead_ms += round(by_s * 1000)
 
         return advance
+
+    @pytest.fixture
+    def lose(self, store: RedisStore, url: str) -> Lose:
+        async def lose() -> None:
+            async with Redis.from_url(url) as redis:
+                await redis.delete(f"{store._calls.prefix}intact")
+
+        return lose
 
 
 async def test_use_that_is_counted_wrong_is_what_the_records_say(pair: list[RedisStore], url: str) -> None:
@@ -444,7 +452,7 @@ async def test_tombstones_leave_a_few_at_every_step(pair: list[RedisStore], cloc
     assert await pair[0].recount() == []
     async with Redis.from_url(url) as redis:
         left = {str(key).partition("}:")[2].rstrip("'") for key in await redis.keys("*")}
-    assert left == {"counts", "grouped", "intact"}
+    assert left == {"counts", "grouped", "intact", "run"}
 
 
 async def test_a_full_redis_takes_nothing_new_and_still_takes_ends(pair: list[RedisStore], url: str) -> None:

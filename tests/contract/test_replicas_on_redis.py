@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from controlplane.clock import SystemClock
 from controlplane.cluster.documents import Documents
 from controlplane.cluster.engine.documents import FileDocuments
-from controlplane.lifecycle import Options
+from controlplane.lifecycle import Created, Options
 from controlplane.lifecycle.callers import new_caller
 from controlplane.lifecycle.groups import Groups
 from controlplane.model import Sandbox, SandboxSpec, State, Usage, pool_owner
@@ -135,6 +135,34 @@ async def test_a_flush_in_the_middle_loses_nothing_and_counts_nothing_twice(url:
         assert [one.sandbox.id for one in again] == [one.sandbox.id for one in first]
         assert len(later) == 5
         assert len(cluster.held) == 35
+
+
+async def test_a_redis_that_was_restarted_without_its_last_writes_gives_nothing_twice(
+    tmp_path: Path, unwritten: Callable[[], None]
+) -> None:
+    with ExitStack() as server:
+        url = server.enter_context(redis_server(tmp_path))
+        async with pooled(url, 4) as (a, b):
+            unwritten()
+            ending = (await a.service.create(OWNER, SPEC, "gone")).sandbox
+            async with Redis.from_url(url) as redis:
+                await redis.save()
+            first = await at_each("k", a, b)
+            await b.service.delete(OWNER, ending.id, wait_s=60)
+            server.close()
+            server.enter_context(redis_server(tmp_path))
+            more = await at_each("l", a, b)
+            assert len({one.sandbox.id for one in (*first, *more)}) == 4
+            again = await at_each("k", a, b)
+            assert [(one.sandbox.id, one.replayed) for one in again] == [(one.sandbox.id, True) for one in first]
+            assert await ended_at(a, ending.id)
+            assert await a.parts.store.usage(OWNER) == await recounted(a, OWNER)
+
+
+async def at_each(key: str, *planes: World) -> list[Created]:
+    """A create at each."""
+    asked = (plane.service.create(OWNER, ENV_SPEC, f"{key}{number}") for number, plane in enumerate(planes))
+    return await asyncio.gather(*asked)
 
 
 async def test_a_replica_that_leaves_hands_its_starts_over(url: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -58,6 +59,16 @@ class Core:
                 kept.clear()
         for feed in self.feeds.values():
             feed.put_nowait(Resync())
+
+    def copy(self) -> dict[str, dict[Any, Any]]:
+        """What is on record now, for `rewind`."""
+        return {name: deepcopy(kept) for name, kept in vars(self.memory).items() if isinstance(kept, dict)}
+
+    def rewind(self, copy: dict[str, dict[Any, Any]]) -> None:
+        """Has what it had then, as a Redis that was restarted from a file without what it acknowledged last."""
+        self.empty()
+        for name, kept in copy.items():
+            vars(self.memory)[name].update(kept)
 
     def tell(self, by: str, news: News) -> None:
         """Tells all others."""
@@ -145,6 +156,9 @@ class SharedStore(MemoryStore):
             return Custody.THEIRS
         self.core.rebuilder, self.core.rebuilder_until_ms = self.replica, now_ms + ttl_ms
         return Custody.OURS
+
+    def _is_intact(self) -> bool:
+        return self.core.intact
 
     async def rebuilt(self) -> None:
         self.core.intact = True

@@ -13,6 +13,8 @@
 --   wanted            there when somebody was refused a slot since the last one was freed
 --   placed            hash: id -> node, of start slots; what has no slot (any more) is dropped when it is read
 --   held              hash: placement key -> the full node that such starts wait for
+--   intact            what this filling of the store is called; missing: it is lost
+--   run               the run of Redis that was seen last
 local P = KEYS[1]
 local DAY_MS, TRIM, MOST_TOMBS, MOST_WITHDRAWN, CLAIM_MS, HELD_MS = 86400000, 32, 86400, 100000, 60000, 600000
 local LIVE = {requested = true, queued = true, starting = true, warm = true, running = true}

@@ -1,6 +1,10 @@
--- ARGV: a row. Answers 1 when it was missing. Asks for no intact store: this is what makes it so.
+-- ARGV: a row. Answers 1 when it is on record now: it was missing, or what a store that is being rebuilt has is an
+-- earlier moment of the same life. Asks for no intact store: this is what makes it so.
+local ORDER = {requested = 1, queued = 2, starting = 3, warm = 4, running = 5, ending = 6, ended = 7}
 local new = row()
 local old = read(new.id)
-if old then return old.writer == new.writer and 1 or 0 end
-put(new, nil)
+if old and old.writer == new.writer then return 1 end
+local later = old and tonumber(new.version) > tonumber(old.version) and ORDER[new.state] >= ORDER[old.state]
+if old and (intact() or not later) then return 0 end
+put(new, old)
 return 1

@@ -427,8 +427,29 @@ async def test_a_claim_whose_note_was_lost_is_told_to_the_cluster_again() -> Non
         assert (await b.service.get(OWNER, sandbox.id)).owner == OWNER
 
 
+async def test_a_claim_that_a_restarted_store_has_lost_is_what_a_replica_or_the_cluster_knows() -> None:
+    async with pair() as (core, a, b):
+        before = core.copy()
+        (told, untold) = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
+        await asyncio.sleep(10)  # the cluster knows whose they are
+        for world in (a, b):
+            world.service._lives.ledger._recent._records.pop(told.id)
+            world.service._lives.ledger._recent._since_ms.pop(told.id, None)
+        b.cluster.held[untold.id].facts.pop("claim")
+        core.rewind(before)
+        again = [(await b.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
+        assert [one.id for one in again] == [told.id, untold.id]
+        assert (await b.parts.store.usage(OWNER)).sandboxes == 2
+
+
+async def unaware() -> None:
+    """A replica that has not noticed that the store is lost."""
+
+
 @pytest.mark.parametrize("state", [State.WARM, State.STARTING])
-async def test_a_claim_that_another_replica_rebuilt_without_is_put_back_by_its_own(state: State) -> None:
+async def test_a_claim_that_another_replica_rebuilt_without_is_put_back_by_its_own(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with pair() as (core, a, b):
         (first, second) = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
         await asyncio.sleep(0.01)  # `b` has heard of them
@@ -440,8 +461,10 @@ async def test_a_claim_that_another_replica_rebuilt_without_is_put_back_by_its_o
             # What a replica still holds of its start, which had not heard of the claim.
             pools = replace(first, owner=pool_owner("p"), claimed_at_ms=None, claim_id="", idempotency_key=None)
             await b.parts.store.restore(replace(pools, state=state, ready_at_ms=None, version=2))
-        await b.service._lives._upkeep._rebuilder.run()
-        await b.parts.store.rebuilt()  # before `a` knew of the loss
+        with monkeypatch.context() as patch:
+            patch.setattr(a.service._lives.store, "ensure", unaware)
+            await b.service._lives._upkeep._rebuilder.run()
+            await b.parts.store.rebuilt()  # before `a` knew of the loss
         found = await b.parts.store.get(first.id)
         assert found is not None
         assert found.state is state

@@ -67,7 +67,7 @@ async def test_a_store_that_does_not_answer_its_rebuild_is_away_and_nothing_is_b
             raise Problem("upstream_timeout", "the store is away")
 
         with monkeypatch.context() as patch:
-            patch.setattr(plane.parts.store, "get", away)
+            patch.setattr(plane.parts.store, "peek", away)
             core.empty()
             with pytest.raises(Problem, match="upstream_timeout: the store is away"):
                 await plane.service.find(OWNER, {})

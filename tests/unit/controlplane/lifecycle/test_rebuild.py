@@ -128,9 +128,12 @@ class OddStore(MemoryStore):
     """One record in it is of another version."""
 
     async def get(self, sandbox_id: str) -> Sandbox | None:
+        return await self.peek(sandbox_id)
+
+    async def peek(self, sandbox_id: str) -> Sandbox | None:
         if sandbox_id == "sb-odd":
             raise UnreadableRecordError(sandbox_id, "it is odd")
-        return await super().get(sandbox_id)
+        return await super().peek(sandbox_id)
 
 
 async def test_what_has_a_record_that_cannot_be_read_is_left_alone() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from controlplane.model import EndCause, Limits, Sandbox, SandboxSpec, State, dump_tombstone
 from controlplane.store import Admitted, Journal, JournaledStore, Known, Withdrawn
-from tests.contract.store_factory import DAY_S, Advance, Now, sandbox
+from tests.contract.store_factory import DAY_S, Advance, Lose, Now, sandbox
 from tests.contract.store_suite import StoreSuite
 from tests.support.virtual_time import EPOCH_MS, VirtualClock
 
@@ -48,6 +48,13 @@ class TestJournaledStore(StoreSuite):
     @pytest.fixture
     def advance(self) -> Advance:
         return asyncio.sleep
+
+    @pytest.fixture
+    def lose(self, store: JournaledStore) -> Lose:
+        async def lose() -> None:
+            store._intact = False
+
+        return lose
 
 
 async def test_an_end_and_its_key_outlive_a_restart(tmp_path: Path) -> None:

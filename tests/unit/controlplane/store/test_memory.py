@@ -6,7 +6,7 @@ import pytest
 
 from controlplane.model import Limits
 from controlplane.store import Custody, MemoryStore
-from tests.contract.store_factory import Advance, Now, ended, sandbox
+from tests.contract.store_factory import Advance, Lose, Now, ended, sandbox
 from tests.contract.store_suite import StoreSuite
 from tests.support.virtual_time import VirtualClock
 
@@ -28,6 +28,13 @@ class TestMemoryStore(StoreSuite):
     @pytest.fixture
     def advance(self) -> Advance:
         return asyncio.sleep
+
+    @pytest.fixture
+    def lose(self, store: MemoryStore) -> Lose:
+        async def lose() -> None:
+            store._intact = False
+
+        return lose
 
 
 async def test_there_are_never_more_tombstones_than_allowed() -> None:
