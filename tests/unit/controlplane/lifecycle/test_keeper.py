@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from controlplane.errors import Problem
+from controlplane.lifecycle.upkeep import OTHERS_SAY_S
 from controlplane.model import State
 from tests.support.fake_cluster import FakeCluster
 from tests.support.shared_store import Core
@@ -83,5 +84,5 @@ async def test_who_leaves_while_it_waits_does_not_stop_the_rebuild() -> None:
         await asyncio.sleep(1)
         waiting.cancel()
         core.rebuilder = ""
-        await asyncio.sleep(1)
+        await asyncio.sleep(OTHERS_SAY_S + 1)
         assert core.intact
