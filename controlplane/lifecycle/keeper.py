@@ -91,21 +91,26 @@ class Keeper:
         return None
 
     async def _restore(self) -> None:
-        custody = await self._store.claim_rebuild(TURN_MS)
-        epoch = await self._store.epoch() if custody is Custody.INTACT else ""
-        # Before the first one there is nothing that this replica could know.
-        before = self._epoch
-        if epoch and epoch == before:
+        rebuild = await self._store.claim_rebuild(TURN_MS)
+        before = said = self._epoch
+        if rebuild.custody is Custody.INTACT and rebuild.filling == before:
             return
-        if before:
-            await self._prepare(self._store)
-        while custody is Custody.THEIRS:
-            await asyncio.sleep(LOOK_AGAIN_S)
-            custody = await self._store.claim_rebuild(TURN_MS)
-        if custody is Custody.OURS:
-            await self._rebuild()
-            await self._store.rebuilt()
-        self._epoch = epoch or await self._store.epoch()
+        while True:
+            # Before the first one there is nothing that this replica could know. Once for each loss: it may be emptied
+            # again while it is rebuilt, and what was said before has gone then.
+            if before and rebuild.filling != said:
+                await self._prepare(self._store)
+                said = rebuild.filling
+            if rebuild.custody is Custody.INTACT:
+                break
+            if rebuild.custody is Custody.THEIRS:
+                await asyncio.sleep(LOOK_AGAIN_S)
+            else:
+                await self._rebuild()
+                if await self._store.rebuilt(rebuild.filling):
+                    break
+            rebuild = await self._store.claim_rebuild(TURN_MS)
+        self._epoch = rebuild.filling
         if before:
             await self._resume(self._store)
 

@@ -21,6 +21,7 @@ from controlplane.store.protocol import (
     Known,
     Miscount,
     News,
+    Rebuild,
     Resync,
     Slot,
     Withdrawn,
@@ -230,14 +231,15 @@ class MemoryStore:
         yield Resync()
         await asyncio.get_running_loop().create_future()
 
-    async def claim_rebuild(self, ttl_ms: int) -> Custody:
+    async def claim_rebuild(self, ttl_ms: int) -> Rebuild:
         """See ``Store.claim_rebuild``; ``ttl_ms`` is not needed: nobody else could take the turn over."""
         del ttl_ms
-        return Custody.INTACT if self._is_intact() else Custody.OURS
+        return Rebuild(Custody.INTACT if self._is_intact() else Custody.OURS, await self.epoch())
 
-    async def rebuilt(self) -> None:
+    async def rebuilt(self, filling: str) -> bool:
         """See ``Store.rebuilt``."""
-        self._intact = True
+        self._intact = filling == await self.epoch()
+        return self._intact
 
     async def epoch(self) -> str:
         """See ``Store.epoch``: it cannot be lost while there is somebody to ask."""

@@ -168,6 +168,14 @@ class Custody(Enum):
     THEIRS = auto()  # another replica does it
 
 
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """Who rebuilds a store, and what the filling is called that is there or being made: another one after each loss."""
+
+    custody: Custody
+    filling: str
+
+
 def is_later(one: Sandbox, other: Sandbox) -> bool:
     """Whether of two records of a sandbox the one was written after the other: a restarted store may have lost it."""
     order = [*State]
@@ -314,14 +322,14 @@ class Store(Protocol):
         """What other replicas store, from now on and without end; it reconnects by itself, and says so (Resync)."""
         ...
 
-    async def claim_rebuild(self, ttl_ms: int) -> Custody:
+    async def claim_rebuild(self, ttl_ms: int) -> Rebuild:
         """Asks who rebuilds a new or lost store; the turn ends after ``ttl_ms``, or with ``rebuilt``."""
         ...
 
-    async def rebuilt(self) -> None:
-        """Says that the store holds what it should, from now on."""
+    async def rebuilt(self, filling: str) -> bool:
+        """Says that the store holds what it should, from now on; False: it was emptied since this one was begun."""
         ...
 
     async def epoch(self) -> str:
-        """Which filling of the store this is: another one after every ``rebuilt``."""
+        """Which filling of the store this is: another one after every loss."""
         ...

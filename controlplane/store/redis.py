@@ -27,6 +27,7 @@ from controlplane.store.protocol import (
     Known,
     Miscount,
     News,
+    Rebuild,
     Slot,
     Withdrawn,
 )
@@ -229,14 +230,14 @@ class RedisStore:
         """See ``Store.feed``."""
         return feed.feed(self._calls, self._replica)
 
-    async def claim_rebuild(self, ttl_ms: int) -> Custody:
+    async def claim_rebuild(self, ttl_ms: int) -> Rebuild:
         """See ``Store.claim_rebuild``."""
-        what = await self._calls.run("claim_rebuild", self._clock.now_ms(), self._replica, ttl_ms)
-        return {"intact": Custody.INTACT, "ours": Custody.OURS, "theirs": Custody.THEIRS}[what]
+        what, filling = await self._calls.run("claim_rebuild", self._clock.now_ms(), self._replica, ttl_ms)
+        return Rebuild({"intact": Custody.INTACT, "ours": Custody.OURS, "theirs": Custody.THEIRS}[what], filling)
 
-    async def rebuilt(self) -> None:
+    async def rebuilt(self, filling: str) -> bool:
         """See ``Store.rebuilt``."""
-        await self._calls.run("rebuilt", secrets.token_hex(8))
+        return bool(await self._calls.run("rebuilt", filling))
 
     async def epoch(self) -> str:
         """See ``Store.epoch``."""

@@ -106,7 +106,8 @@ class RealStorm(Storm):
         """See `Storm.kinds`. What is paused takes the node's other parts out of reach for that time."""
         return {
             "kubelet": (("node",), partial(self._part_away, "kubelet")),
-            "containerd": (("node",), partial(self._part_away, "containerd")),
+            # Not while a kernel is stopped: containerd asks every sandbox when it starts, and waits for its answer.
+            "containerd": (("node", "kernel"), partial(self._part_away, "containerd")),
             "network": (("node",), self._network),
             "kernel killed": (("kernel",), self._kernel_killed),
             "kernel stopped": (("kernel",), self._kernel_stopped),

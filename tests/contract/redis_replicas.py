@@ -6,7 +6,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from redis.asyncio import Redis
 
 from controlplane.clock import SystemClock
-from controlplane.store import Custody, RedisStore
+from controlplane.store import RedisStore
+from tests.support.refilled import refilled
 
 
 class ShiftedClock(SystemClock):
@@ -31,6 +32,5 @@ async def replicas(url: str, number: int = 2, clock: ShiftedClock | None = None)
             await stack.enter_async_context(RedisStore.open(url, installation="t", clock=clock, replica=f"r{one}"))
             for one in range(number)
         ]
-        assert await opened[0].claim_rebuild(1_000) is Custody.OURS
-        await opened[0].rebuilt()
+        await refilled(opened[0])
         yield opened

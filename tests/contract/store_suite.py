@@ -7,9 +7,10 @@ handed out rebuilt, as after an open.
 from dataclasses import replace
 
 from controlplane.model import GROUP, EndCause, Limits, SandboxSpec, State
-from controlplane.store import Admitted, Custody, Due, Full, Known, Slot, Store, Withdrawn
+from controlplane.store import Admitted, Custody, Due, Full, Known, Rebuild, Slot, Store, Withdrawn
 from tests.contract.claims_suite import ClaimsSuite
 from tests.contract.store_factory import DAY_S, Advance, Lose, Now, ended, sandbox, starting
+from tests.support.refilled import refilled
 
 
 class StoreSuite(ClaimsSuite):
@@ -181,7 +182,7 @@ class StoreSuite(ClaimsSuite):
         assert not await store.restore(replace(first, kernel="other")), "it is no later one"
         assert await store.restore(running)
         assert not await store.restore(replace(first, state=State.STARTING, version=3)), "no life goes back"
-        await store.rebuilt()
+        await refilled(store)
         assert await store.get("sb-1") == await store.by_key("alice", "k") == running
         counts = await store.counts()
         assert (counts[State.RUNNING], counts[State.REQUESTED]) == (1, 0)
@@ -320,7 +321,8 @@ class StoreSuite(ClaimsSuite):
         assert _sets(await store.due(at_ms + 120_000, 0)) == ({"sb-2"}, {"sb-1"}, set(), set())
 
     async def test_a_store_is_rebuilt_once(self, store: Store) -> None:
-        assert await store.claim_rebuild(1_000) is Custody.INTACT
+        rebuild = await store.claim_rebuild(1_000)
+        assert rebuild == Rebuild(Custody.INTACT, await store.epoch())
 
 
 def _sets(due: Due) -> tuple[set[str], ...]:

@@ -23,6 +23,7 @@ from controlplane.store import (
     Full,
     Known,
     Miscount,
+    Rebuild,
     RedisStore,
     Resync,
     SlotFreed,
@@ -40,6 +41,7 @@ from tests.contract.store_factory import DAY_S, Advance, Lose, Now, ended, sandb
 from tests.contract.store_suite import StoreSuite
 from tests.support.eventually import eventually
 from tests.support.redis_server import redis_server
+from tests.support.refilled import refilled
 from tests.support.virtual_time import VirtualTimeLoop
 
 
@@ -390,11 +392,12 @@ async def test_an_emptied_store_is_lost_until_it_is_rebuilt(pair: list[RedisStor
     for question in asked:
         with pytest.raises(StoreLostError):
             await question
-    assert await one.claim_rebuild(60_000) is Custody.OURS
-    assert await two.claim_rebuild(60_000) is Custody.THEIRS
+    rebuild = await one.claim_rebuild(60_000)
+    assert rebuild.custody is Custody.OURS
+    assert await two.claim_rebuild(60_000) == Rebuild(Custody.THEIRS, rebuild.filling)
     assert await one.restore(first)
-    await one.rebuilt()
-    assert await two.claim_rebuild(60_000) is Custody.INTACT
+    assert await one.rebuilt(rebuild.filling)
+    assert await two.claim_rebuild(60_000) == Rebuild(Custody.INTACT, rebuild.filling)
     assert await two.epoch() == await one.epoch() != epoch
     assert await two.get("sb-1") == first
 
@@ -402,9 +405,24 @@ async def test_an_emptied_store_is_lost_until_it_is_rebuilt(pair: list[RedisStor
 async def test_a_rebuild_that_is_given_up_is_taken_over(pair: list[RedisStore], url: str, clock: ShiftedClock) -> None:
     async with Redis.from_url(url) as redis:
         await redis.flushall()
-    assert await pair[0].claim_rebuild(1_000) is Custody.OURS
+    first = await pair[0].claim_rebuild(1_000)
     clock.ahead_ms += 2_000
-    assert await pair[1].claim_rebuild(1_000) is Custody.OURS
+    assert first == await pair[1].claim_rebuild(1_000) == Rebuild(Custody.OURS, first.filling)
+
+
+async def test_a_store_that_is_emptied_while_it_is_rebuilt_is_not_taken_for_whole(
+    pair: list[RedisStore], url: str
+) -> None:
+    async with Redis.from_url(url) as redis:
+        await redis.flushall()
+        first = await pair[0].claim_rebuild(60_000)
+        await redis.flushall()
+    assert not await pair[0].rebuilt(first.filling)
+    second = await pair[1].claim_rebuild(60_000)
+    assert second.custody is Custody.OURS
+    assert second.filling != first.filling
+    assert not await pair[0].rebuilt(first.filling)
+    assert await pair[1].rebuilt(second.filling)
 
 
 async def test_a_crowd_of_calls_shares_messages_and_one_that_gives_up_harms_nobody(
@@ -499,8 +517,7 @@ async def test_a_redis_that_is_away_is_named_and_not_asked_once_more_for_each_of
 
     with redis_server(tmp_path) as url:
         async with RedisStore.open(url, installation="t", clock=ShiftedClock(), failed=failed) as store:
-            await store.claim_rebuild(1)
-            await store.rebuilt()
+            await refilled(store)
             async with Redis.from_url(url) as redis:
                 with pytest.raises(Exception, match="."):
                     await redis.execute_command("SHUTDOWN", "NOSAVE")  # type: ignore[no-untyped-call]

@@ -20,6 +20,7 @@ from controlplane.store import RedisStore
 from tests.support.eventually import eventually
 from tests.support.fake_cluster import FakeCluster
 from tests.support.redis_server import redis_server
+from tests.support.refilled import refilled
 from tests.support.waiting import until
 from tests.support.world import OWNER, SPEC, World, world
 
@@ -262,7 +263,7 @@ async def test_a_replica_that_did_not_notice_the_flush_says_what_it_knows_nevert
         # Whoever rebuilt it did so between two questions of both, and took the claimed one for the pool's.
         store = a.parts.store
         await store.restore(replace(sandbox, owner=pool_owner("p"), state=State.WARM, claimed_at_ms=None, version=0))
-        await store.rebuilt()
+        await refilled(store)
         await until(lambda: b.parts.store.by_key(OWNER, "k"), 120)
         assert (await b.service.get(OWNER, sandbox.id)).state is State.RUNNING
         assert (await b.parts.store.usage(OWNER)).sandboxes == 1

@@ -19,6 +19,7 @@ from controlplane.store import (
     Fence,
     MemoryStore,
     News,
+    Rebuild,
     Resync,
     SlotFreed,
     StoreLostError,
@@ -39,6 +40,7 @@ class Core:
     rebuilder: str = ""
     rebuilder_until_ms: int = 0
     rebuilds: int = 0
+    fillings: int = 0
     holders: dict[str, str] = field(default_factory=dict)
     feeds: dict[str, asyncio.Queue[News]] = field(default_factory=dict)
     away: Exception | None = None
@@ -52,7 +54,7 @@ class Core:
 
     def empty(self) -> None:
         """Forgets everything, as a Redis without a disk that was restarted."""
-        self.intact, self.rebuilder = False, ""
+        self.intact, self.rebuilder, self.fillings = False, "", self.fillings + 1
         self.holders.clear()
         for kept in vars(self.memory).values():
             if hasattr(kept, "clear"):
@@ -148,7 +150,10 @@ class SharedStore(MemoryStore):
         while True:
             yield await feed.get()
 
-    async def claim_rebuild(self, ttl_ms: int) -> Custody:
+    async def claim_rebuild(self, ttl_ms: int) -> Rebuild:
+        return Rebuild(self._custody(ttl_ms), str(self.core.fillings))
+
+    def _custody(self, ttl_ms: int) -> Custody:
         if self.core.intact:
             return Custody.INTACT
         now_ms = self.core.clock.now_ms()
@@ -160,14 +165,17 @@ class SharedStore(MemoryStore):
     def _is_intact(self) -> bool:
         return self.core.intact
 
-    async def rebuilt(self) -> None:
+    async def rebuilt(self, filling: str) -> bool:
+        if filling != str(self.core.fillings):
+            return False
         self.core.intact = True
         self.core.rebuilder = ""
         self.core.rebuilds += 1
+        return True
 
     async def epoch(self) -> str:
         self._check()
-        return str(self.core.rebuilds)
+        return str(self.core.fillings)
 
     def _here(self, sandbox_id: str, now_ms: int) -> bool:
         _, until_ms = self._leases.get(f"replica:{self.core.holders.get(sandbox_id)}", ("", 0))

@@ -52,9 +52,9 @@ class Mortal(SharedStore):
         self._alive()
         return await super().claim_rebuild(ttl_ms)
 
-    async def rebuilt(self) -> None:
+    async def rebuilt(self, filling: str) -> bool:
         self._alive()
-        await super().rebuilt()
+        return await super().rebuilt(filling)
 
     def _alive(self) -> None:
         if self.dead:

@@ -1,6 +1,9 @@
--- ARGV: now, holder, ttl. Answers intact, ours or theirs.
-if intact() then return 'intact' end
-local held = redis.call('HMGET', P .. 'rebuild', 'holder', 'until')
-if held[1] and held[1] ~= ARGV[2] and tonumber(held[2]) > tonumber(ARGV[1]) then return 'theirs' end
+-- ARGV: now, holder, ttl. Answers intact, ours or theirs, and what the filling is called that is there or being made.
+local filling = redis.call('GET', P .. 'intact')
+if filling then return {'intact', filling} end
+local time = redis.call('TIME')
+redis.call('HSETNX', P .. 'rebuild', 'filling', time[1] .. '.' .. time[2])
+local held = redis.call('HMGET', P .. 'rebuild', 'holder', 'until', 'filling')
+if held[1] and held[1] ~= ARGV[2] and tonumber(held[2]) > tonumber(ARGV[1]) then return {'theirs', held[3]} end
 redis.call('HSET', P .. 'rebuild', 'holder', ARGV[2], 'until', ARGV[1] + ARGV[3])
-return 'ours'
+return {'ours', held[3]}

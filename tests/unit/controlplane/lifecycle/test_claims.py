@@ -15,6 +15,7 @@ from controlplane.lifecycle.groups import SAMPLE, Groups
 from controlplane.model import GROUP, Sandbox, SandboxSpec, State, Usage, pool_owner
 from controlplane.telemetry import Served
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
+from tests.support.refilled import refilled
 from tests.support.shared_store import Core
 from tests.support.virtual_time import VirtualClock
 from tests.support.world import OWNER, SPEC, World, world
@@ -464,7 +465,7 @@ async def test_a_claim_that_another_replica_rebuilt_without_is_put_back_by_its_o
         with monkeypatch.context() as patch:
             patch.setattr(a.service._lives.store, "ensure", unaware)
             await b.service._lives._upkeep._rebuilder.run()
-            await b.parts.store.rebuilt()  # before `a` knew of the loss
+            await refilled(b.parts.store)  # before `a` knew of the loss
         found = await b.parts.store.get(first.id)
         assert found is not None
         assert found.state is state

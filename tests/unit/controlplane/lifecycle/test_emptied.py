@@ -10,6 +10,7 @@ from controlplane.errors import Problem
 from controlplane.model import Sandbox, State
 from controlplane.store import Changed, Resync
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
+from tests.support.refilled import refilled
 from tests.support.shared_store import Core
 from tests.support.virtual_time import VirtualClock
 from tests.support.world import OWNER, SPEC, World, world
@@ -93,7 +94,7 @@ async def test_an_end_that_a_rebuild_went_without_is_put_back() -> None:
         await asyncio.sleep(1)
         core.empty()
         await core.view("c").restore(sandbox)
-        await core.view("c").rebuilt()  # before `a` and `b` knew of the loss
+        await refilled(core.view("c"))  # before `a` and `b` knew of the loss
         core.tell("c", Changed(sandbox, 0))
         await asyncio.sleep(3)
         assert (await a.service.get(OWNER, sandbox.id)).state is State.ENDING
@@ -124,7 +125,7 @@ async def test_an_extension_that_a_rebuild_went_without_is_put_back() -> None:
         await asyncio.sleep(1)
         core.empty()
         await core.view("c").restore(sandbox.with_port(80, public=True, now_ms=0))
-        await core.view("c").rebuilt()
+        await refilled(core.view("c"))
         await asyncio.sleep(3)
         found = await b.service.get(OWNER, sandbox.id)
         assert (found.expires_at_ms, found.public_ports) == (longer.expires_at_ms, (80,))
@@ -140,7 +141,7 @@ async def test_what_was_put_back_in_vain_is_put_back_again(monkeypatch: pytest.M
             monkeypatch.setattr(store, "restore", failing_once(store.restore))
         core.empty()
         await core.view("c").restore(sandbox)
-        await core.view("c").rebuilt()
+        await refilled(core.view("c"))
         core.tell("c", Changed(sandbox, 0))
         await asyncio.sleep(8)
         assert (await a.service.get(OWNER, sandbox.id)).state is State.ENDING

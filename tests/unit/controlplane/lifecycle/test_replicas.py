@@ -14,6 +14,7 @@ from controlplane.lifecycle import Options, Push
 from controlplane.model import Sandbox, SandboxSpec, State
 from controlplane.store import Resync
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
+from tests.support.refilled import refilled
 from tests.support.shared_store import Core
 from tests.support.virtual_time import VirtualClock
 from tests.support.world import OWNER, SPEC, World, world
@@ -359,7 +360,7 @@ async def test_a_start_that_another_replica_rebuilt_without_is_put_back_by_its_o
         create = asyncio.create_task(two.a.service.create(OWNER, ENV_SPEC, "k"))
         await asyncio.sleep(1.5)
         two.core.empty()
-        await two.b.parts.store.rebuilt()  # as if `b` had done it before `a` knew of the loss
+        await refilled(two.b.parts.store)  # as if `b` had done it before `a` knew of the loss
         assert await two.b.parts.store.counts() == dict.fromkeys(State, 0)
         assert (await create).sandbox.state is State.RUNNING
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from controlplane.clock import SystemClock
 from tests.contract.claim_steps import STEPS, Player, Step, check
 from tests.support.examples import EXAMPLES
+from tests.support.refilled import refilled
 from tests.support.shared_store import Core
 
 
@@ -17,7 +18,7 @@ def test_no_order_of_steps_gives_a_warm_sandbox_twice(steps: list[tuple[int, lis
     async def run() -> None:
         core, given, ids = Core(SystemClock()), list[str](), list[str]()
         stores = [core.view(name) for name in "ab"]
-        await stores[0].rebuilt()
+        await refilled(stores[0])
         players = [Player(name, store, given, ids) for name, store in zip("ab", stores, strict=True)]
         for number, some in steps:
             for step in some:

@@ -11,6 +11,7 @@ from controlplane.model import EndCause, Limits, Sandbox, SandboxSpec, State, du
 from controlplane.store import Admitted, Journal, JournaledStore, Known, Withdrawn
 from tests.contract.store_factory import DAY_S, Advance, Lose, Now, sandbox
 from tests.contract.store_suite import StoreSuite
+from tests.support.refilled import refilled
 from tests.support.virtual_time import EPOCH_MS, VirtualClock
 
 
@@ -38,7 +39,7 @@ class TestJournaledStore(StoreSuite):
     @pytest.fixture
     async def store(self, tmp_path: Path) -> JournaledStore:
         store = opened(tmp_path)
-        await store.rebuilt()
+        await refilled(store)
         return store
 
     @pytest.fixture

@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from controlplane.model import Limits
-from controlplane.store import Custody, MemoryStore
+from controlplane.store import MemoryStore
 from tests.contract.store_factory import Advance, Lose, Now, ended, sandbox
 from tests.contract.store_suite import StoreSuite
+from tests.support.refilled import refilled
 from tests.support.virtual_time import VirtualClock
 
 
@@ -17,8 +18,7 @@ class TestMemoryStore(StoreSuite):
     @pytest.fixture
     async def store(self) -> MemoryStore:
         store = MemoryStore(VirtualClock())
-        assert await store.claim_rebuild(1_000) is Custody.OURS
-        await store.rebuilt()
+        await refilled(store)
         return store
 
     @pytest.fixture
