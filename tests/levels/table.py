@@ -99,8 +99,8 @@ LEVELS = (
     Level(
         "local",
         (Pytest(("local", "product"), marks="not soak", workers=2),),
-        budget_s=240,
-        fresh_s=240,
+        budget_s=300,
+        fresh_s=300,
         why_not=why_no_engine,
     ),
     Level("chart", (Pytest(("chart",), workers=2),), budget_s=45, fresh_s=120, why_not=_why_no_helm, ahead=HELM),

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -64,7 +63,12 @@ class Core:
 
     def copy(self) -> dict[str, dict[Any, Any]]:
         """What is on record now, for `rewind`."""
-        return {name: deepcopy(kept) for name, kept in vars(self.memory).items() if isinstance(kept, dict)}
+        found = {name: kept for name, kept in vars(self.memory).items() if isinstance(kept, dict)}
+        # Records never change; what is kept by template is changed in place.
+        return {
+            name: {key: dict(one) if isinstance(one, dict) else one for key, one in kept.items()}
+            for name, kept in found.items()
+        }
 
     def rewind(self, copy: dict[str, dict[Any, Any]]) -> None:
         """Has what it had then, as a Redis that was restarted from a file without what it acknowledged last."""
