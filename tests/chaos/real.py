@@ -37,6 +37,10 @@ STOPPED_FOR_S = 150.0
 LULL_S = (4.0, 12.0)
 # Of one soak: each leaves a start to be repeated, and the node has two cores.
 MOST_KERNELS = 24
+# Redis has no volume there: its pod takes what it stores along. Ends are put back by control planes that remember them,
+# for two minutes, and within seconds: what nobody can know any more is not asked for.
+REMEMBERED_S, SAID_WITHIN_S = 120.0, 30.0
+WITH_REDIS = ("redis", "gateway and redis")
 # Names of the devices behind which pods are.
 POD_LINKS = "lxc"
 
@@ -100,6 +104,7 @@ class RealStorm(Storm):
     def __init__(self, ground: RealGround, seed: int, log: Log) -> None:
         self._ground = ground
         self._kernels = 0
+        self._redis_died_s = self._planes_died_s = -REMEMBERED_S
         super().__init__(ground, seed, log, LULL_S)
 
     def kinds(self) -> Mapping[str, Blow]:
@@ -112,7 +117,7 @@ class RealStorm(Storm):
             "kernel killed": (("kernel",), self._kernel_killed),
             "kernel stopped": (("kernel",), self._kernel_stopped),
             **{name: ((name,), partial(self._pod, name)) for name in COMPONENTS},
-            "all control planes": (("controlplane",), partial(self._pod, "controlplane", everyone=True)),
+            "all control planes": (("controlplane",), self._all_planes),
             "gateway and redis": (("gateway", "redis"), self._gateway_and_redis),
         }
 
@@ -122,8 +127,13 @@ class RealStorm(Storm):
         return stack.url, stack.owner, stack.api_key
 
     def may(self, name: str) -> bool:
-        """See `Storm.may`; of sandboxes only so many are killed."""
-        return super().may(name) and (not name.startswith("kernel") or self._kernels < MOST_KERNELS)
+        """See `Storm.may`; of sandboxes only so many are killed, and what only one part knows does not die with it."""
+        if name.startswith("kernel") and self._kernels >= MOST_KERNELS:
+            return False
+        now_s = time.monotonic()
+        forgotten = name in WITH_REDIS and now_s - self._planes_died_s < REMEMBERED_S
+        unsaid = name == "all control planes" and now_s - self._redis_died_s < SAID_WITHIN_S
+        return super().may(name) and not forgotten and not unsaid
 
     async def prepare(self) -> None:
         """Declare the pool and start the clients."""
@@ -184,10 +194,21 @@ class RealStorm(Storm):
         return True
 
     async def _pod(self, component: str, *, everyone: bool = False) -> None:
+        if component == "redis":
+            self._emptied()
         await kill(self._ground.first, component, everyone=everyone)
         await ready(self._ground.first, component)
 
+    async def _all_planes(self) -> None:
+        self._planes_died_s = time.monotonic()
+        await self._pod("controlplane", everyone=True)
+
+    def _emptied(self) -> None:
+        self._redis_died_s = time.monotonic()
+        self._log.tell("store.emptied")
+
     async def _gateway_and_redis(self) -> None:
+        self._emptied()
         await asyncio.gather(*(kill(self._ground.first, name, everyone=True) for name in ("gateway", "redis")))
         for name in ("gateway", "redis"):
             await ready(self._ground.first, name)
