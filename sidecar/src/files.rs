@@ -1,16 +1,17 @@
-//! Files of the sandbox: what a worker does there.
+//! Operations on the sandbox's files, run by file workers inside the sandbox.
 //!
-//! Every call on files is done by a **worker**: a child of the spawner, forked without exec, that has taken the caller's
-//! identity exactly as a command does. So the kernel resolves every path and judges every permission as for the user's
-//! own processes. The sidecar only moves frames between the worker's two pipes and the call (`server::files`).
+//! Every call on files is served by a **file worker**: a child of the spawner, forked without exec, that takes on the
+//! caller's user, groups and limits exactly as a command does. So the kernel resolves every path and checks every
+//! permission as for the user's own processes. The sidecar only moves frames between the worker's two pipes and the
+//! call (`server::files`).
 //!
 //! # Layout
-//! - `frames`: the words on the pipes; `call`: the sidecar's ends of them, `pipes`: the worker's.
-//! - `worker`: from a job to its answer.
-//! - `errors`: what the kernel said, in the contract's words.
-//! - `place`: names in directories, files that are not there yet; `walk`: a tree, without following links.
-//! - `read`, `write`, `change` (make, move, remove), `copy`, `list`, `watch`: the jobs.
-//! - `archive`: tar streams, out and in.
+//! - `frames`: the protocol on the pipes; `call`: the sidecar's ends of them, `pipes`: the worker's.
+//! - `worker`: runs one operation and sends its answer.
+//! - `errors`: maps errnos to the contract's error codes.
+//! - `place`: names in open directories, temporary files; `walk`: visits a tree without following links.
+//! - `read`, `write`, `change` (make, move, remove), `copy`, `list`, `watch`: the operations.
+//! - `archive`: packs and unpacks tar streams.
 
 mod archive;
 pub mod call;

@@ -1,9 +1,9 @@
-//! Tar streams: a tree out, a tree in. Constant memory either way.
+//! Packs a tree into a tar stream and unpacks one, both in constant memory.
 //!
 //! # Layout
-//! - `pack`: a tree as entries; `names`: which names may come in.
-//! - `stream`, `extended`, `sparse`: reading entries, their long names, their holes.
-//! - `unpack`: entries as files, `destination`: where they go and nowhere else.
+//! - `pack`: a tree as entries; `names`: which names of entries are safe to unpack.
+//! - `stream`, `extended`, `sparse`: parse entries, their PAX records and long names, and their holes.
+//! - `unpack`: entries as files; `destination`: confines them to one directory.
 
 mod destination;
 mod extended;
@@ -16,5 +16,5 @@ mod unpack;
 pub(super) use pack::read;
 pub(super) use unpack::write;
 
-/// Tar's unit.
+/// The block size of tar.
 const BLOCK_BYTES: usize = 512;

@@ -1,4 +1,4 @@
-//! The sidecar's end of a worker: its start, its frames, its end.
+//! The sidecar's end of a file worker: its start, its frames, its end.
 
 use std::fs::OpenOptions;
 use std::io::{self, IoSlice};
@@ -23,24 +23,24 @@ use crate::process::supervise::{Context, spawned};
 use crate::spawner::frame::{Ending, Order, OsBytes, Program, Report, Spawn};
 use crate::spawner::link::{Link, Subscription, lost};
 
-/// Workers at a time; more calls wait for theirs.
+/// File workers at a time; further calls queue.
 const MAX_WORKERS: usize = 32;
-/// Calls that wait; what their callers send stays unread with them.
+/// Calls in the queue. What their callers send stays unread meanwhile (backpressure).
 const MAX_WAITING: usize = 96;
-/// Calls that watch, which may do so for days.
+/// Calls that watch at a time; a watch may last for days.
 const MAX_WATCHES: usize = 32;
-/// How long a worker that nobody wants any more may clean up.
+/// How long a file worker may clean up after its caller is gone.
 const CLEANUP_PATIENCE: Duration = Duration::from_secs(2);
-/// A killed process that is not gone by then hangs in the kernel, and is left to the sandbox's end.
+/// A killed process that is still there after this hangs in the kernel; it stays until the sandbox ends.
 const KILL_PATIENCE: Duration = Duration::from_secs(8);
-/// A few frames, so that neither side has to wait for the other in the middle of one.
+/// Room for a few frames, so that neither side has to wait for the other in the middle of one.
 const PIPE_BYTES: i32 = 512 << 10;
-/// Chunks of an upload that go to the worker in one piece; with the one that comes after them what an upload holds.
+/// Chunks of an upload that go to the worker in one write. An upload holds these and the chunk after them in memory.
 const MOST_TOGETHER: usize = 2;
-/// What is read at first: many small frames, or the beginning of large ones.
+/// Size of a first read: many small frames, or the beginning of a large one.
 const FIRST_READ_BYTES: usize = 8 << 10;
 
-/// How many workers there may be. Cheap to clone.
+/// Limits how many file workers there may be. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Places {
     calls: Arc<Semaphore>,
@@ -48,16 +48,16 @@ pub struct Places {
     watches: Arc<Semaphore>,
 }
 
-/// For whom a worker works.
+/// The user and the directory that a file worker runs with.
 #[derive(Debug, Clone)]
 pub struct Who {
-    /// Where relative paths begin; empty: the target's.
+    /// Working directory, where relative paths begin; empty: the target's.
     pub cwd: OsBytes,
     /// Name or uid, optionally with a group; empty: the target's.
     pub user: String,
 }
 
-/// A worker with its job. One that is dropped is given a moment to clean up, then killed.
+/// A running file worker. When this is dropped, the worker gets a moment to clean up and is then killed.
 #[derive(Debug)]
 pub struct Call {
     to: Sender,
@@ -67,11 +67,11 @@ pub struct Call {
     context: Arc<Context>,
 }
 
-/// A worker's frames, as much of them at a time as has come.
+/// A file worker's frames. Each read takes as much as has arrived.
 #[derive(Debug)]
 struct Frames {
     from: Receiver,
-    /// Not yet told.
+    /// Received bytes that are not returned yet.
     read: BytesMut,
 }
 
@@ -85,7 +85,7 @@ impl Frames {
                     self.read.advance(HEADER_BYTES);
                     let payload = self.read.split_to(length).freeze();
                     if self.read.is_empty() {
-                        // The next one is as large, as a rule.
+                        // The next frame is usually as large.
                         self.read.reserve(HEADER_BYTES + length);
                     }
                     return Ok((kind, payload));
@@ -100,10 +100,10 @@ impl Frames {
     }
 }
 
-/// What a worker says.
+/// What a file worker sends.
 #[derive(Debug)]
 pub enum Said {
-    /// Bytes.
+    /// Bytes of a file or an archive.
     Data(Bytes),
     /// One message of a stream.
     Item(Bytes),
@@ -125,7 +125,7 @@ impl Default for Places {
 impl Places {
     async fn take(&self, job: &Job) -> Result<Vec<OwnedSemaphorePermit>, Problem> {
         let full = |what: &str, limit: usize| {
-            let detail = format!("{limit} {what} are under way in this sandbox, no more are taken");
+            let detail = format!("{limit} {what} are under way in this sandbox, which is the limit");
             Problem::new(Code::RateLimited, detail).with("limit", limit)
         };
         if matches!(job, Job::Watch(_)) {
@@ -140,7 +140,7 @@ impl Places {
 }
 
 impl Call {
-    /// Starts a worker on `job`; waits for a place.
+    /// Starts a file worker for `job`; waits until there is room for it.
     ///
     /// # Errors
     /// The spawner's refusals (user, directory, processes), too many calls, or the sandbox's end.
@@ -170,15 +170,15 @@ impl Call {
         start.await.map_err(|_| lost())??;
         let from = Frames { from, read: BytesMut::new() };
         let mut call = Self { to, from, ended, ooms_before, context: Arc::clone(context) };
-        // One that is gone by now has said why, or its end says it.
+        // A worker that is gone already has sent its problem, or its ending gives the reason.
         let _ = call.to.write_all(&[&header(Kind::Job, payload.len())[..], &payload].concat()).await;
         Ok(call)
     }
 
-    /// The next of what the worker says.
+    /// Waits for what the worker sends next.
     ///
     /// # Errors
-    /// Its problem; `oom_killed` or `conflict` when it was killed.
+    /// The worker's problem; `oom_killed` or `conflict` when it was killed.
     pub async fn next(&mut self) -> Result<Said, Problem> {
         let Ok((kind, payload)) = self.from.next().await else {
             return Err(self.end().await);
@@ -193,10 +193,10 @@ impl Call {
         }
     }
 
-    /// Sends `chunks` to the worker; its answer, which may come before they are all sent.
+    /// Sends `chunks` to the worker and returns its answer, which may come before all chunks are sent.
     ///
     /// # Errors
-    /// As for [`Call::next`]; `stream_interrupted` when the chunks break off.
+    /// As for [`Call::next`]; `stream_interrupted` when one of the chunks is an error.
     pub async fn upload<E>(
         mut self,
         mut chunks: impl Stream<Item = Result<Bytes, E>> + Unpin,
@@ -211,7 +211,7 @@ impl Call {
         }
     }
 
-    /// Sends and listens at a time: a worker may answer (its disk is full) before it has read everything.
+    /// Sends and receives at the same time: a worker may answer (its disk is full) before it has read everything.
     async fn exchange<E>(
         &mut self,
         chunks: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin),
@@ -225,10 +225,10 @@ impl Call {
         if whole {
             return Ok(answer.await);
         }
-        Err(Problem::new(Code::StreamInterrupted, "the data broke off before their end"))
+        Err(Problem::new(Code::StreamInterrupted, "the upload broke off before its end"))
     }
 
-    /// Why it ended without an answer.
+    /// Why the worker ended without an answer.
     async fn end(&mut self) -> Problem {
         let ending = match (&mut self.ended).await {
             Ok(Ok(ending)) => ending,
@@ -250,7 +250,7 @@ impl Call {
     }
 }
 
-/// Sends data and their end. False: they broke off. A worker that does not listen any more has said why.
+/// Sends the data and their end. False: the caller's data broke off. A worker that stops reading has sent its reason.
 async fn send<E>(to: &mut Sender, chunks: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin)) -> bool {
     let mut next = chunks.next().await;
     while let Some(first) = next {
@@ -274,7 +274,7 @@ async fn send<E>(to: &mut Sender, chunks: &mut (impl Stream<Item = Result<Bytes,
     true
 }
 
-/// Sends what has come together in one piece: nearly all of its cost is to wake the worker.
+/// Sends the chunks that arrived together in one write: nearly all of its cost is waking the worker.
 async fn data(to: &mut Sender, chunks: &[Bytes]) -> io::Result<()> {
     let payloads: Vec<_> = chunks.iter().flat_map(|chunk| chunk.chunks(MAX_PAYLOAD_BYTES)).collect();
     let heads: Vec<_> = payloads.iter().map(|payload| header(Kind::Data, payload.len())).collect();
@@ -305,19 +305,19 @@ fn order(id: u64, who: Who) -> Spawn {
     }
 }
 
-/// Our two ends, and the worker's three streams.
+/// The sidecar's two ends, and the worker's standard input, output and error.
 fn pipes() -> io::Result<(Sender, Receiver, Vec<OwnedFd>)> {
     let (stdin, to) = pipe2(OFlag::O_CLOEXEC)?;
     let (from, stdout) = pipe2(OFlag::O_CLOEXEC)?;
     for pipe in [&to, &from] {
-        // A kernel that refuses (its bound for all of a user's pipes) has given one that works.
+        // A kernel that refuses (its limit for all pipes of a user) has still made a pipe that works.
         let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES));
     }
     let stderr = OpenOptions::new().write(true).open("/dev/null")?;
     Ok((Sender::from_owned_fd(to)?, Receiver::from_owned_fd(from)?, vec![stdin, stdout, stderr.into()]))
 }
 
-/// Owns a worker to its end, and its places. Nobody waits for `ended` any more: it is not wanted.
+/// Owns a worker, and its permits, until it ends. When the receiver of `ended` is dropped, the call has been cancelled.
 async fn keep(
     mut subscription: Subscription,
     link: Link,
@@ -327,7 +327,7 @@ async fn keep(
 ) {
     let refused = spawned(&mut subscription).await.map(drop);
     let runs = refused.is_ok();
-    // Whoever does not listen has dropped the pipes too, and so ends the worker.
+    // A caller that has dropped the receiver has dropped the pipes too, which ends the worker.
     let _ = started.send(refused);
     if !runs {
         return;

@@ -1,4 +1,4 @@
-//! Making directories, giving names, removing.
+//! Makes directories, moves and removes files.
 
 use std::os::fd::AsFd;
 
@@ -36,7 +36,7 @@ pub(super) fn make_directory(request: &MakeDirectoryRequest) -> Result<FileInfo,
     if is_directory(&stat) { Ok(info(path, &stat)) } else { Err(Errno::EEXIST).at(path) }
 }
 
-/// Gives a file or tree another name. Between file systems it is copied, and removed when the copy is in place.
+/// Moves a file or tree to another name. Between file systems it is copied, and removed once the copy is in place.
 pub(super) fn rename(request: &MoveFileRequest) -> Result<FileInfo, Stop> {
     let (from, to) = (request.from.as_slice(), request.to.as_slice());
     if request.parents {
@@ -50,14 +50,14 @@ pub(super) fn rename(request: &MoveFileRequest) -> Result<FileInfo, Stop> {
             copy::tree(&source, from, &target, to, copy::Manner { replace: request.replace, keep: true })?;
             take_away(&source, from, is_directory(&stat))?;
         }
-        // It is there; what is not is above the target's name.
+        // The source exists (see above), so what is missing is in the target's path.
         Err(Errno::ENOENT) => return Err(Errno::ENOENT).at(to),
         taken => taken.at(to)?,
     }
     described(&target, to)
 }
 
-/// What is known of a place that has just been filled.
+/// Describes a place that has just been filled.
 pub(super) fn described(place: &Place, path: &[u8]) -> Result<FileInfo, Stop> {
     let stat = place.stat().at(path)?;
     Ok(info_with_target(path, &stat, &place.directory, place.name.as_slice()))

@@ -1,4 +1,4 @@
-//! Copies of files and trees: made under a temporary name, then put in place.
+//! Copies files and trees: each copy is made under a temporary name, then renamed into place.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,7 +20,7 @@ use super::place::{Place, Temporary, locate, make_parents};
 use super::read;
 use super::walk::{self, Moment, Next, walk};
 
-/// Between two looks whether anybody still wants it.
+/// Bytes that are copied between two checks whether the caller is still there.
 const STEP_BYTES: u64 = 8 << 20;
 const NEW_FILE: OFlag = OFlag::O_WRONLY
     .union(OFlag::O_CREAT)
@@ -31,13 +31,13 @@ const NEW_FILE: OFlag = OFlag::O_WRONLY
 /// How a copy is made.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Manner {
-    /// Whether it may take the place of something.
+    /// Whether the copy may replace what is there.
     pub(super) replace: bool,
-    /// Whether times and, where that can be, owners are the originals'.
+    /// Whether times and, where that is permitted, owners are copied too.
     pub(super) keep: bool,
 }
 
-/// Copies a file, or a directory with all that is in it. A symbolic link at the end of `from` is looked through.
+/// Copies a file, or a directory with all that is in it. A symbolic link at the end of `from` is followed.
 pub(super) fn copy(request: &MoveFileRequest) -> Result<FileInfo, Stop> {
     let (from, to) = (request.from.as_slice(), request.to.as_slice());
     if request.parents {
@@ -102,7 +102,7 @@ fn contents(from: OwnedFd, to: OwnedFd, path: &[u8], manner: Manner) -> Result<(
             return Ok(Next::Pass);
         }
         if same(&entry.stat, &top) {
-            let sentence = "is to hold a copy of itself";
+            let sentence = "would contain a copy of itself";
             return Err(refusal(Code::InvalidArgument, path, "into_itself", sentence).into());
         }
         mkdirat(to, name, Mode::S_IRWXU).at(entry.path)?;
@@ -113,7 +113,7 @@ fn contents(from: OwnedFd, to: OwnedFd, path: &[u8], manner: Manner) -> Result<(
     Ok(())
 }
 
-/// Copies what is no directory.
+/// Copies one entry that is not a directory.
 fn one(
     from: BorrowedFd<'_>,
     name: &[u8],
@@ -137,7 +137,7 @@ fn one(
             keep_owner(to, new_name, stat, manner);
         }
         _ => {
-            let sentence = "is a device, FIFO or socket, of which there is no copy";
+            let sentence = "is a device, FIFO or socket, which cannot be copied";
             return Err(refusal(Code::InvalidArgument, path, "not_regular", sentence).into());
         }
     }
@@ -157,12 +157,12 @@ fn finish_directory(directory: &OwnedFd, stat: &FileStat, manner: Manner) -> nix
     if manner.keep { keep_times(directory.as_fd(), b".", stat) } else { Ok(()) }
 }
 
-/// Without the bits that would lend the copier's identity.
+/// The original's permissions without setuid and setgid, which would lend the copier's identity.
 fn permissions(stat: &FileStat) -> Mode {
     Mode::from_bits_truncate(mode(stat) & 0o1777)
 }
 
-/// Only root can, and nobody else is asked to.
+/// Copies the owner. Only root can; for any other user the failure does not matter.
 fn keep_owner(directory: BorrowedFd<'_>, name: &[u8], stat: &FileStat, manner: Manner) {
     if manner.keep {
         let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));

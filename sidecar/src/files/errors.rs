@@ -1,19 +1,19 @@
-//! What the kernel said, in the contract's words.
+//! Maps errors of the kernel to problems of the contract.
 
 use std::io;
 
 use nix::errno::Errno;
 use wire::{Code, Problem};
 
-/// Of a path that may be very long; headers have their limits.
+/// How much of a path a message shows: a path may be very long, and gRPC headers are limited.
 const MAX_SHOWN_CHARS: usize = 512;
 
-/// Why a worker stops before its job is done.
+/// Why a file worker stops before its operation is done.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// The caller is told.
+    /// The caller gets this problem.
     Problem(Problem),
-    /// There is nobody to tell any more: only clean up.
+    /// The caller is gone; the worker only cleans up.
     Abandoned,
 }
 
@@ -23,7 +23,7 @@ impl From<Problem> for Stop {
     }
 }
 
-/// Names the path that a call of the kernel was about.
+/// Adds the path that a failed system call was about.
 pub(super) trait At<T> {
     fn at(self, path: &[u8]) -> Result<T, Stop>;
 }
@@ -45,26 +45,26 @@ impl<T> At<T> for io::Result<T> {
     }
 }
 
-/// A path for people.
+/// A path as text for people, cut to a bounded length.
 pub(super) fn shown(path: &[u8]) -> String {
     let prefix = &path[..path.len().min(4 * MAX_SHOWN_CHARS)];
     String::from_utf8_lossy(prefix).chars().take(MAX_SHOWN_CHARS).collect()
 }
 
-/// A refusal of ours, with path and reason.
+/// A refusal by the platform, with path and reason.
 pub(super) fn refusal(code: Code, path: &[u8], reason: &str, sentence: &str) -> Problem {
     let path = shown(path);
     Problem::new(code, format!("{path:?} {sentence}")).with("path", path).with("reason", reason)
 }
 
-/// A refusal of the kernel.
+/// A refusal by the kernel.
 pub(super) fn problem(errno: Errno, path: &[u8]) -> Problem {
     let (code, reason) = meaning(errno);
     let sentence = match errno {
-        Errno::ENOENT => "is not there in the sandbox".to_owned(),
+        Errno::ENOENT => "does not exist in the sandbox".to_owned(),
         Errno::EISDIR => "is a directory".to_owned(),
-        Errno::ENOTDIR => "is not a directory, or has a part that is none".to_owned(),
-        Errno::EEXIST => "is there already".to_owned(),
+        Errno::ENOTDIR => "is not a directory, or a part of it is not".to_owned(),
+        Errno::EEXIST => "exists already".to_owned(),
         Errno::ENOTEMPTY => "is a directory that is not empty".to_owned(),
         Errno::EBUSY => "is in use, or something is mounted on it".to_owned(),
         other => format!("cannot be used: {}", other.desc()),

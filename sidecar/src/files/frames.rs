@@ -1,8 +1,8 @@
-//! The words between sidecar and worker: pure encoding and bounded decoding.
+//! The protocol between sidecar and file worker: pure encoding and bounded decoding.
 //!
-//! A frame is a byte for its kind, a little-endian `u32` length, and that many bytes. The worker gets one `Job`, then the
-//! `Data` of an upload and its `End`; a pipe that closes without an `End` means that the caller is gone. It answers with
-//! `Item`s or `Data`, and last an `End` with the answer's message, or a `Problem`.
+//! A frame is one byte for its kind, a little-endian `u32` length, and that many bytes. The worker gets one `Job`, then
+//! the `Data` of an upload and its `End`; a pipe that closes without an `End` means that the caller is gone. The worker
+//! answers with `Item`s or `Data`, and last an `End` with the answer's message, or a `Problem`.
 
 use prost::Message;
 use wire::agent::{
@@ -10,18 +10,18 @@ use wire::agent::{
     ReadFileRequest, RemoveFileRequest, WatchRequest, WriteArchiveRequest, WriteFileRequest,
 };
 
-/// Length of a frame's head.
+/// Length of a frame's header.
 pub const HEADER_BYTES: usize = 5;
-/// Upper bound of what follows the head.
+/// Upper bound of the payload that follows the header.
 pub const MAX_PAYLOAD_BYTES: usize = 256 << 10;
-/// Bytes of a file or an archive in one frame: under gVisor the wakes and calls for each cost as much as moving 100 KiB,
-/// and each of many transfers holds a few of them.
+/// Bytes of a file or an archive in one frame: under gVisor the wake-ups and system calls for each frame cost as much
+/// as moving 100 KiB, and each of many transfers holds a few frames in memory.
 pub const DATA_BYTES: usize = 128 << 10;
 
 /// What a frame holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// What is to be done.
+    /// The operation to run.
     Job,
     /// Bytes of a file or an archive.
     Data,
@@ -29,23 +29,23 @@ pub enum Kind {
     End,
     /// One message of a stream.
     Item,
-    /// Why it was not done; the last frame.
+    /// Why the operation failed; the last frame.
     Problem,
 }
 
 const KINDS: [Kind; 5] = [Kind::Job, Kind::Data, Kind::End, Kind::Item, Kind::Problem];
 
-/// The bytes are no frame.
+/// The bytes are not a valid frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
-/// The head of a frame. `length` is at most [`MAX_PAYLOAD_BYTES`]; a longer one is refused by the reader.
+/// Encodes the header of a frame. `length` is at most [`MAX_PAYLOAD_BYTES`]; the reader refuses a longer one.
 pub fn header(kind: Kind, length: usize) -> [u8; HEADER_BYTES] {
     let [a, b, c, d] = u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
     [kind as u8, a, b, c, d]
 }
 
-/// Kind and length of what follows.
+/// Decodes a header into the kind of the frame and the length of its payload.
 ///
 /// # Errors
 /// An unknown kind, or a length over [`MAX_PAYLOAD_BYTES`].
@@ -55,30 +55,30 @@ pub fn parse([kind, length @ ..]: [u8; HEADER_BYTES]) -> Result<(Kind, usize), M
     if length > MAX_PAYLOAD_BYTES { Err(Malformed) } else { Ok((kind, length)) }
 }
 
-/// What a worker is to do: the call's own request.
+/// The operation of a file worker: the call's own request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Job {
     /// Send a file.
     Read(ReadFileRequest),
-    /// Take a file.
+    /// Receive a file.
     Write(WriteFileRequest),
     /// Describe a file.
     Stat(PathRequest),
-    /// Describe what is in a directory.
+    /// List a directory.
     List(ListDirectoryRequest),
     /// Make a directory.
     MakeDirectory(MakeDirectoryRequest),
-    /// Give a file another name.
+    /// Move a file or tree to another name.
     Move(MoveFileRequest),
-    /// Make a second file, or tree.
+    /// Copy a file or tree.
     Copy(MoveFileRequest),
-    /// Remove a file, or tree.
+    /// Remove a file or tree.
     Remove(RemoveFileRequest),
     /// Send a tree as a tar stream.
     ReadArchive(ReadArchiveRequest),
     /// Unpack a tar stream.
     WriteArchive(WriteArchiveRequest),
-    /// Tell changes.
+    /// Report changes.
     Watch(WatchRequest),
 }
 
@@ -104,7 +104,7 @@ impl Job {
     /// Reads the payload of a `Job` frame.
     ///
     /// # Errors
-    /// The bytes are no job.
+    /// The bytes are not a valid operation.
     pub fn decode(payload: &[u8]) -> Result<Self, Malformed> {
         let (tag, body) = payload.split_first().ok_or(Malformed)?;
         match tag {
@@ -128,7 +128,7 @@ fn message<T: Message + Default>(body: &[u8]) -> Result<T, Malformed> {
     T::decode(body).map_err(|_| Malformed)
 }
 
-/// The fuzz target's entry: any bytes are refused, or mean something that survives.
+/// Entry of the fuzz target: any bytes are refused, or decode to a value that survives encoding and decoding.
 ///
 /// # Panics
 /// When that does not hold.

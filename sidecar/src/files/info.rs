@@ -1,4 +1,4 @@
-//! What is known of a file, as a message.
+//! File metadata as a message.
 
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
@@ -15,22 +15,22 @@ pub(super) fn kind(stat: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
 }
 
-/// Whether it is a directory.
+/// Whether the file is a directory.
 pub(super) fn is_directory(stat: &FileStat) -> bool {
     kind(stat) == SFlag::S_IFDIR
 }
 
-/// Permission bits and their like.
+/// Permission bits with setuid, setgid and sticky.
 pub(super) fn mode(stat: &FileStat) -> u32 {
     stat.st_mode & MODE_BITS
 }
 
-/// Two stats of one file.
+/// Whether both are stats of the same file.
 pub(super) fn same(left: &FileStat, right: &FileStat) -> bool {
     (left.st_dev, left.st_ino) == (right.st_dev, right.st_ino)
 }
 
-/// The message for `path`.
+/// Builds the message for `path`.
 pub(super) fn info(path: &[u8], stat: &FileStat) -> FileInfo {
     let kind = match kind(stat) {
         SFlag::S_IFREG => FileKind::File,
@@ -50,7 +50,7 @@ pub(super) fn info(path: &[u8], stat: &FileStat) -> FileInfo {
     }
 }
 
-/// The same with the target, where it is a symbolic link. One that is gone by now has none.
+/// The same with the target of a symbolic link; empty when the link has disappeared meanwhile.
 pub(super) fn info_with_target(
     path: &[u8],
     stat: &FileStat,

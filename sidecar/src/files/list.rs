@@ -1,4 +1,4 @@
-//! Describing files.
+//! Describes files and lists directories.
 
 use std::os::fd::AsFd;
 
@@ -19,7 +19,7 @@ pub(super) fn stat(request: &PathRequest) -> Result<FileInfo, Stop> {
     Ok(info_with_target(path, &stat, AT_FDCWD, path))
 }
 
-/// Describes what is in a directory, or below it; the paths begin with the directory's.
+/// Lists a directory, or the tree below it; the paths begin with the directory's.
 pub(super) fn list(request: &ListDirectoryRequest) -> Result<(), Stop> {
     let path = request.path.as_slice();
     let directory = walk::open(AT_FDCWD.as_fd(), path, true).at(path)?;

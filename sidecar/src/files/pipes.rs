@@ -1,4 +1,4 @@
-//! The worker's ends of its pipes: standard input and output.
+//! The file worker's ends of its pipes: standard input and output.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::AsFd;
@@ -13,22 +13,22 @@ use wire::Problem;
 use super::errors::Stop;
 use super::frames::{DATA_BYTES, HEADER_BYTES, Job, Kind, MAX_PAYLOAD_BYTES, header, parse};
 
-/// Small frames that go out together.
+/// Small frames are sent together once they have this size.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// Whether the sidecar has closed its end: then nobody wants the answer.
+/// Whether the sidecar has closed its end, so that no caller waits for the answer.
 pub(super) fn abandoned() -> bool {
     let input = io::stdin();
     let mut watched = [PollFd::new(input.as_fd(), PollFlags::empty())];
     poll(&mut watched, PollTimeout::ZERO).is_ok_and(|found| found > 0)
 }
 
-/// Ends the job early when nobody wants it any more. For the long ones, between two steps.
+/// Ends an operation early when its caller is gone. Long operations call this between two steps.
 pub(super) fn still_wanted() -> Result<(), Stop> {
     if abandoned() { Err(Stop::Abandoned) } else { Ok(()) }
 }
 
-/// Reads the job.
+/// Reads the operation to run.
 pub(super) fn job() -> Result<Job, Stop> {
     let mut head = [0; HEADER_BYTES];
     fill(&mut head)?;
@@ -63,12 +63,12 @@ fn send(mut bytes: &[u8]) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Sends the last frame.
+/// Sends the answer as the last frame.
 pub(super) fn end(answer: &impl Message) -> Result<(), Stop> {
     frame(Kind::End, &answer.encode_to_vec())
 }
 
-/// Sends why there is no answer.
+/// Sends the problem as the last frame.
 pub(super) fn fail(problem: &Problem) -> Result<(), Stop> {
     frame(Kind::Problem, &problem.encode())
 }
@@ -77,23 +77,23 @@ fn frame(kind: Kind, payload: &[u8]) -> Result<(), Stop> {
     send(&[&header(kind, payload.len())[..], payload].concat())
 }
 
-/// Messages of a stream, some at a time.
+/// Messages of a stream, several sent at a time.
 #[derive(Debug, Default)]
 pub(super) struct Items {
     batch: Vec<u8>,
 }
 
 impl Items {
-    /// Adds one; sends when there are enough.
+    /// Adds a message; sends all when there are enough.
     pub(super) fn push(&mut self, message: &impl Message) -> Result<(), Stop> {
         let length = message.encoded_len();
         self.batch.extend_from_slice(&header(Kind::Item, length));
-        // A vector takes any length.
+        // Encoding into a vector cannot fail.
         let _ = message.encode(&mut self.batch);
         if self.batch.len() < BATCH_BYTES { Ok(()) } else { self.flush() }
     }
 
-    /// Sends what there is.
+    /// Sends what has been added.
     pub(super) fn flush(&mut self) -> Result<(), Stop> {
         send(&self.batch)?;
         self.batch.clear();
@@ -101,7 +101,7 @@ impl Items {
     }
 }
 
-/// Bytes on their way out, framed, with their digest.
+/// Outgoing bytes: put into frames and hashed.
 pub(super) struct Outgoing {
     frame: Vec<u8>,
     filled: usize,
@@ -113,19 +113,19 @@ impl Outgoing {
         Self { frame: vec![0; HEADER_BYTES + DATA_BYTES], filled: HEADER_BYTES, digest: Sha256::new() }
     }
 
-    /// Where bytes may be put; never empty.
+    /// The space for further bytes; never empty.
     pub(super) fn space(&mut self) -> &mut [u8] {
         &mut self.frame[self.filled..]
     }
 
-    /// Takes the first `count` bytes of what was put into the space.
+    /// Takes the first `count` bytes that the caller has put into the space.
     pub(super) fn advance(&mut self, count: usize) -> Result<(), Stop> {
         self.digest.update(&self.frame[self.filled..self.filled + count]);
         self.filled += count;
         if self.filled == self.frame.len() { self.flush() } else { Ok(()) }
     }
 
-    /// Takes a copy of `bytes`.
+    /// Appends a copy of `bytes`.
     pub(super) fn put(&mut self, mut bytes: &[u8]) -> Result<(), Stop> {
         while !bytes.is_empty() {
             let space = self.space();
@@ -146,14 +146,14 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Sends the rest; the digest of everything.
+    /// Sends the rest; returns the SHA-256 of everything.
     pub(super) fn finish(mut self) -> Result<Vec<u8>, Stop> {
         self.flush()?;
         Ok(self.digest.finalize().to_vec())
     }
 }
 
-/// Standard input, a system call for each read.
+/// Standard input without a buffer: one system call for each read.
 #[derive(Debug)]
 struct Input;
 
@@ -168,12 +168,12 @@ impl Read for Input {
     }
 }
 
-/// Bytes on their way in, as much at a time as has come. Reads as empty after the last one; a caller who is gone is an
-/// error that [`Incoming::stop`] knows.
+/// Incoming bytes; a read returns as much as has arrived. Reads as empty after the last byte. When the caller is gone,
+/// reading fails with an error that [`Incoming::stop`] maps.
 #[derive(Debug)]
 pub(super) struct Incoming {
     input: BufReader<Input>,
-    /// Of the present frame.
+    /// Unread bytes of the current frame.
     left: usize,
     ended: bool,
 }
@@ -184,7 +184,7 @@ impl Incoming {
         Self { input, left: 0, ended: false }
     }
 
-    /// What an error of reading means.
+    /// Maps an error of reading: the caller is gone.
     pub(super) fn stop(_: io::Error) -> Stop {
         Stop::Abandoned
     }

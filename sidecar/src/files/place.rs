@@ -1,4 +1,4 @@
-//! Names in directories, and what is made beside a file before it takes its place.
+//! Names in open directories, and temporary files that are made beside a file before they take its place.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,15 +13,15 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use super::errors::{At, Stop};
 use super::walk;
 
-/// As the kernel has it.
+/// The kernel's limit of symbolic links in one path.
 const MAX_LINKS: usize = 40;
-/// More collisions than these are somebody's work.
+/// More collisions than these are no accident: some process causes them.
 const MAX_TRIES: u32 = 16;
-/// How what is not in place yet begins.
+/// Prefix of temporary names.
 pub(super) const TEMPORARY: &str = ".rollbox-";
 const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
-/// A name in an open directory; whether something is there is another question.
+/// A name in an open directory; a file of that name may exist or not.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) directory: OwnedFd,
@@ -29,19 +29,19 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// What is there, without following it.
+    /// The stat of what is there, without following a symbolic link.
     pub(super) fn stat(&self) -> nix::Result<FileStat> {
         fstatat(&self.directory, self.name.as_slice(), AtFlags::AT_SYMLINK_NOFOLLOW)
     }
 
-    /// Gives a thing of the same file system the name; without `replace` only when it is free.
+    /// Renames something of the same file system to this place; without `replace` only when the place is free.
     pub(super) fn take(&self, from: &OwnedFd, name: &[u8], replace: bool) -> nix::Result<()> {
         if replace {
             return renameat(from, name, &self.directory, self.name.as_slice());
         }
         let flags = RenameFlags::RENAME_NOREPLACE;
         match renameat2(from, name, &self.directory, self.name.as_slice(), flags) {
-            // The file system does not know how: look first, as everybody did before there was the flag.
+            // The file system does not know the flag: check first, as programs did before the flag existed.
             Err(Errno::EINVAL | Errno::ENOSYS) if self.stat() == Err(Errno::ENOENT) => {
                 renameat(from, name, &self.directory, self.name.as_slice())
             }
@@ -51,7 +51,7 @@ impl Place {
     }
 }
 
-/// Directory and last name of a path, which must have one.
+/// Splits a path into directory and last name; a path without a name is refused.
 fn split(path: &[u8]) -> nix::Result<(&[u8], &[u8])> {
     let end = path.iter().rposition(|byte| *byte != b'/').ok_or(Errno::EISDIR)? + 1;
     let start = path[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
@@ -62,7 +62,7 @@ fn split(path: &[u8]) -> nix::Result<(&[u8], &[u8])> {
     Ok((if directory.is_empty() { b"." } else { directory }, name))
 }
 
-/// Finds a path's directory. With `follow` a symbolic link at the end is looked through, to a name that is none.
+/// Opens a path's directory. With `follow`, symbolic links at the end are followed, up to a name that is not a link.
 pub(super) fn locate(path: &[u8], follow: bool) -> nix::Result<Place> {
     let mut rest = path.to_vec();
     let mut base: Option<OwnedFd> = None;
@@ -85,13 +85,13 @@ pub(super) fn locate(path: &[u8], follow: bool) -> nix::Result<Place> {
     Err(Errno::ELOOP)
 }
 
-/// Makes the directories that a path names and that are missing, as `mkdir -p`.
+/// Makes the missing directories of a path, as `mkdir -p` does.
 pub(super) fn make_directories(path: &[u8]) -> Result<(), Stop> {
     let mode = Mode::from_bits_truncate(0o777);
     for end in (1..=path.len()).filter(|end| *end == path.len() || path[*end] == b'/') {
         match mkdirat(AT_FDCWD, &path[..end], mode) {
             Ok(()) | Err(Errno::EEXIST | Errno::EISDIR) => {}
-            // Nobody may write to `/proc` or a read-only `/`, where the directories are there all the same.
+            // In `/proc` or on a read-only `/` nothing can be made, but the directories may exist.
             Err(Errno::EACCES | Errno::EPERM | Errno::EROFS)
                 if openat(AT_FDCWD, &path[..end], DIRECTORY, Mode::empty()).is_ok() => {}
             refused => refused.at(&path[..end])?,
@@ -100,13 +100,13 @@ pub(super) fn make_directories(path: &[u8]) -> Result<(), Stop> {
     openat(AT_FDCWD, path, DIRECTORY, Mode::empty()).at(path).map(drop)
 }
 
-/// Makes what is missing above a path.
+/// Makes the missing directories above a path.
 pub(super) fn make_parents(path: &[u8]) -> Result<(), Stop> {
     let (directory, _) = split(path).at(path)?;
     make_directories(directory)
 }
 
-/// Something under a temporary name, removed unless it takes its place.
+/// A file or directory under a temporary name; dropping it removes it unless it was moved into its place.
 #[derive(Debug)]
 pub(super) struct Temporary<'a> {
     pub(super) directory: &'a OwnedFd,
@@ -114,7 +114,7 @@ pub(super) struct Temporary<'a> {
 }
 
 impl<'a> Temporary<'a> {
-    /// Claims a fresh name in `directory`, where `make` makes something that was not there.
+    /// Picks a fresh name in `directory`, for which `make` creates something that did not exist.
     pub(super) fn new<T>(
         directory: &'a OwnedFd,
         make: impl Fn(&OwnedFd, &[u8]) -> nix::Result<T>,
@@ -129,12 +129,12 @@ impl<'a> Temporary<'a> {
         }
     }
 
-    /// A fresh name, for what the caller makes at once.
+    /// Picks a fresh name for something that the caller makes at once.
     pub(super) fn unmade(directory: &'a OwnedFd) -> Self {
         Self { directory, name: fresh_name(0) }
     }
 
-    /// An empty file for its owner only.
+    /// Makes an empty file that only its owner may use.
     pub(super) fn file(directory: &'a OwnedFd) -> nix::Result<(Self, File)> {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mode = Mode::from_bits_truncate(0o600);
@@ -156,13 +156,13 @@ impl Drop for Temporary<'_> {
             unlinkat(self.directory, name, UnlinkatFlags::NoRemoveDir),
             Err(Errno::EISDIR | Errno::EPERM)
         ) {
-            // What cannot be removed is not ours any more.
+            // What cannot be removed has been changed by another process, and is left to it.
             let _ = walk::remove_tree(self.directory.as_fd(), name, &mut Vec::new());
         }
     }
 }
 
-/// Not a secret: whoever takes it first only makes us take another.
+/// A name that need not be secret: a process that takes it first only makes the caller pick another one.
 fn fresh_name(salt: u32) -> Vec<u8> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{TEMPORARY}{:x}-{:x}-{salt:x}", std::process::id(), now.as_nanos()).into_bytes()

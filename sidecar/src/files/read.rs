@@ -18,7 +18,7 @@ use super::errors::{At, Stop, refusal};
 use super::info::{info, kind};
 use super::pipes::{Items, Outgoing};
 
-/// Sends a file, or a part of it; the last chunk.
+/// Sends a file, or a part of it; returns the last chunk.
 pub(super) fn read(request: &ReadFileRequest) -> Result<FileChunk, Stop> {
     let path = request.path.as_slice();
     let (mut file, stat) = open(AT_FDCWD, path, path, true)?;
@@ -28,7 +28,7 @@ pub(super) fn read(request: &ReadFileRequest) -> Result<FileChunk, Stop> {
     let mut length = if request.length_bytes == 0 { u64::MAX } else { request.length_bytes };
     if request.offset_bytes > 0 {
         match file.seek(SeekFrom::Start(request.offset_bytes)) {
-            // Beyond the end of any file, so also of this one.
+            // The offset is beyond the end of any file, so also of this one.
             Err(err) if err.raw_os_error() == Some(libc::EINVAL) => length = 0,
             sought => drop(sought.at(path)?),
         }
@@ -38,7 +38,7 @@ pub(super) fn read(request: &ReadFileRequest) -> Result<FileChunk, Stop> {
     Ok(FileChunk { sha256: out.finish()?, ..FileChunk::default() })
 }
 
-/// Sends what follows in `file`, at most `length` bytes; how many there were.
+/// Sends the next bytes of `file`, at most `length`; returns how many there were.
 pub(super) fn send(file: &File, path: &[u8], length: u64, out: &mut Outgoing) -> Result<u64, Stop> {
     let mut left = length;
     while left > 0 {
@@ -57,8 +57,8 @@ pub(super) fn send(file: &File, path: &[u8], length: u64, out: &mut Outgoing) ->
     Ok(length - left)
 }
 
-/// Opens a regular file for reading, and never waits for it: a FIFO without a writer, a device, a socket are refused
-/// before they notice. `shown` is its path for messages.
+/// Opens a regular file for reading and never blocks: FIFOs without a writer, devices and sockets are refused before an
+/// open could block or be noticed by them. `shown` is the path for messages.
 pub(super) fn open(
     base: BorrowedFd<'_>,
     name: &(impl NixPath + ?Sized),
@@ -85,14 +85,14 @@ fn regular(stat: &FileStat, path: &[u8]) -> Result<(), Stop> {
         SFlag::S_IFDIR => Err(Errno::EISDIR).at(path),
         SFlag::S_IFLNK => Err(Errno::ELOOP).at(path),
         _ => {
-            let sentence = "is not a regular file (but a device, FIFO or socket)";
+            let sentence = "is a device, FIFO or socket, not a regular file";
             Err(refusal(Code::InvalidArgument, path, "not_regular", sentence).into())
         }
     }
 }
 
-/// Whether it is one of this process's own files in `/proc`, by whatever path: its memory was the spawner's, and the
-/// kernel lets every process read its own.
+/// Whether the file is one of this process's own in `/proc`, by whatever path. The memory of this process is a copy of
+/// the spawner's, and the kernel lets every process read its own memory.
 fn is_own(file: BorrowedFd<'_>) -> bool {
     if !fstatfs(file).is_ok_and(|found| found.filesystem_type() == PROC_SUPER_MAGIC) {
         return false;

@@ -1,4 +1,4 @@
-//! A tree, depth first, without following a link or trusting a path twice.
+//! Visits a tree depth first, without following a symbolic link or resolving a path twice.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use wire::Code;
 use super::errors::{At, Stop, refusal};
 use super::info::is_directory;
 
-/// Every level holds two descriptors; processes may have 1024 at the least.
+/// Levels of a tree at most: each holds two descriptors, and processes may have 1024 at the least.
 const MAX_DEPTH: usize = 256;
 const READ_DIRECTORY: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_DIRECTORY)
@@ -21,12 +21,12 @@ const READ_DIRECTORY: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_NONBLOCK)
     .union(OFlag::O_CLOEXEC);
 
-/// One thing in the tree.
+/// One entry of the tree.
 pub(super) struct Entry<'a> {
     /// The directory that it is in.
     pub(super) directory: BorrowedFd<'a>,
     pub(super) name: &'a CStr,
-    /// From where the walk began.
+    /// Its path, from where the walk began.
     pub(super) path: &'a [u8],
     pub(super) stat: FileStat,
 }
@@ -36,7 +36,7 @@ pub(super) struct Entry<'a> {
 pub(super) enum Moment {
     /// It has been found.
     Found,
-    /// It is a directory that was entered and left.
+    /// It is a directory that was entered and has been left.
     Left,
 }
 
@@ -49,13 +49,13 @@ pub(super) enum Next {
     Finish,
 }
 
-/// Opens a directory for a walk; `path` may be looked through at its end where `follow` says so.
+/// Opens a directory for a walk; with `follow` the last part of its path may be a symbolic link.
 pub(super) fn open(base: BorrowedFd<'_>, name: &[u8], follow: bool) -> nix::Result<OwnedFd> {
     let flags = if follow { READ_DIRECTORY.difference(OFlag::O_NOFOLLOW) } else { READ_DIRECTORY };
     openat(base, name, flags, Mode::empty())
 }
 
-/// Visits all that is below `directory`, whose path is `path`. What disappears meanwhile is passed over.
+/// Visits everything below `directory`, whose path is `path`. Entries that disappear meanwhile are skipped.
 pub(super) fn walk(
     directory: OwnedFd,
     path: &mut Vec<u8>,
@@ -120,7 +120,7 @@ fn one(
     visit(Moment::Left, &Entry { directory: directory.as_fd(), name, path, stat })
 }
 
-/// Removes a directory with all that is in it; how many things that were.
+/// Removes a directory with everything in it; returns how many files and directories were removed.
 pub(super) fn remove_tree(base: BorrowedFd<'_>, name: &[u8], path: &mut Vec<u8>) -> Result<u64, Stop> {
     let mut count = 0;
     let inner = open(base, name, false).at(path)?;

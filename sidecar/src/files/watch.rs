@@ -1,4 +1,4 @@
-//! Telling changes below a path, until the caller goes.
+//! Reports changes below a path until the caller is gone.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,9 +21,9 @@ use super::walk::{self, Moment, Next, walk};
 
 /// Directories that one call watches; each costs kernel memory that all users of the machine share.
 const MAX_DIRECTORIES: usize = 16_384;
-/// How long the other end of a move is waited for: the kernel queues the two one after the other.
+/// How long to wait for the second event of a move: the kernel queues the two events one after the other.
 const PAIR_MS: u8 = 20;
-/// In a storm of moves each read may end within one; they are told after so many.
+/// During many moves every read may end within one; after so many reads the events are reported anyway.
 const MOST_READS: usize = 16;
 const WANTED: AddWatchFlags = AddWatchFlags::IN_CREATE
     .union(AddWatchFlags::IN_MODIFY)
@@ -36,7 +36,7 @@ const WANTED: AddWatchFlags = AddWatchFlags::IN_CREATE
     .union(AddWatchFlags::IN_MOVE_SELF)
     .union(AddWatchFlags::IN_ONLYDIR);
 
-/// Tells what changes at or below a path. Ends when the caller goes, or the path itself is gone.
+/// Reports what changes at or below a path. Ends when the caller is gone, or the path itself.
 pub(super) fn watch(request: &WatchRequest) -> Result<(), Stop> {
     let path = request.path.as_slice();
     let stat = fstatat(AT_FDCWD, path, AtFlags::empty()).at(path)?;
@@ -47,7 +47,7 @@ pub(super) fn watch(request: &WatchRequest) -> Result<(), Stop> {
         watch.below(path, false)?;
         watch
     } else {
-        // A file that is replaced is another file by then: its directory is what stays.
+        // A file that is replaced is another inode, so the watch is on its directory, which stays.
         let (directory, name) = around(path);
         let mut watch = Watch::new(inotify, &directory, Some(name), false);
         watch.add(&directory, WANTED)?;
@@ -69,7 +69,7 @@ fn around(path: &[u8]) -> (Vec<u8>, Vec<u8>) {
 struct Watch {
     inotify: Inotify,
     root: Vec<u8>,
-    /// The one name that is of interest, when a file is watched.
+    /// The one name that is reported, when a file is watched.
     only: Option<Vec<u8>>,
     recursive: bool,
     directories: BTreeMap<WatchDescriptor, Vec<u8>>,
@@ -94,14 +94,14 @@ impl Watch {
                 Ok(())
             }
             Err(Errno::ENOSPC) => {
-                let sentence = "cannot be watched: the kernel's number of watches is used up";
+                let sentence = "cannot be watched: the kernel's limit of watches is reached";
                 Err(refusal(Code::NoSpace, path, "watches", sentence).into())
             }
             refused => refused.at(path).map(drop),
         }
     }
 
-    /// Watches the directories below one; with `telling` all that is there is new.
+    /// Watches the directories below one; with `telling`, everything in them is reported as created.
     fn below(&mut self, path: &[u8], telling: bool) -> Result<(), Stop> {
         if !self.recursive {
             return Ok(());
@@ -125,7 +125,7 @@ impl Watch {
         .map(drop)
     }
 
-    /// Watches one more directory, unless it is gone by now.
+    /// Watches one more directory, unless it has disappeared.
     fn enter(&mut self, path: &[u8]) -> Result<(), Stop> {
         match self.add(path, WANTED | AddWatchFlags::IN_DONT_FOLLOW) {
             Err(Stop::Problem(problem)) if problem.code == Code::FileNotFound => Ok(()),
@@ -153,7 +153,7 @@ impl Watch {
         }
     }
 
-    /// What has happened by now, without half a move at its end.
+    /// Reads all events that have happened, and waits for the second half of a move at the end.
     fn events(&self) -> Result<Vec<InotifyEvent>, Stop> {
         let mut events = self.read()?;
         for _ in 0..MOST_READS {
@@ -178,7 +178,7 @@ impl Watch {
         }
     }
 
-    /// Until something happens in the sandbox, or the sidecar closes its end.
+    /// Waits for an event in the sandbox, or until the sidecar closes its end.
     fn wait(&self) -> Result<(), Stop> {
         let input = io::stdin();
         let mut watched = [
@@ -189,13 +189,13 @@ impl Watch {
         if abandoned() { Err(Stop::Abandoned) } else { Ok(()) }
     }
 
-    /// Tells one event; whether it was the last, because what is watched is gone.
+    /// Reports one event. Returns true when it was the last one, because the watched path is gone.
     fn handle(&mut self, event: &InotifyEvent, moved_to: Option<&InotifyEvent>) -> Result<bool, Stop> {
         let mask = event.mask;
         if mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
             let root = self.root.clone();
             self.tell(Change::Overflowed, &root, b"")?;
-            // What was made meanwhile is not known: from here on it is.
+            // Directories that were made meanwhile are unknown; watch them from here on.
             self.below(&root, false)?;
             return Ok(false);
         }
@@ -214,7 +214,7 @@ impl Watch {
             return Ok(root);
         }
         let Some(path) = self.path(event) else {
-            // What moved here came from where nobody looks.
+            // The source of the move is not watched, so only the target is reported.
             return moved_to.map_or(Ok(false), |event| self.handle(event, None));
         };
         if let Some(to) = moved_to.and_then(|event| self.path(event)) {
@@ -251,7 +251,7 @@ impl Watch {
 
     fn moved(&mut self, from: &[u8], to: &[u8], directory: bool) -> Result<(), Stop> {
         if is_temporary(from) {
-            // A write of ours, or a copy: it was made beside its place.
+            // A write or a copy by a file worker, which was made beside its place.
             self.tell(Change::Written, to, b"")?;
             return if directory {
                 self.changed(to, AddWatchFlags::IN_CREATE | AddWatchFlags::IN_ISDIR)
@@ -268,7 +268,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Stops watching what has left.
+    /// Stops watching a directory that was removed or moved away.
     fn forget(&mut self, path: &[u8]) {
         let gone: Vec<WatchDescriptor> = self
             .directories
@@ -276,7 +276,7 @@ impl Watch {
             .filter_map(|(descriptor, watched)| inside(watched, path).map(|_| *descriptor))
             .collect();
         for descriptor in gone {
-            // One that was removed has no watch any more.
+            // The kernel has dropped the watch of a removed directory already.
             let _ = self.inotify.rm_watch(descriptor);
             self.directories.remove(&descriptor);
         }
@@ -294,7 +294,7 @@ impl Watch {
         Some([directory, slash, name].concat())
     }
 
-    /// Once for what comes twice in a row, and nothing of what is not in its place yet.
+    /// Reports an event once when it comes twice in a row, and never one of a temporary name.
     fn tell(&mut self, change: Change, path: &[u8], from: &[u8]) -> Result<(), Stop> {
         let told = Some((change, path.to_vec()));
         if is_temporary(path) || self.last == told {
@@ -310,7 +310,7 @@ fn is_temporary(path: &[u8]) -> bool {
     name.starts_with(TEMPORARY.as_bytes())
 }
 
-/// What follows `outer` in `path`, when that is it or lies in it.
+/// What follows `outer` in `path`, when `path` is `outer` or lies below it.
 fn inside<'a>(path: &'a [u8], outer: &[u8]) -> Option<&'a [u8]> {
     path.strip_prefix(outer).filter(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }

@@ -1,4 +1,4 @@
-//! A worker: from its job to its answer.
+//! A file worker: runs one operation and sends its answer.
 
 use nix::sys::prctl;
 use wire::Problem;
@@ -7,20 +7,21 @@ use super::errors::Stop;
 use super::frames::Job;
 use super::{archive, change, copy, list, pipes, read, watch, write};
 
-/// What a forked child of the spawner does instead of executing a program. It has its final identity, its pipes as
-/// standard input and output, no other descriptor, and all signals blocked that can be: nothing but the sidecar's kill
-/// keeps it from cleaning up.
+/// What a forked child of the spawner does instead of executing a program. It has its final user and groups, its pipes
+/// as standard input and output, no descriptors beyond the standard ones, and all signals blocked that can be: only
+/// SIGKILL keeps it from cleaning up.
 ///
-/// A panic ends the process, as it must: behind this function lies the spawner's own loop.
+/// A panic ends the process, as it must: the caller of this function is the spawner's own loop.
 pub extern "C" fn run() {
-    // Not for its users to look into: its memory was the spawner's. A kernel that refuses has not made it readable.
+    // Other processes of the same user must not look into this one: its memory is a copy of the spawner's. A kernel
+    // that refuses the call has not made it readable.
     let _ = prctl::set_dumpable(false);
     let _ = prctl::set_name(c"rollbox-files");
     let answered = pipes::job().and_then(done).or_else(|stop| match stop {
         Stop::Problem(problem) => pipes::fail(&cut(problem)),
         Stop::Abandoned => Ok(()),
     });
-    // Nobody is there to hear of a failure to tell a failure.
+    // There is no receiver for a failure to send the answer.
     drop(answered);
 }
 
@@ -40,7 +41,7 @@ fn done(job: Job) -> Result<(), Stop> {
     }
 }
 
-/// Within a frame, whatever a name holds.
+/// Cuts the detail so that the problem fits into a frame, however long a name is.
 fn cut(problem: Problem) -> Problem {
     const MAX_CHARS: usize = 1024;
     Problem { detail: problem.detail.chars().take(MAX_CHARS).collect(), ..problem }

@@ -1,4 +1,4 @@
-//! Taking a file: beside the old one, checked, then in its place.
+//! Receives a file: it is written beside the old one, checked, then moved into its place.
 
 use std::fs::File;
 use std::io::{BufRead, Write};
@@ -16,10 +16,10 @@ use super::pipes::Incoming;
 use super::place::{Place, Temporary, locate, make_parents};
 use crate::spawner::read_databases;
 
-/// What a file gets that nobody has said anything about, less the mask.
+/// Mode of a new file when the request names none, before the umask.
 const FRESH_MODE: u32 = 0o666;
 
-/// Takes a file. Until all of it is there and right, the old one stays.
+/// Receives a file. The old file stays until all bytes have arrived and are checked.
 pub(super) fn write(request: &WriteFileRequest) -> Result<FileInfo, Stop> {
     let path = request.path.as_slice();
     if path.ends_with(b"/") {
@@ -31,7 +31,7 @@ pub(super) fn write(request: &WriteFileRequest) -> Result<FileInfo, Stop> {
     let place = locate(path, true).at(path)?;
     let old = old(&place, path)?;
     let owner = owner(&request.owner)?;
-    // The directory is there, so it is one like those of /proc, which take no files.
+    // The directory exists, so ENOENT means that it takes no files, like those of `/proc`.
     let made = Temporary::file(&place.directory)
         .map_err(|errno| if errno == Errno::ENOENT { Errno::EPERM } else { errno });
     let (temporary, file) = made.at(path)?;
@@ -40,14 +40,14 @@ pub(super) fn write(request: &WriteFileRequest) -> Result<FileInfo, Stop> {
     if let Some((uid, gid)) = owner {
         fchown(&file, Some(uid), Some(gid)).at(path)?;
     }
-    // After the owner, whose change takes bits away.
+    // After the owner, because a change of the owner clears bits of the mode.
     fchmod(&file, Mode::from_bits_truncate(wanted_mode(request.mode, old.as_ref()))).at(path)?;
     let stat = fstat(&file).at(path)?;
     temporary.settle(&place, true).at(path)?;
     Ok(FileInfo { sha256: digest, ..info(path, &stat) })
 }
 
-/// What is there, which must be a regular file to be replaced.
+/// The stat of what is there, which must be a regular file to be replaced.
 fn old(place: &Place, path: &[u8]) -> Result<Option<FileStat>, Stop> {
     match place.stat() {
         Err(Errno::ENOENT) => Ok(None),
@@ -57,7 +57,7 @@ fn old(place: &Place, path: &[u8]) -> Result<Option<FileStat>, Stop> {
                 SFlag::S_IFREG => Ok(Some(stat)),
                 SFlag::S_IFDIR => Err(Errno::EISDIR).at(path),
                 _ => {
-                    let sentence = "is not a regular file (but a device, FIFO or socket)";
+                    let sentence = "is a device, FIFO or socket, not a regular file";
                     Err(refusal(Code::InvalidArgument, path, "not_regular", sentence).into())
                 }
             }
@@ -100,11 +100,11 @@ fn check(request: &WriteFileRequest, size: u64, digest: &[u8]) -> Result<(), Pro
             .with("sha256", hex(digest))
     };
     if let Some(announced) = request.size_bytes.filter(|announced| *announced != size) {
-        let detail = format!("{size} bytes came where {announced} were announced; the old file stays");
+        let detail = format!("{size} bytes arrived but {announced} were announced; the old file stays");
         return Err(wrong("size_mismatch", detail));
     }
     if !request.sha256.is_empty() && request.sha256 != digest {
-        let detail = "the bytes that came have another SHA-256 than announced; the old file stays";
+        let detail = "the bytes that arrived have a different SHA-256 than announced; the old file stays";
         return Err(wrong("digest_mismatch", detail.to_owned()));
     }
     Ok(())
@@ -113,14 +113,14 @@ fn check(request: &WriteFileRequest, size: u64, digest: &[u8]) -> Result<(), Pro
 fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::new(), |mut text, byte| {
-        // A string takes any text.
+        // Writing into a string cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })
 }
 
-/// The caller's word, else the old file's, else what the mask leaves. The bits that lend an identity are only kept when
-/// the caller says so.
+/// The request's mode, else the old file's, else what the umask leaves. Setuid, setgid and sticky are only set when the
+/// request names them.
 fn wanted_mode(asked: Option<u32>, old: Option<&FileStat>) -> u32 {
     match (asked, old) {
         (Some(asked), _) => asked,
@@ -129,7 +129,7 @@ fn wanted_mode(asked: Option<u32>, old: Option<&FileStat>) -> u32 {
     }
 }
 
-/// Asking means setting; this process has one thread.
+/// Reads the umask, which is only possible by setting it; this process has one thread.
 pub(super) fn current_mask() -> u32 {
     let mask = umask(Mode::empty());
     umask(mask);

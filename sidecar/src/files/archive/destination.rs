@@ -1,4 +1,4 @@
-//! Where entries go: below one directory, and nowhere else, whatever links lie there or appear meanwhile.
+//! Confines unpacked entries to one directory, whatever symbolic links lie there or appear meanwhile.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -11,14 +11,14 @@ use wire::Code;
 use crate::files::errors::{At, Stop, refusal};
 use crate::files::info::is_directory;
 
-/// Never through a link: what is opened is in the directory that it is opened from.
+/// Never follows a symbolic link, so that what is opened lies in the directory that it is opened from.
 const STEP: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
 /// The directory that an archive is unpacked to.
 #[derive(Debug)]
 pub(super) struct Destination {
     root: OwnedFd,
-    /// The directory of the last entry: the next one is often there too.
+    /// The directory of the last entry, cached: the next entry is often there too.
     last: Option<(Vec<Vec<u8>>, OwnedFd)>,
 }
 
@@ -27,7 +27,8 @@ impl Destination {
         Self { root, last: None }
     }
 
-    /// Opens the directory that `parts` lead to. Missing ones are made where `make` says so.
+    /// Opens the directory that `parts` lead to, and creates missing ones if `make` is set. `name` is the entry's, for
+    /// errors.
     pub(super) fn open(&mut self, parts: &[&[u8]], name: &[u8], make: bool) -> Result<BorrowedFd<'_>, Stop> {
         if parts.is_empty() {
             return Ok(self.root.as_fd());
@@ -67,7 +68,7 @@ fn refused(at: &OwnedFd, part: &[u8], errno: Errno, name: &[u8]) -> Stop {
     Stop::Problem(crate::files::errors::problem(errno, name))
 }
 
-/// Makes something under a name, in place of what is there unless that is a directory.
+/// Calls `make` for `name`, after removing what has that name. A directory is not removed and gives `EISDIR`.
 pub(super) fn replace<T>(
     directory: BorrowedFd<'_>,
     name: &[u8],
@@ -81,7 +82,7 @@ pub(super) fn replace<T>(
         }
         match unlinkat(directory, name, UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => {}
-            // The kernel says EPERM for a directory on some file systems.
+            // Some file systems return EPERM for a directory.
             Err(errno) => {
                 let found = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
                 return Err(if is_directory(&found) { Errno::EISDIR } else { errno });

@@ -1,25 +1,25 @@
-//! What the entries before an entry say of it: PAX records. Pure.
+//! PAX records: what extended headers say about the entry that follows them. Pure.
 
 use tar::PaxExtensions;
 
-/// What is known of the next entry beyond its header.
+/// What extended headers say about the next entry.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Extended {
     pub(super) name: Option<Vec<u8>>,
     pub(super) link: Option<Vec<u8>>,
     pub(super) size: Option<u64>,
-    /// Seconds and nanoseconds.
+    /// Seconds since 1970, and nanoseconds.
     pub(super) modified: Option<(i64, u32)>,
-    /// Of a file with holes: how long it really is.
+    /// The length of a sparse file, holes included.
     pub(super) real_size: Option<u64>,
-    /// Offsets and lengths of its data, where they are told here.
+    /// Offsets and lengths of a sparse file's data, alternating, where the records hold them.
     pub(super) map: Vec<u64>,
-    /// Whether they are told at the beginning of its data.
+    /// Whether the sparse map stands at the beginning of the entry's data instead.
     pub(super) map_in_data: bool,
 }
 
 impl Extended {
-    /// Adds the records of a PAX header; `None` when they are none.
+    /// Adds the records of a PAX header; returns `None` when they are malformed.
     pub(super) fn add(&mut self, records: &[u8]) -> Option<()> {
         for record in PaxExtensions::new(records) {
             let record = record.ok()?;
@@ -31,7 +31,7 @@ impl Extended {
                 b"linkpath" => self.link = Some(value.to_vec()),
                 b"size" => self.size = Some(number(value)?),
                 b"mtime" => self.modified = Some(time(value)?),
-                // The name in the header is then a made-up one, and that in `path` too.
+                // The real name of a sparse file: its header and `path` hold a placeholder.
                 b"GNU.sparse.name" => self.name = Some(value.to_vec()),
                 b"GNU.sparse.size" | b"GNU.sparse.realsize" => self.real_size = Some(number(value)?),
                 b"GNU.sparse.offset" | b"GNU.sparse.numbytes" => self.map.push(number(value)?),
@@ -46,12 +46,12 @@ impl Extended {
     }
 }
 
-/// A decimal number.
+/// Parses a decimal number.
 pub(super) fn number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Seconds since 1970 with any number of decimals; nanoseconds count up, also before 1970.
+/// Parses seconds since 1970 with any number of decimals. The nanoseconds count up, also before 1970.
 fn time(text: &[u8]) -> Option<(i64, u32)> {
     let text = std::str::from_utf8(text).ok()?;
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));

@@ -1,6 +1,6 @@
-//! Which names an archive may bring. Pure.
+//! Checks the names that an archive brings. Pure.
 
-/// As the kernel has it for paths.
+/// The kernel's limit for a path.
 const MAX_NAME_BYTES: usize = 4095;
 
 /// Why a name is refused.
@@ -8,16 +8,16 @@ const MAX_NAME_BYTES: usize = 4095;
 pub(super) enum Unsafe {
     /// It begins at the root.
     Absolute,
-    /// It climbs.
+    /// It has a `..` part.
     Parent,
     /// It is longer than any path may be.
     TooLong,
-    /// It holds a NUL.
+    /// It contains a NUL.
     Nul,
 }
 
 impl Unsafe {
-    /// For machines, and for people.
+    /// A reason for machines, and a phrase for people.
     pub(super) fn reason(self) -> (&'static str, &'static str) {
         match self {
             Self::Absolute => ("unsafe_name", "is an absolute name; an archive brings relative ones"),
@@ -28,7 +28,7 @@ impl Unsafe {
     }
 }
 
-/// The parts of a name, none of them empty, `.` or `..`. No parts: the destination itself.
+/// Splits a name into parts, none of them empty, `.` or `..`. No parts mean the destination itself.
 pub(super) fn parts(name: &[u8]) -> Result<Vec<&[u8]>, Unsafe> {
     if name.len() > MAX_NAME_BYTES {
         return Err(Unsafe::TooLong);

@@ -1,4 +1,4 @@
-//! A tree as a tar stream, with what the kernel knows of each file.
+//! Packs a tree into a tar stream, with the metadata that the kernel has of each file.
 
 use std::ffi::CStr;
 use std::os::fd::AsFd;
@@ -17,12 +17,13 @@ use crate::files::pipes::Outgoing;
 use crate::files::read;
 use crate::files::walk::{self, Entry, Moment, Next, walk};
 
-/// What fits into a header; the rest travels in an entry of its own.
+/// Bytes of a name that fit into a header; a longer name gets an entry of its own.
 const NAME_BYTES: usize = 100;
 const LONG_NAME: &CStr = c"././@LongLink";
 const ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
-/// Sends a directory's contents, or one file; the last chunk. Devices, FIFOs and sockets are left out.
+/// Sends a directory's contents, or one file; returns the last chunk. Devices, FIFOs and sockets in a tree are left
+/// out.
 pub(in crate::files) fn read(request: &ReadArchiveRequest) -> Result<FileChunk, Stop> {
     let path = request.path.as_slice();
     let stat = fstatat(AT_FDCWD, path, AtFlags::empty()).at(path)?;
@@ -85,7 +86,7 @@ fn put(field: &mut [u8; NAME_BYTES], value: &[u8]) {
     field[..count].copy_from_slice(&value[..count]);
 }
 
-/// GNU's way for names of any length and bytes, which every reader knows.
+/// Sends a name that is too long for a header, in GNU's way: any length, any bytes, and every tar reader knows it.
 fn long(value: &[u8], kind: EntryType, out: &mut Outgoing) -> Result<(), Stop> {
     if value.len() <= NAME_BYTES {
         return Ok(());
@@ -109,7 +110,8 @@ fn size(stat: &FileStat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
 
-/// As many bytes as the header says: what is written meanwhile is left out, what is cut off meanwhile cannot be made up.
+/// Sends as many bytes as the header announced. Bytes that are appended meanwhile are left out; a file that is cut
+/// short meanwhile fails the call, since the missing bytes cannot be made up.
 fn data(file: &std::fs::File, path: &[u8], stat: &FileStat, out: &mut Outgoing) -> Result<(), Stop> {
     let announced = size(stat);
     if read::send(file, path, announced, out)? < announced {

@@ -1,19 +1,19 @@
-//! Files with holes: where their data belongs. Pure.
+//! Sparse files (files with holes): where their data belongs. Pure.
 
-/// Pieces of one file; a mebibyte of memory.
+/// Pieces of data in one file at most; their list takes 1 MiB of memory.
 pub(super) const MAX_PIECES: usize = 65_536;
 
-/// A file with holes.
+/// A sparse file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sparse {
-    /// Its length.
+    /// Its length, holes included.
     pub(super) size: u64,
     /// Offsets and lengths of its data, in order.
     pub(super) pieces: Vec<(u64, u64)>,
 }
 
 impl Sparse {
-    /// Checks a map: in order, within the file, and together what `stored` bytes there are; `None` when it is not.
+    /// Checks a map: the pieces are in order, lie within the file, and have `stored` bytes together. `None` otherwise.
     pub(super) fn new(size: u64, pieces: Vec<(u64, u64)>, stored: u64) -> Option<Self> {
         let (mut end, mut sum) = (0_u64, 0_u64);
         for (offset, length) in &pieces {
@@ -40,8 +40,8 @@ mod tests {
         assert!(Sparse::new(10, vec![], 0).is_some());
         assert!(Sparse::new(9, vec![(0, 2), (5, 5)], 7).is_none(), "beyond the end");
         assert!(Sparse::new(10, vec![(5, 5), (0, 2)], 7).is_none(), "out of order");
-        assert!(Sparse::new(10, vec![(0, 6), (5, 1)], 7).is_none(), "one over the other");
-        assert!(Sparse::new(10, vec![(0, 2)], 3).is_none(), "data that belongs nowhere");
+        assert!(Sparse::new(10, vec![(0, 6), (5, 1)], 7).is_none(), "overlapping");
+        assert!(Sparse::new(10, vec![(0, 2)], 3).is_none(), "more data than the map places");
         assert!(Sparse::new(u64::MAX, vec![], 0).is_none());
         assert!(Sparse::new(u64::MAX, vec![(u64::MAX, 1)], 1).is_none());
     }

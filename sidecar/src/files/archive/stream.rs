@@ -1,4 +1,5 @@
-//! A tar stream as entries: ustar, GNU and PAX. Nothing in it is trusted with memory.
+//! Parses a tar stream into entries: ustar, GNU and PAX. Every length in it is bounded before memory is allocated for
+//! it.
 
 use std::io::Read;
 
@@ -11,9 +12,9 @@ use super::sparse::{MAX_PIECES, Sparse};
 use crate::files::errors::{Stop, shown};
 use crate::files::pipes::Incoming;
 
-/// Long names and PAX records of one entry, each.
+/// Bytes of the long names and of the PAX records of one entry at most, each.
 const MAX_EXTENDED_BYTES: u64 = 1 << 20;
-/// A number in the map of a file with holes, as text.
+/// Digits of a number in a sparse map that is text.
 const MAX_DIGITS: usize = 20;
 
 /// One entry; its data follows in the stream.
@@ -32,7 +33,7 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) struct Stream<R> {
     from: R,
-    /// Of the present entry's data.
+    /// Unread bytes of the current entry's data.
     left: u64,
     padding: u64,
     started: bool,
@@ -43,8 +44,8 @@ impl<R: Read> Stream<R> {
         Self { from, left: 0, padding: 0, started: false }
     }
 
-    /// The next entry; what is unread of the last one is passed over. None after the mark at the end, once all that
-    /// follows it has been read.
+    /// Returns the next entry and skips what is unread of the last one. `None` after the end mark, once everything that
+    /// follows the mark has been read.
     pub(super) fn next(&mut self) -> Result<Option<Entry>, Stop> {
         let mut extended = Extended::default();
         loop {
@@ -57,11 +58,11 @@ impl<R: Read> Stream<R> {
             let header = Header::from_byte_slice(&block);
             self.check(header)?;
             self.started = true;
-            self.open(header.entry_size().map_err(|_| malformed("has a size that is no number"))?);
+            self.open(header.entry_size().map_err(|_| malformed("has a size that is not a number"))?);
             match header.entry_type() {
                 EntryType::XHeader => {
                     let records = self.extended()?;
-                    extended.add(&records).ok_or_else(|| malformed("has PAX records that are none"))?;
+                    extended.add(&records).ok_or_else(|| malformed("has malformed PAX records"))?;
                 }
                 EntryType::XGlobalHeader => {}
                 EntryType::GNULongName => extended.name = Some(self.text()?),
@@ -71,7 +72,7 @@ impl<R: Read> Stream<R> {
         }
     }
 
-    /// Reads data of the present entry; 0 at its end.
+    /// Reads data of the current entry; returns 0 at its end.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Stop> {
         let wanted = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
         if wanted == 0 {
@@ -85,7 +86,7 @@ impl<R: Read> Stream<R> {
         Ok(count)
     }
 
-    /// How much data the present entry has left.
+    /// How many bytes of the current entry's data are unread.
     pub(super) fn left(&self) -> u64 {
         self.left
     }
@@ -99,11 +100,11 @@ impl<R: Read> Stream<R> {
     fn check(&self, header: &Header) -> Result<(), Stop> {
         let bytes = header.as_bytes();
         let sum: u32 = bytes[..148].iter().chain(&bytes[156..]).map(|byte| u32::from(*byte)).sum();
-        // The sum's own field counts as eight spaces.
+        // The checksum's own field counts as eight spaces.
         if header.cksum().is_ok_and(|found| found == sum + 8 * 32) {
             return Ok(());
         }
-        Err(malformed(if self.started { "has a damaged header" } else { "is no tar stream" }))
+        Err(malformed(if self.started { "has a damaged header" } else { "is not a tar stream" }))
     }
 
     fn skip(&mut self) -> Result<(), Stop> {
@@ -114,7 +115,7 @@ impl<R: Read> Stream<R> {
         Ok(())
     }
 
-    /// Writers fill up their last record; what follows the mark means nothing.
+    /// Reads what follows the end mark: writers pad their last record, and the padding means nothing.
     fn drain(&mut self) -> Result<(), Stop> {
         let mut chunk = [0; 16 * BLOCK_BYTES];
         while self.from.read(&mut chunk).map_err(Incoming::stop)? > 0 {}
@@ -154,7 +155,8 @@ impl<R: Read> Stream<R> {
         let name = extended.name.take().unwrap_or_else(|| header.path_bytes().into_owned());
         let link = extended.link.take();
         let link = link.unwrap_or_else(|| header.link_name_bytes().unwrap_or_default().into_owned());
-        // Some writers give links and directories the size of what they stand for; they have no data all the same.
+        // Some writers store in links and directories the size of what they stand for; such entries have no data all
+        // the same.
         match header.entry_type() {
             EntryType::Link | EntryType::Symlink | EntryType::Directory => {}
             _ => self.open(extended.size.unwrap_or(self.left)),
@@ -162,7 +164,7 @@ impl<R: Read> Stream<R> {
         let sparse = self.sparse(header, &extended).map_err(|stop| named(stop, &name))?;
         let modified =
             extended.modified.unwrap_or_else(|| (i64::try_from(header.mtime().unwrap_or(0)).unwrap_or(0), 0));
-        // Before POSIX a directory was a file with a slash.
+        // Before POSIX a directory was stored as a file whose name ends with a slash.
         let kind = match header.entry_type() {
             EntryType::Regular | EntryType::Continuous if name.ends_with(b"/") => EntryType::Directory,
             kind => kind,
@@ -181,13 +183,13 @@ impl<R: Read> Stream<R> {
         };
         let sparse = Sparse::new(size, pieces, self.left);
         sparse.map(Some).ok_or_else(|| {
-            refused("sparse_map", "the archive has a file with holes whose map is wrong".into())
+            refused("sparse_map", "the archive has a sparse file whose map of pieces is wrong".into())
         })
     }
 
-    /// The old form: four pieces in the header, more in blocks behind it.
+    /// The old GNU form: four pieces in the header, more in blocks that follow it.
     fn gnu_map(&mut self, header: &Header) -> Result<(u64, Vec<(u64, u64)>), Stop> {
-        let wrong = || malformed("has a file with holes without a map");
+        let wrong = || malformed("has a sparse file without a valid map");
         let gnu = header.as_gnu().ok_or_else(wrong)?;
         let mut pieces = Vec::new();
         add(&mut pieces, &gnu.sparse).ok_or_else(wrong)?;
@@ -201,9 +203,9 @@ impl<R: Read> Stream<R> {
         Ok((gnu.real_size().map_err(|_| wrong())?, pieces))
     }
 
-    /// The newest form: numbers in lines, filled up to a block, before the data.
+    /// The newest form (1.0): one number in a line, padded to a block, before the data.
     fn map_in_data(&mut self) -> Result<Vec<u64>, Stop> {
-        let wrong = || malformed("has a file with holes without a map");
+        let wrong = || malformed("has a sparse file without a valid map");
         let before = self.left;
         let count = self.line()?.filter(|count| *count <= MAX_PIECES as u64).ok_or_else(wrong)?;
         let mut numbers = Vec::new();
@@ -248,7 +250,7 @@ fn malformed(what: &str) -> Stop {
 }
 
 fn truncated() -> Stop {
-    refused("truncated_archive", "the archive ends before its end".into())
+    refused("truncated_archive", "the archive ends before its end mark".into())
 }
 
 fn named(stop: Stop, name: &[u8]) -> Stop {

@@ -1,4 +1,4 @@
-//! A tar stream as files.
+//! Unpacks a tar stream into files.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -22,11 +22,12 @@ use crate::files::frames::MAX_PAYLOAD_BYTES;
 use crate::files::pipes::Incoming;
 use crate::files::place::make_directories;
 
-/// Names of what was left out; the rest is not told.
+/// Names of skipped entries that the answer lists at most.
 const MAX_SKIPPED: usize = 100;
-/// Directories whose mode and time wait for their contents, by their names' bytes; beyond it the oldest do not wait.
+/// Bytes of names of directories that wait for their mode and time until their contents are there; beyond it the oldest
+/// ones get them early.
 const MAX_WAITING_BYTES: usize = 4 << 20;
-/// Bits that would lend the unpacker's identity are left out.
+/// Permission bits that are kept. Setuid and setgid are dropped, since they would lend the unpacker's identity.
 const KEPT_MODE: u32 = 0o1777;
 const NEW_FILE: OFlag = OFlag::O_WRONLY
     .union(OFlag::O_CREAT)
@@ -34,7 +35,7 @@ const NEW_FILE: OFlag = OFlag::O_WRONLY
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_CLOEXEC);
 
-/// Unpacks a tar stream. The first entry that cannot be is the end; what came before it stays.
+/// Unpacks a tar stream. Stops at the first entry that cannot be unpacked; the files before it stay.
 pub(in crate::files) fn write(request: &WriteArchiveRequest) -> Result<ArchiveWritten, Stop> {
     let path = request.path.as_slice();
     if request.parents {
@@ -50,7 +51,7 @@ pub(in crate::files) fn write(request: &WriteArchiveRequest) -> Result<ArchiveWr
     unpacking.finish()
 }
 
-/// A directory that is told its mode and time when nothing more is put into it.
+/// A directory that gets its mode and time after its contents.
 struct Waiting {
     name: Vec<u8>,
     mode: u32,
@@ -79,7 +80,7 @@ impl Unpacking {
     fn take(&mut self, entry: &Entry, stream: &mut Stream<Incoming>) -> Result<(), Stop> {
         let name = entry.name.as_slice();
         let all = checked(name)?;
-        // The destination itself is as it is.
+        // The destination itself keeps its mode and time.
         let Some((last, above)) = all.split_last() else { return Ok(()) };
         match entry.kind {
             EntryType::Directory => self.directory(entry, above, last)?,
@@ -109,7 +110,7 @@ impl Unpacking {
         let directory = self.destination.open(above, name, true)?;
         let made = replace(directory, last, || mkdirat(directory, last, Mode::S_IRWXU));
         match made {
-            // One that is there is what was asked for.
+            // The directory exists, as the entry wants.
             Ok(()) | Err(Errno::EISDIR) => {}
             refused => refused.at(name)?,
         }
@@ -135,7 +136,7 @@ impl Unpacking {
             opened => opened?,
         };
         let directory = match openat(above, *last, flags, Mode::empty()) {
-            // Somebody removed it, or put something else there: it is not ours any more.
+            // A process of the sandbox removed the directory or put something else there; leave that alone.
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return Ok(()),
             opened => opened.at(name)?,
         };
@@ -158,7 +159,8 @@ impl Unpacking {
         replace(directory, last, make).at(name)
     }
 
-    /// Deepest first: a directory that may not be entered any more is the last of its tree.
+    /// Sets the modes and times that wait, the deepest first: a directory whose mode forbids entering it comes after
+    /// its contents.
     fn finish(mut self) -> Result<ArchiveWritten, Stop> {
         while let Some(waiting) = self.waiting.pop_back() {
             self.settle(&waiting)?;
@@ -190,13 +192,13 @@ fn file(
         Ok(size)
     });
     if filled.is_err() {
-        // Half a file is worse than none.
+        // A partial file is worse than none.
         let _ = unlinkat(directory, last, UnlinkatFlags::NoRemoveDir);
     }
     filled
 }
 
-/// Writes an entry's data, with its holes; its size without them.
+/// Writes an entry's data and leaves its holes; returns the size of the data.
 fn fill(
     mut file: &File,
     entry: &Entry,
