@@ -1,7 +1,7 @@
-//! Puts the target's binary where the target container expects it.
+//! Copies the target's binary to the path where the target container expects it.
 //!
-//! In a pod nobody else can: the target has the user's image, and a volume that both containers share is empty until
-//! this has run. The kubelet starts the target only after the sidecar has started, a good tenth of a second later.
+//! In a pod no other part can do this: the target has the user's image, and the volume that both containers share is
+//! empty until this has run. The kubelet starts the target only after the sidecar has started, more than 0.1 s later.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -10,16 +10,16 @@ use std::path::Path;
 
 use wire::{Code, Problem};
 
-/// Lies beside the sidecar's own binary.
+/// The binary's name; it lies beside the sidecar's own.
 const TARGET: &str = "rollbox-target";
-/// Everyone may execute it, nobody may change it.
+/// Every user may execute it, none may change it.
 const MODE: u32 = 0o555;
 
-/// Copies the target's binary from beside this process's own to `destination`, an absolute path whose directory
-/// exists. It appears whole or not at all. About a millisecond.
+/// Copies the target's binary from beside this process's own to `destination`, an absolute path whose directory exists.
+/// The file appears whole or not at all. Cost: about a millisecond.
 ///
 /// # Errors
-/// `internal`: it cannot be read or written; the detail names both paths.
+/// `internal`: the binary cannot be read or written; the detail names both paths.
 pub fn install(destination: &Path) -> Result<(), Problem> {
     let own = std::env::current_exe();
     let source = own.map(|own| own.with_file_name(TARGET)).map_err(|err| failed(destination, &err))?;
@@ -29,7 +29,7 @@ pub fn install(destination: &Path) -> Result<(), Problem> {
     })
 }
 
-/// By another name first: a half-written binary must not be started, nor one that is still open for writing.
+/// Writes to another name first: neither a half-written binary nor one that is still open for writing may be started.
 fn put(source: &Path, destination: &Path) -> io::Result<()> {
     let whole = destination.with_extension("part");
     fs::copy(source, &whole)?;

@@ -1,13 +1,14 @@
 //! The spawner: a single-threaded process inside the sandbox that starts commands, reaps and kills them.
 //!
 //! It is forked from the sidecar before the runtime exists (`begin`). The first fork finds the target and joins its
-//! namespaces; its own child is PID 1 of a nested PID namespace and serves orders until the sidecar closes the
-//! socket. Since it is an init, its end is the end of every command, whatever kills the sidecar.
+//! namespaces; its own child is PID 1 of a nested PID namespace and serves orders until the sidecar closes the socket.
+//! Since it is an init, the kernel kills every command when it ends, whatever kills the sidecar.
 //!
 //! # Layout
-//! - `frame`: the words on the socket; `channel`: the spawner's end of it, `link`: the sidecar's.
-//! - `namespaces`, `proc_mount`, `seccomp`, `settle`: the way in, and what is closed behind it.
-//! - `serve`: the loop; `plan`, `identity`, `terminal`, `clone`, `stall`, `untold`: a spawn; `lineage`, `sweep`: a kill.
+//! - `frame`: the protocol on the socket; `channel`: the spawner's end of it, `link`: the sidecar's.
+//! - `namespaces`, `proc_mount`, `seccomp`, `settle`: enter the sandbox, and protect it from commands.
+//! - `serve`: the main loop; `plan`, `identity`, `terminal`, `clone`, `stall`, `untold`: start a command; `lineage`,
+//!   `sweep`: kill one.
 
 mod channel;
 mod clone;
@@ -45,38 +46,39 @@ pub(crate) use serve::read_databases;
 /// The bit of `CAP_DAC_OVERRIDE`.
 const DAC_OVERRIDE: u64 = 1 << 1;
 
-/// What the spawner needs to know.
+/// The spawner's configuration.
 #[derive(Debug, Clone)]
 pub struct Mission {
     /// `argv[0]` of the target's main process.
     pub target_command: String,
     /// How long the target may take to appear.
     pub start_timeout: Duration,
-    /// Most processes and threads of commands; 0: no limit. Kept here only where nothing outside can ([`settle`]).
+    /// Processes and threads of commands at most; 0: no limit. Enforced here only where nothing outside can
+    /// ([`settle`]).
     pub processes: u32,
-    /// When the sidecar started; times are counted from there.
+    /// When the sidecar started; reported times count from there.
     pub started: Instant,
 }
 
-/// Forks the spawner. Returns the sidecar's end of the socket, and the first fork, which ends as soon as the
-/// spawner has reported for the first time: then it wants to be reaped.
+/// Forks the spawner. Returns the sidecar's end of the socket, and the first fork, which ends after the first report
+/// and must then be reaped.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel refuses the fork or the socket.
 pub fn begin(mission: &Mission, alone: &SingleThread) -> io::Result<(UnixStream, Pid)> {
     let (ours, theirs) = UnixStream::pair()?;
     match alone.fork()? {
         ForkResult::Parent { child } => Ok((ours, child)),
         ForkResult::Child => {
-            // Else the spawner would hold its own peer open and never see the sidecar's end.
+            // Otherwise the spawner would hold its own peer open and never see the sidecar's end of the socket close.
             drop(ours);
             std::process::exit(run(mission, alone, Channel::new(theirs)));
         }
     }
 }
 
-/// Gives up this process's capabilities, but for the one that lets root write to directories of others, where the
-/// agent's socket may lie. For the sidecar, once the spawner is a process of its own.
+/// Gives up this process's capabilities, except the one that lets root write to other users' directories, where the
+/// agent's socket may lie. Called in the sidecar, once the spawner is a process of its own.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -88,18 +90,18 @@ pub fn shed_powers() -> io::Result<()> {
 fn run(mission: &Mission, alone: &SingleThread, mut channel: Channel) -> i32 {
     let outcome = enter(mission).and_then(|(target, found_us)| {
         match alone.fork().map_err(|err| failed("fork the sandbox's init", &err))? {
-            // The init lives on without us; the target's PID 1 will reap it.
+            // The init lives on without this process; the target's PID 1 will reap it.
             ForkResult::Parent { .. } => Ok(()),
             ForkResult::Child => serve(mission, &mut channel, target, found_us),
         }
     });
     let Err(problem) = outcome else { return 0 };
-    // If even that cannot be said, the closed socket says enough.
+    // If the report cannot be sent, the closed socket shows the failure.
     let _ = channel.send(&Report::Failed { code: problem.code.name().to_owned(), detail: problem.detail });
     1
 }
 
-/// Everything up to the nested PID namespace, which only the next child will be in.
+/// Everything before the nested PID namespace, which only the next child will be in.
 fn enter(mission: &Mission) -> Result<(Target, u64), Problem> {
     let target = target::wait(&mission.target_command, mission.start_timeout)?;
     let found_us = elapsed_us(mission);
@@ -115,11 +117,11 @@ fn serve(
     target_found_us: u64,
 ) -> Result<(), Problem> {
     let settled =
-        settle::settle(target, mission.processes).map_err(|err| failed("settle in the sandbox", &err))?;
+        settle::settle(target, mission.processes).map_err(|err| failed("set up the sandbox's init", &err))?;
     let kernel = settled.kernel.clone();
     let mut spawner = Spawner::new(settled).map_err(|err| failed("watch for ended processes", &err))?;
     let ready = Report::Ready { kernel, target_found_us, entered_us: elapsed_us(mission) };
-    // From here on an error means that the sidecar is gone, so there is nobody to tell.
+    // From here on an error means that the sidecar is gone, so it is not reported.
     let _ = channel.send(&ready).and_then(|()| spawner.serve(channel));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! System interfaces that no library has a safe face for, each behind one.
+//! Safe wrappers of system interfaces for which no library has one.
 
 #![allow(
     unsafe_code,
@@ -20,24 +20,25 @@ use nix::unistd::ForkResult;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Descriptors that one message may bring.
+/// Descriptors that one message may carry.
 const MAX_DESCRIPTORS: usize = 8;
 const FIRST_OWN_DESCRIPTOR: libc::c_uint = 3;
-/// Above a message of a stream, below the tables that grow with the number of commands.
+/// Larger than one message of a stream, smaller than the tables that grow with the number of commands.
 const MMAP_THRESHOLD_BYTES: i32 = 160 << 10;
-/// What is kept of what is freed below it: streams free as much as they take, a message at a time, and memory that was
-/// given back is taken again a page at a time, each at the price of several system calls under gVisor.
+/// How much freed memory below that size the allocator keeps: streams free as much as they allocate, a message at a
+/// time, and memory that was given back is taken again page by page, each at the price of several system calls under
+/// gVisor.
 const KEPT_BYTES: i32 = 512 << 10;
 
-/// The word of whoever holds it that this process has one thread. Given up before a runtime starts.
+/// Proof that this process has one thread. Dropped before a runtime starts.
 #[derive(Debug)]
 pub struct SingleThread {
-    /// Neither copied nor sent anywhere else.
+    /// Makes it neither cloneable nor sendable to another thread.
     _here: PhantomData<*const ()>,
 }
 
 impl SingleThread {
-    /// Looks and vouches for it.
+    /// Counts the threads.
     ///
     /// # Errors
     /// There are several threads, or they cannot be counted.
@@ -49,7 +50,7 @@ impl SingleThread {
         Err(io::Error::other(format!("this process has {threads} threads where only one is safe")))
     }
 
-    /// Forks this process. A child of a process with several threads could find locks held for ever.
+    /// Forks this process. With several threads the child might find locks that are held for ever.
     ///
     /// # Errors
     /// The kernel cannot make a process.
@@ -58,27 +59,27 @@ impl SingleThread {
         Ok(unsafe { nix::unistd::fork()? })
     }
 
-    /// Closes all descriptors but the standard ones. Whoever started this process may have left some open, which
-    /// would then be open in every command. Only right at the start, before this process has opened any itself.
+    /// Closes all descriptors but the standard ones. The parent of this process may have left some open, which every
+    /// command would inherit. Only valid right at the start, before this process has opened any itself.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn close_inherited(&self) -> io::Result<()> {
-        // SAFETY: nothing in this process owns a descriptor from 3 on yet: that is what the caller vouches for.
+        // SAFETY: no code in this process owns a descriptor from 3 on yet; the caller guarantees that.
         let done =
             unsafe { libc::syscall(libc::SYS_close_range, FIRST_OWN_DESCRIPTOR, libc::c_uint::MAX, 0) };
         Ok(Errno::result(done).map(drop)?)
     }
 
-    /// Overwrites the values that this process was started with (`/proc/self/environ`), where a credential would
-    /// stay readable. Every later look at the environment finds empty values.
+    /// Overwrites the values of the environment variables that this process was started with (`/proc/self/environ`),
+    /// where a credential would stay readable. Later reads of the environment find empty values.
     pub fn scrub_environment(&self) {
         unsafe extern "C" {
             static environ: *const *mut c_char;
         }
-        // SAFETY: `environ` is a NULL-terminated list of C strings in writable memory of this process (the kernel
-        // put them on the stack). Every write stays inside one string, before its NUL. One thread, so nobody reads
-        // along.
+        // SAFETY: `environ` is a NULL-terminated list of C strings in writable memory of this process (the kernel put
+        // them on the stack). Every write stays inside one string, before its NUL. There is one thread, so no other
+        // code reads them meanwhile.
         unsafe {
             let mut entry = environ;
             while !entry.is_null() && !(*entry).is_null() {
@@ -94,11 +95,11 @@ impl SingleThread {
     }
 }
 
-/// Receives up to `buffer.len()` bytes without waiting, and appends the descriptors that came along. 0 means that
+/// Receives up to `buffer.len()` bytes without waiting, and appends the descriptors that came with them. 0 means that
 /// the peer has closed.
 ///
 /// # Errors
-/// `WouldBlock` when nothing is there; anything else is the end of the connection.
+/// `WouldBlock` when no message is there; any other error is the end of the connection.
 pub fn receive(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -110,18 +111,18 @@ pub fn receive(
     let message = recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
     for control in message.cmsgs()? {
         if let ControlMessageOwned::ScmRights(numbers) = control {
-            // SAFETY: the kernel has just made these descriptors for us; nobody else knows their numbers.
+            // SAFETY: the kernel has just made these descriptors for this process; no other code knows their numbers.
             descriptors.extend(numbers.into_iter().map(|number| unsafe { OwnedFd::from_raw_fd(number) }));
         }
     }
     Ok(message.bytes)
 }
 
-/// Installs a filter for this process and all its children. Unlike the libraries' calls it leaves no_new_privs
-/// alone, which would break `sudo` in commands; so it needs SYS_ADMIN.
+/// Installs a seccomp filter for this process and all its children. Unlike the libraries' functions it does not set
+/// no_new_privs, which would break `sudo` in commands; so it needs `SYS_ADMIN`.
 ///
 /// # Errors
-/// The errno.
+/// The errno of the call.
 pub fn install_filter(program: &[libc::sock_filter]) -> nix::Result<()> {
     let length = u16::try_from(program.len()).map_err(|_| Errno::E2BIG)?;
     let filter = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut() };
@@ -141,8 +142,8 @@ pub enum Ended {
     Signalled(i32),
 }
 
-/// Reaps one ended child, if there is one. Not the libraries' call: those know no real-time signals and would lose
-/// a process that was ended by one.
+/// Reaps one ended child, if there is one. The libraries' functions are not used: they do not know real-time signals
+/// and would lose a process that was ended by one.
 pub fn reap() -> Option<(i32, Ended)> {
     let mut status = 0;
     // SAFETY: the kernel writes one integer to `status`.
@@ -155,7 +156,7 @@ pub fn reap() -> Option<(i32, Ended)> {
     (pid > 0).then_some((pid, ended))
 }
 
-/// What holds a descriptor open for as long as it is there itself.
+/// A type that keeps its descriptor open until it is dropped.
 pub trait Held: AsRawFd {}
 
 impl Held for OwnedFd {}
@@ -165,16 +166,16 @@ impl Held for BorrowedFd<'_> {}
 /// Has the runtime watch a descriptor for `interest`, and for nothing else.
 ///
 /// # Errors
-/// It is of a kind that cannot be waited for, or the kernel watches no more of them for this process.
+/// The descriptor is of a kind that cannot be watched, or this process has reached the kernel's limit of watches.
 pub fn watch<T: Held>(held: T, interest: Interest) -> io::Result<AsyncFd<T>> {
-    // SAFETY: a descriptor that is held is open, and the same one, until it is dropped.
+    // SAFETY: the type keeps the same descriptor open until it is dropped.
     unsafe { AsyncFd::register_with_interest(held, interest) }.map_err(io::Error::from)
 }
 
-/// Unlocks a terminal's other end.
+/// Unlocks the other end of a terminal.
 ///
 /// # Errors
-/// `master` is none.
+/// `master` is not a terminal's master.
 pub fn unlock_terminal(master: BorrowedFd<'_>) -> io::Result<()> {
     let unlocked: libc::c_int = 0;
     // SAFETY: the kernel reads one integer.
@@ -185,7 +186,7 @@ pub fn unlock_terminal(master: BorrowedFd<'_>) -> io::Result<()> {
 /// The number of a terminal in its `/dev/pts`.
 ///
 /// # Errors
-/// `master` is none.
+/// `master` is not a terminal's master.
 pub fn terminal_number(master: BorrowedFd<'_>) -> io::Result<u32> {
     let mut number: libc::c_uint = 0;
     // SAFETY: the kernel writes one integer.
@@ -193,13 +194,13 @@ pub fn terminal_number(master: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(Errno::result(done).map(|_| number)?)
 }
 
-/// The other end of a terminal, whatever lies at its path.
+/// Opens the other end of a terminal, whatever lies at its path.
 ///
 /// # Errors
-/// `master` is none, or the kernel has no such call.
+/// `master` is not a terminal's master, or the kernel has no such call.
 pub fn open_peer(master: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
-    // SAFETY: takes integers only; the descriptor that comes back is nobody else's.
+    // SAFETY: takes integers only; no other code owns the descriptor that is returned.
     unsafe {
         let peer = Errno::result(libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER, flags))?;
         Ok(OwnedFd::from_raw_fd(peer))
@@ -209,7 +210,7 @@ pub fn open_peer(master: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 /// Sets the size of a terminal's window.
 ///
 /// # Errors
-/// `terminal` is none.
+/// `terminal` is not a terminal.
 pub fn set_window_size(terminal: BorrowedFd<'_>, columns: u16, rows: u16) -> io::Result<()> {
     let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: the kernel reads one `winsize`.
@@ -220,7 +221,7 @@ pub fn set_window_size(terminal: BorrowedFd<'_>, columns: u16, rows: u16) -> io:
 /// Sends SIGINT, SIGQUIT or SIGTSTP to the foreground processes of a terminal.
 ///
 /// # Errors
-/// `master` is none, the signal is another one, or the kernel has no such call.
+/// `master` is not a terminal's master, the signal is another one, or the kernel has no such call.
 pub fn signal_foreground(master: BorrowedFd<'_>, number: u32) -> io::Result<()> {
     const TIOCSIG: u64 = 0x4004_5436;
     // SAFETY: takes integers only.
@@ -228,31 +229,32 @@ pub fn signal_foreground(master: BorrowedFd<'_>, number: u32) -> io::Result<()> 
     Ok(Errno::result(done).map(drop)?)
 }
 
-/// Sends any signal, also a real-time one. A process that is gone is no error worth having.
+/// Sends any signal, also a real-time one. A process that is gone is not an error.
 pub fn signal(pid: i32, number: i32) {
     if pid > 0 {
-        // SAFETY: takes two integers; whom it may hit is the caller's business, 0 and below (groups) are excluded.
+        // SAFETY: takes two integers. The caller chooses the process; 0 and below (groups) are excluded.
         unsafe { libc::kill(pid, number) };
     }
 }
 
-/// Sends any signal to all of a process group at once. A group that is gone is no error worth having.
+/// Sends any signal to all processes of a group at once. A group that is gone is not an error.
 pub fn signal_group(leader: i32, number: i32) {
     if leader > 1 {
-        // SAFETY: takes two integers; whom it may hit is the caller's business, the own group and all are excluded.
+        // SAFETY: takes two integers. The caller chooses the group; this process's own group and "all processes" are
+        // excluded.
         unsafe { libc::kill(-leader, number) };
     }
 }
 
-/// Gives every signal its default disposition, which exec would not do for ignored ones: Rust's runtime ignores
-/// SIGPIPE, and whoever started this process may have ignored others.
+/// Gives every signal its default disposition. Exec does not do that for ignored ones: Rust's runtime ignores SIGPIPE,
+/// and the parent of this process may have ignored others.
 pub fn default_signals() {
     // The kernel's `struct sigaction` of 64-bit machines: handler SIG_DFL, no flags, no restorer, empty mask.
     let default = [0_u64; 4];
     let mask_bytes = size_of::<u64>();
     for number in 1..=libc::SIGRTMAX() {
-        // SAFETY: the kernel reads `default` and runs no code of ours. Not the C library's call, which refuses the
-        // two numbers that it uses itself. SIGKILL and SIGSTOP answer with an error and stay as they are.
+        // SAFETY: the kernel reads `default` and runs no handler. The C library's function is not used, since it
+        // refuses the two numbers that it uses itself. SIGKILL and SIGSTOP return an error and stay as they are.
         unsafe {
             let old = std::ptr::null_mut::<u64>();
             libc::syscall(libc::SYS_rt_sigaction, number, default.as_ptr(), old, mask_bytes);
@@ -260,8 +262,8 @@ pub fn default_signals() {
     }
 }
 
-/// Has large buffers (output of commands) given back to the kernel as soon as they are freed. Left alone, the
-/// allocator raises its threshold with every one and keeps them.
+/// Makes the allocator give large buffers (output of commands) back to the kernel as soon as they are freed. By default
+/// it raises its threshold with each of them and keeps them.
 pub fn return_memory_early() {
     // SAFETY: sets two numbers in the allocator.
     unsafe {
@@ -270,10 +272,10 @@ pub fn return_memory_early() {
     }
 }
 
-/// Blocks the whole process: for use where there is no runtime.
+/// Blocks the whole process; for use where there is no runtime.
 pub fn pause(duration: Duration) {
     let timeout = PollTimeout::try_from(duration).unwrap_or(PollTimeout::MAX);
-    // Waking up early is no harm: every caller looks again.
+    // Waking up early does no harm: every caller checks its condition again.
     let _ = poll(&mut [], timeout);
 }
 

@@ -1,4 +1,4 @@
-//! The target: finds its main process and reads what commands inherit from it.
+//! Finds the target's main process and reads what commands inherit from it.
 
 pub mod limits;
 pub mod status;
@@ -16,16 +16,16 @@ use crate::sys;
 use limits::Limit;
 use status::Status;
 
-/// The target appears within a few milliseconds of the sidecar, so the first looks come quickly.
+/// The target appears within a few milliseconds of the sidecar, so the first checks come quickly.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// What a command gets unless its caller says otherwise: the state of the target's own process.
+/// The properties of the target's main process, which a command gets unless its caller sets others.
 #[derive(Debug)]
 pub struct Target {
     /// Its process id as the sidecar sees it.
     pub pid: i32,
-    /// The image's environment.
+    /// The image's environment variables.
     pub environ: Vec<(Vec<u8>, Vec<u8>)>,
     /// The image's working directory.
     pub cwd: Vec<u8>,
@@ -59,8 +59,8 @@ fn unreadable(pid: i32, err: &io::Error) -> Problem {
     Problem::new(Code::Internal, format!("the target's process {pid} cannot be read: {err}"))
 }
 
-/// A process whose whole command line is `command` and whose mount namespace is not ours. The whole line, so that
-/// a probe (`--probe`) is never taken for it.
+/// Finds a process whose whole command line is `command` and whose mount namespace is not this process's. The whole
+/// line is compared, so that a probe (`--probe`) is never taken for the target.
 fn find(command: &str) -> Option<i32> {
     let own = mount_namespace("self")?;
     let wanted = [command.as_bytes(), b"\0"].concat();
@@ -86,7 +86,7 @@ fn read(pid: i32) -> io::Result<Target> {
     })
 }
 
-/// Splits `NAME=value\0…`; what has no `=` is no variable, and what the kubelet has added is nobody's here.
+/// Splits `NAME=value\0…`. An entry without `=` is not a variable. Variables that the kubelet has added are left out.
 fn environ(bytes: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let pair = |entry: &[u8]| {
         let at = entry.iter().position(|byte| *byte == b'=').filter(|at| *at > 0)?;
@@ -95,8 +95,8 @@ fn environ(bytes: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     bytes.split(|byte| *byte == 0).filter_map(pair).filter(|(name, _)| !of_the_cluster(name)).collect()
 }
 
-/// Whether it tells where the API server is: every container gets that, asked for or not, and programs take it for a
-/// sign that they may call there.
+/// Whether the variable names the API server's address: the kubelet gives these to every container, whether wanted or
+/// not, and programs take them as a sign that they may call the API server.
 fn of_the_cluster(name: &[u8]) -> bool {
     let service =
         [&b"KUBERNETES_SERVICE_HOST"[..], b"KUBERNETES_SERVICE_PORT", b"KUBERNETES_SERVICE_PORT_HTTPS"];

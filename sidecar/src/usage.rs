@@ -1,6 +1,6 @@
-//! What the sandbox uses, seen from inside: by the sidecar's own control group, since commands are forked there.
+//! The sandbox's resource usage, read from the sidecar's own control group, since commands are forked there.
 //!
-//! gVisor has such groups of its own, in the form of version 1, and counts files in memory with them.
+//! gVisor has control groups of its own, in the form of version 1, and counts files in memory with them.
 
 use std::fs;
 
@@ -11,16 +11,16 @@ use crate::settings::Limits;
 /// The sidecar and its spawner, which are in the group too.
 const OWN_TASKS: u32 = 2;
 
-/// The figures of one file system.
+/// Usage of one file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Disk {
-    /// What is in use.
+    /// Bytes in use.
     pub used_bytes: u64,
-    /// What there is; 0: not known.
+    /// Bytes in all; 0: not known.
     pub size_bytes: u64,
 }
 
-/// What is used now, beside `disk` and the limits that the sandbox was promised; what is not counted here is 0.
+/// Current usage, with `disk` and the limits that the sandbox was given; 0 for what is not counted here.
 pub fn report(disk: Disk, limits: Limits) -> UsageReport {
     UsageReport {
         cpu_us: cpu_us().unwrap_or_default(),
@@ -40,7 +40,7 @@ fn cpu_us() -> Option<u64> {
     of_version_2().or_else(of_version_1)
 }
 
-/// Without the pages that the kernel takes back when they are wanted.
+/// Memory in use, without the pages that the kernel takes back when memory is needed.
 fn memory_bytes() -> Option<u64> {
     let idle = |file: &str, name: &str| read(file).and_then(|text| field(&text, name)).unwrap_or(0);
     if let Some(used) = read("memory.current").as_deref().and_then(number) {
@@ -50,7 +50,7 @@ fn memory_bytes() -> Option<u64> {
     Some(used.saturating_sub(idle("memory/memory.stat", "total_inactive_file")))
 }
 
-/// Processes and their further threads: what the limit counts.
+/// Processes and their further threads, which the limit counts.
 fn tasks() -> Option<u32> {
     let current = read("pids.current").or_else(|| read("pids/pids.current"))?;
     current.trim().parse().ok()

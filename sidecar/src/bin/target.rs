@@ -1,8 +1,8 @@
 //! `rollbox-target`: the main process of a target container.
 //!
-//! It holds the container open while the sidecar runs commands in it: waits for ever, reaps what is re-parented to
-//! it, ends on SIGTERM or SIGINT. `--probe` exits with 0 at once: the sidecar runs that through the whole spawn
-//! path before it says that the sandbox is ready. Everything else is refused with 64.
+//! It keeps the container running while the sidecar starts commands in it: it waits, reaps the orphans that are
+//! re-parented to it, and ends on SIGTERM or SIGINT. `--probe` exits with 0 at once; the sidecar runs that through the
+//! whole spawn path before it reports the sandbox as ready. Any other argument exits with 64.
 
 use std::process::ExitCode;
 
@@ -21,8 +21,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Waits until told to end. The signals are blocked and taken one by one: a blocked signal is queued even for
-/// PID 1, which the kernel otherwise shields from every signal that it has no handler for.
+/// Waits for SIGTERM or SIGINT. The signals are blocked and taken one by one: the kernel queues a blocked signal even
+/// for PID 1, and otherwise drops every signal that PID 1 has no handler for.
 fn hold() -> nix::Result<()> {
     let awaited: SigSet = [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT].into_iter().collect();
     awaited.thread_block()?;

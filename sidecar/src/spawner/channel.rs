@@ -9,10 +9,10 @@ use super::frame::{HEADER_BYTES, Order, Report, frame_length};
 use crate::sys;
 
 const CHUNK_BYTES: usize = 16 << 10;
-/// More than this is not held on to when the buffer is empty.
+/// An empty buffer larger than this is freed.
 const KEPT_BYTES: usize = 64 << 10;
 
-/// Frames in, frames out. Bounded: a frame that is too long ends the connection.
+/// Sends and receives frames. Bounded: a frame that is too long ends the connection.
 #[derive(Debug)]
 pub(super) struct Channel {
     socket: UnixStream,
@@ -25,7 +25,7 @@ impl Channel {
         Self { socket, bytes: Vec::new(), descriptors: VecDeque::new() }
     }
 
-    /// Sends a report; waits while the sidecar is behind, which reads all the time.
+    /// Sends a report; blocks until the sidecar has read enough, which it always does.
     pub(super) fn send(&mut self, report: &Report) -> io::Result<()> {
         self.socket.write_all(&report.encode())
     }
@@ -35,7 +35,7 @@ impl Channel {
         self.socket.write_all(&[first.encode(), second.encode()].concat())
     }
 
-    /// Reads one message, without waiting; whether there was one.
+    /// Reads one message without waiting; returns whether there was one.
     ///
     /// # Errors
     /// The sidecar is gone (`UnexpectedEof`), or the connection broke.
@@ -54,10 +54,10 @@ impl Channel {
         }
     }
 
-    /// The next whole order.
+    /// The next complete order.
     ///
     /// # Errors
-    /// The bytes are no order: there is no way to find the next one.
+    /// The bytes are not a valid order, so the start of the next one is unknown.
     pub(super) fn next(&mut self) -> io::Result<Option<Order>> {
         let malformed = |_| io::Error::from(io::ErrorKind::InvalidData);
         let Some(length) = frame_length(&self.bytes).map_err(malformed)? else {
@@ -74,11 +74,11 @@ impl Channel {
         Ok(Some(order))
     }
 
-    /// The descriptors of the order that `next` gave last, which brings `COUNT`. They came with its first bytes, and
-    /// orders come in order, so they are the oldest.
+    /// The `COUNT` descriptors of the order that `next` returned last. They came with its first bytes, and orders
+    /// arrive in sequence, so they are the oldest ones.
     ///
     /// # Errors
-    /// They did not come: this process is out of descriptors.
+    /// They did not arrive: this process is out of descriptors.
     pub(super) fn descriptors<const COUNT: usize>(&mut self) -> io::Result<[OwnedFd; COUNT]> {
         let oldest: Vec<OwnedFd> = self.descriptors.drain(..COUNT.min(self.descriptors.len())).collect();
         oldest.try_into().map_err(|_| io::Error::other("the descriptors of an order are missing"))

@@ -1,17 +1,17 @@
-//! Starting a process the cheap way: clone(CLONE_VM), set up the child, execve.
+//! Starts a process without copying memory: clone(CLONE_VM), set up the child, execve.
 //!
-//! The child borrows the spawner's memory until execve, and the spawner only waits meanwhile, so no page table is
-//! copied and the child may read what was prepared for it. In return it must leave that memory as it was: it
-//! allocates nothing, takes no lock, and reports through one pair of numbers. What is the same for all commands
-//! (bounding set, inheritable capabilities, signal dispositions, the filter) the spawner has set on itself once:
-//! children inherit it.
+//! The child shares the spawner's memory until execve, and the spawner only waits meanwhile. So no page table is
+//! copied, and the child can read what was prepared for it. In return it must not change that memory: it allocates
+//! nothing, takes no lock, and reports through one pair of numbers. What is the same for all commands (bounding set,
+//! inheritable capabilities, signal dispositions, the seccomp filter) the spawner has set on itself once, and children
+//! inherit it.
 //!
-//! Not CLONE_VFORK, which waits without a bound: a child that another command stops (SIGSTOP cannot be blocked), or
-//! whose program that command holds with a file lease, would hold the sandbox's init for ever.
+//! CLONE_VFORK is not used, because it waits without a timeout: a child that another command stops (SIGSTOP cannot be
+//! blocked), or whose program another command holds with a file lease, would block the sandbox's init for ever.
 
 #![allow(
     unsafe_code,
-    reason = "between clone and execve there is only the kernel; no library has a safe face for it"
+    reason = "no library has a safe interface for the system calls between clone and execve"
 )]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
@@ -32,9 +32,9 @@ use crate::target::limits::Limit;
 const STACK_BYTES: usize = 64 << 10;
 const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 const EXIT_BEFORE_EXEC: c_int = 127;
-/// Behind the standard ones.
+/// The first descriptor after the standard ones.
 const FIRST_OTHER_DESCRIPTOR: c_long = 3;
-/// Between looks at a child that was killed.
+/// Pause between two checks of a child that was killed.
 const REAP_EVERY: Duration = Duration::from_secs(3);
 
 /// A NULL-terminated list of C strings.
@@ -47,14 +47,14 @@ pub struct CStrings {
 }
 
 impl CStrings {
-    /// Takes the strings; moving the list later moves no text, so the pointers stay good.
+    /// Takes the strings. The pointers stay valid when the list is moved, since that moves no text.
     pub fn new(strings: Vec<CString>) -> Self {
         let pointers = strings.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect();
         let bytes = strings.iter().map(|text| text.count_bytes() + 1).sum();
         Self { owned: strings, pointers, bytes }
     }
 
-    /// All of them together, each with its NUL.
+    /// Bytes of all strings together, each with its NUL.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -66,7 +66,7 @@ impl CStrings {
     }
 }
 
-/// One execve to try.
+/// One execve to attempt.
 #[derive(Debug)]
 pub struct Attempt {
     /// The file.
@@ -75,47 +75,47 @@ pub struct Attempt {
     pub list: usize,
 }
 
-/// What the child makes of itself.
+/// The properties that the child gives itself.
 #[derive(Debug)]
 pub struct Child<'a> {
     /// Standard input, output and error; none of them may be one of the numbers 0 to 2.
     pub stdio: [BorrowedFd<'a>; 3],
-    /// Whether standard input is a terminal, to be the controlling one.
+    /// Whether standard input is a terminal, which becomes the controlling one.
     pub terminal: bool,
     /// Working directory; the spawner's is `/`.
     pub cwd: &'a CStr,
     /// File mode creation mask; none: the spawner's.
     pub umask: Option<u32>,
-    /// Whether there is an OOM killer to advise.
+    /// Whether there is an OOM killer, so that `oom_score_adj` is set.
     pub oom_killer: bool,
-    /// Limits, none above what the spawner may set.
+    /// Resource limits, none above what the spawner may set.
     pub limits: &'a [Limit],
     /// User id.
     pub uid: u32,
-    /// Group id and supplementary groups; none: the spawner's.
+    /// Group id and supplementary groups; none: the same as the spawner's.
     pub groups: Option<(u32, &'a [u32])>,
-    /// Capabilities of root; another user has none.
+    /// Permitted capabilities of root; another user has none.
     pub permitted: u64,
     /// Inheritable capabilities of root.
     pub inheritable: u64,
-    /// Whether exec may no longer grant privileges.
+    /// Whether exec may not grant privileges (`no_new_privs`).
     pub no_new_privs: bool,
     /// Environment.
     pub environ: &'a CStrings,
     /// Argument lists.
     pub arguments: &'a [CStrings],
-    /// What to execute, first success wins.
+    /// The programs to try; the first success wins.
     pub attempts: &'a [Attempt],
 }
 
-/// How far a child came.
+/// The stages of a start, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// No process could be made.
     Clone,
     /// Session and descriptors.
     Stdio,
-    /// The mark that makes the kernel choose it when memory runs out.
+    /// Setting `oom_score_adj`, by which the kernel picks this process when memory runs out.
     OomScore,
     /// Resource limits.
     Limits,
@@ -143,13 +143,13 @@ const STAGES: [Stage; 8] = [
 /// Where a start failed, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
-    /// How far it came.
+    /// The stage in which it failed.
     pub stage: Stage,
-    /// What the kernel said.
+    /// The kernel's error.
     pub errno: Errno,
 }
 
-/// The memory that children stand on, used for one at a time.
+/// The stack of children, used for one at a time.
 pub struct Stack(Box<[u8]>);
 
 impl Stack {
@@ -158,7 +158,7 @@ impl Stack {
         Self(vec![0; STACK_BYTES].into_boxed_slice())
     }
 
-    /// The stack grows down from a 16-byte boundary, as the ABI wants it.
+    /// The address at which the stack begins: it grows down from a 16-byte boundary, as the ABI demands.
     fn top(&mut self) -> *mut c_void {
         let end = self.0.as_mut_ptr_range().end;
         end.wrapping_sub(end.addr() % 16).cast()
@@ -177,11 +177,12 @@ struct Shared<'a> {
     stage: AtomicU32,
 }
 
-/// Starts a process; returns when it runs its program or has failed to, at the latest when `stall` gives it up. The
-/// caller must have all signals blocked, or a handler would run in the child, on the caller's memory.
+/// Starts a process. Returns when it runs its program or has failed to, at the latest when `stall` gives it up. The
+/// caller must have all signals blocked, since a handler would otherwise run in the child, on the caller's memory.
 ///
 /// # Errors
-/// The stage that failed (`ETIMEDOUT`: in which it was held, `ETIME`: in which it got no time); the child, if there was one, is reaped.
+/// The stage that failed. `ETIMEDOUT`: the child was held in that stage; `ETIME`: it got no processor or disk time. The
+/// child, if there was one, is reaped.
 pub fn start(stack: &mut Stack, plan: &Child<'_>) -> Result<Pid, Failure> {
     let shared = Shared { plan, errno: AtomicI32::new(0), stage: AtomicU32::new(Stage::Clone as u32) };
     let argument = ptr::from_ref(&shared).cast_mut().cast();
@@ -194,7 +195,7 @@ pub fn start(stack: &mut Stack, plan: &Child<'_>) -> Result<Pid, Failure> {
     if pid < 0 {
         return Err(unstarted(Errno::last()));
     }
-    // Now the child has the only one; the kernel closes it after it has taken the child off this memory.
+    // After this only the child holds this end, and the kernel closes it once the child has left this memory.
     drop(lent);
     let waited = stall::given_back(&borrowed, pid);
     if waited != Waited::Closed {
@@ -207,13 +208,14 @@ pub fn start(stack: &mut Stack, plan: &Child<'_>) -> Result<Pid, Failure> {
         0 => waited.errno(),
         errno => Errno::from_raw(errno),
     };
-    // The failed child is of no interest to anybody else; its end must not look like a command's.
+    // Reaped here, so that its end does not look like that of a command.
     let _ = nix::sys::wait::waitpid(pid, None);
     Err(Failure { stage: stage(shared.stage.load(Ordering::Relaxed)), errno })
 }
 
-/// Starts a process that executes no program but calls `work` and then ends. It has all that a command gets, but for
-/// the environment, and its signals stay blocked. Its memory is a copy of the caller's, which is small.
+/// Starts a process that executes no program: it calls `work` and then ends. It gets everything that a command gets
+/// except the environment variables, and its signals stay blocked. Its memory is a copy of the caller's, which is
+/// small.
 ///
 /// # Errors
 /// As for [`start`].
@@ -230,7 +232,7 @@ pub fn fork(plan: &Child<'_>, work: extern "C" fn()) -> Result<Pid, Failure> {
     if waited != Waited::Closed {
         sys::signal(child.as_raw(), libc::SIGKILL);
     }
-    // What it has to say is there, or it is gone.
+    // The child has written its failure by now, or has ended.
     let mut said = [0; 2];
     let failure = match reports.read_exact(&mut said) {
         Ok(()) => Failure { stage: stage(said[0].into()), errno: Errno::from_raw(said[1].into()) },
@@ -241,13 +243,13 @@ pub fn fork(plan: &Child<'_>, work: extern "C" fn()) -> Result<Pid, Failure> {
     Err(failure)
 }
 
-/// The child of `fork`. Its end of the pipe closes with all other descriptors when it is what it is to be.
+/// The child of `fork`. Its end of the pipe closes with all other descriptors once it is set up.
 fn forked(plan: &Child<'_>, mut report: PipeWriter, work: extern "C" fn()) -> ! {
     let reached = AtomicU32::new(Stage::Clone as u32);
     let done = take_on(plan, &reached)
         .and_then(|()| call(libc::SYS_close_range, [FIRST_OTHER_DESCRIPTOR, libc::c_uint::MAX.into(), 0]));
     if let Err(errno) = done {
-        // Both are small; a parent that is gone needs no word.
+        // Both numbers are small. A failed write does not matter: the parent is gone then.
         let said = [reached.load(Ordering::Relaxed) as u8, u8::try_from(errno).unwrap_or(0)];
         let _ = report.write_all(&said);
         std::process::exit(EXIT_BEFORE_EXEC);
@@ -278,13 +280,13 @@ fn become_command(plan: &Child<'_>, stage: &AtomicU32) -> Result<(), i32> {
     exec(plan)
 }
 
-/// Everything of a command but its program. Signals stay blocked.
+/// Sets up everything of a command but its program. Signals stay blocked.
 fn take_on(plan: &Child<'_>, stage: &AtomicU32) -> Result<(), i32> {
     let enter = |next: Stage| stage.store(next as u32, Ordering::Relaxed);
     enter(Stage::Stdio);
     call(libc::SYS_setsid, [0, 0, 0])?;
     for (number, from) in (0..).zip(plan.stdio) {
-        // A dup is not close-on-exec; the original, like all else that the spawner holds, is.
+        // A duplicate is not close-on-exec; the original, like every other descriptor of the spawner, is.
         call(libc::SYS_dup3, [from.as_raw_fd().into(), number, 0])?;
     }
     if plan.terminal {
@@ -319,8 +321,8 @@ fn take_on(plan: &Child<'_>, stage: &AtomicU32) -> Result<(), i32> {
     Ok(())
 }
 
-/// Tries all paths as execvp does: goes on where the file is missing or forbidden, and in the end would rather say
-/// "forbidden" than "missing". First a look whether there is a file: under gVisor a failed execve costs more.
+/// Tries all paths as execvp does: continues when the file is missing or forbidden, and in the end reports "forbidden"
+/// rather than "missing". Checks first whether the file exists: under gVisor a failed execve costs more than that.
 fn exec(plan: &Child<'_>) -> Result<(), i32> {
     let mut outcome = libc::ENOENT;
     for attempt in plan.attempts {
@@ -350,7 +352,7 @@ fn is_missing(path: c_long) -> bool {
     matches!(found, Err(libc::ENOENT | libc::ENOTDIR))
 }
 
-/// Raising the own score needs no privilege.
+/// Raising its own score needs no privilege.
 fn prefer_for_oom() -> Result<(), i32> {
     let path = c"/proc/self/oom_score_adj".as_ptr() as c_long;
     let flags = libc::O_WRONLY | libc::O_CLOEXEC;
@@ -363,20 +365,20 @@ fn prefer_for_oom() -> Result<(), i32> {
 
 fn set_limit(limit: &Limit) -> Result<(), i32> {
     let value = libc::rlimit64 { rlim_cur: limit.soft, rlim_max: limit.hard };
-    // SAFETY: prlimit64 reads `value`, which lives through the call; the old value is not asked for.
+    // SAFETY: prlimit64 reads `value`, which lives through the call; the old value is not requested.
     let done = unsafe {
         libc::syscall(libc::SYS_prlimit64, 0, limit.resource, ptr::from_ref(&value), ptr::null::<c_void>())
     };
     check(done).map(drop)
 }
 
-/// Permitted and effective become `permitted`. Not `capset(3)`: the C library has none.
+/// Sets the permitted and effective sets to `permitted`. A raw system call, since the C library has no `capset`.
 ///
 /// # Errors
-/// The errno.
+/// The errno of the call.
 pub fn set_capabilities(permitted: u64, inheritable: u64) -> Result<(), i32> {
     let header = [CAPABILITY_VERSION_3, 0];
-    // Effective, permitted, inheritable: first the lower 32 of each, then the upper.
+    // Effective, permitted, inheritable: first the lower 32 bits of each, then the upper ones.
     let half = |shift: u32| [permitted, permitted, inheritable].map(|bits| (bits >> shift) as u32);
     let data = [half(0), half(32)];
     call(libc::SYS_capset, [header.as_ptr() as c_long, data.as_ptr() as c_long, 0]).map(drop)
@@ -385,7 +387,7 @@ pub fn set_capabilities(permitted: u64, inheritable: u64) -> Result<(), i32> {
 /// One `prctl` with integer arguments.
 ///
 /// # Errors
-/// The errno.
+/// The errno of the call.
 pub fn prctl(option: c_int, arguments: [c_long; 2]) -> Result<(), i32> {
     let [first, second] = arguments;
     // SAFETY: the options used here take integers only and change nothing but the process's own state.
@@ -394,7 +396,7 @@ pub fn prctl(option: c_int, arguments: [c_long; 2]) -> Result<(), i32> {
 
 fn unblock_signals() -> Result<(), i32> {
     let none = [0_u64; 1];
-    // SAFETY: the kernel reads the 8 bytes of `none`; the old mask is not asked for.
+    // SAFETY: the kernel reads the 8 bytes of `none`; the old mask is not requested.
     let done = unsafe {
         let how = c_long::from(libc::SIG_SETMASK);
         libc::syscall(libc::SYS_rt_sigprocmask, how, none.as_ptr(), ptr::null::<c_void>(), size_of_val(&none))
@@ -402,16 +404,16 @@ fn unblock_signals() -> Result<(), i32> {
     check(done).map(drop)
 }
 
-/// A system call with up to three arguments. The C library's wrappers are avoided: those for user ids would signal
-/// other threads, some take locks.
+/// Makes a system call with up to three arguments. The C library's wrappers are avoided: those that set user ids signal
+/// other threads, and some take locks.
 fn call(number: c_long, arguments: [c_long; 3]) -> Result<c_long, i32> {
     let [first, second, third] = arguments;
-    // SAFETY: every caller in this file passes what the call's manual page asks for; pointers are to memory that
-    // the callers' borrows keep alive. Spare arguments are ignored by the kernel.
+    // SAFETY: every caller in this file passes what the call's manual page demands; pointers are to memory that the
+    // callers' borrows keep alive. The kernel ignores spare arguments.
     check(unsafe { libc::syscall(number, first, second, third) })
 }
 
-/// `errno` belongs to the spawner's thread, whose memory this is; it reads it only right after a failed call.
+/// `errno` belongs to the spawner's thread, whose memory this is; the spawner reads it only right after a failed call.
 fn check(result: c_long) -> Result<c_long, i32> {
     if result < 0 { Err(Errno::last_raw()) } else { Ok(result) }
 }

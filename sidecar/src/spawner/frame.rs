@@ -1,9 +1,9 @@
-//! The words between sidecar and spawner: pure encoding and bounded decoding.
+//! The protocol between sidecar and spawner: pure encoding and bounded decoding.
 //!
-//! A frame is a little-endian `u32` length and that many bytes: a tag, then fields. Strings and lists carry a `u32`
-//! length. The socket is a byte stream rather than SEQPACKET, because a datagram must fit into the socket's send
-//! buffer (about 200 KiB by default) while arguments and environment may come to megabytes; the three descriptors
-//! of a spawn travel with the first bytes of its frame, which the kernel keeps in order.
+//! A frame is a little-endian `u32` length and that many bytes: a tag, then fields. Strings and lists begin with a
+//! `u32` length. The socket is a byte stream rather than SEQPACKET, because a datagram must fit into the socket's send
+//! buffer (about 200 KiB by default) while arguments and environment variables may take megabytes. The three
+//! descriptors of a spawn travel with the first bytes of its frame, and the kernel keeps that order.
 
 mod codec;
 
@@ -11,10 +11,10 @@ use codec::{Reader, Writer};
 
 use crate::usage::Disk;
 
-/// Upper bound of a frame's length; a longer one is an error of the peer. All that any kernel takes fits: 6 MiB, which
-/// count more for each string than a frame does.
+/// Upper bound of a frame's length; a longer one is an error of the peer. Everything that a kernel takes fits: 6 MiB,
+/// counted with more overhead for each string than a frame has.
 pub const MAX_FRAME_BYTES: usize = 8 << 20;
-/// Length of the length.
+/// Length of the length field.
 pub const HEADER_BYTES: usize = 4;
 
 /// A name or value of the operating system: bytes without NUL.
@@ -27,7 +27,7 @@ pub enum Program {
     Argv(Vec<OsBytes>),
     /// A string for `bash -c`, or `sh -c` where there is no bash.
     Shell(OsBytes),
-    /// Nothing: the process is a worker on files (`files::worker`), forked from the spawner.
+    /// No program: the process is a file worker (`files::worker`), forked from the spawner.
     Worker,
 }
 
@@ -40,13 +40,13 @@ pub struct Size {
     pub rows: u16,
 }
 
-/// A command to start. Comes with three descriptors: its standard input, output and error. With a terminal it comes
-/// with one, a socket: over that the spawner sends the terminal's master before it reports.
+/// A command to start. With it come three descriptors: its standard input, output and error. With a terminal comes one,
+/// a socket: the spawner sends the terminal's master over it before it reports the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spawn {
-    /// The sidecar's number for the process; reports repeat it.
+    /// The sidecar's number for the process, repeated in reports.
     pub id: u64,
-    /// Marks every process of the command (`ROLLBOX_EXEC_ID`).
+    /// The marker that every process of the command carries (`ROLLBOX_EXEC_ID`).
     pub exec_id: String,
     /// What to execute.
     pub program: Program,
@@ -56,15 +56,15 @@ pub struct Spawn {
     pub user: String,
     /// File mode creation mask; none: the target's.
     pub umask: Option<u32>,
-    /// What it runs on, if not on pipes.
+    /// The size of the terminal to run on; none: it runs on pipes.
     pub terminal: Option<Size>,
-    /// Variables over those of the image.
+    /// Environment variables that override those of the image.
     pub env: Vec<(OsBytes, OsBytes)>,
-    /// Whether its start is to be told at once, and not with its end where that comes soon.
+    /// Whether its start is reported at once, rather than together with its end if that comes soon.
     pub prompt: bool,
 }
 
-/// Sidecar to spawner.
+/// Messages from the sidecar to the spawner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     /// Start a command.
@@ -75,27 +75,27 @@ pub enum Order {
         id: u64,
         /// Signal number.
         signal: u32,
-        /// Whether all its processes are meant.
+        /// Whether the signal goes to all its processes.
         tree: bool,
     },
-    /// Kill a command's whole tree until nothing of it is left.
+    /// Kill a command's whole process tree until none of it is left.
     Kill {
         /// Which command.
         id: u64,
     },
     /// Answer with [`Report::Pong`].
     Ping {
-        /// Comes back.
+        /// Repeated in the answer.
         nonce: u64,
     },
     /// Answer with [`Report::Disk`].
     Disk {
-        /// Comes back.
+        /// Repeated in the answer.
         nonce: u64,
     },
 }
 
-/// What a process's parent learns of its end.
+/// How a process ended, as its parent learns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// It called exit with this code.
@@ -104,7 +104,7 @@ pub enum Ending {
     Signalled(u32),
 }
 
-/// Why a command did not start, by what the caller can do about it.
+/// Why a command did not start; the reasons differ by what the caller can do about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// There is no such program.
@@ -115,13 +115,13 @@ pub enum Refusal {
     CwdNotFound,
     /// The user or group is unknown.
     UserNotFound,
-    /// Arguments and environment are more than the kernel takes.
+    /// Arguments and environment variables are more than the kernel takes.
     TooLarge,
     /// The process limit is used up.
     PidsExhausted,
-    /// The node is too busy to start it: the platform's fault.
+    /// The node is too busy to start it; the platform's fault.
     NoTime,
-    /// Anything else: the platform's fault.
+    /// Any other failure; the platform's fault.
     Internal,
 }
 
@@ -136,10 +136,10 @@ const REFUSALS: [Refusal; 8] = [
     Refusal::Internal,
 ];
 
-/// Spawner to sidecar.
+/// Messages from the spawner to the sidecar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
-    /// The spawner is in the sandbox and takes orders.
+    /// The spawner is in the sandbox and accepts orders.
     Ready {
         /// `/proc/version` as commands see it.
         kernel: String,
@@ -150,27 +150,27 @@ pub enum Report {
     },
     /// The spawner could not enter the sandbox and has ended.
     Failed {
-        /// A code of the contract.
+        /// An error code of the contract.
         code: String,
-        /// What went wrong, for people.
+        /// What went wrong, as text for people.
         detail: String,
     },
-    /// The command runs.
+    /// The command's process runs.
     Spawned {
         /// Which command.
         id: u64,
         /// Its process in the sandbox's PID namespace.
         pid: u32,
-        /// For how many microseconds it has run by now.
+        /// For how many microseconds it has been running.
         age_us: u32,
     },
-    /// The command did not start; nothing of it ran.
+    /// The command did not start; no part of it ran.
     Refused {
         /// Which command.
         id: u64,
         /// Why.
         refusal: Refusal,
-        /// What exactly, for people.
+        /// The details, as text for people.
         detail: String,
     },
     /// The command's process ended.
@@ -180,7 +180,7 @@ pub enum Report {
         /// How.
         ending: Ending,
     },
-    /// A kill is complete, or goes on unwatched: `left` processes were still there.
+    /// A kill is complete, or continues in the background: `left` processes were still there.
     Swept {
         /// Which command.
         id: u64,
@@ -189,23 +189,23 @@ pub enum Report {
     },
     /// Answers a ping.
     Pong {
-        /// The ping's.
+        /// The nonce of the ping.
         nonce: u64,
     },
     /// How full the root file system is.
     Disk {
-        /// The order's.
+        /// The nonce of the order.
         nonce: u64,
-        /// Nothing known of it: zeros.
+        /// Zeros when it is not known.
         disk: Disk,
     },
 }
 
-/// The bytes are no frame.
+/// The bytes are not a valid frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
-/// How many bytes the frame at the start of `bytes` has, header included; `None` when the header is not there yet.
+/// How many bytes the frame at the start of `bytes` has, header included; `None` when the header is incomplete.
 ///
 /// # Errors
 /// The length is over [`MAX_FRAME_BYTES`].
@@ -350,7 +350,7 @@ fn ending(from: &mut Reader<'_>) -> Result<Ending, Malformed> {
     }
 }
 
-/// The fuzz target's entry: any bytes are either refused, or decode to something that encodes to the same bytes.
+/// Entry of the fuzz target: any bytes are refused, or decode to a value that encodes to the same bytes.
 ///
 /// # Panics
 /// When that does not hold.

@@ -1,6 +1,6 @@
-//! Users and groups by the target's own `/etc/passwd` and `/etc/group`. Pure: takes the files' text.
+//! Resolves users and groups by the target's own `/etc/passwd` and `/etc/group`. Pure: takes the files' text.
 
-/// Largest uid and gid that container runtimes take.
+/// Largest uid and gid that container runtimes accept.
 const MAX_ID: u32 = i32::MAX.cast_unsigned();
 
 /// The target's user and group files; empty where the image has none.
@@ -12,7 +12,7 @@ pub struct Databases {
     pub group: String,
 }
 
-/// Whom a command runs as.
+/// The user and groups that a command runs as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// User id.
@@ -21,11 +21,11 @@ pub struct Identity {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// What the environment should say about the user.
+    /// Values for the environment variables that describe the user.
     pub account: Account,
 }
 
-/// What `HOME`, `USER` and `LOGNAME` should say.
+/// Values for the variables `HOME`, `USER` and `LOGNAME`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
     /// Login name; none for a uid without an entry.
@@ -42,8 +42,8 @@ struct User<'a> {
 }
 
 impl Databases {
-    /// Resolves `user` or `user:group`, each a name or a number. A number needs no entry; without one its primary
-    /// group is 0, as container engines have it. A group that is given replaces all others of the user.
+    /// Resolves `user` or `user:group`, each a name or a number. A number needs no entry; without one its primary group
+    /// is 0, as in container engines. A group that is given replaces all other groups of the user.
     ///
     /// # Errors
     /// A sentence that names what is unknown.
@@ -64,7 +64,7 @@ impl Databases {
         Ok(Identity { uid, gid, groups, account: account(uid, entry) })
     }
 
-    /// What the environment should say about `uid`.
+    /// Values for the environment variables that describe `uid`.
     pub fn account(&self, uid: u32) -> Account {
         account(uid, self.user_numbered(uid))
     }
@@ -112,7 +112,7 @@ fn account(uid: u32, entry: Option<User<'_>>) -> Account {
     Account { home: home.to_owned(), name: entry.as_ref().map(|entry| entry.name.to_owned()) }
 }
 
-/// Bounded, because the kernel takes the largest id of all for "stay who you are", which here is root.
+/// Bounded, because the kernel takes the largest id of all as "keep the current one", which is root here.
 fn number(text: &str) -> Option<u32> {
     text.parse().ok().filter(|id| *id <= MAX_ID)
 }

@@ -1,4 +1,4 @@
-//! Which processes belong to a command, from a snapshot of `/proc`. Pure.
+//! Finds the processes that belong to a command, in a snapshot of `/proc`. Pure.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ pub struct Entry {
     pub pid: i32,
     /// Its parent's id.
     pub parent: i32,
-    /// The id of its session: the pid of the process that opened it.
+    /// The id of its process session: the pid of the process that opened it (setsid).
     pub session: i32,
-    /// Dead and only waiting to be reaped: so are all of its threads, not just the first.
+    /// Whether it is dead and only waits to be reaped; all of its threads are then, not only the first.
     pub zombie: bool,
 }
 
-/// Reads `/proc/PID/stat`; `None` when it is not of the known form. The name in parentheses is the program's to
-/// choose, so it may hold anything, also parentheses: what follows the last one counts.
+/// Parses `/proc/PID/stat`; `None` when its format is unknown. The name in parentheses is chosen by the program and may
+/// contain anything, also parentheses, so the fields begin after the last one.
 pub fn parse_stat(pid: i32, text: &str) -> Option<Entry> {
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
@@ -24,11 +24,11 @@ pub fn parse_stat(pid: i32, text: &str) -> Option<Entry> {
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
     let threads: u32 = fields.nth(13)?.parse().ok()?;
-    // A process whose first thread has ended looks like a zombie while its others run on.
+    // A process whose first thread has ended is shown as a zombie while its other threads run on.
     Some(Entry { pid, parent, session, zombie: matches!(state, "Z" | "X") && threads <= 1 })
 }
 
-/// The living processes among `entries` that are seeds or descend from one. PID 1, the spawner, is never one.
+/// The living processes among `entries` that are seeds or descend from one. Never PID 1, the spawner.
 pub fn tree(entries: &[Entry], seed: impl Fn(&Entry) -> bool) -> BTreeSet<i32> {
     let mut members: BTreeSet<i32> =
         entries.iter().filter(|entry| seed(entry)).map(|entry| entry.pid).collect();
@@ -48,7 +48,7 @@ pub fn tree(entries: &[Entry], seed: impl Fn(&Entry) -> bool) -> BTreeSet<i32> {
         .collect()
 }
 
-/// The value of a variable in an environment block (`NAME=value\0…`), if it is there and is text.
+/// The value of a variable in a block of environment variables (`NAME=value\0…`), if it is there and is UTF-8.
 pub fn value_of(environ: &[u8], name: &str) -> Option<String> {
     let value = |entry: &[u8]| {
         let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;

@@ -1,4 +1,4 @@
-//! The sidecar's end of the socket: orders out, reports to whoever waits for them.
+//! The sidecar's end of the socket: sends orders, and routes reports to the calls that wait for them.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice, Read};
@@ -20,17 +20,17 @@ use crate::request::arguments_too_large;
 use crate::sys;
 use crate::usage::Disk;
 
-/// Orders that may wait for the spawner; more wait in their callers.
+/// Orders in the queue to the spawner; further ones wait in their callers (backpressure).
 const QUEUE: usize = 64;
-/// One process reports at most its start, its end and the end of a kill, a ping its answer.
+/// A process has at most three reports: its start, its end and the end of a kill. A ping has one.
 const REPORTS: usize = 4;
 const CHUNK_BYTES: usize = 4 << 10;
 
-/// Watched for reports only: else every order that the spawner takes would wake this process, to say that there is
-/// room for another one.
+/// Watched for reading only: otherwise the spawner would wake this process with every order that it takes, only to show
+/// that there is room for another one.
 type Socket = AsyncFd<StdStream>;
 
-/// What comes back for one number. `None` from it means that the spawner is gone.
+/// The reports for one number. `None` means that the spawner is gone.
 pub type Reports = mpsc::Receiver<Report>;
 
 type Listeners = Arc<Mutex<HashMap<u64, mpsc::Sender<Report>>>>;
@@ -48,12 +48,12 @@ pub struct Link {
     next_id: Arc<AtomicU64>,
 }
 
-/// Ends a subscription when dropped.
+/// Receives the reports for one number, until this is dropped.
 #[derive(Debug)]
 pub struct Subscription {
-    /// The number that orders carry.
+    /// The number that orders for it carry.
     pub id: u64,
-    /// What comes back for it.
+    /// The reports for it.
     pub reports: Reports,
     listeners: Listeners,
 }
@@ -64,21 +64,21 @@ impl Drop for Subscription {
     }
 }
 
-/// The first report, and the way to send orders from then on.
+/// The first report, and the link for orders from then on.
 #[derive(Debug)]
 pub struct Connection {
     /// Sends orders.
     pub link: Link,
-    /// Completes when the spawner is gone; whoever has it drives the connection.
+    /// Drives the connection; completes when the spawner is gone.
     pub driver: tokio::task::JoinHandle<()>,
-    /// What `Report::Ready` said.
+    /// The first report, a `Report::Ready`.
     pub ready: Report,
 }
 
-/// Waits for the spawner's first report and starts the connection. Must run in a runtime.
+/// Waits for the spawner's first report and starts the connection. Must be called in a runtime.
 ///
 /// # Errors
-/// The spawner's own problem when it could not enter the sandbox; `internal` when it ended without a word.
+/// The spawner's own problem when it could not enter the sandbox; `internal` when it ended without a report.
 pub async fn connect(socket: StdStream) -> Result<Connection, Problem> {
     let silent =
         |err: io::Error| Problem::new(Code::Internal, format!("the spawner ended without a report: {err}"));
@@ -90,7 +90,7 @@ pub async fn connect(socket: StdStream) -> Result<Connection, Problem> {
         Report::Failed { code, detail } => {
             return Err(Problem::new(Code::from_name(&code).unwrap_or(Code::Internal), detail));
         }
-        other => return Err(silent(io::Error::other(format!("first report {other:?}")))),
+        other => return Err(silent(io::Error::other(format!("unexpected first report {other:?}")))),
     };
     let (orders, queue) = mpsc::channel(QUEUE);
     let listeners = Listeners::default();
@@ -99,7 +99,7 @@ pub async fn connect(socket: StdStream) -> Result<Connection, Problem> {
 }
 
 impl Link {
-    /// A fresh number and what will come back for it.
+    /// Makes a fresh number and subscribes to its reports.
     pub fn subscribe(&self) -> Subscription {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, reports) = mpsc::channel(REPORTS);
@@ -107,10 +107,11 @@ impl Link {
         Subscription { id, reports, listeners: Arc::clone(&self.listeners) }
     }
 
-    /// Sends an order with the descriptors that belong to it. Waits while too many orders are queued.
+    /// Sends an order with the descriptors that belong to it. Waits while the queue is full.
     ///
     /// # Errors
-    /// `invalid_argument`: the spawner would take it for the end of all order. `sandbox_lost`: it is gone.
+    /// `invalid_argument`: the order is too long, and the spawner would end the connection because of it.
+    /// `sandbox_lost`: the spawner is gone.
     pub async fn send(&self, order: &Order, descriptors: Vec<OwnedFd>) -> Result<(), Problem> {
         let frame = order.encode();
         let length = frame.len() - HEADER_BYTES;
@@ -148,7 +149,7 @@ impl Link {
     }
 }
 
-/// The spawner is gone, and with it everything that ran.
+/// The problem when the spawner is gone, and with it every process of the sandbox.
 pub fn lost() -> Problem {
     Problem::new(Code::SandboxLost, "the sandbox's init is gone, and with it every process of the sandbox")
 }
@@ -167,7 +168,7 @@ async fn drive(stream: Socket, mut inbox: Inbox, mut queue: mpsc::Receiver<Parce
         }
     };
     tokio::select! { () = receive => {}, () = send => {} }
-    // Everyone who still waits learns of the loss from the closed channel.
+    // The closed channels inform every caller that still waits.
     lock(&listeners).clear();
 }
 
@@ -187,8 +188,8 @@ fn deliver(listeners: &Listeners, report: Report) {
     }
 }
 
-/// The descriptors go with the first bytes and are closed here as soon as those are sent: else a command's pipes
-/// would never end.
+/// Sends the descriptors with the first bytes and closes them here as soon as those are sent: otherwise a command's
+/// pipes would never reach their end.
 async fn send_all(stream: &Socket, parcel: Parcel) -> io::Result<()> {
     let Parcel { frame, mut descriptors } = parcel;
     let mut sent = 0;
@@ -211,11 +212,11 @@ async fn send_all(stream: &Socket, parcel: Parcel) -> io::Result<()> {
 }
 
 async fn writable(stream: &Socket) -> io::Result<()> {
-    // A second descriptor, since one can be watched only once.
+    // A second descriptor, since the runtime watches each descriptor only once.
     UnixStream::from_std(stream.get_ref().try_clone()?)?.writable().await
 }
 
-/// Bytes that have arrived but are not a whole report yet.
+/// Received bytes that are not a complete report yet.
 #[derive(Debug, Default)]
 struct Inbox {
     bytes: Vec<u8>,
@@ -233,7 +234,7 @@ impl Inbox {
                 Ok(Ok(0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(Ok(count)) => {
                     self.bytes.extend_from_slice(&chunk[..count]);
-                    // All that there was; the next look would only say so.
+                    // All bytes that were there have been read; another read would only return `WouldBlock`.
                     if count < CHUNK_BYTES {
                         ready.clear_ready();
                     }
@@ -258,7 +259,7 @@ impl Inbox {
     }
 }
 
-/// Nothing panics while the lock is held, so poison is of no interest.
+/// Ignores poisoning: no code panics while it holds the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

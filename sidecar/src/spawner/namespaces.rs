@@ -1,4 +1,4 @@
-//! Joining the target's namespaces.
+//! Joins the target's namespaces.
 
 use std::fs::{self, File};
 use std::io;
@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 
 use nix::sched::{CloneFlags, setns};
 
-/// The mount namespace comes last: behind it the paths below `/proc` are another file system's. The PID namespace is
-/// absent: commands live in one of their own, nested in the sidecar's.
+/// The mount namespace comes last: after it the paths below `/proc` belong to another file system. The PID namespace is
+/// not joined: commands live in one of their own, nested in the sidecar's.
 const ORDER: [(&str, CloneFlags); 5] = [
     ("ipc", CloneFlags::CLONE_NEWIPC),
     ("uts", CloneFlags::CLONE_NEWUTS),
@@ -16,8 +16,8 @@ const ORDER: [(&str, CloneFlags); 5] = [
     ("mnt", CloneFlags::CLONE_NEWNS),
 ];
 
-/// Joins each of process `pid`'s namespaces that is not ours already. A kind that this kernel does not know is left
-/// out.
+/// Joins each namespace of process `pid` that this process is not in already. A kind that this kernel does not know is
+/// skipped.
 ///
 /// # Errors
 /// A namespace cannot be opened or joined; the message names it.

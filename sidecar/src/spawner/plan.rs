@@ -1,4 +1,4 @@
-//! From an order to what execve takes: environment, user, working directory, programs to try. Pure.
+//! Turns an order into the arguments of execve: environment variables, user, working directory, programs to try. Pure.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -8,45 +8,45 @@ use super::frame::{OsBytes, Program, Refusal, Spawn};
 use super::identity::{Account, Databases, Identity};
 use crate::target::Target;
 
-/// Every process of a command carries this variable, unless it clears its environment.
+/// The environment variable that every process of a command carries, unless it clears its environment.
 pub const MARKER: &str = "ROLLBOX_EXEC_ID";
 
-/// Directories of PATH that are searched; no PATH in earnest has more.
+/// Directories of PATH that are searched; no real PATH has more.
 const MAX_DIRECTORIES: usize = 256;
-/// The kernel knows no longer name of a file.
+/// The kernel's limit for the name of a file.
 const MAX_NAME_BYTES: usize = 255;
-/// What every terminal that people sit at understands.
+/// TERM for a terminal: a type that all common terminals understand.
 const DEFAULT_TERM: &[u8] = b"xterm-256color";
-/// What gVisor takes of arguments, and of environment; more is `ENAMETOOLONG` or `ENOMEM` there, by where the string lies
-/// that goes over it.
+/// gVisor's limit for the arguments and for the environment variables, each. Beyond it gVisor returns `ENAMETOOLONG` or
+/// `ENOMEM`, depending on where the string lies that exceeds the limit.
 const GVISOR_LIST_BYTES: usize = 2 << 20;
 const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// A command, ready to be executed.
 #[derive(Debug)]
 pub struct Plan {
-    /// Whom it runs as.
+    /// The user and groups that it runs as.
     pub identity: Identity,
-    /// Where it starts.
+    /// Its working directory.
     pub cwd: CString,
-    /// Its environment.
+    /// Its environment variables.
     pub environ: CStrings,
     /// Argument lists that `attempts` refer to.
     pub arguments: Vec<CStrings>,
-    /// What to execute, first success wins.
+    /// The programs to try; the first success wins.
     pub attempts: Vec<Attempt>,
-    /// What the caller called the program, for messages.
+    /// The program as the caller named it, for messages.
     pub program: String,
 }
 
-/// Why there is no plan, and the sentence for the caller.
+/// Why there is no plan, and a sentence for the caller.
 pub type Refused = (Refusal, String);
 
 impl Plan {
-    /// Works out a command for `target`.
+    /// Makes the plan of a command for `target`.
     ///
     /// # Errors
-    /// The user is unknown, or a value holds a NUL.
+    /// The user is unknown, or a value contains a NUL.
     pub fn new(spawn: &Spawn, target: &Target, databases: &Databases) -> Result<Self, Refused> {
         let identity = identity(&spawn.user, target, databases)?;
         let environ = environment(spawn, target, &identity.account);
@@ -62,7 +62,7 @@ impl Plan {
                 .map(|(path, list)| Ok(Attempt { path: c_string(path)?, list }))
                 .collect::<Result<_, _>>()?,
             arguments: lists.iter().map(|argv| c_strings(argv.iter().cloned())).collect::<Result<_, _>>()?,
-            // The marker first, where a look at a large environment finds it soon.
+            // The marker comes first, so that a scan of a large environment finds it soon.
             environ: c_strings(
                 [(MARKER.as_bytes(), spawn.exec_id.as_bytes())]
                     .into_iter()
@@ -78,12 +78,12 @@ impl Plan {
         })
     }
 
-    /// Whether gVisor would not take its arguments or its environment.
+    /// Whether its arguments or its environment variables exceed gVisor's limit.
     pub fn is_too_large_for_gvisor(&self) -> bool {
         self.arguments.iter().chain([&self.environ]).any(|list| list.bytes() > GVISOR_LIST_BYTES)
     }
 
-    /// The sentence for who asked for more than the kernel takes, which is `limit`.
+    /// The sentence for a caller whose arguments exceed what the kernel takes, which is `limit`.
     pub fn too_large(&self, limit: &str) -> String {
         let arguments = self.arguments.iter().map(CStrings::bytes).max().unwrap_or(0);
         let environ = self.environ.bytes();
@@ -103,8 +103,8 @@ fn identity(user: &str, target: &Target, databases: &Databases) -> Result<Identi
     Ok(Identity { uid: status.uid, gid: status.gid, groups: status.groups.clone(), account })
 }
 
-/// The image's variables, then the caller's. What names the user is filled in where nobody says it; when the
-/// command runs as another user than the image's, the image's word on that does not count.
+/// The image's variables, overridden by the caller's. HOME, USER and LOGNAME are filled in where neither sets them;
+/// when the command runs as another user than the image's, the image's values for them do not count.
 fn environment(spawn: &Spawn, target: &Target, account: &Account) -> BTreeMap<OsBytes, OsBytes> {
     let mut environ: BTreeMap<OsBytes, OsBytes> = target.environ.iter().cloned().collect();
     let name = account.name.as_deref();
@@ -150,7 +150,7 @@ fn candidates(name: &[u8], path: &[u8]) -> Vec<OsBytes> {
         .collect()
 }
 
-/// A relative directory starts at the image's.
+/// Resolves a relative directory against the image's.
 fn directory(wanted: &[u8], image: &[u8]) -> OsBytes {
     match wanted {
         b"" => image.to_vec(),

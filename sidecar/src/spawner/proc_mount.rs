@@ -1,8 +1,8 @@
-//! A `/proc` of the nested PID namespace, protected as container engines protect theirs.
+//! Mounts a `/proc` for the nested PID namespace, protected as container engines protect theirs.
 //!
-//! The engine's own protections lie on the `/proc` that is covered here. A fresh one without them would let a root
-//! command write `/proc/sys/kernel/core_pattern`, which the host's kernel then runs as host root. So on a real kernel
-//! every step must succeed; only what does not exist is passed over.
+//! The engine's own protections are on the `/proc` that this one covers. Without them a root command could write
+//! `/proc/sys/kernel/core_pattern`, which the host's kernel then runs as host root. So on a real Linux kernel every
+//! step must succeed; only paths that do not exist are skipped.
 
 use std::ffi::CStr;
 use std::io;
@@ -13,7 +13,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{SFlag, major, minor, stat};
 use nix::sys::utsname::uname;
 
-/// What the OCI runtimes' default lists name below `/proc`.
+/// The paths below `/proc` in the default lists of OCI runtimes.
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 const MASKED: [&str; 12] = [
     "/proc/acpi",
@@ -31,11 +31,11 @@ const MASKED: [&str; 12] = [
 ];
 const NULL: &str = "/dev/null";
 
-/// Mounts it. The caller must be in a mount namespace of its own.
+/// Mounts the new `/proc`. The caller must be in a mount namespace of its own.
 ///
 /// # Errors
-/// A mount failed; the message names its path. Also when the image's `/dev/null` is not the null device: it is what
-/// masked files are covered with.
+/// A mount failed; the message names its path. Also when the image's `/dev/null` is not the null device, since masked
+/// files are covered with it.
 pub(super) fn replace() -> io::Result<()> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     step("/", mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>))?;
@@ -50,8 +50,8 @@ pub(super) fn replace() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the kernel is gVisor's. That is a process: its `/proc` holds nothing of the host, and not all of these
-/// mounts work there.
+/// Whether the kernel is gVisor's. gVisor is a user-space process: its `/proc` shows nothing of the host, and not all
+/// of these mounts work there.
 pub(super) fn is_gvisor() -> bool {
     uname().is_ok_and(|kernel| {
         [kernel.release(), kernel.version()]
@@ -83,7 +83,8 @@ fn is_null_device() -> nix::Result<bool> {
     Ok(character && major(found.st_rdev) == 1 && minor(found.st_rdev) == 3)
 }
 
-/// A path that is not there needs no protection; but a missing `/dev/null` is no reason to leave one open.
+/// A path that does not exist needs no protection. A missing `/dev/null` also gives ENOENT, and must not leave an
+/// existing path unprotected.
 fn tolerate(lenient: bool, path: &str, done: nix::Result<()>) -> io::Result<()> {
     let absent = done == Err(Errno::ENOENT) && !Path::new(path).exists();
     if absent || lenient { Ok(()) } else { step(path, done) }

@@ -1,17 +1,17 @@
-//! The system-call filter of all commands, as a BPF program. Pure.
+//! The seccomp filter of all commands, as a BPF program. Pure.
 //!
-//! The engine gave the sidecar SYS_ADMIN and with it a profile that lets through what its default profile denies.
-//! Commands inherit that profile. They lack the capability, but a new user namespace would hand it to them again,
-//! so exactly those calls are denied here.
+//! The engine gave the sidecar `SYS_ADMIN`, and with it a seccomp profile that allows what the default profile denies.
+//! Commands inherit that profile. They lack the capability, but a new user namespace would give it back to them, so
+//! exactly those calls are denied here.
 //!
-//! Written out instead of through a filter library, because it has to cover what those leave open or kill: on
-//! x86-64 also the 32-bit numbers (programs built for i386 work, their `mount` does not) and the x32 ones.
+//! Written by hand instead of with a filter library, because it has to cover what those leave open or kill: on x86-64
+//! also the 32-bit numbers (programs built for i386 work, their `mount` does not) and the x32 ones.
 
 use libc::{BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
 
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 const DENY: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
-/// For `clone3`, whose flags a filter cannot see: libraries fall back to `clone`. And for foreign numbers.
+/// The answer for `clone3`, whose flags a filter cannot read: libraries fall back to `clone`. Also for foreign numbers.
 const ABSENT: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
 
 /// Offsets in `struct seccomp_data`, little-endian.
@@ -21,10 +21,10 @@ const FIRST_ARGUMENT: u32 = 16;
 const SECOND_ARGUMENT: u32 = 24;
 const THIRD_ARGUMENT: u32 = 32;
 
-/// So many numbers are compared one by one.
+/// This many numbers or fewer are compared one by one.
 const LISTED: usize = 2;
 
-/// The spawner, as commands see it.
+/// The spawner's pid, as commands see it.
 const INIT: u32 = 1;
 const F_SETSIG: libc::c_int = 10;
 
@@ -36,17 +36,18 @@ const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u32;
 
-/// Whether the kernel itself keeps signals of a PID namespace away from its init.
+/// Whether the kernel itself protects the init of a PID namespace from signals sent inside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InitSignals {
     /// It does, as Linux has always done.
     Shielded,
     /// It does not (gVisor, which says so in its source): `kill -9 1` would end the sandbox, and as the platform's
-    /// fault. The filter keeps away what can hit process 1; -1 and process groups never do.
+    /// fault. The filter denies calls that can send a signal to process 1; signals to -1 and to process groups never
+    /// reach it.
     Exposed,
 }
 
-/// What sends a signal to the process that its first argument names, natively numbered.
+/// Native numbers of the calls that send a signal to the process in their first argument.
 const TO_PROCESS: [libc::c_long; 6] = [
     libc::SYS_kill,
     libc::SYS_tkill,
@@ -62,7 +63,7 @@ struct Table {
     denied: &'static [u32],
     clone: u32,
     clone3: u32,
-    /// Numbers from here on belong to another table behind the same `arch`.
+    /// Numbers from here on belong to another table with the same `arch`.
     foreign_from: Option<u32>,
 }
 
@@ -102,18 +103,18 @@ const TABLES: [Table; 1] = [Table {
     foreign_from: None,
 }];
 
-/// The whole program. An architecture without a table gets no system call through.
+/// Builds the whole program. On an architecture without a table no system call is allowed.
 ///
-/// Few steps to each answer: gVisor asks it about each of 2001 numbers at every clone of a process that has it, and
-/// with a plain list that was a tenth of what an exec costs there.
+/// The filter takes few steps to each answer: gVisor runs it for each of 2001 numbers at every clone of a process that
+/// has it, and with a plain list that was a tenth of the cost of an exec there.
 pub fn program(init: InitSignals) -> Vec<sock_filter> {
     let exposed = init == InitSignals::Exposed;
-    // A kernel that exposes its init runs no foreign numbers, so it needs no table of them.
+    // A kernel that exposes its init (gVisor) runs no foreign numbers, so their tables are left out.
     let tables = if exposed { &TABLES[..1] } else { &TABLES[..] };
     let mut program = vec![load(ARCH)];
     for table in tables {
         let block = block(table, exposed);
-        // A block is far shorter than the 255 instructions that a jump can skip; a test holds that.
+        // A block is far shorter than the 255 instructions that a jump can skip; a test checks that.
         program.push(skip_unless(BPF_JEQ, table.arch, block.len()));
         program.extend(block);
     }
@@ -121,10 +122,10 @@ pub fn program(init: InitSignals) -> Vec<sock_filter> {
     program
 }
 
-/// What is done about one number.
+/// The instructions for one number.
 type Case = (u32, Vec<sock_filter>);
 
-/// Beyond the last case there is nothing to look for; before it the cases are halved until few are left.
+/// Numbers beyond the last case are answered first; the others are found by binary search, down to a few cases.
 fn block(table: &Table, exposed: bool) -> Vec<sock_filter> {
     let mut cases = cases(table, exposed);
     cases.sort_by_key(|(number, _)| *number);
@@ -152,7 +153,8 @@ fn cases(table: &Table, exposed: bool) -> Vec<Case> {
 fn shield() -> Vec<Case> {
     let to_init = vec![load(FIRST_ARGUMENT), jump(BPF_JEQ, INIT, 0, 1), answer(DENY), answer(ALLOW)];
     let mut cases: Vec<Case> = TO_PROCESS.iter().map(|number| (*number as u32, to_init.clone())).collect();
-    // The owner of a descriptor may be any process, and its signal any: F_SETOWN is harmless without these two.
+    // F_SETOWN may name any process as owner of a descriptor; it is harmless without F_SETSIG to one of these two
+    // signals.
     let mut fcntl = vec![load(SECOND_ARGUMENT)];
     fcntl.extend([jump(BPF_JEQ, F_SETSIG as u32, 0, 4), load(THIRD_ARGUMENT)]);
     fcntl.extend([jump(BPF_JEQ, libc::SIGKILL as u32, 1, 0), jump(BPF_JEQ, libc::SIGSTOP as u32, 0, 1)]);
@@ -161,7 +163,7 @@ fn shield() -> Vec<Case> {
     cases
 }
 
-/// Finds the number among `cases`, which are in order; any other is allowed.
+/// Finds the number among `cases`, which are sorted; any other number is allowed.
 fn search(cases: &[Case]) -> Vec<sock_filter> {
     if cases.len() <= LISTED {
         let one =
@@ -173,7 +175,7 @@ fn search(cases: &[Case]) -> Vec<sock_filter> {
     [vec![skip_unless(BPF_JGE, from, upper.len())], upper, search(lower)].concat()
 }
 
-/// Goes on behind `length` instructions unless the test holds.
+/// Skips `length` instructions unless the test holds.
 fn skip_unless(test: u32, value: u32, length: usize) -> sock_filter {
     jump(test, value, 0, u8::try_from(length).unwrap_or(u8::MAX))
 }
@@ -198,7 +200,7 @@ fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
 mod tests {
     use super::*;
 
-    /// What the kernel would answer.
+    /// The answer that the kernel would give.
     fn run(arch: u32, number: u32, argument: u32) -> u32 {
         interpret(&program(InitSignals::Shielded), arch, number, [argument, 0, 0])
     }

@@ -1,4 +1,4 @@
-//! The spawner's loop: takes orders, starts commands, reaps everything, reports ends.
+//! The spawner's main loop: receives orders, starts commands, reaps all processes, reports ends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{CStr, OsStr};
@@ -31,13 +31,13 @@ use crate::files::worker;
 use crate::sys::{self, Ended};
 use crate::usage::Disk;
 
-/// Messages that are read before anything else gets its turn; more than the sidecar has commands at a time.
+/// Messages that are read in one turn of the loop; more than the sidecar has commands at a time.
 const MAX_READS: usize = 512;
-/// Processes that are reaped before anything else gets its turn: a fork bomb's end as fast as they are taken.
+/// Processes that are reaped in one turn of the loop: those of a fork bomb end as fast as they are reaped.
 const MAX_REAPS: usize = 32;
-/// Of a sentence that repeats a caller's value; the value may be long.
+/// How much of a detail is sent: it may repeat a caller's value, which may be long.
 const MAX_DETAIL_CHARS: usize = 1024;
-/// User files beyond this are cut: no image has such, and a command may have put them there.
+/// User files are cut beyond this size: no image has larger ones, and a command may have put them there.
 const MAX_DATABASE_BYTES: u64 = 1 << 20;
 
 /// A command whose process has not been reaped yet.
@@ -48,12 +48,12 @@ struct Command {
     on_terminal: bool,
 }
 
-/// What an order to spawn brought.
+/// The descriptors that came with an order to spawn.
 #[derive(Debug)]
 enum Brought {
     /// Standard input, output and error.
     Pipes([OwnedFd; 3]),
-    /// Where the terminal is to be sent.
+    /// The socket over which the terminal is to be sent.
     Socket(OwnedFd),
 }
 
@@ -70,11 +70,11 @@ pub(super) struct Spawner {
     ended: SignalFd,
     stack: Stack,
     commands: BTreeMap<u64, Command>,
-    /// Ordered but not started yet; as many as the sidecar lets run at a time.
+    /// Ordered but not started yet; at most as many as the sidecar lets run at a time.
     waiting: VecDeque<(Spawn, io::Result<Brought>)>,
     sweeps: Vec<Sweep>,
     untold: Untold,
-    /// There may be more to reap, of which no signal will tell.
+    /// Whether there may be more to reap, for which no further signal comes.
     reaping: bool,
 }
 
@@ -94,11 +94,11 @@ impl Spawner {
         })
     }
 
-    /// Serves until the sidecar closes the socket. Starts come last and one at a time: each may take seconds when a
-    /// command works against it, and the kill that would end that must not wait behind all of them.
+    /// Serves until the sidecar closes the socket. Starts come last in a turn and one at a time: each may take seconds
+    /// when a command works against it, and the order to kill that command must not wait behind all of them.
     ///
     /// # Errors
-    /// The sidecar is gone, which is how it always ends.
+    /// The sidecar is gone; this always ends so.
     pub(super) fn serve(&mut self, channel: &mut Channel) -> io::Result<()> {
         loop {
             let (orders, ends) = self.wait(channel)?;
@@ -118,7 +118,8 @@ impl Spawner {
         }
     }
 
-    /// Takes all orders that are there: a kill may lie behind many starts, and each of those has a message of its own.
+    /// Takes all orders that have arrived: a kill may be queued behind many starts, each of which is a message of its
+    /// own.
     fn listen(&mut self, channel: &mut Channel) -> io::Result<()> {
         for _ in 0..MAX_READS {
             if !channel.fill()? {
@@ -131,7 +132,7 @@ impl Spawner {
         Ok(())
     }
 
-    /// Whether there are orders, and whether processes have ended.
+    /// Waits; returns whether there are orders, and whether processes have ended.
     fn wait(&self, channel: &Channel) -> io::Result<(bool, bool)> {
         let mut watched = [
             PollFd::new(channel.as_fd(), PollFlags::POLLIN),
@@ -145,7 +146,7 @@ impl Spawner {
         Ok((orders, ends))
     }
 
-    /// Until the next start, the next round of a kill, or the next start that is to be told.
+    /// The time until the next start, the next round of a kill, or the next report of a start that is due.
     fn patience(&self) -> PollTimeout {
         if !self.waiting.is_empty() || self.reaping {
             return PollTimeout::ZERO;
@@ -154,12 +155,12 @@ impl Spawner {
             return PollTimeout::NONE;
         };
         let left = due.saturating_duration_since(Instant::now());
-        // Rounded up, or the last part of a millisecond would be spent turning in circles.
+        // Rounded up: otherwise the loop would spin during the last part of a millisecond.
         PollTimeout::try_from(left.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX)
     }
 
     fn reap(&mut self, channel: &mut Channel) -> io::Result<()> {
-        // One signal may stand for several ends, so its count says nothing; and there is never a second one to read.
+        // One signal may stand for several ends, so its count means nothing; and there is never a second one to read.
         self.ended.read_signal()?;
         let mut room = MAX_REAPS;
         while room > 0
@@ -170,7 +171,7 @@ impl Spawner {
                 Ended::Exited(code) => Ending::Exited(code),
                 Ended::Signalled(signal) => Ending::Signalled(signal.cast_unsigned()),
             };
-            // All others are orphans of commands, of whom nobody wants to hear.
+            // All others are orphans of commands, which are not reported.
             if let Some(id) =
                 self.commands.iter().find(|(_, command)| command.leader.as_raw() == pid).map(|(id, _)| *id)
             {
@@ -264,7 +265,8 @@ impl Spawner {
             Program::Argv(_) | Program::Shell(_) => clone::start(&mut self.stack, &child),
         };
         let leader = started.map_err(|failure| refused(failure, &plan))?;
-        // Its marker is that of one before, which was killed before anybody heard of it: what that left is let go.
+        // The new command has the marker of an earlier one, which was killed while its start was unknown to its caller.
+        // The kill in the background stops, since it would hit the new command; what the earlier one left stays.
         self.sweeps.retain(|sweep| !sweep.lingers(&spawn.exec_id));
         let command =
             Command { leader, exec_id: spawn.exec_id.clone(), on_terminal: spawn.terminal.is_some() };
@@ -272,7 +274,7 @@ impl Spawner {
         Ok(leader)
     }
 
-    /// Only processes that have not been reaped are signalled, so the number cannot be somebody else's by now.
+    /// Only processes that have not been reaped are signalled, so their pids cannot have been reused.
     fn signal(&self, id: u64, signal: u32, tree: bool) {
         let Some(command) = self.commands.get(&id) else {
             return;
@@ -292,7 +294,7 @@ impl Spawner {
 }
 
 impl Brought {
-    /// The streams of the command; a terminal is made here, so that it is one of the sandbox's.
+    /// The command's streams. A terminal is made here, so that it is one of the sandbox's.
     fn stdio(self, spawn: &Spawn) -> io::Result<Stdio> {
         match (self, spawn.terminal) {
             (Self::Pipes(pipes), _) => Ok(Stdio::Pipes(pipes)),
@@ -315,8 +317,8 @@ fn no_streams(err: io::Error) -> Refused {
     (Refusal::Internal, format!("the command's streams could not be made: {err}"))
 }
 
-/// A pipe belongs to whoever made it, here root; without this `/dev/stdout` could not be opened by another user, nor
-/// `/dev/tty`. The null device is everybody's.
+/// A pipe belongs to the user that made it, here root. Unless its owner is changed, another user cannot open
+/// `/dev/stdout` or `/dev/tty`. The null device is open to all users.
 fn give_to(stdio: &Stdio, uid: u32) {
     let own = |fd: &OwnedFd| {
         let kind = |mode| SFlag::from_bits_truncate(mode) & SFlag::S_IFMT;
@@ -324,7 +326,7 @@ fn give_to(stdio: &Stdio, uid: u32) {
             || fstat(fd).is_ok_and(|found| kind(found.st_mode) == SFlag::S_IFIFO)
     };
     for fd in stdio.each().into_iter().filter(|fd| uid != 0 && own(fd)) {
-        // Where it cannot be done the streams themselves work all the same.
+        // If the change fails, the streams themselves still work.
         let _ = fchown(fd, Some(Uid::from_raw(uid)), None);
     }
 }
@@ -337,7 +339,7 @@ fn refused(failure: Failure, plan: &Plan) -> Refused {
         (Stage::Exec, Errno::ENOENT | Errno::ENOTDIR)
             if plan.attempts.iter().any(|attempt| exists(plan, attempt)) =>
         {
-            (Refusal::NotExecutable, format!("{program:?} is there, but its interpreter or loader is not"))
+            (Refusal::NotExecutable, format!("{program:?} exists, but its interpreter or loader does not"))
         }
         (Stage::Exec, Errno::E2BIG) => {
             (Refusal::TooLarge, plan.too_large("a quarter of the limit of its stack"))
@@ -385,12 +387,12 @@ fn exists(plan: &Plan, attempt: &clone::Attempt) -> bool {
     path(&plan.cwd).join(path(&attempt.path)).exists()
 }
 
-/// Reads the target's user files; called in its mount namespace.
+/// Reads the target's user files; must be called in its mount namespace.
 pub(crate) fn read_databases() -> Databases {
     Databases { passwd: read_bounded("/etc/passwd"), group: read_bounded("/etc/group") }
 }
 
-/// The root file system as commands see it.
+/// Usage of the root file system as commands see it.
 fn disk() -> Disk {
     let Ok(seen) = statvfs("/") else { return Disk::default() };
     let (blocks, block_bytes) = (seen.blocks(), seen.fragment_size());
@@ -398,14 +400,14 @@ fn disk() -> Disk {
     Disk { used_bytes: used.saturating_mul(block_bytes), size_bytes: blocks.saturating_mul(block_bytes) }
 }
 
-/// A missing file reads as an empty one. Not waiting on open, in case a command has put a pipe there.
+/// A missing file reads as an empty one. The open does not block, in case a command has put a FIFO there.
 fn read_bounded(path: &str) -> String {
     let mut bytes = Vec::new();
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     if let Ok(file) =
         opened.and_then(|file| if file.metadata()?.is_file() { Ok(file) } else { Err(Errno::EINVAL.into()) })
     {
-        // Half a file is better than none: its whole lines are good.
+        // A partly read file is better than none: its complete lines are valid.
         let _ = file.take(MAX_DATABASE_BYTES).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()

@@ -1,4 +1,4 @@
-//! The first acts of the sandbox's init: its own mounts, and all that commands are to inherit from it.
+//! The init's setup in the sandbox: its own mounts, and everything that commands inherit from it.
 
 use std::fs;
 use std::io;
@@ -24,35 +24,36 @@ const CAPABILITIES: u32 = 64;
 /// `daemon` in every image; it owns nothing that matters here.
 const NOT_ROOT: Uid = Uid::from_raw(1);
 
-/// The sidecar's own threads and the waiting processes of both containers: they count as root's.
+/// The sidecar's own threads and the waiting processes of both containers, which count as root's.
 const OWN_PROCESSES: u64 = 8;
 
-/// What is known of the sandbox once the init has settled.
+/// What the init knows of the sandbox after its setup.
 #[derive(Debug)]
 pub(super) struct Settled {
     pub(super) target: Target,
-    /// The target's limits and that of processes, none above what this process may set.
+    /// The target's limits and the one for processes, none above what this process may set.
     pub(super) limits: Vec<Limit>,
-    /// What root commands may do: the target's powers, as far as this process has them to give.
+    /// Capabilities of commands that run as root: the target's, as far as this process has them.
     pub(super) permitted: u64,
     pub(super) inheritable: u64,
-    /// The user files as the image brings them.
+    /// The user files as the image has them.
     pub(super) databases: Databases,
     /// `/proc/version`
     pub(super) kernel: String,
-    /// Whether the kernel chooses among processes when memory runs out. gVisor is one process to the kernel that does.
+    /// Whether the kernel picks single processes when memory runs out. To the kernel that does so gVisor is one
+    /// process.
     pub(super) oom_killer: bool,
 }
 
-/// Settles in. In this order: mounts while they are possible, then the powers that commands inherit, last the
-/// filter that takes mounts away from this process too.
+/// Sets up the init, in this order: mounts while they are possible, then the properties that commands inherit, last the
+/// seccomp filter, which denies mounts to this process too.
 ///
-/// `processes` of commands are kept to under gVisor, 0 standing for no limit: the control group that an engine limits
+/// The limit `processes` for commands is enforced under gVisor (0: no limit). The control group that an engine limits
 /// does not see inside that kernel, where a fork bomb takes the whole sandbox's memory and leaves this process no time.
 pub(super) fn settle(target: Target, processes: u32) -> io::Result<Settled> {
     prctl::set_name(c"rollbox-spawner")?;
-    // Commands see this process as PID 1. Neither ptrace nor its files in /proc are for them, whatever their
-    // capabilities are.
+    // Commands see this process as PID 1. They must not ptrace it or read its files in `/proc`, whatever capabilities
+    // they have.
     prctl::set_dumpable(false)?;
     guard_limits();
     SigSet::all().thread_block()?;
@@ -82,15 +83,16 @@ pub(super) fn settle(target: Target, processes: u32) -> io::Result<Settled> {
     })
 }
 
-/// Whoever has all three user ids of a process may set its resource limits, so root commands could starve this one
-/// (`prlimit --pid 1 --nofile=3`) and pass their end off as the platform's. Nobody has a saved id that differs from
-/// the others. Children set all three anyway.
+/// A process whose user id equals all three user ids of another one may set that one's resource limits. So root
+/// commands could starve this process (`prlimit --pid 1 --nofile=3`) and make its end look like the platform's fault.
+/// With a saved id that differs from the other two no process matches. Children of this process set all three ids
+/// anyway.
 fn guard_limits() {
-    // Where the id is not mapped commands can spoil no sandbox but their own.
+    // Where that id is not mapped, the call fails; commands can then spoil only their own sandbox.
     let _ = setresuid(getuid(), geteuid(), NOT_ROOT);
 }
 
-/// What a command of the target's own user has from this process, and need not set.
+/// Sets what a command of the target's own user inherits from this process and need not set itself.
 fn inherit_from(target: &Status) -> io::Result<()> {
     std::env::set_current_dir("/")?;
     umask(Mode::from_bits_truncate(target.umask));
@@ -104,8 +106,8 @@ pub(super) fn own_status() -> io::Result<Status> {
     status::parse(&text).ok_or_else(|| io::Error::other("/proc/self/status is not of the known form"))
 }
 
-/// The bounding and inheritable sets pass to every child, so they are set here once and not by each of them. This
-/// process keeps its permitted set: it starts no other program.
+/// Every child inherits the bounding and inheritable sets, so they are set once here and not by each child. This
+/// process keeps its permitted set: it executes no other program.
 fn hand_down(own: &Status, bounding: u64, inheritable: u64) -> io::Result<()> {
     let excess = own.bounding & !bounding;
     for capability in (0..CAPABILITIES).filter(|bit| excess >> bit & 1 == 1) {
@@ -115,8 +117,8 @@ fn hand_down(own: &Status, bounding: u64, inheritable: u64) -> io::Result<()> {
     clone::prctl(libc::PR_CAP_AMBIENT, [AMBIENT_CLEAR_ALL, 0]).map_err(io::Error::from_raw_os_error)
 }
 
-/// A hard limit above the own one cannot be set; the engine gives both containers the same, so this bites only
-/// when it does not.
+/// A hard limit above this process's own cannot be set. The engine gives both containers the same limits, so this has
+/// an effect only when it does not.
 fn within_reach(wanted: &[Limit], own: &[Limit]) -> Vec<Limit> {
     let ceiling =
         |resource| own.iter().find(|limit| limit.resource == resource).map_or(0, |limit| limit.hard);
@@ -127,9 +129,9 @@ fn within_reach(wanted: &[Limit], own: &[Limit]) -> Vec<Limit> {
     wanted.iter().map(clamp).filter(|limit| !own.contains(limit)).collect()
 }
 
-/// For each user, so one that changes users may have more (commands themselves count as root's, who starts them). This
-/// process has no such limit and can always start another command. Nobody inside may raise it: that takes a power that
-/// no container has.
+/// The limit is per user, so a command that changes users may have more (a command counts as root's when it is
+/// started). This process has no such limit and can always start another command. No command can raise it: that takes a
+/// capability that no container has.
 fn limit_processes(wanted: &mut Vec<Limit>, most: u32) {
     let most = u64::from(most) + OWN_PROCESSES;
     let of = |limit: &Limit| limit.resource == libc::RLIMIT_NPROC;

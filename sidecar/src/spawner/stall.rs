@@ -1,8 +1,10 @@
-//! Waiting for a child until it runs its program: one that is held is told from one that gets no time.
+//! Waits for a child until it runs its program, and tells a child that is held from one that gets no processor or disk
+//! time.
 //!
-//! A command of the sandbox can stop a child (SIGSTOP), or hold the file that it executes (a lease): the caller's own
-//! doing. A node whose processors or disk are all taken makes a child just as late, and that is the platform's. The
-//! kernel says which: a held child is stopped or sleeps, one that gets no time is runnable or waits for a disk.
+//! A command of the sandbox can stop a child (SIGSTOP), or hold the file that it executes (a lease): that is the
+//! caller's own doing. A node whose processors or disk are overloaded delays a child just as much, and that is the
+//! platform's fault. The kernel shows the difference: a held child is stopped or sleeps, one that gets no time is
+//! runnable or waits for a disk.
 
 use std::fs;
 use std::io::PipeReader;
@@ -12,12 +14,12 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// A child that has not come through by then is looked at, so often. Bounds are numbers of looks and not seconds: a
-/// spawner that gets no time itself gives its child more.
+/// A child that has not executed its program is checked at this interval. The limits count checks and not seconds: a
+/// spawner that gets no processor time itself gives its child more.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A child may be held at so many looks (3 s), in a row or not.
+/// Checks at which a child may be held (3 s), in a row or not.
 const HELD_LOOKS: u32 = 30;
-/// A child that is not held may take so many (30 s): meanwhile the spawner does nothing else.
+/// Checks that a child may take which is not held (30 s); meanwhile the spawner does nothing else.
 const MOST_LOOKS: u32 = 300;
 
 /// How a wait ended.
@@ -25,14 +27,14 @@ const MOST_LOOKS: u32 = 300;
 pub(super) enum Waited {
     /// The child has closed its end: it runs its program, or has failed.
     Closed,
-    /// It is held by somebody in the sandbox.
+    /// A process in the sandbox holds it.
     Held,
-    /// It gets no time from the machine.
+    /// It gets no processor or disk time from the node.
     Slow,
 }
 
 impl Waited {
-    /// What the failure of a child is that has said none itself.
+    /// The errno for a child that has reported none itself.
     pub(super) const fn errno(self) -> Errno {
         match self {
             Self::Slow => Errno::ETIME,
@@ -41,9 +43,9 @@ impl Waited {
     }
 }
 
-/// Waits until the other end of `pipe`, which is the process `pid`'s, is closed.
+/// Waits until the other end of `pipe`, which process `pid` has, is closed.
 pub(super) fn given_back(pipe: &PipeReader, pid: i32) -> Waited {
-    // What this allocates and opens is the spawner's; a child on its memory touches neither.
+    // This allocates and opens only in the spawner; a child on the spawner's memory uses neither.
     watched(pipe, LOOK_EVERY, || {
         fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_held(&stat))
     })
@@ -63,14 +65,14 @@ fn watched(pipe: &PipeReader, every: Duration, held_now: impl Fn() -> bool) -> W
     Waited::Slow
 }
 
-/// Whether a line of `/proc/PID/stat` says "stopped", "traced" or "sleeps". Its second field is a name of anybody's
-/// choice in parentheses.
+/// Whether a line of `/proc/PID/stat` has the state "stopped", "traced" or "sleeping". Its second field is a name in
+/// parentheses that any program may choose.
 fn is_held(stat: &str) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't', 'S']))
 }
 
-/// Whether the other end of `pipe` is closed before `patience` is over. A child may change `errno` at any time, so it is
-/// not asked why a wait has failed.
+/// Whether the other end of `pipe` is closed within `patience`. The child may change `errno` at any time, so the cause
+/// of a failed poll is not read.
 pub(super) fn closed_within(pipe: &PipeReader, patience: Duration) -> bool {
     let deadline = Instant::now() + patience;
     loop {
@@ -93,7 +95,8 @@ mod tests {
 
     use super::*;
 
-    /// The wait for a child that is seen as `held` at each look, and is through at the look with this number.
+    /// Waits for a child that has the state `held` at each check, and that closes its end at the check with the number
+    /// `through_at`.
     fn wait(through_at: u32, held: impl Fn(u32) -> bool) -> (Waited, u32) {
         let (pipe, end) = io::pipe().unwrap();
         let (looks, end) = (Cell::new(0), RefCell::new(Some(end)));
@@ -112,7 +115,7 @@ mod tests {
         assert_eq!(wait(HELD_LOOKS + 10, |_| false), (Waited::Closed, HELD_LOOKS + 10));
         assert_eq!(wait(u32::MAX, |_| false), (Waited::Slow, MOST_LOOKS));
         assert_eq!(wait(u32::MAX, |_| true), (Waited::Held, HELD_LOOKS));
-        // Continued now and then, so that it never stays stopped for long.
+        // A child that is continued now and then, so that it never stays stopped for long.
         assert_eq!(wait(u32::MAX, |look| look % 2 == 0), (Waited::Held, 2 * HELD_LOOKS));
     }
 
@@ -120,7 +123,7 @@ mod tests {
     fn a_child_that_is_through_is_not_looked_at() {
         let (pipe, end) = io::pipe().unwrap();
         drop(end);
-        assert_eq!(watched(&pipe, LOOK_EVERY, || panic!("a look")), Waited::Closed);
+        assert_eq!(watched(&pipe, LOOK_EVERY, || panic!("the child was checked")), Waited::Closed);
     }
 
     #[test]

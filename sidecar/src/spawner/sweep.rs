@@ -1,18 +1,18 @@
-//! Killing all processes of a command.
+//! Kills all processes of a command.
 //!
-//! Which those are is decided by three marks, because each alone can be shed by an honest daemon: descent (lost when
-//! a parent ends), session (lost by setsid), and the marker in the environment (lost by clearing it). Only what sheds
-//! all three survives, and that ends with the sandbox.
+//! A process belongs to the command by any of three marks, because a normal daemon loses each of them: descent (lost
+//! when a parent ends), process session (lost by setsid), and the marker among its environment variables (lost by
+//! clearing them). Only a process that has lost all three survives, until the sandbox ends.
 //!
-//! A process can fork between the look and the kill, so it is look, kill, look again until a look finds nothing.
-//! Nobody is stopped first: a stopped process still has to be killed, and a fork bomb makes new ones all the same;
-//! what wins against it is that every round takes all that are there. After a look the leader's process group goes
-//! first, by one call: it takes those too that came since, and a look at the hundreds of a bomb takes gVisor so long
-//! that there are many. Process ids are not reused meanwhile: the kernel hands them out in a circle of at least 32768,
-//! and the leader's own is reaped by nobody but this process.
+//! A process can fork between the snapshot and the kill, so both are repeated until a snapshot finds none. The
+//! processes are not stopped first: a stopped process still has to be killed, and a fork bomb makes new ones all the
+//! same; killing wins because every round takes all that are there. After a snapshot the leader's process group is
+//! killed first, by one call: that also hits processes started since, and a snapshot of a bomb's hundreds of processes
+//! takes gVisor so long that there are many. Pids are not reused meanwhile: the kernel assigns them in a circle of at
+//! least 32768, and only this process reaps the leader.
 //!
-//! The caller is told after [`PATIENCE`], whatever is left; the kill goes on behind that. By then a bomb may have gone
-//! round the circle of ids, so only the marker and descent from who bears it count.
+//! The caller gets its report after [`PATIENCE`], whatever is left, and the kill continues in the background. By then a
+//! bomb may have used up the circle of pids, so only the marker, and descent from a process that carries it, count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -25,25 +25,25 @@ use super::lineage::{self, Entry};
 use super::plan::MARKER;
 use crate::sys;
 
-/// Shorter than the sidecar waits for the end of a kill.
+/// Shorter than the time for which the sidecar waits for the end of a kill.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// What is not gone after so long (a process stuck in the kernel) is left to the sandbox's end.
+/// A process that is still there after this (stuck in the kernel) is left until the sandbox ends.
 const MAX_DURATION: Duration = Duration::from_secs(60);
 const QUICK_ROUNDS: u32 = 20;
 const QUICK_PAUSE: Duration = Duration::from_millis(1);
 const SLOW_PAUSE: Duration = Duration::from_millis(5);
 const BEHIND_PAUSE: Duration = Duration::from_millis(50);
-/// So long a command on a terminal may take to end by itself when that hangs up.
+/// How long a command on a terminal may take to end by itself after the hang-up.
 const HANGUP_PATIENCE: Duration = Duration::from_millis(100);
-/// No process starts with a larger environment (execve(2)).
+/// No process can start with environment variables of more bytes (execve(2)).
 const MAX_ENVIRON_BYTES: u64 = 6 << 20;
-/// All environments of one look together: some milliseconds, in which no command starts.
+/// Environment variables that one snapshot reads in all: some milliseconds, in which no command starts.
 const MAX_LOOK_BYTES: usize = 64 << 20;
 
-/// What identifies the processes of one command.
+/// The marks by which the processes of one command are found.
 #[derive(Debug)]
 pub(super) struct Marks {
-    /// `None` once the number may be somebody else's.
+    /// The leader's pid; `None` once the pid may have been reused.
     leader: Option<i32>,
     exec_id: String,
 }
@@ -72,7 +72,7 @@ impl Marks {
     }
 }
 
-/// All processes, and the commands that their environments name. Taken once for all kills that are under way.
+/// All processes, and the exec ids in their environment variables. Taken once for all kills under way.
 struct Look {
     entries: Vec<Entry>,
     exec_ids: BTreeMap<i32, String>,
@@ -95,11 +95,11 @@ impl Look {
     }
 }
 
-/// A process that ended meanwhile reads as empty.
+/// Reads a process's environment variables; empty when it has ended meanwhile.
 fn environ(pid: i32) -> Vec<u8> {
     let mut environ = Vec::new();
     if let Ok(file) = File::open(format!("/proc/{pid}/environ")) {
-        // What could be read counts.
+        // A partial read counts too.
         let _ = file.take(MAX_ENVIRON_BYTES).read_to_end(&mut environ);
     }
     environ
@@ -116,19 +116,20 @@ pub(super) struct Sweep {
     tell_at: Instant,
     told: bool,
     last: Instant,
-    /// Until then only a hang-up has been sent.
+    /// Until then only the hang-up is sent.
     lenient_until: Instant,
 }
 
 impl Sweep {
-    /// A kill that begins now; of a command on a terminal it begins with the hang-up of that.
+    /// A kill that begins at once; of a command on a terminal it begins with a hang-up.
     pub(super) fn new(id: u64, marks: Marks, on_terminal: bool, now: Instant) -> Self {
         let lenient_until = if on_terminal { now + HANGUP_PATIENCE } else { now };
         let (tell_at, last) = (now + PATIENCE, now + MAX_DURATION);
         Self { id, marks, rounds: 0, due: now, tell_at, told: false, last, lenient_until }
     }
 
-    /// What is left after a round, and whether there is to be another.
+    /// Notes the result of a round. Returns whether there is another round, and the report if it is due: id and
+    /// processes left.
     fn turn(&mut self, left: usize, goes_on: bool, now: Instant) -> (bool, Option<(u64, u32)>) {
         self.rounds += 1;
         let goes_on = goes_on && now < self.last;
@@ -146,17 +147,17 @@ impl Sweep {
         (goes_on, tell.then(|| (self.id, u32::try_from(left).unwrap_or(u32::MAX))))
     }
 
-    /// What this round sends.
+    /// The signals that this round sends.
     fn signals(&self, now: Instant) -> &'static [i32] {
         match (now < self.lenient_until, self.rounds) {
             (false, _) => &[libc::SIGKILL],
-            // A stopped process does not see a hang-up before it goes on.
+            // A stopped process does not handle the hang-up before it is continued.
             (true, 0) => &[libc::SIGHUP, libc::SIGCONT],
             (true, _) => &[],
         }
     }
 
-    /// Whether it goes on behind the caller's back, for a command of this id.
+    /// Whether it continues in the background, for a command with this id.
     pub(super) fn lingers(&self, exec_id: &str) -> bool {
         self.told && self.marks.exec_id == exec_id
     }
@@ -167,14 +168,15 @@ impl Sweep {
     }
 }
 
-/// One round of all `sweeps` that are due: kills what is there. Drops those that are complete; gives those that are to
-/// be told, with the number of processes that each leaves.
+/// Runs one round of all `sweeps` that are due: kills what is there. Removes those that are complete; returns those to
+/// be reported, with the number of processes that each has left.
 pub(super) fn round(sweeps: &mut Vec<Sweep>, now: Instant) -> Vec<(u64, u32)> {
     if sweeps.iter().all(|sweep| sweep.due > now) {
         return Vec::new();
     }
-    // First by descent and session, without a look into anyone's memory: that look can be made to wait by the process
-    // that it is for. The look comes before anyone is hit: a child whose parent is gone is nobody's descendant.
+    // First by descent and process session, without reading any process's memory: that read can be delayed by the
+    // process itself. All processes are listed before any is killed: a child whose parent is gone is not recognized as
+    // a descendant.
     let entries = snapshot();
     let mut hit = BTreeSet::new();
     for sweep in sweeps.iter().filter(|sweep| sweep.due <= now) {
@@ -216,7 +218,7 @@ fn snapshot() -> Vec<Entry> {
     pids.filter_map(|pid: i32| lineage::parse_stat(pid, &stat(pid)?)).collect()
 }
 
-/// The name in it is the program's to choose and need not be text.
+/// The name in it is chosen by the program and need not be UTF-8.
 fn stat(pid: i32) -> Option<String> {
     fs::read(format!("/proc/{pid}/stat")).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -1,5 +1,5 @@
-//! A terminal for a command: made by the spawner, because it has to be one of the target's own (`tty`, `/dev/pts`),
-//! and handed to the sidecar, which is the one that sits at it.
+//! Makes a terminal for a command. The spawner makes it, because it has to be one of the target's own (`tty`,
+//! `/dev/pts`), and hands its master to the sidecar, which reads and writes it.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -14,10 +14,10 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use super::frame::Size;
 use crate::sys;
 
-/// A program of the sandbox may have put something there that would have to be waited for.
+/// The open must not block, whatever a process of the sandbox has put at the path.
 const FLAGS: i32 = libc::O_NOCTTY | libc::O_NONBLOCK;
 
-/// Makes a terminal, sends its master over `socket` and gives the end that a command runs on.
+/// Makes a terminal, sends its master over `socket` and returns the end that the command runs on.
 ///
 /// # Errors
 /// The target has no terminals, or they are used up.
@@ -27,7 +27,7 @@ pub(super) fn open(size: Size, socket: &OwnedFd) -> io::Result<OwnedFd> {
     sys::set_window_size(master.as_fd(), size.columns, size.rows)?;
     let peer = match sys::open_peer(master.as_fd()) {
         Ok(peer) => peer,
-        // gVisor of some ages has no such call.
+        // Some versions of gVisor have no such call.
         Err(_) => blocking(open_quickly(&format!("/dev/pts/{}", sys::terminal_number(master.as_fd())?))?)?,
     };
     let rights = [master.as_raw_fd()];
@@ -42,10 +42,10 @@ pub(super) fn open(size: Size, socket: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(peer)
 }
 
-/// Takes the master that the spawner has sent.
+/// Receives the master that the spawner has sent.
 ///
 /// # Errors
-/// There is none.
+/// No terminal was sent.
 pub fn receive(socket: &UnixStream) -> io::Result<OwnedFd> {
     let mut descriptors = VecDeque::new();
     sys::receive(socket.as_fd(), &mut [0], &mut descriptors)?;

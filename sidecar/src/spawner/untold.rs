@@ -1,18 +1,18 @@
-//! Starts that the sidecar has not been told of yet. Pure.
+//! Starts that have not been reported to the sidecar yet. Pure.
 //!
-//! Most commands are over in milliseconds. Under gVisor each message that wakes the sidecar costs as much as several
-//! system calls, so a start waits a moment for its end, and both go in one message.
+//! Most commands end within milliseconds. Under gVisor each message that wakes the sidecar costs as much as several
+//! system calls, so the report of a start waits a moment for the end, and both go in one message.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::frame::Report;
 
-/// Longer than a small command takes, short beside what anybody notices: until then a command's output stays in its
-/// pipes, and nobody can signal it.
+/// Longer than a small command takes, and too short to be noticed. Until then the command's output stays in its pipes,
+/// and no caller can signal it.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// Oldest first; at most as many as there are commands.
+/// Oldest first; at most one for each command.
 #[derive(Debug, Default)]
 pub(super) struct Untold {
     starts: VecDeque<Start>,
@@ -33,12 +33,12 @@ impl Start {
 }
 
 impl Untold {
-    /// Command `id` has started with process `pid`, just now.
+    /// Notes that command `id` has started as process `pid`.
     pub(super) fn add(&mut self, id: u64, pid: u32, at: Instant) {
         self.starts.push_back(Start { id, pid, at });
     }
 
-    /// The report on the start of `id` if it is still to be told.
+    /// Takes the report of the start of `id`, if it has not been sent.
     pub(super) fn take(&mut self, id: u64, now: Instant) -> Option<Report> {
         let at = self.starts.iter().position(|start| start.id == id)?;
         self.starts.remove(at).map(|start| start.report(now))
@@ -50,7 +50,7 @@ impl Untold {
         self.starts.pop_front().map(|start| start.report(now))
     }
 
-    /// When the next one has.
+    /// When the next report is due.
     pub(super) fn due(&self) -> Option<Instant> {
         self.starts.front().map(|start| start.at + PATIENCE)
     }

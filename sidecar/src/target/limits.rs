@@ -5,9 +5,9 @@
 pub struct Limit {
     /// `RLIMIT_…` of this kernel.
     pub resource: u32,
-    /// The limit that bites.
+    /// The limit in effect.
     pub soft: u64,
-    /// The ceiling of the soft one.
+    /// The highest value that the soft limit may be set to.
     pub hard: u64,
 }
 
@@ -33,7 +33,7 @@ const RESOURCES: [(&str, u32); 16] = [
     ("Max realtime timeout", libc::RLIMIT_RTTIME),
 ];
 
-/// Reads the table; lines of unknown resources are left out.
+/// Parses the table; lines of unknown resources are left out.
 pub fn parse(text: &str) -> Vec<Limit> {
     text.lines().filter_map(line).collect()
 }

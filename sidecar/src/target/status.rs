@@ -1,6 +1,6 @@
-//! `/proc/PID/status`, as far as commands inherit it.
+//! The fields of `/proc/PID/status` that commands inherit.
 
-/// Who the target's process is and what it may do.
+/// User, groups and privileges of the target's process.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Status {
     /// Effective user.
@@ -17,11 +17,11 @@ pub struct Status {
     pub permitted: u64,
     /// Capability bounding set.
     pub bounding: u64,
-    /// Whether exec can no longer grant privileges.
+    /// Whether exec cannot grant privileges.
     pub no_new_privs: bool,
 }
 
-/// Reads the text; `None` when a line that must be there is missing or malformed.
+/// Parses the text; `None` when a required line is missing or malformed.
 pub fn parse(text: &str) -> Option<Status> {
     let field =
         |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
@@ -31,7 +31,7 @@ pub fn parse(text: &str) -> Option<Status> {
         uid: effective("Uid")?,
         gid: effective("Gid")?,
         groups: field("Groups")?.split_whitespace().map(|group| group.parse().ok()).collect::<Option<_>>()?,
-        // Absent in some kernels that are not Linux proper; then the usual one.
+        // Some kernels that are not Linux itself omit it; then the usual mask.
         umask: field("Umask").map_or(Some(0o022), |mask| u32::from_str_radix(mask, 8).ok())?,
         inheritable: capabilities("CapInh")?,
         permitted: capabilities("CapPrm")?,

@@ -1,4 +1,4 @@
-//! Fields of a frame, written and read.
+//! Writes and reads the fields of a frame.
 
 use super::{HEADER_BYTES, Malformed, OsBytes};
 
@@ -53,12 +53,12 @@ impl Writer {
         self
     }
 
-    /// Saturates: a frame of such a length is refused by the reader's bound, never misread.
+    /// Saturates: the reader's bound refuses a frame of such a length, so it is never misread.
     fn length(&mut self, length: usize) -> &mut Self {
         self.u32(u32::try_from(length).unwrap_or(u32::MAX))
     }
 
-    /// Ends a chain of writes where a unit value is wanted.
+    /// Ends a chain of writes where a unit value is expected.
     pub(super) fn done(&mut self) {}
 
     pub(super) fn finish(mut self) -> Vec<u8> {
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    /// Only 0 and 1, so that every order has one encoding.
+    /// Accepts only 0 and 1, so that every order has exactly one encoding.
     pub(super) fn flag(&mut self) -> Result<bool, Malformed> {
         match self.u8()? {
             0 => Ok(false),
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
         self.take(length)
     }
 
-    /// Bytes that the operating system can take: a NUL would cut them short.
+    /// Reads bytes for the operating system: a NUL would cut them short.
     pub(super) fn os_bytes(&mut self) -> Result<OsBytes, Malformed> {
         let bytes = self.bytes()?;
         if bytes.contains(&0) { Err(Malformed) } else { Ok(bytes.to_vec()) }
@@ -134,8 +134,8 @@ impl<'a> Reader<'a> {
         self.flag()?.then(|| read(self)).transpose()
     }
 
-    /// The count is not trusted with an allocation: every item takes at least one length from the bytes that are
-    /// really there.
+    /// Does not allocate for the count in advance, which may be wrong: every item takes at least one length from the
+    /// bytes that are really there.
     pub(super) fn list<T>(
         &mut self,
         read: impl Fn(&mut Self) -> Result<T, Malformed>,
