@@ -1,4 +1,5 @@
-//! Who may call: the bearer of a token of this very sandbox; for connections to one port also that of a token for it.
+//! Authentication of calls: a token of this sandbox opens every call, a token for a port opens connections to that port
+//! only.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,18 +12,18 @@ use wire::Problem;
 
 use crate::server::answer::status;
 
-/// The one scope that opens the agent.
+/// The scope that opens every call.
 const SCOPE: &str = "exec";
-/// Before a port's number: opens the connections to that one, and nothing else.
+/// Prefix of the scope for one port (`port:8000`), which opens connections to that port and nothing else.
 const PORT_SCOPE: &str = "port:";
 /// The calls that a token for a port opens.
 const PORT_CALLS: [&str; 2] = ["/rollbox.agent.v1.Agent/Connect", "/rollbox.agent.v1.Agent/WaitPort"];
 
-/// The path of a request, for the interceptor, which is not shown it otherwise.
+/// The path of a request. It travels as an extension, because tonic does not show the path to an interceptor.
 #[derive(Debug, Clone)]
 pub struct CalledPath(pub String);
 
-/// On a call whose token is good for these ports only.
+/// Marks a call whose token is good for these ports only.
 #[derive(Debug, Clone)]
 pub struct PortScope(Arc<[String]>);
 
@@ -33,8 +34,8 @@ impl PortScope {
     }
 }
 
-/// Checks the token of every call. Verified tokens are remembered by the verifier, so a repeated one costs about
-/// a microsecond.
+/// Checks the token of every call. The verifier caches the tokens that it has verified, so a repeated one costs about a
+/// microsecond.
 #[derive(Clone)]
 pub struct Auth {
     sandbox_id: Arc<str>,
@@ -42,21 +43,21 @@ pub struct Auth {
     known: Known,
 }
 
-/// Whether a call with a good token has come over a connection. Cheap to clone; once set it stays.
+/// Whether a connection has carried a call with a valid token. Cheap to clone; once set it stays set.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     flag: Arc<watch::Sender<bool>>,
 }
 
 impl Known {
-    /// Whether it has come.
+    /// Whether such a call has been received.
     pub fn is_set(&self) -> bool {
         *self.flag.borrow()
     }
 
-    /// Completes when it has come.
+    /// Completes when such a call has been received.
     pub async fn set(&self) {
-        // The sender lives in `self`, so the wait ends no other way.
+        // `self` holds the sender, so the channel cannot close during the wait.
         let _ = self.flag.subscribe().wait_for(|known| *known).await;
     }
 
@@ -68,17 +69,17 @@ impl Known {
 }
 
 impl Auth {
-    /// Lets in the tokens of `sandbox_id`.
+    /// Accepts the tokens of `sandbox_id`.
     pub fn new(sandbox_id: &str, verifier: Arc<Verifier>) -> Self {
         Self { sandbox_id: sandbox_id.into(), verifier, known: Known::default() }
     }
 
-    /// The same for one connection; the first good token sets `known`.
+    /// A copy for one connection, which sets `known` at the first valid token.
     pub fn on(&self, known: Known) -> Self {
         Self { known, ..self.clone() }
     }
 
-    /// Lets a call in; with a scope when its token is for ports only.
+    /// Checks a call; returns a scope when the token is limited to ports.
     fn check(
         &self,
         path: &str,
@@ -100,7 +101,7 @@ impl Interceptor for Auth {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         let path = request.extensions_mut().remove::<CalledPath>().map(|path| path.0).unwrap_or_default();
         let header = request.metadata().get("authorization").map(|value| value.as_bytes());
-        // A clock before 1970 can verify nothing: then every token counts as expired.
+        // With a clock before 1970 no expiry can be checked, so every token counts as expired.
         let now_unix_s =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |since| since.as_secs());
         let scope = self.check(&path, header, now_unix_s).map_err(|problem| status(&problem))?;

@@ -1,8 +1,9 @@
-//! Legs: what a server says or a file holds or gets, once that is much, over a connection of its own.
+//! Legs: connections that carry the bytes of large transfers (a port's output, files, archives) beside the gRPC call.
 //!
-//! Under gVisor messages of a call cost a sandbox more than twice what bare bytes do. So a caller may name a ticket in
-//! its call, and bring it over another connection when it finds that worth while. The call itself stays: it says who
-//! may, counts as use and tells the end. A ticket is worth nothing without its call.
+//! Under gVisor the messages of a call cost a sandbox more than twice what bare bytes cost. So a caller may name a
+//! random ticket in its call and, when the transfer is large, open a second connection that shows this ticket: the rest
+//! of the bytes goes over it. The call stays open: it carries the authorization, counts as use and reports the end. A
+//! ticket is worthless without its call.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,9 +15,9 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use wire::{Code, Problem};
 
-/// How a leg begins, before its ticket, and what is answered to one that is to bring data. HTTP/2 begins with a P.
+/// The first bytes of a leg, before its ticket, and the answer to a leg into the sandbox. HTTP/2 begins with a P.
 pub const MARK: [u8; 4] = *b"LEG ";
-/// Random ones, of the caller's choice.
+/// Length of a ticket: random bytes that the caller chooses.
 pub const TICKET_BYTES: usize = 16;
 
 type Ticket = [u8; TICKET_BYTES];
@@ -27,19 +28,19 @@ pub trait Connection: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Connection for T {}
 
-/// A connection that the rest goes over.
+/// A connection that carries the rest of a transfer.
 pub type Leg = Box<dyn Connection>;
 
-/// Where data on a leg go.
+/// The direction of the data on a leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// To the caller.
     Out,
-    /// Into the sandbox. Such a leg is answered when it is brought: who sends into it must know that we read it.
+    /// Into the sandbox. Such a leg is answered when it connects: its sender must know that the sidecar reads it.
     In,
 }
 
-/// The calls that a leg may come for. Cheap to clone.
+/// The calls that wait for a leg. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Legs {
     awaited: Arc<Mutex<Waiting>>,
@@ -51,7 +52,7 @@ impl std::fmt::Debug for Legs {
     }
 }
 
-/// The leg of one call; nobody can bring it any more when this is dropped.
+/// The expected leg of one call. Once this is dropped, its ticket is refused.
 pub struct Awaited {
     legs: Legs,
     ticket: Ticket,
@@ -59,21 +60,21 @@ pub struct Awaited {
 }
 
 impl Legs {
-    /// Awaits the leg that brings `ticket`; none where that is empty.
+    /// Registers a call that expects the leg with `ticket`; `None` if the ticket is empty.
     ///
     /// # Errors
-    /// `invalid_argument`: it is no ticket, or another call's.
+    /// `invalid_argument`: the ticket has a wrong length, or is another call's.
     pub fn expect(&self, ticket: &[u8], way: Way) -> Result<Option<Awaited>, Problem> {
         if ticket.is_empty() {
             return Ok(None);
         }
         let refused = |why: String| Problem::new(Code::InvalidArgument, why).with("field", "ticket");
         let ticket = Ticket::try_from(ticket).map_err(|_| {
-            refused(format!("a ticket of {} bytes is not one of {TICKET_BYTES}", ticket.len()))
+            refused(format!("a ticket has {TICKET_BYTES} bytes; this one has {}", ticket.len()))
         })?;
         let mut awaited = self.lock();
         if awaited.contains_key(&ticket) {
-            return Err(refused("the ticket is that of another call".to_owned()));
+            return Err(refused("another call uses this ticket already".to_owned()));
         }
         let (leg, come) = oneshot::channel();
         awaited.insert(ticket, (way, leg));
@@ -81,10 +82,10 @@ impl Legs {
         Ok(Some(Awaited { legs: self.clone(), ticket, come }))
     }
 
-    /// Gives a connection that has begun as a leg does to the call that awaits it; any other is closed.
+    /// Hands a connection to the call that waits for its ticket; closes it when there is no such call or no mark.
     ///
     /// # Errors
-    /// It broke before it had shown its ticket.
+    /// The connection broke before it had shown its ticket.
     pub async fn bring(&self, mut leg: impl Connection + 'static) -> io::Result<()> {
         let mut shown = [0; MARK.len() + TICKET_BYTES];
         leg.read_exact(&mut shown).await?;
@@ -94,7 +95,7 @@ impl Legs {
             if way == Way::In {
                 leg.write_all(&MARK).await?;
             }
-            // A call that has ended in this moment wants none.
+            // A call that ended at this moment drops the leg.
             drop(awaited.send(Box::new(leg)));
         }
         Ok(())
@@ -106,12 +107,12 @@ impl Legs {
 }
 
 impl Awaited {
-    /// The leg, if it has come.
+    /// The leg, if it has connected.
     pub fn take(&mut self) -> Option<Leg> {
         self.come.try_recv().ok()
     }
 
-    /// The leg when it comes; `None`: not within `patience`.
+    /// Waits for the leg; `None` if it does not connect within `patience`.
     pub async fn come(mut self, patience: Duration) -> Option<Leg> {
         timeout(patience, &mut self.come).await.ok()?.ok()
     }

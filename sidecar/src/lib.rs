@@ -1,22 +1,23 @@
-//! The sidecar of a sandbox: enters the target's namespaces, runs commands there and answers for them.
+//! The sidecar of a sandbox: enters the target's namespaces, runs commands there and reports their results.
 //!
-//! Two processes. The **sidecar** (tokio, one thread) speaks gRPC, keeps output and records, enforces deadlines. The
-//! **spawner** is forked from it before the runtime exists: it moves into the target's namespaces, becomes PID 1 of
-//! a nested PID namespace and starts commands with clone + exec, on orders that it reads from a socket. User code
-//! sees neither: it lives in the nested namespace, with the target's powers and file system.
+//! It is two processes. The **sidecar** (tokio, one thread) serves gRPC, keeps output and records, and enforces
+//! deadlines. The **spawner** is forked from it before the runtime exists: it enters the target's namespaces, becomes
+//! PID 1 of a nested PID namespace and starts commands with clone + exec, on orders that it reads from a socket. User
+//! code runs in the nested namespace, with the target's privileges and file system: it cannot see the sidecar, and sees
+//! the spawner only as its PID 1.
 //!
 //! # Layout
-//! - `settings`, `log`: the rim towards the engine.
-//! - `install`: puts the target's binary in place, in a pod.
+//! - `settings`, `log`: the configuration, and log lines for the container engine.
+//! - `install`: copies the target's binary to where a pod's target expects it.
 //! - `target`: finds the target's process and reads what commands inherit from it.
-//! - `spawner`: all that happens on the other side of the socket, and `spawner::link`, this side of it.
-//! - `process`, `ring`, `records`, `oom`: a command's life, its output, and the memory of both.
-//! - `files`: files of the sandbox, by workers in it.
-//! - `ports`: connections to what listens in the sandbox.
-//! - `leg`: bare bytes past a call, for what is much.
-//! - `request`, `auth`, `server`: what callers may ask, who may, and the answers.
-//! - `usage`: what the sandbox uses.
-//! - `readiness`: tells the control plane; `run`: all of it in order.
+//! - `spawner`: everything in the spawner's process, and `spawner::link`, the sidecar's end of its socket.
+//! - `process`, `ring`, `records`, `oom`: a command's life cycle, its output, the records of execs, OOM kills.
+//! - `files`: operations on the sandbox's files, by file workers inside it.
+//! - `ports`: connections to servers that listen in the sandbox.
+//! - `leg`: connections that carry the bytes of large transfers beside a call.
+//! - `request`, `auth`, `server`: validation of requests, authentication, the gRPC service.
+//! - `usage`: the sandbox's resource usage.
+//! - `readiness`: the readiness push to the control plane; `run`: the sidecar's life, from start to shutdown.
 //! - `sys`, `spawner::clone`: the only unsafe code.
 
 pub mod auth;

@@ -1,11 +1,11 @@
-//! Log lines for the engine's collector: `event=… key=value …` on standard error, one line each, bounded.
+//! Log lines for the engine's log collector: `event=… key=value …` on standard error, one line each, bounded.
 
 use std::fmt::{Display, Write as _};
 use std::io::Write as _;
 
 const MAX_VALUE_CHARS: usize = 400;
 
-/// Writes one line. A log that cannot be written is nothing to fail for.
+/// Writes one line. A failure to write is ignored, since the sidecar must not fail because of its log.
 pub fn event(name: &str, fields: &[(&str, &dyn Display)]) {
     let mut line = format!("event={name}");
     for (key, value) in fields {
@@ -15,7 +15,7 @@ pub fn event(name: &str, fields: &[(&str, &dyn Display)]) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// Bare when it is one word, else quoted so that no value can break the line or fake another field.
+/// A bare value when it is one word, else a quoted one, so that no value can break the line or forge another field.
 fn quoted(value: &str) -> String {
     let bounded: String = value.chars().take(MAX_VALUE_CHARS).collect();
     let bare = |c: char| c.is_ascii_alphanumeric() || "-_.:/@+".contains(c);

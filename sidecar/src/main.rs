@@ -1,4 +1,4 @@
-//! `rollbox-sidecar`: settings, fork of the spawner, then the runtime.
+//! `rollbox-sidecar`: reads the settings, forks the spawner, then starts the runtime.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -10,9 +10,9 @@ use sidecar::sys::SingleThread;
 use sidecar::{install, log, run, sys};
 use wire::Problem;
 
-/// The caller's mistake: a setting.
+/// Exit code when a setting is invalid.
 const EXIT_USAGE: u8 = 64;
-/// Ours, or the sandbox's end.
+/// Exit code when the sidecar fails or the sandbox has ended.
 const EXIT_SOFTWARE: u8 = 70;
 
 fn main() -> ExitCode {
@@ -33,12 +33,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// The order matters: the environment is wiped before there is anyone to read it, the fork comes before the runtime
-/// and its threads, and the powers are given up once the process that needs them is another one.
+/// The order matters: the environment variables are wiped before another process exists that could read them, the fork
+/// comes before the runtime and its threads, and the capabilities are given up once the spawner, which needs them, is a
+/// process of its own.
 fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
     let internal =
         |err: std::io::Error| Problem::new(wire::Code::Internal, format!("the sidecar cannot start: {err}"));
-    // The target container is about to start and needs it.
+    // First, because the target container is about to start and needs its binary.
     if let Some(Err(problem)) = settings.install.as_deref().map(install::install) {
         return Err(report(&settings, problem));
     }
@@ -63,16 +64,17 @@ fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
     runtime.block_on(run::run(settings, socket, child, started))
 }
 
-/// As many as may be: calls, pipes and legs hold them, and services are often started with 1024. Commands have as
-/// many as the target. Refused where a node's bound was lowered under the limit that its processes have already.
+/// Raises the limit of open files to its maximum: calls, pipes and legs need descriptors, and services are often
+/// started with a limit of 1024. Commands get the target's limit. The kernel refuses where a node's bound
+/// (`fs.nr_open`) was lowered below the hard limit that its processes have already.
 fn raise_descriptors() -> nix::Result<()> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)
 }
 
-/// Tells the control plane why the sandbox will never be ready.
+/// Reports to the control plane why the sandbox will never be ready.
 fn report(settings: &Settings, problem: Problem) -> Problem {
-    // Without a runtime the exit code and the log still say it.
+    // Without a runtime, the exit code and the log still report it.
     if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() {
         runtime.block_on(run::tell_failure(settings, &problem));
     }

@@ -1,34 +1,34 @@
-//! Whether the kernel killed for memory, by the counter of the own control group.
+//! Detects OOM kills, by the counter of the sidecar's own control group.
 //!
-//! Commands run in the sidecar's group, so its counter is theirs. It says that something was killed, not what: a
-//! process that ended by SIGKILL while the counter rose is taken for the victim.
+//! Commands run in the sidecar's control group, so its counter covers them. It counts kills and does not name the
+//! process: a process that ended by SIGKILL while the counter rose is taken for the victim.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use crate::spawner::frame::Ending;
 
-/// Version 1 and version 2 of control groups; both have a line `oom_kill N`.
+/// Control groups version 2, then version 1; both files have a line `oom_kill N`.
 const FILES: [&str; 2] = ["/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"];
 const MAX_FILE_BYTES: usize = 512;
 const SIGKILL: u32 = libc::SIGKILL.cast_unsigned();
-/// What a shell returns when its child was killed by SIGKILL.
+/// A shell's exit code after SIGKILL ended its child.
 const SHELL_SIGKILL: i32 = 128 + libc::SIGKILL;
 
-/// The counter; none where the kernel does not count (gVisor: there the whole pod is killed).
+/// The kernel's counter of OOM kills; absent where the kernel does not count (under gVisor the whole pod is killed).
 #[derive(Debug)]
 pub struct OomCounter {
     file: Option<File>,
 }
 
 impl OomCounter {
-    /// Opens the counter of this process's group.
+    /// Opens the counter of this process's control group.
     pub fn open() -> Self {
         let counters = FILES.iter().filter_map(|path| File::open(path).ok());
         Self { file: counters.into_iter().find(|file| count(file).is_some()) }
     }
 
-    /// How many processes have been killed so far; about 2 us.
+    /// How many processes have been killed so far. Cost: about 2 us.
     pub fn read(&self) -> u64 {
         self.file.as_ref().and_then(count).unwrap_or(0)
     }
@@ -44,7 +44,7 @@ fn parse(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
-/// Whether a process that ended so can have been the victim.
+/// Whether a process with this ending may be the victim of an OOM kill.
 pub fn looks_killed(ending: Ending) -> bool {
     matches!(ending, Ending::Signalled(SIGKILL) | Ending::Exited(SHELL_SIGKILL))
 }

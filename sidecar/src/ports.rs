@@ -1,10 +1,10 @@
-//! Connections to what listens in the sandbox.
+//! Connections to servers that listen in the sandbox.
 //!
 //! The sidecar shares the target's network namespace on every backend, so it dials loopback addresses itself.
 //!
 //! # Layout
-//! - `dial`: which port may be dialled, and the connection or the reason why there is none.
-//! - `stream`, `datagrams`: bytes between a connection and a call, at the pace of the slower one.
+//! - `dial`: connects to a port, or reports why that fails.
+//! - `stream`, `datagrams`: move bytes between a connection and a call, at the pace of the slower one.
 
 pub mod datagrams;
 pub mod dial;
@@ -18,26 +18,26 @@ use tonic::Status;
 use wire::agent::PortFrame;
 use wire::{Code, Problem};
 
-/// Connections at one time. A slow reader has three messages held for it, of which the server's send buffer (128 KiB) holds
-/// one or many: with `FEW` that had large ones, all flows and the rest with small ones that is 57 MiB, less than the 64
-/// that are set aside for the sidecar.
+/// Connections at a time. A slow reader leaves three messages in memory, of which the HTTP/2 send buffer (128 KiB)
+/// holds one large or many small ones. With `FEW` connections that had large messages, all flows, and the rest with
+/// small messages, that is 57 MiB: less than the 64 MiB that are set aside for the sidecar.
 const MAX_CONNECTIONS: usize = 256;
-/// Of them, flows of datagrams: whose messages are as large as their sender made them.
+/// Flows of datagrams among the connections; a flow's messages are as large as the datagrams that the server sends.
 const MAX_FLOWS: usize = 64;
-/// So many may move large messages.
+/// Up to this number of open connections, each may move large messages.
 const FEW: usize = 32;
-/// Bytes in one message: under gVisor most of its cost is the message.
+/// Bytes in one message: under gVisor most of the cost is per message.
 const LARGE_MESSAGE_BYTES: usize = 128 << 10;
 const SMALL_MESSAGE_BYTES: usize = 16 << 10;
 
-/// What comes from a caller; an error means that it is gone.
+/// Frames from a caller; an error means that the caller is gone.
 pub trait Frames: Stream<Item = Result<PortFrame, Status>> + Unpin + Send {}
 impl<T: Stream<Item = Result<PortFrame, Status>> + Unpin + Send> Frames for T {}
 
-/// What goes back to it.
+/// Frames to the caller.
 pub type Answers = mpsc::Sender<Result<PortFrame, Status>>;
 
-/// What may be dialled, and how much of it at a time. Cheap to clone.
+/// Which ports may be dialled, and how many connections there may be. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Ports {
     own: Option<u16>,
@@ -45,7 +45,7 @@ pub struct Ports {
     flows: Arc<Semaphore>,
 }
 
-/// What one connection may hold, given back when dropped.
+/// The permits of one connection, given back when dropped.
 #[derive(Debug)]
 pub struct Place {
     places: Arc<Semaphore>,
@@ -54,29 +54,30 @@ pub struct Place {
 }
 
 impl Place {
-    /// How much a message from the server may hold now. Who grows up among few and is then one of many has what it has:
-    /// so never more than `FEW` hold much.
+    /// How many bytes a message from the server may hold at this moment. Large messages that were sent while
+    /// connections were few stay large when there are many; so never more than `FEW` connections hold large ones.
     pub fn message_bytes(&self) -> usize {
         if self.is_one_of_few() { LARGE_MESSAGE_BYTES } else { SMALL_MESSAGE_BYTES }
     }
 
-    /// Whether this connection may hold much, as a leg does: less than three large messages, but for as long as it lives.
+    /// Whether this connection may hold much memory, as a leg does: less than three large messages, but for as long as
+    /// it lives.
     pub fn is_one_of_few(&self) -> bool {
         MAX_CONNECTIONS - self.places.available_permits() <= FEW
     }
 }
 
 impl Ports {
-    /// All ports but the sidecar's own, where it has one.
+    /// Allows all ports but `own`, which is the sidecar's if it listens on one.
     pub fn new(own: Option<u16>) -> Self {
         let [places, flows] = [MAX_CONNECTIONS, MAX_FLOWS].map(|most| Arc::new(Semaphore::new(most)));
         Self { own, places, flows }
     }
 
-    /// The port as a number that may be dialled.
+    /// Returns the port as a number if it may be dialled.
     ///
     /// # Errors
-    /// `invalid_argument`: out of range. `permission_denied`: the sidecar's own.
+    /// `invalid_argument`: the port is out of range. `permission_denied`: it is the sidecar's own.
     pub fn check(&self, port: u32) -> Result<u16, Problem> {
         let number = u16::try_from(port).ok().filter(|number| *number != 0).ok_or_else(|| {
             let detail = format!("port {port} is not within 1 and 65535");
@@ -89,7 +90,7 @@ impl Ports {
         Ok(number)
     }
 
-    /// A place for one connection, or for one flow of `datagrams`.
+    /// Takes the permits of one connection, or of one flow of `datagrams`.
     ///
     /// # Errors
     /// `capacity_unavailable`: all are taken.
@@ -106,7 +107,7 @@ impl Ports {
 
 fn taken(places: &Arc<Semaphore>, most: usize, what: &str) -> Result<OwnedSemaphorePermit, Problem> {
     Arc::clone(places).try_acquire_owned().map_err(|_| {
-        let detail = format!("{most} {what} of the sandbox are open, no more are made; close some");
+        let detail = format!("{most} {what} of the sandbox are open, which is the limit; close some");
         Problem::new(Code::CapacityUnavailable, detail).with("limit", most)
     })
 }

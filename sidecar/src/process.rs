@@ -1,7 +1,7 @@
 //! One command, from its start to its record.
 //!
-//! A `Process` is shared by the task that supervises it (`supervise`) and by everyone who waits, attaches, writes or
-//! cancels. It stays as the record when the command has ended.
+//! A `Process` is shared by the tokio task that supervises it (`supervise`) and by every call that waits, attaches,
+//! writes or cancels. It stays as the record when the command has ended.
 
 mod readers;
 mod stdin;
@@ -26,15 +26,15 @@ use stdin::Stdin;
 use terminal::Terminal;
 use watched::Watched;
 
-/// Of a long command line this much is kept for lists.
+/// Bytes of a long command line that are kept for lists.
 const MAX_SHOWN_BYTES: usize = 512;
 
-/// Why a command was killed by us.
+/// Why the sidecar killed a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
     /// Its timeout passed.
     Deadline,
-    /// Somebody said so, or nobody waits any more.
+    /// A caller cancelled it, or no caller waits for it any more.
     Cancelled,
 }
 
@@ -47,60 +47,60 @@ pub struct Ended {
     pub exit_code: i32,
     /// The signal; 0 when it exited.
     pub signal: u32,
-    /// Request read until the process ran.
+    /// Time from reading the request until the process ran.
     pub spawn_us: u64,
-    /// Process ran until its end was collected.
+    /// Time from when the process ran until its end was collected.
     pub run_us: u64,
 }
 
-/// Where a command is in its life.
+/// The state of a command.
 #[derive(Debug, Clone)]
 pub enum Phase {
-    /// Ordered, not yet there.
+    /// Ordered, but not running yet.
     Starting,
     /// It runs.
     Running {
-        /// Request read until the process ran.
+        /// Time from reading the request until the process ran.
         spawn_us: u64,
     },
     /// It ended.
     Ended(Ended),
-    /// It never ran, or its end cannot be known any more.
+    /// It never ran, or its end cannot be known.
     Failed(Arc<Problem>),
 }
 
 /// A command and its output.
 #[derive(Debug)]
 pub struct Process {
-    /// The caller's name for it.
+    /// The id that the caller gave it.
     pub exec_id: String,
-    /// Of its parameters.
+    /// A hash of its parameters.
     pub fingerprint: u64,
     /// Its command line, cut to a bounded length.
     pub shown: Vec<String>,
-    /// Unix time.
+    /// Unix time of the request.
     pub started_at_ms: u64,
     /// The spawner's number for it.
     pub id: u64,
-    /// What it reads.
+    /// Its standard input.
     pub stdin: AsyncMutex<Stdin>,
     pid: AtomicU64,
     told_bytes: [usize; 2],
     outputs: [Mutex<Ring>; 2],
-    /// For whom the output waits; none: for nobody.
+    /// The readers that the output waits for; none: it does not wait.
     readers: Option<Readers>,
-    /// While it runs on one.
+    /// Present while the command runs on a terminal.
     terminal: Mutex<Option<Terminal>>,
-    /// Changes with every output, too.
+    /// Also changes with every output.
     activity: Watched<()>,
     life: Watched<Life>,
 }
 
-/// What decides about its end.
+/// What decides when it ends.
 #[derive(Debug)]
 struct Life {
     phase: Phase,
-    /// Whether it ends when nobody waits for it.
+    /// Whether it is cancelled when no caller waits for it.
     needs_waiters: bool,
     waiters: usize,
     stop: Option<Cause>,
@@ -115,7 +115,7 @@ pub enum Stream {
     Stderr,
 }
 
-/// Somebody waits for a process; dropped when he does so no more.
+/// A caller that waits for a process, until this is dropped.
 #[derive(Debug)]
 pub struct Waiter {
     process: Arc<Process>,
@@ -128,8 +128,8 @@ impl Drop for Waiter {
 }
 
 impl Process {
-    /// A process that has not started, with output from `budget`. `id` is the spawner's number, `started_at_ms` Unix
-    /// time.
+    /// A process that has not started, with output memory from `budget`. `id` is the spawner's number, `started_at_ms`
+    /// Unix time.
     pub fn new(command: &Command, call: Call, budget: &Arc<Budget>, id: u64, started_at_ms: u64) -> Self {
         let ring = |limit_bytes| Mutex::new(Ring::new(limit_bytes, command.keep, Arc::clone(budget)));
         Self {
@@ -159,32 +159,34 @@ impl Process {
         u32::try_from(self.pid.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Where it is in its life.
+    /// Its state.
     pub fn phase(&self) -> Phase {
         self.life.look().phase.clone()
     }
 
-    /// Whether it is not over yet.
+    /// Whether it has not ended yet.
     pub fn is_running(&self) -> bool {
         matches!(self.life.look().phase, Phase::Starting | Phase::Running { .. })
     }
 
-    /// What it has written.
+    /// The buffer of one output stream.
     pub fn output(&self, stream: Stream) -> MutexGuard<'_, Ring> {
         lock(&self.outputs[stream as usize])
     }
 
-    /// What of a stream is told at the end, and how much it had in all. Cost: one copy of it.
+    /// The part of a stream that the result holds, and how many bytes the stream had in all. Cost: one copy of what is
+    /// kept.
     pub fn told(&self, stream: Stream) -> (Vec<u8>, u64) {
         let ring = self.output(stream);
         let mut kept = ring.kept();
-        // More is kept only of the last bytes.
+        // Only a ring that keeps the last bytes may hold more than the result does.
         let more = kept.len().saturating_sub(self.told_bytes[stream as usize]);
         kept.drain(..more);
         (kept, ring.total_bytes())
     }
 
-    /// How much of a stream may be read from the command now, at least 1; waits if the output does.
+    /// How many bytes of a stream may be read from the command at this moment, at least 1. Waits if the output waits
+    /// for its readers.
     async fn room(&self, stream: Stream) -> usize {
         match &self.readers {
             Some(readers) => readers.room(stream, &self.outputs[stream as usize]).await,
@@ -205,41 +207,41 @@ impl Process {
         terminal.resize(size).map_err(closed)
     }
 
-    /// Has its terminal send a signal as a key would, to the foreground processes. False: it has none, or this is
-    /// no such signal.
+    /// Sends a signal through the terminal, as its key would, to the foreground processes. False: it has no terminal,
+    /// or the signal has no key.
     pub fn press(&self, signal: u32) -> bool {
         lock(&self.terminal).as_ref().is_some_and(|terminal| terminal.signal(signal))
     }
 
-    /// Memory that its output holds.
+    /// Bytes that its output holds in memory.
     pub fn kept_bytes(&self) -> usize {
         self.output(Stream::Stdout).kept_bytes() + self.output(Stream::Stderr).kept_bytes()
     }
 
-    /// Completes when there is more output, or the phase is another one, than at the time of the call.
+    /// Completes at the first output or change of phase after this call.
     pub fn activity(&self) -> impl Future<Output = ()> + Send {
         self.activity.changed()
     }
 
-    /// Counts the caller as one who waits.
+    /// Counts the caller as waiting.
     pub fn waiter(self: &Arc<Self>) -> Waiter {
         self.life.change(|life| life.waiters += 1);
         Waiter { process: Arc::clone(self) }
     }
 
-    /// The same for one who wants its result and nothing else: it ends when nobody waits for it any more, also where it
-    /// was only to be started before.
+    /// The same for a caller that wants its result and nothing else: from then on the command ends when no caller waits
+    /// for it any more, even if it was started without a caller that waits.
     pub fn owner(self: &Arc<Self>) -> Waiter {
         self.life.change(|life| (life.needs_waiters, life.waiters) = (true, life.waiters + 1));
         Waiter { process: Arc::clone(self) }
     }
 
-    /// Asks for its end. The first cause stays.
+    /// Requests its end. The first cause stays.
     pub fn stop(&self, cause: Cause) {
         self.life.change(|life| _ = life.stop.get_or_insert(cause));
     }
 
-    /// Waits until it runs; the time that took.
+    /// Waits until it runs; returns how long that took.
     ///
     /// # Errors
     /// Why it does not run.
@@ -271,7 +273,7 @@ impl Process {
     }
 }
 
-/// Nothing panics while a lock is held, so poison is of no interest.
+/// Ignores poisoning: no code panics while it holds a lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -319,7 +321,7 @@ mod tests {
         assert_eq!((kept, told.len(), told_total), (DEFAULT_OUTPUT_BYTES, 10, total));
     }
 
-    /// Hundreds that are over are kept.
+    /// Hundreds of finished processes are kept.
     #[test]
     fn a_process_is_small() {
         assert!(size_of::<Process>() <= 704, "{} bytes", size_of::<Process>());

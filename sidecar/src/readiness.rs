@@ -1,5 +1,5 @@
-//! Telling the control plane that the sandbox is ready, or that it will never be: one small POST, repeated until it
-//! is acknowledged.
+//! The readiness push: tells the control plane that the sandbox is ready, or that it will never be. One small POST,
+//! retried until it is acknowledged.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -21,7 +21,7 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Enough for a status line.
 const MAX_STATUS_BYTES: u64 = 64;
 
-/// When the steps of the start were done, in microseconds from the sidecar's start.
+/// When the steps of the start were done, in microseconds since the sidecar's start.
 #[derive(Debug, Clone, Copy)]
 pub struct BootTimes {
     /// The target's process was found.
@@ -32,7 +32,7 @@ pub struct BootTimes {
     pub probed_us: u64,
 }
 
-/// The body that says: ready.
+/// The body that reports readiness.
 pub fn ready(settings: &Settings, kernel: &str, boot: BootTimes) -> Value {
     let mut body = json!({
         "sandbox_id": settings.sandbox_id,
@@ -45,7 +45,7 @@ pub fn ready(settings: &Settings, kernel: &str, boot: BootTimes) -> Value {
     body
 }
 
-/// The body that says: never.
+/// The body that reports a failed start.
 pub fn failure(settings: &Settings, problem: &Problem) -> Value {
     json!({
         "sandbox_id": settings.sandbox_id,
@@ -53,7 +53,7 @@ pub fn failure(settings: &Settings, problem: &Problem) -> Value {
     })
 }
 
-/// What an answer means.
+/// What the status of an answer means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Done,
@@ -61,8 +61,8 @@ enum Verdict {
     Again,
 }
 
-/// Pushes `body` until it is acknowledged or refused for good; which of the two. Never ends otherwise: whoever calls
-/// it decides for how long.
+/// Pushes `body` until it is acknowledged (true) or refused for good (false). Never ends otherwise: the caller decides
+/// how long to try.
 pub async fn push(settings: &Settings, body: &Value) -> bool {
     let request = request(&settings.ready_token, &body.to_string());
     let mut pause = FIRST_PAUSE;
@@ -86,7 +86,7 @@ pub async fn push(settings: &Settings, body: &Value) -> bool {
     }
 }
 
-/// A refusal of the caller will not change by asking again, apart from "too slow" and "too many".
+/// A 4xx status is final, apart from 408 (timeout) and 429 (too many requests).
 fn verdict(status: u16) -> Verdict {
     match status {
         200..=299 => Verdict::Done,
@@ -96,12 +96,12 @@ fn verdict(status: u16) -> Verdict {
     }
 }
 
-/// Between half and all of `pause`: a thousand sandboxes that lost the same control plane come back spread out.
+/// Between half and all of `pause`, so that a thousand sandboxes which lost the same control plane retry spread out.
 fn jittered(pause: Duration, random: u64) -> Duration {
     pause / 2 + (pause / 2).mul_f64((random % 1024) as f64 / 1024.0)
 }
 
-/// Good enough to spread; seeded by the operating system.
+/// Good enough for jitter; seeded by the operating system.
 fn random() -> u64 {
     RandomState::new().hash_one(())
 }

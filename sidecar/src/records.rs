@@ -1,7 +1,7 @@
-//! Which execs are known: running ones, finished ones for a while, and of older ones just that they were.
+//! The known execs: running ones, finished ones for a while, and of older ones only that they existed.
 //!
-//! All bounded. What is certain: an `exec_id` that was run is never run again as long as it is known in any of the
-//! three ways, and the third one remembers thousands.
+//! All three sets are bounded. An `exec_id` that was run is never run again as long as it is in any of them, and the
+//! third one holds thousands.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,25 +11,25 @@ use wire::{Code, Problem};
 
 use crate::process::Process;
 
-/// Commands at a time.
+/// Commands that run at a time.
 pub const MAX_RUNNING: usize = 256;
-/// Finished ones whose answer is kept.
+/// Finished execs whose answer is kept.
 pub const MAX_FINISHED: usize = 256;
-/// Output that finished ones keep together; the newest is kept whatever its size.
+/// Bytes of output that finished execs keep together; the newest one is kept whatever its size.
 pub const MAX_FINISHED_BYTES: usize = 8 << 20;
-/// Older ones of which 8 bytes are kept.
+/// Older execs of which only a hash (8 bytes) is kept.
 pub const MAX_FORGOTTEN: usize = 8192;
 
-/// What a request's `exec_id` stands for.
+/// What the `exec_id` of a request refers to.
 #[derive(Debug)]
 pub enum Claim {
-    /// Nobody used it: the process is now on record and wants to be started.
+    /// It is new: the process is on record and has to be started.
     New(Arc<Process>),
     /// The same request was made before.
     Known(Arc<Process>),
 }
 
-/// The memory of execs.
+/// The records of execs.
 #[derive(Debug, Default)]
 pub struct Records {
     processes: HashMap<String, Arc<Process>>,
@@ -39,11 +39,11 @@ pub struct Records {
 }
 
 impl Records {
-    /// Takes `exec_id` for a process that `make` provides, or finds the earlier one.
+    /// Claims `exec_id` for the process that `make` returns, or finds the earlier one.
     ///
     /// # Errors
-    /// `conflict`: it was used with other parameters, or so long ago that the answer is gone. `rate_limited`: too
-    /// many run.
+    /// `conflict`: it was used with other parameters, or so long ago that the answer is not kept. `rate_limited`: too
+    /// many commands run.
     pub fn claim(
         &mut self,
         exec_id: &str,
@@ -69,7 +69,7 @@ impl Records {
         Ok(Claim::New(process))
     }
 
-    /// Notes that `process` is over. Its output must not grow from here on.
+    /// Notes that `process` has ended. Its output must not grow from here on.
     pub fn finish(&mut self, process: Arc<Process>) {
         self.finished_bytes += process.kept_bytes();
         self.finished.push_back(process);
@@ -92,27 +92,27 @@ impl Records {
         self.forgotten.push_back(digest);
     }
 
-    /// Takes back a claim whose process never ran: the same id may be tried again.
+    /// Takes back a claim whose process never ran, so that the same id may be used again.
     pub fn withdraw(&mut self, exec_id: &str) {
         self.processes.remove(exec_id);
     }
 
-    /// The process of an id.
+    /// The process with this id.
     ///
     /// # Errors
-    /// `exec_not_found`.
+    /// `exec_not_found`: it is not on record.
     pub fn get(&self, exec_id: &str) -> Result<Arc<Process>, Problem> {
         let absent =
             || Problem::new(Code::ExecNotFound, format!("exec {exec_id:?} is not on record in this sandbox"));
         self.processes.get(exec_id).cloned().ok_or_else(absent)
     }
 
-    /// How many run.
+    /// How many commands run.
     pub fn running(&self) -> usize {
         self.processes.len() - self.finished.len()
     }
 
-    /// All on record, newest first.
+    /// All execs on record, newest first.
     pub fn list(&self) -> Vec<Arc<Process>> {
         let mut all: Vec<_> = self.processes.values().cloned().collect();
         all.sort_by_key(|process| std::cmp::Reverse(process.id));
@@ -124,7 +124,7 @@ fn conflict(exec_id: &str, what: &str) -> Problem {
     Problem::new(Code::Conflict, format!("exec_id {exec_id} {what}")).with("exec_id", exec_id)
 }
 
-/// 64 bits: among a few thousand, a chance of 1 in 10^15 that a fresh id is taken for an old one.
+/// 64 bits: among a few thousand ids, a chance of 1 in 10^15 that a fresh one is taken for an old one.
 fn digest(exec_id: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     exec_id.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! What a caller asks, checked before anything is done. Pure.
+//! Requests, checked before anything is done. Pure.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,33 +12,33 @@ use wire::{Code, Problem};
 use crate::ring::Keep;
 use crate::spawner::frame::{OsBytes, Program, Size};
 
-/// Output kept per stream when the caller does not say.
+/// Output kept per stream when the request sets no limit.
 pub const DEFAULT_OUTPUT_BYTES: usize = 4 << 20;
-/// Output kept per stream at least where it waits for its readers: what was sent to one who is lost before he had it (the
-/// gateway's buffers, the network's) must still be there when he comes back.
+/// Output kept per stream at least where it waits for its readers. Bytes that are in the buffers of the gateway and the
+/// network when a reader loses its connection must still be here when it reconnects.
 pub const LEAST_WAITING_BYTES: usize = DEFAULT_OUTPUT_BYTES;
 /// Output kept per stream at most.
 pub const MAX_OUTPUT_BYTES: usize = 16 << 20;
 /// Standard input at most.
 pub const MAX_STDIN_BYTES: usize = 16 << 20;
-/// Arguments and environment together: what Linux takes at most, whatever the limit of the stack is (execve(2)). Less may
-/// be too much where that is small, which the kernel finds out.
+/// Arguments and environment variables together: what Linux takes at most, whatever the limit of the stack is
+/// (execve(2)). With a small limit less may be too much already, which the kernel finds out.
 pub const MAX_ARGUMENT_BYTES: usize = 6 << 20;
-/// One string of them, less its NUL (MAX_ARG_STRLEN, execve(2)). Asked here since gVisor says no to a longer one in other
-/// words, those for a program whose name is too long.
+/// One argument or variable, less its NUL (MAX_ARG_STRLEN, execve(2)). Checked here because gVisor answers a longer one
+/// with the error for a program name that is too long.
 const MAX_STRING_BYTES: usize = (128 << 10) - 1;
-/// Of environments up to here nobody needs to try whether the kernel takes them: half of what it takes whatever the
-/// limit of the stack is (execve(2)).
+/// Environment variables of up to this size need no test whether the kernel takes them: half of what it takes whatever
+/// the limit of the stack is (execve(2)).
 const SURE_ENV_BYTES: usize = 64 << 10;
-/// Counted with each string, since Linux 4.13.
+/// The kernel counts a pointer for each string, since Linux 4.13.
 const POINTER_BYTES: usize = 8;
 const MAX_EXEC_ID_BYTES: usize = 64;
 const MAX_UMASK: u32 = 0o777;
 
-/// What a claim binds: over the image's, under the call's.
+/// The defaults that a claim sets: they override the image's, and a call overrides them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Defaults {
-    /// Variables.
+    /// Environment variables.
     pub env: BTreeMap<String, String>,
     /// Working directory; empty: the image's.
     pub cwd: String,
@@ -46,43 +46,43 @@ pub struct Defaults {
     pub user: String,
 }
 
-/// A command as it is to be run.
+/// A command that is to be run.
 #[derive(Debug, Clone)]
 pub struct Command {
-    /// The caller's name for it.
+    /// The id that the caller gave it.
     pub exec_id: String,
     /// What to execute.
     pub program: Program,
     /// Working directory; empty: configured, else the image's.
     pub cwd: String,
-    /// Variables over the configured ones.
+    /// Environment variables that override the configured ones.
     pub env: BTreeMap<String, String>,
     /// User; empty: configured, else the image's.
     pub user: String,
-    /// Mask; none: the target's.
+    /// File mode creation mask; none: the target's.
     pub umask: Option<u32>,
-    /// Input, then its end unless `stdin_open`.
+    /// Input, closed after this unless `stdin_open`.
     pub stdin: Bytes,
     /// Whether more input may come.
     pub stdin_open: bool,
     /// How long it may run.
     pub timeout: Option<Duration>,
-    /// Output told at the end, of standard output and standard error.
+    /// Bytes of output that the result holds, of standard output and standard error.
     pub max_output_bytes: [usize; 2],
-    /// Which part of a longer one.
+    /// Which part of a longer output is kept.
     pub keep: Keep,
-    /// Whether it waits for its readers rather than lose what they have not read.
+    /// Whether the output waits for its readers rather than losing what they have not read.
     pub output_waits: bool,
     /// The terminal to run on.
     pub terminal: Option<Size>,
 }
 
-/// Who asks, because some options are only for one of them.
+/// Which call brings the request: some options are only for one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// Runs and waits.
+    /// Runs the command and waits for its result.
     Exec,
-    /// Starts only.
+    /// Only starts the command.
     Start,
 }
 
@@ -117,14 +117,14 @@ impl Command {
         })
     }
 
-    /// Output kept of standard output and standard error.
+    /// Bytes of output that are kept, of standard output and standard error.
     pub fn kept_output_bytes(&self) -> [usize; 2] {
         let least = if self.output_waits { LEAST_WAITING_BYTES } else { 0 };
         self.max_output_bytes.map(|bytes| bytes.max(least))
     }
 
-    /// Equal for equal parameters; the same `exec_id` with another fingerprint is a conflict. Not for keeping: it
-    /// may change with the sidecar's version.
+    /// Equal for equal parameters; the same `exec_id` with another fingerprint is a conflict. Not for storing: it may
+    /// differ between versions of the sidecar.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         match &self.program {
@@ -138,7 +138,7 @@ impl Command {
         hasher.finish()
     }
 
-    /// Fills in what the claim bound, and takes environment, directory and user out.
+    /// Moves environment variables, directory and user out, filled up with the claim's defaults.
     pub fn take_bound(&mut self, defaults: Defaults) -> (Vec<(OsBytes, OsBytes)>, OsBytes, String) {
         let either = |own: &mut String, bound: String| if own.is_empty() { bound } else { take(own) };
         let mut env = defaults.env;
@@ -149,7 +149,7 @@ impl Command {
 }
 
 impl Defaults {
-    /// Checks what a claim brings.
+    /// Checks the defaults that a claim sets.
     ///
     /// # Errors
     /// `invalid_argument` or `payload_too_large`, naming the field at fault.
@@ -163,8 +163,8 @@ impl Defaults {
         Ok(Self { env: request.env.into_iter().collect(), cwd: request.cwd, user: request.user })
     }
 
-    /// Whether a command that could run without them may fail because of them: a user or a directory may not be
-    /// there, and an environment larger than the kernel lets it be.
+    /// Whether a command may fail because of these defaults: a user or a directory may be missing, and the environment
+    /// variables may be more than the kernel takes.
     #[must_use]
     pub fn can_fail(&self) -> bool {
         !self.cwd.is_empty() || !self.user.is_empty() || env_bytes(&self.env) > SURE_ENV_BYTES
@@ -174,7 +174,7 @@ impl Defaults {
 /// `exec_id` is 1 to 64 of `A-Z a-z 0-9 _ -`.
 ///
 /// # Errors
-/// `invalid_argument`.
+/// `invalid_argument`: it is not.
 pub fn check_exec_id(exec_id: &str) -> Result<(), Problem> {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     if (1..=MAX_EXEC_ID_BYTES).contains(&exec_id.len()) && exec_id.bytes().all(legal) {
@@ -225,7 +225,7 @@ fn program(argv: Vec<String>, command: String) -> Result<Program, Problem> {
     }
 }
 
-/// Of standard output and standard error.
+/// Bytes of output that the result holds, of standard output and standard error.
 fn output_bytes(request: &ExecRequest) -> Result<[usize; 2], Problem> {
     let bytes = |field, wanted: u64, default| match usize::try_from(wanted) {
         Ok(0) => Ok(default),
@@ -241,7 +241,7 @@ fn keep(request: &ExecRequest) -> Result<Keep, Problem> {
         Ok(agent::Keep::Tail) => Ok(Keep::Tail),
         Ok(agent::Keep::Head) if request.output_waits => Err(invalid(
             "output_waits",
-            "output_waits is for the last bytes (keep: tail): of the first ones none is ever let go of",
+            "output_waits is for the last bytes (keep: tail): the first ones are never dropped",
         )),
         Ok(agent::Keep::Head) => Ok(Keep::Head),
         Err(_) => Err(invalid("keep", &format!("keep {} is neither head nor tail", request.keep))),
@@ -251,7 +251,7 @@ fn keep(request: &ExecRequest) -> Result<Keep, Problem> {
 /// The size of a terminal's window.
 ///
 /// # Errors
-/// `invalid_argument`.
+/// `invalid_argument`: a side is 0 or too large.
 pub fn size(wanted: TerminalSize) -> Result<Size, Problem> {
     let TerminalSize { columns, rows } = wanted;
     let side = |value: u32| u16::try_from(value).ok().filter(|value| *value > 0);
@@ -292,7 +292,7 @@ fn check_stdin(bytes: usize) -> Result<(), Problem> {
         .with("actual_bytes", bytes))
 }
 
-/// What no kernel takes.
+/// The problem for arguments and variables that no kernel takes.
 pub fn arguments_too_large(detail: impl Into<String>) -> Problem {
     Problem::new(Code::InvalidArgument, detail).with("reason", "arguments_too_large")
 }
@@ -306,7 +306,7 @@ fn check_arguments(what: &str, bytes: usize, limit: usize) -> Result<(), Problem
 }
 
 fn check_strings(request: &ExecRequest) -> Result<(), Problem> {
-    // A program whose name is too long is not found.
+    // The program is left out: one whose name is too long is not found.
     let given = request.argv.iter().skip(1).chain([&request.command]);
     given.into_iter().try_for_each(|text| check_arguments("an argument", text.len(), MAX_STRING_BYTES))?;
     check_variables(&request.env)
@@ -318,8 +318,8 @@ fn check_variables<'a>(env: impl IntoIterator<Item = (&'a String, &'a String)>) 
     })
 }
 
-/// As the kernel counts: every string with its NUL and a pointer to it. Directory and user are no arguments, but bounded
-/// with them.
+/// Counts as the kernel does: every string with its NUL and a pointer to it. Directory and user are no arguments, but
+/// are bounded together with them.
 fn argument_bytes(request: &ExecRequest) -> usize {
     let argv: usize = request.argv.iter().map(|argument| argument.len() + 1 + POINTER_BYTES).sum();
     let texts = request.command.len() + request.cwd.len() + request.user.len() + 1;

@@ -1,4 +1,4 @@
-//! What a command wrote: the last or the first bytes of a stream, with their place in it.
+//! Ring buffers for output: each keeps the last or the first bytes of a stream, with their offsets.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,23 +6,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
 
-/// Every ring may have this much, however many there are.
+/// Every ring may hold this much without taking from the budget, however many rings there are.
 const FREE_BYTES: usize = 64 << 10;
 /// Blocks grow with what is written: a silent command holds none, a flood is read in large ones.
 const SMALLEST_BLOCK_BYTES: usize = 4 << 10;
 const LARGE_BLOCK_BYTES: usize = 64 << 10;
-/// In rings that hold four of them.
+/// Block size of rings that can hold four such blocks.
 const LARGEST_BLOCK_BYTES: usize = 256 << 10;
 
-/// Memory for all rings together, above what each may have anyway. The sidecar shares a memory limit with the
-/// commands, so without it a few that write much at a time would have the sidecar killed.
+/// Memory for all rings together, beyond what each may hold anyway. The sidecar shares its memory limit with the
+/// commands, so without a budget a few commands that write much at a time would get the sidecar killed.
 #[derive(Debug)]
 pub struct Budget {
     left_bytes: AtomicUsize,
 }
 
 impl Budget {
-    /// A budget of which nothing is spent.
+    /// A budget of which nothing is taken.
     pub fn new(bytes: usize) -> Self {
         Self { left_bytes: AtomicUsize::new(bytes) }
     }
@@ -46,26 +46,26 @@ pub enum Keep {
     Head,
 }
 
-/// Keeps `limit_bytes` of a stream, or fewer when the budget is spent, and counts all of it. Memory grows with what
-/// is written, never ahead. Bytes lie in blocks that are read into, kept and handed out without a copy.
+/// Keeps `limit_bytes` of a stream, or fewer when the budget is spent, and counts all of it. Memory grows with what is
+/// written, never ahead of it. Bytes lie in blocks that are filled, kept and handed out without a copy.
 #[derive(Debug)]
 pub struct Ring {
     budget: Arc<Budget>,
     taken_bytes: usize,
     keep: Keep,
     limit_bytes: usize,
-    /// Full ones, oldest first.
+    /// Full blocks, oldest first.
     blocks: VecDeque<Bytes>,
-    /// The one that is being filled; whole, whatever of it is filled.
+    /// The block that is being filled; its length is its whole capacity.
     open: BytesMut,
     filled_bytes: usize,
-    /// In all blocks: with a tail up to one block more than the limit.
+    /// Bytes kept in all blocks. With [`Keep::Tail`] up to one block more than the limit.
     kept_bytes: usize,
     total_bytes: u64,
 }
 
 impl Ring {
-    /// An empty ring; allocates nothing.
+    /// An empty ring, without memory.
     pub fn new(limit_bytes: usize, keep: Keep, budget: Arc<Budget>) -> Self {
         Self {
             budget,
@@ -80,10 +80,10 @@ impl Ring {
         }
     }
 
-    /// Has `read` put at most `max_bytes` into the ring's own memory; what it returns, which says how many they are.
+    /// Has `read` put at most `max_bytes` into the ring's own memory; returns its result, which is the number of bytes.
     ///
     /// # Errors
-    /// Those of `read`; then nothing has changed.
+    /// The errors of `read`; the ring is unchanged then.
     pub fn fill<E>(
         &mut self,
         max_bytes: usize,
@@ -114,7 +114,7 @@ impl Ring {
         self.keep == Keep::Head && self.kept_bytes >= self.limit_bytes
     }
 
-    /// Makes sure that `open` has space, unless nothing more is kept.
+    /// Makes sure that `open` has space, unless no more is kept.
     fn extend(&mut self) {
         let wanted = self.reserve();
         if !self.open.is_empty() || self.is_closed() {
@@ -132,8 +132,8 @@ impl Ring {
         self.open = used_again.unwrap_or_else(|| BytesMut::zeroed(bytes));
     }
 
-    /// Puts a full block away and gives the size of the next one. When the budget does not give it, what is there is
-    /// the limit from then on.
+    /// Puts a full block away and returns the size of the next one. When the budget has no memory for it, what the ring
+    /// holds becomes its limit.
     fn reserve(&mut self) -> usize {
         if self.filled_bytes == self.open.len() && self.filled_bytes > 0 {
             self.blocks.push_back(std::mem::take(&mut self.open).freeze());
@@ -154,7 +154,7 @@ impl Ring {
         wanted
     }
 
-    /// Whether the limit is kept without the oldest block.
+    /// Whether the ring holds its limit without the oldest block.
     fn is_oldest_spare(&self) -> bool {
         let oldest = self.oldest_bytes();
         self.keep == Keep::Tail && oldest > 0 && self.kept_bytes - oldest >= self.limit_bytes
@@ -164,14 +164,14 @@ impl Ring {
         self.blocks.front().map_or(0, Bytes::len)
     }
 
-    /// Lets go of the oldest block: its size, and its memory unless somebody still reads it.
+    /// Drops the oldest block; returns its size, and its memory unless a reader still holds it.
     fn drop_oldest(&mut self) -> Option<(usize, Option<BytesMut>)> {
         let block = self.blocks.pop_front()?;
         self.kept_bytes -= block.len();
         Some((block.len(), block.try_into_mut().ok()))
     }
 
-    /// Whether the ring may hold `bytes`.
+    /// Whether the ring may hold `bytes`; takes the memory from the budget.
     fn afford(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(FREE_BYTES).saturating_sub(self.taken_bytes);
         let granted = self.budget.take(more);
@@ -181,9 +181,9 @@ impl Ring {
         granted
     }
 
-    /// How many bytes may come before one is lost that a reader needs who began at `begun` and has taken all up to
-    /// `taken`. What he has taken last he may ask for again, since it may be lost on its way: so three quarters of
-    /// the ring are behind him.
+    /// How many bytes may come before the ring loses one that a reader needs, which began at `begun` and has taken
+    /// everything up to `taken`. Bytes that it took last may be lost on their way, and it may request them again; so
+    /// three quarters of the ring are kept behind it.
     pub fn room(&mut self, begun: u64, taken: u64) -> usize {
         self.reserve();
         let behind = self.limit_bytes - self.limit_bytes / 4;
@@ -192,7 +192,7 @@ impl Ring {
         self.limit_bytes.saturating_sub(used)
     }
 
-    /// Everything that was ever written.
+    /// How many bytes were written in all.
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
@@ -213,8 +213,9 @@ impl Ring {
         kept
     }
 
-    /// At most `max_bytes` from `offset` on, and the offset of the first: later than asked when the ring has let
-    /// go of bytes, and never past the end of what it has. Cost: a copy only from the block that is being filled.
+    /// At most `max_bytes` from `offset` on, and the offset of the first of them: later than requested when the ring
+    /// has dropped bytes, and never past the end of what it holds. Cost: a copy only from the block that is being
+    /// filled.
     pub fn read_from(&self, offset: u64, max_bytes: usize) -> (u64, Bytes) {
         let first = match self.keep {
             Keep::Tail => self.total_bytes - self.kept_bytes as u64,
@@ -233,7 +234,7 @@ impl Ring {
         (from, Bytes::copy_from_slice(&rest[..rest.len().min(max_bytes)]))
     }
 
-    /// Gives unused memory back; for when nothing more will be written.
+    /// Gives unused memory back, once no more will be written.
     pub fn shrink(&mut self) {
         let open = std::mem::take(&mut self.open);
         if self.filled_bytes > 0 {

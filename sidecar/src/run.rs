@@ -1,4 +1,4 @@
-//! The sidecar from its fork to its end: wait for the spawner, probe, tell, serve.
+//! The sidecar's life after the fork: wait for the spawner, run the probe, push readiness, serve.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -25,16 +25,18 @@ use crate::settings::{Endpoint, Settings};
 use crate::spawner::frame::Report;
 use crate::spawner::link::{self, Connection, lost};
 
-/// What is under way on SIGTERM may take so long to end; then it ends with the process. Engines wait 10 s.
+/// On SIGTERM, calls under way get this long to end; after it they end with the process. Engines wait 10 s.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
-/// A pod has a second, and its calls are answered with the cause of its end by whoever told it to go.
+/// A pod has one second, and the gateway answers its calls with the cause of its end, which comes from the control
+/// plane.
 const SHUTDOWN_GRACE_IN_POD: Duration = Duration::ZERO;
-/// Output of all commands together: twice the most that one may ask for, eight times what one may write by default.
+/// Memory for the output of all commands together: twice the most that one command may ask for, eight times what one
+/// keeps by default.
 const OUTPUT_BYTES: usize = 64 << 20;
-/// How long a sidecar that cannot start tries to say so.
+/// How long a sidecar that cannot start tries to report that.
 const FAILURE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs a sidecar whose spawner has been forked; returns when it was told to end.
+/// Runs a sidecar whose spawner has been forked; returns after SIGTERM or SIGINT.
 ///
 /// # Errors
 /// The sandbox cannot be entered, or its init is gone.
@@ -51,10 +53,10 @@ pub async fn run(
     serve_until_told(settings, prepared?).await
 }
 
-/// Tells the control plane that the sandbox will never be ready; gives up after a while.
+/// Reports to the control plane that the sandbox will never be ready; gives up after a while.
 pub async fn tell_failure(settings: &Settings, problem: &Problem) {
     let body = readiness::failure(settings, problem);
-    // The exit code says it too, for whoever watches the container.
+    // The exit code reports it too, to whatever watches the container.
     let _ = timeout(FAILURE_PATIENCE, readiness::push(settings, &body)).await;
 }
 
@@ -74,7 +76,7 @@ async fn prepare(
     started: Instant,
 ) -> Result<Prepared, Problem> {
     let connected = link::connect(socket).await;
-    // It has said its word and ends, so this does not wait; the sandbox's init is not our child.
+    // The first fork has reported and ends, so this does not wait. The sandbox's init is not a child of this process.
     let _ = waitpid(first_fork, None);
     let Connection { link, driver: spawner, ready } = connected?;
     let Report::Ready { kernel, target_found_us, entered_us } = ready else {
@@ -99,7 +101,7 @@ async fn prepare(
     service.probe(Defaults::default()).await?;
     let probed_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
     let boot = BootTimes { target_found_us, entered_us, probed_us };
-    // Bound before readiness is told: whoever hears of it connects at once.
+    // Bound before readiness is pushed, because callers connect as soon as they know of it.
     let unbound =
         |err| Problem::new(Code::Internal, format!("cannot listen on {:?}: {err}", settings.listen));
     let listener = Listener::bind(&settings.listen).await.map_err(unbound)?;

@@ -1,10 +1,11 @@
-//! The agent's gRPC face.
+//! The agent's gRPC service.
 //!
 //! # Layout
-//! - `agent`: the calls, one method each; `answer`: records and problems as messages.
-//! - `attach`: output as a stream; `ports`: connections as streams; `files`: the calls on files.
-//! - `uses`: for how long nobody has called.
-//! - `listen`: sockets; `connections`: their bounds, shutdown.
+//! - `agent`: the calls, one method each; `answer`: builds messages from records and problems.
+//! - `attach`: output as a stream; `ports`: connections as streams; `files`: the calls on files; `incoming`: upload
+//!   data.
+//! - `uses`: for how long the sandbox has not been used.
+//! - `listen`: sockets; `connections`: limits on connections, shutdown.
 
 pub mod agent;
 pub mod answer;

@@ -1,4 +1,4 @@
-//! Settings from the process environment, read once before anything is bound.
+//! Settings from the process's environment variables, read once before any socket is bound.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,21 +10,21 @@ use std::time::Duration;
 use token::Verifier;
 
 const PREFIX: &str = "ROLLBOX_SIDECAR_";
-/// `sun_path` of a unix address, less its final NUL.
+/// `sun_path` of a Unix address, less its final NUL.
 const MAX_SOCKET_PATH_BYTES: usize = 107;
 const MAX_WAIT_MS: u64 = 3_600_000;
 
 /// Where to listen, or where to push to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoint {
-    /// A unix socket by path.
+    /// A Unix socket, by path.
     Unix(PathBuf),
-    /// A TCP address. No host names: a static binary cannot resolve them, and addresses are what is known.
+    /// A TCP address. No host names: a static binary cannot resolve them, and the addresses are known.
     Tcp(SocketAddr),
 }
 
 impl Endpoint {
-    /// The TCP port, where it is one.
+    /// The TCP port, if it is a TCP address.
     pub fn port(&self) -> Option<u16> {
         match self {
             Self::Unix(_) => None,
@@ -33,10 +33,10 @@ impl Endpoint {
     }
 }
 
-/// What the sandbox was promised at most; 0: no limit, or none that is known here.
+/// The limits that the sandbox was given; 0: no limit, or none that is known here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limits {
-    /// Of memory, without what the sidecar itself has on top.
+    /// Of memory, without the allowance for the sidecar itself.
     pub memory_bytes: u64,
     /// Of the root file system.
     pub disk_bytes: u64,
@@ -44,14 +44,14 @@ pub struct Limits {
     pub pids: u32,
 }
 
-/// Everything that the sidecar is told from outside.
+/// Everything that the sidecar gets as configuration.
 #[derive(Debug)]
 pub struct Settings {
     /// The one sandbox that this sidecar serves.
     pub sandbox_id: String,
     /// Where the agent listens.
     pub listen: Endpoint,
-    /// The address to push with the readiness; none when the control plane knows it.
+    /// The address that the readiness push reports; none when the control plane knows it.
     pub advertise: Option<String>,
     /// Where readiness is pushed.
     pub ready_url: Endpoint,
@@ -59,19 +59,19 @@ pub struct Settings {
     pub ready_token: String,
     /// Verifies the tokens of callers.
     pub verifier: Arc<Verifier>,
-    /// Where the target's binary is put before anything else; none when somebody else brings it.
+    /// Where the target's binary is copied to before anything else; none when another part provides it.
     pub install: Option<PathBuf>,
     /// `argv[0]` of the target's main process.
     pub target_command: String,
-    /// How long an exec outlives its last waiter.
+    /// How long an exec lives on after its last waiter has left.
     pub orphan_grace: Duration,
     /// How long the target may take to appear.
     pub start_timeout: Duration,
-    /// What usage is told against; under gVisor that of processes is also kept to.
+    /// The limits that usage is reported against; under gVisor the one for processes is also enforced here.
     pub limits: Limits,
 }
 
-/// A setting that breaks its rule.
+/// A setting that violates its rule.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BadSetting {
     variable: String,
@@ -94,7 +94,7 @@ impl Settings {
     /// Reads all settings through `lookup`, which maps a variable's full name to its value.
     ///
     /// # Errors
-    /// The first setting that is missing or breaks its rule; a credential's value is not repeated.
+    /// The first setting that is missing or violates its rule; a credential's value is not repeated.
     pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, BadSetting> {
         let source = Source { lookup: &lookup };
         Ok(Self {

@@ -1,4 +1,4 @@
-//! UDP: one frame, one datagram.
+//! UDP: each frame is one datagram.
 
 use std::io;
 
@@ -14,10 +14,11 @@ use super::{Answers, Frames};
 /// The largest payload of a datagram (IPv4: 65535 less both headers).
 const MAX_BYTES: usize = 65_507;
 
-/// Moves datagrams until the caller is done, or nothing listens.
+/// Moves datagrams until the caller ends the flow, or nothing listens.
 ///
-/// Nobody can tell which of the two loopback addresses a server uses before it has spoken: the IPv4 one is taken first,
-/// and left for the other with the datagram that came back as undeliverable.
+/// Which of the two loopback addresses a server uses is not known before it answers. So datagrams go to the IPv4
+/// address first; when one comes back as undeliverable, it is sent again to the IPv6 address, which is used from then
+/// on.
 ///
 /// # Errors
 /// `port_unreachable`: nothing listens on either address; `invalid_argument`: a datagram that is too large.
@@ -56,7 +57,7 @@ pub async fn carry(
 struct Flow {
     port: u16,
     socket: UdpSocket,
-    /// The server has spoken from this address, or has not been found at the other one.
+    /// Whether the address is final: the server has answered from it, or the other one was tried before.
     settled: bool,
     last: Bytes,
 }
@@ -74,7 +75,7 @@ impl Flow {
         }
     }
 
-    /// Sends again to the other address what this one has refused, once.
+    /// Switches to the other address, once, and sends again what this one has refused.
     async fn refused(&mut self, err: io::Error) -> Result<(), Problem> {
         if err.kind() != io::ErrorKind::ConnectionRefused || self.settled {
             return Err(unreachable(self.port, &err));

@@ -1,4 +1,4 @@
-//! Dialling: IPv4 first, then IPv6, on loopback only.
+//! Dials ports of the sandbox: IPv4 first, then IPv6, on loopback only.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,15 +8,15 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{Instant, sleep, timeout};
 use wire::{Code, Problem};
 
-/// Where servers listen that are meant for one machine, or for all addresses.
+/// The addresses that reach servers which listen for this machine only, or on all addresses.
 const HOSTS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-/// On loopback an answer takes microseconds; one that does not come is a full queue of a server that accepts nothing.
+/// Timeout of a connect. On loopback one takes microseconds; a longer one means that the server's accept queue is full.
 const PATIENCE: Duration = Duration::from_millis(400);
-/// Between two looks at a port: short at first, since most servers are up at once.
+/// Pauses between two attempts: short at first, since most servers are up at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_PAUSE: Duration = Duration::from_millis(200);
 
-/// A TCP connection to `port`. Takes less than a second.
+/// Opens a TCP connection to `port`. Takes less than a second.
 ///
 /// # Errors
 /// `port_unreachable` with the reason.
@@ -28,7 +28,7 @@ pub async fn connect(port: u16) -> Result<TcpStream, Problem> {
     for host in HOSTS {
         match attempt(SocketAddr::new(host, port)).await {
             Ok(stream) => return Ok(stream),
-            // The first address is the one that people mean.
+            // The error of the IPv4 address is reported: it is the one that people expect.
             Err(err) if host.is_ipv4() => refused = err,
             Err(_) => {}
         }
@@ -39,7 +39,7 @@ pub async fn connect(port: u16) -> Result<TcpStream, Problem> {
 async fn attempt(address: SocketAddr) -> io::Result<TcpStream> {
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not accept connections");
     let stream = timeout(PATIENCE, TcpStream::connect(address)).await.map_err(late)??;
-    // TCP connects a port with itself when the kernel happens to choose it for the caller's end.
+    // TCP connects a port with itself when the kernel happens to choose it for the local end.
     if stream.local_addr()? == address {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
@@ -47,7 +47,7 @@ async fn attempt(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Whether something listens on `port`, at the latest after `patience`. Opens and closes a connection for every look.
+/// Whether something listens on `port`; waits for it up to `patience`. Each attempt opens and closes a connection.
 ///
 /// # Cancel safety
 /// Cancel safe.
@@ -67,10 +67,10 @@ pub async fn listens(port: u16, patience: Duration) -> bool {
     }
 }
 
-/// A UDP socket whose peer is `port`; with `second`, on the other of the two addresses.
+/// Opens a UDP socket whose peer is `port` on the IPv4 address or, with `second`, on the IPv6 address.
 ///
 /// # Errors
-/// `port_unreachable`: there is no such address.
+/// `port_unreachable`: the machine has no such address.
 pub async fn socket(port: u16, second: bool) -> Result<UdpSocket, Problem> {
     let host = HOSTS[usize::from(second)];
     let bound = async {
@@ -81,7 +81,7 @@ pub async fn socket(port: u16, second: bool) -> Result<UdpSocket, Problem> {
     bound.await.map_err(|err: io::Error| unreachable(port, &err))
 }
 
-/// What a caller gets for a port that does not answer, or does no more.
+/// The problem for a port that cannot be reached, or whose connection broke.
 pub fn unreachable(port: u16, err: &io::Error) -> Problem {
     let (reason, sentence) = match err.kind() {
         io::ErrorKind::ConnectionRefused => ("refused", "nothing listens there".to_owned()),

@@ -1,4 +1,4 @@
-//! TCP: each direction ends by itself, so that a half-closed connection works as it does without us.
+//! TCP: each direction ends by itself, so that a half-closed connection works as it does without the sidecar between.
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,17 +12,17 @@ use super::dial::unreachable;
 use super::{Answers, Frames, Place};
 use crate::leg::{Awaited, Leg};
 
-/// A buffer with less than this part of its room is not worth a read.
+/// A buffer whose free space is less than a message's size divided by this gets new memory before the next read.
 const LEAST_PART: usize = 4;
 
-/// What is moved at once over a leg: under gVisor half of it costs nearly twice as much.
+/// Bytes that are moved at once over a leg: under gVisor half as many cost nearly twice as much for the same data.
 const LEG_BYTES: usize = 256 << 10;
 
-/// How the way to the server ended.
+/// How the direction to the server ended.
 enum Sent<F> {
     /// All of it was delivered.
     All,
-    /// The server takes nothing more.
+    /// The server takes no more data.
     Refused(F),
     /// The caller is gone.
     Gone,
@@ -31,7 +31,7 @@ enum Sent<F> {
 /// Moves bytes until both directions have ended, or one of the two has broken the connection.
 ///
 /// # Errors
-/// `port_unreachable`: the server broke it.
+/// `port_unreachable`: the server broke the connection. `stream_interrupted`: the leg broke.
 pub async fn carry(
     port: u16,
     place: &Place,
@@ -48,7 +48,8 @@ pub async fn carry(
         sent = &mut up => match sent {
             Sent::All => down.await,
             Sent::Gone => Ok(()),
-            // What it said before that is still on its way, and how it ended is told there.
+            // What the server sent before is still on its way, and the other direction reports how the connection
+            // ended.
             Sent::Refused(frames) => tokio::select! {
                 outcome = &mut down => outcome,
                 () = discard(frames) => Ok(()),
@@ -70,13 +71,13 @@ async fn send<F: Frames>(mut write: OwnedWriteHalf, first: PortFrame, mut frames
             return Sent::Refused(frames);
         }
         if frame.eof {
-            // A peer that is gone already needs no end.
+            // A peer that is gone needs no end of the stream.
             let _ = write.shutdown().await;
             return Sent::All;
         }
         frame = match frames.next().await {
             Some(Ok(frame)) => frame,
-            // Only a message ends a direction: a call that is given up looks like messages that ended.
+            // Only a message ends a direction: a call that is cancelled looks like a stream of messages at its end.
             Some(Err(_)) | None => return Sent::Gone,
         };
     }
@@ -112,7 +113,7 @@ async fn receive(
     }
 }
 
-/// The rest past the call, through memory that stays where it is: under gVisor new memory costs more than to fill it.
+/// Moves the rest over the leg, through one buffer: under gVisor new memory costs more than filling it.
 async fn move_over(
     port: u16,
     mut read: OwnedReadHalf,
@@ -123,7 +124,7 @@ async fn move_over(
         return Ok(());
     }
     let broken = |err| {
-        let detail = format!("the connection that brings what port {port} says broke: {err}");
+        let detail = format!("the connection for the data of port {port} broke: {err}");
         Problem::new(Code::StreamInterrupted, detail)
     };
     let mut buffer = vec![0; LEG_BYTES];
@@ -131,7 +132,7 @@ async fn move_over(
         let count = read.read(&mut buffer).await.map_err(|err| unreachable(port, &err))?;
         if count == 0 {
             leg.shutdown().await.map_err(broken)?;
-            // A caller that is gone needs no end.
+            // A caller that is gone needs no end of the stream.
             let _ = answers.send(Ok(PortFrame { eof: true, ..PortFrame::default() })).await;
             return Ok(());
         }
@@ -139,7 +140,7 @@ async fn move_over(
     }
 }
 
-/// Takes what nobody wants any more, so that the caller is not held up; ends only when the caller is gone.
+/// Drops what the server does not take, so that the caller is not blocked; ends only when the caller is gone.
 async fn discard(mut frames: impl Frames) {
     loop {
         match frames.next().await {

@@ -1,4 +1,4 @@
-//! For whom an output waits: those who are attached, and for a while the last one who was.
+//! The readers that an output waits for: those that are attached, and for a while the last one that was.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,11 +9,12 @@ use super::watched::Watched;
 use super::{Process, Stream};
 use crate::ring::Ring;
 
-/// Who takes nothing for so long counts as gone, and the command goes on without him. What is taken shows as gateways open
-/// their windows, half of 512 KiB at a time: so who takes less than 26 KiB/s is gone too.
+/// A reader that takes nothing for this long counts as gone, and the command goes on without it. Progress shows only
+/// when a gateway opens its flow-control window, half of 512 KiB at a time; so a reader that takes less than 26 KiB/s
+/// counts as gone too.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Byte numbers in the two streams.
+/// Byte offsets in the two streams.
 pub type Position = [u64; 2];
 
 /// The readers of one process.
@@ -25,11 +26,12 @@ pub struct Readers {
 #[derive(Debug)]
 struct Places {
     next: u64,
-    /// Few: a gateway for each client that is attached.
+    /// Few: one for each attached client, which is a gateway's call.
     all: Vec<Place>,
 }
 
-/// Where a reader is. One who is lost keeps his place until somebody attaches or the patience is over.
+/// Where a reader is. A reader that lost its connection keeps its place until another one attaches or [`PATIENCE`] is
+/// over.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     number: u64,
@@ -40,7 +42,7 @@ struct Place {
     gone: bool,
 }
 
-/// Somebody who is attached; dropped when he is so no more.
+/// An attached reader, until this is dropped.
 #[derive(Debug)]
 pub struct Reader {
     process: Arc<Process>,
@@ -48,7 +50,7 @@ pub struct Reader {
 }
 
 impl Readers {
-    /// Nobody yet, but somebody is waited for.
+    /// No reader yet, but the output waits for the first one.
     pub(super) fn new() -> Self {
         let expected = Place::new(0, [0, 0], false);
         Self { places: Watched::new(Places { next: 1, all: vec![expected] }) }
@@ -80,13 +82,13 @@ impl Readers {
         });
     }
 
-    /// Nothing more comes that anybody could be waited for.
+    /// Removes all places, once no more output comes.
     pub(super) fn clear(&self) {
         self.places.change(|places| places.all = Vec::new());
     }
 
-    /// How many bytes of `stream` can be read from the command without losing one that somebody waits for. Waits
-    /// until it is at least one.
+    /// How many bytes of `stream` can be read from the command without losing one that a reader needs. Waits until it
+    /// is at least one.
     pub(super) async fn room(&self, stream: Stream, ring: &Mutex<Ring>) -> usize {
         let began = Instant::now();
         loop {
@@ -94,13 +96,13 @@ impl Readers {
             let looked = self.look(stream, &mut super::lock(ring), began);
             match looked {
                 Ok(room) => return room,
-                // Whether somebody has moved or the time is over: the next look says it.
+                // Either a place has changed or the time is over; the next round finds out which.
                 Err(until) => drop(timeout_at(until, changed).await),
             }
         }
     }
 
-    /// The room that there is, or until when the reader who leaves none is waited for.
+    /// The room that there is, or until when to wait for the reader that leaves none.
     fn look(&self, stream: Stream, ring: &mut Ring, began: Instant) -> Result<usize, Instant> {
         let now = Instant::now();
         let (mut least, mut earliest) = (usize::MAX, None::<Instant>);
@@ -129,13 +131,13 @@ impl Place {
 }
 
 impl Reader {
-    /// Attaches somebody who has everything before `from`.
+    /// Attaches a reader that has everything before `from`.
     pub fn new(process: &Arc<Process>, from: Position) -> Self {
         let number = process.readers.as_ref().map_or(0, |readers| readers.enter(from));
         Self { process: Arc::clone(process), number }
     }
 
-    /// Notes that he has taken everything before `position`.
+    /// Notes that the reader has taken everything before `position`.
     pub fn took(&self, position: Position) {
         if let Some(readers) = &self.process.readers {
             readers.took(self.number, position);
@@ -199,7 +201,7 @@ mod tests {
         assert_eq!(waited(&readers, &ring).await.0, PATIENCE);
         write(&ring, LIMIT);
         readers.took(number, [1000, 0]);
-        assert_eq!(waited(&readers, &ring).await.0, PATIENCE, "who takes again counts again");
+        assert_eq!(waited(&readers, &ring).await.0, PATIENCE, "a reader that takes again counts again");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Standard input: what was accepted, and the pipe or terminal it goes to.
+//! Standard input: counts what was accepted, and writes it to the command's pipe or terminal.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub struct Stdin {
     terminal: Option<Terminal>,
     stays_open: bool,
     accepted: u64,
-    /// Whether the last byte was a line's last, or there was none.
+    /// Whether the last byte ended a line, or there was none.
     at_line_start: bool,
 }
 
@@ -23,7 +23,7 @@ impl Stdin {
         Self { end: None, terminal: None, stays_open, accepted: 0, at_line_start: true }
     }
 
-    /// Writes what the request brought to `end`, then its end unless more may come.
+    /// Writes the input of the request to `end`, then closes it unless more may come.
     pub(super) async fn begin(&mut self, end: Option<Arc<Side>>, terminal: Option<Terminal>, data: &[u8]) {
         self.end = end;
         self.terminal = terminal;
@@ -33,11 +33,12 @@ impl Stdin {
         }
     }
 
-    /// Takes `data`, whose first byte is number `offset` of the whole input; what was accepted before is skipped, so
-    /// that a repeat is safe. Waits while the command does not read. Returns the next expected number.
+    /// Writes `data`, whose first byte has the offset `offset` in the whole input. Bytes that were accepted before are
+    /// skipped, so that a retry is safe. Waits while the command does not read (backpressure). Returns the next
+    /// expected offset.
     ///
     /// # Errors
-    /// `conflict` when bytes are missing in between, or the input is closed.
+    /// `conflict` when bytes in between are missing, or the input is closed.
     pub async fn write(&mut self, offset: u64, data: &[u8], eof: bool) -> Result<u64, Problem> {
         if offset > self.accepted {
             let detail = format!("stdin bytes {} to {offset} are missing", self.accepted);
@@ -57,8 +58,8 @@ impl Stdin {
         Ok(self.accepted)
     }
 
-    /// Nothing more will be written. A terminal is told by the character that its user would type: what follows a
-    /// half line only ends the line, so there it takes two.
+    /// Ends the input. On a terminal that takes the character which a user would type: after a half line the first one
+    /// only ends the line, so there it takes two.
     async fn finish(&mut self) {
         if let Some(character) = self.terminal.as_ref().and_then(Terminal::end_of_input) {
             let typed = [character; 2];
@@ -68,14 +69,15 @@ impl Stdin {
         self.close();
     }
 
-    /// The command is over, or has closed its input.
+    /// The command has ended, or has closed its input.
     pub(super) fn close(&mut self) {
         self.end = None;
         self.terminal = None;
     }
 
-    /// Counts as it goes, so that a caller who is gone half-way finds the right number when he comes back. A command
-    /// that closed its input has had enough: the rest is accepted and dropped, as a shell's pipe would.
+    /// Counts bytes as they are written, so that a caller that breaks off half-way finds the right offset when it
+    /// retries. A command that has closed its input needs no more: the rest is accepted and dropped, as by a shell's
+    /// pipe.
     async fn push(&mut self, data: &[u8]) {
         let dropped = self.send(data, |stdin, count| stdin.accepted += count as u64).await;
         self.accepted += dropped as u64;
@@ -84,7 +86,7 @@ impl Stdin {
         }
     }
 
-    /// Writes `data` as long as there is somebody to read it; how many bytes are left.
+    /// Writes `data` as long as the command reads; returns how many bytes are left.
     async fn send(&mut self, data: &[u8], mut sent: impl FnMut(&mut Self, usize)) -> usize {
         let mut rest = data;
         while let (Some(end), false) = (self.end.clone(), rest.is_empty()) {

@@ -1,4 +1,4 @@
-//! The streams of a command: made here, one end given away, the other read and written without ever blocking.
+//! The streams of a command: the sidecar makes them, gives one end away, and uses the other without ever blocking.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -17,29 +17,30 @@ use super::terminal::{Promise, Terminal};
 use super::{Process, Stream};
 use crate::sys;
 
-/// The most that a pipe can be made to hold.
+/// The largest size that a pipe can be set to.
 const MAX_PIPE_BYTES: usize = 1 << 20;
-/// What one holds as it is made. Kernels count what all pipes of a user may hold.
+/// The size of a new pipe. Kernels count what all pipes of a user may hold.
 const USUAL_PIPE_BYTES: usize = 64 << 10;
-/// Once so much has come through a pipe it is a flood for as long as much comes at a time, and made to hold more.
+/// After this many bytes from a pipe its output is a flood, for as long as much comes at a time; the pipe is made
+/// larger.
 const FLOOD_BYTES: usize = 1 << 20;
-/// Who writes so much at a time leaves the others a turn after each.
+/// A read that brings this much is large: other tokio tasks get a turn after it.
 const LARGE_BYTES: usize = 16 << 10;
-/// How long a flood that has been caught up with is left to itself: so long that a good part of the pipe is full then.
+/// Pauses between two reads of a flood: so long that a good part of the pipe is full by then.
 const SHORTEST_REST: Duration = Duration::from_millis(1);
 const LONGEST_REST: Duration = Duration::from_millis(4);
-/// A flood is over when so many looks in a row have brought little: one comes between two writes.
+/// A flood is over after this many small reads in a row; a single one happens between two writes.
 const POOR_LOOKS: usize = 2;
-/// Between looks into a pipe that the runtime cannot watch.
+/// Pause between two reads of a pipe that the runtime cannot watch.
 const UNWATCHED_REST: Duration = Duration::from_millis(20);
 
-/// Our end of a pipe, or of a terminal.
+/// The sidecar's end of a pipe, or of a terminal.
 #[derive(Debug)]
 pub(super) struct Side(AsyncFd<OwnedFd>);
 
 impl Side {
     fn new(fd: OwnedFd, interest: Interest) -> io::Result<Self> {
-        // The flag belongs to our end alone; commands expect theirs to block.
+        // The flag belongs to this end alone; commands expect theirs to block.
         fcntl(&fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         Ok(Self(sys::watch(fd, interest)?))
     }
@@ -55,7 +56,7 @@ impl Side {
     /// Writes some of `data`, once there is space.
     ///
     /// # Errors
-    /// Nobody reads any more.
+    /// Nothing reads the other end any more.
     pub(super) async fn write(&self, data: &[u8]) -> io::Result<usize> {
         self.0.async_io(Interest::WRITABLE, |fd| Ok(write(fd, data)?)).await
     }
@@ -67,21 +68,21 @@ impl AsFd for Side {
     }
 }
 
-/// Our ends of a command's streams.
+/// The sidecar's ends of a command's streams.
 #[derive(Debug)]
 pub(super) struct Streams {
-    /// None: the command reads the null device. Whoever takes it closes the input by dropping it.
+    /// None: the command reads the null device. Dropping the end closes the input.
     pub(super) stdin: Option<Arc<Side>>,
     pub(super) stdout: Output,
-    /// None: there is only a terminal.
+    /// None: the command runs on a terminal, which has one stream.
     pub(super) stderr: Option<Output>,
     pub(super) terminal: Option<Terminal>,
 }
 
-/// Where output comes from.
+/// Where the sidecar reads output from.
 #[derive(Debug)]
 pub(super) enum Output {
-    /// Known to the runtime only while it is pumped: most commands are over before that is worth its price.
+    /// Registered with the runtime only while it is read: most commands end before registering would pay off.
     Pipe(OwnedFd),
     Terminal(Arc<Side>),
 }
@@ -95,7 +96,7 @@ impl AsFd for Output {
     }
 }
 
-/// Streams that are ours once the command runs.
+/// Streams that can be used once the command runs.
 #[derive(Debug)]
 pub(super) enum Prepared {
     Pipes(Streams),
@@ -103,10 +104,10 @@ pub(super) enum Prepared {
 }
 
 impl Prepared {
-    /// Makes pipes; also gives what belongs to the order: the command's ends in the order of their numbers.
+    /// Makes pipes; also returns the command's ends, for the order, as descriptors 0, 1, 2.
     ///
     /// # Errors
-    /// Out of descriptors.
+    /// This process is out of descriptors.
     pub(super) fn pipes(with_stdin: bool) -> io::Result<(Self, Vec<OwnedFd>)> {
         let (stdin, child_stdin) = if with_stdin {
             let (theirs, ours) = pipe2(OFlag::O_CLOEXEC)?;
@@ -120,19 +121,19 @@ impl Prepared {
         Ok((Self::Pipes(streams), vec![child_stdin, child_stdout, child_stderr]))
     }
 
-    /// Prepares for a terminal, which the spawner makes; also gives what belongs to the order.
+    /// Prepares for a terminal, which the spawner makes; also returns the descriptor for the order.
     ///
     /// # Errors
-    /// Out of descriptors.
+    /// This process is out of descriptors.
     pub(super) fn terminal() -> io::Result<(Self, Vec<OwnedFd>)> {
         let (promise, theirs) = Promise::new()?;
         Ok((Self::Terminal(promise), vec![theirs]))
     }
 
-    /// The streams; to be called when the command runs.
+    /// The streams; to be called once the command runs.
     ///
     /// # Errors
-    /// The terminal did not come.
+    /// The spawner has sent no terminal.
     pub(super) fn opened(self) -> io::Result<Streams> {
         match self {
             Self::Pipes(streams) => Ok(streams),
@@ -147,8 +148,8 @@ impl Prepared {
 }
 
 impl Streams {
-    /// Takes what the command's last words are: what is on its way now. `waits`: not faster than an output that
-    /// waits for its readers lets us.
+    /// Takes the output that a command left in its streams when it ended. With `waits`, at the pace of an output that
+    /// waits for its readers.
     pub(super) async fn drain(&self, process: &Process, waits: bool) {
         drain(&self.stdout, process, Stream::Stdout, waits).await;
         if let Some(stderr) = &self.stderr {
@@ -157,14 +158,14 @@ impl Streams {
     }
 }
 
-/// Only our end is made non-blocking: the flag belongs to an end, and commands expect theirs to block.
+/// Only the sidecar's end is made non-blocking: the flag belongs to an end, and commands expect theirs to block.
 fn output() -> io::Result<(Output, OwnedFd)> {
     let (ours, theirs) = pipe2(OFlag::O_CLOEXEC)?;
     fcntl(&ours, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
     Ok((Output::Pipe(ours), theirs))
 }
 
-/// Reads until all writers have closed. Whoever reads the ring is waited for only if the output waits.
+/// Reads until all writers have closed. Waits for readers of the ring only if the output does.
 pub(super) async fn pump(from: &Output, process: &Process, stream: Stream) {
     match from {
         Output::Pipe(pipe) => while part(pipe.as_fd(), process, stream).await {},
@@ -172,7 +173,8 @@ pub(super) async fn pump(from: &Output, process: &Process, stream: Stream) {
     }
 }
 
-/// A trickle that swells, and the flood that follows. False: nothing more will come.
+/// Reads each write as it comes until so much has come that it is a flood, then large pieces until the flood is over.
+/// False: the stream is at its end.
 async fn part(pipe: BorrowedFd<'_>, process: &Process, stream: Stream) -> bool {
     match sys::watch(pipe, Interest::READABLE) {
         Ok(end) => {
@@ -180,7 +182,7 @@ async fn part(pipe: BorrowedFd<'_>, process: &Process, stream: Stream) -> bool {
             drop(end);
             swells && flood(pipe, process, stream).await
         }
-        // Out of places to watch a pipe: others may give theirs back.
+        // The limit of watched descriptors is reached; other commands may release theirs.
         Err(_) => {
             sleep(UNWATCHED_REST).await;
             empty(pipe, process, stream).await.is_some()
@@ -188,7 +190,7 @@ async fn part(pipe: BorrowedFd<'_>, process: &Process, stream: Stream) -> bool {
     }
 }
 
-/// Takes what comes, when it comes. True: so much has come that it is a flood; false: nothing more will come.
+/// Takes output whenever some arrives. True: so much has come that it is a flood; false: the stream is at its end.
 async fn trickle(
     end: &AsyncFd<impl AsRawFd + AsFd>,
     process: &Process,
@@ -202,7 +204,8 @@ async fn trickle(
             Ok(Kept { bytes: 0, .. }) | Err(_) => return false,
             Ok(Kept { bytes, .. }) => {
                 taken = taken.saturating_add(bytes);
-                // A pipe that is filled as fast as it is emptied would leave nobody else a turn, least of all its readers.
+                // A pipe that is filled as fast as it is read would leave other tasks no turn, least of all the
+                // output's readers.
                 if bytes >= LARGE_BYTES {
                     yield_now().await;
                 }
@@ -212,10 +215,11 @@ async fn trickle(
     true
 }
 
-/// Takes much at a time, and leaves the pipe unwatched meanwhile: to be woken by every write costs both sides more, under
-/// gVisor several times more, than to move what was written. True: it has become a trickle; false: nothing more will come.
+/// Reads large pieces at intervals and leaves the pipe unwatched meanwhile: being woken by every write costs reader and
+/// writer more, under gVisor several times more, than moving the bytes. True: it has become a trickle; false: the
+/// stream is at its end.
 async fn flood(pipe: BorrowedFd<'_>, process: &Process, stream: Stream) -> bool {
-    // A kernel that refuses (its bound for all of a user's pipes) has given a pipe that works.
+    // A kernel that refuses (its limit for all pipes of a user) has still made a pipe that works.
     if resize(pipe, MAX_PIPE_BYTES).is_err() {
         return true;
     }
@@ -228,12 +232,12 @@ async fn flood(pipe: BorrowedFd<'_>, process: &Process, stream: Stream) -> bool 
         poor = if taken < LARGE_BYTES { poor + 1 } else { 0 };
         rest = if taken < MAX_PIPE_BYTES / 2 { LONGEST_REST.min(2 * rest) } else { SHORTEST_REST };
     }
-    // Refused where more has come meanwhile: then it is still large, which does no harm.
+    // The kernel refuses this when more has arrived meanwhile; the pipe then stays large, which does no harm.
     let _ = resize(pipe, USUAL_PIPE_BYTES);
     true
 }
 
-/// Takes all that is there, in turns with others; how much that was. None: nothing more will come.
+/// Reads everything that is there, in turns with other tasks; returns how much. None: the stream is at its end.
 async fn empty(pipe: BorrowedFd<'_>, process: &Process, stream: Stream) -> Option<usize> {
     let mut taken = 0;
     loop {
@@ -257,8 +261,8 @@ fn resize(pipe: BorrowedFd<'_>, bytes: usize) -> nix::Result<i32> {
     fcntl(pipe, FcntlArg::F_SETPIPE_SZ(bytes as i32))
 }
 
-/// Straight from the kernel, because the runtime may not know yet that there is something. Bounded, because a daemon
-/// of the command may go on writing.
+/// Reads directly from the descriptor, because the runtime may not know yet that data has arrived. Bounded, because a
+/// daemon of the command may go on writing.
 async fn drain(from: &Output, process: &Process, stream: Stream, waits: bool) {
     let mut taken = 0;
     while taken < MAX_PIPE_BYTES {
@@ -270,10 +274,10 @@ async fn drain(from: &Output, process: &Process, stream: Stream, waits: bool) {
     }
 }
 
-/// What a look into a pipe has brought.
+/// What one read of a pipe has brought.
 struct Kept {
     bytes: usize,
-    /// There was less than was asked for.
+    /// Whether there was less than was asked for.
     emptied: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A command's life: start, pump, end; and the ways in which we end it.
+//! Supervises a command: its start, its streams, its end, and the kills by deadline, cancellation and orphan grace.
 
 use std::os::fd::OwnedFd;
 use std::pin::pin;
@@ -21,37 +21,37 @@ use crate::spawner::frame::{Ending, Order, Program, Refusal, Report, Spawn};
 use crate::spawner::link::{Link, Subscription, lost};
 
 const SIGKILL: u32 = libc::SIGKILL.cast_unsigned();
-/// Longer than the spawner takes to tell of a kill (2 s) that it gets to after a start which is held (3 s); after it, what
-/// is left is the spawner's alone.
+/// Longer than the spawner takes to report a kill (2 s) that it begins after a held start (3 s). After it, the rest of
+/// the kill is left to the spawner.
 const KILL_PATIENCE: Duration = Duration::from_secs(8);
 
-/// What supervising needs of its surroundings.
+/// What supervising needs besides the command.
 #[derive(Debug)]
 pub struct Context {
-    /// To the spawner.
+    /// Orders to the spawner.
     pub link: Link,
-    /// Of the control group that commands run in.
+    /// OOM kills in the control group that commands run in.
     pub oom: OomCounter,
-    /// Memory for what commands write.
+    /// Memory for the output of commands.
     pub output: Arc<Budget>,
-    /// How long an exec outlives its last waiter.
+    /// How long an exec lives on after its last waiter has left.
     pub orphan_grace: Duration,
 }
 
-/// A command that is to be run now.
+/// A command that is to be started.
 #[derive(Debug)]
 pub struct Start {
     /// What to run.
     pub command: Command,
-    /// What the claim bound.
+    /// The defaults that the claim set.
     pub defaults: Defaults,
     /// When its request was read.
     pub received: Instant,
-    /// What the spawner will report.
+    /// The spawner's reports about it.
     pub subscription: Subscription,
 }
 
-/// Runs a command to its end and leaves the outcome in `process`. Whether anybody waits does not matter to it.
+/// Runs a command to its end, whether or not a caller waits, and leaves the outcome in `process`.
 pub async fn supervise(process: Arc<Process>, start: Start, context: Arc<Context>) {
     let phase = match run(&process, start, &context).await {
         Ok(ended) => Phase::Ended(ended),
@@ -64,7 +64,7 @@ pub async fn supervise(process: Arc<Process>, start: Start, context: Arc<Context
     }
     super::lock(&process.terminal).take();
     process.enter(phase);
-    // Only now: somebody may hold the lock while he writes to a daemon that does not read, until he sees the end.
+    // Last, because a call may hold the lock while it writes to a daemon that does not read, until it sees the end.
     process.stdin.lock().await.close();
 }
 
@@ -97,7 +97,7 @@ async fn run(process: &Process, start: Start, context: &Context) -> Result<Ended
         Outcome::Stopped(cause) => (kill(process, context, &mut subscription).await?, Some(cause)),
     };
     let run_us = micros(runs_since.elapsed());
-    // Not `stopped`: the time of a command that is over cannot run out.
+    // Not `stopped`: a command that has ended cannot time out.
     let unwanted = process.life.until(|life| life.stop);
     last_words(&streams, process, cause.is_none(), unwanted).await;
     let oom_killed = oom::looks_killed(ending) && context.oom.read() > ooms_before;
@@ -105,8 +105,8 @@ async fn run(process: &Process, start: Start, context: &Context) -> Result<Ended
     Ok(Ended { end, exit_code, signal, spawn_us, run_us })
 }
 
-/// Takes what a command that is over has left, as slowly as it `waits` for its readers; who wants it stopped, then too,
-/// does not wait for them.
+/// Reads the output that a command has left when it ended; with `waits`, at the pace of its readers, until a caller
+/// wants it stopped.
 async fn last_words(streams: &Streams, process: &Process, waits: bool, unwanted: impl Future) {
     if waits {
         tokio::select! {
@@ -138,7 +138,7 @@ async fn traffic(process: &Process, stdin: Option<Arc<Side>>, streams: &Streams,
     },);
 }
 
-/// Takes out of the command what only its start needs: arguments and environment may be megabytes.
+/// Moves out of the command what only its start needs, since arguments and environment variables may be megabytes.
 fn order(command: &mut Command, defaults: Defaults, id: u64, prompt: bool) -> Order {
     let (env, cwd, user) = command.take_bound(defaults);
     let program = std::mem::replace(&mut command.program, Program::Worker);
@@ -146,7 +146,7 @@ fn order(command: &mut Command, defaults: Defaults, id: u64, prompt: bool) -> Or
     Order::Spawn(Spawn { id, exec_id, program, cwd, user, umask, terminal, env, prompt })
 }
 
-/// The process, and for how long it has run.
+/// Waits for the start; returns the process id, and for how long the process has run.
 pub(crate) async fn spawned(subscription: &mut Subscription) -> Result<(u32, Duration), Problem> {
     match subscription.reports.recv().await {
         Some(Report::Spawned { pid, age_us, .. }) => Ok((pid, Duration::from_micros(age_us.into()))),
@@ -158,7 +158,7 @@ pub(crate) async fn spawned(subscription: &mut Subscription) -> Result<(u32, Dur
     }
 }
 
-/// The caller's view of a refusal.
+/// Maps a refusal of the spawner to a problem for the caller.
 fn refused(refusal: Refusal, detail: &str) -> Problem {
     let invalid = |reason| Problem::new(Code::InvalidArgument, detail).with("reason", reason);
     match refusal {
@@ -182,7 +182,8 @@ enum Outcome {
     Stopped(Cause),
 }
 
-/// Moves data until the command's process ends (whoever else still holds its pipes) or is to be stopped.
+/// Moves data until the command's process ends, even if other processes still hold its pipes, or until it is to be
+/// killed.
 async fn until_end(
     traffic: impl Future<Output = ()>,
     mut stopped: impl Future<Output = Cause> + Unpin,
@@ -220,7 +221,7 @@ async fn stopped(process: &Process, limit: Option<Duration>, orphan_grace: Durat
     }
 }
 
-/// Completes when it needs waiters and nobody has waited for `grace` without a break.
+/// Completes when the command needs waiters and has had none for all of `grace`.
 async fn orphaned(life: &Watched<Life>, grace: Duration) {
     let missed = |wanted: bool| {
         life.until(move |life| ((life.needs_waiters && life.waiters == 0) == wanted).then_some(()))
@@ -233,8 +234,8 @@ async fn orphaned(life: &Watched<Life>, grace: Duration) {
     }
 }
 
-/// Kills the whole tree and waits until it is gone. What cannot be killed within the time (a process stuck in the
-/// kernel) is left to the sandbox's end.
+/// Kills the whole process tree and waits until it is gone. A process that cannot be killed in time (stuck in the
+/// kernel) is left until the sandbox ends.
 async fn kill(
     process: &Process,
     context: &Context,
@@ -266,8 +267,8 @@ async fn kill(
     Ok(ending.unwrap_or(Ending::Signalled(SIGKILL)))
 }
 
-/// End, exit code and signal. A kill of ours that was under way is the reason even if the process happened to exit
-/// at the same moment (a shell does, when its child is killed first).
+/// Maps an ending to end, exit code and signal. A kill by the sidecar that was under way is the reason even if the
+/// process exited at the same moment (a shell does, when its child is killed first).
 fn classify(ending: Ending, cause: Option<Cause>, oom_killed: bool) -> (End, i32, u32) {
     let signal = match ending {
         Ending::Signalled(signal) => signal,
@@ -313,7 +314,7 @@ mod tests {
         let waiters = |count| life.change(|life| life.waiters = count);
         let grace = Duration::from_secs(30);
         let mut orphaned = pin!(orphaned(&life, grace));
-        assert!(timeout(grace * 10, &mut orphaned).await.is_err(), "nobody has to wait for it");
+        assert!(timeout(grace * 10, &mut orphaned).await.is_err(), "it needs no waiter");
         life.change(|life| (life.needs_waiters, life.waiters) = (true, 1));
         assert!(timeout(grace * 10, &mut orphaned).await.is_err());
         waiters(0);

@@ -13,36 +13,36 @@ use crate::spawner::frame::Size;
 use crate::spawner::terminal;
 use crate::sys;
 
-/// What the keys of a terminal send.
+/// The signals that the keys of a terminal send.
 const KEYS: [(i32, SpecialCharacterIndices); 3] = [
     (libc::SIGINT, SpecialCharacterIndices::VINTR),
     (libc::SIGQUIT, SpecialCharacterIndices::VQUIT),
     (libc::SIGTSTP, SpecialCharacterIndices::VSUSP),
 ];
 
-/// Where the terminal will come from once the command runs.
+/// The terminal that the spawner will send when the command runs.
 #[derive(Debug)]
 pub(super) struct Promise {
     socket: UnixStream,
 }
 
-/// The master of a command's terminal. When the last one who holds it lets go, the terminal hangs up.
+/// The master of a command's terminal. The terminal hangs up when the last clone is dropped.
 #[derive(Debug, Clone)]
 pub struct Terminal {
     pub(super) end: Arc<Side>,
 }
 
 impl Promise {
-    /// The promise, and what to give to the spawner with the order.
+    /// Makes the promise, and the descriptor that goes to the spawner with the order.
     ///
     /// # Errors
-    /// Out of descriptors.
+    /// This process is out of descriptors.
     pub(super) fn new() -> io::Result<(Self, OwnedFd)> {
         let (socket, theirs) = UnixStream::pair()?;
         Ok((Self { socket }, theirs.into()))
     }
 
-    /// Takes the terminal; to be called when the command runs.
+    /// Takes the terminal; to be called once the command runs.
     ///
     /// # Errors
     /// It did not come: this process is out of descriptors.
@@ -53,7 +53,7 @@ impl Promise {
 }
 
 impl Terminal {
-    /// Sets the size of the window; the kernel tells the foreground processes with SIGWINCH.
+    /// Sets the size of the window; the kernel informs the foreground processes with SIGWINCH.
     ///
     /// # Errors
     /// The command has closed it.
@@ -61,7 +61,8 @@ impl Terminal {
         sys::set_window_size(self.end.as_fd(), size.columns, size.rows)
     }
 
-    /// Sends what a key would send to the foreground processes. False: it is no such signal, or cannot be sent so.
+    /// Sends the signal to the foreground processes as its key would. False: the signal has no key, or could not be
+    /// sent.
     pub fn signal(&self, signal: u32) -> bool {
         let key = KEYS.iter().find(|(number, _)| number.cast_unsigned() == signal);
         key.is_some_and(|(_, key)| {
@@ -69,7 +70,7 @@ impl Terminal {
         })
     }
 
-    /// For a kernel (gVisor) that cannot be asked for a signal, but knows the keys.
+    /// Types the key, for a kernel (gVisor) that has no call to send the signal but handles the keys.
     fn press(&self, key: SpecialCharacterIndices) -> Option<()> {
         let settings = tcgetattr(self.end.as_fd()).ok()?;
         let character = settings.control_chars[key as usize];

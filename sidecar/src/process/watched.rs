@@ -1,11 +1,11 @@
-//! A value that tasks wait for. Smaller than the runtime's channel for it (which spreads its waiters over eight lists,
-//! for many threads): hundreds of finished processes are kept.
+//! A value that tasks wait for. Smaller than tokio's watch channel, which spreads its waiters over eight lists for many
+//! threads: hundreds of finished processes are kept.
 
 use std::sync::{Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
-/// A value, and those who wait for it to be another one.
+/// A value, and the tasks that wait for it to change.
 #[derive(Debug)]
 pub(super) struct Watched<T> {
     value: Mutex<T>,
@@ -13,32 +13,32 @@ pub(super) struct Watched<T> {
 }
 
 impl<T> Watched<T> {
-    /// The value that nobody waits for yet.
+    /// A value without waiting tasks.
     pub(super) fn new(value: T) -> Self {
         Self { value: Mutex::new(value), changed: Notify::new() }
     }
 
-    /// The value now; not to be held for long.
+    /// Locks the value; not to be held for long.
     pub(super) fn look(&self) -> MutexGuard<'_, T> {
         super::lock(&self.value)
     }
 
-    /// Changes the value and wakes whoever waits.
+    /// Changes the value and wakes all that wait.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let changed = change(&mut self.look());
         self.changed.notify_waiters();
         changed
     }
 
-    /// Completes with the first change after this call, whenever it is polled first.
+    /// Completes at the first change after this call, no matter when it is first polled.
     pub(super) fn changed(&self) -> impl Future<Output = ()> + Send + use<'_, T> {
         self.changed.notified()
     }
 
-    /// Waits until `found` finds something in the value.
+    /// Waits until `found` returns something for the value.
     pub(super) async fn until<R>(&self, found: impl Fn(&T) -> Option<R>) -> R {
         loop {
-            // Before the look, so that no change between the two is missed.
+            // Subscribes before it checks, so that no change between the two is missed.
             let changed = self.changed();
             if let Some(result) = found(&self.look()) {
                 return result;

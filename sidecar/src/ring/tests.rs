@@ -10,7 +10,7 @@ fn new_ring(limit_bytes: usize, keep: Keep, budget_bytes: usize) -> Ring {
     Ring::new(limit_bytes, keep, Budget::new(budget_bytes).into())
 }
 
-/// Each byte tells its place.
+/// Each byte shows its offset.
 fn stream(length: usize) -> Vec<u8> {
     (0..length).map(|place| (place % 251) as u8).collect()
 }
@@ -56,7 +56,7 @@ fn when_the_budget_is_spent_each_keeps_what_it_has_and_goes_on() {
     for _ in 0..100 {
         push(&mut second, &data);
     }
-    assert!(second.kept_bytes() >= FREE_BYTES / 4, "it does not wither");
+    assert!(second.kept_bytes() >= FREE_BYTES / 4, "the ring does not shrink further");
     drop((first, second));
     assert_eq!(budget.left_bytes.load(Ordering::Relaxed), FREE_BYTES);
 }
@@ -98,8 +98,8 @@ fn room_is_what_a_reader_can_be_behind_and_come_back_to() {
     assert_eq!(ring.room(0, 0), 1000);
     push(&mut ring, &stream(1000));
     assert_eq!(ring.room(0, 0), 0);
-    assert_eq!(ring.room(0, 800), 50, "750 bytes behind him are kept");
-    assert_eq!(ring.room(600, 800), 600, "before 600 he has nothing to ask for");
+    assert_eq!(ring.room(0, 800), 50, "750 bytes behind the reader are kept");
+    assert_eq!(ring.room(600, 800), 600, "the reader never requests bytes before 600");
     assert_eq!(ring.room(5000, 5000), 1000);
 }
 
@@ -120,7 +120,7 @@ fn a_failed_read_changes_nothing() {
     assert_eq!((ring.kept(), ring.total_bytes()), (b"abc".to_vec(), 3));
 }
 
-/// Fewer cases than usual, for each takes long; as many as are asked for where somebody asks.
+/// Fewer cases than usual, since each takes long; `PROPTEST_CASES` sets another number.
 fn config() -> ProptestConfig {
     let usual = ProptestConfig::default();
     let asked = std::env::var_os("PROPTEST_CASES").is_some();

@@ -27,14 +27,14 @@ use crate::spawner::frame::Order;
 use crate::usage;
 
 const MAX_SIGNAL: u32 = 64;
-/// A spawner that does not answer for so long is stuck; in the middle of a fork bomb each of its calls waits its turn.
-/// Less than the control plane's own patience (10 s), which is to hear it in these words.
+/// A spawner that does not answer within this time is stuck; during a fork bomb each of its system calls waits for its
+/// turn. Shorter than the control plane's own timeout (10 s), so that the control plane gets this error.
 const PING_PATIENCE: Duration = Duration::from_secs(8);
 const PROBE_TIMEOUT_MS: u64 = 30_000;
 
 type Answer<T> = Result<Response<T>, Status>;
 
-/// The agent of one sandbox. Cheap to clone.
+/// The agent service of one sandbox. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Service {
     shared: Arc<Shared>,
@@ -59,25 +59,25 @@ struct Shared {
     uses: Arc<Uses>,
 }
 
-/// Who the agent is and where it stands.
+/// The sandbox's identity and limits, as the agent reports them.
 #[derive(Debug)]
 pub struct Identity {
     /// The sandbox it serves.
     pub sandbox_id: String,
     /// `/proc/version` there.
     pub kernel: String,
-    /// The target's binary, which is also the probe.
+    /// The target's binary, which is also the probe command.
     pub target_command: String,
     /// When the sidecar started.
     pub started: Instant,
-    /// The port that it listens on itself, where that is one.
+    /// The TCP port that the agent itself listens on, if it does.
     pub own_port: Option<u16>,
-    /// What the sandbox was promised at most.
+    /// The limits that the sandbox was given.
     pub limits: Limits,
 }
 
 impl Service {
-    /// An agent that takes new work until `draining` is true.
+    /// An agent that accepts new work until `draining` is true.
     pub fn new(identity: Identity, context: Context, draining: watch::Receiver<bool>) -> Self {
         let Identity { sandbox_id, kernel, target_command, started, own_port, limits } = identity;
         let shared = Shared {
@@ -100,25 +100,25 @@ impl Service {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The calls that are under way.
+    /// The counter of calls under way.
     pub fn uses(&self) -> Arc<Uses> {
         Arc::clone(&self.shared.uses)
     }
 
-    /// The calls that more connections may come for.
+    /// The calls that wait for a leg.
     pub fn legs(&self) -> Legs {
         self.shared.legs.clone()
     }
 
-    /// The control plane knows that the sandbox is ready.
+    /// Notes that the control plane has acknowledged the readiness push.
     pub fn acknowledge(&self) {
         self.shared.acknowledged.store(true, Ordering::Relaxed);
     }
 
-    /// Runs the target's binary in the sandbox as a command like any other, with `defaults`.
+    /// Runs the target's binary in the sandbox as a normal command, with `defaults`.
     ///
     /// # Errors
-    /// Why no command can run there.
+    /// The reason why no command can run there.
     pub async fn probe(&self, defaults: Defaults) -> Result<(), Problem> {
         let argv = vec![self.shared.target_command.clone(), "--probe".to_owned()];
         let request = ExecRequest {
@@ -149,7 +149,7 @@ impl Service {
         (process, Start { command, defaults, received, subscription })
     }
 
-    /// Finds the process of a request, or starts it. Says whether it was known.
+    /// Finds the process of a request, or starts it. The flag says whether it was known before.
     fn claim(&self, request: ExecRequest, call: Call) -> Result<(Arc<Process>, bool), Problem> {
         let received = Instant::now();
         let command = Command::new(request, call)?;
@@ -174,7 +174,7 @@ impl Service {
         }
     }
 
-    /// Owns a process to its end, also when nobody waits for it any more.
+    /// Owns a process until it ends, even if no caller waits for it any more.
     async fn own(self, process: Arc<Process>, start: Start) {
         supervise(Arc::clone(&process), start, Arc::clone(&self.shared.context)).await;
         match process.ended().await {
@@ -206,7 +206,7 @@ impl Service {
         Ok(Started { exec_id: process.exec_id.clone(), pid: process.pid(), spawn_us, replayed })
     }
 
-    /// A command that is over by the time counts as closed input: there is nobody to read it.
+    /// A command that has ended by then counts as closed input, since nothing reads it.
     async fn feed(&self, chunk: StdinChunk) -> Result<StdinAccepted, Problem> {
         let process = self.find(&chunk.exec_id)?;
         process.started().await?;
@@ -242,7 +242,7 @@ impl Service {
         Ok(Resized {})
     }
 
-    /// The process of an id, which runs.
+    /// The process with this id, which must be running.
     async fn running(&self, exec_id: &str) -> Result<Arc<Process>, Problem> {
         let process = self.find(exec_id)?;
         process.started().await?;
@@ -260,15 +260,16 @@ impl Service {
         Ok(answer::result(&process, &ended, replayed))
     }
 
-    /// Bound only when a command can run with it, so that a wrong user or directory is refused here and not by
-    /// every command after. Only the first time: a sandbox is one owner's once in its life, so what comes later repeats
-    /// a call whose answer was lost, perhaps from a record without the environment, into commands that run.
+    /// Sets a claim's defaults. They are tried with a command first, so that a wrong user or directory is refused here
+    /// and not by every later command. Only the first call has an effect: a sandbox is claimed once in its life, so a
+    /// later call is a retry whose answer was lost, perhaps built from a record without the environment variables, and
+    /// commands are running already.
     async fn bind(&self, request: ConfigureRequest) -> Result<Configured, Problem> {
         let defaults = Defaults::new(request)?;
         let mut bound = self.shared.bound.lock().await;
         if !*bound {
-            // A command takes longer than the rest of this call, and one has run before this sandbox could be claimed:
-            // that what starts commands is still there is enough.
+            // Running a command takes longer than the rest of this call, and one has run before the sandbox could be
+            // claimed. So where the defaults cannot fail, it is enough that the spawner still answers.
             if defaults.can_fail() {
                 self.probe(defaults.clone()).await?;
             } else {
@@ -280,7 +281,7 @@ impl Service {
         Ok(Configured {})
     }
 
-    /// For one call on files.
+    /// The operations on files, with the defaults of this moment.
     fn files(&self) -> Result<Files<'_>, Status> {
         if *self.shared.draining.borrow() {
             return Err(answer::status(&Problem::new(Code::Draining, "the sandbox is shutting down")));
@@ -424,7 +425,7 @@ impl Agent for Service {
     }
 }
 
-/// An answer of the spawner, or that there is none.
+/// Waits for an answer of the spawner, with a timeout.
 async fn in_time<T>(asked: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
     let silent = |_| Problem::new(Code::SandboxUnreachable, "the sandbox's init does not answer");
     tokio::time::timeout(PING_PATIENCE, asked).await.map_err(silent)?
@@ -439,7 +440,7 @@ fn unix_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Nothing panics while a lock is held, so poison is of no interest.
+/// Ignores poisoning: no code panics while it holds a lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Records and problems in the words of the contract. Pure.
+//! Builds the contract's messages from records and problems. Pure.
 
 use tonic::{Code as GrpcCode, Status};
 use wire::agent::{ExecResult, ExecSummary, Output};
@@ -6,7 +6,7 @@ use wire::{Code, Problem};
 
 use crate::process::{Ended, Phase, Process, Stream};
 
-/// A detail may name a value that the caller made very long; headers have their limits.
+/// How much of a detail is sent: it may repeat a value that the caller made very long, and gRPC headers are limited.
 const MAX_DETAIL_CHARS: usize = 1024;
 
 /// A problem as a gRPC status that carries it in its details.
@@ -34,7 +34,7 @@ fn grpc_code(code: Code) -> GrpcCode {
     }
 }
 
-/// The answer for a command that is over, with its output.
+/// The result of a command that has ended, with its output.
 pub fn result(process: &Process, ended: &Ended, replayed: bool) -> ExecResult {
     ExecResult {
         stdout: Some(output(process, Stream::Stdout)),
@@ -43,7 +43,7 @@ pub fn result(process: &Process, ended: &Ended, replayed: bool) -> ExecResult {
     }
 }
 
-/// The same with counts only, for whoever has seen the output already.
+/// The same with counts instead of output, for a caller that has received the output already.
 pub fn result_without_data(process: &Process, ended: &Ended, replayed: bool) -> ExecResult {
     let counts = |stream| {
         let ring = process.output(stream);
@@ -68,7 +68,7 @@ fn output(process: &Process, stream: Stream) -> Output {
     Output { truncated: total_bytes > data.len() as u64, data, total_bytes }
 }
 
-/// One line of a list.
+/// One entry of a list.
 pub fn summary(process: &Process) -> ExecSummary {
     let ended = match process.phase() {
         Phase::Ended(ended) => Some(ended),

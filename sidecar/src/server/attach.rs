@@ -1,4 +1,4 @@
-//! Output as a stream, from any offset, at the pace of whoever reads it.
+//! Output as a stream, from any offset, at the pace of its reader.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::process::{Phase, Position, Process, Reader, Stream};
 
 /// Bytes in one event.
 const MAX_CHUNK_BYTES: usize = 128 << 10;
-/// Events that wait for a slow reader; what comes after stays in the ring, or is let go of there.
+/// Events that wait for a slow reader; later output stays in the ring, or is dropped there.
 const QUEUE: usize = 2;
 
 /// The events of a process.
@@ -22,13 +22,13 @@ pub(super) type Events = ReceiverStream<Result<AttachEvent, Status>>;
 /// Streams a process from `position` on; ends after its result, or when the reader is gone.
 pub(super) fn attach(process: Arc<Process>, position: Position) -> Events {
     let (events, queue) = mpsc::channel(QUEUE);
-    // Before anything else of the command is read: it waits for this reader from here on.
+    // Registered before any more of the command's output is read: from here on the output waits for this reader.
     let reader = Reader::new(&process, position);
     tokio::spawn(async move {
         let _waiter = process.waiter();
         tokio::select! {
             () = feed(&process, &reader, position, &events) => {}
-            // A silent command would otherwise hold the feed of a reader who is long gone.
+            // While a command writes nothing, the feed would otherwise outlive a reader that is gone.
             () = events.closed() => {}
         }
     });
@@ -43,7 +43,7 @@ async fn feed(
 ) {
     loop {
         let activity = process.activity();
-        // Looked at before the output: what it says then, all output of that time is seen.
+        // Read before the output, so that all output up to this phase is sent.
         let phase = process.phase();
         while let Some(event) = next(process, &mut position) {
             if events.send(Ok(AttachEvent { event: Some(event) })).await.is_err() {
@@ -75,7 +75,8 @@ fn next(process: &Process, position: &mut Position) -> Option<Event> {
         .or_else(|| read(process, Stream::Stderr, stderr).map(Event::Stderr))
 }
 
-/// A reader who begins further on is sent nothing before; so one who only writes begins beyond all that is ever written.
+/// A reader whose position is past the end is sent nothing until the output reaches it. So a client that only writes
+/// attaches at an offset beyond all output.
 fn read(process: &Process, stream: Stream, position: &mut u64) -> Option<Chunk> {
     let output = process.output(stream);
     if *position > output.total_bytes() {

@@ -1,9 +1,9 @@
-//! Connections: bounded, timed, and their orderly end.
+//! Connections: their limits, their timeouts, and graceful shutdown.
 //!
-//! Whoever can reach the socket can connect. So a connection is a stranger until a call with a good token has come
-//! over it: there are few of those, each lives for seconds, and when one more comes the oldest goes. A caller that
-//! has a token shows it a round trip after it has connected and is never in the way. A leg is a stranger until the
-//! call that awaits it has taken it.
+//! Any process that can reach the socket can connect. So a connection counts as a stranger until a call with a valid
+//! token has come over it: the number of strangers is limited, each lives for seconds, and when a new one exceeds the
+//! limit the oldest is closed. A caller that has a token shows it one round trip after it has connected, so this does
+//! not affect it. A leg counts as a stranger until the call that waits for it has taken it.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -29,34 +29,35 @@ use crate::leg::{self, Legs};
 
 /// The largest input (16 MiB) and the largest answer (two outputs of 16 MiB) with room to spare.
 const MAX_MESSAGE_BYTES: usize = 40 << 20;
-/// A gateway keeps one connection; a few more come from replicas and the control plane.
+/// A gateway keeps one connection; a few more come from other replicas and the control plane.
 const MAX_KNOWN: usize = 64;
-/// With the buffers of each (`WINDOW_BYTES` that nobody has asked for, and a frame that comes) 24 MiB at most.
+/// With the buffers of each (`WINDOW_BYTES` of unsolicited data, and a frame in transit) they take 24 MiB at most.
 const MAX_STRANGERS: usize = 64;
 const STRANGER_LIFETIME: Duration = Duration::from_secs(5);
-/// For a call that crossed with our word that it came too late.
+/// Time for calls that were sent before the peer received the notice that they come too late.
 const FAREWELL: Duration = Duration::from_secs(1);
 const MAX_STREAMS: u32 = 1024;
 /// A token has 4 KiB at most.
 const MAX_HEADER_BYTES: u32 = 16 << 10;
 /// Small: the peer is near, and every connection holds such buffers.
 const WINDOW_BYTES: u32 = 256 << 10;
-/// What a caller sends in one piece: a message of an upload with its head.
+/// The size in which callers send: one message of an upload with its header.
 const FRAME_BYTES: u32 = 128 << 10;
-/// Of all streams of a connection. What a stream's consumer in the sandbox does not take stays unread in its window; the
-/// calls beside it must not wait for that. 256 such streams are what a gateway allows a sandbox.
+/// The window of all streams of a connection together. What the consumer of a stream in the sandbox does not take stays
+/// unread in that stream's window, and must not block the other calls. 256 such streams are what a gateway allows a
+/// sandbox.
 const CONNECTION_WINDOW_BYTES: u32 = 2 * 256 * WINDOW_BYTES;
 const SEND_BUFFER_BYTES: usize = 128 << 10;
-/// A peer whose machine is gone says no word of it, and its calls would count as waiters for ever.
+/// A peer whose machine has failed closes nothing, and without pings its calls would count as waiters for ever.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
-/// After a failed accept (out of descriptors) there is no point in trying at once.
+/// After a failed accept (out of descriptors) an immediate retry would fail too.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 type Agent = AgentServer<Service>;
 
-/// Serves until `draining` turns true; then takes no new connections or calls, and waits up to `grace` for those
-/// that are under way.
+/// Serves until `draining` turns true. Then it accepts no new connections or calls, and waits up to `grace` for those
+/// under way.
 pub async fn serve(
     listener: Listener,
     service: Service,
@@ -84,7 +85,7 @@ pub async fn serve(
     }
     drop(listener);
     let all_closed = async { while connections.tasks.join_next().await.is_some() {} };
-    // What is not done by then ends with the process.
+    // Calls that are not done by then end with the process.
     let _ = timeout(grace, all_closed).await;
 }
 
@@ -96,7 +97,7 @@ struct Connections {
     draining: watch::Receiver<bool>,
     places: Arc<Semaphore>,
     tasks: JoinSet<()>,
-    /// Oldest first; those that are known by now or gone are taken out when the next one comes.
+    /// Oldest first; those that are known or closed by then are removed when the next one comes.
     strangers: VecDeque<(AbortHandle, Known)>,
 }
 
@@ -134,7 +135,7 @@ impl Connections {
     }
 }
 
-/// By which a leg is known; `None` when it does not come in time.
+/// The first byte, by which a leg is recognized; `None` when it does not come in time.
 async fn first_byte(stream: &dyn Stream, mut draining: watch::Receiver<bool>) -> Option<u8> {
     tokio::select! {
         biased;
@@ -159,7 +160,7 @@ async fn connection(
         let mut answered = Box::pin(agent.call(request));
         let (uses, caller) = (Arc::clone(&uses), caller.clone());
         async move {
-            // The token is looked at when the call is polled first; one that is refused must not count as use, or the
+            // The token is checked when the call is polled first. A refused call must not count as use, or the
             // sandbox's own code could keep it alive.
             let mut under_way = None;
             let answer = poll_fn(|cx| {
@@ -178,7 +179,7 @@ async fn connection(
         timeout(STRANGER_LIFETIME, known.set()).await.ok()?;
         places.try_acquire().ok()
     };
-    // How a connection ends is its peer's business; calls have their own answers.
+    // How a connection ends is not reported: each call has its own answer.
     let place = tokio::select! {
         _ = served.as_mut() => return,
         place = accepted => place,
@@ -192,7 +193,7 @@ async fn connection(
     }
     served.as_mut().graceful_shutdown();
     match place {
-        // What is under way may end; the whole drain has its own bound.
+        // Calls under way may end; the drain as a whole has its own timeout.
         Some(_place) => drop(served.await),
         None => drop(timeout(FAREWELL, served).await),
     }

@@ -1,4 +1,4 @@
-//! The calls on files: checked here, done by a worker, answered from its frames.
+//! The calls on files: checked here, run by a file worker, answered from its frames.
 
 use std::sync::Arc;
 
@@ -26,15 +26,15 @@ use crate::request::{Defaults, invalid};
 
 /// Messages that wait for a slow reader; a chunk of data is one.
 const QUEUE: usize = 2;
-/// The kernel takes none over 4096; a little more, so that the refusal is its own.
+/// The kernel refuses paths over 4096 bytes. This is larger, so that the usual refusal is the kernel's own.
 const MAX_PATH_BYTES: usize = 64 << 10;
 const MAX_MODE: u32 = 0o7777;
 const DIGEST_BYTES: usize = 32;
 
-/// What a call streams.
+/// The stream of messages that a call returns.
 pub(super) type Answers<T> = ReceiverStream<Result<T, Status>>;
 
-/// The calls on files, for a caller with these defaults.
+/// The calls on files, for one caller with these defaults.
 #[derive(Debug)]
 pub(super) struct Files<'a> {
     pub(super) places: &'a Places,
@@ -121,7 +121,8 @@ impl Files<'_> {
         self.stream(Job::Watch(request), who, item).await
     }
 
-    /// As whom, and from where; a working directory that is gone is in the way of relative paths only.
+    /// The user and working directory of a call. The default directory is used for relative paths only, so that a
+    /// missing one does not affect absolute paths.
     fn who(&self, user: &str, paths: &[&[u8]]) -> Result<Who, Problem> {
         paths.iter().try_for_each(|path| check_path(path))?;
         if user.contains('\0') {
@@ -153,8 +154,8 @@ impl Files<'_> {
         message(call.upload(Box::pin(stream::iter([Ok(begin)]).chain(rest))).await?)
     }
 
-    /// What the worker says, each as `convert` has it; none of it is the end of a stream without a last message. A
-    /// refusal before anything was said is the call's own.
+    /// Streams what the worker sends, converted by `convert`; `None` from it ends the stream without a last message. A
+    /// refusal before the first message is the result of the call itself.
     async fn stream<T: Send + 'static>(
         &self,
         job: Job,
@@ -174,7 +175,8 @@ impl Files<'_> {
     }
 }
 
-/// What `feed` sends. A worker that has nothing to say would otherwise outlive its caller.
+/// The messages that `feed` sends. Stops when the caller is gone: a worker that sends nothing would otherwise outlive
+/// it.
 fn answers<T: Send + 'static, F: Future<Output = ()> + Send + 'static>(
     feed: impl FnOnce(mpsc::Sender<Result<T, Status>>) -> F,
 ) -> Answers<T> {
@@ -201,7 +203,7 @@ async fn feed<T>(
     }
 }
 
-/// Whether more is to be told.
+/// Sends one message; returns whether more are to come.
 async fn tell<T>(
     said: Result<Said, Problem>,
     convert: fn(Said) -> Result<Option<T>, Problem>,
@@ -234,10 +236,10 @@ async fn feed_data(
     }
 }
 
-/// The data past the call; what ends them.
+/// Moves the data over the leg; returns the frame that ends them.
 async fn move_over(call: &mut Call, mut leg: Leg) -> Result<Said, Problem> {
     let broken = |err| {
-        let detail = format!("the connection that brings the data broke: {err}");
+        let detail = format!("the connection for the data broke: {err}");
         Problem::new(Code::StreamInterrupted, detail)
     };
     loop {
@@ -248,7 +250,7 @@ async fn move_over(call: &mut Call, mut leg: Leg) -> Result<Said, Problem> {
     }
 }
 
-/// Of a file or archive: the worker's messages, and its bytes between them.
+/// Converts for a file or archive: the worker's messages, and its bytes between them.
 fn chunk(said: Said) -> Result<Option<FileChunk>, Problem> {
     match said {
         Said::Data(data) => Ok(Some(FileChunk { data, ..FileChunk::default() })),
@@ -256,7 +258,7 @@ fn chunk(said: Said) -> Result<Option<FileChunk>, Problem> {
     }
 }
 
-/// Of a list: one message each, and nothing at the end.
+/// Converts for a list: one message each, and none at the end.
 fn item<T: Message + Default>(said: Said) -> Result<Option<T>, Problem> {
     match said {
         Said::Item(bytes) => message(bytes).map(Some),
@@ -270,7 +272,7 @@ fn message<T: Message + Default>(bytes: Bytes) -> Result<T, Problem> {
 }
 
 fn misspoken() -> Problem {
-    Problem::new(Code::Internal, "the worker's answer is none to this call")
+    Problem::new(Code::Internal, "the worker's answer does not fit this call")
 }
 
 async fn first<T>(messages: &mut Streaming<T>) -> Result<T, Problem> {
@@ -289,7 +291,7 @@ fn check_path(path: &[u8]) -> Result<(), Problem> {
         return Err(invalid("path", &format!("the path has a NUL at byte {at}")));
     }
     if path.len() > MAX_PATH_BYTES {
-        let detail = format!("the path has {} bytes, more than any name may have", path.len());
+        let detail = format!("the path has {} bytes, more than any path may have", path.len());
         return Err(invalid("path", &detail).with("reason", "name_too_long"));
     }
     Ok(())

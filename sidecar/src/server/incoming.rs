@@ -1,4 +1,4 @@
-//! The data of an upload: messages of its call, and bytes of its leg.
+//! The data of an upload: messages of its call, and bytes from its leg.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use wire::agent::{WriteArchiveRequest, WriteFileRequest};
 use crate::files::frames::DATA_BYTES;
 use crate::leg::{Awaited, Leg};
 
-/// A leg is answered before a message names it.
+/// The sidecar answers a leg before a message refers to it, so this wait is short.
 const LEG_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What an upload's messages after the first say.
+/// The content of an upload's messages after the first.
 pub(super) struct Piece {
     data: Bytes,
     eof: bool,
@@ -33,9 +33,9 @@ impl From<WriteArchiveRequest> for Piece {
     }
 }
 
-/// What comes after an upload's first message. Only a message can say that it was the last one: to tonic the call of a
-/// client that has gone is a stream at its end, and half a file would take the old one's place. It also says how many
-/// bytes went over the leg: whatever stands between may end that one orderly when it was cut.
+/// The data that follow an upload's first message. Only a message with `eof` marks the end: to tonic the call of a
+/// client that has gone is a stream at its end, and a partial file would replace the old one. That message also says
+/// how many bytes went over the leg, because a proxy in between may close a leg that was cut as if it had ended.
 pub(super) struct Incoming<T> {
     messages: Streaming<T>,
     ended: bool,
@@ -70,7 +70,7 @@ impl<T: Into<Piece>> Incoming<T> {
             }
             self.leg = None;
         }
-        let cut = || Status::cancelled("the data broke off before their end");
+        let cut = || Status::cancelled("the upload broke off before its end");
         let Piece { data, eof, moved, moved_bytes } = self.messages.message().await?.ok_or_else(cut)?.into();
         if eof && (moved || moved_bytes != self.moved_bytes) {
             return Err(cut());

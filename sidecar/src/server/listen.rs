@@ -1,4 +1,4 @@
-//! Sockets, and who may connect to them at all.
+//! Listening sockets, and which peers may connect to them.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -13,15 +13,15 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
 use crate::settings::Endpoint;
 
-/// Connections that wait to be taken, as everywhere in the runtime.
+/// Connections that wait to be accepted; the runtime's usual number.
 const BACKLOG: u32 = 1024;
 
 /// A bound socket.
 #[derive(Debug)]
 pub enum Listener {
-    /// By path.
+    /// A Unix socket, by path.
     Unix(UnixListener),
-    /// By address.
+    /// A TCP socket, by address.
     Tcp {
         /// The socket.
         listener: TcpListener,
@@ -32,10 +32,10 @@ pub enum Listener {
 
 /// A byte stream to a peer.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + Sync {
-    /// The first byte that comes, which is read once more.
+    /// Peeks at the first byte, which stays to be read.
     ///
     /// # Errors
-    /// The peer is gone, or has ended without one.
+    /// The peer is gone, or has closed without sending a byte.
     fn poll_first(&self, cx: &mut Context<'_>) -> Poll<io::Result<u8>>;
 }
 
@@ -66,15 +66,15 @@ fn only(count: usize, first: [u8; 1]) -> io::Result<u8> {
 }
 
 impl Listener {
-    /// Binds `endpoint`; a socket file that an earlier process left is replaced. Anyone may connect to it: who may
-    /// reach it is a matter of its directory, who may call a matter of the token.
+    /// Binds `endpoint`; replaces a socket file that an earlier process left. Any process may connect to that: its
+    /// directory decides which processes can reach it, the token which calls are accepted.
     ///
     /// A TCP socket on another address than a loopback one refuses peers on this machine: in a pod the user's code
-    /// shares the network namespace, and honest callers never come from there. The address is shared with no other
-    /// socket, so that code cannot take connections over either, root or not.
+    /// shares the network namespace, and legitimate callers never come from there. The address is shared with no other
+    /// socket, so the user's code cannot take connections over either, even as root.
     ///
     /// # Errors
-    /// It cannot be bound.
+    /// The endpoint cannot be bound.
     pub async fn bind(endpoint: &Endpoint) -> io::Result<Self> {
         match endpoint {
             Endpoint::Tcp(address) => {
@@ -93,10 +93,10 @@ impl Listener {
         }
     }
 
-    /// The next connection; `None` for one that was refused, so that the caller gets a turn for each.
+    /// The next connection; `None` for one that was refused, so that the caller's loop gets a turn after each.
     ///
     /// # Errors
-    /// Out of descriptors, or the peer is gone again.
+    /// This process is out of descriptors, or the peer is gone already.
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped call loses no connection.
@@ -116,8 +116,8 @@ impl Listener {
     }
 }
 
-/// Finds a peer that is gone where nothing is said: a leg that brings data is only listened to. Rarer than the pings of a
-/// connection that has them, which so costs no probes.
+/// TCP keep-alive probes find a dead peer where the sidecar sends nothing: from a leg into the sandbox it only reads.
+/// The probes are rarer than the HTTP/2 pings, so connections with pings cost no probes.
 fn probe(stream: &TcpStream) -> io::Result<()> {
     setsockopt(stream, sockopt::KeepAlive, &true)?;
     setsockopt(stream, sockopt::TcpKeepIdle, &10)?;
@@ -126,24 +126,24 @@ fn probe(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Without SO_REUSEADDR, which the usual call sets: gVisor then lets another socket that sets it listen on a single
-/// address of the same port, and gives it the connections. Without it a port stays taken for a minute after its
-/// process, which is nothing to a pod: its sidecar is never started again.
+/// Without SO_REUSEADDR, which the usual call sets: with it, gVisor would let another socket with the option listen on
+/// a single address of the same port, and would give that one the connections. Without it a port stays taken for a
+/// minute after its process, which does not matter in a pod: its sidecar is never started again.
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Whether a peer is on this machine: one of the two has a loopback address, or both have the same. A client chooses the
-/// address that it comes from: from the pod's own, a loopback one can be connected to as well.
+/// Whether a peer is on this machine: one of the two addresses is a loopback one, or both are the same. A client
+/// chooses its own address: from the pod's address it can connect to a loopback one as well.
 fn is_local(peer: SocketAddr, own: SocketAddr) -> bool {
     let [peer, own]: [IpAddr; 2] = [peer.ip().to_canonical(), own.ip().to_canonical()];
     peer.is_loopback() || own.is_loopback() || peer == own
 }
 
-/// Whether a peer's address is one of this machine's, which may have several (of both families, link-local ones): only
-/// to such a one a socket can be bound.
+/// Whether a peer's address is one of this machine's, which may have several (of both families, link-local ones): a
+/// socket can be bound only to one of those.
 fn is_ours(peer: SocketAddr) -> bool {
     let mut address = peer;
     address.set_port(0);
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn an_address_of_this_machine_is_known_from_another_ones() {
-        // The second is for examples: no machine has it.
+        // The other two are reserved for documentation: no machine has them.
         for (peer, expected) in [("127.0.0.1:5", true), ("192.0.2.1:5", false), ("[2001:db8::1]:5", false)] {
             assert_eq!(is_ours(peer.parse().unwrap()), expected, "{peer}");
         }

@@ -1,4 +1,4 @@
-//! Connections to ports as calls.
+//! The calls that connect to ports.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::auth::PortScope;
 use crate::leg::{Legs, Way};
 use crate::ports::{Answers, Ports, datagrams, dial, stream};
 
-/// For the first message: whoever calls has it at hand.
+/// Timeout of the first message: a caller has it ready when it calls.
 const FIRST_WITHIN: Duration = Duration::from_secs(10);
-/// Frames that wait for a slow reader; the rest stays in the server's socket.
+/// Frames that wait for a slow reader; the rest stays in the socket of the sandbox's server.
 const QUEUE: usize = 1;
-/// Longer waits are made of several.
+/// Callers combine several calls for a longer wait.
 const MAX_WAIT: Duration = Duration::from_secs(600);
 
 /// The frames of a connection.
@@ -33,7 +33,7 @@ pub(super) async fn connect(
 ) -> Result<Frames, Problem> {
     let scope = request.extensions().get::<PortScope>().cloned();
     let mut frames = request.into_inner();
-    let silent = |_| invalid("no message with the port came".to_owned());
+    let silent = |_| invalid("no message with the port arrived".to_owned());
     let first = match timeout(FIRST_WITHIN, frames.next()).await.map_err(silent)? {
         Some(Ok(first)) => first,
         _ => return Err(invalid("the call ended before its first message".to_owned())),
@@ -58,7 +58,7 @@ pub(super) async fn connect(
     Ok(ReceiverStream::new(queue))
 }
 
-/// Whether something listens; waits for it as long as the request says.
+/// Whether something listens on the port; waits for it as long as the request says.
 pub(super) async fn wait(ports: &Ports, request: Request<WaitPortRequest>) -> Result<PortState, Problem> {
     let scope = request.extensions().get::<PortScope>().cloned();
     let WaitPortRequest { port, timeout_ms } = request.into_inner();
@@ -81,12 +81,12 @@ fn allowed(ports: &Ports, scope: Option<&PortScope>, port: u32) -> Result<u16, P
     Ok(port)
 }
 
-/// The word that the connection stands. There is room for it: nothing was sent before.
+/// Sends the message that the connection is open. The queue has room for it: nothing was sent before.
 fn greet(answers: &Answers) {
     let _ = answers.try_send(Ok(PortFrame::default()));
 }
 
-/// A connection that says nothing would otherwise outlive a caller who is long gone.
+/// Ends with the caller: a connection without traffic would otherwise outlive a caller that is gone.
 async fn until_gone(answers: &Answers, connection: impl Future<Output = Result<(), Problem>>) {
     tokio::select! {
         ended = connection => if let Err(problem) = ended {

@@ -1,4 +1,4 @@
-//! For how long nobody has used the sandbox. Every call of every gateway passes here, so nobody else can know.
+//! How long the sandbox has not been used. Every call of every gateway passes here, so only this part can know.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
-/// Questions about the sandbox, and what the control plane does to it: no use of it.
+/// Calls that ask about the sandbox or come from the control plane: they do not count as use.
 const NO_USE: [&str; 4] = [
     "/rollbox.agent.v1.Agent/Health",
     "/rollbox.agent.v1.Agent/Usage",
@@ -17,7 +17,7 @@ const NO_USE: [&str; 4] = [
     "/rollbox.agent.v1.Agent/Configure",
 ];
 
-/// Calls under way, and when the last one was over.
+/// Calls under way, and when the last one ended.
 #[derive(Debug)]
 pub struct Uses {
     began: Instant,
@@ -33,7 +33,7 @@ impl Default for Uses {
 }
 
 impl Uses {
-    /// Counts a call in until what it gives is dropped; `None` for one that is no use.
+    /// Counts a call until the returned value is dropped; `None` for a call that does not count as use.
     pub fn begin(self: &Arc<Self>, path: &str) -> Option<Use> {
         (!NO_USE.contains(&path)).then(|| {
             self.open.fetch_add(1, Ordering::Relaxed);
@@ -41,7 +41,7 @@ impl Uses {
         })
     }
 
-    /// Since a call was under way last; zero while one is.
+    /// Time since a call was last under way; zero while one is.
     pub fn quiet(&self) -> Duration {
         if self.open.load(Ordering::Relaxed) > 0 {
             return Duration::ZERO;
@@ -62,7 +62,7 @@ impl Drop for Use {
     }
 }
 
-/// An answer whose call is under way until its last byte is gone.
+/// An answer that keeps its call under way until its last byte is sent.
 #[derive(Debug)]
 pub struct Held<B> {
     body: B,
@@ -70,7 +70,7 @@ pub struct Held<B> {
 }
 
 impl<B> Held<B> {
-    /// The answer of this call.
+    /// Wraps the answer of a call.
     pub fn new(body: B, under_way: Option<Use>) -> Self {
         Self { body, _under_way: under_way }
     }

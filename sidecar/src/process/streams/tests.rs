@@ -6,7 +6,7 @@ use super::*;
 use crate::request::{Call, Command};
 use crate::ring::Budget;
 
-/// What a program writes at a time that has a buffer of its own.
+/// How much a program with a buffer of its own writes at a time.
 const PIECE_BYTES: usize = 8 << 10;
 
 fn process() -> Process {
@@ -24,7 +24,8 @@ fn size(pipe: &impl AsFd) -> usize {
     fcntl(pipe, FcntlArg::F_GETPIPE_SZ).unwrap().try_into().unwrap()
 }
 
-/// Writes a MiB in pieces, one a millisecond; the sizes that the pipe had from then on, and the one when all was at rest.
+/// Writes 2 MiB in pieces, one a millisecond. Returns the sizes of the pipe during the second MiB, and its size after a
+/// rest.
 async fn write_and_rest(writer: PipeWriter) -> (Vec<usize>, usize) {
     let end = Side::to_write(writer.into()).unwrap();
     let mut sizes = Vec::new();
@@ -57,7 +58,7 @@ async fn a_pipe_that_cannot_be_watched_is_read_all_the_same() {
     let bytes = vec![b'x'; 3 << 20];
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), &bytes).unwrap();
-    // No kernel watches a regular file.
+    // No kernel can watch a regular file.
     let output = output_of(std::fs::File::open(file.path()).unwrap().into());
     let process = process();
     pump(&output, &process, Stream::Stdout).await;
