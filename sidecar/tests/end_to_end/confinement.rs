@@ -22,7 +22,7 @@ async fn powers_are_the_targets_and_not_the_sidecars() {
     for name in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs"] {
         assert!(listed.lines().any(|line| line == wanted(name)), "{}\n{listed}", wanted(name));
     }
-    assert_ne!(wanted("CapBnd"), own_bounding_set(), "the test must tell the two apart");
+    assert_ne!(wanted("CapBnd"), own_bounding_set(), "the two must differ for this test");
     assert_eq!(sandbox.sh("cat /proc/self/oom_score_adj").await, "1000\n");
 }
 
@@ -44,7 +44,8 @@ async fn only_the_init_and_the_command_itself_are_to_be_seen() {
     let sandbox = Sandbox::start().await;
     let names = sandbox.sh("for p in /proc/[0-9]*; do read -r name < $p/comm && echo $name; done").await;
     assert_eq!(names, "rollbox-spawner\nbash\n");
-    // Neither its memory, nor its files, nor what it was started with (credentials) are anybody's.
+    // Commands cannot read the init's memory, its files, or the environment variables that it was started with
+    // (credentials).
     let denied = "for f in environ mem maps fd/0 root/x cwd/x; do cat /proc/1/$f 2>/dev/null && echo OPEN $f; done; kill -9 1; echo $?";
     assert_eq!(sandbox.sh(denied).await, "0\n");
     assert_eq!(

@@ -7,7 +7,7 @@ use wire::agent::{End, ExecRequest, SignalRequest};
 
 use crate::sandbox::{PATIENCE, Sandbox, argv, problem, shell, signed, text};
 
-/// A daemon as daemons are: its own session, its parents gone, its streams closed.
+/// A typical daemon: a session of its own, its parents gone, its streams closed.
 const DAEMON: &str = "(setsid sh -c 'sleep 4321 </dev/null >/dev/null 2>&1 & ' &) ; \
     until pgrep -fx 'sleep 4321' > /dev/null; do :; done; ";
 const COUNT: &str = "pgrep -cx sleep; true";
@@ -31,7 +31,7 @@ async fn a_deadline_kills_the_whole_tree_and_keeps_what_was_written() {
         "{DAEMON} (sleep 1000 & sleep 1001) & trap '' TERM INT; echo partial; while :; do sleep 1; done"
     );
     let mut kept = String::new();
-    // A machine on which the command does not come so far within its time gives it more.
+    // Retries with more time, for a machine on which the command does not get so far within its timeout.
     for timeout_ms in [500, 2000, 8000, 32_000] {
         let request = ExecRequest { timeout_ms, ..shell(&stubborn) };
         let result = sandbox.exec(request).await.unwrap();
@@ -52,7 +52,7 @@ async fn a_deadline_kills_the_whole_tree_and_keeps_what_was_written() {
 async fn a_daemon_neither_holds_the_answer_nor_becomes_a_zombie() {
     let sandbox = Sandbox::start().await;
     let answered = tokio::time::timeout(PATIENCE, sandbox.exec(shell("sleep 1000 & echo done"))).await;
-    assert!(answered.is_ok(), "the daemon holds the pipes, not the answer");
+    assert!(answered.is_ok(), "the daemon may hold the pipes, but not the answer");
     assert_eq!(text(&answered.unwrap().unwrap()), "done\n");
     sandbox.until(COUNT, "1\n").await;
     for _ in 0..20 {
@@ -104,7 +104,7 @@ async fn a_started_command_ends_with_its_callers_once_an_exec_has_joined_it() {
     tokio::select! {
         biased;
         ended = &mut waiting => panic!("{ended:?}"),
-        // Sent behind it, over the same connection.
+        // Sent after the exec, over the same connection.
         () = sandbox.until(COUNT, "1\n") => {}
     }
     drop(waiting);
@@ -153,7 +153,7 @@ async fn a_fork_bomb_is_killed() {
     sandbox.client.clone().start(signed(request.clone())).await.unwrap();
     sandbox.until("test $(pgrep -c python3) -gt 200 && echo many; true", "many\n").await;
     assert_eq!(sandbox.cancel(&request.exec_id).await.unwrap().end(), End::Cancelled);
-    // All are dead; the last ones are reaped between other work.
+    // All are dead; the last ones are reaped later, between other work.
     sandbox.until("pgrep -c python3; true", "0\n").await;
 }
 
@@ -171,7 +171,7 @@ async fn nothing_outlives_the_sidecar() {
     };
     let began = Instant::now();
     while !alive() {
-        assert!(began.elapsed() < PATIENCE, "it does not begin");
+        assert!(began.elapsed() < PATIENCE, "the command does not start");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     sandbox.sidecar.0.kill().unwrap();

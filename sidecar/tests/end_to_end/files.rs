@@ -1,4 +1,4 @@
-//! Files, through the real call, worker and kernel.
+//! Operations on files, through the real call, file worker and kernel.
 
 mod archives;
 mod changes;
@@ -22,7 +22,7 @@ use wire::agent::{
 
 use crate::sandbox::{Sandbox, problem, signed};
 
-/// A folder of the sandbox that everybody may write to.
+/// A folder of the sandbox that every user may write to.
 fn folder(sandbox: &Sandbox) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let folder = sandbox.directory.path().join("files");
@@ -35,7 +35,7 @@ fn bytes(path: impl AsRef<Path>) -> Vec<u8> {
     path.as_ref().as_os_str().as_bytes().to_vec()
 }
 
-/// Sends `data` in pieces of a size that no frame has.
+/// Sends `data` in pieces whose size matches no frame.
 async fn write(sandbox: &Sandbox, first: WriteFileRequest, data: &[u8]) -> Result<FileInfo, Problem> {
     let pieces = data
         .chunks(300_000)

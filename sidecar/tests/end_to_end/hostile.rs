@@ -81,13 +81,13 @@ async fn commands_that_are_stopped_before_they_run_do_not_stop_the_init() {
         let stopper = argv(&["python3", "-c", program, begun]);
         let (exec_id, mut calls) = (stopper.exec_id.clone(), tokio::task::JoinSet::new());
         sandbox.client.clone().start(signed(stopper)).await.unwrap();
-        // Not asked of a command, which would be stopped.
+        // Checked without a command, since that would be stopped.
         let has_begun = async {
             while !sandbox.directory.path().join(begun).exists() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        assert!(tokio::time::timeout(PATIENCE, has_begun).await.is_ok(), "it does not begin");
+        assert!(tokio::time::timeout(PATIENCE, has_begun).await.is_ok(), "the command does not start");
         for _ in 0..100 {
             let mut client = sandbox.client.clone();
             let request = ExecRequest { timeout_ms: 300, ..argv(&["true"]) };
@@ -144,7 +144,7 @@ async fn floods_of_output_leave_time_for_everybody_else() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     serves(&sandbox).await;
     let flooded = tokio::time::timeout(PATIENCE, flood).await;
-    assert!(flooded.is_ok(), "the flood goes on");
+    assert!(flooded.is_ok(), "the flood is not stopped");
     assert_eq!(flooded.unwrap().unwrap().end(), End::Deadline);
 }
 

@@ -20,7 +20,7 @@ async fn environment_directory_and_user_are_the_images_then_the_claims_then_the_
         user: "nobody".into(),
     };
     sandbox.client.clone().configure(signed(bound)).await.unwrap();
-    // A repetition, from a record that has lost the environment, or when the directory is gone.
+    // A retry, from a record that has lost the environment variables, or after the directory is gone.
     for cwd in ["/tmp", "/gone"] {
         let again = ConfigureRequest { cwd: cwd.into(), ..ConfigureRequest::default() };
         sandbox.client.clone().configure(signed(again)).await.unwrap();

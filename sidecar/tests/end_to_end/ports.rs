@@ -1,4 +1,4 @@
-//! Connections to ports. The sidecar dials in its own network namespace, which here is the test's.
+//! Connections to ports. The sidecar dials in its own network namespace, which is the test's here.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::sandbox::{
     PATIENCE, SANDBOX_ID, SEED, Sandbox, argv, free_address, problem, signed, text, with_token,
 };
 
-/// What is not taken for so long is taken for full; on a slow machine it has some room left.
+/// A send that blocks for this long counts as blocked for good; on a slow machine some room may be left.
 const FULL: Duration = Duration::from_millis(200);
 
-/// A call that is connected.
+/// A call whose connection is open.
 struct Connection {
     up: mpsc::Sender<PortFrame>,
     down: Streaming<PortFrame>,
@@ -59,7 +59,7 @@ impl Connection {
         tokio::time::timeout(PATIENCE, self.down.next()).await.unwrap().transpose().unwrap()
     }
 
-    /// Everything up to the server's end.
+    /// Everything until the server ends its direction.
     async fn rest(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         while let Some(frame) = self.next().await {
@@ -76,7 +76,7 @@ impl Connection {
             match tokio::time::timeout(PATIENCE, self.down.next()).await.unwrap() {
                 Some(Ok(_)) => {}
                 Some(Err(status)) => return problem(&status).code,
-                None => panic!("it ended in good order"),
+                None => panic!("it ended without an error"),
             }
         }
     }
@@ -86,7 +86,7 @@ fn to(port: u16) -> PortFrame {
     PortFrame { port: port.into(), ..PortFrame::default() }
 }
 
-/// A port on which nothing listens, nor anybody else's server meanwhile: it is taken.
+/// A port on which nothing listens, and that no other server can take meanwhile: it is bound.
 fn silent() -> (TcpSocket, u16) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -120,7 +120,7 @@ async fn bytes_pass_in_both_directions_and_each_ends_by_itself() {
         connection.send("question").await;
         connection.end().await;
         assert_eq!(read_to_end(&mut peer).await, b"question", "{address}");
-        // The way back is still open.
+        // The other direction is still open.
         peer.write_all(b"answer").await.unwrap();
         drop(peer);
         assert_eq!(connection.rest().await, b"answer", "{address}");
@@ -227,7 +227,7 @@ async fn one_that_is_not_read_holds_up_nobody_else() {
     for _ in 0..8 {
         silent.push((Connection::tcp(&sandbox, port).await, accepted(&listener).await));
     }
-    // Until nothing more is taken: the sockets' and the stream's room is used up.
+    // Sends until no more is accepted: the buffers of the sockets and of the stream are full.
     let mut filling = JoinSet::new();
     for up in silent.iter().map(|(connection, _)| connection.up.clone()) {
         let frame = || PortFrame { data: vec![0; 64 << 10].into(), ..PortFrame::default() };
@@ -247,7 +247,7 @@ async fn a_port_that_does_not_answer_is_told_with_the_reason() {
     let (_taken, refused) = silent();
     let full = silent().0.listen(0).unwrap();
     let address = full.local_addr().unwrap();
-    // A short queue that nobody empties: the kernel answers until it is full, which is long before the last of these.
+    // A short accept queue that is never emptied: the kernel answers until it is full, long before the last of these.
     let mut queue: Vec<_> = (0..16).map(|_| Box::pin(TcpStream::connect(address))).collect();
     for connecting in &mut queue {
         let _ = tokio::time::timeout(Duration::ZERO, connecting).await;
@@ -326,7 +326,7 @@ async fn datagrams_keep_their_bounds_on_either_address() {
 #[tokio::test]
 async fn datagrams_to_nobody_and_larger_than_any_are_told() {
     let sandbox = Sandbox::start().await;
-    // Taken, so that nobody else gets it, by a socket that hears only itself.
+    // Bound, so that no other socket gets the port, by a socket that receives only from itself.
     let taken = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let nobody = taken.local_addr().unwrap();
     taken.connect(nobody).await.unwrap();
@@ -349,7 +349,7 @@ async fn a_wait_ends_when_something_listens_or_the_time_is_over() {
     assert!(!wait(port, 0).await.unwrap());
     assert!(!wait(port, 50).await.unwrap());
     let mut waiting = pin!(wait(port, 600_000));
-    // Not yet, which slowness cannot change.
+    // It must not end yet, however slow the machine is.
     assert!(tokio::time::timeout(Duration::from_millis(100), &mut waiting).await.is_err());
     let _listener = silent.listen(1).unwrap();
     assert!(tokio::time::timeout(PATIENCE, waiting).await.unwrap().unwrap());

@@ -1,4 +1,4 @@
-//! Repeated ids, credentials, lists, load.
+//! Repeated exec ids, credentials, lists, load.
 
 use wire::Code;
 use wire::agent::{ExecRequest, HealthRequest, ListRequest};
@@ -9,7 +9,7 @@ use crate::sandbox::{PATIENCE, SANDBOX_ID, Sandbox, argv, problem, shell, signed
 async fn the_same_id_runs_once_whether_it_still_runs_or_has_ended() {
     let sandbox = Sandbox::start().await;
     let request = shell("until test -e go; do sleep 0.05; done; echo ran | tee -a count");
-    // Calls of one connection are taken in order: when the third one is answered, the second has joined the first.
+    // Calls of one connection are handled in order: when the third one is answered, the second has joined the first.
     let (first, second, _) =
         tokio::join!(sandbox.exec(request.clone()), sandbox.exec(request.clone()), sandbox.sh("touch go"));
     let (first, second) = (first.unwrap(), second.unwrap());
@@ -42,7 +42,7 @@ async fn only_the_sandboxs_own_living_token_opens() {
     );
     let refused = began.elapsed();
     let health = client.health(signed(HealthRequest {})).await.unwrap().into_inner();
-    assert!(u128::from(health.quiet_us.unwrap()) >= refused.as_micros(), "what is refused is no use");
+    assert!(u128::from(health.quiet_us.unwrap()) >= refused.as_micros(), "a refused call counts as no use");
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn lists_and_health() {
     );
     assert_eq!((execs[1].running, execs[1].stdout_bytes), (false, 6));
     let mut health = client.health(signed(HealthRequest {})).await.unwrap().into_inner();
-    // The answer to its readiness may still be on its way.
+    // The control plane's answer to the readiness push may still be in transit.
     let began = std::time::Instant::now();
     while !health.acknowledged && began.elapsed() < PATIENCE {
         health = client.health(signed(HealthRequest {})).await.unwrap().into_inner();

@@ -1,4 +1,4 @@
-//! A sandbox without an engine: the real target in namespaces of its own, the real sidecar beside it, a client.
+//! A sandbox without an engine: the real target in its own namespaces, the real sidecar beside it, and a client.
 
 use std::collections::HashMap;
 use std::os::linux::net::SocketAddrExt;
@@ -26,7 +26,7 @@ use wire::agent::{CancelRequest, ExecRequest, ExecResult};
 pub const SANDBOX_ID: &str = "sb-test";
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Panics unless at least one of three attempts takes less than `limit`: a busy machine stands still at times.
+/// Panics unless at least one of three attempts takes less than `limit`: a busy machine may stall at times.
 pub async fn within(limit: Duration, attempt: impl AsyncFn()) {
     let mut times = Vec::new();
     for _ in 0..3 {
@@ -40,7 +40,7 @@ pub async fn within(limit: Duration, attempt: impl AsyncFn()) {
     panic!("not within {limit:?}: {times:?}");
 }
 
-/// Looks until `count` gives `wanted`. How long that takes does not matter as long as it grows.
+/// Polls until `count` returns `wanted` or more. It may take any time as long as the count grows.
 pub async fn grows_to(wanted: u64, count: impl AsyncFn() -> u64) {
     let (mut before, mut since) = (0, Instant::now());
     loop {
@@ -51,16 +51,16 @@ pub async fn grows_to(wanted: u64, count: impl AsyncFn() -> u64) {
         if now > before {
             (before, since) = (now, Instant::now());
         }
-        assert!(since.elapsed() < PATIENCE, "it stays at {now}, {wanted} are wanted");
+        assert!(since.elapsed() < PATIENCE, "the count stays at {now} instead of {wanted}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
 pub const SEED: [u8; 32] = [7; 32];
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
-/// As the gateway's: streams that nobody reads do not hold up the others.
+/// As in the gateway: streams that are not read do not block the others.
 const WINDOW_BYTES: u32 = 256 << 10;
-/// What engines leave a container by default.
+/// The capabilities that engines leave a container by default.
 const CAPABILITIES: &str = "-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,+net_bind_service,+net_raw,+sys_chroot,+mknod,+audit_write,+setfcap";
 
 pub struct Sandbox {
@@ -77,23 +77,23 @@ impl Sandbox {
         Self::start_with(&[]).await
     }
 
-    /// With further settings of the sidecar, by the last part of their names.
+    /// With further settings of the sidecar, each named without its prefix.
     pub async fn start_with(settings: &[(&str, &str)]) -> Self {
         Self::start_after(settings, "true").await
     }
 
-    /// Of an image that has no users and no groups.
+    /// A sandbox whose image has no users and no groups.
     pub async fn start_without_users() -> Self {
         let hide = "mount --bind /dev/null /etc/passwd && mount --bind /dev/null /etc/group";
         Self::start_after(&[], hide).await
     }
 
-    /// Whose main process may open so many files.
+    /// A sandbox whose main process may open `most` files.
     pub async fn start_with_descriptors(most: u32) -> Self {
         Self::start_after(&[], &format!("ulimit -Sn {most}")).await
     }
 
-    /// `prepare` is run in the target's namespaces before its main process.
+    /// Runs `prepare` in the target's namespaces before its main process.
     async fn start_after(settings: &[(&str, &str)], prepare: &str) -> Self {
         assert!(nix::unistd::geteuid().is_root(), "these tests make namespaces and therefore need root");
         let directory = TempDir::new().unwrap();
@@ -120,7 +120,7 @@ impl Sandbox {
         answer.map(tonic::Response::into_inner).map_err(|status| problem(&status))
     }
 
-    /// Runs a string that must not fail; its output.
+    /// Runs a shell command that must not fail; returns its output.
     pub async fn sh(&self, command: &str) -> String {
         let result = self.exec(shell(command)).await.unwrap();
         let stderr = String::from_utf8_lossy(&result.stderr.as_ref().unwrap().data).into_owned();
@@ -133,7 +133,7 @@ impl Sandbox {
         answer.map(tonic::Response::into_inner).map_err(|status| problem(&status))
     }
 
-    /// How the sidecar ends.
+    /// Waits for the sidecar to end; returns its exit status.
     pub async fn ended(&mut self) -> ExitStatus {
         let ended = async {
             loop {
@@ -146,7 +146,7 @@ impl Sandbox {
         tokio::time::timeout(PATIENCE, ended).await.unwrap()
     }
 
-    /// The most memory that the sidecar has had.
+    /// The sidecar's peak memory usage.
     pub fn peak_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.sidecar.0.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -167,12 +167,12 @@ impl Sandbox {
     }
 }
 
-/// A child that ends with its owner, also when a test fails half-way through its start.
+/// A child process that is killed on drop, also when a test fails during its start.
 pub struct Owned(pub Child);
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // The whole group: `unshare` is only the parent of what is meant.
+        // The whole group, since `unshare` is only the parent of the target.
         let _ = killpg(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGKILL);
         let _ = self.0.wait();
     }
@@ -197,7 +197,7 @@ fn target(binary: &Path, directory: &Path, prepare: &str) -> Owned {
 
 pub fn sidecar(binary: &Path, directory: &Path, settings: &[(&str, &str)]) -> Command {
     let mut command = Command::new("prlimit");
-    // As services are often started.
+    // Starts with the limit of open files that services often have.
     command.args(["--nofile=1024:", env!("CARGO_BIN_EXE_rollbox-sidecar")]);
     let unix = |name: &str| format!("unix:{}", directory.join(name).display());
     let defaults = [
@@ -222,7 +222,7 @@ fn open_to_all(directory: &Path) {
     std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Takes one push, says no to it once (the sidecar must come again), then yes.
+/// Answers the first readiness push with an error (the sidecar must retry) and the second with success.
 pub async fn readiness(listener: &UnixListener) -> (String, Value) {
     push(listener, "503 Service Unavailable").await;
     push(listener, "204 No Content").await
@@ -232,7 +232,7 @@ pub async fn push(listener: &UnixListener, answer: &str) -> (String, Value) {
     let answer = format!("HTTP/1.1 {answer}\r\n\r\n");
     loop {
         let (mut stream, _) = listener.accept().await.unwrap();
-        // A sidecar that has not been answered in time comes again.
+        // A sidecar that got no answer in time retries.
         if let Some(pushed) = pushed(&mut stream).await
             && stream.write_all(answer.as_bytes()).await.is_ok()
         {
@@ -241,7 +241,7 @@ pub async fn push(listener: &UnixListener, answer: &str) -> (String, Value) {
     }
 }
 
-/// `None`: it was given up before it was whole.
+/// `None`: the sidecar gave the push up before it was complete.
 async fn pushed(stream: &mut UnixStream) -> Option<(String, Value)> {
     let (mut text, mut chunk) = (String::new(), [0; 4096]);
     loop {
@@ -254,8 +254,8 @@ async fn pushed(stream: &mut UnixStream) -> Option<(String, Value)> {
     }
 }
 
-/// A TCP address that nobody else gets: its port is below those that the kernel gives to who asks for any, and a name
-/// that only one process can have stands for it as long as this process lives.
+/// A TCP address that no other process gets: its port is below the kernel's ephemeral ports, and an abstract socket
+/// name, which only one process can bind, reserves it while this process lives.
 pub fn free_address(ip: &str) -> String {
     use std::os::unix::net::{SocketAddr, UnixListener};
     static NEXT: AtomicU16 = AtomicU16::new(0);
@@ -266,7 +266,8 @@ pub fn free_address(ip: &str) -> String {
         let Ok(claim) = UnixListener::bind_addr(&name) else { continue };
         std::mem::forget(claim);
         let address = std::net::SocketAddr::new(ip.parse().unwrap(), port);
-        // As the sidecar binds it, which bears no connections that have just ended.
+        // Tested as the sidecar binds it (without SO_REUSEADDR), which fails while connections that have just ended
+        // remain.
         if TcpSocket::new_v4().unwrap().bind(address).is_ok() {
             return address.to_string();
         }

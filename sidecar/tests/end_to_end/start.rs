@@ -1,4 +1,4 @@
-//! The sidecar's own start and end.
+//! The sidecar's own start and shutdown.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -70,16 +70,17 @@ async fn a_bad_setting_ends_it_with_64_and_a_sentence() {
 
 #[tokio::test]
 async fn on_sigterm_running_calls_are_answered_and_new_ones_are_not_taken() {
-    // What runs has five seconds, which a machine may spend standing still.
+    // The running call has five seconds after SIGTERM, in which a busy machine may stall; so there are several
+    // attempts.
     for _ in 0..5 {
         if answered_after_sigterm().await {
             return;
         }
     }
-    panic!("a running call is not waited for");
+    panic!("the shutdown does not wait for a running call");
 }
 
-/// Whether a running call was answered; `false`: its time was over before.
+/// Whether a running call was answered; `false`: its grace period was over before.
 async fn answered_after_sigterm() -> bool {
     let mut sandbox = Sandbox::start().await;
     let mut client = sandbox.client.clone();

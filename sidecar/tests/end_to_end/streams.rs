@@ -139,7 +139,7 @@ async fn an_attached_reader_sees_all_from_any_offset_and_then_the_result() {
     let attach = |stdout_offset| AttachRequest { exec_id: exec_id.clone(), stdout_offset, stderr_offset: 0 };
     let mut events = client.attach(signed(attach(3))).await.unwrap().into_inner();
     let Some(Event::Stdout(first)) = events.message().await.unwrap().unwrap().event else {
-        panic!("no output first")
+        panic!("the first event is not output")
     };
     assert_eq!((first.offset, &first.data[..]), (6, &b"6789abcdef"[..]), "the gap is explicit");
     client.write_stdin(signed(chunk(0, "hello\n", true))).await.unwrap();

@@ -1,4 +1,4 @@
-//! The agent on TCP, where others can reach it too: in a pod the user's code shares its network.
+//! The agent on TCP, where other processes can connect too: in a pod the user's code shares its network namespace.
 
 use std::io;
 use std::net::UdpSocket;
@@ -32,19 +32,19 @@ async fn listening(ip: &str) -> (Sandbox, String) {
     (sandbox, address)
 }
 
-/// Reads to the end of a connection; an error is an end, too.
+/// Reads to the end of a connection; an error counts as an end.
 async fn end(stream: &mut TcpStream) {
     let mut chunk = [0; 256];
     while stream.read(&mut chunk).await.is_ok_and(|count| count > 0) {}
 }
 
-/// Connections that show no token.
+/// Opens connections that show no token.
 async fn strangers(address: &str, count: usize) -> Vec<TcpStream> {
     let mut crowd = Vec::new();
     for n in 0..count {
         let mut stream = TcpStream::connect(address).await.unwrap();
         if n % 2 == 0 {
-            // Those that were pushed out may be closed already.
+            // A connection that was displaced may be closed already.
             let _ = stream.write_all(PREFACE_AND_SETTINGS).await;
         }
         crowd.push(stream);
@@ -63,14 +63,15 @@ async fn a_crowd_of_strangers_keeps_no_caller_with_a_token_out_and_takes_no_memo
         assert_eq!(text(&fresh.exec(signed(argv(&["echo", "new"]))).await.unwrap().into_inner()), "new\n");
         assert_eq!(text(&sandbox.exec(argv(&["echo", "after"])).await.unwrap()), "after\n");
     };
-    // Were it served after them, each 64 would keep it for the seconds of their lives: more than twice as long.
-    assert!(tokio::time::timeout(PATIENCE, answered).await.is_ok(), "strangers come first");
+    // If strangers were served first, each 64 of them would delay the call by their lifetime: together over twice the
+    // timeout.
+    assert!(tokio::time::timeout(PATIENCE, answered).await.is_ok(), "strangers are served first");
     let all_gone = async {
         for stream in &mut crowd {
             end(stream).await;
         }
     };
-    assert!(tokio::time::timeout(PATIENCE, all_gone).await.is_ok(), "strangers live on");
+    assert!(tokio::time::timeout(PATIENCE, all_gone).await.is_ok(), "strangers are not closed");
     assert_eq!(text(&sandbox.exec(argv(&["echo", "still"])).await.unwrap()), "still\n");
     assert!(sandbox.peak_kib() < 48 << 10, "{} KiB", sandbox.peak_kib());
 }
@@ -87,7 +88,7 @@ async fn a_wrong_token_keeps_a_stranger_a_stranger() {
         };
         let refused = call(&mut client).await.err();
         assert_eq!(refused.map(|status| problem(&status).code), code);
-        // So many push out every stranger that came before them.
+        // Enough connections to displace every stranger that came before them.
         let _crowd = strangers(&address, 100).await;
         let pushed_out = async {
             while connections.load(Ordering::Relaxed) == 1 {
@@ -100,7 +101,7 @@ async fn a_wrong_token_keeps_a_stranger_a_stranger() {
     }
 }
 
-/// A client, and how often it has connected.
+/// A client, and the number of its connections so far.
 async fn counted(address: &str) -> (AgentClient<Channel>, Arc<AtomicUsize>) {
     let connections = Arc::new(AtomicUsize::new(0));
     let (count, address) = (Arc::clone(&connections), address.to_owned());
@@ -119,7 +120,7 @@ async fn peers_on_the_same_machine_are_refused_unless_it_listens_on_a_loopback_a
     let (sandbox, address) = listening("0.0.0.0").await;
     let port = address.rsplit_once(':').unwrap().1;
     let mut own = vec!["127.0.0.1".to_owned(), "127.0.0.7".to_owned()];
-    // The address by which this machine would reach another one; nothing is sent.
+    // The address from which this machine would reach another one; no packet is sent.
     let probe = UdpSocket::bind("0.0.0.0:0").unwrap();
     if probe.connect("192.0.2.1:9").is_ok() {
         own.push(probe.local_addr().unwrap().ip().to_string());
@@ -127,7 +128,7 @@ async fn peers_on_the_same_machine_are_refused_unless_it_listens_on_a_loopback_a
     for ip in own {
         for _ in 0..100 {
             let mut stream = TcpStream::connect(format!("{ip}:{port}")).await.unwrap();
-            // Who is let in gets the server's settings for that; the others may be refused before.
+            // A peer that is accepted gets the server's SETTINGS in return; a refused one may fail to write.
             let _ = stream.write_all(PREFACE_AND_SETTINGS).await;
             let said = tokio::time::timeout(PATIENCE, stream.read(&mut [0; 256])).await.unwrap();
             assert_eq!(said.unwrap_or(0), 0, "{ip} was let in");

@@ -11,11 +11,11 @@ use wire::agent::{
 
 use crate::sandbox::{PATIENCE, Sandbox, argv, env, problem, shell, signed};
 
-/// A daemon with a session of its own; the command goes on once it has that.
+/// A daemon in a session of its own; the command continues once the daemon has it.
 const DAEMON: &str =
     "setsid sleep 1000 & until pgrep -fx 'sleep 1000' > /dev/null; do :; done; echo last words";
 
-/// Somebody who sits at a terminal.
+/// A client at a terminal.
 struct Seat<'a> {
     sandbox: &'a Sandbox,
     exec_id: String,
@@ -46,7 +46,7 @@ impl<'a> Seat<'a> {
             self.sandbox.client.clone().write_stdin(signed(chunk)).await.unwrap().into_inner().offset;
     }
 
-    /// Reads until `text` is on the screen; what came before it is forgotten with it.
+    /// Reads until `text` has been printed; drops the output up to its end.
     async fn until(&mut self, text: &str) {
         let shown = async {
             loop {
@@ -185,7 +185,7 @@ async fn a_cancelled_command_hears_the_hang_up_first_and_nothing_is_left() {
     let sandbox = Sandbox::start().await;
     let command = "trap 'echo bye > bye; exit' HUP; echo set; sleep 1000 & while :; do wait; done";
     let (mut heard, began) = (false, Instant::now());
-    // It has a tenth of a second, in which a busy machine may not give it its turn.
+    // The command has 0.1 s to handle the hang-up, in which a busy machine may not run it; so it is tried repeatedly.
     while !heard && began.elapsed() < PATIENCE {
         let mut seat = Seat::take(&sandbox, shell(command)).await;
         seat.until("set\r\n").await;
@@ -193,7 +193,7 @@ async fn a_cancelled_command_hears_the_hang_up_first_and_nothing_is_left() {
         sandbox.until("pgrep -cx sleep; true", "0\n").await;
         heard = sandbox.sh("cat bye 2> /dev/null; true").await == "bye\n";
     }
-    assert!(heard, "it was killed before it heard of the hang-up");
+    assert!(heard, "it was killed before it received the hang-up");
     let deaf = shell("trap '' HUP TERM; echo set; while :; do sleep 1000; done");
     let mut seat = Seat::take(&sandbox, deaf).await;
     seat.until("set\r\n").await;

@@ -1,4 +1,4 @@
-//! What the sandbox uses. There is no container here, so what counts by control group is the machine's, if it is told.
+//! The sandbox's resource usage. No container runs here, so the figures of control groups are the machine's, if any.
 
 use wire::agent::UsageRequest;
 

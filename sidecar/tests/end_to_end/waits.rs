@@ -11,9 +11,9 @@ use wire::agent::{
 
 use crate::sandbox::{PATIENCE, Sandbox, argv, grows_to, problem, shell, signed};
 
-/// What is kept of an output that waits.
+/// How many bytes of waiting output are kept.
 const KEPT_BYTES: u64 = 4 << 20;
-/// So long an output waits for a reader that takes nothing.
+/// How long output waits for a reader that takes nothing.
 const GIVEN_UP: Duration = Duration::from_secs(10);
 
 async fn attach(sandbox: &Sandbox, exec_id: &str, stdout_offset: u64) -> tonic::Streaming<AttachEvent> {
@@ -27,14 +27,14 @@ async fn begin(sandbox: &Sandbox, request: ExecRequest) -> String {
     exec_id
 }
 
-/// What `seq` writes. Computed before there is a connection: a client that computes answers no pings.
+/// The output of `seq`. Computed before there is a connection: a client that computes does not answer HTTP/2 pings.
 fn numbers(count: u32) -> Vec<u8> {
     let mut all = Vec::new();
     (1..=count).for_each(|n| writeln!(all, "{n}").unwrap());
     all
 }
 
-/// Reads standard output until there are `until` bytes of it, or the result; no gap may be in it.
+/// Reads standard output until there are `until` bytes of it, or the result; fails on a gap.
 async fn read(
     events: &mut tonic::Streaming<AttachEvent>,
     seen: &mut Vec<u8>,
@@ -63,7 +63,7 @@ async fn written(sandbox: &Sandbox, exec_id: &str) -> u64 {
     summary(sandbox, exec_id).await.stdout_bytes
 }
 
-/// What has been written when no more comes; slowness may only make it less.
+/// How much has been written once the count has stopped growing; on a slow machine it may be less.
 async fn written_at_rest(sandbox: &Sandbox, exec_id: &str) -> u64 {
     let (mut before, mut same) = (0, 0);
     while same < 10 {
@@ -79,7 +79,7 @@ async fn written_at_rest(sandbox: &Sandbox, exec_id: &str) -> u64 {
 async fn a_reader_that_is_cut_off_again_and_again_loses_nothing_at_full_speed() {
     let expected = numbers(3_000_000);
     let sandbox = Sandbox::start().await;
-    // However little he wants to be kept.
+    // Waiting output keeps its minimum, however little the request wants to keep.
     let request = ExecRequest { max_output_bytes: 1000, ..shell("seq 1 3000000; exit 6") };
     let exec_id = begin(&sandbox, request).await;
     let (mut seen, mut cuts) = (Vec::new(), 0);
@@ -96,7 +96,7 @@ async fn a_reader_that_is_cut_off_again_and_again_loses_nothing_at_full_speed() 
     assert_eq!(result.stdout.unwrap().total_bytes, expected.len() as u64);
 }
 
-/// Writes until its pipe is wide (`F`), asks, and waits until it is narrow again (`N`).
+/// Writes until its pipe is wide (`F`), waits for input (`?`), then until the pipe is narrow again (`N`).
 const FLOODS: &str = "
 import fcntl, os, time
 size = lambda: fcntl.fcntl(1, fcntl.F_GETPIPE_SZ)
@@ -121,7 +121,7 @@ async fn a_flood_has_a_wide_pipe_only_for_as_long_as_it_lasts_and_is_whole() {
     for asked in 0..2 {
         loop {
             let until = seen.len() + 1;
-            assert!(read(&mut events, &mut seen, until).await.is_none(), "it ended unasked");
+            assert!(read(&mut events, &mut seen, until).await.is_none(), "the command ended too early");
             if seen.last() == Some(&b'?') {
                 break;
             }
@@ -140,16 +140,16 @@ async fn nobody_yet_and_a_slow_reader_are_waited_for() {
     let sandbox = Sandbox::start().await;
     let exec_id = begin(&sandbox, shell("seq 1 1000000")).await;
     grows_to(KEPT_BYTES, async || written(&sandbox, &exec_id).await).await;
-    assert_eq!(written_at_rest(&sandbox, &exec_id).await, KEPT_BYTES, "it has not waited");
+    assert_eq!(written_at_rest(&sandbox, &exec_id).await, KEPT_BYTES, "the command did not wait");
     let mut events = attach(&sandbox, &exec_id, 0).await;
     let mut seen = Vec::new();
     read(&mut events, &mut seen, 100_000).await;
-    assert!(written_at_rest(&sandbox, &exec_id).await < expected.len() as u64, "it has not waited");
+    assert!(written_at_rest(&sandbox, &exec_id).await < expected.len() as u64, "the command did not wait");
     let result = read(&mut events, &mut seen, usize::MAX).await.unwrap();
     assert!(seen == expected && result.exit_code == 0, "{} of {}", seen.len(), expected.len());
 }
 
-/// At one time: both wait until a reader is given up.
+/// Run together, because both wait until a reader is given up.
 #[tokio::test]
 async fn readers_are_given_up() {
     tokio::join!(
@@ -216,12 +216,12 @@ async fn of_an_end_that_comes_before_its_readers_nothing_is_lost() {
 async fn the_time_of_a_command_that_is_over_does_not_run_out() {
     let expected = numbers(619_000);
     let sandbox = Sandbox::start().await;
-    // A machine on which the command is not over within its time gives it more.
+    // Retries with more time, for a machine on which the command does not end within its timeout.
     for timeout_ms in [1000, 4000, 16_000] {
         let exec_id = begin(&sandbox, ExecRequest { timeout_ms, ..argv(&["seq", "1", "619000"]) }).await;
         let passed = Instant::now() + Duration::from_millis(timeout_ms + 200);
         while Instant::now() < passed {
-            // Who comes again and again does not count as gone.
+            // A reader that attaches again and again does not count as gone.
             drop(attach(&sandbox, &exec_id, 0).await);
             sleep(Duration::from_millis(200)).await;
         }
@@ -233,7 +233,7 @@ async fn the_time_of_a_command_that_is_over_does_not_run_out() {
             return;
         }
     }
-    panic!("its time has run out");
+    panic!("the command timed out");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Trees up and down as tar streams.
+//! Uploads and downloads of trees as tar streams.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
@@ -26,12 +26,12 @@ async fn a_tree_survives_with_modes_times_links_and_empty_directories() {
         let found = std::fs::symlink_metadata(folder.join("copy").join(name)).unwrap();
         (found.permissions().mode() & 0o7777, found.mtime(), found.uid())
     };
-    assert_eq!(found("locked/file"), (0o755, 1000, 1000), "without the bit that lends an identity");
+    assert_eq!(found("locked/file"), (0o755, 1000, 1000), "the setuid bit is dropped");
     assert_eq!(found("locked"), (0o555, 3000, 1000));
     assert_eq!((found("empty").1, found("link").1), (1000, 2000));
     assert_eq!(std::fs::read_link(folder.join("copy/link")).unwrap(), Path::new(&long.repeat(2)));
     assert_eq!(std::fs::read(folder.join("copy").join(&long).join(&long)).unwrap(), b"long\n");
-    // Again, over what is there.
+    // Unpacked again, over what is there.
     unpack(&sandbox, folder.join("copy"), &tar).await.unwrap();
     assert_eq!(found("locked/file").0, 0o755);
 }

@@ -1,4 +1,4 @@
-//! Making, moving, copying, removing.
+//! Making, moving, copying and removing files.
 
 use std::os::unix::fs::{MetadataExt, symlink};
 

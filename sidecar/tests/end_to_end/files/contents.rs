@@ -1,4 +1,4 @@
-//! Bytes up and down.
+//! Uploads and downloads of file contents.
 
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -14,7 +14,7 @@ use crate::sandbox::PATIENCE;
 
 #[tokio::test]
 async fn bytes_survive_both_ways_with_size_and_digest() {
-    // What takes long comes first: a client that computes answers no pings.
+    // The slow computation comes first: a client that computes does not answer HTTP/2 pings.
     let data: Vec<u8> = (0..=255).cycle().take(3_000_001).collect();
     let sha256 = Sha256::digest(&data).to_vec();
     let sandbox = Sandbox::start().await;
@@ -61,7 +61,7 @@ async fn modes_owners_and_masks_are_as_asked_or_as_a_commands() {
     assert_eq!(mode("plain"), 0o644);
     std::fs::set_permissions(folder.join("plain"), std::fs::Permissions::from_mode(0o750)).unwrap();
     put(&sandbox, folder.join("plain"), b"y").await.unwrap();
-    assert_eq!(mode("plain"), 0o750, "the old file's stays");
+    assert_eq!(mode("plain"), 0o750, "the old file's mode stays");
     let request = |name: &str| WriteFileRequest { path: bytes(folder.join(name)), ..Default::default() };
     write(&sandbox, WriteFileRequest { mode: Some(0o4711), ..request("set") }, b"x").await.unwrap();
     assert_eq!(mode("set"), 0o4711);
@@ -94,7 +94,7 @@ async fn links_are_written_through_and_missing_directories_made() {
     write(&sandbox, first, b"x").await.unwrap();
     assert_eq!(get(&sandbox, &deep).await.unwrap(), b"x");
     let relative = PathBuf::from("files/a/b/c/file");
-    assert_eq!(get(&sandbox, &relative).await.unwrap(), b"x", "from the working directory");
+    assert_eq!(get(&sandbox, &relative).await.unwrap(), b"x", "relative to the working directory");
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn what_is_not_as_announced_leaves_the_old_file_and_nothing_else() {
     assert_eq!((names(&folder), std::fs::read(&path).unwrap()), (vec!["data".into()], b"old".to_vec()));
 }
 
-/// A small file system, taken away again.
+/// A small file system, unmounted on drop.
 struct Disk(tempfile::TempDir);
 
 impl Disk {
@@ -160,7 +160,7 @@ async fn a_full_disk_leaves_the_old_file_and_nothing_else() {
     let tar = tar.into_inner().unwrap();
     assert_eq!(why(unpack(&sandbox, disk.0.path(), &tar).await), (Code::NoSpace, "disk_full".into()));
     assert_eq!(sandbox.sh(&format!("ls -A {}", disk.0.path().display())).await, "data\n");
-    // The disk has its room back.
+    // The space on the disk is free again.
     put(&sandbox, &path, &large[..2 << 20]).await.unwrap();
 }
 
@@ -188,7 +188,7 @@ async fn gone_in_the_middle(keeps_the_call: bool) {
         messages.send(WriteFileRequest { data, ..Default::default() }).await.unwrap();
     }
     wait_until(|| names(&folder).len() == 2).await;
-    // To the server a call that is given up and messages that end without the last one look alike.
+    // To the server, a cancelled call and messages that end without the last one look alike.
     if keeps_the_call {
         drop(messages);
     } else {
@@ -214,7 +214,7 @@ async fn a_reader_that_goes_or_does_not_read_holds_up_nobody() {
     while streams.len() < 32 {
         streams.push(calls.join_next().await.unwrap().unwrap());
     }
-    assert_eq!(sandbox.sh("pgrep -c rollbox-files").await, "32\n", "the others wait for their turn");
+    assert_eq!(sandbox.sh("pgrep -c rollbox-files").await, "32\n", "the other calls wait in the queue");
     assert_eq!(sandbox.sh("echo on").await, "on\n");
     drop(calls);
     drop(streams);
@@ -254,7 +254,7 @@ async fn a_worker_that_is_killed_is_told() {
 
 #[tokio::test]
 async fn memory_stays_flat_while_much_goes_up_and_down() {
-    // Twice what all of it may take.
+    // Twice the memory that the whole sidecar may take.
     const PIECES: usize = 384;
     const PIECE_BYTES: usize = 256 << 10;
     let sandbox = Sandbox::start().await;

@@ -1,4 +1,4 @@
-//! Archives that mean harm, and processes that help them.
+//! Hostile archives, and processes that help them.
 
 use std::os::unix::fs::symlink;
 
@@ -67,7 +67,8 @@ async fn nothing_is_written_outside() {
         assert_eq!(names(&outside), ["secret"], "{number}");
         assert!(!to.join("h").exists(), "{number}");
     }
-    // A link may point anywhere; what is written under its name takes its place, and a hard link to it is one to the link.
+    // A link may point anywhere. What is written under its name replaces it, and a hard link to it is one to the link
+    // itself.
     let harmless = [link("l", &format!("{absolute}/secret")), hard("h", "l"), file("l", "mine")];
     let _ = std::fs::remove_dir_all(&to);
     unpack(&sandbox, &to, &archive(&harmless)).await.unwrap();
@@ -185,11 +186,11 @@ async fn a_process_that_swaps_directories_for_links_gains_nothing() {
     request.cwd = folder.display().to_string();
     let exec_id = request.exec_id.clone();
     sandbox.client.clone().start(signed(request)).await.unwrap();
-    // Between two entries of one directory lies one of another, so that the way is walked again for each.
+    // Between two entries of one directory lies one of another, so that the path is resolved again for each.
     let entries: Vec<_> =
         (0..500).flat_map(|n| [file(&format!("d/f{n}"), "x"), file("other/x", "x")]).collect();
     let tar = archive(&entries);
-    // Until the race was lost a few times, which takes as long as the machine wants.
+    // Repeats until the race was lost a few times, which takes as long as the machine needs.
     let mut refused = 0;
     for _ in 0..1000 {
         match unpack(&sandbox, folder.join("to"), &tar).await {
@@ -207,7 +208,7 @@ async fn a_process_that_swaps_directories_for_links_gains_nothing() {
             break;
         }
     }
-    assert!(refused > 0, "the race was not run");
+    assert!(refused > 0, "the race never happened");
     sandbox.cancel(&exec_id).await.unwrap();
 }
 

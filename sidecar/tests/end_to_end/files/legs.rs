@@ -1,4 +1,4 @@
-//! Data past the call, over a connection of their own.
+//! File transfers over legs, beside the call.
 
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -19,7 +19,7 @@ async fn leg(sandbox: &Sandbox, ticket: &[u8]) -> UnixStream {
 
 #[tokio::test]
 async fn data_move_to_a_leg_and_the_call_tells_their_digest() {
-    // What takes long comes first: a client that computes answers no pings.
+    // The slow computation comes first: a client that computes does not answer HTTP/2 pings.
     let data = (0..=255).collect::<Vec<u8>>().repeat(16 << 12);
     let sha256 = Sha256::digest(&data).to_vec();
     let sandbox = Sandbox::start().await;
@@ -64,7 +64,7 @@ async fn upload(sandbox: &Sandbox, path: &Path) -> Upload {
     let first = WriteFileRequest { path: bytes(path), ticket: vec![7; 16], ..Default::default() };
     messages.send(first).await.unwrap();
     messages.send(WriteFileRequest { data: "first ".into(), ..Default::default() }).await.unwrap();
-    // It is open once something was written to it.
+    // A second file (the temporary one) shows that the write has begun.
     wait_until(|| names(path.parent().unwrap()).len() == 2).await;
     let mut leg = leg(sandbox, &[7; 16]).await;
     let mut answered = [0; 4];
@@ -101,7 +101,7 @@ async fn a_leg_that_ends_is_no_end_of_the_data() {
     let folder = folder(&sandbox);
     let path = folder.join("data");
     std::fs::write(&path, "old").unwrap();
-    // No last message, and one that has sent more than came.
+    // Once without a last message, and once with one that announces more bytes than came.
     for said in [None, Some(last("", 5))] {
         let Upload { answer, messages, mut leg } = upload(&sandbox, &path).await;
         leg.write_all(b"half").await.unwrap();

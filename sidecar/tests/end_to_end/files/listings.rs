@@ -1,4 +1,4 @@
-//! Describing files.
+//! Describing files and listing directories.
 
 use std::os::unix::fs::symlink;
 

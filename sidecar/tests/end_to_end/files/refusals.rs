@@ -1,4 +1,4 @@
-//! What cannot be done, and how it is told.
+//! Refused operations, and their codes and reasons.
 
 use std::os::unix::fs::symlink;
 
@@ -66,7 +66,7 @@ async fn nothing_waits_for_what_never_comes() {
     assert!(get(&sandbox, "/proc/version").await.unwrap().starts_with(b"Linux"));
     assert!(!get(&sandbox, "/proc/1/status").await.unwrap().is_empty());
     let kmsg = get(&sandbox, "/proc/kmsg").await;
-    assert!(kmsg.is_err(), "it would wait for the kernel's next word");
+    assert!(kmsg.is_err(), "a read would block until the next kernel message");
 }
 
 #[tokio::test]
@@ -123,7 +123,7 @@ async fn workers_have_the_powers_of_a_command_and_no_more() {
     assert_eq!(line("Seccomp:"), "2");
     let bounding = sandbox.sh("grep CapBnd /proc/self/status").await;
     assert!(bounding.contains(&line("CapBnd:")), "{bounding}");
-    // Nobody of the same user looks into it.
+    // A process of the same user cannot look into it.
     let denied = "p=$(pgrep rollbox-files); for f in environ maps fd/0 root/etc/passwd; do cat /proc/$p/$f 2>/dev/null && echo OPEN $f; done; true";
     let request = wire::agent::ExecRequest { user: "1000".into(), ..crate::sandbox::shell(denied) };
     assert_eq!(crate::sandbox::text(&sandbox.exec(request).await.unwrap()), "");
@@ -131,7 +131,7 @@ async fn workers_have_the_powers_of_a_command_and_no_more() {
     assert_eq!(open, 4, "its three streams and the file");
 }
 
-/// Of the worker, as this test sees it.
+/// The pid of the file worker, as this test sees it.
 fn host_pid(sandbox: &Sandbox) -> String {
     let found =
         std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());

@@ -1,4 +1,4 @@
-//! Being told of changes.
+//! Watching for changes.
 
 use std::path::PathBuf;
 
@@ -33,7 +33,7 @@ impl Watching {
         Some((event.change(), text))
     }
 
-    /// Passes over all events before this one.
+    /// Skips all events before this one.
     async fn until(&mut self, change: Change, path: &str) {
         while self.next().await.unwrap() != (change, path.to_owned()) {}
     }
@@ -63,7 +63,7 @@ async fn changes_are_told_as_they_come_also_below_what_is_new() {
     assert_eq!(
         watching.next().await.unwrap(),
         (Change::Written, "old/a".into()),
-        "no temporary name is told"
+        "temporary names are not reported"
     );
     std::fs::remove_dir_all(&folder).unwrap();
     while watching.next().await.is_some() {}
