@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .build_server(rpc)
         .build_transport(false)
         .bytes(".rollbox.agent.v1.ExecRequest.stdin")
-        // What streams: handed on without a copy.
+        // Streamed data: passed on without a copy.
         .bytes(".rollbox.agent.v1.Chunk.data")
         .bytes(".rollbox.agent.v1.StdinChunk.data")
         .bytes(".rollbox.agent.v1.FileChunk.data")

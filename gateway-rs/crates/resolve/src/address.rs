@@ -19,7 +19,7 @@ pub enum Address {
     },
 }
 
-/// The text is no address; says the rule.
+/// The text is not an address; the message states the rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be `unix:/PATH` (absolute, at most {MAX_SOCKET_PATH_BYTES} bytes) or `http://HOST:PORT`")]
 pub struct InvalidAddress;

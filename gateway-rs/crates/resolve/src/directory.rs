@@ -6,18 +6,18 @@ use tokio::time::{Duration, Instant};
 
 use crate::{Address, Applied, Route, Table, Tombstone, Update, table};
 
-/// Ids that calls may wait for at one time. Tokens are signed, so nobody can make ids up; a guess that leaves room for
-/// a burst of sandboxes that are ready before their push. Beyond it an unknown id is answered at once.
+/// Ids that calls may wait for at one time. Tokens are signed, so clients cannot make ids up; an estimate that leaves
+/// room for a burst of sandboxes that are ready before their push. Beyond it an unknown id is answered at once.
 const MAX_AWAITED_IDS: usize = 4_096;
 
-/// A route that is younger may be missing in the snapshot of another replica of the control plane, which hears of it
-/// a moment later than the one that pushed it. A guess at hundreds of times that moment.
+/// A route that is younger may be missing in the snapshot of another replica of the control plane, which receives it a
+/// moment after the replica that pushed it. An estimate: hundreds of times that moment.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// Rows that are taken in at one time: about a millisecond during which look-ups wait.
+/// Rows that are applied under one lock: about a millisecond during which look-ups wait.
 const PART: usize = 1_000;
 
-/// The table as all calls share it: readers never wait for each other, and a call can wait for an id to appear.
+/// The route table as all calls share it: readers never wait for each other, and a call can wait until an id appears.
 #[derive(Debug, Default)]
 pub struct Directory {
     state: RwLock<State>,
@@ -26,20 +26,20 @@ pub struct Directory {
 #[derive(Debug, Default)]
 struct State {
     table: Table,
-    /// One bell an id that somebody waits for; rung and dropped when the id appears.
+    /// One bell per id that calls wait for; notified and removed when the id appears.
     awaited: HashMap<Arc<str>, Arc<Notify>>,
-    /// Fresh routes that the latest snapshot does not name: whoever sent it has to hear of them soon, or they are gone.
+    /// Fresh routes that the latest snapshot does not name: they are dropped unless an update names them soon.
     doubtful: HashSet<Arc<str>>,
 }
 
-/// What the table says of an id.
+/// What the table knows of an id.
 #[derive(Debug, Clone)]
 pub enum Found {
-    /// It runs here.
+    /// The sandbox runs; this is its route.
     Live(Arc<Route>),
-    /// It ended.
+    /// The sandbox has ended.
     Ended(Arc<Tombstone>),
-    /// Not a word.
+    /// Neither a route nor an end is known.
     Unknown,
 }
 
@@ -49,12 +49,12 @@ impl Directory {
         Self::default()
     }
 
-    /// What is known of a sandbox now. Cost: one shared lock and one or two look-ups.
+    /// Returns what is known of a sandbox. Cost: one shared lock and one or two look-ups.
     pub fn find(&self, sandbox_id: &str) -> Found {
         self.read().find(sandbox_id)
     }
 
-    /// The route of a sandbox whose `port` anyone may reach. Cost: that of [`Self::find`].
+    /// Returns the route of a sandbox whose `port` is public. Cost: that of [`Self::find`].
     pub fn public(&self, sandbox_id: &str, port: u16) -> Option<Arc<Route>> {
         match self.find(sandbox_id) {
             Found::Live(route) if route.ports.token(port).is_some() => Some(route),
@@ -62,7 +62,8 @@ impl Directory {
         }
     }
 
-    /// Completes as soon as something is known of the sandbox; [`Found::Unknown`] only when too many ids are awaited.
+    /// Completes as soon as something is known of the sandbox; returns [`Found::Unknown`] only if too many ids are
+    /// awaited.
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped call leaves nothing behind.
@@ -79,8 +80,8 @@ impl Directory {
                     None => return Found::Unknown,
                 }
             };
-            // Rung bells are dropped from the map under the lock, so a bell that was rung between the look above and
-            // this await has no other owner; `notify_waiters` alone would be lost.
+            // `notified` misses a `notify_waiters` that came before it. A bell is removed from the map under the lock
+            // when it is notified, so if the map still holds it here, nothing was missed.
             let rung = bell.bell.notified();
             if self.read().holds(sandbox_id, &bell.bell) {
                 rung.await;
@@ -88,10 +89,10 @@ impl Directory {
         }
     }
 
-    /// Takes an update of the feed in and wakes whoever waits for one of its ids. Calls must not overlap.
+    /// Applies an update of the feed and wakes the calls that wait for one of its ids. Calls must not overlap.
     ///
-    /// Cost: a large update goes in by parts, so that no look-up waits for all of it. In between the table has some new
-    /// rows and some old ones, each of them true when it was said.
+    /// Cost: a large update is applied in parts, so that no look-up waits for all of it. In between the table has some
+    /// new rows and some old ones, each of which was true when it was sent.
     pub fn apply(&self, update: Update) -> Applied {
         let (routes, ends) = match update {
             Update::Snapshot { routes, ends } => {
@@ -116,8 +117,8 @@ impl Directory {
         applied
     }
 
-    /// Drops the routes that were too fresh for the latest snapshot and that no update has named since. For the owner
-    /// of the feed, some seconds after a snapshot.
+    /// Drops the routes that were too fresh for the latest snapshot and that no update has named since. The task that
+    /// follows the feed calls it some seconds after a snapshot.
     pub fn forget_doubtful(&self) {
         let doubtful: Vec<_> = self.write().doubtful.drain().collect();
         for ids in doubtful.chunks(PART) {
@@ -125,7 +126,7 @@ impl Directory {
         }
     }
 
-    /// Takes in what DNS says of a sandbox that the table does not know.
+    /// Adds the address from DNS of a sandbox that the table does not know.
     pub fn place_from_dns(&self, sandbox_id: &str, address: Address) -> Found {
         let mut state = self.write();
         match state.find(sandbox_id) {
@@ -134,17 +135,18 @@ impl Directory {
         }
     }
 
-    /// Drops a route that came from DNS and led nowhere. Pushed routes stay.
+    /// Drops a route that came from DNS and could not be reached. Pushed routes stay.
     pub fn forget_dns(&self, route: &Route) {
         self.write().table.forget_dns(route);
     }
 
-    /// Sandboxes that calls have used since this was asked last. Cost: a look at every route, beside the readers.
+    /// Returns the sandboxes that calls have used since the last call of this. Cost: a look at every route, under the
+    /// shared lock.
     pub fn take_used(&self) -> Vec<Arc<str>> {
         self.read().table.take_used()
     }
 
-    /// Number of live routes and of ends on record.
+    /// Number of live routes and of tombstones.
     pub fn len(&self) -> (usize, usize) {
         self.read().table.len()
     }
@@ -154,7 +156,8 @@ impl Directory {
         self.read().table.is_empty()
     }
 
-    // No code panics while it holds the lock, and none leaves the table half-changed: poison is of no interest.
+    // No code panics while it holds the lock, and none leaves the table half-changed, so a poisoned lock is safe to
+    // use.
     fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -165,9 +168,9 @@ impl Directory {
 }
 
 impl State {
-    /// Sets the fresh ones of `unnamed` aside; gives the others.
+    /// Sets the fresh ones of `unnamed` aside; returns the others.
     fn doubt(&mut self, unnamed: Vec<Arc<str>>) -> Vec<Arc<str>> {
-        // A clock that has not run for so long has seen fresh routes only.
+        // `None`: the clock has run for less than that, so every route is fresh.
         let moment = Instant::now().checked_sub(FRESH);
         let is_fresh = |id: &Arc<str>| moment.is_none_or(|moment| self.table.is_younger(id, moment));
         let (fresh, old): (Vec<_>, Vec<_>) = unnamed.into_iter().partition(is_fresh);
@@ -218,7 +221,7 @@ impl State {
     }
 }
 
-/// One call's share of a bell; the last one takes the bell out of the map.
+/// One call's share of a bell; the last one removes the bell from the map.
 struct Awaited<'a> {
     directory: &'a Directory,
     sandbox_id: &'a str,
@@ -228,7 +231,7 @@ struct Awaited<'a> {
 impl Drop for Awaited<'_> {
     fn drop(&mut self) {
         let mut state = self.directory.write();
-        // Two owners: the map and this one.
+        // Two owners: the map and this share.
         if state.holds(self.sandbox_id, &self.bell) && Arc::strong_count(&self.bell) == 2 {
             state.awaited.remove(self.sandbox_id);
         }

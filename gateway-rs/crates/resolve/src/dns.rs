@@ -14,24 +14,24 @@ use crate::{Address, shard};
 /// The port on which sidecars listen inside a pod (settings of the sidecar: `tcp:0.0.0.0:7070`).
 const SIDECAR_PORT: u16 = 7070;
 
-/// An answer may be repeated for so long: a service that was made again has another address.
+/// How long an answer may be cached: a Service that was recreated has another address.
 const POSITIVE_TTL: Duration = Duration::from_secs(1);
 
-/// A name has no address, or nobody said.
+/// A name has no address, or no name server answered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{host}: {reason}")]
 pub struct LookupFailed {
-    /// The name that was asked for.
+    /// The name that was looked up.
     pub host: String,
-    /// What the resolver said.
+    /// The resolver's message.
     pub reason: String,
-    /// The name server knows that there is no such name, or no address for it.
+    /// Whether a name server answered that there is no such name, or no address for it.
     pub absent: bool,
 }
 
 /// Host name -> addresses. A trait so that tests need no name server.
 pub trait Lookup: Send + Sync {
-    /// The addresses of `host`, a name without a final dot; best first, at least one.
+    /// Returns the addresses of `host`, a name without a final dot; best first, at least one.
     ///
     /// # Errors
     /// [`LookupFailed`] when there is none or the name server does not answer.
@@ -41,11 +41,11 @@ pub trait Lookup: Send + Sync {
     ) -> Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, LookupFailed>> + Send + 'a>>;
 }
 
-/// Name servers, asked by a resolver written in Rust: glibc's blocks a thread per question, and a static binary has
-/// none.
+/// Name servers, queried by a resolver written in Rust: glibc's blocks one thread per query, and a static binary does
+/// not have it.
 pub struct NameServers {
     resolver: TokioResolver,
-    /// What is put behind every name: a dot keeps the search list of resolv.conf out.
+    /// Appended to every name: a dot disables the search list of resolv.conf.
     end: &'static str,
 }
 
@@ -56,7 +56,8 @@ impl fmt::Debug for NameServers {
 }
 
 impl NameServers {
-    /// Those of `/etc/resolv.conf`, or `server` alone, for full names. Must be called inside a tokio runtime.
+    /// The servers of `/etc/resolv.conf`, or `server` alone, for fully qualified names. Must be called inside a tokio
+    /// runtime.
     ///
     /// # Errors
     /// What is wrong with `/etc/resolv.conf`.
@@ -64,8 +65,8 @@ impl NameServers {
         Self::build(server, ".")
     }
 
-    /// Those of `/etc/resolv.conf` with its search list, as other programs use them. Must be called inside a tokio
-    /// runtime.
+    /// The servers of `/etc/resolv.conf` with its search list, as other programs use them. Must be called inside a
+    /// tokio runtime.
     ///
     /// # Errors
     /// What is wrong with `/etc/resolv.conf`.
@@ -83,7 +84,7 @@ impl NameServers {
             Some(server) => TokioResolver::builder_with_config(only(server), TokioRuntimeProvider::default()),
             None => TokioResolver::builder_tokio().map_err(|e| failed(&e))?,
         };
-        // A sandbox's name appears when it starts: an answer that it is unknown must not be remembered.
+        // A sandbox's name appears when the sandbox starts, so negative answers must not be cached.
         builder.options_mut().negative_max_ttl = Some(Duration::ZERO);
         builder.options_mut().positive_max_ttl = Some(POSITIVE_TTL);
         let resolver = builder.build().map_err(|e| failed(&e))?;
@@ -114,7 +115,7 @@ impl Lookup for NameServers {
     }
 }
 
-/// The headless fallback: `ID.shard-N.ZONE` on the sidecars' port.
+/// The fallback to headless Services: `ID.shard-N.ZONE` on the sidecars' port.
 pub struct Dns {
     lookup: Box<dyn Lookup>,
     zone: String,
@@ -128,16 +129,16 @@ impl fmt::Debug for Dns {
 }
 
 impl Dns {
-    /// Asks `lookup` for names in `zone` (for example `rollbox-sandboxes.svc.cluster.local`), which has this many
-    /// headless services.
+    /// Resolves names with `lookup` in `zone` (for example `rollbox-sandboxes.svc.cluster.local`), which has this many
+    /// headless Services.
     pub fn new(lookup: Box<dyn Lookup>, zone: impl Into<String>, shards: NonZeroU32) -> Self {
         Self { lookup, zone: zone.into(), shards }
     }
 
-    /// The addresses of a sandbox's sidecar, best first, at least one.
+    /// Returns the addresses of a sandbox's sidecar, best first, at least one.
     ///
     /// # Errors
-    /// [`LookupFailed`]; also for an id that is no DNS label, which is never asked for.
+    /// [`LookupFailed`]; also for an id that is not a DNS label, which is never looked up.
     pub async fn addresses(&self, sandbox_id: &str) -> Result<Vec<Address>, LookupFailed> {
         let host = format!("{sandbox_id}.shard-{}.{}", shard(sandbox_id, self.shards), self.zone);
         let absent = |host, reason: &str| LookupFailed { host, reason: reason.to_owned(), absent: true };
@@ -153,7 +154,8 @@ impl Dns {
     }
 }
 
-/// RFC 1123 section 2.1. Without it an id with a dot could name a host outside its own label.
+/// Whether `id` is a DNS label (RFC 1123 section 2.1). Without this check an id with a dot could name a host outside
+/// its own label.
 fn is_label(id: &str) -> bool {
     let inside = id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
     inside && (1..=63).contains(&id.len()) && !id.starts_with('-') && !id.ends_with('-')

@@ -1,19 +1,19 @@
 //! Where a sandbox is: sandbox id -> address.
 //!
-//! The pushed route table answers first; for an id that it does not know the push is waited for briefly, then
-//! headless DNS is asked when there is a zone. Every [`Route`] says which of the two it came from ([`Source`]).
+//! The pushed route table answers first. For an id that it does not know, the push is awaited briefly, then headless
+//! DNS is queried if there is a zone. Every [`Route`] says which of the two it came from ([`Source`]).
 //!
 //! # Layout
 //! - `address`: `unix:/PATH` and `http://HOST:PORT`.
-//! - `ports`: what of a sandbox is open to anyone.
-//! - `route`: a route, its end ([`Tombstone`]) and what becomes of it ([`Fate`]).
-//! - `table`: pure; snapshots and deltas in, routes out, fenced by generation.
+//! - `ports`: the public ports of a sandbox.
+//! - `route`: a route, its end ([`Tombstone`]) and why it is not valid any more ([`Fate`]).
+//! - `table`: snapshots and deltas in, routes out, fenced by generation; no I/O.
 //! - `update`: the feed's messages as values of this crate.
-//! - `directory`: the table shared between calls, with calls waiting for an id.
-//! - `dns`: the fallback, behind a trait; `shard`: which headless service has a sandbox.
+//! - `directory`: the table as all calls share it; a call can wait for an id.
+//! - `dns`: the fallback, behind a trait; `shard`: which headless Service has a sandbox.
 //! - `resolver`: the order of the fallbacks.
 //!
-//! No module opens a connection to a sandbox; the runtime's timer is the only time here.
+//! No module opens a connection to a sandbox; the only clock is the runtime's.
 
 mod address;
 mod directory;

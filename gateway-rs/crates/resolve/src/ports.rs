@@ -2,10 +2,10 @@ use std::sync::Arc;
 
 use wire::routes::PublicPort;
 
-/// Port and token.
+/// Ports with their tokens.
 type Tokens = Arc<[(u32, Box<str>)]>;
 
-/// The ports of a sandbox that anyone may reach, and what opens them at its sidecar. Cheap to clone.
+/// The public ports of a sandbox, with the tokens that open them at its sidecar. Cheap to clone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PublicPorts {
     /// Grows with every change.
@@ -20,7 +20,7 @@ impl PublicPorts {
         Self { revision, tokens: any.then(|| tokens.collect()) }
     }
 
-    /// The token for a port; `None`: it is not public.
+    /// The token for a port; `None` if the port is not public.
     pub fn token(&self, port: u16) -> Option<&str> {
         let tokens = self.tokens.as_ref()?;
         tokens.iter().find(|(public, _)| *public == u32::from(port)).map(|(_, token)| &**token)

@@ -7,19 +7,20 @@ use wire::{Code, Problem};
 
 use crate::{Directory, Dns, Found, Route};
 
-/// How often both are asked. Whoever waits has a good token, so the sandbox exists or did: a control plane under load
-/// pushes late, one that is being replaced (5 s) may not know of it any more, and a cluster under load names it late.
+/// How often push and DNS are tried. A caller that waits has a valid token, so the sandbox exists or has existed: a
+/// control plane under load pushes late, one that is being replaced (5 s) may not know the sandbox any more, and a
+/// cluster under load publishes its name late.
 const ROUNDS: u32 = 8;
 
-/// How often a port that is to become public is looked at.
+/// Interval at which a port is checked that may become public.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Who may wait for that at one time: they bring no token, so anyone may ask.
+/// Callers that may wait for that at one time: they have no token, so any client can be one.
 const MAX_STRANGERS: usize = 256;
 
 /// Sandbox id -> route, in this order:
 /// 1. the table;
-/// 2. the table again, as soon as the push comes, for at most `push_wait`;
+/// 2. the table again, as soon as the push arrives, for at most `push_wait`;
 /// 3. DNS, when there is a zone, for at most `push_wait`;
 /// 4. 2 and 3 again, [`ROUNDS`] times.
 #[derive(Debug)]
@@ -36,23 +37,23 @@ impl Resolver {
         Self { directory, dns, push_wait, strangers: Semaphore::new(MAX_STRANGERS) }
     }
 
-    /// The fallback behind it.
+    /// The DNS fallback, if there is one.
     pub fn dns(&self) -> Option<&Dns> {
         self.dns.as_ref()
     }
 
-    /// The table behind it.
+    /// The route table.
     pub fn directory(&self) -> &Arc<Directory> {
         &self.directory
     }
 
-    /// The route of a sandbox whose token was found good.
+    /// Returns the route of a sandbox whose token was verified.
     ///
     /// # Errors
-    /// The end cause of a sandbox that ended; `sandbox_not_found` for one that nobody knows.
+    /// The end cause of a sandbox that has ended; `sandbox_not_found` for one that neither the table nor DNS knows.
     ///
-    /// Cost: no await for a sandbox in the table; for one that nobody knows [`ROUNDS`] times `push_wait`, and as much
-    /// again where no name server answers.
+    /// Cost: no await for a sandbox in the table; for an unknown one [`ROUNDS`] times `push_wait`, and as much again
+    /// where no name server answers.
     pub async fn resolve(&self, sandbox_id: &str) -> Result<Arc<Route>, Problem> {
         let mut missing = "it is not in the route table".to_owned();
         for _ in 0..ROUNDS {
@@ -65,7 +66,7 @@ impl Resolver {
             if let Some(known) = known(appeared) {
                 return known;
             }
-            // Where too many are awaited already, it is found at the next look.
+            // If too many ids are awaited already, `appears` returns at once; the next round finds the route.
             tokio::time::sleep_until(ends).await;
             match self.ask_dns(sandbox_id).await {
                 Ok(found) => {
@@ -80,9 +81,9 @@ impl Resolver {
         Err(Problem::new(Code::SandboxNotFound, detail).with("sandbox_id", sandbox_id))
     }
 
-    /// The route of a sandbox whose `port` is public, now or within `push_wait`: whoever has just made it so, or was told
-    /// its address by him, may ask before the push has come. `None`: it is private; at once where the sandbox has ended,
-    /// and where too many wait.
+    /// Returns the route of a sandbox whose `port` is public, or becomes so within `push_wait`: a client that has just
+    /// made it public, or was told its address, may call before the push has arrived. `None` if the port is private;
+    /// at once if the sandbox has ended, or if too many callers wait.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -100,7 +101,7 @@ impl Resolver {
         tokio::time::timeout(self.push_wait, public).await.ok().flatten()
     }
 
-    /// Why there is no answer, when there is none.
+    /// Looks the sandbox up in DNS. The error says why there is no answer.
     async fn ask_dns(&self, sandbox_id: &str) -> Result<Found, String> {
         let Some(dns) = &self.dns else { return Ok(Found::Unknown) };
         let answer = tokio::time::timeout(self.push_wait, dns.addresses(sandbox_id)).await;
@@ -110,7 +111,7 @@ impl Resolver {
     }
 }
 
-/// What `found` says, unless it says nothing.
+/// The route or the end cause; `None` for an unknown sandbox.
 fn known(found: Found) -> Option<Result<Arc<Route>, Problem>> {
     match found {
         Found::Live(route) => Some(Ok(route)),

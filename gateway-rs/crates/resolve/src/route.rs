@@ -7,33 +7,33 @@ use wire::{Code, Problem};
 
 use crate::{Address, PublicPorts};
 
-/// Which of the two answered.
+/// Where a route came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Source {
     /// The pushed route table.
     Table,
-    /// Headless DNS; holds until the table says something about the sandbox.
+    /// Headless DNS; valid until the table knows the sandbox.
     Dns,
 }
 
-/// One sandbox's address, true until its [`Fate`] is decided.
+/// One sandbox's address, valid until its [`Fate`] is decided.
 #[derive(Debug)]
 pub struct Route {
     /// The sandbox.
     pub sandbox_id: Arc<str>,
     /// Where its sidecar listens.
     pub address: Address,
-    /// Fences connections: a route with a larger one replaces this.
+    /// Fences old routes: a route with a larger generation replaces this one.
     pub generation: u64,
-    /// Who holds the quota; empty when DNS answered.
+    /// The owner of the sandbox; empty for a route from DNS.
     pub owner: Arc<str>,
-    /// What anyone may reach without a token.
+    /// The ports that are reachable without a token.
     pub ports: PublicPorts,
-    /// Who says so.
+    /// Where the route came from.
     pub source: Source,
-    /// When it was heard of.
+    /// When it was received.
     pub(crate) since: Instant,
-    /// Shared by what is known of one address: a route of DNS, and the pushed one that says the same.
+    /// Shared by all routes to one address: one from DNS, and the pushed one that confirms it.
     shared: Arc<Shared>,
 }
 
@@ -43,18 +43,18 @@ struct Shared {
     used: AtomicBool,
 }
 
-/// Why a route is no longer true.
+/// Why a route is not valid any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
     /// The sandbox ended.
     Ended(Arc<Tombstone>),
-    /// The sandbox has another address now, or DNS led nowhere: look it up again.
+    /// The sandbox has another address, or its address from DNS could not be reached: look it up again.
     Replaced,
     /// A snapshot does not name the sandbox any more.
     Forgotten,
 }
 
-/// The end of a sandbox: what every later call is answered with.
+/// The end of a sandbox, with which every later call is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tombstone {
     /// The sandbox.
@@ -63,9 +63,9 @@ pub struct Tombstone {
     pub generation: u64,
     /// The end cause.
     pub cause: Code,
-    /// Names what ended it; for people.
+    /// Names what ended it; for human readers.
     pub detail: String,
-    /// Unix time.
+    /// Unix time in milliseconds.
     pub at_ms: i64,
 }
 
@@ -91,8 +91,8 @@ impl Route {
         })
     }
 
-    /// This route as the table says it now, at the same address: calls that are under way on it go on, and hear what
-    /// becomes of it.
+    /// Returns this route with what the table says of it, at the same address: calls under way on it continue, and get
+    /// its fate.
     pub(crate) fn confirmed(&self, generation: u64, owner: Arc<str>, ports: PublicPorts) -> Arc<Self> {
         Arc::new(Self {
             sandbox_id: Arc::clone(&self.sandbox_id),
@@ -106,34 +106,35 @@ impl Route {
         })
     }
 
-    /// Whether both lead to the same place until the same moment.
+    /// Whether both have the same address and share one fate.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// Says that a call uses it. Cost: one relaxed write, and only the first one since [`Self::take_used`].
+    /// Records that a call uses the route. Cost: one relaxed write, and only for the first call since
+    /// [`Self::take_used`].
     pub fn touch(&self) {
         if !self.shared.used.load(Ordering::Relaxed) {
             self.shared.used.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether it was used since this was asked last.
+    /// Whether it was used since the last call of this.
     pub(crate) fn take_used(&self) -> bool {
         self.shared.used.load(Ordering::Relaxed) && self.shared.used.swap(false, Ordering::Relaxed)
     }
 
-    /// What became of the route; `None` while it is true.
+    /// The fate of the route; `None` while it is valid.
     pub fn fate(&self) -> Option<Fate> {
         self.shared.fate.borrow().clone()
     }
 
-    /// Whether the route is still true. Cost: one uncontended lock.
+    /// Whether the route is still valid. Cost: one uncontended lock.
     pub fn is_current(&self) -> bool {
         self.shared.fate.borrow().is_none()
     }
 
-    /// Completes when the route is no longer true.
+    /// Completes when the route is not valid any more.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost, the fate stays.
@@ -144,7 +145,7 @@ impl Route {
         decided.ok().flatten().unwrap_or(Fate::Forgotten)
     }
 
-    /// Decides the fate; the first one stays.
+    /// Decides the fate; only the first decision counts.
     pub(crate) fn decide(&self, fate: Fate) {
         self.shared.fate.send_if_modified(|decided| {
             let first = decided.is_none();
@@ -157,7 +158,7 @@ impl Route {
 }
 
 impl Fate {
-    /// What a call that was already under way is answered with.
+    /// The problem for a call that was already under way.
     pub fn problem(&self, sandbox_id: &str) -> Problem {
         match self {
             Self::Ended(tombstone) => tombstone.problem(),
@@ -174,7 +175,7 @@ impl Fate {
 }
 
 impl Tombstone {
-    /// What calls to the ended sandbox are answered with.
+    /// The problem for calls to the ended sandbox.
     pub fn problem(&self) -> Problem {
         let detail = if self.detail.is_empty() {
             format!("sandbox {} ended: {}", self.sandbox_id, self.cause.name())

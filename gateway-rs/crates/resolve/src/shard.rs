@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 const BASIS: u32 = 0x811c_9dc5;
 const PRIME: u32 = 0x0100_0193;
 
-/// The headless service of a sandbox, from 0: one service with all of them would send every change of any to every
-/// watcher of it. `contract/vectors/shard.json` holds the answers that the control plane must give, too.
+/// The number of a sandbox's headless Service, from 0: a single Service would send every change of any sandbox to each
+/// of its watchers. `contract/vectors/shard.json` has the results, which the control plane must compute too.
 pub fn shard(sandbox_id: &str, shards: NonZeroU32) -> u32 {
     let hash = sandbox_id.bytes().fold(BASIS, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(PRIME));
     hash % shards

@@ -5,24 +5,24 @@ use tokio::time::Instant;
 
 use crate::{Address, End, Entry, Fate, PublicPorts, Route, Source, Tombstone, Update};
 
-/// Tombstones kept, oldest dropped first: a day of 100,000 sandboxes, about 25 MB (a guess at a large installation).
-/// After that an ended sandbox answers `sandbox_not_found` instead of its cause.
+/// Tombstones kept, oldest dropped first: a day of 100,000 sandboxes, about 25 MB (an estimate of a large
+/// installation). A sandbox whose tombstone was dropped answers `sandbox_not_found` instead of its cause.
 const MAX_TOMBSTONES: usize = 100_000;
 
-/// Routes from DNS that are remembered; beyond it they are used but asked for again. A guess: DNS answers only in the
+/// Routes from DNS that are kept; beyond it they are used but looked up again. An estimate: DNS answers only in the
 /// moments between a sandbox's start and its push.
 const MAX_DNS_ROUTES: usize = 4_096;
 
-/// What is known of every sandbox. Pure: no clock, no I/O.
+/// Routes and tombstones of all sandboxes. No I/O; the clock is read only to note when a route was received.
 ///
 /// Per sandbox the larger generation wins; within one generation an end wins over a route. So the order in which
 /// deltas arrive does not matter, and nothing old ever replaces something new. A snapshot also removes the routes that
-/// it does not name; tombstones stay, because an id is never used again.
+/// it does not name; tombstones stay, because an id is never reused.
 #[derive(Debug)]
 pub struct Table {
     routes: HashMap<Arc<str>, Arc<Route>>,
     tombstones: HashMap<Arc<str>, Arc<Tombstone>>,
-    /// Ends as they came, oldest first; `tombstones` may have a newer one, or none, for the same sandbox since.
+    /// Tombstones in order of arrival; `tombstones` may have a newer one, or none, for the same sandbox.
     burial_order: VecDeque<Arc<Tombstone>>,
     max_tombstones: usize,
     dns_routes: usize,
@@ -31,11 +31,11 @@ pub struct Table {
 /// What an update changed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Sandboxes that have a route or an end now and had neither, or another, before.
+    /// Sandboxes that have a route or an end and had neither, or another, before.
     pub changed: Vec<Arc<str>>,
-    /// Routes and ends that were too old.
+    /// Routes and ends that were ignored as too old.
     pub fenced: usize,
-    /// Routes from DNS whose address the table contradicts.
+    /// Routes from DNS whose address a push contradicts.
     pub dns_disagreements: usize,
 }
 
@@ -54,7 +54,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// An empty table that keeps at most this many ends.
+    /// Creates an empty table that keeps at most this many tombstones.
     pub fn with_max_tombstones(max_tombstones: usize) -> Self {
         Self {
             routes: HashMap::new(),
@@ -70,18 +70,18 @@ impl Table {
         self.routes.get(sandbox_id)
     }
 
-    /// The end of a sandbox.
+    /// The tombstone of a sandbox.
     pub fn tombstone(&self, sandbox_id: &str) -> Option<&Arc<Tombstone>> {
         self.tombstones.get(sandbox_id)
     }
 
-    /// Sandboxes whose routes were used since this was asked last. Cost: a look at every route.
+    /// Returns the sandboxes whose routes were used since the last call of this. Cost: a look at every route.
     pub(crate) fn take_used(&self) -> Vec<Arc<str>> {
         let used = self.routes.values().filter(|route| route.take_used());
         used.map(|route| Arc::clone(&route.sandbox_id)).collect()
     }
 
-    /// Number of live routes and of ends on record.
+    /// Number of live routes and of tombstones.
     pub fn len(&self) -> (usize, usize) {
         (self.routes.len(), self.tombstones.len())
     }
@@ -91,7 +91,7 @@ impl Table {
         self.len() == (0, 0)
     }
 
-    /// Takes an update in; decides the fate of every route that it makes untrue.
+    /// Applies an update; decides the fate of every route that it makes invalid.
     pub fn apply(&mut self, update: Update) -> Applied {
         let mut applied = Applied::default();
         let (routes, ends) = match update {
@@ -110,13 +110,13 @@ impl Table {
         applied
     }
 
-    /// Takes in what DNS says; the table's own word, when there is one, stands.
+    /// Adds an address from DNS; a route that the table already has stays.
     pub fn place_from_dns(&mut self, sandbox_id: &str, address: Address) -> Arc<Route> {
         if let Some(route) = self.routes.get(sandbox_id) {
             return Arc::clone(route);
         }
         let id: Arc<str> = sandbox_id.into();
-        // Generation 0: whatever is pushed later wins.
+        // Generation 0: any pushed route wins over it.
         let route = Route::new(Arc::clone(&id), address, 0, "".into(), Source::Dns, PublicPorts::default());
         if self.dns_routes < MAX_DNS_ROUTES {
             self.insert(id, Arc::clone(&route));
@@ -124,7 +124,8 @@ impl Table {
         route
     }
 
-    /// Drops a route that came from DNS and led nowhere, so that the next call asks again. Pushed routes stay.
+    /// Drops a route that came from DNS and could not be reached, so that the next call looks it up again. Pushed
+    /// routes stay.
     pub fn forget_dns(&mut self, route: &Route) {
         let ours = self.routes.get(&route.sandbox_id).is_some_and(|held| std::ptr::eq(&**held, route));
         if ours && route.source == Source::Dns {
@@ -137,12 +138,12 @@ impl Table {
         self.routes.keys().filter(|id| !named.contains(&***id)).cloned().collect()
     }
 
-    /// Whether the route of a sandbox was heard of after `moment`.
+    /// Whether the route of a sandbox was received after `moment`.
     pub(crate) fn is_younger(&self, sandbox_id: &str, moment: Instant) -> bool {
         self.routes.get(sandbox_id).is_some_and(|route| route.since > moment)
     }
 
-    /// Makes room for this many routes in all, so that the table does not grow again and again while it is filled.
+    /// Reserves room for this many routes in all, so that the table does not grow again and again while it is filled.
     pub(crate) fn reserve(&mut self, routes: usize) {
         self.routes.reserve(routes.saturating_sub(self.routes.len()));
     }
@@ -159,7 +160,7 @@ impl Table {
         let ended = self.tombstones.get(&id).is_some_and(|end| end.generation >= entry.generation);
         let current = self.routes.get(&id);
         if let Some(route) = current.filter(|route| !ended && changes_ports(route, &entry)) {
-            // The same place: calls that are under way have nothing to do with it.
+            // The address is the same, so calls under way are not affected.
             let route = route.confirmed(entry.generation, entry.owner, entry.ports);
             self.insert(id, route);
             return;
@@ -220,14 +221,14 @@ impl Table {
     }
 }
 
-/// Whether an entry says something new about the ports of a route, and nothing else.
+/// Whether an entry changes the public ports of a route, and nothing else.
 fn changes_ports(route: &Route, entry: &Entry) -> bool {
     route.source == Source::Table
         && (route.generation, &route.address) == (entry.generation, &entry.address)
         && entry.ports.revision > route.ports.revision
 }
 
-/// Every sandbox that a snapshot says something of.
+/// Every sandbox that a snapshot names.
 pub(crate) fn named<'a>(routes: &'a [Entry], ends: &'a [End]) -> HashSet<&'a str> {
     routes.iter().map(|e| &*e.sandbox_id).chain(ends.iter().map(|e| &*e.sandbox_id)).collect()
 }

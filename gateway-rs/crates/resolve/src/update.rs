@@ -4,10 +4,10 @@ use wire::{Code, routes};
 
 use crate::{Address, PublicPorts, Tombstone};
 
-/// One message of the feed that says something about routes.
+/// One message of the feed that is about routes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Update {
-    /// All that is true now.
+    /// All routes and tombstones.
     Snapshot {
         /// Every live sandbox.
         routes: Vec<Entry>,
@@ -30,11 +30,11 @@ pub struct Entry {
     pub sandbox_id: Arc<str>,
     /// Where its sidecar listens.
     pub address: Address,
-    /// Larger ones win.
+    /// The larger generation wins.
     pub generation: u64,
-    /// Who holds the quota.
+    /// The owner of the sandbox.
     pub owner: Arc<str>,
-    /// What anyone may reach.
+    /// The ports that are reachable without a token.
     pub ports: PublicPorts,
 }
 
@@ -42,7 +42,7 @@ pub struct Entry {
 pub type End = Tombstone;
 
 impl Update {
-    /// The update of one feed message, and the ids of routes whose address cannot be read (they are left out).
+    /// Converts one feed message; also returns the ids of routes whose address cannot be parsed (they are left out).
     /// `None` for a heartbeat or a body that this version does not know.
     pub fn from_wire(message: routes::Update) -> Option<(Self, Vec<String>)> {
         let mut unreadable = Vec::new();
@@ -78,7 +78,8 @@ fn entries(routes: Vec<routes::Route>, unreadable: &mut Vec<String>) -> Vec<Entr
     routes.into_iter().filter_map(entry).collect()
 }
 
-/// A cause that this version does not know is still an end: the sandbox is gone, and `sandbox_lost` blames no caller.
+/// A cause that this version does not know is still an end: the sandbox has gone, and `sandbox_lost` puts the fault on
+/// no caller.
 fn end(end: routes::EndOfSandbox) -> End {
     let known = Code::from_name(&end.cause);
     let detail = match known {

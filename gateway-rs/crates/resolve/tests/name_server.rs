@@ -1,4 +1,4 @@
-//! The real resolver against a name server of its own.
+//! The real resolver against a name server of the test's own.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where its set-up fails")]
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,7 +9,7 @@ use tokio::net::UdpSocket;
 
 const NAME_ERROR: u8 = 3;
 
-/// Answers questions for the address of one name; all others have none.
+/// Answers queries for the address of one name; other names do not exist.
 async fn serve(socket: UdpSocket, name: &str, address: Ipv4Addr) {
     let wanted: Vec<u8> = name
         .split('.')
@@ -18,7 +18,7 @@ async fn serve(socket: UdpSocket, name: &str, address: Ipv4Addr) {
         .collect();
     let mut query = [0; 512];
     while let Ok((length, peer)) = socket.recv_from(&mut query).await {
-        // One question: its name, type and class; what comes after it (EDNS) is left out of the answer.
+        // One question: its name, type and class; what follows it (EDNS) is not copied to the answer.
         let question = &query[12..length];
         let end = question.iter().position(|byte| *byte == 0).unwrap() + 5;
         let known = question[..end - 4] == wanted[..];
@@ -63,10 +63,10 @@ async fn the_named_server_is_asked_for_the_name_in_its_shard() {
     assert!(absent.absent, "{absent}");
 }
 
-/// On a paused clock: nothing comes that would have to be waited for.
+/// On a paused clock: no answer comes, so the timeouts pass at once.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_not_there_is_an_error_and_no_absence() {
-    // Taken, so that nobody else gets it, by a socket that hears only itself.
+    // In use, so that no other process gets the port, by a socket that receives only from itself.
     let taken = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let nobody = taken.local_addr().unwrap();
     taken.connect(nobody).await.unwrap();

@@ -22,7 +22,7 @@ use wire::{Code, routes};
 
 const PUSH_WAIT: Duration = Duration::from_secs(1);
 
-/// A name server with these names; one that never answers when it has none.
+/// A name server with these names; without any it never answers.
 struct Names(HashMap<String, IpAddr>);
 
 impl Lookup for Names {
@@ -110,7 +110,7 @@ async fn a_late_push_is_waited_for_whatever_the_name_server_says() {
     }
 }
 
-/// `sb-1` with one port that anyone may reach.
+/// `sb-1` with one public port.
 fn opened(port: u32) -> Update {
     let route = routes::Route {
         sandbox_id: "sb-1".to_owned(),

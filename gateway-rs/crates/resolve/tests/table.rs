@@ -13,7 +13,8 @@ use resolve::{Address, Applied, Entry, Fate, PublicPorts, Source, Table, Tombsto
 use wire::Code;
 use wire::routes::{self, PublicPort};
 
-/// What the model knows of a sandbox; the derived order is the rule (an end wins within its generation).
+/// What the model knows of a sandbox: its generation and whether it has ended; the derived order is the rule (an end
+/// wins within its generation).
 type Known = (u64, bool);
 
 fn entry(id: &str, generation: u64) -> Entry {
@@ -33,7 +34,7 @@ fn ended(id: &str, generation: u64) -> Update {
     Update::Delta { routes: Vec::new(), ends: vec![end(id, generation)] }
 }
 
-/// Public ports as the feed brings them.
+/// Public ports as the feed sends them.
 fn ports(revision: u64, public: &[(u32, &str)]) -> Update {
     let public = public.iter().map(|(port, token)| PublicPort { port: *port, token: (*token).to_owned() });
     let route = routes::Route {

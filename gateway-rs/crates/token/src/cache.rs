@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 use crate::Claims;
 
-/// SHA-256 of a token: the cache holds no credential, and a collision cannot be made.
+/// SHA-256 of a token: the cache holds no credential, and no collision can be constructed.
 pub(crate) type Fingerprint = [u8; 32];
 
 pub(crate) fn fingerprint(token: &str) -> Fingerprint {

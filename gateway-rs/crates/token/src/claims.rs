@@ -3,15 +3,15 @@ use std::sync::Arc;
 use serde::Deserialize;
 use wire::{Code, Problem};
 
-/// Who signs tokens: the only accepted `iss`.
+/// The issuer of tokens: the only accepted `iss`.
 pub(crate) const ISSUER: &str = "rollbox";
 
-/// What a verified token says. Cheap to clone.
+/// The claims of a verified token. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claims {
     /// The one sandbox that the token is for (`sub`).
     pub sandbox_id: Arc<str>,
-    /// Who holds the quota that the sandbox counts against (`own`).
+    /// The owner whose quota the sandbox counts against (`own`).
     pub owner: Arc<str>,
     /// What the token allows (`scp`), for example `exec`.
     pub scopes: Arc<[String]>,
@@ -47,7 +47,7 @@ impl Claims {
     }
 }
 
-/// The payload as it stands in the token. Unknown claims are ignored, as RFC 7519 section 4 asks.
+/// The payload as the token has it. Unknown claims are ignored, as RFC 7519 section 4 asks.
 #[derive(Deserialize)]
 pub(crate) struct Payload {
     pub(crate) iss: String,

@@ -1,4 +1,4 @@
-//! The JWS compact serialization (RFC 7515 section 7.1), read strictly.
+//! The JWS compact serialization (RFC 7515 section 7.1), parsed strictly.
 //!
 //! Written here instead of taken from a JWT library, because such a library links every algorithm that a header may
 //! name (RSA, P-256, P-384, HMAC) into the sidecar, whose binary is mounted into every sandbox; here there is one.
@@ -9,15 +9,15 @@ use ed25519_dalek::Signature;
 use serde::Deserialize;
 use wire::{Code, Problem};
 
-/// The one algorithm (RFC 8037). A header that names another one is refused, never obeyed.
+/// The only algorithm (RFC 8037). A header that names another one is refused.
 pub(crate) const ALGORITHM: &str = "EdDSA";
 
-/// Longest token that is looked at; one of the control plane has about 300 bytes.
+/// Longest token that is accepted; one of the control plane has about 300 bytes.
 pub(crate) const MAX_TOKEN_BYTES: usize = 4096;
 
-/// A parsed token whose signature nobody has checked yet.
+/// A parsed token whose signature is not verified yet.
 pub(crate) struct Unverified<'a> {
-    /// What was signed: header and payload as they came.
+    /// The signed bytes: header and payload as they arrived.
     pub(crate) signed: &'a [u8],
     pub(crate) signature: Signature,
     payload: &'a str,
@@ -48,7 +48,7 @@ impl<'a> Unverified<'a> {
         Ok(Self { signed: signed.as_bytes(), signature, payload })
     }
 
-    /// The payload; call it only when the signature was found good.
+    /// The payload; to be called only after the signature was verified.
     pub(crate) fn payload<T: serde::de::DeserializeOwned>(&self) -> Result<T, Problem> {
         let bytes = decode("payload", self.payload)?;
         serde_json::from_slice(&bytes).map_err(|e| malformed(&format!("its payload is wrong: {e}")))
@@ -76,7 +76,7 @@ fn three_parts() -> Problem {
     malformed("it does not have three parts")
 }
 
-/// The token is never quoted: it may be a good one with a typing error.
+/// The token is never quoted: it may be a valid one with a typing error.
 pub(crate) fn malformed(why: &str) -> Problem {
     Problem::new(Code::Unauthenticated, format!("the token is malformed: {why}"))
 }

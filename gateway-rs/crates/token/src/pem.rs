@@ -1,4 +1,4 @@
-//! The public key inside a PEM file. Pure.
+//! Reads the public key from the text of a PEM file. Pure.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,9 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 const PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 const LABELS: [&str; 2] = ["PUBLIC KEY", "CERTIFICATE"];
 
-/// The key of the one block in `pem`; `None` unless it is the only one there.
+/// Returns the key of the one block in `pem`; `None` unless it is the only one there.
 ///
-/// A certificate is not verified: whoever can write the file can name any key.
+/// A certificate is not verified: a process that can write the file can name any key.
 pub(crate) fn key(pem: &str) -> Option<[u8; 32]> {
     let mut blocks = LABELS.iter().flat_map(|label| blocks(pem, label));
     let der = blocks.next()?;
@@ -20,7 +20,7 @@ pub(crate) fn key(pem: &str) -> Option<[u8; 32]> {
     if others { None } else { key.try_into().ok() }
 }
 
-/// The content of all blocks with a label. What is no base64 is no block.
+/// The content of all blocks with a label, up to the first one that is not base64.
 fn blocks<'a>(pem: &'a str, label: &str) -> impl Iterator<Item = Vec<u8>> + use<'a> {
     let (begin, end) = (format!("-----BEGIN {label}-----"), format!("-----END {label}-----"));
     let mut rest = pem;

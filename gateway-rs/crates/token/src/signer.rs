@@ -39,7 +39,7 @@ impl Signer {
         )
     }
 
-    /// A token with any header and payload, signed well: for tests of what is refused all the same.
+    /// A correctly signed token with any header and payload: for tests of tokens that are refused all the same.
     pub fn sign_raw(&self, header: &Value, payload: &Value) -> String {
         let encode = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
         let signed = format!("{}.{}", encode(header), encode(payload));

@@ -11,18 +11,18 @@ use crate::claims::{Claims, ISSUER, Payload};
 use crate::jws::{MAX_TOKEN_BYTES, Unverified, malformed};
 use crate::pem;
 
-/// Half of the tokens that are remembered; about 300 bytes each. 4096 running sandboxes a gateway is a guess at
-/// twice of what one machine serves; when it is wrong, some calls pay the signature check again.
+/// Half of the tokens that are cached; about 300 bytes each. 4096 running sandboxes per gateway are an estimate of
+/// twice what one machine serves; where there are more, some calls pay for the signature check again.
 const GENERATION_SIZE: usize = 4096;
 
-/// Verifies tokens with one public key and remembers the good ones.
+/// Verifies tokens with one public key and caches the valid ones.
 #[derive(Debug)]
 pub struct Verifier {
     key: VerifyingKey,
     cache: Mutex<Cache>,
 }
 
-/// The text is no public key; says the rule that it breaks.
+/// The text is not a public key; the message states the rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidKey;
 
@@ -41,7 +41,7 @@ impl Verifier {
     /// A verifier for one raw Ed25519 public key, in base64url without padding.
     ///
     /// # Errors
-    /// [`InvalidKey`] when the text is something else, or a key that accepts signatures of anyone (a weak one).
+    /// [`InvalidKey`] when the text is something else, or a weak key, which accepts forged signatures.
     pub fn new(public_key_b64url: &str) -> Result<Self, InvalidKey> {
         let bytes = URL_SAFE_NO_PAD.decode(public_key_b64url).map_err(|_| InvalidKey)?;
         Self::from_bytes(bytes.try_into().map_err(|_| InvalidKey)?)
@@ -68,13 +68,13 @@ impl Verifier {
     /// # Errors
     /// `unauthenticated`: malformed, not signed by this key, from another issuer, or expired; the detail says which.
     ///
-    /// Cost: about 1 us for a token that was seen before, about 100 us else.
+    /// Cost: about 1 us for a token in the cache, about 100 us for another one.
     pub fn verify(&self, token: &str, now_unix_s: u64) -> Result<Claims, Problem> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(malformed(&format!("it is longer than {MAX_TOKEN_BYTES} bytes")));
         }
         let key = fingerprint(token);
-        // The guard must not live into the match: the signature check below would run under the lock.
+        // The guard must be dropped before the match: otherwise the signature check below would run under the lock.
         let known = self.cache().get(&key);
         if let Some(claims) = known {
             return match claims.check_expiry(now_unix_s) {
@@ -104,7 +104,7 @@ impl Verifier {
         Ok(payload.into_claims())
     }
 
-    /// A panic while the lock was held cannot leave a wrong entry behind, so poison is of no interest.
+    /// A panic while the lock was held cannot leave a wrong entry behind, so a poisoned lock is safe to use.
     fn cache(&self) -> MutexGuard<'_, Cache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,6 +1,6 @@
-//! The words that the parts share: error codes and protocol messages.
+//! Error codes and protocol messages, shared by all parts of rollbox.
 //!
-//! A leaf of the workspace: it does no I/O and knows no runtime. `code` is generated from `contract/errors.toml`,
+//! A leaf of the workspace: it does no I/O and needs no runtime. `code` is generated from `contract/errors.toml`,
 //! `agent` and `routes` from the protocol files beside it.
 
 mod code;

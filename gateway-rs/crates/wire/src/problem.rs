@@ -1,4 +1,4 @@
-//! The one shape in which a failure travels: RFC 9457 over HTTP, `agent.Problem` in gRPC status details.
+//! The one form in which a failure is sent: RFC 9457 over HTTP, `agent.Problem` in gRPC status details.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 
 use crate::{Code, agent};
 
-/// A failure with its code, the sentence that names the value at fault, and machine-readable extras.
+/// A failure with its code, a sentence that names the value at fault, and machine-readable extras.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// What went wrong, by the contract's table.
+    /// What went wrong: a code of the contract's table.
     pub code: Code,
-    /// Names the value at fault; for people.
+    /// Names the value at fault; for human readers.
     pub detail: String,
     /// Extras for machines, by name.
     pub details: BTreeMap<String, String>,

@@ -84,7 +84,7 @@ async fn awaited_ids_are_bounded() {
     assert!(matches!(directory.appears("one-more").await, Found::Unknown));
 }
 
-/// Polls once; whether the call still waits.
+/// Polls once; returns whether the call still waits.
 async fn futures_poll<F: Future + Unpin>(call: &mut F) -> bool {
     std::future::poll_fn(|cx| std::task::Poll::Ready(std::pin::Pin::new(&mut *call).poll(cx).is_pending()))
         .await
@@ -150,7 +150,7 @@ async fn a_snapshot_that_lags_behind_forgets_no_fresh_route_unless_nobody_names_
         directory.apply(delta(id, 1));
     }
     directory.apply(snapshot(&["sb-other"]));
-    assert!(!is_live(&directory, "sb-old"), "it is no matter of milliseconds");
+    assert!(!is_live(&directory, "sb-old"), "it is not fresh");
     assert!(["sb-confirmed", "sb-ended", "sb-gone", "sb-other"].iter().all(|id| is_live(&directory, id)));
     directory.apply(delta("sb-confirmed", 1));
     directory.apply(end("sb-ended", 1));
