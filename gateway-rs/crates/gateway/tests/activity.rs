@@ -1,4 +1,5 @@
-//! What is in use, as the control plane hears of it: behind the calls, and also when there is nothing to tell.
+//! Activity reports to the control plane: which sandboxes were in use; sent off the path of the calls, also when none
+//! was.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -14,7 +15,7 @@ use http::StatusCode;
 use support::clock::Stopped;
 use support::{Feed, Rig};
 
-/// Between two reports.
+/// Interval of the reports.
 const EVERY: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(500);
 
@@ -37,7 +38,7 @@ async fn what_was_used_is_reported_and_the_others_are_not() {
     let clock = Stopped::now().await;
     let (reports, waited) = clock.until(STEP, rig.feed().reported(names("sb-1"))).await;
     assert!(waited < 4 * EVERY, "{waited:?}");
-    assert_eq!(rig.feed().served.connections(), 1, "with a new connection there is a report, too");
+    assert_eq!(rig.feed().served.connections(), 1, "a new connection would bring a report too");
     assert!(!reports.iter().flatten().any(|used| used == "sb-2"));
 }
 

@@ -1,4 +1,4 @@
-//! SIGTERM: new calls are refused, running ones end, what is left is cut off; and the process's exit statuses.
+//! SIGTERM: new calls are refused, running ones end, those that are left are aborted; and the process's exit statuses.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -25,7 +25,7 @@ use tokio::time::Instant;
 const PATIENCE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Stops the gateway in the background; completes when it drains.
+/// Stops the gateway in the background; returns once it drains.
 async fn stop(rig: &mut Started) -> JoinHandle<()> {
     let running = rig.running.take().unwrap();
     let stopping = tokio::spawn(running.stop());
@@ -115,7 +115,7 @@ async fn an_idle_gateway_stops_at_once_although_clients_keep_connections() {
     let _clock = Stopped::now().await;
     let began = Instant::now();
     rig.running.take().unwrap().stop().await;
-    assert_eq!(began.elapsed(), Duration::ZERO, "it waited for connections");
+    assert_eq!(began.elapsed(), Duration::ZERO, "the stop waited for idle connections");
 }
 
 fn process(rig: &Rig) -> Child {
@@ -146,7 +146,7 @@ async fn a_port_that_is_taken_ends_the_process_with_1() {
     assert!(text.contains("cannot listen on 127.0.0.1:"), "{text}");
 }
 
-/// Starts the process and waits until it serves; gives its address too.
+/// Starts the process and waits until it serves; returns its address too.
 async fn serving(rig: &Rig) -> (Child, SocketAddr) {
     let mut child = process(rig);
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -180,7 +180,7 @@ async fn a_second_sigterm_ends_the_drain() {
     let controlplane = ControlPlane::listen(&rig.socket("api"));
     let (mut child, address) = serving(&rig).await;
     let client = Client::new(address);
-    // Which answer it gets is tested above: this one may not get it in time.
+    // Which answer it gets is tested above; here it may not arrive before the process exits.
     let _create = spawn_create(&client);
     controlplane.arrived(1).await;
     send_sigterm(&child).await;

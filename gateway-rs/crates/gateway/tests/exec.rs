@@ -1,4 +1,4 @@
-//! `POST .../exec` and what is asked about execs: answers, refusals, and what reaches the sidecar.
+//! `POST .../exec` and the calls about execs: answers, refusals, and what reaches the sidecar.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -28,7 +28,7 @@ async fn a_command_runs_and_its_result_comes_back() {
     );
     assert_eq!((&result["spawn_ms"], &result["run_ms"]), (&json!(0.9), &json!(1.5)));
     assert_eq!(result["exec_id"].as_str().unwrap().len(), 36, "made by the gateway");
-    assert_eq!(result["queue_ms"], json!(0.0), "it had no turn to wait for");
+    assert_eq!(result["queue_ms"], json!(0.0), "it did not wait for a permit");
 }
 
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn a_client_that_goes_away_takes_its_call_to_the_sidecar_along() {
     let waiting = tokio::time::timeout(std::time::Duration::from_secs(3600), rig.run("sb-1", "hang"));
     let mut waiting = Box::pin(waiting);
     tokio::select! {
-        _ = &mut waiting => panic!("it hangs"),
+        _ = &mut waiting => panic!("the command should hang"),
         _ = rig.sidecar("sb-1").seen(1) => {}
     }
     drop(waiting);

@@ -1,4 +1,4 @@
-//! Files in and out: encodings, refusals, and what happens when somebody leaves in the middle.
+//! Files in and out: encodings, refusals, and what happens when one side leaves in the middle.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -83,7 +83,7 @@ async fn what_is_large_goes_on_over_a_leg_and_ends_as_the_call_says() {
 
 #[tokio::test]
 async fn what_is_large_goes_in_over_a_leg_and_is_what_the_call_says() {
-    // First: nobody in this process answers while it is computed.
+    // Before the rig starts: this blocks the runtime, so the fakes could not answer meanwhile.
     let data = Bytes::from((0..32_000_000u32).map(|n| n.to_le_bytes()[1]).collect::<Vec<u8>>());
     let rig = started().await;
     let put_of = async |path: &str, data: Bytes| {
@@ -94,7 +94,7 @@ async fn what_is_large_goes_in_over_a_leg_and_is_what_the_call_says() {
     assert!(rig.sidecar("sb-1").files().get("/moved").unwrap() == data);
     // A sidecar that ends the call closes its leg first.
     assert_eq!(put("/moved-broken").await.code(), "no_space");
-    // A leg that breaks alone is no end, and the call is not waited for without end.
+    // A leg that breaks alone does not end the upload, and the call is not waited for without limit.
     let clock = Stopped::now().await;
     let held = put_of("/moved-held", data.slice(..2 << 20));
     assert_eq!(clock.until(Duration::from_secs(1), held).await.0.code(), "stream_interrupted");
@@ -302,7 +302,7 @@ async fn a_reader_that_goes_away_takes_the_sidecars_stream_along() {
     let answer = rig.client.open(request(&rig, Method::GET, "file?path=/endless", Body::empty())).await;
     let mut body = answer.into_body().into_data_stream();
     body.next().await.unwrap().unwrap();
-    // Nobody reads on: what is under way is bounded, and others are not held up.
+    // The client does not read on: what is under way is bounded, and other calls are not delayed.
     for _ in 0..20 {
         assert_eq!(rig.run("sb-1", "echo hi").await.json()["stdout"], "hi");
     }
@@ -353,7 +353,7 @@ async fn transfers_have_places_of_their_own() {
     assert_eq!(get(&rig, "file/info?path=/a").await.code(), "capacity_unavailable");
     assert_eq!(rig.run("sb-1", "echo hi").await.json()["stdout"], "hi");
     drop(held);
-    // Whoever waits for a place may have to come again.
+    // A call that waits for a permit may have to be repeated.
     rig.client.until(async || get(&rig, "file/info?path=/a").await.code() == "file_not_found").await;
 }
 
@@ -363,7 +363,7 @@ async fn a_download_under_way_ends_before_a_drain_does() {
     let mut download = request(&rig, Method::GET, "file?path=/endless", Body::empty());
     download.headers_mut().insert("accept", FRAMES.parse().unwrap());
     let answer = rig.client.open(download).await;
-    // What is left a second after the drain is cut off; that second never comes.
+    // What is left one second after the drain is aborted; on the stopped clock that second never passes.
     let clock = Stopped::now().await;
     let stopping = tokio::spawn(rig.running.take().unwrap().stop());
     rig.client.until_metric("draining", 1.0).await;
@@ -374,5 +374,5 @@ async fn a_download_under_way_ends_before_a_drain_does() {
         last = piece;
     }
     stopping.await.unwrap();
-    assert!(String::from_utf8_lossy(&last).contains("stream_interrupted"), "it was cut off");
+    assert!(String::from_utf8_lossy(&last).contains("stream_interrupted"), "its last frame is missing");
 }

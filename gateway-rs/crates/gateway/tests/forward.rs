@@ -1,4 +1,4 @@
-//! Everything else under /v1: there and back as it is.
+//! Everything else under /v1: forwarded and answered unchanged.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -21,7 +21,7 @@ use support::clock::Stopped;
 use support::controlplane::LEFT;
 use support::{Answer, ControlPlane, Rig, Started};
 
-/// A small part of the time for which a connection is tried.
+/// A small part of the time for which the gateway tries to connect.
 const STEP: Duration = Duration::from_millis(50);
 
 fn post(rig: &Started, path: &str) -> http::request::Builder {
@@ -82,7 +82,7 @@ async fn an_answer_streams_through() {
     let mut answer =
         rig.client.open(rig.client.request(Method::GET, "/v1/stream").body(Body::empty()).unwrap()).await;
     let first = answer.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
-    assert_eq!(first, "first ", "before the second exists");
+    assert_eq!(first, "first ", "it arrives before the second chunk exists");
     rig.controlplane().release(1);
     assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "second");
 }
@@ -112,7 +112,7 @@ async fn a_client_that_goes_away_takes_the_forwarded_request_along() {
     let rig = Rig::new().start().await;
     let mut create = Box::pin(rig.client.send(post(&rig, "/v1/sandboxes").body("{}".into()).unwrap()));
     tokio::select! {
-        _ = &mut create => panic!("it is held"),
+        _ = &mut create => panic!("the create should be held"),
         () = rig.controlplane().arrived(1) => {}
     }
     drop(create);
@@ -166,7 +166,7 @@ async fn a_create_with_a_key_survives_the_end_of_the_replica_that_had_it() {
     assert_eq!((answer.status, answer.text().as_str()), (StatusCode::OK, "created"));
 }
 
-/// What comes of a create with 5 s, whose first replica dies after `held`; another one is there at once.
+/// Returns the answer to a create with 5 s, whose first replica dies after `held`; another one is there at once.
 async fn created_after(held: Duration) -> Answer {
     let mut rig = Rig::new().start().await;
     let (first, clock) = (rig.controlplane.take().unwrap(), Stopped::now().await);
@@ -180,7 +180,7 @@ async fn created_after(held: Duration) -> Answer {
         ControlPlane::listen(&rig.folder.socket("api"))
     };
     let other = tokio::select! {
-        _ = &mut create => panic!("it is held"),
+        _ = &mut create => panic!("the create should be held"),
         other = dies => other,
     };
     other.release(1);

@@ -1,4 +1,4 @@
-//! Places, turns and slow clients.
+//! Admission: permits, fair turns, and slow clients.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -70,7 +70,7 @@ async fn one_owners_crowd_does_not_delay_another_owner() {
         async move { client.exec("modest", &token, json!({"command": "echo hi"}).to_string()).await }
     });
     rig.client.until_metric("exec_queued", 50.0).await;
-    // One that runs ends, and it is the other owner's turn.
+    // A running call ends, and it is the other owner's turn.
     rig.sidecar("crowd").release(1);
     assert_eq!(modest.await.unwrap().json()["stdout"], "hi");
     assert!(rig.sidecar("crowd").seen_now() <= 2);

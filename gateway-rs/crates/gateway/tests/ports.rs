@@ -26,10 +26,10 @@ use tungstenite::{Message, handshake};
 
 const DOMAIN: &str = "ports.example.com";
 
-/// A small part of the time for which a port is looked at that may become public.
+/// A small part of the time for which a caller waits for a port to become public.
 const STEP: Duration = Duration::from_millis(100);
 
-/// A server of this machine that answers one connection after another with what `answer` makes of the head.
+/// A server on this machine that answers one connection after another with what `answer` makes of the request's head.
 struct Server {
     port: u16,
     _task: JoinSet<()>,
@@ -75,7 +75,7 @@ impl Server {
     }
 }
 
-/// A port on which nothing listens, nor anybody else's server meanwhile: it is taken.
+/// A port on which nothing listens; it is bound, so that no other server gets it meanwhile.
 fn silent() -> (TcpSocket, u16) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -173,7 +173,7 @@ async fn every_way_to_bring_a_token_works_and_none_reaches_the_server() {
     let cookie = kept.headers["set-cookie"].to_str().unwrap();
     let expected = format!("rollbox_token={token}; Path={}; HttpOnly; SameSite=Lax", path(server.port, "/"));
     assert_eq!(cookie, expected);
-    // What is not a page is not redirected.
+    // A request other than GET and HEAD is not redirected.
     let request =
         rig.client.request(Method::POST, &format!("{}?rollbox_token={token}", path(server.port, "/x")));
     let head = rig.client.send(request.body(Body::empty()).unwrap()).await.text();
@@ -208,7 +208,7 @@ async fn a_public_port_needs_no_token_until_it_is_taken_back() {
     let clock = Stopped::now().await;
     let private = path(other.port, "/");
     assert_eq!(clock.until(STEP, get(&rig, &private, &[])).await.0.code(), "unauthenticated");
-    // A token of another sandbox is no obstacle, and not the server's business.
+    // A token of another sandbox is ignored, and does not reach the server.
     let stray = token_of("sb-2", "bob", &["exec"]);
     let head =
         get(&rig, &path(server.port, "/"), &[("authorization", &format!("Bearer {stray}"))]).await.text();
@@ -268,7 +268,7 @@ async fn two_ways_to_say_where_a_body_ends_never_reach_a_server() {
 #[tokio::test]
 async fn large_bodies_stream_both_ways_and_keep_their_framing() {
     const BYTES: usize = 32 << 20;
-    // First: nobody in this process answers while it is computed.
+    // Before the rig starts: this blocks the runtime, so the fakes could not answer meanwhile.
     let data: Bytes = (0..BYTES).map(|n| u8::try_from(n % 251).unwrap()).collect();
     let rig = rig().await;
     // Sends back what comes, as it comes.
@@ -347,7 +347,7 @@ async fn a_port_is_asked_for_and_waited_for() {
     }
     let wrong = authorized(&rig, "/v1/sandboxes/sb-1/ports/80?wait=1").await;
     assert_eq!(wrong.code(), "invalid_argument");
-    // Who may reach it is the control plane's to say.
+    // The control plane decides which ports are public, so these methods are forwarded.
     for method in [Method::POST, Method::DELETE] {
         let answer = rig.client.call(method.clone(), "/v1/sandboxes/sb-1/ports/80", "key").await;
         assert_eq!((answer.status, answer.body.len()), (StatusCode::NOT_FOUND, 0), "the fake's own answer");
@@ -505,7 +505,7 @@ async fn at_the_end_of_the_drain_connections_are_told_to_come_again() {
     let mut rig = Rig::new().sandbox("sb-1").set("DRAIN_MS", 50).start().await;
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut socket = connect(&rig, &raw(server.local_addr().unwrap().port(), "tcp")).await.unwrap();
-    // What is left a second after the drain is cut off; that second never comes.
+    // What is left one second after the drain is aborted; on the stopped clock that second never passes.
     let clock = Stopped::now().await;
     let stopping = tokio::spawn(rig.running.take().unwrap().stop());
     rig.client.until_metric("draining", 1.0).await;
@@ -530,7 +530,7 @@ async fn connections_are_bounded() {
     let problem = refused(&rig, &raw(port, "tcp")).await;
     assert_eq!(problem["code"], "capacity_unavailable");
     assert!(problem["details"]["knob"].as_str().unwrap().contains("MAX_PORT_CONNECTIONS_PER_SANDBOX"));
-    // Execs have places of their own.
+    // Execs have permits of their own.
     assert_eq!(rig.run("sb-1", "echo hi").await.json()["stdout"], "hi");
     drop(held);
     let waited =

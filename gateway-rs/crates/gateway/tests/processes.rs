@@ -1,4 +1,4 @@
-//! Commands that are started, attached to and left again.
+//! Commands that are started, and clients that attach to them and leave.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -26,7 +26,7 @@ async fn start(rig: &Started, command: &str) {
     assert_eq!(answer.status, 200, "{answer:?}");
 }
 
-/// A gateway with a command that is attached to.
+/// A gateway with a started command, and a client that is attached to it.
 async fn attached(command: &str) -> (Started, Socket) {
     let rig = Rig::new().sandbox("sb-1").start().await;
     start(&rig, command).await;
@@ -81,7 +81,7 @@ async fn an_attached_client_writes_reads_and_gets_the_result() {
     let (rig, mut socket) = attached("cat").await;
     socket.stdin(0, b"hello ").await;
     assert_eq!(socket.text("stdin").await["offset"], 6);
-    // A repeat, from a client that had not heard of it.
+    // A repeat, as by a client that missed the acknowledgement.
     socket.stdin(0, b"hello world").await;
     socket.say(r#"{"type": "stdin_eof", "offset": 11}"#).await;
     let (_, result, code) = socket.rest().await;
@@ -214,7 +214,8 @@ async fn a_client_that_leaves_takes_its_stream_along_and_nothing_else() {
 #[tokio::test]
 async fn a_slow_reader_is_waited_for_at_constant_memory_and_stalls_nobody() {
     let (rig, mut socket) = attached("flood 800").await;
-    // Many more bytes than all windows and buffers on the way have room for, and it is not read; commands still run.
+    // Many more bytes than all windows and buffers on the way can hold, and the client does not read; commands still
+    // run.
     for _ in 0..20 {
         assert_eq!(rig.run("sb-1", "echo hi").await.json()["stdout"], "hi");
     }

@@ -1,4 +1,4 @@
-//! What clients may send byte by byte: odd framing, odd methods, odd targets. Nothing of it may confuse the gateway.
+//! What clients may send byte by byte: odd framing, methods and targets. None of it may confuse the gateway.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 
 const ECHO: &str = "{\"command\": \"echo hi\"}";
 
-/// Sends `bytes` and reads until the gateway closes or says nothing more.
+/// Sends `bytes` and reads until the gateway closes the connection or falls silent.
 async fn said(rig: &Started, bytes: &str) -> String {
     let mut stream = TcpStream::connect(rig.client.address).await.unwrap();
     stream.write_all(bytes.as_bytes()).await.unwrap();
@@ -39,7 +39,8 @@ fn body_of(answer: &str) -> Value {
     serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {answer}"))
 }
 
-/// RFC 9112 section 6.3: two servers that each believe another one disagree on where the next request starts.
+/// RFC 9112 section 6.3: if two servers trust different framings, they disagree on where the next request starts
+/// (request smuggling).
 #[tokio::test]
 async fn a_request_with_two_framings_is_read_and_forwarded_by_one_and_is_the_last_of_its_connection() {
     let rig = Rig::new().start().await;

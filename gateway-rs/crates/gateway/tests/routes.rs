@@ -19,10 +19,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::Instant;
 
-/// A small part of the waits for a push, a cause, and what is silent.
+/// A small part of the waits for a push, for a cause, and for a silent peer.
 const STEP: Duration = Duration::from_millis(500);
 
-/// Starts `command` in sb-1, does `then` once it runs, gives the answer.
+/// Starts `command` in sb-1, runs `then` once the command runs, returns the answer.
 async fn during(rig: &Started, command: &str, then: impl Future<Output = ()>) -> support::Answer {
     let then = async {
         rig.sidecar("sb-1").seen(1).await;
@@ -97,9 +97,9 @@ async fn a_command_whose_sandbox_dies_of_memory_ends_as_one_that_was_killed_for_
         (200, &json!("oom_killed"), &json!(9))
     );
     assert_eq!((&body["exit_code"], &body["stdout"]), (&json!(null), &json!("")));
-    // What it wrote is gone with the sandbox, and the answer says so.
+    // Its output died with the sandbox, and the answer says so.
     assert_eq!((&body["stdout_truncated"], &body["stderr_truncated"]), (&json!(true), &json!(true)));
-    // It did not start, so it was not killed.
+    // This command did not start, so it was not killed.
     assert_eq!(rig.run("sb-1", "echo hi").await.code(), "oom_killed");
 }
 
@@ -129,7 +129,7 @@ async fn a_lost_connection_is_stream_interrupted_and_the_same_exec_can_be_sent_a
         drop(sidecar);
         Sidecar::listen(&rig.folder.socket("sb-1"))
     };
-    // No cause comes, which is waited for.
+    // The gateway waits for a cause, which does not come.
     let ((answer, sidecar), _) = clock.until(STEP, futures_util::future::join(broken, breaking)).await;
     assert_eq!((answer.code().as_str(), answer.status), ("stream_interrupted", StatusCode::BAD_GATEWAY));
     assert_eq!(answer.json()["retry"], "resume");
@@ -179,7 +179,7 @@ async fn many_calls_to_a_sidecar_that_does_not_listen_wait_together_not_in_turn(
     let clock = Stopped::now().await;
     let calls = futures_util::future::join_all((0..32).map(|_| rig.run("sb-1", "echo hi")));
     let mut calls = std::pin::pin!(calls);
-    // All are there before the time of the first attempts is over.
+    // All calls wait before the deadline of the connection attempts has passed.
     tokio::select! {
         answers = &mut calls => panic!("{answers:?}"),
         () = rig.client.until_metric("exec_inflight", 32.0) => {}
@@ -190,7 +190,7 @@ async fn many_calls_to_a_sidecar_that_does_not_listen_wait_together_not_in_turn(
     assert_eq!(rig.client.metric("upstream_connects_total{outcome=\"failed\"}").await, 1.0);
 }
 
-/// Reads frames of HTTP/2 up to the next request; gives its stream.
+/// Reads HTTP/2 frames up to the next request; returns its stream id.
 async fn next_request(stream: &mut UnixStream) -> [u8; 4] {
     loop {
         let mut head = [0; 9];
@@ -220,7 +220,7 @@ async fn what_the_sidecar_has_provably_not_looked_at_is_sent_again() {
         next_request(&mut stream).await;
         std::fs::remove_file(&socket).unwrap();
         let sidecar = Sidecar::listen(&socket);
-        // GOAWAY: the last stream that was looked at is the first one.
+        // GOAWAY: the last stream that was processed is the first one.
         stream.write_all(&[b"\0\0\x08\x07\0\0\0\0\0", &refused[..], b"\0\0\0\0"].concat()).await.unwrap();
         (stream, sidecar)
     };
@@ -258,16 +258,16 @@ async fn a_larger_generation_moves_the_sandbox_and_a_smaller_one_does_not() {
 
 #[tokio::test]
 async fn the_table_outlives_the_feed_and_a_new_snapshot_replaces_it() {
-    // From the beginning: only a young route is doubted before it is forgotten.
+    // Stopped from the beginning: only a fresh route is kept for a while before it is forgotten.
     let clock = Stopped::now().await;
     let mut rig = Rig::new().sandbox("sb-1").sandbox("sb-2").start().await;
     rig.feed = None;
     rig.client.until_metric("route_feed_connected", 0.0).await;
     assert_eq!(rig.run("sb-1", "echo hi").await.status, StatusCode::OK);
-    assert_eq!(rig.client.get("/readyz").await.status, StatusCode::OK, "a table is enough");
+    assert_eq!(rig.client.get("/readyz").await.status, StatusCode::OK, "an old table is enough");
     let feed = support::Feed::listen(&rig.folder.socket("routes"));
     feed.know("sb-2", &rig.folder.socket("sb-2"), 1);
-    // Longer than the longest pause before it is looked for again, shorter than a route is doubted.
+    // Longer than the longest reconnect backoff, shorter than the time for which a fresh route is kept.
     clock.pass(Duration::from_secs(3)).await;
     rig.client.until_metric("route_feed_connected", 1.0).await;
     assert_eq!(rig.run("sb-1", "echo hi").await.status, StatusCode::OK, "a replica may lag for a moment");
@@ -360,7 +360,7 @@ async fn an_idle_connection_is_closed_and_the_next_call_opens_one() {
     rig.run("sb-1", "echo one").await;
     rig.client.until_metric("upstream_connections", 1.0).await;
     let clock = Stopped::now().await;
-    // Once to be seen idle, once more to be closed for it.
+    // The first pass finds the connection idle, the second one closes it.
     for _ in 0..2 {
         clock.pass(Duration::from_secs(61)).await;
     }

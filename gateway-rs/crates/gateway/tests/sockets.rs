@@ -1,4 +1,5 @@
-//! WebSockets whose other end is dead, slow, or speaks no WebSocket: attached clients and connections to ports alike.
+//! WebSockets whose other end is dead, slow, or does not follow the protocol: attached clients and connections to
+//! ports.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -41,12 +42,12 @@ async fn attached(command: &str) -> (Started, Socket) {
 
 /// Shorter than the time between two pings, so that each is answered before the next one.
 const STEP: Duration = Duration::from_secs(4);
-/// So many looks at what moves find nothing new when nothing can move any more. Between two of them everybody in this
-/// process has had his turn.
+/// When the counter has not changed for so many checks, nothing can move any more. Between two checks every task in
+/// this process gets to run.
 const LOOKS: usize = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
-/// Until nothing moves any more: all buffers on the way to a client that does not read are full.
+/// Waits until nothing moves any more: all buffers on the way to a client that does not read are full.
 async fn until_stuck(rig: &Started) {
     let sent = async || rig.client.metric("stream_bytes_total{stream=\"attach\",direction=\"out\"}").await;
     let (mut before, mut same) = (-1.0, 0);
@@ -58,7 +59,7 @@ async fn until_stuck(rig: &Started) {
     }
 }
 
-/// A frame of a client: its first two bytes, a mask that changes nothing, a payload of any length.
+/// A frame of a client: the given first byte, the length, a mask that changes nothing, a payload of any length.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![first];
     match payload.len() {
@@ -73,12 +74,12 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The head of a binary frame that promises so many bytes.
+/// The head of a binary frame that announces so many bytes.
 fn promise(length: u64) -> Vec<u8> {
     [&[0x82, 0xff][..], &length.to_be_bytes(), &[0; 4]].concat()
 }
 
-/// What no client may send (RFC 6455), and the close code that answers it.
+/// What no client may send (RFC 6455), and the close code of the gateway's answer.
 fn wrong_frames() -> Vec<(&'static str, Vec<u8>, u16)> {
     let piece = vec![0; 600 << 10];
     vec![
@@ -100,7 +101,7 @@ fn wrong_frames() -> Vec<(&'static str, Vec<u8>, u16)> {
     ]
 }
 
-/// What a gateway says to these bytes: its problem's code, and its close code.
+/// Returns the gateway's answer to these bytes: the code of its problem, and its close code.
 async fn answer(mut socket: Socket, bytes: &[u8]) -> (String, u16) {
     // A frame that is too large may break the connection while it is still being sent.
     drop(socket.stream.get_mut().write_all(bytes).await);
@@ -180,7 +181,7 @@ async fn a_client_that_is_frozen_is_given_up_and_one_that_answers_pings_is_not()
     assert_eq!(tasks.join_next().await.unwrap().unwrap()["signal"], 9);
 }
 
-/// Shows that it lives and takes nothing, until it is cut off.
+/// Sends pings but reads nothing, until the gateway gives the client up.
 async fn ignore(clock: &Stopped, socket: &mut Socket) {
     for _ in 0..8 {
         socket.stream.send(Message::Ping(Default::default())).await.unwrap();
@@ -197,7 +198,7 @@ async fn a_client_that_takes_nothing_is_told_when_it_comes_again() {
     let (output, problem, code) = socket.rest().await;
     assert_eq!((&problem["code"], code), (&json!("stream_interrupted"), 1008));
     assert!(problem["detail"].as_str().unwrap().contains("took nothing for 30 s"), "{problem}");
-    // From there on another attach has the rest.
+    // Another attach continues from there.
     let mut again = rig.attach("e-1", &format!("?stdout_offset={}", output.len())).await;
     let (rest, result, _) = again.rest().await;
     assert_eq!(result["stdout_total_bytes"], output.len() + rest.len());
@@ -251,7 +252,7 @@ async fn a_slow_reader_of_a_port_is_told_too() {
 async fn a_client_that_does_not_answer_a_close_frees_its_place_soon() {
     let clock = Stopped::now().await;
     let (rig, mut socket) = attached("echo hi").await;
-    // Nothing is read, so nothing is answered.
+    // The client reads nothing, so it answers nothing.
     rig.client.until_metric("attach_ends_total{end=\"result\"}", 1.0).await;
     clock.pass(Duration::from_secs(1)).await;
     assert_eq!(rig.client.metric("streams_open{stream=\"attach\"}").await, 1.0);

@@ -1,4 +1,4 @@
-//! The public surface is a list, and this test owns it: contract/openapi/gateway.yaml against the code.
+//! Compares the public API in contract/openapi/gateway.yaml with the code.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -30,7 +30,7 @@ fn the_document_has_the_paths_of_the_router() {
     let routed: BTreeSet<&str> =
         ROUTER.split(".route(\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
     let mut documented = names_under("paths:", 2);
-    // The control plane's, in a document of its own.
+    // The control plane's paths, which are in a document of their own.
     documented.insert("/v1/{*rest}");
     assert_eq!(documented, routed);
 }

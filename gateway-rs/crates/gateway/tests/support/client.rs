@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::clock::real_pause;
 
-/// What came back.
+/// An answer of the gateway.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
@@ -27,7 +27,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
 
-    /// The code of a problem, checked to be a whole one.
+    /// The code of a problem; checks that the problem is complete.
     pub fn code(&self) -> String {
         let body = self.json();
         assert_eq!(self.headers["content-type"], "application/problem+json", "{self:?}");
@@ -83,7 +83,7 @@ impl Client {
         Answer { status: head.status, headers: head.headers, body }
     }
 
-    /// The answer's head; its body streams.
+    /// Returns the head of the answer; its body streams.
     pub async fn open(&self, request: Request<Body>) -> http::Response<hyper::body::Incoming> {
         tokio::time::timeout(super::controlplane::PATIENCE, self.http.request(request))
             .await
@@ -97,7 +97,7 @@ impl Client {
         line.unwrap_or_else(|| panic!("no metric {name}")).parse().unwrap()
     }
 
-    /// Asks until a metric has this value: for effects that no answer tells of.
+    /// Polls until a metric has this value: for effects that no answer shows.
     pub async fn until_metric(&self, name: &str, value: f64) {
         self.until(async || (self.metric(name).await - value).abs() < f64::EPSILON).await;
     }
@@ -106,11 +106,11 @@ impl Client {
         self.until(async || self.get("/readyz").await.status == StatusCode::OK).await;
     }
 
-    /// Of real time: the runtime's clock may be stopped.
+    /// Limited in real time: the runtime's clock may be stopped.
     pub async fn until(&self, condition: impl AsyncFn() -> bool) {
         let began = Instant::now();
         while !condition().await {
-            assert!(began.elapsed() < super::controlplane::PATIENCE, "it does not come");
+            assert!(began.elapsed() < super::controlplane::PATIENCE, "the condition did not come true in time");
             real_pause(Duration::from_millis(5)).await;
         }
     }

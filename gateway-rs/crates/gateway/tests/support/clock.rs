@@ -1,4 +1,5 @@
-//! Time that stands still until a test moves it, while sockets work on: so nothing depends on how fast the machine is.
+//! A clock that stands still until a test moves it, while sockets continue to work: so nothing depends on the
+//! machine's speed.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,13 +11,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
-/// After so long without progress time moves by itself, so that every timeout runs out, and the test has failed.
+/// After so long without progress the clock runs by itself, so that every timeout fires, and the test has failed.
 const STALL: Duration = Duration::from_secs(120);
 
-/// More time than anything takes that is waited for.
+/// More time than any wait of the gateway takes.
 const LONG: Duration = Duration::from_secs(600);
 
-/// Turns of the runtime in which what is on its way between tasks and sockets of this process arrives.
+/// Rounds of the runtime within which everything on its way between tasks and sockets of this process arrives.
 const TURNS: usize = 20;
 
 /// The clock of the test's runtime, stopped until this is dropped.
@@ -46,14 +47,14 @@ impl Stopped {
         Self { progress, stalled, echo: (near, far).into() }
     }
 
-    /// Moves time on in one step. What is on its way arrives before and after it.
+    /// Advances the clock in one step. What is on its way arrives before and after it.
     pub async fn pass(&self, time: Duration) {
         self.settle().await;
         tokio::time::advance(time).await;
         self.settle().await;
     }
 
-    /// Moves time on in steps until `done` completes; what it gives, and how much time passed.
+    /// Advances the clock in steps until `done` completes; returns its output and how much time passed.
     pub async fn until<T>(&self, step: Duration, done: impl Future<Output = T>) -> (T, Duration) {
         let (began, mut done) = (Instant::now(), pin!(done));
         loop {
@@ -62,16 +63,17 @@ impl Stopped {
                 done = &mut done => return (done, began.elapsed()),
                 () = self.settle() => {}
             }
-            assert!(began.elapsed() < LONG, "it does not come");
+            assert!(began.elapsed() < LONG, "the future did not complete in time");
             tokio::time::advance(step).await;
         }
     }
 
-    /// Lets what is on its way arrive. Each turn sends a byte through the kernel, behind all that was sent before.
+    /// Lets everything arrive that is on its way. Each round sends a byte through the kernel, behind all that was sent
+    /// before.
     pub async fn settle(&self) {
         let _ = self.progress.send(());
         let (near, far) = &mut *self.echo.lock().await;
-        // Of a call that was given up in the middle.
+        // Left by a call that was dropped in the middle.
         while far.try_read(&mut [0; TURNS]).is_ok_and(|count| count > 0) {}
         for _ in 0..TURNS {
             near.write_u8(0).await.unwrap();
@@ -82,10 +84,10 @@ impl Stopped {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // Not after a failure: the runtime may be gone.
+        // Not after a failure, since the runtime may be gone then.
         if !std::thread::panicking() {
             tokio::time::resume();
-            assert!(!self.stalled.load(Ordering::Relaxed), "nothing moved for {STALL:?}");
+            assert!(!self.stalled.load(Ordering::Relaxed), "no progress for {STALL:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A control plane that shows what reached it: echoes, streams, holds and refuses.
+//! A fake control plane that shows what reached it: echoes, streams, holds and refuses.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -21,7 +21,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use wire::{Code, Problem};
 
-/// What a create tells of its caller's time.
+/// The header of a create that says how much time its caller has left.
 pub const LEFT: &str = "start-timeout-ms";
 
 /// The handle of a fake control plane; dropping it breaks every connection.
@@ -67,7 +67,7 @@ impl ControlPlane {
         waited.unwrap();
     }
 
-    /// Lets held creates and streams go on by one step each.
+    /// Lets held creates and streams continue by one step each.
     pub fn release(&self, steps: usize) {
         self.state.release.as_ref().unwrap().add_permits(steps);
     }
@@ -79,7 +79,7 @@ impl Drop for ControlPlane {
     }
 }
 
-/// Not `axum::serve`: its connections outlive it.
+/// Not `axum::serve`, since its connections outlive it.
 async fn accept(listener: UnixListener, router: Router) {
     let mut open = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
@@ -122,7 +122,7 @@ async fn echo(request: Request) -> Response {
     (StatusCode::CREATED, answer_headers, seen.to_string()).into_response()
 }
 
-/// Answers with the start timeout that it was told.
+/// Answers with the start timeout that it received.
 async fn held(State(state): State<Arc<Shared>>, headers: HeaderMap, body: Body) -> impl IntoResponse {
     body.collect().await.unwrap();
     let mut watched = Watched(Arc::clone(&state), false);
@@ -133,7 +133,7 @@ async fn held(State(state): State<Arc<Shared>>, headers: HeaderMap, body: Body) 
     (told.into_iter().collect::<HeaderMap>(), "created")
 }
 
-/// Two chunks; the second one waits for a release.
+/// Sends two chunks; the second one waits for a release.
 async fn streamed(State(state): State<Arc<Shared>>) -> Response {
     let watched = Watched(Arc::clone(&state), false);
     let chunks = stream::unfold((0, watched), move |(n, mut watched)| {

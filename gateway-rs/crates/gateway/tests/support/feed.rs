@@ -1,4 +1,4 @@
-//! A route feed: whoever watches gets a snapshot of what is known, then every delta, and a heartbeat in between.
+//! A fake route feed: each watch gets a snapshot of what is known, then every delta, and heartbeats in between.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use wire::routes::{
 
 use super::serve::Served;
 
-/// After so long without a delta (routes.proto).
+/// Sent after so long without a delta (routes.proto).
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// The handle of a fake feed.
@@ -32,7 +32,7 @@ pub struct Feed {
 struct State {
     routes: Mutex<BTreeMap<String, Route>>,
     deltas: broadcast::Sender<Delta>,
-    /// What every report named.
+    /// The sandboxes that each report named.
     reports: watch::Sender<Vec<Vec<String>>>,
 }
 
@@ -43,7 +43,7 @@ impl Feed {
         Self { served: Served::grpc(path, RoutesServer::new(Fake(Arc::clone(&state)))), state }
     }
 
-    /// Completes when a report is there that satisfies `wanted`; gives all.
+    /// Completes when a report satisfies `wanted`; returns all reports.
     pub async fn reported(&self, wanted: impl Fn(&[String]) -> bool) -> Vec<Vec<String>> {
         let mut reports = self.state.reports.subscribe();
         let all = reports.wait_for(|reports| reports.iter().any(|used| wanted(used))).await;
@@ -57,7 +57,7 @@ impl Feed {
         reports.wait_for(|reports| named(reports) >= times).await.unwrap();
     }
 
-    /// Into the next snapshot, without a delta.
+    /// Adds a route to the next snapshot, without a delta.
     pub fn know(&self, id: &str, socket: &Path, generation: u64) -> Route {
         let route = Route {
             sandbox_id: id.to_owned(),
@@ -83,7 +83,7 @@ impl Feed {
         self.state.deltas.send(Delta { routes, ends: Vec::new() }).unwrap();
     }
 
-    /// Opens ports to anyone; each token is `port-token-PORT`.
+    /// Makes ports public; each token is `port-token-PORT`.
     pub fn open_ports(&self, id: &str, ports: &[u16], revision: u64) {
         let route = {
             let mut routes = self.state.routes.lock().unwrap();

@@ -1,7 +1,8 @@
-//! Files of the fake sidecar, in memory. Some paths are special: `/hang` never ends, `/endless` neither but has bytes,
-//! `/broken` fails after its first bytes, `/full` refuses what is written to it, `/many` is a directory without end.
-//! `/moved` goes on over a leg, as do `/moved-broken`, which fails there, and `/moved-held`, whose leg then says nothing.
-//! Writes to them take a leg: `/moved-broken` is full in the middle of it, and `/moved-held` only closes it.
+//! Files of the fake sidecar, in memory. Some paths are special: `/hang` never ends, `/endless` sends bytes without
+//! end, `/broken` fails after its first bytes, `/full` refuses what is written to it, `/many` is a directory with any
+//! number of entries. `/moved` continues over a leg, as do `/moved-broken`, which fails there, and `/moved-held`,
+//! whose leg stays silent. Writes to these take a leg too: `/moved-broken` is full in the middle of it, and
+//! `/moved-held` only closes it.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -23,9 +24,9 @@ pub const CHUNK: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Files {
     by_path: Mutex<BTreeMap<Vec<u8>, Bytes>>,
-    /// Chunks of `/endless` that were handed out.
+    /// Chunks of `/endless` that were sent.
     chunks: Arc<watch::Sender<usize>>,
-    /// Streams to or from callers that went away before the end.
+    /// Streams to or from callers that left before the end.
     dropped: Arc<watch::Sender<usize>>,
     /// First messages of writes.
     begun: watch::Sender<Vec<agent::WriteFileRequest>>,
@@ -43,7 +44,7 @@ impl Drop for Watched {
     }
 }
 
-/// As many bytes in messages as it takes until the leg is brought, then as many of another over it.
+/// So many bytes go as messages until the leg is dialled, then as many others over the leg.
 pub const MOVED: usize = 2 << 20;
 
 async fn moved(
@@ -65,7 +66,7 @@ async fn moved(
     } else {
         Err(status("no_space"))
     };
-    // The call's word overtakes what is on its way over the leg.
+    // The call's last message overtakes the bytes on the leg.
     if request.path == b"/moved-held" {
         answers.send(last).await.unwrap();
         return answers.closed().await;
@@ -76,7 +77,7 @@ async fn moved(
     written.unwrap();
 }
 
-/// The leg that brings `ticket`, told to send.
+/// Accepts the leg with `ticket` and confirms it, so that the gateway sends.
 async fn answered(
     legs: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Leg>>>,
     ticket: Vec<u8>,
@@ -282,7 +283,7 @@ impl Files {
     }
 }
 
-/// The stream, with something that is dropped with it.
+/// Returns the stream, with a value that is dropped together with it.
 fn held<T: Send + 'static>(
     stream: impl Stream<Item = T> + Send + 'static,
     watched: Watched,

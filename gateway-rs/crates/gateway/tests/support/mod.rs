@@ -56,7 +56,7 @@ impl Folder {
             let path = std::env::temp_dir().join(name);
             match std::fs::create_dir(&path) {
                 Ok(()) => return Self(path),
-                // Of an earlier process with the same number.
+                // Left by an earlier process with the same process id.
                 Err(taken) => assert_eq!(taken.kind(), std::io::ErrorKind::AlreadyExists, "{taken}"),
             }
         }
@@ -73,7 +73,7 @@ impl Drop for Folder {
     }
 }
 
-/// What is to be started.
+/// The set-up of a gateway and its fakes.
 pub struct Rig {
     folder: Folder,
     sandboxes: Vec<String>,
@@ -82,7 +82,7 @@ pub struct Rig {
     controlplane: bool,
 }
 
-/// A gateway that runs between its fakes.
+/// A running gateway with its fakes.
 pub struct Started {
     pub folder: Folder,
     pub sidecars: HashMap<String, Sidecar>,
@@ -115,7 +115,7 @@ impl Rig {
         self
     }
 
-    /// Where a fake of this name is to listen.
+    /// The socket path for a fake of this name.
     pub fn socket(&self, name: &str) -> PathBuf {
         self.folder.socket(name)
     }
@@ -130,7 +130,7 @@ impl Rig {
         self
     }
 
-    /// The environment of a gateway between these fakes.
+    /// The environment variables of a gateway with these fakes.
     pub fn environment(&self) -> HashMap<String, String> {
         let unix = |name: &str| format!("unix:{}", self.folder.socket(name).display());
         let mut variables = self.variables.clone();
@@ -180,7 +180,7 @@ impl Started {
         self.controlplane.as_ref().unwrap()
     }
 
-    /// Runs a command of the fake sidecar's language as the sandbox's owner.
+    /// Runs a command of the fake sidecar as the sandbox's owner.
     pub async fn run(&self, id: &str, command: &str) -> Answer {
         self.exec(id, &json!({"command": command})).await
     }

@@ -1,4 +1,4 @@
-//! What a fake sidecar does with ports: connects to this machine's, and keeps the tokens that it was called with.
+//! Ports of a fake sidecar: it connects to ports of this machine.
 
 use std::pin::Pin;
 

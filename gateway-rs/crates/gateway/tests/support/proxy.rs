@@ -1,4 +1,4 @@
-//! A TCP port in front of a fake's unix socket, which can vanish as a pod does: no word to anybody.
+//! A TCP port in front of a fake's unix socket, which can vanish as a pod does: without closing its connections.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl Proxy {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Takes no connection any more and moves no byte on those that are open, which stay so.
+    /// Accepts no more connections and moves no more bytes on the open ones, which stay open.
     pub fn vanish(&self) {
         self.frozen.send_replace(true);
         self.task.abort();

@@ -1,5 +1,5 @@
-//! Started commands of the fake sidecar: `echo TEXT`, `cat`, `deaf` (never reads its input), `flood N` (N chunks of
-//! 64 KiB), `stay` (until a signal). Any of them ends by a signal.
+//! Started commands of the fake sidecar: `echo TEXT`, `cat`, `deaf` (never reads its input), `flood N` (N chunks of 64
+//! KiB), `stay` (until a signal). A signal ends any of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -20,9 +20,9 @@ pub const CHUNK: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub struct Processes {
     by_id: Mutex<HashMap<String, Arc<Process>>>,
-    /// Streams whose reader went away before the result.
+    /// Streams whose reader left before the result.
     dropped: Arc<watch::Sender<usize>>,
-    /// Chunks that were handed out.
+    /// Chunks that were sent.
     chunks: Arc<watch::Sender<usize>>,
 }
 
@@ -42,7 +42,7 @@ struct State {
     sizes: Vec<(u32, u32)>,
 }
 
-/// Where a reader is, and whether it has got its result.
+/// The position of a reader, and whether it has received its result.
 struct Reader {
     process: Arc<Process>,
     position: u64,
@@ -68,7 +68,7 @@ impl Processes {
         *self.chunks.borrow()
     }
 
-    /// Completes when the process got this much input.
+    /// Completes when the process has received this much input.
     pub async fn fed(&self, exec_id: &str, bytes: usize) -> Vec<u8> {
         let process = self.find(exec_id).unwrap();
         let mut state = process.state.subscribe();
@@ -137,7 +137,7 @@ impl Processes {
         Ok(agent::SignalSent {})
     }
 
-    /// A size of 7 columns takes a moment.
+    /// A size of 7 columns takes 50 ms.
     pub async fn resize(&self, request: &agent::ResizeRequest) -> Result<agent::Resized, Status> {
         let process = self.find(&request.exec_id)?;
         if process.verb == "echo" {
@@ -198,7 +198,7 @@ impl Reader {
 }
 
 impl Process {
-    /// What it has written by now, and whether it is over.
+    /// What the process has written so far, and whether it has ended.
     fn output(&self, state: &State) -> (Vec<u8>, bool) {
         match self.verb.as_str() {
             "echo" => (self.rest.clone().into_bytes(), true),

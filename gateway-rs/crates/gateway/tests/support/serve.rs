@@ -1,4 +1,4 @@
-//! HTTP/2 on a unix socket, for gRPC fakes, and legs beside it. Dropping the handle breaks every connection.
+//! HTTP/2 on a unix socket, for gRPC fakes, and legs on the same socket. Dropping the handle breaks every connection.
 
 use std::convert::Infallible;
 use std::io::Cursor;
@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tower::Service;
 
-/// A connection that has begun as a leg does, and its ticket.
+/// The ticket of a leg, and its connection.
 pub type Leg = (Vec<u8>, UnixStream);
 
 /// A listening fake.
@@ -38,7 +38,7 @@ impl Served {
         Self::grpc_and_legs(path, service, mpsc::unbounded_channel().0)
     }
 
-    /// The same, where legs may be brought.
+    /// The same for a fake that also accepts legs.
     pub fn grpc_and_legs<S>(path: &Path, service: S, legs: mpsc::UnboundedSender<Leg>) -> Self
     where
         S: Service<Request<Incoming>, Response = Response<tonic::body::Body>, Error = Infallible>
@@ -76,7 +76,7 @@ impl Served {
         Self { path: path.to_owned(), task: task.abort_handle(), connections }
     }
 
-    /// Connections that were ever accepted.
+    /// Number of connections accepted so far.
     pub fn connections(&self) -> usize {
         *self.connections.borrow()
     }

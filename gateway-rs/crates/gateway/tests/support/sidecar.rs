@@ -1,5 +1,6 @@
-//! A sidecar with a language of its own: `echo TEXT`, `exit N`, `bytes`, `hang`, `hold`, `problem CODE`, `status`,
-//! `killed END`, `cat` (standard input). What is started to be attached to is in `running`, files are in `files`.
+//! A fake sidecar with commands of its own: `echo TEXT`, `exit N`, `bytes`, `hang`, `hold`, `problem CODE`, `killed
+//! END`, `cat` (stdin); any other command fails with a bare gRPC status. Commands for attached clients are in
+//! `running`, files in `files`.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -27,7 +28,7 @@ pub struct Sidecar {
 struct State {
     seen: watch::Sender<Vec<ExecRequest>>,
     tokens: Mutex<Vec<String>>,
-    /// Execs whose caller went away before the end.
+    /// Execs whose caller left before the end.
     dropped: watch::Sender<usize>,
     hold: Semaphore,
     processes: Processes,
@@ -51,7 +52,7 @@ impl Sidecar {
         Self { served: Served::grpc_and_legs(path, service, legs), state }
     }
 
-    /// Completes when this many execs have arrived; gives all of them.
+    /// Completes when this many execs have arrived; returns all of them.
     pub async fn seen(&self, count: usize) -> Vec<ExecRequest> {
         self.state.seen.subscribe().wait_for(|seen| seen.len() >= count).await.unwrap().clone()
     }

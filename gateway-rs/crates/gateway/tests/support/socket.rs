@@ -1,4 +1,4 @@
-//! An attached client.
+//! A client's side of a WebSocket.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -17,7 +17,7 @@ pub struct Socket {
     pub stream: WebSocketStream<TcpStream>,
 }
 
-/// What the gateway said.
+/// A message of the gateway.
 #[derive(Debug, PartialEq)]
 pub enum Said {
     Output { kind: u8, offset: u64, data: Bytes },
@@ -33,7 +33,7 @@ impl Started {
     }
 
     /// # Errors
-    /// The status and the code of the problem that came instead.
+    /// The status and the code of the problem that the gateway answered.
     pub async fn try_attach(&self, exec_id: &str, query: &str) -> Result<Socket, (u16, String)> {
         self.websocket(&format!("execs/{exec_id}/attach{query}")).await
     }
@@ -48,7 +48,7 @@ impl Started {
         let token = format!("Bearer {}", token_of("sb-1", "alice", &["exec"]));
         request.headers_mut().insert("authorization", token.parse().unwrap());
         let stream = TcpStream::connect(self.client.address).await.unwrap();
-        // Tests move the clock: nothing may wait in the kernel for time of its own.
+        // Tests move the clock, so nothing may wait in the kernel for a timer there.
         stream.set_nodelay(true).unwrap();
         match tokio_tungstenite::client_async(request, stream).await {
             Ok((stream, _)) => Ok(Socket { stream }),
@@ -63,7 +63,7 @@ impl Started {
 }
 
 impl Socket {
-    /// The next message, pings left out; `None` when the connection is broken.
+    /// Returns the next message, without pings; `None` when the connection is broken.
     pub async fn next_message(&mut self) -> Option<Message> {
         let heard = async {
             loop {
@@ -75,13 +75,13 @@ impl Socket {
         };
         let heard = tokio::time::timeout(super::controlplane::PATIENCE, heard).await.unwrap();
         if matches!(heard, Some(Message::Close(_))) {
-            // The answer, which is only put aside, goes out; the gateway may be gone already.
+            // Sends the close frame that answers it, which is only queued so far; the gateway may have gone already.
             drop(self.stream.flush().await);
         }
         heard
     }
 
-    /// The next thing that was said about a command.
+    /// Returns the next message about a command.
     pub async fn next(&mut self) -> Said {
         match self.next_message().await {
             Some(Message::Binary(mut data)) => {
@@ -94,7 +94,7 @@ impl Socket {
         }
     }
 
-    /// The next text of a type; everything else before it is dropped.
+    /// Returns the next text message of a type; drops everything before it.
     pub async fn text(&mut self, kind: &str) -> Value {
         loop {
             match self.next().await {
@@ -105,7 +105,7 @@ impl Socket {
         }
     }
 
-    /// All output up to the last message; then that, and the close code.
+    /// Returns all output, the last message, and the close code.
     pub async fn rest(&mut self) -> (Vec<u8>, Value, u16) {
         let (mut output, mut last) = (Vec::new(), Value::Null);
         loop {
