@@ -27,7 +27,7 @@ struct Answer<'a> {
     replayed: bool,
 }
 
-/// The JSON of a result; `queue` is how long it waited for its turn.
+/// Encodes a result as JSON; `queue` is how long the exec waited for admission.
 pub(super) fn encode(result: &ExecResult, queue: Duration) -> Vec<u8> {
     let none = Output::default();
     let (stdout, stderr) = (result.stdout.as_ref().unwrap_or(&none), result.stderr.as_ref().unwrap_or(&none));
@@ -74,7 +74,7 @@ pub(super) fn encode_started(started: &Started) -> Vec<u8> {
     json
 }
 
-/// One line of `GET .../execs`.
+/// One entry of `GET .../execs`.
 #[derive(Serialize)]
 struct Summary<'a> {
     exec_id: &'a str,
@@ -88,7 +88,7 @@ struct Summary<'a> {
     stderr_bytes: u64,
 }
 
-/// The JSON of a list, newest first as it came.
+/// Encodes a list of execs as JSON, newest first as the sidecar sends them.
 pub(super) fn encode_list(list: &ListResponse) -> Vec<u8> {
     #[derive(Serialize)]
     struct List<'a> {
@@ -114,7 +114,7 @@ fn summary(exec: &ExecSummary) -> Summary<'_> {
     }
 }
 
-/// The name of an end; `None` for one that the sidecar did not give.
+/// The JSON name of an end; `None` when the sidecar did not set one.
 pub(crate) fn end_name(end: End) -> Option<&'static str> {
     match end {
         End::Unspecified => None,
@@ -126,7 +126,7 @@ pub(crate) fn end_name(end: End) -> Option<&'static str> {
     }
 }
 
-/// Text as it is, anything else as base64: nothing is replaced or lost.
+/// UTF-8 text as it is, anything else as base64: no byte is replaced or lost.
 fn text(data: &[u8]) -> (Cow<'_, str>, &'static str) {
     match std::str::from_utf8(data) {
         Ok(text) => (Cow::Borrowed(text), "utf-8"),
@@ -134,13 +134,13 @@ fn text(data: &[u8]) -> (Cow<'_, str>, &'static str) {
     }
 }
 
-/// Milliseconds to three decimals: microseconds are what is measured.
+/// Milliseconds with three decimals, since times are measured in microseconds.
 pub(crate) fn ms(duration: Duration) -> f64 {
     let us = u32::try_from(duration.as_micros());
     us.map_or_else(|_| (duration.as_secs_f64() * 1e6).round() / 1e3, |us| f64::from(us) / 1e3)
 }
 
-/// Writing plain structs of strings and numbers to memory cannot fail.
+/// Appends `value` as JSON. Writing plain structs of strings and numbers to memory cannot fail.
 pub(crate) fn write(json: &mut Vec<u8>, value: &impl Serialize) {
     drop(serde_json::to_writer(json, value));
 }
@@ -167,7 +167,7 @@ mod tests {
         result
     }
 
-    /// A result from the plain form of the vectors; times are the same in all of them.
+    /// Builds a result from the plain form of the vectors; all of them have the same times.
     fn result_of(plain: &Value) -> ExecResult {
         let output = |name: &str| {
             let data = STANDARD.decode(plain[format!("{name}_base64")].as_str().unwrap()).unwrap();

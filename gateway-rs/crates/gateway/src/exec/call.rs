@@ -14,24 +14,25 @@ use crate::upstream::{self, Loss};
 
 const SIGKILL: u32 = 9;
 
-/// On top of the command's own timeout, which the sidecar enforces: to kill the tree and collect the output.
+/// Grace after the command's own timeout, which the sidecar enforces: time to kill the process tree and collect the
+/// output.
 const DEADLINE_GRACE: Duration = Duration::from_secs(30);
 
-/// What an exec came to, how long it waited for its turn, and the sidecar's call took.
+/// The result of an exec, how long it waited for admission, and how long the sidecar's call took.
 pub(super) struct Outcome {
     pub(super) result: ExecResult,
     pub(super) queue: Duration,
     pub(super) sidecar: Duration,
 }
 
-/// Runs a checked request in the bearer's sandbox and waits for its end.
+/// Runs a checked request in the bearer's sandbox and returns its result.
 ///
 /// # Errors
-/// Every code that an exec can end with; nothing of it was started unless the code is `stream_interrupted`,
-/// `upstream_timeout`, `sandbox_unreachable` or a sandbox's end.
+/// Every code that an exec can end with. The command was not started, unless the code is `stream_interrupted`,
+/// `upstream_timeout`, `sandbox_unreachable` or an end cause of the sandbox.
 ///
 /// # Cancel safety
-/// Dropping it drops the call to the sidecar, whose orphan grace then decides over the command.
+/// Dropping it drops the call to the sidecar, whose orphan grace then decides when the command is killed.
 pub(super) async fn exec(
     gateway: &Gateway,
     bearer: Bearer,
@@ -45,7 +46,7 @@ pub(super) async fn exec(
     let exec_id = request.exec_id.clone();
     let mut agent = gateway.upstream.agent(&route);
     let mut request = authorized(request, &bearer.header);
-    // What was decoded from the body lives on in the request, until that is sent.
+    // The decoded body lives on in the request until that is sent, and its share of the budget with it.
     request.extensions_mut().insert(budget);
     let sent = Instant::now();
     let answered = tokio::select! {
@@ -54,7 +55,7 @@ pub(super) async fn exec(
         () = deadline => return Err(call::late("the end of the command", &route)),
     };
     let sidecar = sent.elapsed();
-    // It is over; only its cause may be a moment away.
+    // The exec has ended, only its cause may still be on the way: the permit is free for others.
     drop(place);
     let result = match answered {
         Ok(answer) => answer.into_inner(),
@@ -72,8 +73,9 @@ pub(super) async fn exec(
     Ok(Outcome { result, queue, sidecar })
 }
 
-/// The result of a command that was under way when its sandbox passed its memory limit and died of it: the command's
-/// own doing, as where only the command is killed. What it wrote died with the sandbox: both streams are marked so.
+/// The result of a command that was under way when its sandbox exceeded its memory limit and died: the same as where
+/// only the command is killed, since the command did it. Its output died with the sandbox: both streams are marked
+/// truncated.
 fn by_memory(problem: Problem, exec_id: String, ran: Duration) -> Result<ExecResult, Problem> {
     if problem.code != Code::OomKilled {
         return Err(problem);
@@ -90,14 +92,14 @@ fn by_memory(problem: Problem, exec_id: String, ran: Duration) -> Result<ExecRes
     })
 }
 
-/// Running and recorded execs of the bearer's sandbox. Takes no place: it must work while all are taken.
+/// Lists running and recorded execs of the bearer's sandbox. Takes no permit: it must work while all are taken.
 pub(super) async fn list(gateway: &Gateway, bearer: &Bearer) -> Result<ListResponse, Problem> {
     let route = call::resolve(gateway, &bearer.claims.sandbox_id).await?;
     let mut agent = gateway.upstream.agent(&route);
     call::ask(gateway, &route, agent.list(authorized(ListRequest {}, &bearer.header))).await
 }
 
-/// Kills an exec and gives its result. Takes no place: it must work while all are taken.
+/// Kills an exec and returns its result. Takes no permit: it must work while all are taken.
 pub(super) async fn cancel(
     gateway: &Gateway,
     bearer: &Bearer,
@@ -108,7 +110,7 @@ pub(super) async fn cancel(
     call::ask(gateway, &route, agent.cancel(authorized(CancelRequest { exec_id }, &bearer.header))).await
 }
 
-/// Starts a checked request in the bearer's sandbox and answers as soon as it runs. Safe to repeat with its exec_id.
+/// Starts a checked request in the bearer's sandbox and returns once it runs. Safe to repeat with the same `exec_id`.
 ///
 /// # Errors
 /// As [`exec`].
@@ -125,7 +127,7 @@ pub(super) async fn start(
     call::ask(gateway, &route, agent.start(request)).await
 }
 
-/// Sends a signal to a running exec, or to all its processes. Takes no place: it must work while all are taken.
+/// Sends a signal to a running exec, or to all its processes. Takes no permit: it must work while all are taken.
 pub(super) async fn signal(
     gateway: &Gateway,
     bearer: &Bearer,
@@ -136,7 +138,7 @@ pub(super) async fn signal(
     call::ask(gateway, &route, agent.signal(authorized(request, &bearer.header))).await.map(drop)
 }
 
-/// Completes when a command with this timeout must have ended; never for one without.
+/// Completes when a command with this timeout must have ended; never for a command without one.
 async fn deadline(timeout_ms: u64) {
     match timeout_ms {
         0 => std::future::pending().await,

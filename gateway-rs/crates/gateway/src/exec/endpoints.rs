@@ -24,7 +24,8 @@ use crate::telemetry::Ended;
 
 /// `POST /v1/sandboxes/{id}/exec`: runs a command and answers with its result.
 ///
-/// In this order, so that each step costs nobody but the caller: token, end of the sandbox, body, fields, turn.
+/// The checks run in this order, so that a bad request costs only its caller: token, end of the sandbox, body, fields,
+/// admission.
 pub(crate) async fn exec(
     State(gateway): State<Arc<Gateway>>,
     id: Result<Path<String>, PathRejection>,
@@ -46,7 +47,7 @@ pub(crate) async fn exec(
         spawn: Duration::from_micros(result.spawn_us),
         run: Duration::from_micros(result.run_us),
         sidecar,
-        // How long the client takes to send the body is not the gateway's.
+        // The time that the client takes to send the body is not the gateway's latency.
         total: checked + decoding.elapsed(),
     });
     Ok(answer)
@@ -104,7 +105,7 @@ pub(crate) async fn cancel(
     Ok(json(answer::encode(&result, Duration::ZERO)))
 }
 
-/// The body, unless the sandbox is known to have ended: then nobody has to send it.
+/// Reads the body, unless the sandbox is known to have ended: then the client need not send it.
 async fn body(gateway: &Gateway, bearer: &Bearer, request: Request) -> Result<Read, Problem> {
     if let Found::Ended(tombstone) = gateway.resolver.directory().find(&bearer.claims.sandbox_id) {
         return Err(tombstone.problem());

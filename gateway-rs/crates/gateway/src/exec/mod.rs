@@ -1,10 +1,10 @@
-//! Running commands: `POST .../exec`, `POST .../execs`, and what is asked about and done to running ones.
+//! Running commands: `POST .../exec`, `POST .../execs`, and listing, signalling and cancelling execs.
 //!
 //! - `request`: JSON -> `agent::ExecRequest`, strictly. Pure.
-//! - `rules`: what every field must be. Pure.
+//! - `rules`: the constraints of every field. Pure.
 //! - `answer`: `agent::ExecResult` -> JSON. Pure.
-//! - `call`: route, place, sidecar; and what interrupts them.
-//! - `endpoints`: all of them behind HTTP.
+//! - `call`: route, permit, call to the sidecar, and what interrupts them.
+//! - `endpoints`: the HTTP handlers.
 
 mod answer;
 mod call;

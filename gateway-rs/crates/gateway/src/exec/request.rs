@@ -10,7 +10,7 @@ use wire::{Code, Problem};
 
 use super::rules;
 
-/// The body of `POST .../exec` and of `POST .../execs` as it stands. `null` means absent.
+/// The body of `POST .../exec` and of `POST .../execs` as it is sent. `null` means absent.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Body {
@@ -55,14 +55,15 @@ struct Terminal {
     rows: u64,
 }
 
-/// Reads and checks the body of `POST .../exec`; `make_id` names an exec that has no name.
+/// Reads and checks the body of `POST .../exec`; `make_id` makes the `exec_id` of a request without one.
 ///
 /// # Errors
-/// `invalid_argument` or `payload_too_large`. The detail names field, value and rule; `details.field` the field, and
-/// for a body that is no such JSON `details.line` and `details.column` the position.
+/// `invalid_argument` or `payload_too_large`. The detail names field, value and rule; `details.field` is the field;
+/// for a body that does not parse, `details.line` and `details.column` are the position.
 pub fn decode(body: &[u8], make_id: impl FnOnce() -> String) -> Result<ExecRequest, Problem> {
     let body: Body = read(body)?;
-    // Its input may be brought by an attached client; nothing else of such a one makes sense here.
+    // `stdin_open` is allowed, since an attached client may write the input of an exec; the other fields for attached
+    // clients make no sense here.
     let given = [("terminal", body.terminal.is_some()), ("output_waits", body.output_waits.is_some())];
     if let Some((field, _)) = given.iter().find(|(_, given)| *given) {
         let detail = format!("{field} is given; it is for commands that are attached to (POST .../execs)");
@@ -71,7 +72,7 @@ pub fn decode(body: &[u8], make_id: impl FnOnce() -> String) -> Result<ExecReque
     checked(body, make_id)
 }
 
-/// The same for the body of `POST .../execs`, which starts a command to be attached to.
+/// The same for the body of `POST .../execs`, which starts a command that clients attach to.
 ///
 /// # Errors
 /// As [`decode`].
@@ -89,7 +90,7 @@ pub fn decode_start(body: &[u8], make_id: impl FnOnce() -> String) -> Result<Exe
     checked(body, make_id)
 }
 
-/// The body of `POST .../signal`; also what an attached client says.
+/// The body of `POST .../signal`, and the same message of an attached client.
 pub(crate) struct Signal {
     pub(crate) signal: u32,
     pub(crate) tree: bool,
@@ -113,7 +114,7 @@ pub(super) fn decode_signal(body: &[u8]) -> Result<Signal, Problem> {
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     check_object(body)?;
-    // Without the path first: keeping track of it costs, and nearly every body is good.
+    // First without the path: tracking it costs time, and nearly every body is valid.
     serde_json::from_slice(body).map_err(|_| locate::<T>(body))
 }
 
@@ -146,7 +147,7 @@ fn terminal(size: Terminal) -> Result<TerminalSize, Problem> {
     })
 }
 
-/// Serde reads a struct from an array too, field by field; here that is a mistake.
+/// Refuses an array: serde would read a struct from it too, field by field.
 fn check_object(body: &[u8]) -> Result<(), Problem> {
     let start = body.iter().position(|b| !b.is_ascii_whitespace());
     match start {
@@ -161,12 +162,12 @@ fn check_object(body: &[u8]) -> Result<(), Problem> {
     }
 }
 
-/// Names the place in a body that is not what it should be.
+/// Names the position of the mistake in a body that does not parse.
 fn locate<T: DeserializeOwned>(body: &[u8]) -> Problem {
     let reader = &mut serde_json::Deserializer::from_slice(body);
     let (path, error) = match serde_path_to_error::deserialize::<_, T>(reader) {
         Ok(_) => match serde_json::from_slice::<T>(body) {
-            // One value and then something else: only reading to the end finds that.
+            // A valid value with more text behind it: only reading to the end finds that.
             Err(error) => (String::new(), error),
             Ok(_) => return rules::invalid("body", "the body is wrong"),
         },
@@ -180,7 +181,7 @@ fn locate<T: DeserializeOwned>(body: &[u8]) -> Problem {
     if field.is_empty() { problem } else { problem.with("field", field) }
 }
 
-/// The field of an error that has no path: the deserializer knows it only in words.
+/// The field of an error without a path: the deserializer names it only in its message.
 fn unknown_field(error: &serde_json::Error) -> String {
     let text = error.to_string();
     ["unknown field `", "duplicate field `"]
@@ -209,7 +210,7 @@ fn stdin(text: Option<String>, encoding: Option<String>) -> Result<Bytes, Proble
     }
 }
 
-/// Names and values; a name that comes twice is refused, because one of its values would be ignored.
+/// Variable names and values; a name that is given twice is refused, because one of its values would be ignored.
 #[derive(Default)]
 struct Env(HashMap<String, String>);
 

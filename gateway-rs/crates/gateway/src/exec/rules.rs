@@ -4,7 +4,8 @@ use std::ops::RangeInclusive;
 use wire::agent::{ExecRequest, Keep};
 use wire::{Code, Problem};
 
-/// Upper end a week: longer than any sandbox lives (a guess). 0 is refused rather than read as "none": absent is none.
+/// The upper end is a week: longer than any sandbox lives (an estimate). 0 is refused: to have no
+/// timeout, the field is left out.
 pub(super) const TIMEOUT_MS: RangeInclusive<u64> = 1..=7 * 24 * 60 * 60 * 1000;
 
 /// Kept output of each stream, at most (contract: exec semantics).
@@ -19,27 +20,27 @@ pub(crate) const TERMINAL: RangeInclusive<u64> = 1..=65_535;
 /// Signals that exist (signal(7)).
 pub(crate) const SIGNAL: RangeInclusive<u64> = 1..=64;
 
-/// contract: exec semantics. More is brought by an attached client.
+/// contract: exec semantics. Larger input is written by an attached client.
 const MAX_STDIN_BYTES: usize = 16 << 20;
 
 /// contract: agent.proto, ExecRequest.exec_id.
 const MAX_EXEC_ID_BYTES: usize = 64;
 
-/// One string that execve takes, less its NUL: MAX_ARG_STRLEN, 32 pages (execve(2)). More can never work; less may
-/// still be too much for a small target, which the sidecar finds out.
+/// One string of execve, without its NUL: MAX_ARG_STRLEN, 32 pages (execve(2)). A longer one can never work; a shorter
+/// one may still be too long for a small target, which the sidecar finds out.
 const MAX_ARGUMENT_BYTES: usize = 131_071;
 
-/// All strings together, as Linux counts and takes at most, whatever the limit of the stack is (execve(2)). Less may be
-/// too much, too: a quarter of that limit, or what another kernel takes.
+/// All strings together, as Linux counts them: the most that it accepts whatever the stack limit is (execve(2)). Less
+/// may still be too much, for a quarter of the stack limit or for another kernel.
 const MAX_ARGUMENTS_BYTES: usize = 6 << 20;
 
-/// Counted with each string.
+/// Counted with each string, as Linux does.
 const POINTER_BYTES: usize = 8;
 
 /// PATH_MAX less its NUL (path_resolution(7)).
 const MAX_CWD_BYTES: usize = 4095;
 
-/// Two names of 255 characters and a colon.
+/// A user and a group name of 255 characters each, and a colon.
 const MAX_USER_BYTES: usize = 511;
 
 /// `invalid_argument` for one field.
@@ -53,14 +54,14 @@ fn too_large(field: &str, bytes: usize, limit: usize) -> Problem {
         .with("limit_bytes", limit)
 }
 
-/// What no kernel takes.
+/// The problem for arguments that no kernel accepts.
 fn arguments_too_large(field: &str, bytes: usize, limit: usize) -> Problem {
     let detail = format!("{field} has {bytes} bytes, a kernel takes at most {limit}");
     let problem = invalid(field, detail).with("reason", "arguments_too_large");
     problem.with("limit_bytes", limit).with("actual_bytes", bytes)
 }
 
-/// Exactly one of argv and command; an empty argv is none.
+/// Checks that exactly one of argv and command is given; an empty argv names no program.
 pub(super) fn given(field: &str, argv: Option<Vec<String>>, command: bool) -> Result<Vec<String>, Problem> {
     match (argv, command) {
         (Some(_), true) => Err(invalid("command", "argv and command are both given, exactly one is needed")),
@@ -72,7 +73,7 @@ pub(super) fn given(field: &str, argv: Option<Vec<String>>, command: bool) -> Re
     }
 }
 
-/// A text that is absent or says something: on the wire to the sidecar empty means absent.
+/// Returns the text, or "" where it is absent. Refuses an empty text: on the wire to the sidecar empty means absent.
 pub(super) fn filled(field: &str, text: Option<String>) -> Result<String, Problem> {
     match text {
         Some(text) if text.is_empty() => Err(invalid(field, format!("{field} is empty"))),
@@ -80,7 +81,7 @@ pub(super) fn filled(field: &str, text: Option<String>) -> Result<String, Proble
     }
 }
 
-/// A number that is absent (0 on the wire to the sidecar) or within its range.
+/// Returns the number, which must be within its range, or 0 where it is absent (as on the wire to the sidecar).
 pub(crate) fn in_range(field: &str, number: Option<u64>, range: RangeInclusive<u64>) -> Result<u64, Problem> {
     match number {
         Some(number) => bounded(field, number, range),
@@ -88,7 +89,7 @@ pub(crate) fn in_range(field: &str, number: Option<u64>, range: RangeInclusive<u
     }
 }
 
-/// The same for a number that is there and whose range fits 32 bits.
+/// The same for a required number whose range fits 32 bits.
 pub(crate) fn small(field: &str, number: u64, range: RangeInclusive<u64>) -> Result<u32, Problem> {
     bounded(field, number, range).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
 }
@@ -101,7 +102,7 @@ fn bounded(field: &str, number: u64, range: RangeInclusive<u64>) -> Result<u64, 
     Err(invalid(field, format!("{field} is {number}, it must be {least} to {most}")))
 }
 
-/// Which part of a longer stream is kept; the last bytes unless it is said.
+/// Which part of a longer stream is kept; by default the last bytes.
 pub(super) fn keep(name: Option<String>) -> Result<Keep, Problem> {
     match name.as_deref() {
         None | Some("tail") => Ok(Keep::Tail),
@@ -110,7 +111,7 @@ pub(super) fn keep(name: Option<String>) -> Result<Keep, Problem> {
     }
 }
 
-/// What an exec_id must be; also that of a path.
+/// Checks an `exec_id` of a body or of a path.
 pub(crate) fn check_exec_id(exec_id: &str) -> Result<(), Problem> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     if (1..=MAX_EXEC_ID_BYTES).contains(&exec_id.len()) && exec_id.bytes().all(allowed) {
@@ -120,7 +121,7 @@ pub(crate) fn check_exec_id(exec_id: &str) -> Result<(), Problem> {
     Err(invalid("exec_id", format!("exec_id is {exec_id:?}: {rule}")))
 }
 
-/// Everything that can be said of the fields without the sandbox.
+/// Checks all that can be checked of the fields without the sandbox.
 pub(super) fn check(request: &ExecRequest) -> Result<(), Problem> {
     check_exec_id(&request.exec_id)?;
     check_text("cwd", &request.cwd, MAX_CWD_BYTES)?;
@@ -144,7 +145,7 @@ pub(super) fn check(request: &ExecRequest) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What a user must be: a name or uid, optionally ":group".
+/// Checks a user, which is a name or uid, optionally with ":group", for its length and for NULs.
 pub(crate) fn check_user(field: &str, user: &str) -> Result<(), Problem> {
     check_text(field, user, MAX_USER_BYTES)
 }
@@ -157,7 +158,7 @@ fn check_variable(name: &str, value: &str) -> Result<(), Problem> {
     check_argument(format_args!("env.{name}"), value, name.len() + 1)
 }
 
-/// A string of execve, which has so many bytes beside the text.
+/// Checks a string of execve, which has `more` bytes beside the text.
 fn check_argument(field: impl Display, text: &str, more: usize) -> Result<(), Problem> {
     if text.len() + more > MAX_ARGUMENT_BYTES {
         return Err(arguments_too_large(&field.to_string(), text.len() + more, MAX_ARGUMENT_BYTES));
@@ -172,7 +173,7 @@ fn check_text(field: impl Display, text: &str, most: usize) -> Result<(), Proble
     check_no_nul(field, text)
 }
 
-/// `field` is only written out when something is wrong.
+/// Refuses a NUL. `field` is formatted only when there is one.
 fn check_no_nul(field: impl Display, text: &str) -> Result<(), Problem> {
     match text.bytes().position(|b| b == 0) {
         Some(at) => Err(invalid(&field.to_string(), format!("{field} has a NUL at byte {at}"))),

@@ -10,7 +10,7 @@ use wire::agent::FileChunk;
 use crate::ahead::Ahead;
 use crate::leg::Leg;
 
-/// What is read of a leg at once, and the room below which new memory is taken for it.
+/// How much is read from a leg at once, and the free space below which the buffer gets new memory.
 const READ_BYTES: usize = 256 << 10;
 const LEAST_BYTES: usize = READ_BYTES / 4;
 
@@ -20,9 +20,9 @@ pub(super) struct Chunks {
     leg: Leg,
     moved: bool,
     buffer: BytesMut,
-    /// What the call has said before the leg was at its end.
+    /// What the call delivered before the leg was at its end.
     early: Option<Option<FileChunk>>,
-    /// The last chunk has a digest; without it the data are not known to be all.
+    /// Whether the last chunk has come, which has a digest; until then the data may be incomplete.
     whole: bool,
 }
 
@@ -46,7 +46,7 @@ impl Chunks {
                     let data = self.buffer.split().freeze();
                     return Ok(Some(FileChunk { data, ..FileChunk::default() }));
                 }
-                // How the data ended the call tells.
+                // The call reports how the data ended.
                 self.moved = false;
             }
             let chunk = match self.early.take() {
@@ -61,7 +61,7 @@ impl Chunks {
         }
     }
 
-    /// The next chunk if it has come already as a message and `fits`.
+    /// The next chunk if it has already arrived as a message and `fits`.
     pub(super) fn ready(&mut self, fits: impl FnOnce(&FileChunk) -> bool) -> Option<FileChunk> {
         if self.moved || self.early.is_some() {
             return None;
@@ -80,14 +80,15 @@ impl Chunks {
         let Self { messages, leg, .. } = self;
         let mut next = pin!(messages.message());
         poll_fn(|cx| {
-            // Whatever comes first wakes.
+            // Makes progress with the leg's connection; whichever is ready first wakes this task.
             let _ = leg.poll_dial(cx);
             next.as_mut().poll(cx)
         })
         .await
     }
 
-    /// Reads the leg into the buffer; 0 at its end. A sandbox that is gone or stopped is heard of by the call only.
+    /// Reads from the leg into the buffer; returns 0 at its end. Polls the call too: only the call reports that the
+    /// sandbox has ended or stopped.
     async fn read(&mut self) -> Result<usize, Status> {
         let Self { messages, leg, buffer, early, .. } = self;
         if buffer.capacity() < LEAST_BYTES {

@@ -36,7 +36,7 @@ pub(crate) async fn read_file(
         let query = Query::read(uri.query(), &["path", "offset", "length", "user"])?;
         let (offset_bytes, length) = (query.number("offset")?.unwrap_or(0), query.number("length")?);
         if length == Some(0) {
-            // To the sidecar it means "to the end".
+            // To the sidecar 0 means "to the end".
             return Err(rules::invalid(
                 "length",
                 "length is 0, it must be 1 or more; leave it out for the rest",
@@ -86,7 +86,7 @@ async fn next(operation: &Operation, chunks: &mut Chunks) -> Result<Option<FileC
     }
 }
 
-/// How many bytes will come, when that can be said: files of the kernel (/proc) have size 0 and bytes.
+/// How many bytes will come, if that is known: files of the kernel (/proc) have contents although their size is 0.
 fn known_length(info: &FileInfo, offset: u64, length: u64) -> Option<u64> {
     if info.kind() != FileKind::File || info.size_bytes == 0 {
         return None;
@@ -100,13 +100,13 @@ struct Download {
     operation: Operation,
     chunks: Chunks,
     framed: bool,
-    /// The first chunk, waited for before the answer begins: most failures are known by then.
+    /// The first chunk, awaited before the response begins: most failures are known by then.
     first: Option<FileChunk>,
     info: Option<FileInfo>,
-    /// Pieces that are next, before more is asked for.
+    /// Pieces to send before the next chunk is requested.
     ready: std::collections::VecDeque<Bytes>,
     sent_bytes: u64,
-    /// The promised length: nobody asks for more after the last of it.
+    /// The Content-Length of the response: after its last byte the body is not polled any more.
     length: Option<u64>,
     sha256: Vec<u8>,
     over: bool,
@@ -157,7 +157,8 @@ impl Download {
         response
     }
 
-    /// The next piece of the body. An error breaks the connection: without frames there is no other way to tell.
+    /// Returns the next piece of the body. An error breaks the connection: without frames there is no other way to
+    /// report it.
     async fn next(&mut self) -> Option<Result<Bytes, Problem>> {
         loop {
             if let Some(piece) = self.ready.pop_front() {
@@ -188,7 +189,7 @@ impl Download {
         }
     }
 
-    /// A chunk, with those that have come already: in frames they are one.
+    /// Queues a chunk with those that have already arrived; with frames they go into one.
     fn take_in(&mut self, chunk: FileChunk) {
         let (first, mut bytes) = (self.ready.len(), 0);
         let mut next = Some(chunk);
@@ -241,6 +242,6 @@ mod tests {
         assert_eq!(known_length(&info, 10, 50), Some(50));
         assert_eq!(known_length(&info, 200, 50), Some(0));
         info.size_bytes = 0;
-        assert_eq!(known_length(&info, 0, 0), None, "as files of the kernel");
+        assert_eq!(known_length(&info, 0, 0), None, "size 0, as for files in /proc");
     }
 }

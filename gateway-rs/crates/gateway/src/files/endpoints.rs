@@ -38,7 +38,7 @@ pub(crate) async fn info(
     Ok(answered(&mut operation, &info))
 }
 
-/// `POST /v1/sandboxes/{id}/directory`: makes one.
+/// `POST /v1/sandboxes/{id}/directory`: makes a directory.
 pub(crate) async fn make_directory(
     State(gateway): Shared,
     id: Id,
@@ -58,7 +58,7 @@ pub(crate) async fn make_directory(
     Ok(answered(&mut operation, &info))
 }
 
-/// `POST /v1/sandboxes/{id}/file/move`: renames, across file systems too.
+/// `POST /v1/sandboxes/{id}/file/move`: renames, also across file systems.
 pub(crate) async fn move_file(
     State(gateway): Shared,
     id: Id,

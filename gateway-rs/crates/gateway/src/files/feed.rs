@@ -18,16 +18,17 @@ use crate::leg::Leg;
 use crate::telemetry::{Direction, Metrics, Open, Stream};
 use crate::transport;
 
-/// Data in one message: with its head what a sidecar takes as one frame (128 KiB).
+/// Data in one message: with its head this is one frame of a sidecar's connection (128 KiB).
 const MESSAGE_BYTES: usize = (128 << 10) - 64;
 
-/// What goes over a leg at once; larger pieces of a body go as they come.
+/// What is written to a leg at once; larger pieces of a body are written as they come.
 const WRITE_BYTES: usize = 128 << 10;
 
-/// A leg breaks with its call, which says why: at once, or when the cause of the sandbox's end is known. This is longer.
+/// How long the error of a leg waits for the call, which breaks together with it and says why: at once, or when the
+/// cause of the sandbox's end is known. This is longer than both.
 const ANSWER_PATIENCE: Duration = GONE_WAIT.saturating_add(Duration::from_secs(2));
 
-/// What an upload's messages after the first say.
+/// The fields of an upload's messages after the first.
 #[derive(Default)]
 pub(super) struct Piece {
     data: Bytes,
@@ -48,11 +49,11 @@ impl From<Piece> for WriteArchiveRequest {
     }
 }
 
-/// What must live until the call has answered; an end of a leg that was dropped before its bytes were taken would not be
-/// waited for long by the kernel.
+/// What must live until the call has answered. When a leg is closed before its bytes were received, the kernel keeps
+/// trying to send them only for a short time.
 pub(super) type Held = (DropGuard, Open, Option<Moved>);
 
-/// The leg that data go over, and how many.
+/// The leg that carries the data, and how many bytes it has carried.
 pub(super) struct Moved {
     leg: BufWriter<transport::Stream>,
     bytes: u64,
@@ -65,9 +66,9 @@ impl Moved {
     }
 }
 
-/// Where the data of an upload go in.
+/// Sends the data of an upload.
 pub(super) struct Feed<M> {
-    // In this order: dropped in the middle, the stream breaks off before its messages end.
+    // The order matters: dropped in the middle, the guard aborts the stream before its messages end.
     guard: DropGuard,
     messages: mpsc::Sender<M>,
     leg: Leg,
@@ -76,7 +77,8 @@ pub(super) struct Feed<M> {
 }
 
 impl<M: From<Piece> + Send + 'static> Feed<M> {
-    /// The request that begins with `first`, which names the ticket of `leg`, and what feeds it.
+    /// Returns the request that begins with `first`, which has the ticket of `leg`, and the feed of its other
+    /// messages.
     pub(super) fn new(
         first: M,
         leg: Leg,
@@ -92,10 +94,10 @@ impl<M: From<Piece> + Send + 'static> Feed<M> {
         (request, Self { guard, messages: sender, leg, metrics, open })
     }
 
-    /// Moves a client's body to the sidecar, as fast as that takes it.
+    /// Forwards a client's body to the sidecar, as fast as the sidecar takes it.
     ///
     /// # Errors
-    /// The body could not be read, or the leg broke and the call does not say why.
+    /// The body could not be read, or the leg broke and the call did not say why.
     pub(super) async fn pump(mut self, body: &mut Timed) -> Result<Held, Problem> {
         let mut gathered = BytesMut::new();
         let mut moved = None;
@@ -128,8 +130,9 @@ impl<M: From<Piece> + Send + 'static> Feed<M> {
         Ok(None)
     }
 
-    /// Takes of `data` what makes a full message (one costs the sandbox more than its bytes, and nobody sees a file before
-    /// its end). The leg, if all that follows goes there.
+    /// Takes from `data` until a message is full and sends it. Smaller messages would bring nothing: one costs the
+    /// sandbox more than its bytes, and the file is visible only once it is complete. Returns the leg, if all further
+    /// data go there.
     async fn gather(&mut self, gathered: &mut BytesMut, data: &mut Bytes) -> Option<Moved> {
         if gathered.is_empty() {
             gathered.reserve(MESSAGE_BYTES);
@@ -153,7 +156,7 @@ impl<M: From<Piece> + Send + 'static> Feed<M> {
     }
 }
 
-/// What was done on a leg. Its error waits: the call's answer says more.
+/// Awaits an operation on a leg. Its error is delayed, since the call's answer says more.
 async fn or_answered(done: impl Future<Output = io::Result<()>>) -> Result<(), Problem> {
     let Err(error) = done.await else { return Ok(()) };
     tokio::time::sleep(ANSWER_PATIENCE).await;

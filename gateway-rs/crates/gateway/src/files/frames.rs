@@ -7,7 +7,7 @@ use wire::Problem;
 use super::info::hex;
 use crate::error::retry_after_ms;
 
-/// Asked for by `Accept`: a stream that tells how it ended.
+/// The media type, requested by `Accept`, of a stream that reports how it ended.
 pub(super) const TYPE: &str = "application/vnd.rollbox.frames";
 
 const DATA: u8 = 0;
@@ -15,14 +15,14 @@ const LAST: u8 = 1;
 const PROBLEM: u8 = 2;
 const INFO: u8 = 3;
 
-/// Whether the answer is to be in frames: its type stands in `Accept`.
+/// Whether the client asks for frames: their type is in `Accept`.
 pub(super) fn wanted(headers: &HeaderMap) -> bool {
     let types = headers.get_all(ACCEPT).iter().filter_map(|value| HeaderValue::to_str(value).ok());
     let mut types = types.flat_map(|value| value.split(','));
     types.any(|one| one.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case(TYPE)))
 }
 
-/// The head of a data frame; the data goes after it as it is.
+/// The head of a data frame; the data follow unchanged.
 pub(super) fn data_head(data_bytes: usize) -> Bytes {
     frame(DATA, data_bytes, &[])
 }
@@ -35,20 +35,20 @@ pub(super) fn info(json: &[u8]) -> Bytes {
     frame(INFO, json.len(), json)
 }
 
-/// All went well.
+/// The last frame of a complete answer.
 pub(super) fn last(sha256: &[u8], size_bytes: u64) -> Bytes {
     let digest = (!sha256.is_empty()).then(|| hex(sha256));
     let json = json!({"sha256": digest, "size_bytes": size_bytes}).to_string();
     frame(LAST, json.len(), json.as_bytes())
 }
 
-/// It did not.
+/// The last frame of an answer that failed.
 pub(super) fn problem(problem: &Problem, request_id: &str) -> Bytes {
     let json = problem.to_json(request_id, retry_after_ms(problem.code)).to_string();
     frame(PROBLEM, json.len(), json.as_bytes())
 }
 
-/// Chunks of a sidecar are far below 4 GiB: the connection's message limit is 40 MiB.
+/// The length fits 32 bits: the message limit of a sidecar's connection is 40 MiB.
 fn frame(kind: u8, length: usize, payload: &[u8]) -> Bytes {
     let mut frame = BytesMut::with_capacity(5 + payload.len());
     frame.put_u8(kind);

@@ -7,13 +7,13 @@ use wire::agent::{FileInfo, FileKind};
 
 use crate::exec::write;
 
-/// In the answer to a download.
+/// The file's info, in the response to a download.
 pub(super) const HEADER: http::HeaderName = http::HeaderName::from_static("x-rollbox-file");
 
-/// The largest such header: many clients take 8 KiB in a line.
+/// Size limit of that header: many clients accept 8 KiB in a line.
 const MAX_HEADER_BYTES: usize = 6 << 10;
 
-/// What a file is, as JSON.
+/// A file's info as JSON.
 pub(super) struct Info<'a>(pub(super) &'a FileInfo);
 
 impl Serialize for Info<'_> {
@@ -38,7 +38,7 @@ impl Serialize for Info<'_> {
     }
 }
 
-/// A name that is text as it is, any other as base64 under a name of its own.
+/// Writes a name as text if it is UTF-8, else as base64 under a key of its own.
 pub(super) fn name<M: SerializeMap>(
     map: &mut M,
     text: &'static str,
@@ -65,7 +65,7 @@ pub(super) fn header(info: &FileInfo) -> Option<HeaderValue> {
         if (' '..='~').contains(&c) {
             ascii.push(c);
         } else {
-            // Outside of strings JSON is ASCII, so every such character stands in one.
+            // JSON is ASCII outside of strings, so every such character is inside one.
             c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| ascii.push_str(&format!("\\u{unit:04x}")));
         }
     }

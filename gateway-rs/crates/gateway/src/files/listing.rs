@@ -21,14 +21,14 @@ use crate::gateway::Gateway;
 use crate::query::Query;
 use crate::telemetry::{Direction, FileOperation, Open, Stream};
 
-/// Entries in one answer, unless it is said, and at most.
+/// Entries in one answer: the default and the maximum.
 const LIMIT: u32 = 10_000;
 const MAX_LIMIT: u64 = 100_000;
 
-/// Entries are sent together until they have so many bytes.
+/// Entries are sent in pieces of about this size.
 const PIECE_BYTES: usize = 32 << 10;
 
-/// `GET /v1/sandboxes/{id}/directory`: what is in it, one level or all.
+/// `GET /v1/sandboxes/{id}/directory`: its entries, of one level or of all.
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     id: Result<Path<String>, PathRejection>,
@@ -39,7 +39,7 @@ pub(crate) async fn list(
         let query = Query::read(uri.query(), &["path", "recursive", "limit", "user"])?;
         let (path, user) = (query.path("path")?, query.user("user")?);
         let limit = query.count("limit", LIMIT, 1..=MAX_LIMIT)?;
-        // One more shows that there are more.
+        // One entry more than the limit shows that there are more.
         Ok(ListDirectoryRequest { path, recursive: query.flag("recursive", false)?, limit: limit + 1, user })
     };
     let (mut operation, request) =
@@ -58,7 +58,7 @@ pub(crate) async fn list(
     Ok(response)
 }
 
-/// A list on its way to the client.
+/// A listing on its way to the client.
 struct Listing {
     operation: Operation,
     entries: Streaming<FileInfo>,
@@ -70,7 +70,7 @@ struct Listing {
 }
 
 impl Listing {
-    /// The next piece of the body. An error breaks the connection: half a list must not look like a whole one.
+    /// Returns the next piece of the body. An error breaks the connection: half a list must not look like a whole one.
     async fn piece(&mut self) -> Option<Result<Bytes, Problem>> {
         if self.over {
             return None;

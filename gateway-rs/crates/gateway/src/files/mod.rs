@@ -1,12 +1,12 @@
-//! Files of a sandbox: streamed both ways at constant memory; what they are allowed is the sandbox's to say.
+//! Files of a sandbox, streamed both ways at constant memory. Permissions are checked in the sandbox, not here.
 //!
 //! - `info`: `agent::FileInfo` -> JSON. Pure.
 //! - `frames`: the encoding of an answer that can still fail in the middle. Pure.
-//! - `operation`: one file call: its place, its route, its outcome.
+//! - `operation`: one file call: its permit, its route, its outcome.
 //! - `download`, `upload`: a file or an archive, out and in.
 //! - `chunks`, `feed`: the data of either, as messages of the call or as bytes of a leg.
 //! - `listing`, `watch`: streams of JSON.
-//! - `endpoints`: what answers with one message.
+//! - `endpoints`: the calls whose answer is one message.
 
 mod chunks;
 mod download;

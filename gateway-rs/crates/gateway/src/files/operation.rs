@@ -19,7 +19,7 @@ use crate::request_id;
 use crate::telemetry::{FileOperation, FileOutcome};
 use crate::upstream::Channel;
 
-/// One file call, counted by its outcome when it is dropped: a caller that leaves drops it before it has one.
+/// One file call. Its outcome is counted when it is dropped; a caller that leaves early drops it before it has one.
 pub(super) struct Operation {
     pub(super) gateway: Arc<Gateway>,
     pub(super) bearer: Bearer,
@@ -31,7 +31,7 @@ pub(super) struct Operation {
     _call: Call,
 }
 
-/// Says what came of an operation, when it is over.
+/// Counts the outcome of an operation when dropped.
 struct Counted {
     gateway: Arc<Gateway>,
     operation: FileOperation,
@@ -45,10 +45,10 @@ impl Drop for Counted {
 }
 
 impl Operation {
-    /// Lets a call in: token, query (`check`), route, place.
+    /// Admits a call: checks token and query (`check`), gets route and permit.
     ///
     /// # Errors
-    /// Whatever refuses it.
+    /// The problem of the first step that fails.
     pub(super) async fn enter<T>(
         gateway: Arc<Gateway>,
         id: Result<Path<String>, PathRejection>,
@@ -61,7 +61,7 @@ impl Operation {
             let call = gateway.enter()?;
             let bearer = endpoints::authorize(&gateway, id, headers)?;
             let checked = check()?;
-            // A watch lives as long as its caller.
+            // A watch lives as long as its caller, so it counts as a stream.
             let gate = if operation == FileOperation::Watch { &gateway.streams } else { &gateway.transfers };
             let (route, place) = call::admit(&gateway, gate, &bearer).await?;
             Ok((call, bearer, checked, route, place))
@@ -76,7 +76,7 @@ impl Operation {
         Ok((operation, checked))
     }
 
-    /// The operation's place, for what may outlive the call.
+    /// The operation's permit, for what may outlive the call.
     pub(super) fn place(&self) -> Arc<Permit> {
         Arc::clone(&self._place)
     }
@@ -89,12 +89,12 @@ impl Operation {
         call::authorized(message, &self.bearer.header)
     }
 
-    /// A leg for a call that is to be made.
+    /// Makes a leg for a call that is about to be sent.
     pub(super) fn leg(&self, way: Way) -> Leg {
         Leg::new(way, Arc::clone(&self.gateway.dialer), Arc::clone(&self.route))
     }
 
-    /// The answer to a call that takes the sidecar a moment.
+    /// Returns the answer to a call that takes the sidecar a moment.
     pub(super) async fn ask<T>(
         &mut self,
         call: impl Future<Output = Result<Response<T>, Status>>,
@@ -103,7 +103,7 @@ impl Operation {
         answered.inspect_err(|problem| self.failed(problem))
     }
 
-    /// The answer to a call that takes as long as it takes.
+    /// Returns the answer to a call without a timeout.
     pub(super) async fn patiently<T>(
         &mut self,
         call: impl Future<Output = Result<Response<T>, Status>>,
@@ -112,22 +112,22 @@ impl Operation {
         answered.inspect_err(|problem| self.failed(problem))
     }
 
-    /// It came to its end.
+    /// Records that the operation succeeded.
     pub(super) fn done(&mut self) {
         self.counted.outcome = FileOutcome::Ok;
     }
 
-    /// It came to this.
+    /// Records that the operation failed.
     pub(super) fn failed(&mut self, problem: &Problem) {
         self.counted.outcome = outcome(problem);
     }
 
-    /// The same for an answer that has begun: nobody else counts its problem.
+    /// The same for a response that has begun: its problem is counted nowhere else.
     pub(super) fn broke(&mut self, problem: &Problem) {
         self.failed(problem);
         self.gateway.metrics.problem(problem.code);
         let (request_id, code) = (self.request_id(), problem.code.name());
-        tracing::info!(request_id, code, detail = problem.detail, "an answer broke off");
+        tracing::info!(request_id, code, detail = problem.detail, "response aborted after it had begun");
     }
 }
 

@@ -23,7 +23,7 @@ use crate::leg::Way;
 use crate::query::Query;
 use crate::telemetry::FileOperation;
 
-/// A client that sends nothing for this long is taken for gone (contract: files).
+/// A client that sends nothing for this long counts as gone (contract: files).
 const SILENCE: Duration = Duration::from_secs(30);
 
 type Id = Result<Path<String>, PathRejection>;
@@ -52,8 +52,8 @@ pub(crate) async fn write_archive(
     answered(&gateway, written, body)
 }
 
-/// A refusal goes out at once, so that a client that looks stops sending. One that does not hears it only if it is let
-/// finish, or nearly; one without a token is not worth that.
+/// Sends a refusal at once, so that a client that reads while it sends can stop. A client that does not read receives
+/// the refusal only if it may send its body to the end, or nearly; a client without a valid token is not worth that.
 fn answered(
     gateway: &Gateway,
     written: Result<Vec<u8>, Problem>,

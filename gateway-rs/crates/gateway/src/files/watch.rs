@@ -25,10 +25,10 @@ use crate::gateway::Gateway;
 use crate::query::Query;
 use crate::telemetry::{Direction, FileOperation, Open, Stream};
 
-/// So that the client knows that nothing has changed, and we that it is there.
+/// Shows the client that nothing has changed, and the gateway that the client is still there.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// `GET /v1/sandboxes/{id}/watch`: changes below a path, one JSON a line, until the client goes.
+/// `GET /v1/sandboxes/{id}/watch`: changes below a path, one JSON object per line, until the client disconnects.
 pub(crate) async fn watch(
     State(gateway): State<Arc<Gateway>>,
     id: Result<Path<String>, PathRejection>,
@@ -96,7 +96,7 @@ impl Watch {
     }
 
     fn told(&mut self, event: &WatchEvent) -> Bytes {
-        // A watch that began has done what it is for, however it ends.
+        // A watch that has begun counts as ok if its client leaves; a problem overwrites that (`ended`).
         self.operation.done();
         let mut json = Vec::new();
         write(&mut json, &Told(event));
@@ -149,7 +149,7 @@ fn change(change: Change) -> &'static str {
         Change::Removed => "removed",
         Change::Moved => "moved",
         Change::Attributes => "attributes",
-        // Of a newer sidecar: whoever sees it looks again.
+        // A kind that only a newer sidecar knows: as after an overflow, the client has to scan again.
         Change::Overflowed | Change::Unspecified => "overflowed",
         Change::Watching => "watching",
     }

@@ -5,7 +5,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-/// A body that streams through; what it holds (the call that is under way until its last byte) goes with it.
+/// A streamed body that owns `held` (the registered call, for example) until it is dropped, which is after its last
+/// byte.
 pub(crate) struct Held<T> {
     body: Incoming,
     _held: T,

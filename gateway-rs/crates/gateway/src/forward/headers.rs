@@ -3,7 +3,7 @@ use http::header::{
     CONNECTION, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 
-/// Headers that are about one connection, not about the message (RFC 9110 section 7.6.1).
+/// Headers that concern one connection, not the message (RFC 9110 section 7.6.1).
 const HOP_BY_HOP: [HeaderName; 9] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -16,7 +16,7 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     UPGRADE,
 ];
 
-/// Removes what must not pass a proxy: the known ones, and those that `Connection` names.
+/// Removes the headers that a proxy must not forward: the known ones, and those that `Connection` names.
 pub(crate) fn strip(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)

@@ -1,19 +1,20 @@
-//! What a caller says of the time that its request may take. A replica counts it from where a request arrives, so a
-//! repetition has to say less.
+//! Time limits that a request carries. A replica of the control plane counts them from the arrival of the request, so
+//! a retry has to carry smaller ones.
 
 use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderValue, Uri};
 
-/// What is left of a create's start timeout.
+/// The header with what is left of a create's start timeout.
 const LEFT: &str = "start-timeout-ms";
 
-/// How long a delete waits for the cluster's confirmation. A wait of 0 asks for none, so one that is over says 1.
+/// The query parameter of a delete's wait for the cluster's confirmation. 0 means no wait, so one that is used up
+/// becomes 1.
 const WAIT: &str = "wait_ms=";
 
-/// The head of a repetition after so much time; `None` when nothing is left of a create's. What is no number is the
-/// control plane's to refuse.
+/// Returns the head of a retry after `passed`; `None` when nothing is left of a create's start timeout. A value that
+/// is not a number stays as it is: the control plane refuses it.
 pub(super) fn shortened(head: &Parts, passed: Duration) -> Option<Parts> {
     let passed_ms = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX);
     let mut head = head.clone();

@@ -1,4 +1,5 @@
-//! Everything under `/v1` that is not an exec goes to the control plane as it is, and comes back as it is.
+//! Forwards everything under `/v1` that the gateway does not serve itself to the control plane, and its responses to
+//! the client.
 
 mod body;
 mod headers;
@@ -33,25 +34,26 @@ use crate::error::Failure;
 use crate::gateway::Gateway;
 use crate::transport::{Dialer, Stream};
 
-/// The control plane is beside the gateway or in the same cluster.
+/// Timeout of a connect. The control plane is on the same machine or in the same cluster.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Shorter than the 5 s after which uvicorn closes an idle connection: else a request meets the closing, and nobody
-/// can say whether it was read.
+/// How long an idle connection is kept. Shorter than the 5 s after which uvicorn closes it: otherwise a request can
+/// meet that close, and it is unknown whether the control plane has read it.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// A body up to this size is kept until the answer. Bodies of creates are smaller, but for those that bring much
-/// environment.
+/// A body up to this size is kept for retries until the response arrives. Bodies of creates are smaller, except those
+/// with many environment variables.
 const KEPT_BYTES: u64 = 64 << 10;
 
-/// Between attempts: together as long as a replica that ends needs to be taken out of its service (guess).
+/// Pauses between attempts: together as long as Kubernetes needs to remove a replica that ends from its Service (an
+/// estimate).
 const PAUSES: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(250), Duration::from_secs(1)];
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 type Connector = BoxCloneSyncService<Uri, TokioIo<Stream>, io::Error>;
 
-/// The client side: pooled connections to one control plane.
+/// The HTTP client, with pooled connections to one control plane.
 #[derive(Debug)]
 pub(crate) struct Forwarder {
     client: Client<Connector, Timed>,
@@ -74,9 +76,9 @@ async fn connect(dialer: Arc<Dialer>, address: Address) -> io::Result<TokioIo<St
     stream.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?.map(TokioIo::new)
 }
 
-/// Sends a request on and streams the answer back. No deadline: a create is held until its sandbox is ready.
+/// Forwards a request and streams the response back. No timeout: a create is held until its sandbox is ready.
 ///
-/// When the client goes away the request to the control plane is dropped, body and answer too.
+/// When the client disconnects, the request to the control plane is dropped, with body and response.
 pub(crate) async fn forward(
     State(gateway): State<Arc<Gateway>>,
     request: Request,
@@ -94,8 +96,8 @@ pub(crate) async fn forward(
     Ok(Response::from_parts(head, Body::new(Held::new(body, call))))
 }
 
-/// Sends a request; once more where that is safe and may help, because there are several replicas behind the address,
-/// and while something is left of the caller's time.
+/// Sends a request. Retries where that is safe and may help (there are several replicas behind the address), and while
+/// some of the caller's time is left.
 async fn send(
     client: &Client<Connector, Timed>,
     head: Parts,
@@ -117,7 +119,7 @@ async fn send(
             Ok(response) => return Ok(response),
             Err(error) => error,
         };
-        // Without a connection nothing was sent.
+        // Without a connection nothing was sent, so any request may be retried.
         let Some(pause) = pauses.next().filter(|_| idempotent || error.is_connect()) else {
             return Err(failed(&error));
         };
@@ -126,7 +128,7 @@ async fn send(
     }
 }
 
-/// Whether the control plane gives the same answer to the same request, however often it comes.
+/// Whether a repeated request is safe: the control plane gives the same answer however often it arrives.
 fn is_idempotent(head: &Parts) -> bool {
     matches!(head.method, Method::GET | Method::HEAD | Method::DELETE)
         || head.headers.contains_key(IDEMPOTENCY_KEY)
@@ -146,7 +148,8 @@ fn prepare(request: Request) -> Result<(Parts, Body), Problem> {
     Ok((head, body))
 }
 
-/// No way out of `/v1`: a server behind may resolve dots that the router here did not.
+/// Refuses paths that could lead out of `/v1`: a server behind this router may resolve dot segments that this router
+/// did not.
 fn check_path(path: &str) -> Result<(), Problem> {
     let dots = |segment: &str| {
         let plain = segment.to_ascii_lowercase().replace("%2e", ".");
@@ -161,8 +164,8 @@ fn check_path(path: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The client's own silence, or whatever stands between here and the control plane: then the same request can be sent
-/// again, its idempotency key makes that safe.
+/// The problem for a failed request: the client fell silent, or the control plane was not reached or broke the
+/// connection. In the second case the same request can be sent again; its idempotency key makes that safe.
 fn failed(error: &legacy::Error) -> Problem {
     let mut reason: &dyn std::error::Error = error;
     while let Some(source) = reason.source() {
@@ -175,7 +178,7 @@ fn failed(error: &legacy::Error) -> Problem {
     Problem::new(Code::UpstreamTimeout, format!("the control plane {what}: {reason}"))
 }
 
-/// The create may have begun: who knows its key can take it back, so this is no end of its sandbox.
+/// No end cause: the create may have begun, and a client that knows its key can still take it back.
 fn out_of_time(error: &legacy::Error) -> Problem {
     let Problem { detail, .. } = failed(error);
     Problem::new(

@@ -18,23 +18,23 @@ use crate::call;
 use crate::gateway::Gateway;
 use crate::leg::Leg;
 
-/// Frames on their way to the sidecar; more wait for it.
+/// Frames that may wait on their way to the sidecar; the sender of a further one waits.
 const QUEUE: usize = 2;
 
 /// Largest piece of data in one frame.
 pub(super) const CHUNK_BYTES: usize = 64 << 10;
 
-/// A port of a sandbox that has answered: frames both ways. Dropping it breaks the connection off.
+/// An open connection to a port of a sandbox, as frames in both directions. Dropping it aborts the connection.
 pub(super) struct Frames {
     pub(super) up: mpsc::Sender<PortFrame>,
     pub(super) down: Streaming<PortFrame>,
     pub(super) guard: DropGuard,
 }
 
-/// Connects to the port that the first message names.
+/// Connects to the port that the first frame names.
 ///
 /// # Errors
-/// `port_unreachable` where nothing listens, or whatever keeps the sandbox from being called.
+/// `port_unreachable` where nothing listens, or the reason why the sandbox cannot be called.
 pub(super) async fn open(
     gateway: &Gateway,
     bearer: &Bearer,
@@ -42,7 +42,7 @@ pub(super) async fn open(
     first: PortFrame,
 ) -> Result<Frames, Problem> {
     let (up, frames) = mpsc::channel(QUEUE);
-    // There is room: it is the first.
+    // Never full: it is the first.
     drop(up.try_send(first));
     let messages = futures_util::stream::unfold(frames, async |mut frames: mpsc::Receiver<PortFrame>| {
         frames.recv().await.map(|frame| (frame, frames))
@@ -54,21 +54,21 @@ pub(super) async fn open(
     Ok(Frames { up, down, guard })
 }
 
-/// The same as a byte stream.
+/// The same connection as a byte stream.
 pub(super) struct Connection {
-    /// First to go: a stream that is broken off must not look like one that has ended.
+    /// The first field, so dropped first: an aborted stream must not look like one that has ended.
     _guard: DropGuard,
     up: PollSender<PortFrame>,
     down: Streaming<PortFrame>,
-    /// Of the latest frame, what was not read yet.
+    /// The unread rest of the latest frame.
     rest: Bytes,
     ended: bool,
-    /// What takes over from the frames once they are many, and whether it has.
+    /// The leg that replaces the frames once there are many, and whether it has.
     leg: Leg,
     moved: bool,
 }
 
-/// The status that a failure of a connection was, in whatever it is wrapped.
+/// The gRPC status behind a connection's error, however deep it is wrapped.
 pub(super) fn status_of<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Status> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -88,9 +88,10 @@ impl Connection {
         Self { _guard: guard, up, down, rest, ended: false, leg, moved: false }
     }
 
-    /// The next frame. Only one that says so ends what the server says: a call that is over without it was broken off.
+    /// Reads the next frame. Only a frame with `eof` ends the server's data: a call that is over without one was
+    /// aborted.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Whatever comes first wakes.
+        // Makes progress with the leg's connection; whichever is ready first wakes this task.
         let _ = self.leg.poll_dial(cx);
         match ready!(Pin::new(&mut self.down).poll_next(cx)) {
             Some(Ok(frame)) => {
@@ -123,13 +124,13 @@ impl AsyncRead for Connection {
                 let before = buf.filled().len();
                 match Pin::new(&mut self.leg).poll_read(cx, buf)? {
                     Poll::Ready(()) if buf.filled().len() > before => return Poll::Ready(Ok(())),
-                    // How it ended the call tells.
+                    // The call reports how the data ended.
                     Poll::Ready(()) => {
                         self.moved = false;
                         continue;
                     }
                     Poll::Pending if self.ended => return Poll::Pending,
-                    // A sandbox that is gone is heard of there.
+                    // Only the call reports that the sandbox has gone.
                     Poll::Pending => {}
                 }
             }

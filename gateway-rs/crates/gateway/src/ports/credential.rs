@@ -2,16 +2,17 @@ use http::header::{AUTHORIZATION, COOKIE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// For clients whose Authorization header is meant for the server.
+/// For clients whose Authorization header is for the server in the sandbox.
 const TOKEN_HEADER: HeaderName = HeaderName::from_static("x-rollbox-token");
 
-/// The cookie, and the parameter of a query that becomes one: for browsers, which send nothing else by themselves.
+/// Name of the cookie, and of the query parameter that becomes one: for browsers, which send nothing else by
+/// themselves.
 pub(super) const TOKEN_NAME: &str = "rollbox_token";
 
-/// How API keys begin: one that was sent here by mistake is not for a server in a sandbox either.
+/// Prefix of API keys: one that was sent here by mistake must not reach a server in a sandbox either.
 const API_KEY: &str = "rbx_";
 
-/// Where a token may stand; in this order they are tried.
+/// Where a token may be; tried in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
     Header,
@@ -20,16 +21,16 @@ pub(super) enum Source {
     Cookie,
 }
 
-/// What a request brought.
+/// What [`take`] found in a request.
 #[derive(Debug)]
 pub(super) struct Given {
     pub(super) tokens: Vec<(Source, String)>,
-    /// The query without ours.
+    /// The query without the token.
     pub(super) query: Option<String>,
 }
 
-/// Takes everything out of a request that may be a token of ours, but for an Authorization header that is not one by
-/// `is_ours`: that one is the server's.
+/// Takes everything out of a request that may be one of rollbox's tokens. An Authorization header stays if `is_ours`
+/// is false for its token: then it is meant for the server.
 pub(super) fn take(head: &mut Parts, is_ours: impl Fn(&str) -> bool) -> Given {
     let mut tokens = Vec::new();
     tokens.extend(texts(&head.headers, &TOKEN_HEADER).into_iter().map(|token| (Source::Header, token)));
@@ -41,7 +42,7 @@ pub(super) fn take(head: &mut Parts, is_ours: impl Fn(&str) -> bool) -> Given {
     }
     tokens.extend(bearers.into_iter().map(|token| (Source::Authorization, token)));
     take_cookies(&mut head.headers, &mut tokens);
-    // One of a kind: each costs a signature check, and nobody has vouched for this caller yet.
+    // One of each kind: each costs a signature check, and the caller is not authenticated yet.
     tokens.dedup_by_key(|(source, _)| *source);
     Given { tokens, query: query.filter(|query| !query.is_empty()) }
 }
@@ -70,7 +71,7 @@ fn take_cookies(headers: &mut HeaderMap, tokens: &mut Vec<(Source, String)>) {
     }
 }
 
-/// A list of `NAME=VALUE` without ours, whose values become `tokens`.
+/// Returns a list of `NAME=VALUE` without rollbox's own, whose values are added to `tokens`.
 fn without(list: &str, separator: &str, source: Source, tokens: &mut Vec<(Source, String)>) -> String {
     let mut left = Vec::new();
     for part in list.split(separator.trim()).map(str::trim) {

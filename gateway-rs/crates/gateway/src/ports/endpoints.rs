@@ -27,15 +27,15 @@ use crate::processes::socket;
 use crate::query::Query;
 use crate::request_id;
 
-/// Who asks, and what is left of the query.
+/// An authorized caller, and the rest of the query.
 struct Asker {
     bearer: Bearer,
-    /// The token and where it stood; `None` for anyone at a public port.
+    /// The token and where it was; `None` for a public port that was called without a valid one.
     token: Option<(Source, String)>,
     query: Option<String>,
 }
 
-/// `GET /v1/sandboxes/{id}/ports/{port}`: whether something listens; waits for it up to `wait_ms`.
+/// `GET /v1/sandboxes/{id}/ports/{port}`: whether something listens; waits up to `wait_ms` until it does.
 pub(crate) async fn state(
     State(gateway): State<Arc<Gateway>>,
     request: Request,
@@ -54,19 +54,19 @@ pub(crate) async fn state(
     Ok(([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response())
 }
 
-/// `/v1/sandboxes/{id}/ports/{port}/http/...`: any request to the server there.
+/// `/v1/sandboxes/{id}/ports/{port}/http/...`: any request to the server on that port.
 pub(crate) async fn http(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, Failure> {
     let path = request.uri().path();
     let place = Place::of_path(path)?;
     if path == place.prefix && matches!(*request.method(), Method::GET | Method::HEAD) {
-        // Else the links of its pages, which are relative to it, would lead beside it.
+        // Without the final slash, relative links of its pages would resolve to a path outside the port.
         let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
         return Ok(redirect(StatusCode::PERMANENT_REDIRECT, &format!("{path}/{query}")));
     }
     proxy(gateway, request, place).await
 }
 
-/// The same by host name, before any route is looked at; other hosts are passed on.
+/// The same by host name, before any route is matched; requests to other hosts are passed on.
 pub(crate) async fn by_host(
     State(gateway): State<Arc<Gateway>>,
     request: Request,
@@ -96,11 +96,11 @@ async fn proxy(gateway: Arc<Gateway>, request: Request, place: Place) -> Result<
     Ok(proxied.send(Request::from_parts(head, body)).await?)
 }
 
-/// Moves the token from the address, where people copy it from, to a cookie of this port's pages.
+/// Moves the token from the URL, which users copy, to a cookie for this port's pages.
 fn keep_token(token: &str, place: &Place, outside: &Outside, query: Option<&str>) -> Response {
     let query = query.map(|query| format!("?{query}")).unwrap_or_default();
     let path = format!("{}{}{query}", place.prefix, place.path);
-    // A path may begin with two slashes, which alone would be another host.
+    // A path may begin with two slashes, which on their own would name another host.
     let absolute = format!("{}://{}{path}", outside.scheme, outside.host);
     let mut response = redirect(StatusCode::FOUND, if place.prefix.is_empty() { &absolute } else { &path });
     if let Some(cookie) = headers::token_cookie(token, place, outside) {
@@ -126,7 +126,7 @@ pub(crate) async fn tcp(State(gateway): State<Arc<Gateway>>, request: Request) -
     raw(gateway, request, false).await
 }
 
-/// `GET /v1/sandboxes/{id}/ports/{port}/udp`: a WebSocket whose binary messages are a datagram each.
+/// `GET /v1/sandboxes/{id}/ports/{port}/udp`: a WebSocket whose binary messages are one datagram each.
 pub(crate) async fn udp(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, Failure> {
     raw(gateway, request, true).await
 }
@@ -148,7 +148,7 @@ async fn raw(gateway: Arc<Gateway>, request: Request, datagrams: bool) -> Result
     Ok(socket::bounded(upgrade, MAX_MESSAGE_BYTES).on_upgrade(|socket| tunnel.run(socket)))
 }
 
-/// The first of the tokens that is good for the sandbox, else what opens the port to anyone.
+/// Authorizes with the first token that is valid for the sandbox, else with the token of a public port.
 async fn authorize(gateway: &Gateway, head: &mut Parts, place: &Place) -> Result<Asker, Problem> {
     if head.headers.get_all(AUTHORIZATION).iter().count() > 1 {
         return Err(Problem::new(Code::Unauthenticated, "the Authorization header is given more than once"));
@@ -164,7 +164,7 @@ async fn authorize(gateway: &Gateway, head: &mut Parts, place: &Place) -> Result
     }
     let resolver = &gateway.resolver;
     let public = match resolver.directory().public(&place.sandbox_id, place.port) {
-        // Nobody waits for what his token could not open.
+        // A caller with a refused token does not wait for the port to become public.
         None if refused.is_none() => resolver.becomes_public(&place.sandbox_id, place.port).await,
         known => known,
     };

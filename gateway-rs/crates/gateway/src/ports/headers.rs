@@ -11,7 +11,8 @@ use super::credential::TOKEN_NAME;
 use super::place::Place;
 use crate::forward::strip;
 
-/// What others say of the way here; ours is the only word that a server gets.
+/// Headers by which clients and proxies say where a request came from. They are removed, so that the server gets only
+/// the gateway's.
 const FORWARDED_BY: [&str; 8] = [
     "forwarded",
     "x-forwarded-for",
@@ -23,7 +24,8 @@ const FORWARDED_BY: [&str; 8] = [
     "x-real-ip",
 ];
 
-/// What a server says of its whole origin, which by path is the gateway's and that of other sandboxes.
+/// Headers by which a server speaks for its whole origin, which by path it shares with the gateway and other
+/// sandboxes.
 const OF_THE_ORIGIN: [HeaderName; 6] = [
     STRICT_TRANSPORT_SECURITY,
     HeaderName::from_static("alt-svc"),
@@ -37,7 +39,7 @@ const OF_THE_ORIGIN: [HeaderName; 6] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Outside {
     pub(super) host: String,
-    /// `https` where something before the gateway ends TLS.
+    /// `https` where a proxy before the gateway terminates TLS.
     pub(super) scheme: &'static str,
 }
 
@@ -50,15 +52,15 @@ impl Outside {
     }
 }
 
-/// The one protocol that a connection may be switched to.
+/// Whether the client asks for a WebSocket, the only protocol that a connection may be switched to.
 pub(super) fn wants_websocket(head: &Parts) -> bool {
     let upgrade =
         head.headers.get(UPGRADE).is_some_and(|to| to.as_bytes().eq_ignore_ascii_case(b"websocket"));
     upgrade && head.version == Version::HTTP_11
 }
 
-/// Makes a client's headers those of a request to the server: it sees a client on its own machine, and where that one
-/// really is. Call after the credentials were taken out.
+/// Turns a client's headers into those of the request to the server. The server sees a client on its own machine;
+/// the `X-Forwarded-*` headers show where the client really is. Call it after the credentials were taken out.
 pub(super) fn to_server(
     headers: &mut HeaderMap,
     place: &Place,
@@ -70,7 +72,7 @@ pub(super) fn to_server(
     for name in FORWARDED_BY {
         headers.remove(name);
     }
-    // The body's own framing says it, and is written anew.
+    // The body's own framing gives the length; the header is written anew from it.
     headers.remove(CONTENT_LENGTH);
     headers.remove(EXPECT);
     let host = format!("localhost:{}", place.port);
@@ -93,7 +95,7 @@ pub(super) fn to_server(
     }
 }
 
-/// Makes a server's headers those of the answer: its paths as the client sees them, and its cookies for it alone.
+/// Turns a server's headers into those of the response: paths as the client sees them, cookies for this port only.
 pub(super) fn to_client(headers: &mut HeaderMap, place: &Place) {
     strip(headers);
     headers.remove(FORWARDED);
@@ -113,20 +115,20 @@ pub(super) fn to_client(headers: &mut HeaderMap, place: &Place) {
     }
 }
 
-/// The word that a connection is a WebSocket from here on.
+/// Sets the headers that switch a connection to a WebSocket.
 pub(super) fn switching(headers: &mut HeaderMap) {
     set(headers, CONNECTION, "upgrade");
     set(headers, UPGRADE, "websocket");
 }
 
-/// What keeps the token for the pages of one port; scripts do not see it.
+/// The cookie that keeps the token for the pages of one port; scripts cannot read it.
 pub(super) fn token_cookie(token: &str, place: &Place, outside: &Outside) -> Option<HeaderValue> {
     let secure = if outside.scheme == "https" { "; Secure" } else { "" };
     let path = &place.prefix;
     HeaderValue::try_from(format!("{TOKEN_NAME}={token}; Path={path}/; HttpOnly; SameSite=Lax{secure}")).ok()
 }
 
-/// A redirect within the server leads there from outside too; `None`: it is right as it is.
+/// Translates a redirect within the server to the path that clients use; `None` if it is right as it is.
 fn outside_of(location: &HeaderValue, place: &Place) -> Option<HeaderValue> {
     let text = location.to_str().ok()?;
     let own = format!("http://localhost:{}", place.port);
@@ -138,7 +140,7 @@ fn outside_of(location: &HeaderValue, place: &Place) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("{}{path}", place.prefix)).ok()
 }
 
-/// A cookie for this port's pages only; `None` for one that takes the name of ours.
+/// Limits a cookie to this port's pages; `None` for one with the name of the token cookie.
 fn confined(cookie: &HeaderValue, place: &Place) -> Option<HeaderValue> {
     let text = std::str::from_utf8(cookie.as_bytes()).ok()?;
     let mut parts = text.split(';').map(str::trim);
@@ -160,7 +162,7 @@ fn confined(cookie: &HeaderValue, place: &Place) -> Option<HeaderValue> {
     HeaderValue::try_from(kept.join("; ")).ok()
 }
 
-/// Values that are no header (a host with a line break) cannot come: each was one, or is made of numbers.
+/// Invalid values (a host with a line break) do not occur: each was a header value before, or is made of numbers.
 fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     match HeaderValue::from_str(value) {
         Ok(value) => drop(headers.insert(name, value)),

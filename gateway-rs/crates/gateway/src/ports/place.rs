@@ -1,23 +1,23 @@
 use http::Uri;
 use wire::{Code, Problem};
 
-/// Which port of which sandbox a request means, and what its server calls what is asked for.
+/// Which port of which sandbox a request means, and the path that its server sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) sandbox_id: String,
     pub(super) port: u16,
-    /// The path before the server's own; empty by host name.
+    /// The path before the server's own; empty for a request by host name.
     pub(super) prefix: String,
     /// The path as the server sees it.
     pub(super) path: String,
 }
 
 impl Place {
-    /// Of `/v1/sandboxes/{id}/ports/{port}`, and of what lies below it. Nothing is decoded: no id and no port needs it,
-    /// and the rest is the server's.
+    /// Parses `/v1/sandboxes/{id}/ports/{port}` and what is below it. Nothing is percent-decoded: no id and no port
+    /// needs it, and the rest is the server's.
     ///
     /// # Errors
-    /// `invalid_argument`: the port is none.
+    /// `invalid_argument`: the port is not a number from 1 to 65535.
     pub(super) fn of_path(path: &str) -> Result<Self, Problem> {
         let mut parts = path.splitn(8, '/').skip(3);
         let mut part = || parts.next().unwrap_or_default().to_owned();
@@ -26,10 +26,10 @@ impl Place {
         Ok(Self { port: number(&port)?, sandbox_id, prefix, path: format!("/{rest}") })
     }
 
-    /// Of `PORT-ID.DOMAIN`, with or without the port of the gateway; `None` for another host.
+    /// Parses `PORT-ID.DOMAIN`, with or without the port of the gateway; `None` for another host.
     ///
     /// # Errors
-    /// `invalid_argument`: below the domain, but not such a name.
+    /// `invalid_argument`: below the domain, but not of that form.
     pub(super) fn of_host(host: &str, path: &str, domain: &str) -> Result<Option<Self>, Problem> {
         let name = host.rsplit_once(':').map_or(host, |(name, _)| name).to_ascii_lowercase();
         let Some(label) = name.strip_suffix(domain).and_then(|label| label.strip_suffix('.')) else {
@@ -49,10 +49,10 @@ impl Place {
         Ok(Some(place))
     }
 
-    /// The target of the request to the server; `query` is what is left of it.
+    /// The target of the request to the server; `query` is the query without the token.
     ///
     /// # Errors
-    /// `invalid_argument`: there is no such path.
+    /// `invalid_argument`: path and query are not a valid target.
     pub(super) fn target(&self, query: Option<&str>) -> Result<Uri, Problem> {
         let path = query.map_or_else(|| self.path.clone(), |query| format!("{}?{query}", self.path));
         Uri::try_from(&path).map_err(|e| {

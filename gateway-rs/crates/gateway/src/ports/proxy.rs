@@ -28,7 +28,7 @@ use crate::gateway::Gateway;
 use crate::leg::{Leg, Way};
 use crate::server::Peer;
 
-/// Of a server's head; hyper's own bound on the number of headers is 100.
+/// Size limit of the head of a server's response; hyper limits the number of headers to 100.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// A request on its way to a server in a sandbox.
@@ -43,15 +43,15 @@ pub(super) struct Proxied {
 }
 
 impl Proxied {
-    /// Sends the request on and streams the answer back, or becomes the tunnel of a WebSocket. No deadline: a server may
+    /// Sends the request and streams the response back, or becomes the tunnel of a WebSocket. No timeout: a server may
     /// take its time, and a stream of events has no end.
     ///
     /// # Errors
-    /// `port_unreachable` where nothing listens or what listens does not speak HTTP; `invalid_argument` for a request
-    /// that cannot be passed on; whatever keeps the sandbox from being called.
+    /// `port_unreachable` where nothing listens or the server does not speak HTTP; `invalid_argument` for a request
+    /// that cannot be forwarded; else the reason why the sandbox cannot be called.
     ///
     /// # Cancel safety
-    /// Dropping it breaks the connection to the server off.
+    /// Dropping it aborts the connection to the server.
     pub(super) async fn send(self, request: Request) -> Result<Response, Problem> {
         let (mut head, body) = request.into_parts();
         if head.method == Method::CONNECT {
@@ -75,7 +75,7 @@ impl Proxied {
             let Self { call, .. } = self;
             return Ok(response.map(|body| Body::new(Held::new(body, (call, permit, cut)))));
         }
-        let client = client.ok_or_else(|| unspoken(&self.place, "it switched protocols unasked"))?;
+        let client = client.ok_or_else(|| unspoken(&self.place, "it switched protocols without being asked"))?;
         self.tunnel(client, response, permit, cut)
     }
 
@@ -88,7 +88,7 @@ impl Proxied {
         Ok(())
     }
 
-    /// Speaks HTTP over a connection, whose own task ends with it, with the guard or with the drain.
+    /// Starts HTTP on a connection. The connection's task ends with it, with the guard or with the drain.
     async fn handshake(
         &self,
         connection: Connection,
@@ -102,7 +102,7 @@ impl Proxied {
         let guard = cut.clone().drop_guard();
         self.gateway.tunnels.spawn(async move {
             tokio::select! {
-                // How it ended is told to whoever sent the request or reads the answer.
+                // The sender of the request or the reader of the response gets the error.
                 _ = connection.with_upgrades() => {}
                 () = cut.cancelled() => {}
                 () = gateway.drain.expired() => {}
@@ -135,7 +135,7 @@ impl Proxied {
         }
     }
 
-    /// Both sides of a WebSocket, until one of them ends it, its sandbox ends or the drain does.
+    /// Copies both directions of a WebSocket until one side, the sandbox or the drain ends it.
     fn tunnel(
         self,
         client: OnUpgrade,
@@ -162,11 +162,11 @@ impl Proxied {
 
 async fn carry(client: OnUpgrade, server: OnUpgrade, cut: tokio_util::sync::DropGuard) {
     let Ok((client, server)) = tokio::try_join!(client, server) else { return };
-    // From here on the connection is ours, and its task has ended.
+    // From here on this task owns the connection; the connection's own task has ended.
     drop(cut.disarm());
     let io = |upgraded: Upgraded| TokioIo::new(upgraded);
     let (mut client, mut server) = (io(client), io(server));
-    // Who broke it knows.
+    // The side that broke the connection needs no report.
     drop(copy_bidirectional_with_sizes(&mut client, &mut server, CHUNK_BYTES, CHUNK_BYTES).await);
 }
 

@@ -17,13 +17,13 @@ use crate::gateway::Gateway;
 use crate::processes::message;
 use crate::processes::socket::{self, Gone, Reader, Said, Writer};
 
-/// Largest message of a client: two of them and one on its way is what a connection holds at most.
+/// Largest message of a client: a connection holds at most two of them and one on its way.
 pub(super) const MAX_MESSAGE_BYTES: usize = 256 << 10;
 
-/// Says that nothing more comes from this side of a TCP connection.
+/// The message that ends one direction of a TCP connection.
 const EOF: &str = r#"{"type":"eof"}"#;
 
-/// A connection to a port as messages: binary ones are bytes, or a datagram each.
+/// A connection to a port as WebSocket messages: binary ones are bytes of a TCP stream, or one datagram each.
 pub(super) struct Tunnel {
     pub(super) gateway: Arc<Gateway>,
     pub(super) route: Arc<Route>,
@@ -34,15 +34,15 @@ pub(super) struct Tunnel {
     pub(super) _place: Permit,
 }
 
-/// How it ends.
+/// How a tunnel ends.
 enum Ending {
-    /// Both sides have said all.
+    /// Both sides have sent everything.
     Done,
-    /// The last message says why.
+    /// The last message is this problem; the number is the close code.
     Problem(Box<Problem>, u16),
-    /// The drain is over.
+    /// The drain has expired.
     Expired,
-    /// There is nobody to tell.
+    /// The client has gone.
     Left,
 }
 
@@ -55,7 +55,7 @@ impl From<Gone> for Ending {
     }
 }
 
-/// What a client says in text.
+/// A text message of a client.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Word {
@@ -70,11 +70,11 @@ enum Kind {
 }
 
 impl Tunnel {
-    /// Moves bytes both ways until both have ended, or client, server, sandbox or this gateway ends it.
+    /// Moves bytes both ways until both sides have ended, or client, server, sandbox or this gateway ends the tunnel.
     pub(super) async fn run(self, socket: WebSocket) {
         let (mut reader, mut writer) = socket::split(socket);
         let Frames { up, mut down, guard } = self.frames;
-        // Outlives the guard: a client that breaks off must not look like one that has said all.
+        // Outlives the guard: the stream of a client that breaks off must not look like one that has ended.
         let open = up.clone();
         let (gateway, route) = (&*self.gateway, &self.route);
         let ending = tokio::select! {
@@ -98,7 +98,7 @@ impl Tunnel {
                     request_id,
                     code = problem.code.name(),
                     detail = problem.detail,
-                    "connection ended"
+                    "port connection ended with a problem"
                 );
                 if writer.send(message::problem(problem, request_id)).await.is_err() {
                     return;
@@ -110,7 +110,7 @@ impl Tunnel {
     }
 }
 
-/// What the client says, to the server. Ends only when the client is gone, or wrong.
+/// Forwards the client's messages to the server. Ends only when the client has gone or breaks the protocol.
 async fn send(reader: &mut Reader, up: mpsc::Sender<PortFrame>, datagrams: bool) -> Ending {
     let mut up = Some(up);
     loop {
@@ -124,7 +124,7 @@ async fn send(reader: &mut Reader, up: mpsc::Sender<PortFrame>, datagrams: bool)
         };
         let Some(open) = &up else { return wrong("a message came after the end".to_owned()) };
         let eof = frame.eof;
-        // When nobody takes it, the other direction says why.
+        // The call has ended; the other direction gets the reason.
         if open.send(frame).await.is_err() {
             return std::future::pending().await;
         }
@@ -134,7 +134,7 @@ async fn send(reader: &mut Reader, up: mpsc::Sender<PortFrame>, datagrams: bool)
     }
 }
 
-/// What the server says, to the client.
+/// Forwards the server's data to the client.
 async fn receive(
     gateway: &Gateway,
     route: &Arc<Route>,

@@ -18,14 +18,14 @@ use crate::gateway::Gateway;
 use crate::query::Query;
 use crate::request_id;
 
-/// A message's head beside its data.
+/// Size limit of a WebSocket message: its head and its data.
 const MAX_SOCKET_BYTES: usize = MAX_MESSAGE_BYTES + 9;
 
-/// From here on an offset is beyond all that a command writes: its client brings input and wants no output.
+/// Offsets from here on are beyond all that a command writes: such a client writes input and wants no output.
 const NO_OUTPUT: u64 = 1 << 62;
 
-/// `GET /v1/sandboxes/{id}/execs/{exec_id}/attach`: a WebSocket to a command that runs or has run. What cannot be
-/// attached to is a plain problem; after the upgrade problems are the last message.
+/// `GET /v1/sandboxes/{id}/execs/{exec_id}/attach`: a WebSocket to a command that runs or has run. A refusal is an
+/// ordinary problem response; after the upgrade a problem is the last message.
 pub(crate) async fn attach(
     State(gateway): State<Arc<Gateway>>,
     path: Result<Path<(String, String)>, PathRejection>,

@@ -11,20 +11,20 @@ use wire::{Code, Problem};
 
 use crate::exec::{end_name, ms, rules};
 
-/// Kinds of binary messages: their first byte. Then eight bytes of offset, most significant first, then data.
+/// Kinds of binary messages: their first byte. Then eight bytes of offset, big-endian, then data.
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const HEAD_BYTES: usize = 9;
 
-/// The largest message of a client. Long ones hold up what comes after them, a Ctrl-C for example.
+/// The largest message of a client. A long one delays those behind it, a Ctrl-C for example.
 pub(super) const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
-/// Output in one message, but for a chunk that is larger. A client's cost is by the message; beyond this size its allocator
-/// gives the memory back and takes it again with each, which costs it more.
+/// Output in one message, unless a single chunk is larger. A client pays by the message; above this size its allocator
+/// returns the memory and takes it again with each message, which costs the client more.
 const MAX_GATHERED_BYTES: usize = 64 << 10;
 
-/// What an attached client says.
+/// A message of an attached client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Said {
     Stdin { offset: u64, data: Bytes, eof: bool },
@@ -63,7 +63,7 @@ pub(super) fn binary(mut message: Bytes) -> Result<Said, Problem> {
             let offset = message.get_u64();
             let end = offset.checked_add(u64::try_from(message.len()).unwrap_or(u64::MAX));
             end.ok_or_else(|| {
-                rules::invalid("offset", format!("stdin at offset {offset} is beyond all numbers"))
+                rules::invalid("offset", format!("stdin at offset {offset} exceeds 2^64 - 1"))
             })?;
             Ok(Said::Stdin { offset, data: message, eof: false })
         }
@@ -96,8 +96,8 @@ fn number(field: &str, number: u64, range: RangeInclusive<u64>) -> Result<u32, P
     rules::small(field, number, range)
 }
 
-/// Any message, from a first byte that says which: 0 is a text, anything else the bytes as they are. For fuzzing: it
-/// must neither panic nor refuse with anything but `invalid_argument`.
+/// Decodes any message: after a first byte of 0 as text, after any other as binary. For fuzzing: it must neither panic
+/// nor refuse with another code than `invalid_argument`.
 pub fn check_decoding(bytes: &[u8]) {
     let said = match bytes.split_first() {
         Some((0, rest)) => match std::str::from_utf8(rest) {
@@ -112,7 +112,7 @@ pub fn check_decoding(bytes: &[u8]) {
     }
 }
 
-/// Output of one stream without a gap: what goes out in one message.
+/// Output of one stream without a gap, to be sent in one message.
 #[derive(Debug)]
 pub(super) struct Gathered {
     kind: u8,
@@ -134,7 +134,7 @@ impl Gathered {
         Self { kind, offset, bytes: data.len(), parts: vec![data] }
     }
 
-    /// Whether this goes on where it ends: the same stream, no gap between, and not too much.
+    /// Whether `next` can be added: the same stream, no gap, and not too much.
     pub(super) fn takes(&self, next: &Option<Event>) -> bool {
         let (kind, chunk) = match next {
             Some(Event::Stdout(chunk)) => (STDOUT, chunk),
@@ -145,7 +145,7 @@ impl Gathered {
         kind == self.kind && end == Some(chunk.offset) && self.bytes + chunk.data.len() <= MAX_GATHERED_BYTES
     }
 
-    /// Adds what it takes.
+    /// Adds an event that `takes` has accepted.
     pub(super) fn add(&mut self, next: Option<Event>) {
         if let Some(Event::Stdout(Chunk { data, .. }) | Event::Stderr(Chunk { data, .. })) = next {
             self.bytes += data.len();
@@ -166,26 +166,26 @@ impl Gathered {
     }
 }
 
-/// All stdin below `offset` has been taken.
+/// Tells the client that all stdin below `offset` has been taken.
 pub(super) fn taken(offset: u64) -> Message {
     Message::text(json!({"type": "stdin", "offset": offset}).to_string())
 }
 
-/// No stdin will be taken any more; output goes on.
+/// Tells the client that no more stdin will be taken; output continues.
 pub(super) fn stdin_closed(problem: &Problem, request_id: &str) -> Message {
     Message::text(json!({"type": "stdin_closed", "problem": problem.to_json(request_id, None)}).to_string())
 }
 
-/// The last message: why there is no result.
+/// The last message where there is no result: the reason.
 pub(crate) fn problem(problem: &Problem, request_id: &str) -> Message {
     let retry_after_ms = crate::error::retry_after_ms(problem.code);
     let mut body = problem.to_json(request_id, retry_after_ms);
-    // The object's own `type` is the URN of its code, which the code says too.
+    // Overwrites the problem's own `type`, the URN of its code; `code` has that too.
     body["type"] = "problem".into();
     Message::text(body.to_string())
 }
 
-/// The last message: what the command came to. Its output has gone before.
+/// The last message: the result of the command, whose output was sent before.
 pub(super) fn result(result: &ExecResult) -> Message {
     #[derive(Serialize)]
     struct Ended<'a> {
@@ -214,7 +214,7 @@ pub(super) fn result(result: &ExecResult) -> Message {
         run_ms: ms(Duration::from_micros(result.run_us)),
         replayed: result.replayed,
     };
-    // Plain structs of strings and numbers can always be written.
+    // Serializing plain structs of strings and numbers cannot fail.
     Message::text(serde_json::to_string(&ended).unwrap_or_default())
 }
 

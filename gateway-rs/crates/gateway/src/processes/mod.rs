@@ -1,9 +1,9 @@
-//! Clients that stay: a WebSocket to a running command, from any of its bytes on.
+//! Attached clients: a WebSocket to a running command, from any offset of its output on.
 //!
-//! - `message`: what goes over it. Pure.
-//! - `socket`: a WebSocket whose dead peers and slow readers are noticed; also for connections to ports.
-//! - `relay`: the client on one side, the sidecar on the other.
-//! - `stdin`: what the client writes, in order and bounded.
+//! - `message`: the messages on it. Pure.
+//! - `socket`: a WebSocket that detects dead peers and slow readers; also for connections to ports.
+//! - `relay`: connects the client with the sidecar.
+//! - `stdin`: the input that the client writes, in order and bounded.
 //! - `attach`: the endpoint.
 
 mod attach;

@@ -21,10 +21,10 @@ use crate::gateway::Gateway;
 use crate::telemetry::{AttachEnd, Direction, Open, Stream};
 use crate::upstream::{self, Channel, Loss};
 
-/// Signals and sizes that wait for the sidecar; more at one time is no person's doing.
+/// Signals and sizes that may wait for the sidecar; no human user sends more at one time.
 const MAX_CONTROLS: usize = 64;
 
-/// One attached client: the call that it is, and what it is attached to.
+/// One attached client, and the exec that it is attached to.
 pub(super) struct Relay {
     pub(super) gateway: Arc<Gateway>,
     pub(super) bearer: Bearer,
@@ -37,15 +37,15 @@ pub(super) struct Relay {
     pub(super) _place: Permit,
 }
 
-/// How it ends.
+/// How a relay ends.
 enum Ending {
     /// This is the last message.
     Last(Message),
-    /// There is no result, for this reason; the close code says whose doing it is.
+    /// There is no result, for this reason; the number is the close code.
     Problem(Box<Problem>, u16),
-    /// Another gateway goes on from the client's offsets.
+    /// The gateway drains; another gateway continues from the client's offsets.
     Drain,
-    /// There is nobody to tell.
+    /// The client has gone.
     Left,
 }
 
@@ -58,14 +58,14 @@ impl From<Gone> for Ending {
     }
 }
 
-/// What is to be done to the command.
+/// A signal or a size for the command.
 enum Control {
     Signal(SignalRequest),
     Resize(ResizeRequest),
 }
 
 impl Relay {
-    /// Moves bytes both ways until the command, the client, the sandbox or this gateway comes to its end.
+    /// Moves bytes both ways until the command, the client, the sandbox or this gateway ends.
     pub(super) async fn run(mut self, socket: WebSocket) {
         let gateway = Arc::clone(&self.gateway);
         let _open = Open::new(&gateway.metrics, Stream::Attach);
@@ -112,7 +112,7 @@ impl Relay {
                     request_id,
                     code = problem.code.name(),
                     detail = problem.detail,
-                    "attach ended"
+                    "attach ended with a problem"
                 );
                 (Some(message::problem(&problem, request_id)), code, "")
             }
@@ -126,7 +126,7 @@ impl Relay {
     }
 }
 
-/// The command's side: its output, and what became of its input.
+/// The direction from the command to the client: its output, and how far its input was taken.
 struct Down<'a> {
     gateway: &'a Gateway,
     route: &'a Arc<Route>,
@@ -172,7 +172,7 @@ impl Down<'_> {
             Some(Event::Stdout(chunk)) => Gathered::stdout(chunk),
             Some(Event::Stderr(chunk)) => Gathered::stderr(chunk),
             Some(Event::Result(result)) => return Ok(Some(Ending::Last(message::result(&result)))),
-            // Of a sidecar that is newer than this gateway.
+            // An event that only a newer sidecar knows.
             None => return Ok(None),
         };
         while let Some(AttachEvent { event }) = self.events.ready(|next| output.takes(&next.event)) {
@@ -189,7 +189,8 @@ fn unfinished() -> Ending {
     Ending::Problem(Problem::new(Code::StreamInterrupted, detail).into(), socket::NORMAL)
 }
 
-/// The client's side. Never waits for the command: a Ctrl-C must pass input that nobody reads.
+/// The direction from the client to the command. Never waits for the command: a Ctrl-C must overtake input that the
+/// command does not read.
 async fn listen(
     gateway: &Gateway,
     exec_id: &str,
@@ -231,7 +232,7 @@ fn obey(
     Ok(())
 }
 
-/// Does what the client wants done, one after the other; completes with the first thing that cannot be done.
+/// Sends signals and sizes to the sidecar, one after the other; completes with the first problem.
 async fn control(
     mut agent: AgentClient<Channel>,
     header: &HeaderValue,
@@ -244,7 +245,7 @@ async fn control(
             Control::Resize(size) => agent.resize(authorized(size, header)).await.map(drop),
         };
         if let Err(Loss::Answered(problem)) = done.map_err(|status| upstream::of(&status))
-            // It ended meanwhile: its result says so.
+            // The command ended meanwhile, which its result reports.
             && !matches!(problem.code, Code::Conflict | Code::ExecNotFound)
         {
             return problem;

@@ -7,22 +7,23 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::time::{Interval, MissedTickBehavior, timeout};
 use wire::{Code, Problem};
 
-/// Between our pings; a client answers them with pongs.
+/// Interval of pings to the client, which answers them with pongs.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A client that says nothing for this long, not even a pong, is gone.
+/// A client that sends nothing for this long, not even a pong, counts as gone.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// A client that takes nothing for this long is cut off, pongs or not: it holds a place.
+/// A client that takes nothing for this long is disconnected, even if it sends pongs: it holds a permit.
 const STALL: Duration = Duration::from_secs(30);
 
-/// Then it is told so, when it comes again within this time. The kernel leaves both (`server::UNHEARD`).
+/// How long the gateway then tries to send it the reason, in case it reads on. The kernel's timeout is longer than
+/// both together (`server::UNHEARD`).
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// For the client's side of a close.
+/// Timeout for the client's side of a close.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Close codes (RFC 6455 section 7.4.1, and 1012 of its registry: the service restarts, come again).
+/// Close codes (RFC 6455 section 7.4.1, and 1012 of its registry: the service restarts, connect again).
 pub(crate) const NORMAL: u16 = 1000;
 pub(crate) const MALFORMED: u16 = 1002;
 pub(crate) const NO_TEXT: u16 = 1007;
@@ -30,33 +31,33 @@ pub(crate) const TOO_SLOW: u16 = 1008;
 pub(crate) const TOO_LARGE: u16 = 1009;
 pub(crate) const RESTARTS: u16 = 1012;
 
-/// What a client said.
+/// A message of a client.
 #[derive(Debug)]
 pub(crate) enum Said {
     Binary(Bytes),
     Text(Utf8Bytes),
 }
 
-/// Why a client is no more.
+/// Why nothing more is read from a client or sent to it.
 #[derive(Debug)]
 pub(crate) enum Gone {
-    /// It closed, broke off, or fell silent: there is nobody to answer.
+    /// It closed, broke off, or fell silent: there is no client to answer.
     Left,
-    /// It sent what no client may, or takes nothing; it is to be closed with this code.
+    /// It broke the protocol, or takes nothing; it gets this problem and is closed with this code.
     Wrong(Box<Problem>, u16),
 }
 
-/// The bounds of a socket: its messages, and the memory that it takes while it is idle.
+/// Limits a socket: the size of its messages, and the memory that it takes while it is idle.
 pub(crate) fn bounded(upgrade: WebSocketUpgrade, max_message_bytes: usize) -> WebSocketUpgrade {
     upgrade
         .max_message_size(max_message_bytes)
         .max_frame_size(max_message_bytes)
         .read_buffer_size(32 << 10)
-        // Every message is sent at once: who writes waits until it is.
+        // Every message is sent at once: its sender waits until it is.
         .write_buffer_size(0)
 }
 
-/// Both directions of a socket, each for a loop of its own.
+/// Splits a socket into its two directions, each for a loop of its own.
 pub(crate) fn split(socket: WebSocket) -> (Reader, Writer) {
     let (sink, stream) = socket.split();
     let mut pings = tokio::time::interval(PING_INTERVAL);
@@ -64,17 +65,17 @@ pub(crate) fn split(socket: WebSocket) -> (Reader, Writer) {
     (Reader { stream }, Writer { sink, pings, patience: STALL })
 }
 
-/// What comes from the client.
+/// The direction from the client.
 #[derive(Debug)]
 pub(crate) struct Reader {
     stream: SplitStream<WebSocket>,
 }
 
 impl Reader {
-    /// The next message; pings and pongs only prove life.
+    /// Returns the next message; pings and pongs only show that the client is alive.
     ///
     /// # Cancel safety
-    /// Cancel safe, but that silence is measured from the latest call.
+    /// Cancel safe, but silence is measured from the latest call.
     pub(crate) async fn next(&mut self) -> Result<Said, Gone> {
         loop {
             match timeout(SILENCE, self.stream.next()).await {
@@ -104,7 +105,7 @@ impl Gone {
     }
 }
 
-/// What goes to the client.
+/// The direction to the client.
 #[derive(Debug)]
 pub(crate) struct Writer {
     sink: SplitSink<WebSocket, Message>,
@@ -125,13 +126,13 @@ impl Writer {
         self.send(Message::Ping(Bytes::new())).await
     }
 
-    /// Sends a message and waits until the socket has taken it: a slow reader is waited for, a while.
+    /// Sends a message and waits until the socket has taken it; waits for a slow reader, but not for ever.
     ///
     /// # Errors
-    /// The client is gone, or too slow: that is the last thing to send.
+    /// The client has gone, or is too slow; then the problem is the last message to send.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the message may be lost. The socket stays whole.
+    /// Not cancel safe: the message may be lost. The socket stays usable.
     pub(crate) async fn send(&mut self, message: Message) -> Result<(), Gone> {
         match timeout(self.patience, self.sink.send(message)).await {
             Ok(Ok(())) => Ok(()),
@@ -143,7 +144,7 @@ impl Writer {
         }
     }
 
-    /// What comes of `task`, which may take longer than a client is patient with silence.
+    /// Awaits `task` and pings meanwhile, since it may take longer than a client tolerates silence.
     pub(crate) async fn pinging<T>(&mut self, task: impl Future<Output = T>) -> Result<T, Gone> {
         let mut task = std::pin::pin!(task);
         loop {
@@ -155,7 +156,7 @@ impl Writer {
         }
     }
 
-    /// Closes in good order: ours, then theirs, which is waited for briefly.
+    /// Closes gracefully: sends a close frame and waits briefly for the client's.
     pub(crate) async fn close(mut self, mut reader: Reader, code: u16, reason: &'static str) {
         let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
         let farewell = async {

@@ -11,16 +11,16 @@ use crate::call::authorized;
 use crate::exec::rules;
 use crate::upstream::{self, Channel, Loss};
 
-/// What a client may have written without our word that it was taken (contract: attach).
+/// How much stdin a client may have sent that was not yet acknowledged (contract: attach).
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// What a message costs besides its data, so that empty ones are bounded too.
+/// What a message costs beside its data, so that empty ones are bounded too.
 const MESSAGE_BYTES: usize = 32;
 
-/// Room for a full window of messages of 64 bytes; a terminal's keys are taken as they come.
+/// Room for a full window of messages of 64 bytes; the keys of a terminal are taken as they come.
 const MAX_PERMITS: usize = WINDOW_BYTES + (16 << 10) * MESSAGE_BYTES;
 
-/// How far the command has taken its input, for the client; only the latest word counts.
+/// How much of its input the command has taken, for the client; only the latest value counts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Progress {
     pub(super) taken: u64,
@@ -28,7 +28,7 @@ pub(super) struct Progress {
     pub(super) closed: Option<Problem>,
 }
 
-/// Where what the client writes goes in.
+/// The client's end of the queue of input.
 #[derive(Debug)]
 pub(super) struct Stdin {
     window: Arc<Semaphore>,
@@ -36,7 +36,7 @@ pub(super) struct Stdin {
     controls: u64,
 }
 
-/// Where it comes out, towards the command.
+/// The command's end of the queue of input.
 #[derive(Debug)]
 pub(super) struct Writes {
     writes: mpsc::UnboundedReceiver<Write>,
@@ -49,13 +49,14 @@ struct Write {
     offset: u64,
     data: Bytes,
     eof: bool,
-    /// So many controls came before it.
+    /// Number of signals and sizes that came before it.
     after: u64,
-    /// Of the window; the queue itself has no other bound.
+    /// Its share of the window; the queue itself has no other bound.
     _share: OwnedSemaphorePermit,
 }
 
-/// `obeyed` says how many controls were done: what is typed after a size was set finds that size.
+/// Creates the queue. `obeyed` counts the signals and sizes that were handled: what is typed after a size was set must
+/// find that size.
 pub(super) fn stdin(obeyed: watch::Receiver<u64>) -> (Stdin, Writes, watch::Receiver<Progress>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let (progress, told) = watch::channel(Progress::default());
@@ -65,35 +66,35 @@ pub(super) fn stdin(obeyed: watch::Receiver<u64>) -> (Stdin, Writes, watch::Rece
 }
 
 impl Stdin {
-    /// A control came: what is written from here on waits until it was done.
+    /// Counts a signal or size: what is written from here on waits until it was handled.
     pub(super) fn control(&mut self) {
         self.controls += 1;
     }
 
-    /// Takes a write in; never waits.
+    /// Queues a write; never waits.
     ///
     /// # Errors
-    /// `invalid_argument` for a client that writes on although much of what it wrote was not taken yet.
+    /// `invalid_argument` for a client that writes on although too much of its input was not taken yet.
     pub(super) fn write(&self, offset: u64, data: Bytes, eof: bool) -> Result<(), Problem> {
         let cost = u32::try_from(data.len() + MESSAGE_BYTES).unwrap_or(u32::MAX);
         let Ok(share) = Arc::clone(&self.window).try_acquire_many_owned(cost) else {
             let detail = format!("more than {WINDOW_BYTES} bytes of stdin were sent and not yet taken");
             return Err(rules::invalid("stdin", detail));
         };
-        // Without a receiver the client is on its way out.
+        // Without a receiver the relay is ending.
         let _gone = self.writes.send(Write { offset, data, eof, after: self.controls, _share: share });
         Ok(())
     }
 }
 
 impl Writes {
-    /// Hands writes to the command one after the other, for ever; the owner drops it.
+    /// Sends writes to the command, one after the other, until it is dropped.
     pub(super) async fn run(mut self, mut agent: AgentClient<Channel>, header: &HeaderValue, exec_id: &str) {
         while let Some(Write { offset, data, eof, after, _share: share }) = self.writes.recv().await {
             if self.progress.borrow().closed.is_some() {
                 continue;
             }
-            // Whoever does the controls is dropped with us.
+            // Fails only while the relay ends, since then the sender is dropped.
             let _ = self.obeyed.wait_for(|obeyed| *obeyed >= after).await;
             let chunk = StdinChunk { exec_id: exec_id.to_owned(), offset, data, eof };
             match agent.write_stdin(authorized(chunk, header)).await {
@@ -106,7 +107,7 @@ impl Writes {
                     Loss::Answered(problem) => {
                         self.progress.send_modify(|progress| progress.closed = Some(problem));
                     }
-                    // The output's side finds out why, and tells.
+                    // The direction to the client (`Down` in `relay`) finds the reason and reports it.
                     Loss::Unreachable(_) | Loss::Broken(_) => break,
                 },
             }

@@ -63,7 +63,7 @@ fn an_exec_without_a_name_gets_one() {
 
 #[test]
 fn limits_are_named() {
-    // Of a few bytes each: what counts is that the kernel has a pointer to each.
+    // Short variables, but many: the kernel also counts a pointer for each.
     let many: serde_json::Map<_, _> = (0..500_000).map(|n| (n.to_string(), "".into())).collect();
     let cases = [
         (json!({"command": "a".repeat(131_072)}), "command", "131071", true),
