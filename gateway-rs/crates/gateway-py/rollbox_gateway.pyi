@@ -16,7 +16,7 @@ class ErrorRow(TypedDict):
     hint: str
 
 class ClaimsDict(TypedDict):
-    """What a verified token says; the names are those of the Rust type."""
+    """The claims of a verified token; the names are those of the Rust type."""
 
     sandbox_id: str
     owner: str
@@ -24,7 +24,7 @@ class ClaimsDict(TypedDict):
     expires_at_s: int
 
 def serve() -> int:
-    """Run the gateway by the ROLLBOX_GATEWAY_* settings until SIGTERM or SIGINT.
+    """Run the gateway with the ROLLBOX_GATEWAY_* settings until SIGTERM or SIGINT.
 
     Blocks, without holding the GIL. Takes over the two signals for the rest of the process's life.
 
@@ -55,16 +55,16 @@ def decode_details(details: bytes) -> tuple[str, str, dict[str, str]] | None:
     """Return code, detail and details of a problem in a gRPC status; None when there is none."""
 
 def verify_token(public_key: str, token: str, now_unix_s: int) -> ClaimsDict | str:
-    """Return what a token says at the Unix time `now_unix_s` (seconds), or the refusal as problem JSON.
+    """Return the claims of a token at the Unix time `now_unix_s` (seconds), or the refusal as problem JSON.
 
     Args:
         public_key: raw Ed25519 key, 32 bytes in base64url without padding.
         token: the compact form, header.claims.signature.
-        now_unix_s: what the expiry is held against.
+        now_unix_s: the time that the expiry is compared with.
 
     Raises:
-        ValueError: `public_key` is no such key.
+        ValueError: `public_key` is not such a key.
     """
 
 def check_exec_request(body: bytes) -> str | None:
-    """Return None for the body of an exec request that the gateway takes, else the refusal as problem JSON."""
+    """Return None for the body of an exec request that the gateway accepts, else the refusal as problem JSON."""

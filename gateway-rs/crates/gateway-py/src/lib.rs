@@ -1,4 +1,4 @@
-//! The gateway as the Python module `rollbox_gateway`: runs it, and shows Python what Rust makes of the contract, so
+//! The gateway as the Python module `rollbox_gateway`: runs it, and gives Python the Rust side of the contract, so
 //! that tests can compare. Nothing else; the types are in `rollbox_gateway.pyi`.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ mod rollbox_gateway {
     };
 }
 
-/// Runs the gateway by the environment's settings; gives the exit status.
+/// Runs the gateway with the settings of the environment variables; returns the exit status.
 #[pyfunction]
 fn serve(py: Python<'_>) -> u8 {
     py.detach(gateway::run_from_environment)
@@ -72,7 +72,7 @@ fn decode_details(details: &[u8]) -> Option<(&'static str, String, BTreeMap<Stri
     Some((problem.code.name(), problem.detail, problem.details))
 }
 
-/// What a token says, or why it is refused.
+/// The claims of a token, or why it is refused.
 #[pyfunction]
 fn verify_token<'py>(
     py: Python<'py>,

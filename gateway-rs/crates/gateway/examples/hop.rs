@@ -1,6 +1,7 @@
-//! What the gateway adds: `true` through the gateway and on a direct connection to the sidecar, in turns, by one
-//! client. Prints the two distributions in ms as JSON. `make bench` runs it; the settings come from its environment.
-#![allow(clippy::expect_used, reason = "a measuring program ends where its set-up fails")]
+//! Measures what the gateway adds: runs `true` through the gateway and on a direct connection to the sidecar, in
+//! turns, as one client. Prints the two distributions in ms as JSON. `make bench` runs it; its settings are
+//! environment variables.
+#![allow(clippy::expect_used, reason = "a benchmark ends where its set-up fails")]
 
 use std::time::Instant;
 

@@ -1,7 +1,8 @@
-//! What is in use, told to the control plane behind the calls, so that it need not ask each sandbox.
+//! Reports to the control plane which sandboxes are in use, off the path of the calls, so that the control plane need
+//! not query each sandbox.
 //!
-//! A call marks its route (one atomic write); what is under way is known from the places that it holds. A report that is
-//! lost is made again: none of it is needed for an exec, and its absence ends nothing.
+//! A call marks its route (one atomic write); calls under way are found through the admission permits that they hold.
+//! A report that is lost is sent again: no exec needs it, and a missing report never ends a sandbox.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -17,43 +18,44 @@ use wire::routes::{ActivityReport, Used};
 use crate::admission::Admission;
 use crate::feed::Sender;
 
-/// Also when there is nothing to tell (contract: routes.proto): who reports is there for callers.
+/// Sent even when no sandbox was in use (contract: routes.proto): a report also shows that this gateway serves
+/// callers.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// The control plane notes it in memory.
+/// Timeout of one report, which the control plane only keeps in memory.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Sandboxes in one message: half a megabyte.
+/// Sandboxes in one report: half a megabyte.
 const MOST_TOLD: usize = 10_000;
 
-/// What was in use and has not been told.
+/// Sandboxes that were in use and are not reported yet.
 #[derive(Debug)]
 pub(crate) struct Activity {
     directory: Arc<Directory>,
     gates: Vec<Arc<Admission>>,
-    /// By sandbox, when it was seen last. As many as there were routes since the last report.
+    /// By sandbox: when its use was last seen. At most as many as there were routes since the last report.
     untold: Mutex<HashMap<Arc<str>, Instant>>,
 }
 
 impl Activity {
-    /// Of calls that mark the routes of `directory` and hold places of `gates`.
+    /// Creates the record of calls that mark the routes of `directory` and hold permits of `gates`.
     pub(crate) fn new(directory: Arc<Directory>, gates: Vec<Arc<Admission>>) -> Self {
         Self { directory, gates, untold: Mutex::default() }
     }
 
-    /// Reports for as long as it is not dropped.
+    /// Sends reports until it is dropped.
     pub(crate) async fn report(&self, mut client: RoutesClient<Sender>, gateway_id: &str) -> Infallible {
         loop {
             self.look();
             match self.tell(&mut client, gateway_id).await {
                 Err(status) if status.code() == Code::Unimplemented => {
                     tracing::info!(
-                        "the control plane takes no reports of use: it is older than this gateway"
+                        "the control plane takes no activity reports: it is older than this gateway"
                     );
                     return std::future::pending().await;
                 }
                 Err(status) => {
-                    tracing::warn!(reason = status.message(), "use not reported, it will be again")
+                    tracing::warn!(reason = status.message(), "activity not reported, retrying")
                 }
                 Ok(()) => {}
             }
@@ -77,7 +79,7 @@ impl Activity {
             let report = ActivityReport { gateway_id: gateway_id.to_owned(), used: used(part) };
             let taken = tokio::time::timeout(DEADLINE, client.report(report)).await;
             taken.map_err(|_| Status::deadline_exceeded("no answer"))??;
-            // What was used again while this was under way is told the next time.
+            // A sandbox that was used again while this report was under way is reported the next time.
             let mut untold = self.lock();
             for (id, told_at) in part {
                 if untold.get(id).is_some_and(|at| at == told_at) {

@@ -1,10 +1,10 @@
-//! A stream that can be looked into: what has come already goes on together, since most of a message's cost is the
-//! message.
+//! Look-ahead in a stream: messages that have already arrived are sent on as one larger message, since a message costs
+//! much more than its bytes.
 
 use futures_util::{FutureExt as _, Stream, TryStreamExt as _};
 use tonic::{Status, Streaming};
 
-/// Messages of a sidecar, at most one of which is held back.
+/// Messages of a sidecar; holds at most one message back.
 pub(crate) struct Ahead<T, S = Streaming<T>> {
     messages: S,
     held: Option<Result<Option<T>, Status>>,
@@ -17,7 +17,7 @@ impl<T, S> From<S> for Ahead<T, S> {
 }
 
 impl<T, S: Stream<Item = Result<T, Status>> + Unpin> Ahead<T, S> {
-    /// The next message; `None` at the end.
+    /// Returns the next message; `None` at the end.
     ///
     /// # Errors
     /// The call failed.
@@ -31,7 +31,7 @@ impl<T, S: Stream<Item = Result<T, Status>> + Unpin> Ahead<T, S> {
         }
     }
 
-    /// The next message if it has come already and `fits`; one that does not is the next.
+    /// Returns the next message if it has already arrived and `fits`; never waits. Otherwise the next call returns it.
     pub(crate) fn ready(&mut self, fits: impl FnOnce(&T) -> bool) -> Option<T> {
         let came = self.held.take().or_else(|| self.messages.try_next().now_or_never())?;
         match came {
@@ -57,11 +57,11 @@ mod tests {
         assert_eq!(ahead.message().await.unwrap(), Some(1));
         assert_eq!(ahead.ready(|next| *next < 10), Some(2));
         assert_eq!(ahead.ready(|next| *next < 10), None, "30 does not fit");
-        assert_eq!(ahead.ready(|next| *next < 10), None, "nor does it later, and nothing passes it");
+        assert_eq!(ahead.ready(|next| *next < 10), None, "it still does not fit, and no message overtakes it");
         assert_eq!(ahead.message().await.unwrap(), Some(30));
         assert_eq!(ahead.ready(|_| true), Some(4));
         assert_eq!(ahead.ready(|_| true), None);
-        assert_eq!(ahead.message().await.unwrap(), None, "the end is told once it is asked for");
+        assert_eq!(ahead.message().await.unwrap(), None, "the end follows the last message");
     }
 
     #[tokio::test]

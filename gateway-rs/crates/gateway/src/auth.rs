@@ -1,4 +1,4 @@
-//! Who may use a sandbox: the bearer of its token.
+//! Authorization: a sandbox may be used by the bearer of its token.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,14 +8,14 @@ use resolve::Route;
 use token::{Claims, Verifier};
 use wire::{Code, Problem};
 
-/// The scope that every exec endpoint asks for.
+/// The scope that every exec endpoint requires.
 const SCOPE: &str = "exec";
 
-/// A token that was found good for one sandbox.
+/// A token that was verified for one sandbox.
 #[derive(Debug)]
 pub(crate) struct Bearer {
     pub(crate) claims: Claims,
-    /// For the sidecar, which verifies it again.
+    /// The Authorization header for the sidecar, which verifies the token again.
     pub(crate) header: HeaderValue,
 }
 
@@ -27,13 +27,13 @@ pub(crate) fn check(verifier: &Verifier, headers: &HeaderMap, sandbox_id: &str) 
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let header = given.next();
     if given.next().is_some() {
-        // Which one counts is for each reader to say; the next one may say otherwise.
+        // Of several headers, each reader of the request could pick a different one.
         return Err(Problem::new(Code::Unauthenticated, "the Authorization header is given more than once"));
     }
     check_token(verifier, token::bearer(header.map(HeaderValue::as_bytes))?, sandbox_id)
 }
 
-/// The same for a token that came another way.
+/// The same for a token that was sent in another way (own header, query parameter, cookie).
 ///
 /// # Errors
 /// As [`check`].
@@ -43,12 +43,12 @@ pub(crate) fn check_token(verifier: &Verifier, token: &str, sandbox_id: &str) ->
     Ok(Bearer { claims, header: bearer(token) })
 }
 
-/// Whether a token is one of ours, for whatever sandbox.
+/// Whether a token was issued by this installation, for any sandbox.
 pub(crate) fn is_ours(verifier: &Verifier, token: &str) -> bool {
     verifier.verify(token, now_unix_s()).is_ok()
 }
 
-/// What opens one public port of a sandbox to whoever asks.
+/// Credentials for one public port of a sandbox, for a request without a valid token.
 pub(crate) fn anyone(route: &Route, port_token: &str) -> Bearer {
     let claims = Claims {
         sandbox_id: Arc::clone(&route.sandbox_id),
@@ -60,14 +60,15 @@ pub(crate) fn anyone(route: &Route, port_token: &str) -> Bearer {
 }
 
 fn bearer(token: &str) -> HeaderValue {
-    // A token that was verified has none but visible characters.
+    // A verified token consists of visible characters only.
     let mut header = HeaderValue::try_from(format!("Bearer {token}")).unwrap_or(HeaderValue::from_static(""));
-    // So that no `Debug` of it, in whatever log, shows the token.
+    // Marked sensitive, so that its `Debug` output does not show the token in a log.
     header.set_sensitive(true);
     header
 }
 
-/// A clock before 1970 reads as 1970: tokens then count as valid until it is set, and the sidecar checks them again.
+/// Reads a clock before 1970 as 1970: tokens then count as valid until the clock is set, and the sidecar checks them
+/// again.
 fn now_unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

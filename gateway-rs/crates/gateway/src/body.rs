@@ -1,5 +1,5 @@
-//! Request bodies: those of execs read whole, bounded in size, in time and, over all calls, in memory; those that pass
-//! through timed.
+//! Request bodies. Those of execs are read whole, with limits on size, time and (over all calls) memory; those that
+//! are forwarded are streamed, with a timeout for silence.
 
 mod timed;
 
@@ -15,20 +15,21 @@ use wire::{Code, Problem};
 
 pub(crate) use timed::{BrokenOff, Timed};
 
-/// A client that sends nothing for this long is taken for gone (a guess: a TCP retransmission takes seconds at most).
+/// A client that sends nothing for this long counts as gone (an estimate: a TCP retransmission takes seconds at most).
 pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 
-/// A body must be there after this long, whatever its size: 32 MiB at 2.2 Mbit/s.
+/// Timeout of a whole body, whatever its size: 32 MiB at 2.2 Mbit/s.
 const WHOLE: Duration = Duration::from_secs(120);
 
-/// What is read and dropped of a body that was refused for its size, so that its client hears of it.
+/// How much of a body that was refused for its size is read and dropped, so that the client receives the refusal.
 const DISCARD_BYTES: usize = 256 << 20;
 const DISCARD: Duration = Duration::from_secs(10);
 
-/// Larger bodies take from the shared budget; smaller ones are bounded by the number of calls.
+/// Larger bodies take memory from the shared budget; smaller ones are bounded by the number of calls.
 const FREE_BYTES: usize = 64 << 10;
 
-/// Memory for the larger bodies of all calls: 256 KiB each for 4096 calls in flight. In KiB, as the semaphore counts.
+/// Memory budget for the larger bodies of all calls: 256 KiB each for 4096 calls in flight. In KiB, the unit of the
+/// semaphore.
 const BUDGET_KIB: usize = 1 << 20;
 
 /// Reads bodies within the limits.
@@ -40,7 +41,7 @@ pub(crate) struct Reader {
     budget_kib: Arc<Semaphore>,
 }
 
-/// A body that was read; its memory counts against the budget until that is dropped.
+/// A body that was read; its memory counts against the budget until `budget` is dropped.
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) bytes: Bytes,
@@ -62,7 +63,7 @@ impl Reader {
     ///
     /// # Errors
     /// `payload_too_large` naming the limit, `invalid_argument` when it breaks off or does not arrive in time,
-    /// `capacity_unavailable` when there is no memory for it within the queue time-out.
+    /// `capacity_unavailable` when there is no memory for it within the queue timeout.
     ///
     /// # Cancel safety
     /// Cancel safe: what was read is dropped.
@@ -75,7 +76,7 @@ impl Reader {
     }
 
     async fn read_within(&self, body: &mut Body) -> Result<Read, Problem> {
-        // By the framing that the body is read with; a header may say something else.
+        // The announced size is that of the framing that the body is read with; a header may differ.
         let announced = body.size_hint().exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         self.fits(announced.unwrap_or(0))?;
         let budget = self.budget(announced.unwrap_or(0)).await?;
@@ -84,7 +85,7 @@ impl Reader {
         tokio::time::timeout(WHOLE, whole).await.map_err(late)?
     }
 
-    /// What larger bodies hold of the budget now.
+    /// Bytes of the budget that larger bodies hold.
     pub(crate) fn held_bytes(&self) -> usize {
         BUDGET_KIB.saturating_sub(self.budget_kib.available_permits()) * 1024
     }
@@ -115,7 +116,8 @@ impl Reader {
             let bytes = whole.len() + chunk.len();
             self.fits(bytes)?;
             if unannounced && bytes > FREE_BYTES {
-                // It may come to anything. All or nothing, so that no two bodies wait for each other's rest.
+                // The size is unknown, so reserve for the largest body. All at once: two bodies that reserved in steps
+                // could each wait for the rest of the other's memory.
                 budget = self.budget(self.max_bytes).await?;
                 unannounced = false;
             }
@@ -128,7 +130,7 @@ impl Reader {
         Ok(Read { bytes: whole.freeze(), budget })
     }
 
-    /// The next piece of data; trailers are skipped.
+    /// Returns the next piece of data; skips trailers.
     async fn chunk(&self, body: &mut Body) -> Result<Option<Bytes>, Problem> {
         loop {
             let silent = |_| broken(&format!("nothing came for {} s", SILENCE.as_secs()));
@@ -156,8 +158,8 @@ impl Reader {
     }
 }
 
-/// Reads on and drops what comes, within bounds. A connection that is closed while its client still sends is reset,
-/// and the reset destroys the refusal on its way to the client.
+/// Reads and drops the rest of a body, within bounds. A connection that is closed while its client still sends is
+/// reset, and the reset destroys the refusal on its way to the client.
 pub(crate) async fn discard(body: &mut (impl http_body::Body<Data = Bytes> + Unpin)) {
     let all = async {
         let mut left_bytes = DISCARD_BYTES;
@@ -168,7 +170,7 @@ pub(crate) async fn discard(body: &mut (impl http_body::Body<Data = Bytes> + Unp
             }
         }
     };
-    // Too slow or too much: the client loses its answer, we lose nothing.
+    // A client that is too slow or sends too much only loses its answer.
     drop(tokio::time::timeout(DISCARD, all).await);
 }
 

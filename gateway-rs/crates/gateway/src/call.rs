@@ -1,4 +1,4 @@
-//! One call to a sandbox, of whatever kind: its route, its place, what interrupts it and what its failure means.
+//! One call to a sandbox, of any kind: its route, its permit, what interrupts it, and how its failure is explained.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -19,22 +19,24 @@ use crate::drain;
 use crate::gateway::Gateway;
 use crate::upstream::{self, Loss, Streamed};
 
-/// A sandbox's death closes its connection at once, and is pushed a moment later. Waiting that moment turns "the
-/// connection broke" into the cause. On Kubernetes the moment is the kubelet's: it looks at its runtime once a second,
-/// and the runtime itself needs up to two to say that memory was the cause.
+/// How long a failed call waits for the cause. When a sandbox dies, its connection breaks at once and its end is
+/// pushed a moment later; this wait replaces "the connection broke" with the end cause. On Kubernetes the delay is the
+/// kubelet's: it polls its runtime once a second, and the runtime itself needs up to two to report that memory was the
+/// cause.
 const END_WAIT: Duration = Duration::from_secs(5);
 
-/// The same for a sandbox that no new connection reaches either: it is gone or as good as, and the caller is better
-/// served by the cause than by haste. A node that evicts takes up to ten seconds to say why.
+/// The same for a sandbox that accepts no new connection either. It has ended or soon will, so the caller is better
+/// served by the cause than by a fast answer. A node that evicts a pod takes up to ten seconds to report why.
 pub(crate) const GONE_WAIT: Duration = Duration::from_secs(14);
 
-/// For questions about execs and files and for cancels, which take the sidecar milliseconds.
+/// Timeout of calls that take the sidecar milliseconds: queries about execs and files, and cancels.
 const QUESTION_DEADLINE: Duration = Duration::from_secs(15);
 
-/// A route that is true and a place to use it. The place is waited for last, so that nobody holds one idle.
+/// Returns a current route and a permit. The permit is taken last, so that no call holds one while it waits for a
+/// route.
 ///
 /// # Errors
-/// `capacity_unavailable`, `draining`, or whatever keeps the sandbox from being called.
+/// `capacity_unavailable`, `draining`, or the reason why the sandbox cannot be called.
 pub(crate) async fn admit(
     gateway: &Gateway,
     gate: &Arc<Admission>,
@@ -53,11 +55,11 @@ pub(crate) async fn admit(
     Ok((route, place))
 }
 
-/// The route of a sandbox that lives.
+/// Returns the route of a live sandbox.
 ///
 /// # Errors
-/// The end cause of one that ended; `sandbox_not_found` for one that the control plane does not know, by this gateway's
-/// feed; `upstream_timeout` where this gateway does not hear the feed, and so cannot say.
+/// The end cause of a sandbox that has ended; `sandbox_not_found` for one that the route feed does not know;
+/// `upstream_timeout` while the feed is disconnected, so that this gateway cannot tell.
 pub(crate) async fn resolve(gateway: &Gateway, sandbox_id: &str) -> Result<Arc<Route>, Problem> {
     let found = gateway.resolver.resolve(sandbox_id).await;
     let route =
@@ -66,17 +68,17 @@ pub(crate) async fn resolve(gateway: &Gateway, sandbox_id: &str) -> Result<Arc<R
     Ok(route)
 }
 
-/// The sandbox may have begun since the control plane was last heard, and a "not found" would be its caller's fault.
+/// The sandbox may have been created since the feed was lost, and "not found" would put the fault on its caller.
 fn unheard(problem: Problem) -> Problem {
     if problem.code != Code::SandboxNotFound {
         return problem;
     }
     let detail =
-        "this gateway does not hear the control plane at the moment, and has not heard of the sandbox before";
+        "this gateway has lost the route feed of the control plane, and the sandbox is not in its route table";
     Problem { code: Code::UpstreamTimeout, detail: detail.into(), ..problem }
 }
 
-/// Completes when the sandbox has ended; a move to another address is none.
+/// Completes when the sandbox has ended; a move to another address does not count.
 async fn end(gateway: &Gateway, route: &Arc<Route>) -> Problem {
     let mut route = Arc::clone(route);
     loop {
@@ -90,7 +92,7 @@ async fn end(gateway: &Gateway, route: &Arc<Route>) -> Problem {
     }
 }
 
-/// The answer to a call that takes the sidecar a moment.
+/// Returns the answer to a call that takes the sidecar a moment; fails after [`QUESTION_DEADLINE`].
 pub(crate) async fn ask<T>(
     gateway: &Gateway,
     route: &Arc<Route>,
@@ -102,7 +104,7 @@ pub(crate) async fn ask<T>(
     }
 }
 
-/// The answer to a call that takes as long as it takes: a walk through many files, or all the data that a client sends.
+/// Returns the answer to a call without a timeout: a walk through many files, or all the data that a client sends.
 pub(crate) async fn patiently<T>(
     gateway: &Gateway,
     route: &Arc<Route>,
@@ -120,12 +122,12 @@ pub(crate) enum Cut {
     Failed(Status),
     /// Its sandbox ended, or moved.
     Ended(Fate),
-    /// The drain is over.
+    /// The grace period of the drain is over.
     Expired,
 }
 
 impl Cut {
-    /// What the caller is told. Takes up to [`GONE_WAIT`] where the cause has to be waited for.
+    /// Returns the problem for the caller. Takes up to [`GONE_WAIT`] where the end cause is not known yet.
     pub(crate) async fn explain(self, gateway: &Gateway, route: &Arc<Route>) -> Problem {
         match self {
             Self::Failed(status) => explain(gateway, route, &status).await,
@@ -135,7 +137,7 @@ impl Cut {
     }
 }
 
-/// What comes of a call unless something ends it before. An answer that is there counts, whatever else is true by now.
+/// Runs a call until the sandbox ends or the drain expires. An answer that has arrived wins over both.
 ///
 /// # Cancel safety
 /// As that of `call`.
@@ -152,10 +154,10 @@ pub(crate) async fn uncut<T>(
     }
 }
 
-/// The next message of a stream; `None` at its end.
+/// Returns the next message of a stream; `None` at its end.
 ///
 /// # Errors
-/// What ended the stream instead: the sandbox's end, the sidecar's problem, the end of the drain.
+/// What ended the stream instead: the sandbox's end, the sidecar's problem, or the end of the drain.
 ///
 /// # Cancel safety
 /// Not cancel safe: the cause of a failure may be lost.
@@ -170,7 +172,7 @@ pub(crate) async fn next<T>(
     }
 }
 
-/// What a failed call is answered with: the sandbox's end when there is one, else what the failure says.
+/// Explains a failed call: by the sandbox's end if there is one, else by the failure itself.
 pub(crate) async fn explain(gateway: &Gateway, route: &Arc<Route>, status: &Status) -> Problem {
     let id = &route.sandbox_id;
     let began = Instant::now();
@@ -198,8 +200,8 @@ pub(crate) async fn explain(gateway: &Gateway, route: &Arc<Route>, status: &Stat
     }
 }
 
-/// A pod that vanished with its node breaks the connection too, only later, and says nothing either. The difference is
-/// that it takes no other: then there is no use in asking for the result again.
+/// Explains a broken connection. A pod that vanished with its node breaks the connection too, only later and without a
+/// reason. It differs in accepting no new connection; then it is pointless to ask for the result again.
 async fn broken(gateway: &Gateway, route: &Arc<Route>, reason: &str) -> Problem {
     let id = &route.sandbox_id;
     if matches!(route.address, Address::Tcp { .. })
@@ -215,7 +217,7 @@ fn unreachable(sandbox_id: &str, reason: &str) -> Problem {
     Problem::new(Code::SandboxUnreachable, format!("sandbox {sandbox_id} cannot be reached: {reason}"))
 }
 
-/// A message with the caller's own token: the sidecar verifies it again.
+/// Wraps a message in a request with the caller's own token, which the sidecar verifies again.
 pub(crate) fn authorized<T>(message: T, header: &HeaderValue) -> Request<T> {
     let mut metadata = MetadataMap::with_capacity(1);
     if let Ok(value) = MetadataValue::try_from(header.as_bytes()) {
@@ -224,8 +226,8 @@ pub(crate) fn authorized<T>(message: T, header: &HeaderValue) -> Request<T> {
     Request::from_parts(metadata, tonic::Extensions::default(), message)
 }
 
-/// The same for a request of many messages, which go out as they come. Dropping the guard before their end breaks the
-/// call off. `held` is given back when the last of them has been taken (see [`Streamed`]).
+/// The same for a request stream, whose messages are sent as they arrive. Dropping the guard before the last message
+/// aborts the call. `held` is dropped when the last message has been taken (see [`Streamed`]).
 pub(crate) fn streamed<S: Stream>(
     messages: S,
     header: &HeaderValue,
@@ -241,7 +243,7 @@ pub(crate) fn late(what: &str, route: &Route) -> Problem {
     Problem::new(Code::UpstreamTimeout, format!("sandbox {} did not give {what} in time", route.sandbox_id))
 }
 
-/// For what is still under way at the end of the drain.
+/// The problem for calls that are still under way when the drain expires.
 pub(crate) fn cut_off() -> Problem {
     Problem::new(Code::StreamInterrupted, "the gateway shut down while the call was under way")
 }

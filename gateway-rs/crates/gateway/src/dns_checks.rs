@@ -1,6 +1,6 @@
-//! Whether DNS says what was pushed: a sample of new routes, looked up beside the path of the calls.
+//! Checks that DNS agrees with the pushed routes: looks up a sample of the new routes, off the path of the calls.
 //!
-//! The fallback is needed rarely. Without this it would be found broken in the moment when it is.
+//! The DNS fallback is needed rarely. Without these checks a broken fallback would be found only when it is needed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,25 +11,25 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::telemetry::{DnsCheck, Metrics};
 
-/// Routes that wait for their check; further ones are left out.
+/// Routes that may wait for their check; further ones are not checked.
 const QUEUE: usize = 256;
 
-/// A name appears when Kubernetes has told its name server of the pod, a second or two after the push (guess).
+/// Delay of a check: Kubernetes tells its name server of a pod a second or two after the push (an estimate).
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// At most ten look-ups a second.
+/// Pause between checks: at most ten look-ups a second.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A name server that takes longer is not well.
+/// Timeout of a look-up; a healthy name server answers sooner.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Takes routes to be checked.
+/// Accepts routes to check.
 #[derive(Debug)]
 pub(crate) struct Checks {
     queue: mpsc::Sender<Waiting>,
 }
 
-/// What [`run`] works on.
+/// The queue that [`run`] processes.
 pub(crate) type Queue = mpsc::Receiver<Waiting>;
 
 #[derive(Debug)]
@@ -44,20 +44,20 @@ impl Checks {
         (Self { queue: sender }, queue)
     }
 
-    /// Has a pushed route checked when there is room. Never waits.
+    /// Queues a pushed route for its check if there is room. Never waits.
     pub(crate) fn offer(&self, route: Arc<Route>) {
         if route.source == Source::Table {
-            // A full queue: it is a sample.
+            // Ignored when the queue is full: only a sample is checked.
             let _ = self.queue.try_send(Waiting { route, due: Instant::now() + SETTLE });
         }
     }
 }
 
-/// Checks one route after the other for ever; the owner drops it.
+/// Checks one route after the other until it, or the [`Checks`] that fills the queue, is dropped.
 pub(crate) async fn run(dns: &Dns, metrics: &Metrics, mut queue: Queue) {
     while let Some(Waiting { route, due }) = queue.recv().await {
         sleep_until(due).await;
-        // Sandboxes may live for less than that: nothing to be compared.
+        // The sandbox may have ended meanwhile; then there is nothing to compare.
         if !route.is_current() {
             continue;
         }
@@ -66,7 +66,7 @@ pub(crate) async fn run(dns: &Dns, metrics: &Metrics, mut queue: Queue) {
             metrics.dns_check(outcome);
         }
         if outcome == DnsCheck::Disagree {
-            tracing::warn!(sandbox_id = %route.sandbox_id, address = %route.address, "DNS names another address");
+            tracing::warn!(sandbox_id = %route.sandbox_id, address = %route.address, "DNS disagrees with pushed route");
         }
         sleep(PAUSE).await;
     }

@@ -1,12 +1,12 @@
-//! Leaving in good order.
+//! Graceful shutdown.
 //!
-//! serving -> draining (new calls are refused, running ones go on) -> expired (running ones are cut off) -> gone.
+//! serving -> draining (new calls are refused, running ones continue) -> expired (running ones are aborted) -> exit.
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 use wire::{Code, Problem};
 
-/// How far the process is on its way out, and the calls that it waits for.
+/// The progress of the shutdown, and the calls that it waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
     started: CancellationToken,
@@ -21,12 +21,12 @@ pub(crate) struct Call {
 }
 
 impl Drain {
-    /// Counts a new call in.
+    /// Registers a new call.
     ///
     /// # Errors
     /// `draining` once the drain has started.
     pub(crate) fn enter(&self) -> Result<Call, Problem> {
-        // Counted first: a drain that starts in between either sees this call or is seen by it.
+        // Registered before the check: a drain that starts in between either waits for this call or is seen by it.
         let call = Call { _counted: self.calls.token() };
         if self.is_draining() { Err(refused()) } else { Ok(call) }
     }
@@ -56,18 +56,18 @@ impl Drain {
         self.started.cancelled().await;
     }
 
-    /// Completes when running calls must end now.
+    /// Completes when running calls must be aborted.
     pub(crate) async fn expired(&self) {
         self.expired.cancelled().await;
     }
 
-    /// Completes when the drain has started and the last call is over.
+    /// Completes when the drain has started and the last call has ended.
     pub(crate) async fn idle(&self) {
         self.calls.wait().await;
     }
 }
 
-/// What a call gets that has not started.
+/// The problem for a call that was not admitted before the drain started.
 pub(crate) fn refused() -> Problem {
     Problem::new(Code::Draining, "this gateway is shutting down and takes no new calls")
 }

@@ -1,11 +1,11 @@
-//! The one place where a problem becomes an answer.
+//! The one place where a problem becomes an HTTP response.
 
 use axum::response::{IntoResponse, Response};
 use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use wire::{Code, Problem, Retry};
 
-/// What every part of the gateway fails with; turns into an answer when it leaves (see [`render`]).
+/// The error type of all handlers; [`render`] turns it into a response.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure(Box<Problem>);
 
@@ -15,7 +15,7 @@ impl From<Problem> for Failure {
     }
 }
 
-/// Carries the problem out of the router; the answer is written by [`render`], which knows the request's id.
+/// Carries the problem out of the router; [`render`], which knows the request id, writes the response.
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let mut response = Response::default();
@@ -24,12 +24,12 @@ impl IntoResponse for Failure {
     }
 }
 
-/// The problem that a response of the router stands for.
+/// Takes the problem out of a response of the router, if it carries one.
 pub(crate) fn carried(response: &mut Response) -> Option<Problem> {
     response.extensions_mut().remove::<Failure>().map(|failure| *failure.0)
 }
 
-/// The answer for a problem: RFC 9457 with the contract's extras.
+/// Builds the response for a problem: RFC 9457 with the contract's extension members.
 pub(crate) fn render(problem: &Problem, request_id: &HeaderValue) -> Response {
     let wait_ms = retry_after_ms(problem.code);
     let body = problem.to_json(request_id.to_str().unwrap_or_default(), wait_ms).to_string();
@@ -41,14 +41,14 @@ pub(crate) fn render(problem: &Problem, request_id: &HeaderValue) -> Response {
         headers.insert(RETRY_AFTER, HeaderValue::from(ms.div_ceil(1000)));
     }
     if problem.code == Code::Draining {
-        // The next request should go where it is served.
+        // The client's next connection should go to a replica that serves.
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }
 
-/// When it makes sense to come back. One second is a guess: longer than a queue's turn, shorter than anybody's
-/// patience; clients add their own jitter and growth.
+/// When a retry makes sense. One second is an estimate: longer than a turn in the queue, shorter than callers are
+/// ready to wait; clients add their own jitter and backoff.
 pub(crate) fn retry_after_ms(code: Code) -> Option<u64> {
     (code.retry() == Retry::Later).then_some(1000)
 }

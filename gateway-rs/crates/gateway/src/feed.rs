@@ -1,4 +1,4 @@
-//! The route table kept true: snapshot, deltas, and again from the start when the feed is lost.
+//! Keeps the route table up to date from the route feed: a snapshot, then deltas; a new snapshot after each reconnect.
 
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
@@ -20,24 +20,25 @@ use crate::request_id;
 use crate::telemetry::Metrics;
 use crate::transport::Dialer;
 
-/// Three heartbeats (routes.proto): a feed that is silent for longer is dead, whatever the socket says.
+/// Three heartbeats (routes.proto): a feed that is silent for longer counts as dead, even if its socket is open.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// To connect and to get the first message.
+/// Timeout for connecting and for the start of the response.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Reconnects: at least the one, at most the other, doubled in between, with full jitter so that the gateways of an
-/// installation do not come back as one.
+/// Backoff of reconnects: doubles up to `MAX_BACKOFF`. Each pause is a random fraction of it (full jitter), so that
+/// the gateways of an installation do not reconnect all at once.
 const BACKOFF: Duration = Duration::from_millis(50);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
-/// A snapshot may come from a replica that is a moment behind; within this time it has heard of what it missed.
+/// How long a fresh route that a snapshot does not name is kept. The snapshot may come from a replica that lags by a
+/// moment; within this time the replica has received what it missed.
 const DOUBT: Duration = Duration::from_secs(5);
 
-/// A snapshot of 100,000 sandboxes and as many tombstones, 300 bytes each.
+/// Maximum message size: a snapshot of 100,000 sandboxes and as many tombstones, 300 bytes each.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
 
-/// What is known of the feed itself.
+/// State of the feed itself.
 #[derive(Debug, Default)]
 pub(crate) struct FeedState {
     inner: Mutex<State>,
@@ -50,7 +51,7 @@ struct State {
     last_message: Option<Instant>,
 }
 
-/// Why a feed ended; it is always opened again.
+/// Why a feed ended; it is always reopened.
 #[derive(Debug, thiserror::Error)]
 enum Lost {
     #[error("cannot connect: {0}")]
@@ -64,24 +65,24 @@ enum Lost {
 }
 
 impl FeedState {
-    /// Whether a snapshot has ever arrived: without one an unknown id may just not have been heard of.
+    /// Whether a snapshot has ever arrived; until then an unknown sandbox may just not have been pushed yet.
     pub(crate) fn has_snapshot(&self) -> bool {
         self.lock().has_snapshot
     }
 
-    /// Whether what the table does not have is not there: it is whole, and the feed is connected.
+    /// Whether a sandbox that is not in the table does not exist: the table is complete and the feed is connected.
     pub(crate) fn is_current(&self) -> bool {
         let state = self.lock();
         state.has_snapshot && state.connected
     }
 
-    /// Since the last message; `None` while not connected.
+    /// Time since the last message; `None` while not connected.
     pub(crate) fn silence(&self) -> Option<Duration> {
         let state = self.lock();
         state.last_message.filter(|_| state.connected).map(|at| at.elapsed())
     }
 
-    /// Since the last message, connected or not; `None` before the first one. So old the table may be.
+    /// Time since the last message, connected or not; `None` before the first one. The table may be this old.
     pub(crate) fn age(&self) -> Option<Duration> {
         self.lock().last_message.map(|at| at.elapsed())
     }
@@ -102,17 +103,17 @@ impl FeedState {
     }
 }
 
-/// Where messages go.
+/// Where feed messages are applied.
 pub(crate) struct Sink<'a> {
     pub(crate) directory: &'a Directory,
     pub(crate) metrics: &'a Metrics,
     pub(crate) state: &'a FeedState,
-    /// Compares new routes with DNS, where there is one.
+    /// Compares new routes with DNS, if a DNS zone is set.
     pub(crate) checks: Option<&'a Checks>,
 }
 
-/// Follows the feed for ever, and reports what is in use over the same connection; the owner drops it. While it is lost
-/// the table stays as it is.
+/// Follows the feed, and reports activity over the same connection, until it is dropped. While the feed is lost the
+/// table stays as it is.
 pub(crate) async fn follow(dialer: &Dialer, address: &Address, sink: &Sink<'_>, activity: &Activity) {
     let gateway_id = request_id::unique();
     let mut backoff = BACKOFF;
@@ -121,14 +122,14 @@ pub(crate) async fn follow(dialer: &Dialer, address: &Address, sink: &Sink<'_>, 
         let lost = watch(dialer, address, &gateway_id, sink, activity).await;
         sink.state.lost();
         sink.metrics.feed_reconnects.inc();
-        tracing::warn!(address = %address, reason = %lost, "route feed lost");
-        // A feed that lived for a while was not refused: start again from the shortest pause.
+        tracing::warn!(address = %address, reason = %lost, "route feed lost, reconnecting");
+        // A feed that lived for a while was not refused: the backoff starts over.
         backoff = if opened.elapsed() > MAX_BACKOFF { BACKOFF } else { (backoff * 2).min(MAX_BACKOFF) };
         tokio::time::sleep(backoff.mul_f64(jitter())).await;
     }
 }
 
-/// A fraction of 0 to 1, different in every gateway.
+/// Returns a random fraction from 0 to 1, different in every gateway.
 fn jitter() -> f64 {
     f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX)
 }
@@ -155,7 +156,7 @@ async fn watch(
     lost
 }
 
-/// Takes messages in until the feed ends or falls silent.
+/// Applies messages until the feed ends or falls silent.
 async fn consume(messages: impl Messages<Item = Result<routes::Update, Status>>, sink: &Sink<'_>) -> Lost {
     let mut messages = std::pin::pin!(messages);
     let mut doubts_end = None;
@@ -181,7 +182,7 @@ async fn consume(messages: impl Messages<Item = Result<routes::Update, Status>>,
     }
 }
 
-/// Never without a moment.
+/// Completes at `moment`; never, if that is `None`.
 async fn sleep_until(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,
@@ -189,14 +190,14 @@ async fn sleep_until(moment: Option<Instant>) {
     }
 }
 
-/// Takes one message in; whether it was a snapshot.
+/// Applies one message; returns whether it was a snapshot.
 fn take_in(message: routes::Update, sink: &Sink<'_>) -> bool {
     let Some((update, unreadable)) = Update::from_wire(message) else {
         sink.state.heard(false);
         return false;
     };
     for sandbox_id in unreadable {
-        tracing::error!(sandbox_id, "route left out: its address cannot be read");
+        tracing::error!(sandbox_id, "route ignored: its address cannot be parsed");
     }
     let snapshot = matches!(update, Update::Snapshot { .. });
     let applied = sink.directory.apply(update);
@@ -213,7 +214,7 @@ fn take_in(message: routes::Update, sink: &Sink<'_>) -> bool {
     snapshot
 }
 
-/// The connection's task; aborted when dropped, so that it never outlives the feed.
+/// The task of the connection; aborted when dropped, so that it never outlives the feed.
 struct Connection(tokio::task::JoinHandle<()>);
 
 impl Connection {
@@ -255,7 +256,7 @@ async fn open(
     let stream = dialer.connect(address).await.map_err(|e| connect(&e))?;
     let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
     let (sender, connection) = handshake.map_err(|e| connect(&e))?;
-    // How it ends is told by the messages.
+    // The message stream reports how the connection ended.
     let connection = Connection(tokio::spawn(async move { drop(connection.await) }));
     let mut client = RoutesClient::with_origin(Sender(sender), Uri::from_static("http://controlplane"))
         .max_decoding_message_size(MAX_MESSAGE_BYTES);

@@ -16,32 +16,34 @@ use crate::telemetry::{Gauges, Metrics};
 use crate::transport::Dialer;
 use crate::upstream::Pool;
 
-/// How long a call with a valid token waits for its sandbox to be pushed (contract: route feed).
+/// How long a call with a valid token waits for the push of its sandbox's route (contract: route feed).
 const PUSH_WAIT: Duration = Duration::from_secs(1);
 
-/// Calls of one owner that may wait: with 1024 places and commands of a second a wait of 4 s; more would wait in vain
-/// (guess).
+/// Calls of one owner that may wait: with 1024 permits and commands of one second the wait is 4 s; more would only
+/// time out (an estimate).
 const MAX_QUEUED_PER_OWNER: usize = 4_096;
 
-/// Calls that may wait in all. Each may hold a body of 64 KiB: 1 GiB at most.
+/// Calls that may wait at one gate. Each may hold a body of 64 KiB: 1 GiB at most.
 const MAX_QUEUED: usize = 16_384;
 
-/// Calls that neither run nor wait for their turn: forwarded ones (a create is held until its sandbox is ready) and
-/// those whose body is still coming. As many as there may be connections; with HTTP/2 one client could bring any number.
+/// Calls that neither run nor wait for a permit: forwarded ones (a create is held until its sandbox is ready) and
+/// those whose body is still arriving. As many as there may be connections: over HTTP/2 one client could open any
+/// number.
 const MAX_OTHERS: usize = 16_384;
 
-/// What all calls share.
+/// State that all calls share.
 #[derive(Debug)]
 pub(crate) struct Gateway {
     pub(crate) settings: Settings,
     pub(crate) activity: Activity,
-    /// For execs.
+    /// Admission gate of execs.
     pub(crate) admission: Arc<Admission>,
-    /// For streams that live long: attached clients, watches.
+    /// Admission gate of long-lived streams: attached clients, watches.
     pub(crate) streams: Arc<Admission>,
-    /// For connections to ports: anyone may make them where a port is public, and must not be in the owner's way.
+    /// Admission gate of connections to ports: any client may open them where a port is public, and must not take the
+    /// permits of the sandbox's owner.
     pub(crate) ports: Arc<Admission>,
-    /// For file calls.
+    /// Admission gate of file calls.
     pub(crate) transfers: Arc<Admission>,
     pub(crate) bodies: body::Reader,
     pub(crate) dialer: Arc<Dialer>,
@@ -50,16 +52,16 @@ pub(crate) struct Gateway {
     pub(crate) forwarder: Forwarder,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) resolver: Resolver,
-    /// Connections to ports, one task each; they end by themselves when the drain is over.
+    /// Connections to ports, one task each; they end by themselves when the drain expires.
     pub(crate) tunnels: TaskTracker,
     pub(crate) upstream: Arc<Pool>,
 }
 
 impl Gateway {
-    /// A gateway that knows no route yet. Must be called inside a tokio runtime.
+    /// Creates a gateway with an empty route table. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// When there is a DNS zone but the system's resolver configuration cannot be read.
+    /// When a DNS zone is set but the system's resolver configuration cannot be read.
     pub(crate) fn new(settings: Settings) -> Result<Self, LookupFailed> {
         let dns = match &settings.dns {
             Some(Headless { zone, shards, server }) => {
@@ -116,7 +118,7 @@ impl Gateway {
         })
     }
 
-    /// Counts a new call in.
+    /// Registers a new call.
     ///
     /// # Errors
     /// `draining` once the drain has started, `capacity_unavailable` when too many calls are under way.
@@ -132,7 +134,7 @@ impl Gateway {
         Ok(call)
     }
 
-    /// Why no new call should come here; `None` when they may.
+    /// Returns why new calls should go to another replica; `None` when this one is ready.
     pub(crate) fn not_ready(&self) -> Option<&'static str> {
         if self.drain.is_draining() {
             return Some("draining");

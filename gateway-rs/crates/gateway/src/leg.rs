@@ -12,34 +12,36 @@ use uuid::Uuid;
 
 use crate::transport::{Dialer, Stream};
 
-/// How a leg begins, before its ticket, and how one that brings data is answered (`contract/agent.proto`).
+/// First bytes of a leg, before its ticket; also the sidecar's answer on a leg that brings data
+/// (`contract/agent.proto`).
 const MARK: [u8; 4] = *b"LEG ";
 
-/// What comes before a leg is worth its connection, which costs a sandbox as much as some messages do.
+/// How much has to go as messages before a leg is worth its connection, which costs a sandbox as much as some messages
+/// do.
 const WORTH_BYTES: usize = 1 << 20;
 
 type Dialling = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;
 
-/// A further connection to the sidecar for what one port says or one file holds or gets, once that is much: bare bytes
-/// cost a sandbox under gVisor less than half of what messages do. Nothing that comes over it counts before the call has
-/// said that it does (`moved`): the call has shown its token, and only its sidecar knows the ticket.
+/// A further connection to the sidecar for the data of one port or one file, once that is much: bare bytes cost a
+/// sandbox under gVisor less than half of what messages cost. What arrives over it counts only after the call has said
+/// so (`moved`): the call has shown its token, and only its sidecar knows the ticket.
 pub(crate) struct Leg {
     ticket: Uuid,
     way: Way,
     state: State,
 }
 
-/// Where data on a leg go.
+/// The direction of the data on a leg.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     /// To the client.
     Out,
-    /// Into the sandbox. The sidecar says that it takes them: an older one knows no such legs.
+    /// Into the sandbox. The sidecar confirms that it accepts them: an older one does not know such legs.
     In,
 }
 
 enum State {
-    /// So many bytes are still to come before it is worth it.
+    /// `bytes` more have to go as messages before the leg is dialled.
     Waiting {
         bytes: usize,
         dialler: Arc<Dialer>,
@@ -47,12 +49,12 @@ enum State {
     },
     Dialling(Dialling),
     Open(Stream),
-    /// It was not to be had: all comes as messages.
+    /// There is no connection: all data go as messages.
     Failed(io::Error),
 }
 
-/// Who only listens there, or waits for what was written to be taken, would else never notice a sandbox that is gone: the
-/// call may have told its end already.
+/// TCP keep-alive. A side that only reads, or waits for what it wrote to be received, would otherwise never notice
+/// that the sandbox has gone: the call may have reported its end already.
 fn probes() -> TcpKeepalive {
     let every = Duration::from_secs(5);
     TcpKeepalive::new().with_time(every).with_interval(every).with_retries(2)
@@ -64,12 +66,12 @@ impl Leg {
         Self { ticket: Uuid::new_v4(), way, state }
     }
 
-    /// What the call has to name.
+    /// The ticket that the call has to name.
     pub(crate) fn ticket(&self) -> Vec<u8> {
         self.ticket.as_bytes().to_vec()
     }
 
-    /// Counts what went as messages.
+    /// Counts data that went as messages; dials the leg when it is worth its connection.
     pub(crate) fn count(&mut self, went: usize) {
         let way = self.way;
         if let State::Waiting { bytes, dialler, route } = &mut self.state {
@@ -93,7 +95,7 @@ impl Leg {
         }
     }
 
-    /// Goes on with what is under way. Wakes like a read.
+    /// Makes progress with dialling. Wakes the task as a read does.
     pub(crate) fn poll_dial(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let State::Dialling(dialling) = &mut self.state {
             self.state = match ready!(dialling.as_mut().poll(cx)) {
@@ -104,7 +106,8 @@ impl Leg {
         Poll::Ready(())
     }
 
-    /// The connection, if it is there; it is the caller's then. Goes on with what is under way.
+    /// Returns the connection if it is open; the caller owns it from then on. Makes progress with dialling, but does
+    /// not wait.
     pub(crate) async fn opened(&mut self) -> Option<Stream> {
         poll_fn(|cx| Poll::Ready(self.poll_dial(cx).is_ready())).await;
         match mem::replace(&mut self.state, State::Failed(io::ErrorKind::NotConnected.into())) {
@@ -117,7 +120,7 @@ impl Leg {
     }
 }
 
-/// Read it only once the call has moved there.
+/// To be read only once the call has moved its data to the leg.
 impl AsyncRead for Leg {
     fn poll_read(
         mut self: Pin<&mut Self>,

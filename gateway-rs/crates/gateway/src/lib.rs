@@ -1,21 +1,23 @@
 //! The gateway: the one address that users know.
 //!
-//! It runs commands in sandboxes (HTTP in, one multiplexed gRPC connection a sandbox out) and forwards the rest of the
-//! API to the control plane. It holds nothing that matters: the route table is pushed, tokens are verified offline.
-//! The path of an exec touches no Kubernetes API, no store and no Python.
+//! It runs commands in sandboxes (HTTP in, one multiplexed gRPC connection per sandbox out) and forwards the rest of
+//! the API to the control plane. It holds no state that matters: the route table is pushed, tokens are verified
+//! offline. The path of an exec touches no Kubernetes API, no store and no Python.
 //!
 //! # Layout, from the outside in
-//! - `settings`: the environment, checked before anything is bound. `run`: the whole life of the process.
-//! - `server`: connections: accepted, bounded, timed. `router`: all routes on one screen.
-//! - `exec`: the request, its call and its answer. `processes`: clients that stay attached to a command. `files`: files
-//!   in and out. `forward`: everything else under `/v1`.
-//! - `call`: one call to a sandbox, of whatever kind. `ahead`: a stream that can be looked into. `query`, `body`: what requests bring.
-//! - `ports`: what listens in a sandbox. `usage`: what a sandbox uses.
-//! - `auth`, `admission`, `drain`: who may, who is next, and when nobody may any more.
-//! - `activity`: what is in use, told to the control plane behind the calls.
-//! - `upstream`: connections to sidecars. `feed`: the route table kept true; `dns_checks`: whether DNS says the same.
-//!   `transport`: sockets for all of them.
-//! - `memory`: what the allocator keeps. `telemetry`: metrics and logs. `error`: the one place where a problem becomes an answer.
+//! - `settings`: the environment variables, checked before anything is bound. `run`: the whole life of the process.
+//! - `server`: client connections, with their limits and timeouts. `router`: all routes.
+//! - `exec`: the request, its call and its answer. `processes`: clients that stay attached to a command. `files`:
+//!   files in and out. `forward`: everything else under `/v1`.
+//! - `call`: one call to a sandbox, of any kind. `ahead`: look-ahead in a stream. `leg`: connections for bulk data.
+//!   `query`, `body`: the parts of a request.
+//! - `ports`: ports of a sandbox. `usage`: the resources that a sandbox uses.
+//! - `auth`, `admission`, `drain`: which call is allowed, which is next, and the graceful shutdown.
+//! - `activity`: reports to the control plane which sandboxes are in use, off the path of the calls.
+//! - `upstream`: connections to sidecars. `feed`: keeps the route table up to date; `dns_checks`: whether DNS agrees
+//!   with it. `transport`: sockets for all of them.
+//! - `memory`: settings of the allocator. `telemetry`: metrics and logs. `error`: the one place where a problem
+//!   becomes an HTTP response.
 
 mod activity;
 mod admission;

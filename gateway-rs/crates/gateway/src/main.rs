@@ -1,4 +1,4 @@
-//! The gateway's process: settings from the environment, SIGTERM or SIGINT to drain and leave.
+//! The gateway's process: settings come from environment variables; SIGTERM or SIGINT start a graceful shutdown.
 
 use std::process::ExitCode;
 

@@ -1,15 +1,16 @@
-//! What the allocator keeps of what is freed.
+//! How much freed memory the allocator keeps.
 
-#![allow(unsafe_code, reason = "the allocator's settings have no safe face")]
+#![allow(unsafe_code, reason = "mallopt has no safe wrapper")]
 
-/// Larger pieces are given back to the kernel at once: inputs and outputs of execs, which are rare and up to 16 MiB.
+/// Larger blocks go back to the kernel when they are freed: inputs and outputs of execs, which are rare and up to 16
+/// MiB.
 const LARGE_BYTES: i32 = 1 << 20;
 
-/// Of the smaller ones this much is kept for each thread. Left alone, the allocator gives back what streams free and
-/// takes it again with every message; the kernel then clears it anew each time, which costs more than to move the data.
+/// How much of the smaller blocks is kept for each thread. By default the allocator gives back what streams free and
+/// takes it again with every message; the kernel then clears it each time, which costs more than moving the data.
 const KEPT_BYTES: i32 = 4 << 20;
 
-/// Sets both, for the whole process.
+/// Applies both settings to the whole process.
 pub(crate) fn settle() {
     // SAFETY: sets two numbers in the allocator.
     unsafe {

@@ -1,5 +1,5 @@
-//! Queries, strictly: every name known and given once, every value in its form. Values are bytes, so that a path can be
-//! whatever a file system allows.
+//! Strict parsing of queries: every name is known and given once, every value is well formed. Values are bytes, so
+//! that a path can be whatever a file system allows.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -8,23 +8,23 @@ use wire::{Code, Problem};
 
 use crate::exec::rules;
 
-/// PATH_MAX less its NUL (path_resolution(7)): a longer path can never work.
+/// PATH_MAX without its NUL (path_resolution(7)): a longer path can never work.
 const MAX_PATH_BYTES: usize = 4095;
 
 /// Permission bits with set-user-ID, set-group-ID and sticky (chmod(2)).
 const MAX_MODE: u32 = 0o7777;
 
-/// A query that was read: names and values.
+/// A parsed query: names and values.
 #[derive(Debug)]
 pub(crate) struct Query {
     values: BTreeMap<String, Vec<u8>>,
 }
 
 impl Query {
-    /// Reads a query in which only `names` may stand, in form encoding: `+` is a space, `%` and two digits are a byte.
+    /// Parses a query that may only have `names`, in form encoding: `+` is a space, `%` and two digits are a byte.
     ///
     /// # Errors
-    /// `invalid_argument` naming the one that is unknown, given twice, or cannot be read.
+    /// `invalid_argument`, naming the parameter that is unknown, given twice, or malformed.
     pub(crate) fn read(query: Option<&str>, names: &[&str]) -> Result<Self, Problem> {
         let mut values = BTreeMap::new();
         for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
@@ -43,7 +43,7 @@ impl Query {
         Ok(Self { values })
     }
 
-    /// A path that must be there.
+    /// Returns a path, which is required.
     ///
     /// # Errors
     /// `invalid_argument`: it is absent, empty, too long (`details.reason`) or has a NUL.
@@ -60,14 +60,14 @@ impl Query {
         }
     }
 
-    /// A user (or owner) as of a command; empty when absent.
+    /// Returns a user (or owner) in the form that execs have; empty when absent.
     pub(crate) fn user(&self, name: &str) -> Result<String, Problem> {
         let user = self.text(name)?.unwrap_or_default();
         rules::check_user(name, user)?;
         Ok(user.to_owned())
     }
 
-    /// `true` or `false`, else `default`.
+    /// Returns `true` or `false`; `default` when absent.
     pub(crate) fn flag(&self, name: &str, default: bool) -> Result<bool, Problem> {
         match self.text(name)? {
             None => Ok(default),
@@ -79,7 +79,7 @@ impl Query {
         }
     }
 
-    /// A number of any size.
+    /// Returns a number of any size.
     pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         let digits = text.bytes().all(|b| b.is_ascii_digit());
@@ -90,7 +90,7 @@ impl Query {
         number.ok_or_else(wrong).map(Some)
     }
 
-    /// A number within a range, else `default`.
+    /// Returns a number within a range; `default` when absent.
     pub(crate) fn count(&self, name: &str, default: u32, range: RangeInclusive<u64>) -> Result<u32, Problem> {
         match self.number(name)? {
             None => Ok(default),
@@ -98,7 +98,7 @@ impl Query {
         }
     }
 
-    /// Permission bits in octal digits.
+    /// Returns permission bits, given in octal digits.
     pub(crate) fn mode(&self, name: &str) -> Result<Option<u32>, Problem> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         let digits = text.bytes().all(|b| (b'0'..=b'7').contains(&b));
@@ -108,7 +108,7 @@ impl Query {
         mode.ok_or_else(wrong).map(Some)
     }
 
-    /// A SHA-256 in 64 hexadecimal digits; empty when absent.
+    /// Returns a SHA-256, given in 64 hexadecimal digits; empty when absent.
     pub(crate) fn digest(&self, name: &str) -> Result<Vec<u8>, Problem> {
         let Some(text) = self.text(name)? else { return Ok(Vec::new()) };
         let pairs = text.as_bytes().chunks(2).map(|pair| match pair {

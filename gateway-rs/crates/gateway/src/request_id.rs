@@ -1,23 +1,23 @@
-//! One id a request, from the first line of the log to the last part that it reaches.
+//! One id per request, in the log and in every part that the request reaches.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use uuid::Uuid;
 
-/// In every answer, and in every request that is forwarded.
+/// In every response, and in every request that is forwarded.
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
 const MAX_LENGTH: usize = 128;
 
-/// The request's own id when it is sane, else a made one; the only one in the headers then.
+/// Returns the request's own id if that is valid, else a new one, and makes it the only one in the headers.
 pub(crate) fn ensure(headers: &mut HeaderMap) -> HeaderValue {
     let given = headers.get(HEADER).filter(|value| is_sane(value.as_bytes())).cloned();
     let id = given.unwrap_or_else(made);
-    // Also when it was given: a second one, which nobody has looked at, must not travel on beside it.
+    // Also when it was given: a second id, which was not checked, must not be forwarded beside it.
     headers.insert(HEADER, id.clone());
     id
 }
 
-/// Also an exec_id: 36 characters of `[0-9a-f-]`.
+/// Also valid as an `exec_id`: 36 characters of `[0-9a-f-]`.
 pub(crate) fn unique() -> String {
     Uuid::new_v4().to_string()
 }
@@ -26,7 +26,7 @@ fn made() -> HeaderValue {
     HeaderValue::from_str(&unique()).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
 }
 
-/// Nothing that could break a log line or a header of another server.
+/// Whether an id can break neither a log line nor a header of another server.
 fn is_sane(id: &[u8]) -> bool {
     (1..=MAX_LENGTH).contains(&id.len())
         && id.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(b))

@@ -1,4 +1,4 @@
-//! All routes on one screen.
+//! All routes in one place.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         .with_state(gateway)
 }
 
-/// One request from head to answer: its id first, the one place for problems last.
+/// Answers one request: sets its id first, renders its problem last.
 pub(crate) async fn answer(gateway: &Gateway, router: Router, mut request: Request) -> Response {
     let request_id = request_id::ensure(request.headers_mut());
     let line = (request.method().clone(), request.uri().path().to_owned());
@@ -80,20 +80,20 @@ async fn routed(gateway: &Gateway, router: Router, request: Request) -> Response
     }
 }
 
-/// One line a refused request; louder when it is not the caller's doing.
+/// Logs one line per refused request: a warning where the fault is not the caller's.
 fn log((method, path): &(Method, String), request_id: &HeaderValue, problem: &Problem) {
     let (code, detail) = (problem.code.name(), &problem.detail);
     match problem.code.fault() {
         Fault::Caller | Fault::Workload => {
-            tracing::info!(%method, path, ?request_id, code, detail, "refused")
+            tracing::info!(%method, path, ?request_id, code, detail, "request refused")
         }
         Fault::Capacity | Fault::Platform => {
-            tracing::warn!(%method, path, ?request_id, code, detail, "refused")
+            tracing::warn!(%method, path, ?request_id, code, detail, "request refused")
         }
     }
 }
 
-/// 200 when new calls may come here, else 503 and why.
+/// 200 when this gateway takes new calls, else 503 with the reason.
 async fn ready(State(gateway): State<Arc<Gateway>>) -> (StatusCode, String) {
     match gateway.not_ready() {
         None => (StatusCode::OK, "ready\n".to_owned()),
@@ -124,7 +124,7 @@ mod tests {
     use crate::settings::tests::settings;
 
     #[tokio::test]
-    #[allow(clippy::panic, reason = "what is tested")]
+    #[allow(clippy::panic, reason = "the panic is what is tested")]
     async fn a_panic_is_an_answer_and_is_counted() {
         async fn broken() -> &'static str {
             panic!("for the test")

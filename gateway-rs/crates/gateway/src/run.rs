@@ -1,4 +1,4 @@
-//! The whole life of the process: bind, serve, drain, leave.
+//! The whole life of the process: bind, serve, drain, exit.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,19 +25,19 @@ pub const EXIT_SETTINGS: u8 = 64;
 /// Exit status for everything else that keeps the gateway from running.
 pub const EXIT_FAILED: u8 = 1;
 
-/// After the drain: to write answers that are ready and to close connections.
+/// Time after the drain to write answers that are ready and to close connections.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
 /// Why the gateway cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum StartFailed {
-    /// The address is taken, or not ours.
+    /// The address is in use, or not one of this machine.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] io::Error),
     /// There is a DNS zone but no usable resolver configuration.
     #[error("cannot set up DNS: {0}")]
     Dns(#[from] LookupFailed),
-    /// It ran, and the part that accepts connections or the one that follows the route feed came to an end.
+    /// It ran, and the task that accepts connections or the one that follows the route feed ended.
     #[error("a part of the gateway failed; the log says which")]
     Broken,
     /// The runtime or its signals cannot be set up.
@@ -45,7 +45,8 @@ pub enum StartFailed {
     Runtime(#[from] io::Error),
 }
 
-/// Runs by the environment's settings until SIGTERM or SIGINT; gives the process's exit status. Blocks.
+/// Runs with the settings of the environment variables until SIGTERM or SIGINT; returns the process's exit status.
+/// Blocks.
 pub fn run_from_environment() -> u8 {
     let settings = match Settings::read(|name| std::env::var(name).ok()) {
         Ok(settings) => settings,
@@ -65,12 +66,12 @@ pub fn run_from_environment() -> u8 {
     }
 }
 
-/// As many descriptors as the system allows: two connections a sandbox soon pass the usual 1024.
+/// Raises the limit of open files to the maximum: two connections per sandbox soon exceed the usual 1024.
 fn raise_descriptor_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(e) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!(error = %e, "cannot raise the limit of open files");
+        tracing::warn!(error = %e, "cannot raise the limit of open files, keeping the present one");
     }
 }
 
@@ -91,7 +92,7 @@ fn run(settings: Settings) -> Result<(), StartFailed> {
             () = asked() => false,
             () = running.broken() => true,
         };
-        // Whoever asks twice means it.
+        // A second signal ends the drain at once.
         running.stop_within(asked()).await;
         if broken { Err(StartFailed::Broken) } else { Ok(()) }
     });
@@ -99,7 +100,7 @@ fn run(settings: Settings) -> Result<(), StartFailed> {
     outcome
 }
 
-/// A gateway that serves; dropping it cuts everything off, [`Running::stop`] drains first.
+/// A gateway that serves. Dropping it aborts everything; [`Running::stop`] drains first.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
@@ -126,7 +127,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartFailed> {
         %address,
         routes = %gateway.settings.routes,
         controlplane = %gateway.settings.controlplane,
-        "started"
+        "gateway started"
     );
     Ok(Running { address, gateway, server, tasks })
 }
@@ -148,29 +149,29 @@ async fn follow_feed(gateway: Arc<Gateway>) {
 }
 
 impl Running {
-    /// Where it listens; the port is the one that was taken when the settings said 0.
+    /// The address that it listens on, with the port that was chosen where the settings said 0.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Completes when a part that should run for ever has ended: without it the gateway would serve an old table, or
-    /// nobody, and look healthy.
+    /// Completes when a task that should run for ever has ended: without that task the gateway would serve an old
+    /// table, or accept no connections, and look healthy.
     async fn broken(&mut self) {
         if let Some(ended) = self.tasks.join_next().await {
-            tracing::error!(?ended, "a part of the gateway ended");
+            tracing::error!(?ended, "a task of the gateway ended unexpectedly, shutting down");
         }
     }
 
-    /// serving -> draining -> expired -> gone. New calls are refused, running ones have the drain time to end; what
-    /// is left then is cut off.
+    /// serving -> draining -> expired -> exit. New calls are refused; running ones have the drain time to end; those
+    /// that are left then are aborted.
     pub async fn stop(self) {
         self.stop_within(std::future::pending()).await;
     }
 
-    /// The same, but what is left is cut off as soon as `hurry` completes.
+    /// The same, but the calls that are left are aborted as soon as `hurry` completes.
     pub async fn stop_within(mut self, hurry: impl Future<Output = ()>) {
         let drain = &self.gateway.drain;
-        tracing::info!(calls = drain.calls(), "draining");
+        tracing::info!(calls = drain.calls(), "draining, new calls are refused");
         drain.start();
         let idle = tokio::select! {
             biased;
@@ -179,7 +180,7 @@ impl Running {
             () = tokio::time::sleep(self.gateway.settings.drain) => false,
         };
         if !idle {
-            tracing::warn!(calls = drain.calls(), "drain time is over, calls are cut off");
+            tracing::warn!(calls = drain.calls(), "drain time is over, aborting the running calls");
             drain.expire();
         }
         self.server.close(CLOSE_GRACE).await;
@@ -187,7 +188,7 @@ impl Running {
         self.gateway.tunnels.close();
         self.gateway.tunnels.wait().await;
         self.tasks.shutdown().await;
-        tracing::info!("stopped");
+        tracing::info!("gateway stopped");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the environment says, checked before anything is bound.
+//! Settings from environment variables, checked before anything is bound.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -10,7 +10,7 @@ use resolve::Address;
 use token::Verifier;
 use tracing_subscriber::filter::Targets;
 
-/// Everything that can be set, each by the variable that its line names.
+/// All settings; each field names its variable.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// `ROLLBOX_GATEWAY_LISTEN`: IP address and port of the public HTTP port; port 0 takes a free one.
@@ -26,7 +26,7 @@ pub struct Settings {
     pub max_inflight: usize,
     /// `ROLLBOX_GATEWAY_MAX_INFLIGHT_PER_SANDBOX`: the same for one sandbox.
     pub max_inflight_per_sandbox: usize,
-    /// `ROLLBOX_GATEWAY_MAX_STREAMS`: streams that live long (attached clients, watches) at one time.
+    /// `ROLLBOX_GATEWAY_MAX_STREAMS`: long-lived streams (attached clients, watches) at one time.
     pub max_streams: usize,
     /// `ROLLBOX_GATEWAY_MAX_STREAMS_PER_SANDBOX`: the same for one sandbox.
     pub max_streams_per_sandbox: usize,
@@ -40,26 +40,26 @@ pub struct Settings {
     pub max_port_connections_per_sandbox: usize,
     /// `ROLLBOX_GATEWAY_PORTS_DOMAIN`: sandboxes' ports are also served as `PORT-ID.DOMAIN`; unset: by path only.
     pub ports_domain: Option<String>,
-    /// `ROLLBOX_GATEWAY_QUEUE_TIMEOUT_MS`: how long a call may wait for its turn.
+    /// `ROLLBOX_GATEWAY_QUEUE_TIMEOUT_MS`: how long a call may wait for a permit.
     pub queue_timeout: Duration,
     /// `ROLLBOX_GATEWAY_MAX_BODY_BYTES`: largest body of an exec request.
     pub max_body_bytes: usize,
-    /// `ROLLBOX_GATEWAY_DRAIN_MS`: how long running calls may go on after SIGTERM.
+    /// `ROLLBOX_GATEWAY_DRAIN_MS`: how long running calls may continue after SIGTERM.
     pub drain: Duration,
-    /// `ROLLBOX_GATEWAY_DNS_ZONE`: the headless fallback; unset: none.
+    /// `ROLLBOX_GATEWAY_DNS_ZONE`: the fallback to headless Services; unset: none.
     pub dns: Option<Headless>,
     /// `ROLLBOX_GATEWAY_LOG`: level, or levels by module (`info`, `warn,gateway=debug`).
     pub log: Targets,
 }
 
-/// Where sandboxes are looked up that nobody has pushed.
+/// DNS fallback: where sandboxes are looked up whose route was not pushed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Headless {
     /// `ROLLBOX_GATEWAY_DNS_ZONE`: a sandbox's name is `ID.shard-N.ZONE`.
     pub zone: String,
-    /// `ROLLBOX_GATEWAY_DNS_SHARDS`: how many N there are.
+    /// `ROLLBOX_GATEWAY_DNS_SHARDS`: the number of shards.
     pub shards: NonZeroU32,
-    /// `ROLLBOX_GATEWAY_DNS_SERVER`: who is asked; unset: those of `/etc/resolv.conf`.
+    /// `ROLLBOX_GATEWAY_DNS_SERVER`: the name server; unset: those of `/etc/resolv.conf`.
     pub server: Option<SocketAddr>,
 }
 
@@ -75,17 +75,17 @@ pub struct InvalidSetting {
     pub rule: String,
 }
 
-/// Shards unless it is said: as many as the control plane makes unless it is said.
+/// Default number of shards, the same as the control plane's.
 const SHARDS: u64 = 16;
 const MAX_SHARDS: u64 = 1024;
 
-/// As many commands as a sidecar runs, each with a client attached. Together with the transfers also what the windows of
-/// a connection to a sidecar have room for, however slow the readers are.
+/// As many as the commands of a sidecar, each with one attached client. The three limits together are the
+/// number of streams for which the window of a connection to a sidecar has room, however slow the readers are.
 const MAX_STREAMS_PER_SANDBOX: u64 = 256;
 const MAX_TRANSFERS_PER_SANDBOX: u64 = 128;
 const MAX_PORT_CONNECTIONS_PER_SANDBOX: u64 = 128;
 
-/// Upper end of every duration: a day in milliseconds. A larger one is a unit mistaken.
+/// Upper end of every duration: a day in milliseconds. A larger value is a mistaken unit.
 const MAX_DURATION_MS: u64 = 24 * 60 * 60 * 1000;
 
 impl Settings {

@@ -1,4 +1,4 @@
-//! Byte streams to the other parts: unix socket or TCP, behind one type.
+//! Byte streams to other parts of rollbox: unix socket or TCP, behind one type.
 
 use std::io;
 use std::net::IpAddr;
@@ -18,19 +18,20 @@ pub(crate) enum Stream {
     Tcp(TcpStream),
 }
 
-/// Connects. Host names are looked up for every connection, so that a service that was made again is found at its new
-/// address.
+/// Opens connections. Host names are looked up for every connection, so that a Service that was recreated is found at
+/// its new address.
 #[derive(Debug, Default)]
 pub(crate) struct Dialer {
-    /// Made when the first name is met: an installation without names needs no resolver configuration.
+    /// Created when the first name occurs: an installation without names needs no resolver configuration.
     names: OnceLock<NameServers>,
 }
 
 impl Dialer {
-    /// Connects; the caller sets the deadline. TCP without Nagle's delay: requests are small and waited for.
+    /// Connects; the caller sets the timeout. TCP without Nagle's delay: requests are small, and their answers are
+    /// waited for.
     ///
     /// # Errors
-    /// No address answers, or the name has none; the error names the name.
+    /// No address answers, or the name has none; the error contains the name.
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped connect leaves no socket behind.

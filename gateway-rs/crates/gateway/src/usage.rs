@@ -1,4 +1,4 @@
-//! `GET /v1/sandboxes/{id}/usage`: what a sandbox uses.
+//! `GET /v1/sandboxes/{id}/usage`: the resources that a sandbox uses.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::exec::endpoints::authorize;
 use crate::exec::{json, ms, write};
 use crate::gateway::Gateway;
 
-/// Of what is not limited, or whose limit is not known, the limit is `null`.
+/// A limit is `null` where there is none or where it is not known.
 #[derive(Serialize)]
 struct Usage {
     cpu_ms: f64,
@@ -41,7 +41,7 @@ impl From<UsageReport> for Usage {
     }
 }
 
-/// Takes no place: it must work while all are taken.
+/// Takes no permit: it must work while all are taken.
 pub(crate) async fn usage(
     State(gateway): State<Arc<Gateway>>,
     id: Result<Path<String>, PathRejection>,

@@ -1,8 +1,9 @@
-//! How many calls of a kind are under way, and who is next when all places are taken. Three gates of one make: execs,
-//! streams that live long (attach, watch, ports), and transfers of files; none can starve the others.
+//! Admission: limits how many calls of one kind run at the same time, and decides which waiting call is next. Execs,
+//! long-lived streams (attach, watch), connections to ports and file transfers have a gate each, so that no kind
+//! starves another.
 //!
-//! Not a tower layer: the place is taken after the body was read and the route is known, so that neither a slow client
-//! nor a sandbox that is not there yet holds one.
+//! Not a tower layer: a call takes its permit after its body was read and its route is known, so that neither a slow
+//! client nor a sandbox without a route holds one.
 
 mod queue;
 #[cfg(test)]
@@ -17,21 +18,21 @@ use wire::{Code, Problem};
 pub(crate) use queue::Limits;
 use queue::{Entered, FairQueue};
 
-/// The gate that every call of a kind passes.
+/// The admission gate of one kind of call.
 #[derive(Debug)]
 pub(crate) struct Admission {
     limits: Limits,
     timeout: Duration,
-    /// The settings that its limits are.
+    /// Names of the settings that these limits come from, for the refusal.
     knob: &'static str,
     queue: Mutex<FairQueue<oneshot::Sender<Permit>>>,
 }
 
-/// A place; given back when dropped.
+/// Permission for one call to run; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     sandbox_id: Arc<str>,
-    /// `None` once the place was given back by other means.
+    /// `None` once the permit was given back by other means.
     gate: Option<Arc<Admission>>,
 }
 
@@ -41,15 +42,15 @@ impl Admission {
         Arc::new(Self { limits, timeout, knob, queue: Mutex::new(FairQueue::new(limits)) })
     }
 
-    /// Takes a place, or waits for one.
+    /// Takes a permit, or waits for one.
     ///
     /// # Errors
-    /// `capacity_unavailable` naming the limit, when the wait took too long or too many wait already.
+    /// `capacity_unavailable`, which names the limit, when the wait timed out or too many calls wait already.
     ///
     /// # Cancel safety
-    /// Cancel safe: a dropped call leaves the queue, or gives the place back that it was just granted.
+    /// Cancel safe: a dropped call leaves the queue, or gives back the permit that it was just granted.
     ///
-    /// Cost: one uncontended lock while places are free; no timer, no allocation.
+    /// Cost: one uncontended lock while permits are free; no timer, no allocation.
     pub(crate) async fn enter(
         self: &Arc<Self>,
         owner: &Arc<str>,
@@ -82,7 +83,7 @@ impl Admission {
         self.lock().counts()
     }
 
-    /// Sandboxes with a call under way, or one that waits.
+    /// Sandboxes with a call that runs or waits.
     pub(crate) fn sandboxes(&self) -> Vec<Arc<str>> {
         self.lock().sandboxes()
     }
@@ -91,11 +92,11 @@ impl Admission {
         Permit { sandbox_id, gate: Some(Arc::clone(self)) }
     }
 
-    /// Gives a place back and hands it on to the next call that still waits.
+    /// Gives a permit back and hands it to the next call that still waits.
     fn release(self: &Arc<Self>, sandbox_id: &Arc<str>) {
         let mut sandbox_id = Arc::clone(sandbox_id);
         loop {
-            // Sent without the lock: a permit that nobody takes any more comes back and is released in turn.
+            // Sent without the lock. If the waiting call was dropped, the permit comes back and goes to the next one.
             let next = self.lock().leave(&sandbox_id);
             let Some(next) = next else { return };
             let Err(mut untaken) = next.ticket.send(self.permit(next.sandbox_id)) else { return };

@@ -1,42 +1,42 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-/// How much may be under way and how much may wait.
+/// How many calls may run and how many may wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// Calls under way at one time.
     pub(crate) inflight: usize,
     /// The same for one sandbox.
     pub(crate) per_sandbox: usize,
-    /// Calls of one owner that may wait. Counted by owner, so that nobody can fill the queue for the others.
+    /// Calls of one owner that may wait. Limited by owner, so that no owner can fill the queue for the others.
     pub(crate) queued_per_owner: usize,
     /// Calls that may wait in all.
     pub(crate) queued: usize,
 }
 
-/// What becomes of a call that comes in.
+/// The outcome of [`FairQueue::enter`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Entered {
-    /// It may go.
+    /// The call may run.
     Granted,
-    /// It waits; the number is for [`FairQueue::give_up`].
+    /// The call waits; the number identifies it in [`FairQueue::give_up`].
     Queued(u64),
     /// The named limit of waiting calls is reached.
     Full(&'static str, usize),
 }
 
-/// The next call that may go.
+/// The next call that may run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Granted<T> {
     pub(crate) sandbox_id: Arc<str>,
     pub(crate) ticket: T,
 }
 
-/// Who is next. Pure: no clock, no lock, no waiting.
+/// A fair queue of calls. Pure: no clock, no lock, no waiting.
 ///
-/// Owners take turns, within an owner its sandboxes, within a sandbox calls in order. Only sandboxes below their own
-/// limit take turns, so a full sandbox delays nobody. Hence the invariant that makes entering O(1): a free slot means
-/// that every waiting call waits for its own sandbox.
+/// Owners take turns; within an owner its sandboxes do; within a sandbox calls run in order of arrival. Only sandboxes
+/// below their own limit take turns, so a full sandbox delays no other one. Hence the invariant that makes `enter`
+/// O(1): while a slot is free, every waiting call waits for its own sandbox.
 ///
 /// Cost: O(log n) in the waiting calls of one sandbox.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct FairQueue<T> {
     next_number: u64,
     sandboxes: HashMap<Arc<str>, Sandbox<T>>,
     owners: HashMap<Arc<str>, Owner>,
-    /// Owners with a sandbox in turn, each once.
+    /// Owners that have a sandbox whose turn can come, each once.
     turns: VecDeque<Arc<str>>,
 }
 
@@ -55,19 +55,19 @@ pub(crate) struct FairQueue<T> {
 struct Sandbox<T> {
     owner: Arc<str>,
     inflight: usize,
-    /// By number, so oldest first.
+    /// By number, so the oldest call is first.
     waiting: BTreeMap<u64, T>,
-    /// Whether the owner's `turns` hold it.
+    /// Whether the owner's `turns` contain this sandbox.
     in_turn: bool,
 }
 
 #[derive(Debug, Default)]
 struct Owner {
     queued: usize,
-    /// Sandboxes with waiting calls and below their limit, each once; those whose calls have all given up stay until
-    /// their turn.
+    /// Sandboxes with waiting calls and below their limit, each once. A sandbox whose calls have all given up stays
+    /// until its turn.
     turns: VecDeque<Arc<str>>,
-    /// Whether the queue's `turns` hold it.
+    /// Whether the queue's `turns` contain this owner.
     in_turn: bool,
 }
 
@@ -89,12 +89,12 @@ impl<T> FairQueue<T> {
         (self.inflight, self.queued)
     }
 
-    /// Sandboxes with a call under way, or one that waits. Cost: a clone each.
+    /// Sandboxes with a call that runs or waits. Cost: one `Arc` clone each.
     pub(crate) fn sandboxes(&self) -> Vec<Arc<str>> {
         self.sandboxes.keys().cloned().collect()
     }
 
-    /// A call comes in; `ticket` is made only when it has to wait.
+    /// Admits or queues a call; `ticket` is made only when the call has to wait.
     pub(crate) fn enter(
         &mut self,
         owner: &Arc<str>,
@@ -130,7 +130,7 @@ impl<T> FairQueue<T> {
         Entered::Queued(number)
     }
 
-    /// A call is over; gives the one that may go instead.
+    /// Ends a running call; returns the waiting call that may run instead.
     pub(crate) fn leave(&mut self, sandbox_id: &str) -> Option<Granted<T>> {
         let (id, sandbox) = self.sandboxes.get_key_value(sandbox_id)?;
         let (id, held) = (Arc::clone(id), sandbox.inflight);
@@ -146,7 +146,7 @@ impl<T> FairQueue<T> {
         self.next()
     }
 
-    /// A waiting call waits no longer. Nothing happens when it was granted meanwhile.
+    /// Removes a waiting call. Does nothing when the call was granted meanwhile.
     pub(crate) fn give_up(&mut self, sandbox_id: &str, number: u64) {
         let Some(sandbox) = self.sandboxes.get_mut(sandbox_id) else { return };
         if sandbox.waiting.remove(&number).is_none() {
@@ -166,7 +166,7 @@ impl<T> FairQueue<T> {
             .then_some(Entered::Full("calls of one owner that wait", self.limits.queued_per_owner))
     }
 
-    /// Gives the sandbox, and its owner, a place at the end of the turns when they are due one and have none.
+    /// Appends the sandbox, and its owner, to the turns if they have calls that could run and are not there yet.
     fn take_turn(&mut self, sandbox_id: &Arc<str>) {
         let Some(sandbox) = self.sandboxes.get_mut(sandbox_id) else { return };
         if sandbox.in_turn || sandbox.waiting.is_empty() || sandbox.inflight >= self.limits.per_sandbox {
@@ -197,7 +197,8 @@ impl<T> FairQueue<T> {
         None
     }
 
-    /// The oldest call of a sandbox whose turn it is; `None` when all have given up or the sandbox is full.
+    /// Grants the oldest call of the sandbox whose turn it is; `None` when all its calls have given up or the sandbox
+    /// is full.
     fn grant(&mut self, sandbox_id: Arc<str>) -> Option<Granted<T>> {
         let sandbox = self.sandboxes.get_mut(&sandbox_id)?;
         sandbox.in_turn = false;
@@ -215,7 +216,7 @@ impl<T> FairQueue<T> {
         Some(Granted { sandbox_id, ticket })
     }
 
-    /// Puts an owner that has had its turn at the end again, or forgets it.
+    /// Appends an owner that has had its turn to the turns again, or removes it when it has no calls left.
     fn return_owner(&mut self, name: Arc<str>) {
         let Some(owner) = self.owners.get_mut(&name) else { return };
         if owner.turns.is_empty() {
@@ -238,7 +239,7 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// A sandbox with a place in the turns stays: it is removed when its turn comes.
+    /// Removes a sandbox without calls. One that is still in the turns stays and is removed when its turn comes.
     fn remove_if_idle(&mut self, sandbox_id: &str) {
         let idle = |s: &Sandbox<T>| s.inflight == 0 && s.waiting.is_empty() && !s.in_turn;
         if self.sandboxes.get(sandbox_id).is_some_and(idle) {
@@ -246,7 +247,7 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Number of owners and sandboxes on the books; 0 when nothing is under way and nobody waits.
+    /// Number of owners and sandboxes that the queue keeps; 0 when no call runs or waits.
     #[cfg(test)]
     pub(crate) fn books(&self) -> usize {
         self.sandboxes.len() + self.owners.len() + self.turns.len()

@@ -85,7 +85,7 @@ impl Model {
         self.running.iter().filter(|(_, held)| &**held == sandbox).count()
     }
 
-    /// No place is free that a waiting call could take.
+    /// Whether no permit is free that a waiting call could take.
     fn is_work_conserving(&self) -> bool {
         self.running.len() >= FREE.inflight
             || self.waiting.iter().all(|(_, sandbox, ..)| self.running_in(sandbox) >= FREE.per_sandbox)
@@ -93,7 +93,7 @@ impl Model {
 
     fn grant(&mut self, granted: Granted<u32>) {
         let at = self.waiting.iter().position(|(.., ticket)| *ticket == granted.ticket);
-        let (owner, sandbox, ..) = self.waiting.remove(at.expect("granted a call that does not wait"));
+        let (owner, sandbox, ..) = self.waiting.remove(at.expect("granted a call that is not in the queue"));
         assert_eq!(sandbox, granted.sandbox_id);
         self.running.push((owner, sandbox));
     }
@@ -210,7 +210,7 @@ async fn a_place_granted_to_a_call_that_is_gone_goes_to_the_next() {
         assert!(poll_immediate(call).await.is_none());
     }
     drop(held);
-    // Granted to the first, which goes away without having looked.
+    // Granted to the first call, which is dropped before it sees the permit.
     drop(waiting.pop_front());
     drop(waiting.pop_front());
     waiting.pop_front().unwrap().await.unwrap();

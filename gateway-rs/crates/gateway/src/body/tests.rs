@@ -82,7 +82,7 @@ async fn a_body_that_breaks_off_is_the_callers_fault() {
 async fn large_bodies_share_one_budget() {
     let reader = reader(BUDGET_KIB * 1024);
     let chunked = |bytes| Body::from_stream(stream::iter([Ok::<_, std::io::Error>(vec![0; bytes])]));
-    // Of one that does not say how large it is everything is taken, but not before it is large.
+    // A body of unknown size reserves the whole budget, but only once it is large.
     let small = reader.read(chunked(FREE_BYTES)).await.unwrap();
     let held = reader.read(chunked(FREE_BYTES + 1)).await.unwrap();
     let problem = refusal(&reader, zeros(FREE_BYTES + 1)).await;

@@ -6,17 +6,17 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-/// A client's body on its way to another part; breaks off when the client falls silent, so that it cannot hold a
-/// connection there for ever.
+/// A client's body on its way to the control plane or a sandbox; fails when the client falls silent, so that the
+/// client cannot hold the connection there for ever.
 pub(crate) struct Timed {
     body: axum::body::Body,
     patience: Duration,
     silence: Pin<Box<Sleep>>,
-    /// Whether `silence` runs: only while the client is waited for, not while the other part takes its time.
+    /// Whether the timer `silence` runs: only while the client is waited for, not while the receiver is slow.
     waiting: bool,
 }
 
-/// Why a [`Timed`] body broke off.
+/// Why a [`Timed`] body failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BrokenOff {
     #[error("nothing came for {} s", .0.as_secs())]

@@ -8,7 +8,7 @@ use resolve::{Address, Directory, Entry, Found, Lookup, LookupFailed, PublicPort
 use super::*;
 use crate::telemetry::Gauges;
 
-/// Names with an address; those without one fail for another reason.
+/// Names with their addresses; a look-up of a name with `None` fails for another reason than absence.
 struct Names(HashMap<&'static str, Option<&'static str>>);
 
 impl Lookup for Names {

@@ -1,4 +1,4 @@
-//! Connections of clients: accepted, bounded, timed, HTTP/1.1 and HTTP/2 (prior knowledge) on one port.
+//! Client connections: accepted, limited in number and time; HTTP/1.1 and HTTP/2 (prior knowledge) on one port.
 
 mod preface;
 #[cfg(test)]
@@ -25,51 +25,51 @@ use crate::gateway::Gateway;
 use crate::router;
 use preface::{Protocol, Replayed};
 
-/// Connections at one time; more are closed at once. About 20 KiB each while idle: 320 MiB at most (guess: eight pooled
-/// clients of 2,000 sandboxes each).
+/// Connections at one time; further ones are closed at once. About 20 KiB each while idle: 320 MiB at most (an
+/// estimate: eight clients with pooled connections to 2,000 sandboxes each).
 const MAX_CONNECTIONS: usize = 16_384;
 
 /// Calls at one time on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 1024;
 
-/// To send a request's head. hyper counts it from the end of the request before, so it is also how long an idle
-/// connection is kept: longer than the 15 s (aiohttp) to 60 s after which clients drop theirs.
+/// Timeout for a request's head. hyper counts it from the end of the request before, so it is also the keep-alive
+/// timeout of an idle connection: longer than the 15 s (aiohttp) to 60 s after which clients close theirs.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// To send the first bytes of a new connection, from which the protocol is known.
+/// Timeout for the first bytes of a new connection, which show its protocol.
 const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// After an accept failed for want of descriptors: time for some to be given back.
+/// Pause after an accept failed for lack of file descriptors, until some are freed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The kernel asks a silent client whether it is still there, and gives it up when it has taken nothing for `UNHEARD`:
-/// a call without a deadline would else hold its place for as long as its sandbox lives, and an answer its memory.
-/// Longer than the 40 s after which a slow reader of a WebSocket has been told that it is one.
+/// TCP keep-alive: the kernel probes a silent client, and drops a client that has acknowledged nothing for `UNHEARD`
+/// (TCP_USER_TIMEOUT). Otherwise a call without a timeout would hold its permit for as long as its sandbox lives, and
+/// an answer its memory. Longer than the 40 s after which a slow reader of a WebSocket was told that it is too slow.
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 const UNHEARD: Duration = Duration::from_secs(45);
 
-/// What may wait in a client's socket: a slow reader of a command's output is to slow the command down, not to find
-/// megabytes of it lost in a buffer when it comes again.
+/// Unsent bytes that may wait in a client's socket: a slow reader of a command's output has to slow the command down,
+/// and must not lose megabytes of it in a buffer when it reconnects.
 const UNSENT_BYTES: u32 = 256 << 10;
 
-/// HTTP/2 peers that vanished are noticed by pings.
+/// HTTP/2 pings detect peers that vanished.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Who is at the other end of a request's connection; in its extensions.
+/// The address of a request's client; in the request's extensions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
-/// The public port.
+/// The server of the public port.
 #[derive(Debug)]
 pub(crate) struct Server {
     gateway: Arc<Gateway>,
     router: Router,
     places: Arc<Semaphore>,
     connections: TaskTracker,
-    /// Cancelled: every connection ends after the answer that it is giving.
+    /// When cancelled, every connection ends after its present answer.
     closing: CancellationToken,
-    /// Cancelled: every connection ends now.
+    /// When cancelled, every connection ends at once.
     cut: CancellationToken,
 }
 
@@ -99,29 +99,29 @@ impl Server {
             match accepted {
                 Ok((stream, _)) => self.place(stream),
                 Err(e) => {
-                    tracing::warn!(error = %e, "cannot accept");
+                    tracing::warn!(error = %e, "cannot accept a connection, retrying");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
     }
 
-    /// Ends all connections and waits for them, at most for `grace`.
+    /// Ends all connections gracefully, and aborts those that are left after `grace`.
     pub(crate) async fn close(&self, grace: Duration) {
         self.closing.cancel();
         self.connections.close();
         if tokio::time::timeout(grace, self.connections.wait()).await.is_err() {
-            tracing::warn!(connections = self.connections.len(), "connections cut off");
+            tracing::warn!(connections = self.connections.len(), "connections did not close in time, aborting them");
         }
         self.cut();
         self.connections.wait().await;
     }
 
-    /// Ends all connections at once.
+    /// Aborts all connections.
     pub(crate) fn cut(&self) {
         self.closing.cancel();
         self.cut.cancel();
-        // Upgraded connections have left ours; their calls listen to the drain.
+        // Upgraded connections run in tasks of their own, which watch the drain.
         self.gateway.drain.start();
         self.gateway.drain.expire();
     }
@@ -137,7 +137,7 @@ impl Server {
 
     async fn serve(self: Arc<Self>, mut stream: TcpStream, _place: OwnedSemaphorePermit) {
         let _counted = Counted::new(&self.gateway.metrics.client_connections);
-        // One that is gone already has no address.
+        // A connection that has closed already has no peer address.
         let Ok(peer) = stream.peer_addr().map(|address| Peer(address.ip())) else { return };
         let preface = async {
             tune(&stream)?;
@@ -147,7 +147,7 @@ impl Server {
             read = preface => read,
             () = self.closing.cancelled() => Err(std::io::ErrorKind::Interrupted.into()),
         };
-        // A client that goes away, or speaks something else, is not worth a line.
+        // A client that disconnects, or speaks another protocol, is not worth a log line.
         if let Ok((protocol, first_bytes)) = read {
             let io = TokioIo::new(Replayed::new(first_bytes, stream));
             match protocol {

@@ -6,24 +6,24 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// What an HTTP/2 client sends first (RFC 9113 section 3.4).
+/// The first bytes of an HTTP/2 client (RFC 9113 section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Room for an ordinary head, so that the first read is usually the only one.
 const FIRST_READ_BYTES: usize = 1024;
 
-/// What a client speaks.
+/// The protocol of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
     Http1,
     Http2,
 }
 
-/// Reads until the protocol is known; gives what was read. The caller sets the deadline (which is why hyper-util's own
-/// detection is not used: it waits for ever).
+/// Reads until the protocol is known; returns it with the bytes that were read. The caller sets the timeout
+/// (hyper-util's own detection is not used since it waits for ever).
 ///
 /// # Errors
-/// When the client goes away before.
+/// When the client disconnects before.
 pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<(Protocol, Bytes)> {
     let mut bytes = BytesMut::with_capacity(FIRST_READ_BYTES);
     loop {
@@ -36,7 +36,7 @@ pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<(P
     }
 }
 
-/// `None` while both are possible.
+/// Returns `None` while both are possible.
 fn protocol(bytes: &[u8]) -> Option<Protocol> {
     if bytes.starts_with(HTTP2_PREFACE) {
         return Some(Protocol::Http2);
@@ -44,7 +44,7 @@ fn protocol(bytes: &[u8]) -> Option<Protocol> {
     (!HTTP2_PREFACE.starts_with(bytes)).then_some(Protocol::Http1)
 }
 
-/// A socket from which some bytes were read already.
+/// A socket from which some bytes were read already; they are read again first.
 pub(super) struct Replayed {
     first_bytes: Bytes,
     stream: TcpStream,
@@ -123,7 +123,7 @@ mod tests {
         assert!(read(&mut Chunks::default().then(&"PRI")).await.is_err());
     }
 
-    /// Reads as many chunks as were put in, one a call.
+    /// A reader that returns one chunk per call.
     #[derive(Default)]
     struct Chunks(std::collections::VecDeque<&'static str>);
 

@@ -6,10 +6,10 @@ use crate::settings::tests::settings;
 use clock::Stopped;
 
 #[path = "../../tests/support/clock.rs"]
-#[allow(dead_code, reason = "the tests of the whole gateway use all of it")]
+#[allow(dead_code, reason = "the integration tests use all of it")]
 mod clock;
 
-/// A server with this many places, on a port of its own; its accept loop ends with the runtime of the test.
+/// A server for this many connections, on a port of its own; its accept loop ends with the runtime of the test.
 async fn server(places: usize) -> (Arc<Server>, std::net::SocketAddr) {
     let server = Server::with_places(Arc::new(Gateway::new(settings()).unwrap()), places);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -18,7 +18,7 @@ async fn server(places: usize) -> (Arc<Server>, std::net::SocketAddr) {
     (server, address)
 }
 
-/// Sends `bytes` and waits until the server closes; gives what it said and how long that took.
+/// Sends `bytes` and waits until the server closes; returns what the server sent and how long that took.
 async fn closed(address: std::net::SocketAddr, bytes: &[u8]) -> (String, Duration) {
     let start = Instant::now();
     let mut stream = TcpStream::connect(address).await.unwrap();

@@ -16,7 +16,7 @@ fn complete() -> HashMap<String, String> {
     .into()
 }
 
-/// Settings under which nothing outside is reached.
+/// Settings with which nothing outside is reached.
 pub(crate) fn settings() -> Settings {
     read(&complete()).unwrap()
 }
@@ -99,7 +99,7 @@ fn the_fallback_has_a_zone_shards_and_maybe_a_server() {
 #[test]
 fn the_key_may_come_from_a_file() {
     let path = std::env::temp_dir().join(format!("rollbox-gw-key-{}", std::process::id()));
-    // Of an earlier process with the same number.
+    // Left by an earlier process with the same process id.
     drop(std::fs::remove_file(&path));
     let file = "ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY_FILE";
     let mut variables = complete();

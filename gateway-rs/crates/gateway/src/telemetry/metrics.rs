@@ -10,49 +10,49 @@ use prometheus_client::registry::Registry;
 use resolve::Source;
 use wire::{Code, agent};
 
-/// Labels from closed sets of names; never an id.
+/// Labels from fixed sets of values; never an id.
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 type CounterBy<const N: usize = 1> = Family<Labels<N>, Counter>;
 
-/// Upper bounds in seconds: 100 us (below what a spawn costs) to 100 s, then an hour; factors of about 2 where execs
-/// of healthy sandboxes are, coarser above.
+/// Upper bounds of the buckets in seconds: 100 us (less than a spawn takes) to 100 s, then up to an hour; factors of
+/// about 2 in the range of execs of healthy sandboxes, larger ones above.
 const BOUNDS_S: [f64; 20] = [
     0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
     100.0, 600.0, 3600.0,
 ];
 
-/// How one exec went.
+/// Times and end of one exec.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ended {
     pub(crate) end: agent::End,
     pub(crate) queue: Duration,
     pub(crate) spawn: Duration,
     pub(crate) run: Duration,
-    /// Call to the sidecar sent to its answer: the hop, spawn and run.
+    /// From sending the call to the sidecar to its answer: network, spawn and run.
     pub(crate) sidecar: Duration,
-    /// Token checked and body decoded to answer encoded, without the wait for the body.
+    /// From the token check and the decoding of the body to the encoded answer, without the wait for the body.
     pub(crate) total: Duration,
 }
 
-/// What an attempt to connect to a sidecar came to.
+/// The outcome of an attempt to connect to a sidecar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Connects {
     Connected,
     Failed,
 }
 
-/// What DNS says of a route that was pushed.
+/// The outcome of comparing a pushed route with DNS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DnsCheck {
     Agree,
     Disagree,
-    /// There is no such name.
+    /// The name does not exist.
     Absent,
-    /// Nobody said.
+    /// The look-up failed or timed out.
     Error,
 }
 
-/// What streams, by what it is for.
+/// The kinds of streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
     Attach,
@@ -61,7 +61,7 @@ pub(crate) enum Stream {
     Watch,
 }
 
-/// As the client sees it: what it sends goes in.
+/// The direction of data; in is from the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     In,
@@ -92,7 +92,8 @@ pub(crate) enum FileOperation {
     Watch,
 }
 
-/// What a file call came to: refused is the caller's or the workload's doing, failed the platform's.
+/// The outcome of a file call. Refused: the fault is the caller's or the workload's; failed: it is the platform's or
+/// one of capacity; gone: the caller left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileOutcome {
     Ok,
@@ -119,7 +120,7 @@ impl Drop for Open {
     }
 }
 
-/// Values that are read when somebody asks, not kept.
+/// Values that are read when the metrics are scraped, not kept.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Gauges {
     pub(crate) inflight: usize,
@@ -130,7 +131,7 @@ pub(crate) struct Gauges {
     pub(crate) routes: usize,
     pub(crate) tombstones: usize,
     pub(crate) upstream_connections: usize,
-    /// Since the last message of the feed; `None` while it is not connected.
+    /// Time since the last message of the feed; `None` while it is not connected.
     pub(crate) feed_silence: Option<Duration>,
     /// The same, connected or not; `None` before the first message.
     pub(crate) feed_age: Option<Duration>,
@@ -166,7 +167,7 @@ pub(crate) struct Metrics {
     live: Live,
 }
 
-/// The kept side of [`Gauges`].
+/// The Prometheus gauges for the values of [`Gauges`].
 #[derive(Debug, Default)]
 struct Live {
     inflight: Gauge,
@@ -183,7 +184,7 @@ struct Live {
 }
 
 impl Metrics {
-    /// All metrics at zero; every value of every closed label is there from the start.
+    /// Creates all metrics at zero; every value of every label exists from the start.
     pub(crate) fn new() -> Self {
         let histogram = || Histogram::new(BOUNDS_S);
         let mut metrics = Self {
@@ -225,40 +226,40 @@ impl Metrics {
 
     fn register_kept(&mut self) {
         let registry = &mut self.registry;
-        registry.register("exec_queue_seconds", "Request decoded to admitted", self.queue.clone());
+        registry.register("exec_queue_seconds", "From decoded request to admission", self.queue.clone());
         registry.register(
             "exec_spawn_seconds",
-            "Request read by the sidecar to process runs",
+            "From request in the sidecar to running process",
             self.spawn.clone(),
         );
-        registry.register("exec_run_seconds", "Process runs to end collected", self.run.clone());
+        registry.register("exec_run_seconds", "From running process to collected end", self.run.clone());
         registry.register(
             "exec_sidecar_seconds",
-            "Call to the sidecar sent to its answer",
+            "From call to the sidecar to its answer",
             self.sidecar.clone(),
         );
         registry.register(
             "exec_total_seconds",
-            "Request read, without the wait for its body, to answer encoded",
+            "From request to encoded answer, without the wait for the body",
             self.total.clone(),
         );
-        registry.register("exec_ends", "Execs that gave a result, by end", self.ends.clone());
+        registry.register("exec_ends", "Execs with a result, by end", self.ends.clone());
         registry.register("errors", "Answers that are problems, by code", self.errors.clone());
-        registry.register("routes_resolved", "Routes found, by who answered", self.resolved.clone());
+        registry.register("routes_resolved", "Routes found, by source", self.resolved.clone());
         registry.register("upstream_connects", "Attempts to connect to a sidecar", self.connects.clone());
         registry.register("forwarded", "Requests forwarded to the control plane", self.forwarded.clone());
         registry.register(
             "dns_disagreements",
-            "Routes of DNS that the table contradicted",
+            "Routes found by DNS that a push contradicted",
             self.dns_disagreements.clone(),
         );
         registry.register("dns_checks", "Pushed routes compared with DNS", self.dns_checks.clone());
         registry.register(
             "route_feed_reconnects",
-            "Times that the feed was lost",
+            "Times that the route feed was lost",
             self.feed_reconnects.clone(),
         );
-        registry.register("route_feed_fenced", "Updates that were too old", self.feed_fenced.clone());
+        registry.register("route_feed_fenced", "Updates ignored as too old", self.feed_fenced.clone());
         registry.register(
             "client_connections",
             "Open connections of clients",
@@ -266,17 +267,17 @@ impl Metrics {
         );
         registry.register(
             "refused_connections",
-            "Connections closed at the limit",
+            "Client connections closed because of the limit",
             self.refused_connections.clone(),
         );
-        registry.register("panics", "Requests at which the gateway itself failed", self.panics.clone());
+        registry.register("panics", "Requests in which the gateway panicked", self.panics.clone());
     }
 
     fn register_streams(&mut self) {
         let registry = &mut self.registry;
         registry.register(
             "streams_open",
-            "Streams under way, by what they are for",
+            "Streams under way, by kind of stream",
             self.streams_open.clone(),
         );
         registry.register(
@@ -286,21 +287,21 @@ impl Metrics {
         );
         registry.register(
             "attaches",
-            "Clients attached: first, or again from an offset",
+            "Attached clients: first, or again from an offset",
             self.attaches.clone(),
         );
-        registry.register("attach_ends", "Attached clients, by how it ended", self.attach_ends.clone());
+        registry.register("attach_ends", "Attached clients, by end", self.attach_ends.clone());
         registry.register("files", "File calls, by operation and outcome", self.files.clone());
     }
 
     fn register_gauges(&mut self) {
         let (registry, live) = (&mut self.registry, &self.live);
         registry.register("exec_inflight", "Execs under way", live.inflight.clone());
-        registry.register("exec_queued", "Execs that wait for their turn", live.queued.clone());
-        registry.register("calls", "Calls under way, forwarded ones too", live.calls.clone());
+        registry.register("exec_queued", "Execs that wait for admission", live.queued.clone());
+        registry.register("calls", "Calls under way, with forwarded ones", live.calls.clone());
         registry.register("body_bytes", "Memory of larger request bodies", live.body_bytes.clone());
         registry.register("routes", "Sandboxes in the route table", live.routes.clone());
-        registry.register("tombstones", "Ended sandboxes on record", live.tombstones.clone());
+        registry.register("tombstones", "Tombstones of ended sandboxes", live.tombstones.clone());
         registry.register(
             "upstream_connections",
             "Open connections to sidecars",
@@ -308,17 +309,17 @@ impl Metrics {
         );
         registry.register(
             "route_feed_connected",
-            "1 while the feed is connected",
+            "1 while the route feed is connected",
             live.feed_connected.clone(),
         );
         registry.register(
             "route_feed_silence_seconds",
-            "Since the feed's last message",
+            "Time since the feed's last message, 0 while it is lost",
             live.feed_silence_seconds.clone(),
         );
         registry.register(
             "route_feed_age_seconds",
-            "Since the feed's last message, also while it is lost",
+            "Time since the feed's last message, even while it is lost",
             live.feed_age_seconds.clone(),
         );
         registry.register("draining", "1 while shutting down", live.draining.clone());
@@ -377,7 +378,7 @@ impl Metrics {
         self.stream_bytes.get_or_create(&labels).inc_by(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
 
-    /// A client attached, `again` when it goes on from an offset.
+    /// Counts an attached client, `again` when it continues from an offset.
     pub(crate) fn attached(&self, again: bool) {
         self.attaches.get_or_create(&[("kind", if again { "again" } else { "first" })]).inc();
     }
@@ -402,7 +403,7 @@ impl Metrics {
         self.files.get_or_create(&[("operation", operation.name()), ("outcome", outcome)]).inc();
     }
 
-    /// The OpenMetrics text, with the gauges as they are now.
+    /// Returns the OpenMetrics text, with the present values of the gauges.
     pub(crate) fn render(&self, now: &Gauges) -> String {
         self.live.set(now);
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! What operators see: metrics for Prometheus, logs on stderr.
+//! Telemetry for operators: metrics for Prometheus, logs on stderr.
 
 mod log;
 mod metrics;

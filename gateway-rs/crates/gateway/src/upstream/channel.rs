@@ -17,14 +17,14 @@ use super::link::Unreachable;
 use super::outgoing::{Answered, Outgoing, Parts, Streamed};
 use super::pool::Lease;
 
-/// Times that one request is sent, each only because the one before provably started nothing.
+/// How often one request is sent at most. It is sent again only if the attempt before provably started nothing.
 const ATTEMPTS: usize = 3;
 
-/// A message up to this size is kept until its answer, to be sent again when the sidecar refuses it. Larger ones would
-/// take too much memory for something so rare; their callers are told to send them again.
+/// A message up to this size is kept until its answer, to be sent again if the sidecar refuses it. Larger ones would
+/// take too much memory for something so rare; their callers are told to retry.
 const KEPT_BYTES: usize = 64 << 10;
 
-/// What gRPC stubs send through: the sandbox's connection, opened when needed.
+/// The transport of gRPC stubs: the sandbox's connection, opened when needed.
 #[derive(Debug, Clone)]
 pub(crate) struct Channel {
     lease: Lease,
@@ -36,7 +36,7 @@ pub(crate) enum SendFailed {
     /// Nothing was sent.
     #[error(transparent)]
     Unreachable(#[from] Unreachable),
-    /// The message cannot be written: it is too large. Nothing was sent.
+    /// The message cannot be encoded: it is too large. Nothing was sent.
     #[error("the message cannot be encoded: {0}")]
     Encoding(#[source] Box<Status>),
     /// Something may have been sent.
@@ -88,7 +88,7 @@ async fn send(lease: Lease, request: Request<Body>) -> Result<Response<Answered>
     }
 }
 
-/// What is sent, and once more what can be kept of it to be sent again.
+/// Returns the request to send, and a copy of it for retries if it is small enough to be kept.
 async fn outgoing(
     request: Request<Body>,
 ) -> Result<(Request<Outgoing>, Option<Request<Full<Bytes>>>), SendFailed> {
@@ -104,7 +104,7 @@ async fn outgoing(
     Ok((request.map(Outgoing::Whole), kept))
 }
 
-/// The whole message as one piece, whose memory counts against the budget of its call until it is sent.
+/// Encodes the whole message in one piece, whose memory counts against the budget of its call until it is sent.
 async fn encoded(body: Body, budget: Option<Budget>) -> Result<Bytes, SendFailed> {
     let bytes = body.collect().await.map_err(|status| SendFailed::Encoding(Box::new(status)))?.to_bytes();
     Ok(match budget {
@@ -124,12 +124,12 @@ impl AsRef<[u8]> for Counted {
     }
 }
 
-/// The peer's word that it has not looked at a request (RFC 9113 section 8.7).
+/// A peer's statement that it has not processed a request (RFC 9113 section 8.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Refusal {
-    /// At this one.
+    /// This request.
     Request,
-    /// At this one and any later one on the connection.
+    /// This request and any later one on the connection.
     Connection,
 }
 
@@ -141,7 +141,7 @@ impl Refusal {
         }
         match error.reason() {
             Some(Reason::REFUSED_STREAM) if error.is_reset() => Some(Self::Request),
-            // h2 gives it to the streams after the last one that the peer has taken, and to no other.
+            // h2 reports it only for streams after the last one that the peer has accepted.
             Some(Reason::NO_ERROR) if error.is_go_away() => Some(Self::Connection),
             _ => None,
         }

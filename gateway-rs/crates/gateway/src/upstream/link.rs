@@ -12,11 +12,11 @@ use super::pool::Pool;
 use crate::telemetry::Connects;
 use crate::transport::{Dialer, Stream};
 
-/// All attempts to connect together. A sidecar is on the same node or network: its accept takes well under a
-/// millisecond, so two seconds of refusals mean that it is gone.
+/// Timeout of all attempts to connect together. A sidecar is on the same node or network and accepts in well under a
+/// millisecond, so two seconds of refusals mean that it has gone.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Pauses between attempts: bounded, and short enough for a sidecar that is just about to listen.
+/// Pauses between attempts: bounded, and short enough for a sidecar that is about to listen.
 const CONNECT_PAUSES: [Duration; 4] = [
     Duration::from_millis(10),
     Duration::from_millis(50),
@@ -24,28 +24,28 @@ const CONNECT_PAUSES: [Duration; 4] = [
     Duration::from_millis(500),
 ];
 
-/// A connection without calls is closed after one to two of these: an idle sandbox costs a table row. Opening costs
-/// about 0.2 ms on a unix socket.
+/// A connection that has no calls at two checks in a row, this far apart, is closed: an idle sandbox costs a table
+/// row. Opening one costs about 0.2 ms on a unix socket.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// A peer that vanished without a word (its node lost power) is noticed after the sum of the two, also while no call is
-/// under way: else the next one would pay for it. The answer may take a while where the cores of a node are all taken (guess). Unix
-/// sockets do not vanish like that.
+/// HTTP/2 pings detect a peer that vanished without closing (its node lost power) after the sum of the two, also while
+/// no call is under way: otherwise the next call would have to wait for that. A pong may take a while where all cores
+/// of a node are busy (an estimate). Unix sockets do not vanish like that.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What one stream may bring before we have read it: the memory of a slow reader.
-/// Under gVisor each word that there is room again costs the sandbox more than to fill it, so there are to be few of them.
+/// Window of one stream, what it may bring before it is read: the memory of a slow reader. Under gVisor a window update
+/// costs the sandbox more than filling the window, so there should be few of them.
 const STREAM_BYTES: u32 = 512 << 10;
 
 /// What of one stream may wait to be sent: the memory of a slow sandbox.
 const SEND_BYTES: usize = 256 << 10;
 
-/// What a sidecar may send in one piece. With the least that HTTP/2 allows (16 KiB) most of the time goes into waking one
-/// another.
+/// Largest frame of a sidecar. With the least that HTTP/2 allows (16 KiB) most of the time goes into wakeups of both
+/// sides.
 const FRAME_BYTES: u32 = 256 << 10;
 
-/// What all streams of a connection may bring before we have read it: twice what those can hold that a sandbox may have
+/// Window of a connection: twice what the streams hold that a sandbox may have
 /// (`ROLLBOX_GATEWAY_MAX_STREAMS_PER_SANDBOX` is at most 256), so that slow readers never stop an exec.
 const CONNECTION_BYTES: u32 = 2 * 256 * STREAM_BYTES;
 
@@ -64,11 +64,12 @@ pub(crate) struct Unreachable {
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) route: Arc<Route>,
-    /// Leases under way; changed only under the pool's lock when it grows, so that an idle link stays idle while it
-    /// is taken out.
+    /// Number of leases. Grows from 0 only under the pool's lock, so that an idle link stays idle while it is removed
+    /// from the pool.
     leases: AtomicUsize,
     sender: Mutex<Option<Sender>>,
-    /// Held while connecting, so that many first calls open one connection; the latest failure and when it was.
+    /// Held while connecting, so that many first calls open one connection; the value is the latest failure and its
+    /// time.
     connecting: tokio::sync::Mutex<Option<(Instant, Unreachable)>>,
 }
 
@@ -94,14 +95,14 @@ impl Link {
         self.leases.load(Ordering::Relaxed) == 0
     }
 
-    /// The connection, opened when there is none.
+    /// Returns the connection, which is opened if there is none.
     ///
     /// # Errors
-    /// [`Unreachable`] when no attempt succeeded before the deadline; the same one for all who waited for it, because
-    /// each trying in turn would make the last of them wait for the deadlines of all.
+    /// [`Unreachable`] when no attempt succeeded before the deadline. All callers that waited for the attempt get the
+    /// same error: if each tried in turn, the last would wait for the deadlines of all.
     ///
     /// # Cancel safety
-    /// Cancel safe: the next one who waits goes on.
+    /// Cancel safe: the next caller that waits continues.
     pub(super) async fn sender(self: &Arc<Self>, pool: &Arc<Pool>) -> Result<Sender, Unreachable> {
         if let Some(sender) = self.open() {
             return Ok(sender);
@@ -122,7 +123,7 @@ impl Link {
         Ok(sender)
     }
 
-    /// Sends nothing more over the connection; calls on it go on.
+    /// Sends nothing more over the connection; calls on it continue.
     pub(super) fn retire(&self) {
         *self.lock() = None;
     }
@@ -140,13 +141,13 @@ impl Link {
     }
 }
 
-/// Moves the connection's bytes until it breaks, the route ends or nobody has used it for a while.
+/// Drives the connection until it breaks, the route ends or it has been idle for a while.
 async fn drive(pool: Arc<Pool>, link: Arc<Link>, connection: Connection) {
     let (mut connection, mut over) = (std::pin::pin!(connection), std::pin::pin!(link.route.over()));
     let mut was_idle = false;
     loop {
         tokio::select! {
-            // How it broke is told to the calls on it, each by its own error.
+            // The calls on the connection get the reason, each as its own error.
             _ = &mut connection => return,
             _ = &mut over => return pool.forget(&link),
             () = pool.closing.cancelled() => return,

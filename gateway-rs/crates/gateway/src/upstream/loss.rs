@@ -8,7 +8,7 @@ use super::channel::SendFailed;
 /// What a failed gRPC call means.
 #[derive(Debug)]
 pub(crate) enum Loss {
-    /// The sidecar answered, with this.
+    /// The sidecar answered with this problem.
     Answered(Problem),
     /// The sidecar could not be reached: the call did not start.
     Unreachable(String),
@@ -16,7 +16,7 @@ pub(crate) enum Loss {
     Broken(String),
 }
 
-/// Reads a failed call. A status with a source was made on this side, by the transport; one without came from the
+/// Interprets a failed call. A status with a source was made on this side, by the transport; one without came from the
 /// sidecar.
 pub(crate) fn of(status: &Status) -> Loss {
     if let Some(problem) = Problem::decode(status.details()).filter(|_| !status.details().is_empty()) {

@@ -1,9 +1,10 @@
-//! Connections to sidecars: one multiplexed HTTP/2 connection a live sandbox, opened on demand.
+//! Connections to sidecars: one multiplexed HTTP/2 connection per live sandbox, opened on demand.
 //!
-//! - `pool`: sandbox -> link, for as long as its route is true.
-//! - `link`: one sandbox's connection: opened once for all who wait, closed when idle or when the route ends.
-//! - `channel`: what gRPC stubs send through; repeats only what provably did not start.
-//! - `outgoing`: one message, or messages as they come ([`Streamed`]); what comes back.
+//! - `pool`: sandbox -> link, for as long as its route is current.
+//! - `link`: one sandbox's connection: opened once for all callers that wait, closed when idle or when the route ends.
+//! - `channel`: the transport of gRPC stubs; repeats only requests that provably did not start.
+//! - `outgoing`: the body of a request, which is one message or messages as they come ([`Streamed`]), and of its
+//!   answer.
 //! - `loss`: gRPC failure -> what it means for the call.
 
 mod channel;

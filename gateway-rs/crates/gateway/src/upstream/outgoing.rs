@@ -14,7 +14,7 @@ use tonic::body::Body;
 
 use super::pool::Lease;
 
-/// What is sent to a sidecar.
+/// The body of a request to a sidecar.
 pub(super) enum Outgoing {
     /// One message, encoded.
     Whole(Full<Bytes>),
@@ -25,9 +25,9 @@ pub(super) enum Outgoing {
 /// In the extensions of a call whose request is a stream of messages. Without it a request is taken for one message
 /// and collected.
 ///
-/// Such a call is never sent twice. When its [`DropGuard`] goes before the stream has ended, the stream breaks off, so
-/// that the sidecar never takes a part for the whole: a client's body that fails must not end in a clean end of stream.
-/// So the guard has to go before whatever the messages come from.
+/// Such a call is never sent twice. When its [`DropGuard`] is dropped before the stream has ended, the stream is
+/// aborted, so that the sidecar never takes a part for the whole: a client's body that fails must not end in a clean
+/// end of stream. So the guard has to be dropped before the source of the messages.
 #[derive(Clone)]
 pub(crate) struct Streamed {
     broken: CancellationToken,
@@ -35,7 +35,7 @@ pub(crate) struct Streamed {
 }
 
 impl Streamed {
-    /// `held` is given back when the last byte has been taken, or the stream has been broken off: a sidecar that takes
+    /// `held` is dropped when the last byte has been taken, or the stream has been aborted: a sidecar that takes
     /// nothing holds the memory of its stream for longer than the call lives.
     pub(crate) fn new(held: impl Any + Send + Sync) -> (Self, DropGuard) {
         let broken = CancellationToken::new();
@@ -70,7 +70,7 @@ impl Parts {
             return broken();
         }
         match Pin::new(&mut self.body).poll_frame(cx) {
-            // Looked at again: whoever breaks off may let go of the messages in the same moment.
+            // Checked again: the caller may abort and drop the messages at the same moment.
             Poll::Ready(None) if self.token.is_cancelled() => broken(),
             polled => polled,
         }
@@ -105,7 +105,7 @@ impl http_body::Body for Outgoing {
     }
 }
 
-/// What a sidecar answers; while it is read the connection counts as used.
+/// The body of a sidecar's answer; while it is read the connection counts as used.
 pub(crate) struct Answered {
     body: Incoming,
     _lease: Lease,

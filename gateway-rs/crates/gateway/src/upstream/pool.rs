@@ -12,19 +12,19 @@ use super::link::{Link, Unreachable};
 use crate::telemetry::Metrics;
 use crate::transport::Dialer;
 
-/// Largest message in either direction: two outputs of 16 MiB, or a standard input of 16 MiB and 6 MiB of arguments,
-/// and what surrounds them.
+/// Largest message in either direction: two outputs of 16 MiB, or stdin of 16 MiB and 6 MiB of arguments, and what
+/// surrounds them.
 const MAX_MESSAGE_BYTES: usize = 40 << 20;
 
-/// Links of all sandboxes that are in use.
+/// The links of all sandboxes that are in use.
 #[derive(Debug)]
 pub(crate) struct Pool {
     links: Mutex<HashMap<Arc<str>, Arc<Link>>>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) dialer: Arc<Dialer>,
-    /// One task an open connection; ends with it.
+    /// One task per open connection; ends with it.
     pub(super) drivers: TaskTracker,
-    /// Cancelled: every driver ends.
+    /// When cancelled, every driver ends.
     pub(super) closing: CancellationToken,
 }
 
@@ -46,17 +46,17 @@ impl Pool {
         })
     }
 
-    /// Stubs that speak to the sidecar at the end of `route`. Opens nothing yet.
+    /// Returns stubs for the sidecar at the end of `route`. Opens no connection yet.
     pub(crate) fn agent(self: &Arc<Self>, route: &Arc<Route>) -> AgentClient<Channel> {
-        // Sidecars do not look at the authority; a unix socket has none.
+        // Sidecars ignore the authority; a unix socket has none.
         let origin = Uri::from_static("http://sandbox");
         AgentClient::with_origin(Channel::new(self.lease(route)), origin)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES)
     }
 
-    /// Whether the sidecar at the end of `route` takes connections; one that is open counts. Takes as long as an
-    /// attempt to connect.
+    /// Whether the sidecar at the end of `route` accepts connections; an open one counts. Takes as long as an attempt
+    /// to connect.
     ///
     /// # Errors
     /// [`Unreachable`]
@@ -65,7 +65,7 @@ impl Pool {
         lease.link.sender(self).await.map(drop)
     }
 
-    /// Closes all connections and waits until they are.
+    /// Closes all connections and waits until they are closed.
     pub(crate) async fn close(&self) {
         self.closing.cancel();
         self.drivers.close();
@@ -84,7 +84,7 @@ impl Pool {
             Some(link) => Arc::clone(link),
             None => {
                 let link = Arc::new(Link::new(Arc::clone(route)));
-                // A call that still holds an old route must not push out the link of the new one.
+                // A call that still holds an old route must not replace the link of the new one.
                 if route.is_current() {
                     links.insert(Arc::clone(&route.sandbox_id), Arc::clone(&link));
                 }
@@ -102,7 +102,7 @@ impl Pool {
         }
     }
 
-    /// Whether the link was idle and is forgotten now.
+    /// Removes the link if it is idle; returns whether it was.
     pub(super) fn forget_if_idle(&self, link: &Arc<Link>) -> bool {
         let mut links = self.lock();
         let idle = link.is_idle();
@@ -127,7 +127,7 @@ impl Clone for Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.link.count_out();
-        // A link whose connection broke, or never came about, has no driver that would forget it.
+        // A link whose connection broke, or was never opened, has no driver that would remove it.
         if self.link.is_idle() && !self.link.is_open() {
             self.pool.forget_if_idle(&self.link);
         }
