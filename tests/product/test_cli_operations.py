@@ -61,7 +61,7 @@ async def test_a_quota_is_declared_shown_kept_and_taken_back(stack: Product, cli
     owner = (await client.quota()).owner
     try:
         status, out, err = await rollbox(stack, "quota", "set", owner, "--memory", "64Mi", "--sandboxes", "2")
-        assert (status, err) == (0, f"{owner} uses more memory_bytes than that: nothing ends, nothing new is let in\n")
+        assert (status, err) == (0, f"{owner} uses more memory_bytes than that: no sandbox ends, no new one starts\n")
         assert all(cell in out.decode() for cell in ("1 of 2  ", " of 0.0625Gi  ")), out
         await until(lambda: _limit(stack, 2))
         shown = await answer(stack, "quota")

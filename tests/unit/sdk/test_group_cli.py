@@ -66,7 +66,7 @@ def test_a_group_is_deleted_and_once_more_is_success(apart: FakeGateway) -> None
     assert rollbox("group", "delete", "a").stdout.split() == ids
     assert {apart.sandboxes[one]["state"] for one in ids} == {"ended"}
     again = rollbox("group", "delete", "a")
-    assert (again.exit_code, again.stdout, again.stderr) == (0, "", "nothing of a group a was left\n")
+    assert (again.exit_code, again.stdout, again.stderr) == (0, "", "there was no sandbox of a group a\n")
     assert json.loads(rollbox("group", "delete", "a", "--json").stdout) == {"deleted": [], "failed": []}
 
 

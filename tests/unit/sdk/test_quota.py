@@ -127,7 +127,7 @@ def test_the_command_line_changes_one_limit_and_says_when_use_is_above_it(apart:
     told = run("quota", "set", "bob", "--sandboxes", "4", "--memory", "none")
     assert told.exit_code == 0
     assert apart.quotas.declared["bob"] == {"gpu": 2, "sandboxes": 4, "memory_bytes": None}
-    assert "bob uses more sandboxes than that: nothing ends" in told.stderr
+    assert "bob uses more sandboxes than that: no sandbox ends" in told.stderr
     assert "bob" in run("quota", "list").stdout
     assert run("quota", "show", "bob", "--json").exit_code == 0
     assert run("quota", "set", "bob").exit_code == 2

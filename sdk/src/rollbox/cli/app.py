@@ -1,4 +1,4 @@
-"""All commands on one screen."""
+"""The Typer application with all commands."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from rollbox.cli.why import why
 
 
 class _Commands(TyperGroup):
-    """All that print, wherever they do it."""
+    """Runs every command so that a closed stdout ends it without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
         with output.while_read():
@@ -72,7 +72,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def rollbox(
     version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version and end."
+        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
     ),
 ) -> None:
     """Isolated sandboxes for untrusted code."""

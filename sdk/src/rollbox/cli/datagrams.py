@@ -1,4 +1,4 @@
-"""Forwarding datagrams: one connection to the sandbox for every local program that sends some."""
+"""UDP port forwarding: one connection to the sandbox for each local sender."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from rollbox.sandbox import Sandbox
 
 Address: TypeAlias = tuple[str, int]
 Told: TypeAlias = Callable[[int], None]
-"""Gets the port that was taken."""
+"""Called with the local port that was bound."""
 
-# A program that has sent and got nothing for so long is forgotten, as a router does.
+# A flow without a datagram in either direction for so long is dropped, as by a NAT router.
 _IDLE_S: Final = 60.0
-# Programs at one time, and datagrams of one that wait: what is more is lost, as on any full line.
+# Flows at one time, and queued datagrams of each: more are dropped, as on any full link.
 _MOST_FLOWS: Final = 64
 _QUEUE: Final = 64
 
 
 async def forward_datagrams(sandbox: Sandbox, local: Address, port: int, listening: Told, stop: asyncio.Event) -> None:
-    """Pass datagrams on until `stop`. Raises OSError when the address cannot be had."""
-    # Before there is a group, which would wrap the error of a port in use.
+    """Forward datagrams until `stop` is set. Raises OSError when the address cannot be bound."""
+    # Before the task group, which would wrap the error of a port in use in an ExceptionGroup.
     taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         taken.bind(local)
@@ -64,7 +64,7 @@ class _Flows(asyncio.DatagramProtocol):
             queue.put_nowait(data)
 
     def end(self) -> None:
-        """Ends all flows."""
+        """Cancel all flows."""
         for task in self._tasks:
             task.cancel()
 
@@ -89,7 +89,7 @@ class _Flows(asyncio.DatagramProtocol):
                     both.create_task(up())
                     both.create_task(down())
         except* SandboxError as group:
-            output.talk(f"datagrams of {peer[0]}:{peer[1]} ended: {group.exceptions[0]}")
+            output.talk(f"forwarding datagrams of {peer[0]}:{peer[1]} ended: {group.exceptions[0]}")
         except* TimeoutError:
             pass
         finally:

@@ -25,17 +25,17 @@ from rollbox.retry import RetryPolicy
 # Checks of this machine's engine belong to the server's package; an SDK without it still checks the gateway.
 _EMBEDDED = "controlplane.embedded"
 _CLUSTER = "controlplane.cluster.kubernetes.probe"
-# Into a pipe each finding is one line, for grep.
+# Into a pipe each check is one line, for grep.
 _UNWRAPPED = 10_000
 DEFAULT_KUBECONFIG = Path.home() / ".kube" / "config"
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        name: what.
+        name: what was checked.
         ok: whether it is as it should be.
         detail: what was found.
         fix: what to do when it is not ok.
@@ -51,8 +51,8 @@ class Check:
 
 def doctor(
     cluster: Annotated[bool, typer.Option("--cluster", help="Check a Kubernetes cluster, not this machine.")] = False,
-    kubeconfig: Annotated[Path | None, typer.Option(envvar="KUBECONFIG", help="The way to the cluster.")] = None,
-    runtime_class: Annotated[str, typer.Option(help="What sandboxes are to run under there.")] = "gvisor",
+    kubeconfig: Annotated[Path | None, typer.Option(envvar="KUBECONFIG", help="The cluster's kubeconfig file.")] = None,
+    runtime_class: Annotated[str, typer.Option(help="The RuntimeClass of sandboxes there.")] = "gvisor",
     image: Annotated[
         str, typer.Option(help="The control plane's image, to try network policies before an install.")
     ] = "",
@@ -71,7 +71,7 @@ def doctor(
 
 async def _all_checks() -> list[Check]:
     machine = await _machine_checks()
-    # Without a server's package this is a client only: then nothing but the gateway matters.
+    # Without the server's package this is a client only, which needs nothing but the gateway.
     return [*machine, *await _gateway_checks(needed=not machine or "ROLLBOX_URL" in os.environ)]
 
 
@@ -122,7 +122,7 @@ def _on_terminal() -> bool:
 
 
 def _tell(checks: list[Check]) -> None:
-    """One check a line, what to do about it below, as wide as the terminal; the verdict comes last."""
+    """Print each check on a line with its fix below, wrapped to the terminal's width; the verdict comes last."""
     marks = ["ok" if check.ok else "missing" if check.needed else "absent" for check in checks]
     wide = max(len(check.name) for check in checks)
     indent = " " * (wide + 11)

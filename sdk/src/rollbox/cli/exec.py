@@ -16,7 +16,7 @@ from rollbox.errors import InvalidArgument, SandboxError
 from rollbox.request import Keep
 from rollbox.result import ExecResult
 
-# The codes that `timeout`, the kernel's SIGKILL and Ctrl-C have given shell scripts for decades.
+# The exit codes that shell scripts know from `timeout`, SIGKILL and Ctrl-C.
 EXIT_BY_END = {"deadline": 124, "oom_killed": 137, "cancelled": 130}
 
 
@@ -38,21 +38,21 @@ def exec_(
     umask: Annotated[str | None, typer.Option(metavar="OCTAL", help="Its mask for new files, like 077.")] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds until it is killed.")] = None,
     max_output_bytes: Annotated[
-        int | None, typer.Option(metavar="N", help="Keep so much of stdout and of stderr, and print it at the end.")
+        int | None, typer.Option(metavar="N", help="Keep at most N bytes of each output, and print them at the end.")
     ] = None,
     keep: Annotated[
-        str | None, typer.Option(metavar="head|tail", help="Which part of a longer output; it is printed at the end.")
+        str | None, typer.Option(metavar="head|tail", help="Which part of a longer output to keep; printed at the end.")
     ] = None,
-    interactive: Annotated[bool, typer.Option("--interactive", "-i", help="Pass the standard input on.")] = False,
+    interactive: Annotated[bool, typer.Option("--interactive", "-i", help="Forward standard input.")] = False,
     tty: Annotated[bool, typer.Option("--tty", "-t", help="Run it on a terminal like this one.")] = False,
-    stdin: Annotated[str | None, typer.Option(metavar="-", help="`-` is as `-i`.")] = None,
+    stdin: Annotated[str | None, typer.Option(metavar="-", help="`-` is the same as `-i`.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, at the end.")] = False,
 ) -> None:
-    """Run a command in a sandbox; its output comes as it is written, and it exits as the command did (124 deadline,
-    137 out of memory, 130 Ctrl-C). `-it` is for shells and other programs that talk to a person.
+    """Run a command in a sandbox; its output is streamed, and the exit code is that of the command (124 deadline,
+    137 out of memory, 130 Ctrl-C). `-it` is for shells and other interactive programs.
     """
     interactive = interactive or _wants_stdin(stdin, as_json=json)
-    # A limit is on what is kept; what passes by is not kept.
+    # A limit applies to output that is kept until the end; streamed output is not kept.
     whole = json or max_output_bytes is not None or keep is not None
     if tty:
         _check_terminal(whole=whole, as_json=json)
@@ -85,21 +85,21 @@ def exec_(
 
 
 def exit_code(result: ExecResult) -> int:
-    """Give the code that a shell gives for such an end."""
+    """Return the exit code that a shell reports for such an end."""
     if result.end == "signalled":
         return 128 + (result.signal or 0)
     return EXIT_BY_END.get(result.end, result.exit_code or 0)
 
 
 def tell_end(result: ExecResult) -> None:
-    """Say on stderr how a command ended that did not exit by itself."""
+    """Print on stderr how a command ended that did not exit by itself."""
     if result.end != "exited":
         by = f" ({result.signal_name})" if result.end == "signalled" else ""
         output.talk(f"the command ended as {result.end}{by} after {result.run_ms:.0f} ms")
 
 
 def octal(name: str, text: str) -> int:
-    """Read permissions or a mask as they are typed; InvalidArgument for what is no octal number."""
+    """Read permissions or a mask as they are typed; InvalidArgument for anything but an octal number."""
     try:
         return int(text, 8)
     except ValueError:
@@ -120,7 +120,7 @@ def _print(result: ExecResult) -> None:
 
 def _wants_stdin(option: str | None, *, as_json: bool) -> bool:
     if option not in (None, "-"):
-        error = InvalidArgument(f"--stdin {option!r}: only `-`, the standard input, is offered")
+        error = InvalidArgument(f"--stdin {option!r}: only `-`, the standard input, is supported")
         output.fail(error, as_json=as_json)
     return option == "-"
 
@@ -130,12 +130,12 @@ def _check_terminal(*, whole: bool, as_json: bool) -> None:
         detail = "--tty cannot go together with --json, --max-output-bytes or --keep, which print at the end"
         output.fail(InvalidArgument(detail, hint="Leave one out."), as_json=as_json)
     if not sys.stdin.isatty():
-        hint = "Leave -t out: -i alone passes the standard input on."
-        output.fail(InvalidArgument("the standard input is no terminal", hint=hint))
+        hint = "Leave -t out: -i alone forwards the standard input."
+        output.fail(InvalidArgument("the standard input is not a terminal", hint=hint))
 
 
 def _with_shell_hint(error: SandboxError, command: list[str]) -> SandboxError:
-    """The way out for who typed a shell line as one argument: 'ls | wc'."""
+    """Add a hint when a shell line was given as one argument: 'ls | wc'."""
     if error.details.get("reason") == "command_not_found" and len(command) == 1 and " " in command[0]:
         error.hint = f"For a shell line write: -- sh -c {shlex.quote(command[0])}"
     return error

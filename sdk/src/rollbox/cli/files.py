@@ -25,7 +25,7 @@ from rollbox.files.paths import shown
 
 def cp(
     source: Annotated[str, typer.Argument(metavar="SRC", help="A local path, or ID:PATH.")],
-    target: Annotated[str, typer.Argument(metavar="DST", help="A local path, or ID:PATH; a directory gets SRC in it.")],
+    target: Annotated[str, typer.Argument(metavar="DST", help="A local path, or ID:PATH; SRC goes into a directory.")],
     *,
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Copy a directory with all in it.")] = False,
     user: Annotated[str | None, typer.Option(help="User to read or write as in the sandbox.")] = None,
@@ -51,9 +51,9 @@ def cp(
         output.data({**report.to_json(), "seconds": round(time.monotonic() - began, 3)})
         return
     for path, reason in report.skipped.items():
-        output.talk(f"left out: {shown(path)} ({reason})")
+        output.talk(f"skipped: {shown(path)} ({reason})")
     if report.skipped_count > len(report.skipped):
-        output.talk(f"left out: {report.skipped_count - len(report.skipped)} more")
+        output.talk(f"skipped: {report.skipped_count - len(report.skipped)} more")
 
 
 async def _up(
@@ -107,7 +107,7 @@ async def _is_directory(files: Files, path: str, user: str | None) -> bool:
 
 
 class _Bar:
-    """Progress that is shown, or not."""
+    """A progress bar, or nothing when stderr is not a terminal."""
 
     def __init__(self, shown_by: Progress | None, label: str) -> None:
         self._progress = shown_by

@@ -1,4 +1,4 @@
-"""`rollbox group`: sandboxes of the samples of one prompt, as one."""
+"""`rollbox group`: list, show and delete the sandboxes of the samples of one prompt."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MEMBER_COLUMNS = ("sample", "id", "state", "source", "age", "expires in", "why 
 @app.command("list")
 def list_(
     *,
-    ended: Annotated[bool, typer.Option("--all", "-a", help="Count those that ended too.")] = False,
+    ended: Annotated[bool, typer.Option("--all", "-a", help="Count ended ones too.")] = False,
     json: Json = False,
 ) -> None:
     """List your groups, oldest first."""
@@ -47,7 +47,7 @@ def list_(
 
 @app.command()
 def show(name: Name, json: Json = False) -> None:
-    """Show the samples of a group, in order: each one's sandbox and its state. Waits for none."""
+    """Show the samples of a group, in order: each one's sandbox and its state. Does not wait for starts."""
 
     async def call(client: Client) -> list[SandboxRecord]:
         records = await client.list({GROUP_LABEL: checked_name(name)}, all=True)
@@ -55,7 +55,7 @@ def show(name: Name, json: Json = False) -> None:
             raise NotFound(f"there is no group {name}; `rollbox group list --all` shows them")
         return _latest(records)
 
-    members = output.run(call, what=f"asking about the group {name}", as_json=json)
+    members = output.run(call, what=f"fetching the group {name}", as_json=json)
     if json:
         output.data({"name": name, "members": [{"sample": _sample(one), "sandbox": one.to_json()} for one in members]})
     else:
@@ -77,12 +77,12 @@ def delete(name: Name, wait: Wait = False, wait_timeout: WaitTimeout = None, jso
         for sandbox_id in report.deleted:
             typer.echo(sandbox_id)
         if not report.deleted and not report.failed:
-            output.talk(f"nothing of a group {name} was left")
+            output.talk(f"there was no sandbox of a group {name}")
     tell_failed(report, as_json=json)
 
 
 def _latest(records: Iterable[SandboxRecord]) -> list[SandboxRecord]:
-    """By sample; of one that was made anew the last."""
+    """The newest sandbox of each sample, in order of the samples."""
     in_order = sorted(records, key=lambda one: one.created_at_ms)
     latest = {_sample(one): one for one in in_order}
     return sorted(latest.values(), key=lambda one: (len(_sample(one)), _sample(one)))

@@ -1,4 +1,4 @@
-"""What the commands share: running a call, telling errors, exit codes, a spinner for calls that take long."""
+"""Shared by the commands: running a call, printing errors, exit codes, a spinner for long calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INTERRUPTED = 130
 TERMINATED = 143
 BROKEN_PIPE = 141
 _SPINNER_AFTER_S = 2.0
-# A person waits: say soon that nobody answers, instead of riding out a restart as programs do.
+# A person waits: report soon that no gateway answers, instead of retrying through a restart as programs do.
 _RETRIES = RetryPolicy(tries=3)
 
 
@@ -35,13 +35,13 @@ def run(call: Callable[[Client], Awaitable[_T]], *, what: str, as_json: bool = F
 
     Args:
         call: gets the client.
-        what: said beside the spinner when it takes more than 2 s.
-        as_json: tell an error as JSON.
-        quiet: no spinner, for calls that write themselves.
+        what: shown beside the spinner when it takes more than 2 s.
+        as_json: print an error as JSON.
+        quiet: no spinner, for calls that print output themselves.
     """
 
     async def called() -> _T:
-        # As Ctrl-C does by itself: `timeout 10 rollbox exec ...` kills the command on the server too.
+        # SIGTERM cancels the call, as Ctrl-C does: `timeout 10 rollbox exec ...` kills the command on the server too.
         calling = asyncio.current_task()
         if calling is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, calling.cancel)
@@ -59,7 +59,7 @@ def run(call: Callable[[Client], Awaitable[_T]], *, what: str, as_json: bool = F
 
 @contextmanager
 def while_read() -> Iterator[None]:
-    """Where nobody reads on, as with `| head`, end as a shell says of a command that SIGPIPE ended."""
+    """When the reader of stdout is gone, as with `| head`, exit with the code that a shell reports for SIGPIPE."""
     try:
         yield
     except BrokenPipeError:
@@ -68,7 +68,7 @@ def while_read() -> Iterator[None]:
 
 
 def fail(error: SandboxError, *, as_json: bool = False) -> NoReturn:
-    """Tell an error on stderr and end with the exit code of its fault."""
+    """Print an error on stderr and exit with the code of its fault."""
     if as_json:
         typer.echo(json.dumps(problem(error)), err=True)
     else:
@@ -80,7 +80,7 @@ def fail(error: SandboxError, *, as_json: bool = False) -> NoReturn:
 
 
 def problem(error: SandboxError) -> dict[str, Any]:
-    """Give an error as JSON: the same names as on the wire."""
+    """Return an error as JSON, with the same names as on the wire."""
     names = (
         "code",
         "fault",
@@ -97,7 +97,7 @@ def problem(error: SandboxError) -> dict[str, Any]:
 
 
 def talk(text: str, *, style: str = "") -> None:
-    """Say something to the person: on stderr, never data."""
+    """Print a message for a person, never data, on stderr."""
     Console(stderr=True, highlight=False, soft_wrap=True).print(Text(text, style=style))
 
 

@@ -37,7 +37,7 @@ def ls(
     *,
     long: Annotated[bool, typer.Option("--long", "-l", help="Mode, owner, size and time too.")] = False,
     recursive: Annotated[bool, typer.Option("--recursive", "-R", help="All below it.")] = False,
-    limit: Annotated[int, typer.Option(help="Most entries.")] = 10_000,
+    limit: Annotated[int, typer.Option(help="The most entries to list.")] = 10_000,
     user: User = None,
     json: Json = False,
 ) -> None:
@@ -63,23 +63,23 @@ def ls(
 def stat(
     path: Path,
     *,
-    follow: Annotated[bool, typer.Option(help="Tell about what a symbolic link leads to.")] = True,
+    follow: Annotated[bool, typer.Option(help="Show the target of a symbolic link.")] = True,
     user: User = None,
     json: Json = False,
 ) -> None:
-    """Tell what is at a path: mode, owner, size, time of the last change."""
+    """Show what is at a path: mode, owner, size, time of the last change."""
 
     async def call(client: Client) -> FileInfo:
         files, place = await _opened(client, path)
         return await files.stat(place, follow=follow, user=user)
 
-    _tell(output.run(call, what=f"looking at {path}", as_json=json), as_json=json)
+    _tell(output.run(call, what=f"fetching {path}", as_json=json), as_json=json)
 
 
 def mkdir(
     path: Path,
     *,
-    parents: Annotated[bool, typer.Option("--parents", "-p", help="Those above too; one there is no error.")] = False,
+    parents: Annotated[bool, typer.Option("--parents", "-p", help="Parents too; an existing one is no error.")] = False,
     mode: Annotated[str | None, typer.Option("--mode", "-m", metavar="OCTAL", help="Permissions, like 700.")] = None,
     user: User = None,
     json: Json = False,
@@ -95,10 +95,10 @@ def mkdir(
 
 
 def mv(
-    source: Annotated[str, typer.Argument(metavar="ID:SRC", help="What is there.")],
+    source: Annotated[str, typer.Argument(metavar="ID:SRC", help="The path to rename.")],
     target: Annotated[str, typer.Argument(metavar="ID:DST", help="Its new path, in the same sandbox.")],
     *,
-    replace: Annotated[bool, typer.Option("--force", "-f", help="Replace what is there.")] = False,
+    replace: Annotated[bool, typer.Option("--force", "-f", help="Replace an existing target.")] = False,
     user: User = None,
     json: Json = False,
 ) -> None:
@@ -118,8 +118,8 @@ def mv(
 def rm(
     path: Path,
     *,
-    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="A directory with all in it.")] = False,
-    missing_ok: Annotated[bool, typer.Option("--force", "-f", help="Nothing there is no error.")] = False,
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Remove a directory with all in it.")] = False,
+    missing_ok: Annotated[bool, typer.Option("--force", "-f", help="A missing path is no error.")] = False,
     user: User = None,
     json: Json = False,
 ) -> None:
@@ -141,7 +141,7 @@ def watch(
     user: User = None,
     json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
 ) -> None:
-    """Print changes below a path as they happen, until Ctrl-C. `overflowed`: some were lost, look again."""
+    """Print changes below a path as they happen, until Ctrl-C. `overflowed`: some were lost, list the path again."""
 
     async def call(client: Client) -> None:
         files, place = await _opened(client, path)
@@ -168,7 +168,7 @@ def place(text: str) -> Remote | str:
 
 
 def remote(text: str) -> Remote:
-    """Read `ID:PATH`; InvalidArgument for what is none."""
+    """Read `ID:PATH`; InvalidArgument for any other form."""
     found = place(text)
     if not isinstance(found, Remote):
         raise InvalidArgument(f"{text!r} is not of the form ID:PATH", hint="`rollbox ps` shows the ids.")

@@ -1,4 +1,4 @@
-"""`rollbox pool`: sandboxes that are ready before anybody asks for them."""
+"""`rollbox pool`: warm pools, which keep sandboxes ready for creates."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def list_(json: Json = False) -> None:
 
 @app.command()
 def show(name: Name, json: Json = False) -> None:
-    """Show one pool: what it keeps, why so many, and what is in the way."""
-    _print(output.run(lambda client: client.pool(name), what="asking for the pool", as_json=json), json=json)
+    """Show one pool: how many sandboxes it keeps, why so many, and why starts fail."""
+    _print(output.run(lambda client: client.pool(name), what="fetching the pool", as_json=json), json=json)
 
 
 @app.command("set")
 def set_(
     name: Annotated[str, typer.Argument(help="1 to 63 of a-z, 0-9 and '-'.")],
     image: Annotated[
-        str | None, typer.Argument(help="Of its sandboxes; left out: only sizes and rates change.")
+        str | None, typer.Argument(help="Its sandboxes' image; without it only sizes and rates change.")
     ] = None,
     *,
     warm: Annotated[
         str | None,
-        typer.Option(metavar="N|MIN:MAX", help="How many are kept ready; between two numbers the claims decide."),
+        typer.Option(metavar="N|MIN:MAX", help="How many are kept ready; between MIN and MAX by the claims."),
     ] = None,
     cpu: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="As of `rollbox create`.")] = CPU,
     memory: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="As of `rollbox create`.")] = MEMORY,
@@ -52,7 +52,7 @@ def set_(
     disk: Annotated[str | None, typer.Option(metavar="SIZE", help="As of `rollbox create`.")] = None,
     gpu: Annotated[int, typer.Option(help="As of `rollbox create`.")] = 0,
     node_selector: NodeLabels = None,
-    starts_per_minute: Annotated[int | None, typer.Option(help="The most in any minute.")] = None,
+    starts_per_minute: Annotated[int | None, typer.Option(help="The most starts in any minute.")] = None,
     surge: Annotated[int | None, typer.Option(help="How many more while a template is replaced.")] = None,
     json: Json = False,
 ) -> None:
@@ -87,14 +87,14 @@ def drain(
     undo: Annotated[bool, typer.Option("--undo", help="Fill it again.")] = False,
     json: Json = False,
 ) -> None:
-    """Keep none and start none until it is undone (operators); what was claimed goes on."""
+    """Empty a pool and start none for it until that is undone (operators); claimed sandboxes go on."""
     changed = output.run(lambda client: client.change_pool(name, drain=not undo), what="draining", as_json=json)
     _print(changed, json=json)
 
 
 @app.command()
 def delete(name: Name, json: Json = False) -> None:
-    """Take a pool back (operators): what it keeps ends, what was claimed goes on."""
+    """Delete a pool (operators): its unclaimed sandboxes end, claimed ones go on."""
     removed = output.run(lambda client: client.remove_pool(name), what="removing the pool", as_json=json)
     if json:
         output.data({"name": name, "removed": removed})

@@ -30,7 +30,7 @@ def port_forward(
     udp: Annotated[bool, typer.Option("--udp", help="Datagrams instead of TCP.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print where it listens as JSON.")] = False,
 ) -> None:
-    """Listen on 127.0.0.1 and pass every connection on to a port of a sandbox, until Ctrl-C."""
+    """Listen on 127.0.0.1 and forward every connection to a port of a sandbox, until Ctrl-C."""
 
     async def call(client: Client) -> None:
         local, port = _ports(wanted)
@@ -42,7 +42,7 @@ def port_forward(
         def listening(taken: int) -> None:
             if json:
                 output.data({"host": _HOST, "port": taken, "sandbox_id": sandbox_id, "sandbox_port": port})
-            output.talk(f"{_HOST}:{taken} leads to port {port} of {sandbox_id}; Ctrl-C ends it")
+            output.talk(f"{_HOST}:{taken} is forwarded to port {port} of {sandbox_id}; Ctrl-C ends it")
 
         try:
             if udp:
@@ -72,7 +72,7 @@ def _refuse(local: int, error: OSError) -> NoReturn:
 
 
 async def _forward(sandbox: Sandbox, local: int, port: int, listening: Told, stop: asyncio.Event) -> None:
-    # Before there is a group, which would wrap the error of a port in use.
+    # Before the task group, which would wrap the error of a port in use in an ExceptionGroup.
     taken = socket.create_server((_HOST, local))
     async with asyncio.TaskGroup() as connections:
 
@@ -92,7 +92,7 @@ async def _forward(sandbox: Sandbox, local: int, port: int, listening: Told, sto
 
 
 async def _pass_on(sandbox: Sandbox, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One connection; how it fails is told, and the others go on."""
+    """Forward one connection; its failure is printed, and the others go on."""
     try:
         async with await sandbox.ports.connect_tcp(port) as stream, asyncio.TaskGroup() as both:
             both.create_task(_up(reader, stream))
@@ -101,7 +101,7 @@ async def _pass_on(sandbox: Sandbox, port: int, reader: asyncio.StreamReader, wr
         output.talk(f"a connection ended: {group.exceptions[0]}")
         writer.transport.abort()
     except* OSError:
-        # Who connected here has gone.
+        # The local client has closed its connection.
         writer.transport.abort()
     finally:
         writer.close()

@@ -1,4 +1,4 @@
-"""`rollbox expose` and `unexpose`: who may reach a port of a sandbox, and where."""
+"""`rollbox expose` and `unexpose`: the addresses of a port of a sandbox, and whether it is public."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def expose(
     port: Port,
     *,
     public: Annotated[
-        bool, typer.Option("--public", help="For anyone, until `unexpose` or the sandbox's end.")
+        bool, typer.Option("--public", help="Let anyone reach it, until `unexpose` or the sandbox's end.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Print the addresses of a port. Without --public every request needs the headers that --json shows, and a port
-    that was public is private again.
+    """Print the addresses of a port. Without --public every request needs the headers that --json shows, and a public
+    port becomes private again.
     """
 
     async def call(client: Client) -> Exposed:
@@ -35,7 +35,7 @@ def expose(
 
 
 def unexpose(sandbox_id: SandboxId, port: Port, json: Json = False) -> None:
-    """Take a public port back; connections that are open go on. One that is not public is success."""
+    """Make a public port private again; open connections go on. A port that is private already is a success."""
 
     async def call(client: Client) -> Exposed:
         return await (await client.connect(sandbox_id)).ports.close(port)

@@ -39,11 +39,11 @@ def attach(
     sandbox_id: SandboxId,
     exec_id: ExecId,
     *,
-    interactive: Annotated[bool, typer.Option("--interactive", "-i", help="Pass the standard input on.")] = False,
+    interactive: Annotated[bool, typer.Option("--interactive", "-i", help="Forward standard input.")] = False,
     offset: Annotated[int, typer.Option(min=0, help="First byte of stdout and stderr to show.")] = 0,
 ) -> None:
-    """Show the output of a command from its beginning, as far as it is kept, and go on to its end; exits as it did.
-    Ctrl-C leaves it running.
+    """Show the output of a command from its beginning, as far as it is kept, and follow it to its end; the exit code is
+    that of the command. Ctrl-C leaves it running.
     """
 
     async def call(client: Client) -> ExecResult:
@@ -85,7 +85,7 @@ def _number(name: str) -> int:
     try:
         return signal.Signals["SIG" + name.upper().removeprefix("SIG")]
     except KeyError:
-        raise InvalidArgument(f"{name!r} is no signal", hint="Use a name like TERM or INT, or a number.") from None
+        raise InvalidArgument(f"{name!r} is not a signal", hint="Use a name like TERM or INT, or a number.") from None
 
 
 def _row(item: ExecSummary) -> tuple[str, ...]:

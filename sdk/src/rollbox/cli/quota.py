@@ -1,4 +1,4 @@
-"""`rollbox quota` and `rollbox preflight`: what may be had, before and while it is asked for."""
+"""`rollbox quota` and `rollbox preflight`: limits, their use, waiting creates, and checks before a run."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from rollbox.client import Client
 from rollbox.errors import InvalidArgument
 from rollbox.quota import Preflight, Quota, QuotaLimits
 
-app = typer.Typer(help="What owners may use. Without a command: what you may use, and where your creates stand.")
+app = typer.Typer(help="Quotas of owners. Without a command: your own quota, its use, and your waiting creates.")
 
-Owner = Annotated[str, typer.Argument(help="An owner; '*' is everybody who has no quota of his own.")]
+Owner = Annotated[str, typer.Argument(help="An owner; '*' is for all owners without a quota of their own.")]
 _NONE = "none"
 _COLUMNS = ("owner", "declared for", "sandboxes", "cpu", "memory", "gpu", "starting", "waiting")
 
 
 @app.callback(invoke_without_command=True)
 def own(context: typer.Context, json: Json = False) -> None:
-    """Show your own quota, its use, and where your creates stand."""
+    """Show your own quota, its use, and your waiting creates."""
     if context.invoked_subcommand is not None:
         return
-    quota = output.run(Client.quota, what="asking for the quota", as_json=json)
+    quota = output.run(Client.quota, what="fetching the quota", as_json=json)
     if json:
         output.data(quota.to_json())
         return
@@ -39,7 +39,7 @@ def own(context: typer.Context, json: Json = False) -> None:
 
 @app.command("list")
 def list_(json: Json = False) -> None:
-    """List all quotas that were declared (operators)."""
+    """List all declared quotas (operators)."""
     quotas = output.run(Client.quotas, what="listing quotas", as_json=json)
     if json:
         output.data([one.to_json() for one in quotas])
@@ -49,8 +49,8 @@ def list_(json: Json = False) -> None:
 
 @app.command()
 def show(owner: Owner, json: Json = False) -> None:
-    """Show what holds for one owner (operators)."""
-    _print(output.run(lambda client: client.quota(owner), what="asking for the quota", as_json=json), json=json)
+    """Show the quota that applies to one owner (operators)."""
+    _print(output.run(lambda client: client.quota(owner), what="fetching the quota", as_json=json), json=json)
 
 
 @app.command("set")
@@ -64,7 +64,7 @@ def set_(
     starting: Annotated[str | None, typer.Option(metavar="N|none", help="Sandboxes that are not ready yet.")] = None,
     json: Json = False,
 ) -> None:
-    """Change limits of an owner (operators); those that are left out stay, `none` takes one away. It ends nothing."""
+    """Change limits of an owner (operators); omitted ones stay, `none` removes one. No sandbox ends."""
 
     async def call(client: Client) -> Quota:
         limits = QuotaLimits()
@@ -81,12 +81,12 @@ def set_(
     _print(quota, json=json)
     over = [name for name, used in quota.used.items() if used > (quota.limits.get(name) or used)]
     if over:
-        output.talk(f"{owner} uses more {', '.join(over)} than that: nothing ends, nothing new is let in")
+        output.talk(f"{owner} uses more {', '.join(over)} than that: no sandbox ends, no new one starts")
 
 
 @app.command()
 def remove(owner: Owner, json: Json = False) -> None:
-    """Take an owner's quota back (operators); shows what holds for him then."""
+    """Remove an owner's quota (operators); shows the quota that then applies."""
     quota = output.run(lambda client: client.remove_quota(owner), what=f"removing the quota of {owner}", as_json=json)
     _print(quota, json=json)
 
@@ -102,7 +102,7 @@ def preflight(
     node_selector: NodeLabels = None,
     json: Json = False,
 ) -> None:
-    """Tell what a run needs against quota, capacity, image and policies; starts nothing. Exit code 0 when it fits."""
+    """Check a run against quota, capacity, image and policies; starts nothing. Exit code 0 when it fits."""
 
     async def call(client: Client) -> Preflight:
         return await client.preflight(
@@ -115,7 +115,7 @@ def preflight(
             node_selector=label_rules.parse(node_selector or ()),
         )
 
-    told = output.run(call, what="weighing the run", as_json=json)
+    told = output.run(call, what="checking the run", as_json=json)
     if json:
         output.data(told.to_json())
     else:

@@ -20,7 +20,7 @@ from rollbox.record import DeleteReport, SandboxRecord
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 FilesGiven = Annotated[
-    list[str] | None, typer.Option("--file", metavar="LOCAL:PATH", help="A local file to begin with; may be repeated.")
+    list[str] | None, typer.Option("--file", metavar="LOCAL:PATH", help="A local file to copy in; may be repeated.")
 ]
 NodeLabels = Annotated[
     list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label that its node must have; may be repeated.")
@@ -49,7 +49,7 @@ def create(
     cwd: Annotated[str | None, typer.Option(help="Directory of every command.")] = None,
     user: Annotated[str | None, typer.Option(help="User of every command.")] = None,
     ttl: Annotated[float, typer.Option(help="Seconds to live.")] = 3600,
-    idle_timeout: Annotated[float | None, typer.Option(help="Seconds to live when nothing happens in it.")] = None,
+    idle_timeout: Annotated[float | None, typer.Option(help="Seconds to live without being used.")] = None,
     start_timeout: Annotated[float, typer.Option(help="Seconds until it must be ready.")] = 120,
     json: Json = False,
 ) -> None:
@@ -85,7 +85,7 @@ def create(
 
 def ps(
     *,
-    ended: Annotated[bool, typer.Option("--all", "-a", help="Show those that ended too.")] = False,
+    ended: Annotated[bool, typer.Option("--all", "-a", help="Show ended ones too.")] = False,
     label: Labels = None,
     json: Json = False,
 ) -> None:
@@ -100,7 +100,7 @@ def ps(
     else:
         output.table(("id", "state", "image", "age", "expires in", "labels"), _rows(records))
         if not records and sys.stdout.isatty():
-            output.talk("no sandboxes; `rollbox create IMAGE` makes one, `rollbox ps --all` shows those that ended")
+            output.talk("no sandboxes; `rollbox create IMAGE` makes one, `rollbox ps --all` shows ended ones")
 
 
 def delete(
@@ -126,7 +126,7 @@ def delete(
 
 
 def tell_failed(report: DeleteReport, *, as_json: bool) -> None:
-    """All that failed, on stderr; the last one decides the exit code."""
+    """Print all failures on stderr; the last one decides the exit code."""
     errors = [error for error in report.failed.values() if isinstance(error, SandboxError)]
     for error in errors[:-1]:
         output.talk(f"error: {error.detail} ({error.code})", style="bold red")

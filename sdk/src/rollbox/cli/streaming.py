@@ -1,4 +1,4 @@
-"""A process of a sandbox on this process's own streams, or on its terminal."""
+"""Connects a process of a sandbox to the standard streams of this process, or to its terminal."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _PIECE_BYTES = 2**16
 
 
 async def run(process: Process, *, stdin: bool, terminal: bool) -> ExecResult:
-    """Pass everything on until the command ends.
+    """Forward input and output until the command ends.
 
     Args:
         process: just spawned, or attached to.
-        stdin: pass this process's standard input on, up to its end.
-        terminal: the command has a terminal: this one is raw meanwhile, and its size is followed.
+        stdin: forward this process's standard input, up to its end.
+        terminal: the command has a terminal: the local one is in raw mode meanwhile, and its size is forwarded.
 
     Raises:
-        BrokenPipeError: nobody reads what it writes here.
+        BrokenPipeError: the reader of this process's stdout or stderr is gone.
     """
     with _raw() if terminal else _as_it_is():
         try:
@@ -60,7 +60,7 @@ def window() -> tuple[int, int]:
 
 async def _passed(stream: OutputStream, target: TextIO) -> None:
     async for data in stream:
-        # In a thread: a reader that is slow, or paused, must not keep this program from being interrupted.
+        # In a thread, so that Ctrl-C works while the reader of this program's output is slow or paused.
         await asyncio.to_thread(_written, target, data)
 
 
@@ -70,7 +70,7 @@ def _written(target: TextIO, data: bytes) -> None:
 
 
 async def _fed(process: Process) -> None:
-    # Conflict: the command ended, or reads no more; its result tells the rest.
+    # Conflict: the command has ended or closed its stdin; its result follows.
     with suppress(Conflict):
         async for data in local_stdin():
             await process.stdin.write(data)
@@ -82,7 +82,7 @@ async def local_stdin() -> AsyncIterator[bytes]:
     try:
         file = sys.stdin.fileno()
     except (OSError, ValueError):
-        # Not a file of the system: something in memory that a program put there.
+        # Without a file descriptor: a program has put an object in memory there.
         yield sys.stdin.buffer.read()
         return
     while data := await _read(file):
@@ -90,13 +90,13 @@ async def local_stdin() -> AsyncIterator[bytes]:
 
 
 async def _read(file: int) -> bytes:
-    """Read what is there, without a thread that could not be interrupted."""
+    """Read available input, without a thread, which could not be interrupted."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     try:
         loop.add_reader(file, readable.set)
     except PermissionError:
-        # A plain file: always ready.
+        # A regular file: epoll refuses it, and it is always ready.
         return os.read(file, _PIECE_BYTES)
     try:
         await readable.wait()
@@ -120,11 +120,11 @@ async def _resized(process: Process) -> None:
 
 @contextmanager
 def _raw() -> Iterator[None]:
-    """Every key goes to the command, Ctrl-C too; the terminal is as before at the end, whatever happens."""
+    """Put the terminal into raw mode: every key goes to the command, Ctrl-C too. It is restored in any case."""
     file = sys.stdin.fileno()
     before = termios.tcgetattr(file)
     try:
-        # Not the default, which throws away what was typed ahead.
+        # Not the default, TCSAFLUSH, which discards what was typed ahead.
         tty.setraw(file, termios.TCSADRAIN)
         yield
     finally:

@@ -19,12 +19,12 @@ from rollbox.sandbox import Sandbox
 from rollbox.usage import Usage
 
 _COLUMNS = ("id", "cpu", "cpu time", "memory", "disk", "processes")
-# Of processor time, over which a share is told that means something.
+# Between the two samples of cpu time: over less time, the cpu share would mean nothing.
 _FIRST_LOOK_S = 0.5
 
 
 class _Watched:
-    """The sandboxes of one `top`, and what each used when it was last looked at."""
+    """The sandboxes of one `top`, and the cpu time of each at the last update."""
 
     def __init__(self, client: Client, ids: list[str]) -> None:
         self._client = client
@@ -33,7 +33,7 @@ class _Watched:
         self._before: dict[str, tuple[float, float]] = {}
 
     async def look(self) -> dict[str, Usage | SandboxError]:
-        """Look at all at once; a sandbox that cannot be asked has the reason instead."""
+        """Fetch the usage of all concurrently; a sandbox whose request fails has the error instead."""
         ids = self._ids or [record.id for record in await self._client.list() if record.state == "running"]
         found = await asyncio.gather(*(self._one(sandbox_id) for sandbox_id in ids))
         return dict(zip(ids, found, strict=True))
@@ -47,7 +47,7 @@ class _Watched:
             return error
 
     def row(self, sandbox_id: str, seen: Usage | SandboxError) -> tuple[str, ...]:
-        """Write a line of the table; the share of processors since the line before."""
+        """Build a row of the table; its cpu share is that since the row before."""
         if isinstance(seen, SandboxError):
             return (sandbox_id, seen.code, "", "", "", "")
         now = time.monotonic()
@@ -63,10 +63,10 @@ class _Watched:
 def top(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="Sandboxes; all when none is given.")] = None,
     *,
-    interval: Annotated[float, typer.Option(min=0.1, help="Seconds from one look to the next.")] = 2.0,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between updates.")] = 2.0,
     json: Json = False,
 ) -> None:
-    """Show what sandboxes use, again and again on a terminal until Ctrl-C, once with --json or into a pipe."""
+    """Show what sandboxes use: updated until Ctrl-C on a terminal, once with --json or into a pipe."""
     console = Console()
 
     async def call(client: Client) -> dict[str, Usage | SandboxError]:
@@ -83,7 +83,7 @@ def top(
         output.table(_COLUMNS, [watched.row(*one) for one in seen.items()])
         return seen
 
-    seen = output.run(call, what="looking at the sandboxes", as_json=json, quiet=True)
+    seen = output.run(call, what="fetching what sandboxes use", as_json=json, quiet=True)
     if json:
         told = {sandbox_id: one.to_json() for sandbox_id, one in seen.items() if isinstance(one, Usage)}
         output.data({"sandboxes": told})

@@ -15,18 +15,18 @@ from rollbox.timeline import Timeline
 _FAULTS = {
     "caller": "the caller's: its owner, or the program that used it",
     "workload": "the workload's: the code in the sandbox",
-    "capacity": "nobody's: there was no room",
+    "capacity": "a lack of capacity: there was no room",
     "platform": "the platform's",
 }
 
 
 def why(sandbox_id: Annotated[str, typer.Argument(metavar="ID", help="A sandbox.")], json: Json = False) -> None:
-    """Tell what has happened to a sandbox: why it ended, whose fault that was, and what to do."""
+    """Show the timeline of a sandbox: why it ended, whose fault that was, and what to do."""
 
     async def call(client: Client) -> Timeline:
         return await client.timeline(sandbox_id)
 
-    timeline = output.run(call, what=f"asking about {sandbox_id}", as_json=json)
+    timeline = output.run(call, what=f"fetching the timeline of {sandbox_id}", as_json=json)
     if json:
         output.data(timeline.to_json())
         return
