@@ -1,4 +1,4 @@
-"""Commands: who runs them and where, what they read, how long they may take, what of their output is kept."""
+"""Commands: user and directory, input, timeout, how much of the output is kept, and retries that run nothing twice."""
 
 import asyncio
 import sys

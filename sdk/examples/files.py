@@ -1,4 +1,4 @@
-"""Files: write and read, look and move around, watch, and take a whole directory up and down as one stream."""
+"""Files: write and read, stat and move, watch, and copy a whole directory up and down as one stream."""
 
 import asyncio
 import sys
@@ -26,7 +26,7 @@ async def look_and_move(files: Files) -> None:
 
 
 async def watch(files: Files) -> None:
-    """Hear of changes below a directory: from the first word on, all of them."""
+    """Watch a directory: after the first event, `watching`, every change is reported."""
     async with aclosing(files.watch("/tmp/tree", recursive=True)) as changes:
         print((await anext(changes)).change)
         await files.write("/tmp/tree/new.txt", "news")
@@ -62,7 +62,7 @@ async def main() -> None:
             (here / "large").write_bytes(bytes(5 << 20))
             moved: list[int] = []
             await files.upload(here / "large", "/tmp/large", progress=moved.append)
-            print("sent", moved[-1] >> 20, "MiB, told in steps:", len(moved) > 1)
+            print("sent", moved[-1] >> 20, "MiB, progress in steps:", len(moved) > 1)
 
 
 asyncio.run(main())

@@ -52,7 +52,7 @@ class WrongReturns(ast.NodeTransformer):
 
 
 def samples(limit: int) -> list[Sample]:
-    """Two samples for each problem and the two that must be ended."""
+    """Two samples for each problem, and two that the platform must end."""
     with gzip.open(DATA, "rt") as lines:
         problems: list[dict[str, Any]] = [json.loads(line) for line in lines][:limit]
     found = []
@@ -67,7 +67,7 @@ def samples(limit: int) -> list[Sample]:
 
 
 async def grade(sample: Sample, image: str, run: str) -> Graded:
-    """Run one program in a sandbox of its own; what says nothing about the program masks the sample."""
+    """Run one program in a sandbox of its own; a failure that says nothing about the program masks the sample."""
     started = time.perf_counter()
     try:
         async with await Sandbox.create(image, memory="512Mi", ttl=600, labels={"run": run}) as sandbox:
@@ -82,7 +82,7 @@ async def grade(sample: Sample, image: str, run: str) -> Graded:
         return Graded(sample, "masked", detail=f"{error.code}: {error.detail}")
     if result.end != "exited":
         return Graded(sample, result.end, result.end, create_ms, exec_ms)
-    # A mutant is to fail for the right reason: a test that does not hold, not a program that does not run.
+    # A mutant must fail for the right reason: a failed assertion, not a crash.
     failed = "AssertionError" in result.stderr
     outcome = "passed" if result.ok else "failed" if failed else "crashed"
     return Graded(sample, outcome, result.end, create_ms, exec_ms, result.stderr[-300:])
@@ -107,7 +107,7 @@ async def main() -> int:
         async with asyncio.TaskGroup() as group:
             for sample in todo:
                 group.create_task(one(sample, report))
-    # Asked of the control plane, not of ourselves: what still runs of this run. A delete does not wait for the node.
+    # The control plane lists what this run has left. `ending` does not count: a delete does not wait for the node.
     there = await Sandbox.list(labels={"run": run})
     report.left_behind = sum(one.state != "ending" for one in there)
     report.write(options.out)

@@ -49,7 +49,7 @@ asyncio.run(main(("127.0.0.1", int(sys.argv[1]))))
 
 
 def get(url: str, headers: Mapping[str, str]) -> str:
-    """Ask as any program would; the text, or the status of a refusal."""
+    """Send an HTTP request as any program would; returns the text, or the status of a refusal."""
     try:
         with urllib.request.urlopen(urllib.request.Request(url, headers=dict(headers))) as answer:
             return str(answer.read().decode().strip())
@@ -59,7 +59,7 @@ def get(url: str, headers: Mapping[str, str]) -> str:
 
 
 async def opened(url: str) -> str:
-    """What a port says that was just made public: gateways learn of it a moment after the answer."""
+    """Fetch a port that was just made public: retry, since gateways learn of it a moment after the answer."""
     async with asyncio.timeout(30):
         while (told := await asyncio.to_thread(get, url, {})) == "refused with 401":
             pass
@@ -73,7 +73,7 @@ async def pages(sandbox: Sandbox) -> None:
     print("private:", await asyncio.to_thread(get, port.url, port.headers))
     print("without its headers:", await asyncio.to_thread(get, port.url, {}))
     if port.host_url is not None:
-        # A browser looks the name up; here the header says it, and no name service is needed.
+        # A browser would resolve the name; here the Host header has it, so that no DNS is needed.
         gateway, name = urlsplit(port.url), urlsplit(port.host_url).netloc
         told = await asyncio.to_thread(get, f"{gateway.scheme}://{gateway.netloc}/", {**port.headers, "Host": name})
         print("by host name:", told)
@@ -100,7 +100,7 @@ async def sockets(sandbox: Sandbox) -> None:
 
 
 async def forwarded(sandbox: Sandbox) -> None:
-    """The port as one of this machine, for programs that know nothing of rollbox; 0 takes a free one."""
+    """Forward the port to one of this machine, for programs that know nothing of rollbox; 0 takes a free one."""
     command = [sys.executable, "-m", "rollbox", "port-forward", sandbox.id, f"0:{PORT}", "--json"]
     pipe, quiet = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     forward = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=quiet)

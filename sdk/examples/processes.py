@@ -1,4 +1,4 @@
-"""Processes: start one, talk to it, send it a signal, leave it running, come back to it, see what ran."""
+"""Processes: start one, write to it, send it a signal, leave it running, attach to it again, list what ran."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""The first program: create a sandbox, run a command, look at the result, leave nothing behind."""
+"""The first program: create a sandbox, run a command, read its result, leave nothing behind."""
 
 import asyncio
 import sys

@@ -31,7 +31,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Graded:
-    """What came of a sample: passed, failed, crashed, deadline, oom_killed, ..., or masked when the platform failed."""
+    """A sample's result: passed, failed, crashed, deadline, oom_killed, ..., or masked when the platform failed."""
 
     sample: Sample
     outcome: str
@@ -90,7 +90,7 @@ class Report:
         }
 
     def write(self, folder: Path) -> None:
-        """Print the table and what went wrong; write report.json and latency.png into the folder."""
+        """Print the table and unexpected outcomes; write report.json and latency.png into the folder."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "report.json").write_text(json.dumps(self.numbers(), indent=2) + "\n")
         self._plot(folder / "latency.png")

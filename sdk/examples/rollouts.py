@@ -1,13 +1,13 @@
-"""A rollout loop as a trainer has it: groups, lazy sandboxes, continuous batching, masks, pruning. No model, no GPU.
+"""A trainer's rollout loop: groups, lazy sandboxes, continuous batching, masks, pruning. No model, no GPU.
 
     rollbox up &                                   # or set ROLLBOX_URL and ROLLBOX_API_KEY
     python sdk/examples/rollouts.py --image python:3.12-slim --set humaneval
     python sdk/examples/rollouts.py --image python:3.12-slim --set software
 
-Scripted policies play the model. Each task is a group of samples, one for each policy; a sandbox starts with the first
-tool call of its sample. A sample whose failure says nothing about it is masked: it counts neither as right nor as
-wrong. Once a group has what it needs, the rest of it is pruned. Exits with 0 when every reward is as it must be and
-nothing is left.
+Scripted policies stand in for the model. Each task is a group of samples, one for each policy; a sandbox starts with
+the first tool call of its sample. A sample whose failure says nothing about it is masked: it counts neither as right
+nor as wrong. Once a group has enough scores, its remaining samples are pruned (cancelled). Exits with 0 when every
+reward is as expected and no sandbox is left.
 """
 
 import argparse
@@ -27,7 +27,7 @@ import software
 from rollbox import Batch, LazySandbox, Outcome, Sandbox, SandboxGroup
 
 Policy = Callable[[LazySandbox], Awaitable[float]]
-# A group that has so many scores, good and bad ones among them, has its gradient: the rest of it would be waste.
+# With so many scores, good and bad ones among them, a group has a gradient: more samples would be a waste.
 ENOUGH = 3
 
 
@@ -50,7 +50,7 @@ class Sample:
 
 @dataclass
 class Tally:
-    """What came of all rollouts."""
+    """The results of all rollouts."""
 
     scores: dict[str, list[float]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
@@ -63,7 +63,7 @@ class Tally:
         if outcome.masked:
             self.counts["masked"] += 1
             return
-        # An error that is not to be masked is the sample's own doing, as a wrong answer is.
+        # An error that is not masked was caused by the sample, like a wrong answer.
         score = 0.0 if outcome.value is None else outcome.value
         self.counts["not_as_expected"] += score != sample.task.policies[sample.number][1]
         self.scores.setdefault(sample.task.name, []).append(score)
@@ -96,7 +96,7 @@ def submits(*programs: str) -> Policy:
 
 
 def humaneval_tasks(limit: int) -> list[Task]:
-    """One that solves it in the second try, one that never does, one that only talks, one that hangs."""
+    """Tasks whose policies solve it in the second try, never solve it, only talk, or hang."""
     with gzip.open(humaneval.DATA, "rt") as lines:
         problems: list[dict[str, Any]] = [json.loads(line) for line in lines][:limit]
     tasks = []
@@ -112,7 +112,7 @@ def humaneval_tasks(limit: int) -> list[Task]:
 
 
 def software_tasks(limit: int) -> list[Task]:
-    """One that repairs all bugs, one that leaves the last one, one that only talks."""
+    """Tasks whose policies repair all bugs, leave the last one, or only talk."""
     tasks = []
     for package in software.PACKAGES[:limit]:
         most = len(package.bugs)
@@ -123,7 +123,7 @@ def software_tasks(limit: int) -> list[Task]:
 
 
 def supply(tasks: list[Task], tally: Tally, image: str, run: str) -> Iterator[Sample]:
-    """Yield the samples group by group, as places get free; of a decided group no more."""
+    """Yield the samples group by group, as slots become free; no more of a decided group."""
     for task in tasks:
         group = SandboxGroup.lazy(
             image, n=len(task.policies), name=f"{run}-{task.name}", memory="512Mi", ttl=1800, labels={"run": run}
@@ -162,7 +162,7 @@ async def main() -> int:
     tasks = (humaneval_tasks if options.set == "humaneval" else software_tasks)(options.limit)
     run = f"rollouts-{uuid.uuid4().hex[:8]}"
     tally = await collect(tasks, options.image, run, options.in_flight)
-    # Asked of the control plane, not of ourselves. What was pruned last may still be on its way out.
+    # The control plane lists what this run has left. Sandboxes that were pruned last may still be ending.
     ever = await Sandbox.list(labels={"run": run}, all=True)
     left = [one for one in ever if one.state not in ("ending", "ended")]
     advantages = tally.advantages()

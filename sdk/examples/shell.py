@@ -1,4 +1,4 @@
-"""A shell session: directory and variables stay, every command has its own result."""
+"""A shell that keeps directory and variables; every command has its own result."""
 
 import asyncio
 import sys

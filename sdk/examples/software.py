@@ -31,7 +31,7 @@ file.write_text(text.replace(wish["old"], wish["new"]))
 
 @dataclass(frozen=True)
 class Bug:
-    """One line that is wrong; the tests notice."""
+    """One wrong line, which the package's tests detect."""
 
     file: str
     right: str
@@ -40,7 +40,7 @@ class Bug:
 
 @dataclass(frozen=True)
 class Package:
-    """A source distribution, how its own tests are run (all, and those that notice the bugs), and the bugs."""
+    """A source distribution, how its own tests are run (all, and those that detect the bugs), and the bugs."""
 
     archive: str
     path: str
@@ -88,7 +88,7 @@ PACKAGES = (
 
 @dataclass
 class Workplace:
-    """A package in a sandbox, and the turns that were taken there."""
+    """A package in a sandbox, and the turns (commands) that were run there."""
 
     sandbox: LazySandbox
     package: Package
@@ -103,7 +103,7 @@ class Workplace:
         return result
 
     async def unpack(self) -> bool:
-        """Put the package there and see that its whole suite passes."""
+        """Unpack the package and check that its whole suite passes."""
         archive = (DATA / f"{self.package.archive}.tar.gz").read_bytes()
         made = await self.run("unpack", "python3", "-c", UNPACK, stdin=archive)
         self.root = f"{made.stdout}/{self.package.archive}"
@@ -114,7 +114,7 @@ class Workplace:
         return (await self.run("whole suite", "python3", *self.package.suite)).ok
 
     async def tests_pass(self) -> bool:
-        """Run the tests that notice the bugs."""
+        """Run the tests that detect the bugs."""
         return (await self.run("tests", "python3", *self.package.quick)).ok
 
     async def change(self, turn: str, bug: Bug, old: str, new: str) -> bool:
@@ -123,7 +123,7 @@ class Workplace:
         return (await self.run(turn, "python3", "-c", EDIT, stdin=wish)).ok
 
     async def search(self, bug: Bug) -> bool:
-        """Find the wrong line, as an agent does from the words of a failed test, and look at what is around it."""
+        """Find the wrong line, as an agent does from the message of a failed test, and read the lines around it."""
         found = await self.run("search", "grep", "-nF", bug.wrong, bug.file)
         line = int(found.stdout.partition(":")[0] or 1)
         return found.ok and (await self.run("read", "sed", "-n", f"{max(1, line - 5)},{line + 5}p", bug.file)).ok
@@ -139,7 +139,7 @@ def repairs(package: Package, bugs: int) -> Callable[[LazySandbox], Awaitable[fl
         for number, bug in enumerate(package.bugs):
             broken = await place.change("break", bug, bug.right, bug.wrong) and not await place.tests_pass()
             if not broken:
-                raise RuntimeError(f"nobody noticed {bug}: {place.turns}")
+                raise RuntimeError(f"the tests did not detect {bug}: {place.turns}")
             fixed = await place.search(bug) and number < bugs and await place.change("fix", bug, bug.wrong, bug.right)
             if not fixed or not await place.tests_pass():
                 return 0.0

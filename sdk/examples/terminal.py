@@ -1,4 +1,4 @@
-"""A terminal: a program that asks for one gets it, with a size, an echo and Ctrl-C.
+"""A terminal: run a program on one, with a size, an echo and Ctrl-C.
 
 A person has the same with `rollbox exec -it ID -- bash`.
 """
@@ -14,7 +14,7 @@ PROGRAM = "test -t 0 && stty size; read name; stty size; echo hello $name; exec 
 
 
 async def main() -> None:
-    """Start on a terminal of 80 by 24, drag its corner, type, and press Ctrl-C."""
+    """Start on a terminal of 80 by 24, resize it, type, and press Ctrl-C."""
     async with (
         await Sandbox.create(IMAGE, memory="512Mi", ttl=600) as sandbox,
         await sandbox.spawn(PROGRAM, terminal=(80, 24)) as process,

@@ -1,4 +1,4 @@
-"""Usage: what a sandbox takes at a moment, seen from inside."""
+"""Usage: what a sandbox uses at one moment, as seen from inside."""
 
 import asyncio
 import sys
@@ -11,7 +11,7 @@ HUNGRY = "held = bytearray(64 << 20); print('full', flush=True); input()"
 
 
 async def main() -> None:
-    """Look before and while a program holds 64 MiB."""
+    """Fetch the usage before and while a program holds 64 MiB."""
     async with await Sandbox.create(IMAGE, memory="512Mi", ttl=600) as sandbox:
         before = await sandbox.usage()
         async with await sandbox.spawn(["python3", "-c", HUNGRY]) as process:

@@ -161,7 +161,7 @@ async def test_a_program_that_finds_no_gateway_or_has_no_right(stack: Product) -
                 *("it was there from the start", "hello", "['/tmp/notes/hello.txt']", "b'ello'", "file 6 False"),
                 "['/tmp/notes/old', '/tmp/notes/old/copy.txt', '/tmp/notes/old/hello.txt']",
                 *("[]", "2 {} ['empty', 'run.sh']", "watching", "changed: /tmp/tree/new.txt"),
-                "sent 5 MiB, told in steps: True",
+                "sent 5 MiB, progress in steps: True",
             ],
         ),
         (

@@ -95,7 +95,7 @@ def test_anything_else_is_not_as_expected(humaneval: Any, change: str) -> None:
                 *("it was there from the start", "hello", "['/tmp/notes/hello.txt']", "b'ello'", "file 6 False"),
                 "['/tmp/notes/old', '/tmp/notes/old/copy.txt', '/tmp/notes/old/hello.txt']",
                 *("[]", "2 {} ['empty', 'run.sh']", "watching", "changed: /tmp/tree/new.txt"),
-                "sent 5 MiB, told in steps: True",
+                "sent 5 MiB, progress in steps: True",
             ],
         ),
     ],
