@@ -3,10 +3,10 @@
     async with await Sandbox.create("python:3.12-slim") as sandbox:
         result = await sandbox.exec("pytest -q", timeout=120)
 
-The public names are these and the error classes of `rollbox.errors`; `rollbox.sync` has the same ones without await.
-Modules of the package are its own affair otherwise. From leaf to door: quantity, labels, request, record, result,
-usage, breaker (pure) < settings < retry < transport < gateway < process, files < shell < shared < sandbox < lazy
-< group < batch < health < client < sync, cli.
+The public API is `__all__` and the error classes of `rollbox.errors`; `rollbox.sync` has blocking versions.
+All other modules are internal. Layers, lowest first: quantity, labels, request, record, result, usage, breaker (pure)
+< settings < retry < transport < gateway < process, files < shell < shared < sandbox < lazy < group < batch < health
+< client < sync, cli.
 """
 
 from rollbox import errors

@@ -1,4 +1,4 @@
-"""The root of all errors of the SDK. The classes by code are generated beside it, in errors.py."""
+"""The base class of all errors of the SDK. The subclasses, one for each code, are generated into errors.py."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ Retry = Literal["never", "later", "resume", "new_sandbox"]
 
 
 class SandboxError(Exception):
-    """A failure, told by its code: whose fault it is and what to do next.
+    """A failure, identified by a code that says whose fault it is and what to do next.
 
     Catch a class for one code (`OomKilled`), or this class and read its fields. A code that this version of the SDK
     does not know arrives as a plain SandboxError with the server's own code, fault and retry.
 
     Attributes:
-        code: the name in the table of errors, e.g. "oom_killed".
+        code: the name in the error table, e.g. "oom_killed".
         fault: caller, workload, capacity or platform.
-        mask_sample: the bit for RL code: leave the sample out, no code of it failed; False: its own doing, score it.
+        mask_sample: for RL code. True: the failure says nothing about the sample, leave it out of the loss. False: the
+            sample caused the failure, score it.
         retry: never, later, resume (same exec_id) or new_sandbox.
         detail: one sentence that names the value at fault.
         hint: what to do next.
-        details: extras for machines, by name.
+        details: further machine-readable values, by name.
         retry_after_ms: how long the server asks to wait before a retry, or None.
-        sandbox_id, request_id: what it is about, for logs and reports; None when not known.
+        sandbox_id, request_id: the sandbox and the request that failed, for logs and reports; None when not known.
         result: the result of the command, for the errors that `exec(check=True)` raises; else None.
     """
 
@@ -48,7 +49,7 @@ class SandboxError(Exception):
         request_id: str | None = None,
         result: ExecResult | None = None,
     ) -> None:
-        # Only the detail goes to args: an exception is pickled as class + args + __dict__, so it crosses processes.
+        # Only the detail goes to args: exceptions are pickled as class + args + __dict__, so this one can be unpickled.
         super().__init__(detail)
         self.detail = detail
         if hint is not None:

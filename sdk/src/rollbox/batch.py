@@ -1,12 +1,12 @@
-"""Continuous batching: so many rollouts in flight, each that ends replaced at once, stale ones cancelled.
+"""Continuous batching: a fixed number of rollouts in flight; each one that ends is replaced, stale ones are cancelled.
 
     async with Batch(samples, rollout, in_flight=256) as batch:
         async for outcome in batch:
             if not outcome.masked: learn(outcome.sample, outcome.value)
             batch.cancel(lambda sample: sample.step < oldest_step_of_use)
 
-A rollout is a coroutine that makes its own sandbox (or lazy sandbox) in an `async with`. Cancelling it kills the
-command that it waits for with all its processes and deletes the sandbox, which is the SDK's own doing.
+A rollout is a coroutine that creates its own sandbox (or lazy sandbox) in an `async with`. When it is cancelled, the
+SDK kills the command that it waits for, with all its processes, and deletes the sandbox.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[Sample, Value]):
-    """What came of one rollout.
+    """The result of one rollout.
 
     Attributes:
         sample: what the rollout was called with.
@@ -43,26 +43,26 @@ class Outcome(Generic[Sample, Value]):
 
     @property
     def masked(self) -> bool:
-        """Whether it says nothing about the sample, which is left out of the loss: `error.mask_sample`."""
+        """Whether the failure says nothing about the sample, to be left out of the loss: `error.mask_sample`."""
         return self.error is not None and self.error.mask_sample
 
 
 class Batch(Generic[Sample, Value]):
-    """Rollouts over samples, `in_flight` at a time. An asynchronous context manager; iterate it for the outcomes.
+    """Runs rollouts over samples, `in_flight` at a time. An asynchronous context manager; iterate it for the outcomes.
 
-    Rollouts run from the first step of the iteration on. One that is done waits for the reader: at most `in_flight`
-    outcomes wait, then no new rollout begins. Leaving the block cancels what still runs and waits until it has ended.
+    Rollouts start with the first step of the iteration. Outcomes are buffered until they are read; while `in_flight` of
+    them are unread, no new rollout starts (backpressure). Leaving the block cancels running rollouts and awaits them.
     """
 
     def __init__(
         self, samples: Iterable[Sample], rollout: Callable[[Sample], Coroutine[Any, Any, Value]], *, in_flight: int
     ) -> None:
-        """Nothing runs yet.
+        """Check the arguments; no rollout starts yet.
 
         Args:
-            samples: taken one by one as places get free; may be endless.
+            samples: taken one by one as slots become free; may be endless.
             rollout: called with each sample. A SandboxError that it raises is an outcome; any other exception is a
-                fault of the program: it cancels all rollouts and is raised (in a group) by the `async with`.
+                bug of the program: it cancels all rollouts, and the `async with` raises it in an ExceptionGroup.
             in_flight: how many run at a time.
 
         Raises:
@@ -78,9 +78,9 @@ class Batch(Generic[Sample, Value]):
         self._exhausted = False
         self._group: asyncio.TaskGroup | None = None
         self.not_begun: list[Sample] = []
-        """Samples whose create was refused because the platform is out: nothing of them ran."""
+        """Samples whose create the open circuit breaker refused."""
         self.cancelled = 0
-        """How many rollouts were cancelled, by `cancel` or by what they waited for: they have no outcome."""
+        """How many rollouts were cancelled, by `cancel` or because something that they awaited was; without outcome."""
 
     @property
     def running(self) -> Sequence[Sample]:
@@ -90,8 +90,8 @@ class Batch(Generic[Sample, Value]):
     def cancel(self, stale: Callable[[Sample], bool]) -> int:
         """Cancel every rollout in flight whose sample is stale; returns how many.
 
-        Their places are free at once and refilled; they have no outcome. What they hold ends in the background: the
-        process tree of a command dies, sandboxes are deleted.
+        Their slots are refilled at once; they have no outcome. They are cleaned up in the background: a command's
+        process tree is killed, sandboxes are deleted.
         """
         found = [task for task, sample in self._running.items() if stale(sample)]
         for task in found:
@@ -115,7 +115,7 @@ class Batch(Generic[Sample, Value]):
         for task in self._running:
             task.cancel()
         self._running.clear()
-        # An error of the block is raised as it is; the group would wrap it.
+        # An error of the block is raised unchanged; the task group would wrap it in an ExceptionGroup.
         cancelled = isinstance(error, asyncio.CancelledError)
         await self._group.__aexit__(kind if cancelled else None, error if cancelled else None, trace)
 
@@ -123,11 +123,11 @@ class Batch(Generic[Sample, Value]):
         return self
 
     async def __anext__(self) -> Outcome[Sample, Value]:
-        """Return the next outcome; the end of the iteration is the end of the samples.
+        """Return the next outcome; the iteration ends after the last sample.
 
         Raises:
-            SandboxError: the platform is out and creates are stopped; raised once the rollouts that were in flight have
-                ended and been handed out. `not_begun` has the samples that were refused.
+            SandboxError: the platform is out and the circuit breaker refuses creates; raised after the outcomes of all
+                rollouts that were in flight. `not_begun` has the refused samples.
         """
         if self._group is None:
             raise InvalidArgument("a batch is iterated within its `async with`")
@@ -162,17 +162,17 @@ class Batch(Generic[Sample, Value]):
         except SandboxError as error:
             outcome = Outcome(sample, error=error)
         except asyncio.CancelledError:
-            # Of its own where it has its place still: it waited for something that somebody cancelled.
+            # A rollout that `cancel` stopped has no slot any more; this one awaited something that was cancelled.
             if self._leave():
                 self.cancelled += 1
                 self._fill()
                 self._changed.set()
             raise
         except BaseException:
-            # The group is ending: it takes no more tasks.
+            # The task group aborts and takes no more tasks.
             self._exhausted = True
             raise
-        # One that was cancelled meanwhile has no place any more, and no outcome.
+        # A rollout that was cancelled meanwhile has no slot any more, and no outcome.
         if not self._leave():
             return
         if outcome.error is not None and is_open(outcome.error):
@@ -184,6 +184,6 @@ class Batch(Generic[Sample, Value]):
         self._changed.set()
 
     def _leave(self) -> bool:
-        """Give up the place of the rollout that calls this; returns whether it had one."""
+        """Free the slot of the calling rollout; returns whether it had one."""
         task = asyncio.current_task()
         return task is not None and self._running.pop(task, None) is not None

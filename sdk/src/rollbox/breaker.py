@@ -1,8 +1,8 @@
-"""A circuit breaker: when the platform is out, new creates are refused here, at once and with one message. Pure.
+"""A circuit breaker: during an outage of the platform, creates fail in the client, at once and with one message. Pure.
 
-Closed, every create passes. A number of failures of the platform in a row opens it: creates are refused for a while.
-Then one is let through as a probe (half open), and what comes of it decides. What counts is a create that failed for
-good, after its own retries: an outage that creates ride out stops nobody.
+Closed, every create passes. After a number of platform failures in a row it opens: creates are refused for a while.
+Then one create passes as a probe (half open); its success closes the breaker, its failure opens it for longer. Only a
+create that failed for good counts, after its own retries: an outage that retries outlast does not open it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import Literal, TypeAlias
 from rollbox._problem import SandboxError
 
 BreakerState: TypeAlias = Literal["closed", "open", "half_open"]
-"""Whether creates pass, are refused, or wait for what comes of a probe."""
+"""closed: creates pass; open: they are refused; half_open: one probe may pass, others are refused until it ends."""
 
 OF_ONE_SANDBOX = frozenset({"image_pull_failed", "sandbox_evicted"})
-"""Failures of the platform that say nothing about the next create: another image or another node may be well."""
+"""Platform failures that do not count: the next create may use another image or another node, and succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerPolicy:
-    """When creates are stopped, and for how long.
+    """When the circuit breaker opens, and for how long.
 
     Attributes:
-        failures: so many creates in a row that the platform failed; 0 never stops any.
+        failures: platform failures in a row, one for each create, that open it; 0 never opens it.
         first_s: seconds until the first probe; it doubles with every probe that fails.
         longest_s: the longest wait for a probe, seconds.
-        now: seconds on a clock that never goes back; a test passes its own.
+        now: a monotonic clock in seconds; tests pass their own.
     """
 
     failures: int = 10
@@ -40,7 +40,7 @@ class BreakerPolicy:
 
 
 class Breaker:
-    """The state of one client's creates. Not for several threads, as the client."""
+    """The circuit breaker of one client. Not thread-safe, like the client."""
 
     def __init__(self, policy: BreakerPolicy) -> None:
         self._policy = policy
@@ -59,7 +59,7 @@ class Breaker:
 
     @property
     def last_failure(self) -> SandboxError | None:
-        """What the platform failed with when creates passed last; None when all is well."""
+        """The last platform failure of a create; None when the platform has answered a create since."""
         return self._last
 
     def retry_after_s(self) -> float:
@@ -68,10 +68,11 @@ class Breaker:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Let one create pass and judge by its end.
+        """Run one create, if it may pass, and record its result.
 
         Raises:
-            SandboxError: it is refused: the last failure's class and code, with `details["breaker"]` (see `is_open`).
+            SandboxError: the create is refused, with class and code of the last failure and `details["breaker"]` (see
+                `is_open`).
         """
         probe = self._enter()
         try:
@@ -80,7 +81,7 @@ class Breaker:
             self._failed(error, probe=probe)
             raise
         except BaseException:
-            # Cancelled, or a fault of our own: nothing is known of the platform.
+            # Cancelled, or a bug of the client: it says nothing about the platform.
             self._probing = self._probing and not probe
             raise
         self._close()
@@ -98,11 +99,11 @@ class Breaker:
         if error.fault == "platform" and error.code not in OF_ONE_SANDBOX:
             self._last = error
             self._in_a_row += 1
-            # Creates that were under way when it opened tell nothing new.
+            # Failures of creates that were in flight when it opened do not extend the wait.
             if probe or (self._probe_at_s is None and 0 < self._policy.failures <= self._in_a_row):
                 self._open()
         elif error.request_id:
-            # Whatever it says, somebody who knows said it.
+            # Only the platform sets a request id, so it is up, whatever the error says.
             self._close()
 
     def _open(self) -> None:
@@ -133,5 +134,5 @@ class Breaker:
 
 
 def is_open(error: BaseException) -> bool:
-    """Whether this is the refusal of a create that was never sent, because the platform is out."""
+    """Whether the error is the circuit breaker's refusal of a create, which was never sent."""
     return isinstance(error, SandboxError) and error.details.get("breaker") == "open"

@@ -1,4 +1,4 @@
-"""A client of one gateway, for programs that want their own address, key or lifetime instead of the shared one."""
+"""A client of one gateway, for programs that need another address, key or lifetime than the shared client has."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from rollbox.retry import RetryPolicy
 from rollbox.sandbox import Sandbox
 from rollbox.timeline import ErrorContext, Timeline
 
-# As long as the class has a method of that name, its annotations cannot say list.
+# Inside the class `list` is a method, so annotations there cannot use the builtin.
 QuotaList: TypeAlias = list[Quota]
-# Deletes are cheap for the server, connections are not for a laptop.
+# Limits the connections of this client; the server would bear more deletes at a time.
 _DELETES_AT_ONCE = 32
 
 
 class Client:
-    """Calls to one gateway with one key, over one pool of connections, from one event loop.
+    """A client of one gateway with one API key and one connection pool, for one event loop.
 
-    Close it with `async with` or `aclose()`. Sandboxes made by it live on (until their ttl) but cannot be used after.
+    Close it with `async with` or `aclose()`. Its sandboxes cannot be used after that; they end with their lease or ttl.
     """
 
     def __init__(
@@ -42,13 +42,13 @@ class Client:
         retries: RetryPolicy | None = None,
         breaker: BreakerPolicy | None = None,
     ) -> None:
-        """Find the settings; nothing is sent.
+        """Resolve address and key; nothing is sent.
 
         Args:
             url: address of the gateway; None takes ROLLBOX_URL or what `rollbox up` wrote on this machine.
             api_key: the key of an owner; None takes ROLLBOX_API_KEY or the same file.
-            retries: how to repeat requests.
-            breaker: when to stop creates because the platform is out.
+            retries: the retry policy of its requests.
+            breaker: when the circuit breaker refuses creates during an outage of the platform.
 
         Raises:
             InvalidArgument, Unauthenticated: there is no address or no key.
@@ -69,11 +69,15 @@ class Client:
         return await Sandbox.connect(sandbox_id, attach=attach, client=self)
 
     async def get(self, sandbox_id: str) -> SandboxRecord:
-        """Return the record of a sandbox, until 24 hours after its end if the store lasts; SandboxNotFound for none."""
+        """Return the record of a sandbox, which is kept for 24 hours after its end, unless the store is lost.
+
+        Raises:
+            SandboxNotFound: there is no such record.
+        """
         return await self.gateway.get(sandbox_id)
 
     async def list(self, labels: Mapping[str, str] | None = None, *, all: bool = False) -> SandboxList:  # noqa: A002
-        """List the owner's sandboxes that have all these labels; with `all`, those that ended too."""
+        """List the owner's sandboxes that have all these labels; with `all`, ended ones too."""
         return await self.gateway.list(labels, ended=all)
 
     async def delete(
@@ -87,17 +91,17 @@ class Client:
 
         Args:
             *sandbox_ids: their ids.
-            labels: names that all of them have.
+            labels: delete all sandboxes that have all of these.
             wait: wait until the cluster has confirmed that nothing of them runs any more; see `Sandbox.delete`.
             wait_timeout: seconds to wait for that at most; 60 when None.
 
         Returns:
-            what was deleted, and the error of each that was not, or whose confirmation was waited for in vain: an
-            unknown id is among the failed, not raised.
+            what was deleted, and the error of each sandbox that was not, or whose end was not confirmed in time. An
+            unknown id is in `failed` too, it is not raised.
 
         Raises:
             InvalidArgument: neither ids nor labels are given.
-            SandboxError: the gateway refused the labels, or is not there.
+            SandboxError: the delete by labels failed as a whole.
         """
         if not sandbox_ids and not labels:
             raise InvalidArgument("neither ids nor labels are given: nothing to delete")
@@ -123,26 +127,26 @@ class Client:
                 report.failed[sandbox_id] = error
 
     async def quota(self, owner: str | None = None) -> Quota:
-        """Return what you may use and use, and where your creates stand; of another owner for operators."""
+        """Return limits, use and waiting creates of your quota; operators may ask for another owner's."""
         path = ("quota",) if owner is None else ("quotas", _named("owner", owner))
         return Quota.from_json(await self.gateway.owned("GET", *path))
 
     async def quotas(self) -> QuotaList:
-        """Return all quotas that were declared; for operators."""
+        """Return all declared quotas; for operators."""
         return [Quota.from_json(one) for one in (await self.gateway.owned("GET", "quotas"))["quotas"]]
 
     async def set_quota(self, owner: str, **limits: Unpack[QuotaLimits]) -> Quota:
-        """Change limits of an owner's quota, for operators; those left out stay, None takes one away.
+        """Change limits of an owner's quota, for operators; omitted limits stay, None removes one.
 
-        It ends nothing: below its use nothing new is let in until use has fallen.
+        No sandbox ends: while use is over a limit, nothing new is admitted.
 
         Args:
-            owner: "*" for everybody who has no quota of his own.
-            **limits: sandboxes, cpu (cores), memory (bytes or "64Gi"), gpu: as requested, at one time; starting:
-                sandboxes that are not ready yet.
+            owner: "*" for all owners without a quota of their own.
+            **limits: sandboxes, cpu (cores), memory (bytes or "64Gi"), gpu: sums of what is requested, at one time;
+                starting: sandboxes that are not ready yet.
 
         Raises:
-            InvalidArgument: no limit is given, or one makes no sense.
+            InvalidArgument: no limit is given, or one is invalid.
             PermissionDenied: the key is not an operator's.
         """
         body = limits_body(limits)
@@ -151,13 +155,13 @@ class Client:
         return Quota.from_json(await self.gateway.owned("PATCH", "quotas", _named("owner", owner), body=body))
 
     async def remove_quota(self, owner: str) -> Quota:
-        """Take an owner's quota back, for operators; what holds for him then ("*", or nothing). Idempotent."""
+        """Remove an owner's quota, for operators; returns the quota that then applies ("*", or none). Idempotent."""
         return Quota.from_json(await self.gateway.owned("DELETE", "quotas", _named("owner", owner)))
 
     async def preflight(self, image: str, n: int = 1, **options: Unpack[CreateOptions]) -> Preflight:
-        """Tell what a run of `n` sandboxes at the same time needs against quota, capacity, image and policies.
+        """Check a run of `n` sandboxes at the same time against quota, capacity, image and policies.
 
-        Nothing is started and nothing set aside; `preflight(...).require()` raises what is in the way.
+        Nothing is started or reserved; `Preflight.require()` raises what prevents the run.
 
         Args:
             image: of all of them.
@@ -165,7 +169,7 @@ class Client:
             **options: as of `Sandbox.create`.
         """
         initial.checked(options.get("files"))
-        # A lease belongs to a sandbox that is there; it changes nothing about what one needs.
+        # A lease belongs to an existing sandbox and does not change what one needs.
         body = create_body_of(image, CreateOptions(**{**options, "lease": None}))
         answer = await self.gateway.owned("POST", "preflight", body={"sandbox": body, "count": count("n", n)})
         return Preflight.from_json(answer)
@@ -175,64 +179,69 @@ class Client:
         return [Pool.from_json(one) for one in (await self.gateway.owned("GET", "pools"))["pools"]]
 
     async def pool(self, name: str) -> Pool:
-        """Return one pool, and why it is as it is; NotFound when there is none."""
+        """Return one pool with the reasons for its state; NotFound when there is none."""
         return Pool.from_json(await self.gateway.owned("GET", "pools", _named("pool", name)))
 
     async def set_pool(self, name: str, image: str, warm: Warm, **options: Unpack[PoolOptions]) -> Pool:
-        """Declare a pool, for operators: sandboxes of one template that are kept ready; in the place of one before.
+        """Declare a pool, or replace one, for operators: sandboxes of one template that are kept ready.
 
-        `Sandbox.create` takes from it where image, cpu, memory, pids, disk, gpu and node_selector are the same; all
-        else is given late. A changed template rolls the pool: old ones serve until new ones are ready.
+        `Sandbox.create` claims from it when image, cpu, memory, pids, disk, gpu and node_selector are the same; all
+        other options are applied at the claim. A changed template rolls the pool: sandboxes of the old one are claimed
+        until new ones are ready.
 
         Args:
             name: 1 to 63 of a-z, 0-9 and "-".
             image: of its sandboxes.
-            warm: how many are kept ready, or (minimum, maximum): between them it follows what is claimed.
+            warm: how many are kept ready, or (minimum, maximum), between which the size follows the claims.
             **options: the template's as in `Sandbox.create`; starts_per_minute: the most in any minute; surge: how
                 many more there may be while a template is replaced.
 
         Raises:
-            InvalidArgument: an argument makes no sense.
+            InvalidArgument: an argument is invalid.
             PermissionDenied: the key is not an operator's.
         """
         body = pool_body(image, warm, options)
         return Pool.from_json(await self.gateway.owned("PUT", "pools", _named("pool", name), body=body))
 
     async def change_pool(self, name: str, **changes: Unpack[PoolChanges]) -> Pool:
-        """Change sizes or rates of a pool, for operators; `drain=True` keeps none until `drain=False`."""
+        """Change sizes or rates of a pool, for operators; `drain=True` keeps it empty until `drain=False`."""
         body = changes_body(changes)
         return Pool.from_json(await self.gateway.owned("PATCH", "pools", _named("pool", name), body=body))
 
     async def remove_pool(self, name: str) -> bool:
-        """Take a pool back, for operators; whether there was one. What was claimed from it goes on. Idempotent."""
+        """Remove a pool, for operators; returns whether there was one. Claimed sandboxes go on. Idempotent."""
         removed: bool = (await self.gateway.owned("DELETE", "pools", _named("pool", name)))["removed"]
         return removed
 
     async def timeline(self, sandbox_id: str) -> Timeline:
-        """Return the story of a sandbox, until 24 hours after its end, if the store lasts; SandboxNotFound for none."""
+        """Return the timeline of a sandbox, which is kept for 24 hours after its end, unless the store is lost.
+
+        Raises:
+            SandboxNotFound: there is no record of the sandbox.
+        """
         return Timeline.from_json(await self.gateway.owned("GET", "sandboxes", sandbox_id, "timeline"))
 
     async def error_context(self, error: SandboxError) -> ErrorContext:
-        """Put a failure and the timeline of its sandbox together, for logs; never raises a SandboxError.
+        """Combine an error with the timeline of its sandbox, for logs; never raises a SandboxError.
 
-        Cost: one request where the failure is about a sandbox.
+        Cost: one request, if the error has a sandbox id.
         """
         if error.sandbox_id is None:
-            return ErrorContext.of(error, None, "the failure is about no sandbox")
+            return ErrorContext.of(error, None, "the error has no sandbox id")
         try:
             return ErrorContext.of(error, await self.timeline(error.sandbox_id), "")
         except SandboxError as missing:
             return ErrorContext.of(error, None, f"{missing.code}: {missing.detail}")
 
     async def health(self) -> Health:
-        """Ask whether the platform answers, and whether creates are stopped here; never raises a SandboxError.
+        """Check whether the platform answers and whether the circuit breaker is open; never raises a SandboxError.
 
-        Cost: one request, not repeated, of at most 5 s.
+        Cost: one request without retries, of at most 5 s.
         """
         return await Health.of(self.gateway)
 
     async def info(self) -> dict[str, Any]:
-        """Tell what this installation is: version, backend, isolation in force, network, limits."""
+        """Return what this installation is: version, backend, isolation in force, network, limits."""
         return await self.gateway.info()
 
     async def aclose(self) -> None:
@@ -252,7 +261,7 @@ class Client:
 
 
 def _named(name: str, value: str) -> str:
-    """A name that goes into an address."""
+    """Check a name that becomes part of a URL."""
     if not isinstance(value, str) or not value.strip() or "/" in value:
         raise InvalidArgument(f"{name} {value!r} is not a name")
     return value

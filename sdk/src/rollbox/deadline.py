@@ -1,15 +1,17 @@
-"""The moment by which a call has to be over, with all that it repeats and waits for."""
+"""The deadline of a whole call, with its retries and waits."""
 
 from __future__ import annotations
 
 import asyncio
 
 LEAST_S = 0.1
-"""Nothing is begun with less time than this: it would only tell that there was none. A server takes no less either."""
+"""No attempt starts with less time left: it could only fail for lack of time. The control plane has the same minimum
+for its own calls.
+"""
 
 
 class Deadline:
-    """Counts from where it is made, on the clock of the running event loop.
+    """A deadline on the clock of the running event loop, counted from its construction.
 
     Args:
         within_s: seconds from now.
@@ -20,11 +22,11 @@ class Deadline:
         self._at_s = _now() + within_s
 
     def left_s(self) -> float:
-        """Return the seconds that are left, 0 once it has passed."""
+        """Return the seconds left, 0 once it has passed."""
         return max(0.0, self._at_s - _now())
 
     def allows(self, wait_s: float) -> bool:
-        """Whether there is time for something after a wait of so many seconds."""
+        """Whether an attempt may start after a wait of so many seconds."""
         return wait_s + LEAST_S <= self.left_s()
 
 

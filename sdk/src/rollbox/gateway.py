@@ -1,4 +1,4 @@
-"""The gateway as the SDK calls it: one method a route, with retries, token refresh and what a cancelled call owes."""
+"""The gateway's API: one method for each route, with retries, token refresh and the cleanup after cancelled calls."""
 
 from __future__ import annotations
 
@@ -39,26 +39,27 @@ Query: TypeAlias = Sequence[tuple[str, str | bytes]]
 _log = logging.getLogger("rollbox")
 
 CALL_ID = "Call-Id"
-"""Names a create with all its tries: what it takes back is its own interest in a key that others may share."""
+"""The header that names a create, the same for all its attempts. With it a cancelled create withdraws only itself, not
+other creates with the same idempotency key."""
 
 _CALL_LIMIT_S = 60.0
-# On top of an exec's timeout, for killing it and for much output; past this the answer is lost, not late. A guess.
+# Added to an exec's timeout, for the kill and for much output; an answer later than that counts as lost. A guess.
 _GRACE_S = 60.0
-# The same of a call that the server answers at its deadline, whatever has come of it.
+# The same for a call that the server answers at its deadline in any case.
 _ANSWER_GRACE_S = 5.0
-# What is left of `start_timeout`: in a repetition less than in the body, which must not change.
+# The header with the time left of `start_timeout`: a retry has less than the body says, which must not change.
 _LEFT = "Start-Timeout-Ms"
 _HEALTH_LIMIT_S = 5.0
-# As a create has it: for a sandbox that had no lease before.
+# The ttl of the lease that `attach` gives to a sandbox without one: the default of a create.
 ATTACHED_MS = 600_000
-# What a cancelled call may spend on telling the server; the caller waits for it.
+# The time limit of the cleanup after a cancelled call, which the caller waits for.
 _FAREWELL_LIMIT_S = 2.0
-# A request that was cancelled while it travelled can arrive after the first attempt to undo it.
+# A cancelled exec may reach the server after the first request that kills it: after this pause a second one is sent.
 _SECOND_LOOK_S = 0.05
 
 
 class Access:
-    """The credential of one sandbox, shared by all its calls, and its exec address (built once: that is 20 us)."""
+    """The token of one sandbox, shared by all its calls, and its exec URL (built only once, which takes 20 us)."""
 
     __slots__ = ("exec_url", "refreshing", "sandbox_id", "token")
 
@@ -70,7 +71,7 @@ class Access:
 
 
 class Opened(NamedTuple):
-    """A sandbox with the right to use it."""
+    """A sandbox's record and the access to it."""
 
     record: SandboxRecord
     access: Access
@@ -93,15 +94,15 @@ class Gateway:
 
         Args:
             body: from `request.create_body`.
-            key: the idempotency key; the same for every try.
-            forget: take back what was asked for when the call gives up without knowing what became of it.
-            deadline: of the call with all its tries; the server is told what is left of it.
+            key: the idempotency key; the same for every attempt.
+            forget: withdraw the create when it gives up without knowing its result.
+            deadline: of the call with all its retries; each attempt sends the time that is left.
 
         Raises:
-            SandboxError: also when creates are stopped because the platform is out (see `breaker`).
+            SandboxError: also when the circuit breaker refuses the create (see `breaker`).
 
-        Cancel safety: takes back what this call has asked for, within 2 s; a sandbox that another call has with the
-        same key lives on. The server refuses what arrives of this call later.
+        Cancel safety: withdraws this create, within 2 s; a sandbox that another call has with the same key lives on.
+        The server refuses attempts of this create that arrive later.
         """
         with self.breaker.watching():
             return self.opened((await self._create(body, key, forget=forget, deadline=deadline)).body)
@@ -121,7 +122,7 @@ class Gateway:
             raise
 
     async def connect(self, sandbox_id: str, *, attach: bool = False) -> Opened:
-        """Get a fresh token, and with it the sandbox; with `attach`, let it go with this client."""
+        """Get a fresh token and the sandbox's record; with `attach`, put the sandbox on this client's lease."""
         opened = self.opened((await self._call("POST", self._url(sandbox_id, "token"), sandbox_id=sandbox_id)).body)
         if not attach:
             return opened
@@ -131,12 +132,12 @@ class Gateway:
         return Opened(SandboxRecord.from_json(answer.body), opened.access)
 
     async def detach(self, sandbox_id: str) -> SandboxRecord:
-        """Let a sandbox outlive its client."""
+        """Remove a sandbox's lease, so that it outlives its client."""
         answer = await self._call("DELETE", self._url(sandbox_id, "lease"), sandbox_id=sandbox_id)
         return SandboxRecord.from_json(answer.body)
 
     async def extend(self, access: Access, ttl_ms: int) -> SandboxRecord:
-        """Move the end of life; the token is renewed with it."""
+        """Extend the life of a sandbox; the token is renewed with it."""
         url = self._url(access.sandbox_id, "extend")
         answer = await self._call("POST", url, json.dumps({"ttl_ms": ttl_ms}).encode(), sandbox_id=access.sandbox_id)
         access.token = answer.body.get("token", access.token)
@@ -157,7 +158,7 @@ class Gateway:
 
         Args:
             sandbox_id: which one.
-            wait_s: seconds in all to wait for the cluster's confirmation; 0: it is not waited for.
+            wait_s: seconds in all to wait for the cluster's confirmation; 0: do not wait.
         """
         try:
             record = SandboxRecord.from_json(await self._delete(self._url(sandbox_id), wait_s))
@@ -186,7 +187,7 @@ class Gateway:
         until = clock() + wait_s
 
         async def send() -> Answer:
-            # A repetition waits for what is left of the caller's time, not for all of it again.
+            # A retry waits for what is left of the caller's time, not for all of it again.
             left_s = max(0.001, until - clock()) if wait_s else 0.0
             asked = url.update_query(wait_ms=str(math.ceil(1000 * left_s))) if wait_s else url
             return await self._transport.send("DELETE", asked, self.settings.api_key, limit_s=left_s + _CALL_LIMIT_S)
@@ -196,7 +197,7 @@ class Gateway:
         return body
 
     async def info(self) -> dict[str, Any]:
-        """Tell what this installation is and enforces."""
+        """Return what this installation is and enforces."""
         body: dict[str, Any] = (await self._call("GET", self._address("v1/info"))).body
         return body
 
@@ -209,9 +210,9 @@ class Gateway:
         headers: Mapping[str, str] | None = None,
         deadline: Deadline | None = None,
     ) -> Any:  # noqa: ANN401
-        """Call a route of the owner, `parts` below /v1, with the API key; the JSON of the answer. It is repeated.
+        """Call a route below /v1 (`parts`) with the API key, with retries; returns the JSON of the answer.
 
-        With a `deadline` it is a create: the server is told what is left.
+        A `deadline` is for creates: each attempt sends the time that is left.
         """
         url = self._address("/".join(("v1", *(quote(part, safe="") for part in parts))))
         data = None if body is None else json.dumps(body).encode()
@@ -220,11 +221,11 @@ class Gateway:
         return answer.body
 
     async def healthy(self) -> None:
-        """Ask once for an answer of the whole way to the control plane; raises what is in the way."""
+        """Send one request through the gateway to the control plane, without retries; raises its failure."""
         await self._transport.send("GET", self._address("v1/info"), self.settings.api_key, limit_s=_HEALTH_LIMIT_S)
 
     async def exec(self, access: Access, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Run a command and return its result as it came.
+        """Run a command and return its result as JSON.
 
         Cancel safety: the command is killed on the server, within 2 s.
         """
@@ -237,7 +238,7 @@ class Gateway:
         return await self._started(access, self.scoped_url(access, "execs"), body, limit_s=_CALL_LIMIT_S)
 
     async def end_exec(self, access: Access, exec_id: str) -> None:
-        """Kill a command with all its processes. Cancel safety: the kill goes on; bounded at 2 s, never raising."""
+        """Kill a command with all its processes, within 2 s; failures are logged. Cancel safety: the kill goes on."""
         await self.farewell(self._cancel(access, exec_id))
 
     async def scoped(
@@ -250,10 +251,10 @@ class Gateway:
         idempotent: bool = True,
         deadline: Deadline | None = None,
     ) -> Any:  # noqa: ANN401
-        """Call a route of one sandbox with its token and return the JSON; repeated while that may help.
+        """Call a route of one sandbox with its token, with retries; returns the JSON of the answer.
 
-        `parts` are of the path below the sandbox; bytes in `query` travel as they are. What is not `idempotent` must
-        not be done twice: a lost answer is raised, not repeated. Nothing is begun after the `deadline`.
+        `parts` are of the path below the sandbox; bytes in `query` are sent unchanged. A call that is not `idempotent`
+        is not retried after a lost answer: the error is raised. No attempt starts after the `deadline`.
         """
         url = self.scoped_url(access, *parts, query=query)
         data = None if body is None else json.dumps(body).encode()
@@ -288,7 +289,7 @@ class Gateway:
         source: Source | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[Body]:
-        """Call a route of one sandbox whose bodies are not held in memory, once; see `Transport.exchange`."""
+        """Call a route of one sandbox with streamed bodies, without retries; see `Transport.exchange`."""
         url = self.scoped_url(access, *parts, query=query)
         try:
             async with AsyncExitStack() as stack:
@@ -303,13 +304,13 @@ class Gateway:
             raise
 
     async def attach(self, access: Access, exec_id: str, offsets: tuple[int, int]) -> aiohttp.ClientWebSocketResponse:
-        """Open the WebSocket of a command, output from these offsets, once; pings come as messages."""
+        """Open the WebSocket of a command, from these output offsets, without retries; pings arrive as messages."""
         query = [("stdout_offset", str(offsets[0])), ("stderr_offset", str(offsets[1]))]
         url = self.scoped_url(access, "execs", exec_id, "attach", query=query)
         return await self.with_token(access, lambda token: self._transport.websocket(url, token, autoping=False))
 
     async def open_port(self, access: Access, port: int, kind: str) -> aiohttp.ClientWebSocketResponse:
-        """Open the WebSocket of a connection to a port ("tcp" or "udp"), once."""
+        """Open the WebSocket of a connection to a port ("tcp" or "udp"), without retries."""
         url = self.scoped_url(access, "ports", str(port), kind)
         try:
             return await self.with_token(access, lambda token: self._transport.websocket(url, token))
@@ -318,7 +319,7 @@ class Gateway:
             raise
 
     async def set_port(self, access: Access, port: int, visibility: str | None) -> dict[str, Any]:
-        """Say who may reach a port; None takes it back. Returns where it is reached."""
+        """Set the visibility of a port; None resets it to private. Returns its addresses."""
         url = self.scoped_url(access, "ports", str(port))
         body = None if visibility is None else json.dumps({"visibility": visibility}).encode()
         method = "DELETE" if body is None else "POST"
@@ -326,16 +327,16 @@ class Gateway:
         return dict(answer.body)
 
     async def repeated(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        """Repeat a call as the policy says."""
+        """Run a call with retries."""
         return await repeat(self._retries, call)
 
     @property
     def retries(self) -> RetryPolicy:
-        """How requests are repeated."""
+        """The retry policy."""
         return self._retries
 
     def scoped_url(self, access: Access, *parts: str, query: Query = ()) -> URL:
-        """Build an address below one sandbox."""
+        """Build a URL below one sandbox."""
         url = self._url(access.sandbox_id, *parts)
         if not query:
             return url
@@ -385,7 +386,7 @@ class Gateway:
             raise
 
     async def aclose(self) -> None:
-        """Finish what cancelled calls still owe, then close the connections. Idempotent."""
+        """Stop the leases, wait for the cleanup of cancelled calls, then close the connections. Idempotent."""
         await self.leases.aclose()
         if self._owed:
             await asyncio.wait(self._owed, timeout=_FAREWELL_LIMIT_S)
@@ -419,7 +420,7 @@ class Gateway:
         sandbox_id: str | None = None,
         deadline: Deadline | None = None,
     ) -> Answer:
-        """Send a call with the API key, repeated while that is safe and may help, until a create's `deadline`."""
+        """Send a request with the API key, with retries, until a create's `deadline`."""
 
         async def send() -> Answer:
             key = self.settings.api_key
@@ -438,7 +439,7 @@ class Gateway:
             raise
 
     def opened(self, body: Mapping[str, Any]) -> Opened:
-        """Read a sandbox that came with its token."""
+        """Read an answer that has a sandbox and its token."""
         record = SandboxRecord.from_json(body)
         self.given.give(record.id)
         return Opened(record, Access(record.id, body["token"], self._url(record.id, "exec")))
@@ -455,7 +456,7 @@ class Gateway:
             raise InvalidArgument(f"the gateway address {self.settings.url!r} is not a URL: {error}") from error
 
     def _owe(self, call: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        """Start what must be finished even when its caller is cancelled; `aclose` waits for it."""
+        """Start a request that must finish even when its caller is cancelled; `aclose` waits for it."""
         owed = asyncio.get_running_loop().create_task(call)
         self._owed.add(owed)
         owed.add_done_callback(self._paid)
@@ -463,12 +464,15 @@ class Gateway:
 
     def _paid(self, owed: asyncio.Task[Any]) -> None:
         self._owed.discard(owed)
-        # Looked at here, so that a failure that nobody waits for any more is not reported as forgotten.
+        # Retrieves the exception, which asyncio reports otherwise when the caller was cancelled and does not await it.
         if not owed.cancelled() and owed.exception() is not None:
-            _log.debug("a call that a cancelled caller left failed: %s", owed.exception())
+            _log.debug("a delete or a cleanup request failed: %s", owed.exception())
 
     async def farewell(self, call: Coroutine[Any, Any, None]) -> None:
-        """Tell the server about a cancelled call: shielded from a second cancellation, bounded, never raising."""
+        """Run a cleanup request after a cancelled or failed call, shielded from a second cancellation.
+
+        It may take 2 s. Its failure is logged, not raised.
+        """
 
         async def bounded() -> None:
             async with asyncio.timeout(_FAREWELL_LIMIT_S):
@@ -477,4 +481,4 @@ class Gateway:
         try:
             await asyncio.shield(self._owe(bounded()))
         except (SandboxError, TimeoutError) as error:
-            _log.debug("the server could not be told of a cancelled call: %s", error)
+            _log.debug("the cleanup request after a cancelled or failed call failed: %s", error)

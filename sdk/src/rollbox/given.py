@@ -1,4 +1,4 @@
-"""Which sandboxes this client was given: the platform has to know them, or to say why they ended."""
+"""The sandboxes that this client was given: the platform must know them, or say why they ended."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Callable
 from rollbox._problem import SandboxError
 from rollbox.errors import SandboxForgotten, SandboxNotFound
 
-# As long as the platform keeps the record of one that has ended.
+# As long as the platform keeps the tombstone of a sandbox.
 _KEPT_S = 24 * 3600.0
-# Some 100 bytes each; of more, the oldest are judged as ids of anybody.
+# About 100 bytes each. With more, the oldest are dropped: if the platform forgets those, the error is SandboxNotFound.
 _MOST = 16_384
 
 
@@ -19,7 +19,7 @@ class Given:
     """The sandboxes that this client was given and has not deleted, for a day after it last got their token.
 
     Args:
-        now: seconds on a clock that never goes back; a test passes its own.
+        now: a monotonic clock in seconds; tests pass their own.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -27,19 +27,19 @@ class Given:
         self._since_s: OrderedDict[str, float] = OrderedDict()
 
     def give(self, sandbox_id: str) -> None:
-        """Note a sandbox that the platform has just given."""
+        """Record a sandbox that the platform has just returned with its token."""
         self._since_s.pop(sandbox_id, None)
         self._since_s[sandbox_id] = self._now()
         if len(self._since_s) > _MOST:
             self._since_s.popitem(last=False)
 
     def deleted(self, *sandbox_ids: str) -> None:
-        """Forget what this client has deleted; unknown ids are fine."""
+        """Remove sandboxes that this client has deleted; unknown ids are fine."""
         for sandbox_id in sandbox_ids:
             self._since_s.pop(sandbox_id, None)
 
     def judge(self, error: SandboxError) -> None:
-        """Raise what it really is when the platform says that there is no such sandbox, and has to know it.
+        """Raise another error in place of SandboxNotFound for a sandbox that the platform must know.
 
         Raises:
             SandboxForgotten: this client was given the sandbox and has not deleted it.

@@ -1,4 +1,4 @@
-"""Sandboxes of one image for the samples of one prompt: made by one call, found again by name, deleted together."""
+"""Sandboxes of one image for the samples of one prompt: created by one call, found again by name, deleted together."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ Member = TypeVar("Member", Sandbox, LazySandbox)
 
 
 class SandboxGroup(Generic[Member]):
-    """`n` sandboxes that are alike, numbered from 0: one for each sample.
+    """`n` sandboxes with the same options, numbered from 0: one for each sample.
 
     Made by `await SandboxGroup.create(...)` (all ready), `SandboxGroup.lazy(...)` (each starts with its first use) or
     `await SandboxGroup.connect(name)`. As an asynchronous context manager it deletes them all in one call at the end,
     unless `detach()` was called.
 
     Attributes:
-        name: names the group among the owner's; the label `rollbox.group` of its sandboxes.
-        failed: by sample, why it has no sandbox; not empty for a partial group only, or after `connect`.
+        name: unique among the owner's groups; the label `rollbox.group` of its sandboxes.
+        failed: by sample, the error why it has no sandbox; only a partial group and `connect` have entries.
     """
 
     def __init__(
@@ -83,19 +83,19 @@ class SandboxGroup(Generic[Member]):
         Args:
             image: as for `Sandbox.create`.
             n: how many, at most 1024.
-            name: the same name with the same arguments gives the same sandboxes, also to another process; made up
+            name: the same name with the same arguments gives the same sandboxes, also to another process; random
                 when None.
-            partial: go on with those that could be had, the others are in `failed`; else one failure is raised, and
-                the other sandboxes are deleted.
+            partial: return the sandboxes that could be created, with the errors of the others in `failed`; else the
+                first error is raised and all sandboxes are deleted.
             client: as for `Sandbox.create`.
             options: those of `Sandbox.create`, for each.
 
         Raises:
             SandboxError: as `Sandbox.create`; the first failure where it is not `partial`.
-        Cancel safety: a cancelled call deletes what it may have made, and nothing that another call with the same name
-            has (for `files` see `Sandbox.create`: a `name` of yours is as a key of yours).
-        Cost: one request, held until the last one is ready; warm ones are claimed side by side. One more for each of
-            `files` and each sandbox, 32 at a time.
+        Cancel safety: a cancelled call deletes the sandboxes that it may have created, but none that another call with
+            the same name has (for `files` see `Sandbox.create`: a `name` of yours counts as a key of yours).
+        Cost: one request, open until the last one is ready; warm ones are claimed concurrently. One more request for
+            each of `files` and each sandbox, 32 at a time.
         """
         contents = initial.checked(options.get("files"))
         samples = request.count("n", n, most=MOST_SAMPLES)
@@ -126,7 +126,7 @@ class SandboxGroup(Generic[Member]):
         """Make a group whose sandboxes start one by one, each with its first use; nothing is sent now.
 
         Raises:
-            InvalidArgument: an argument makes no sense.
+            InvalidArgument: an argument is invalid.
         """
         made_name = uuid4().hex if name is None else checked_name(name)
         samples = range(request.count("n", n, most=MOST_SAMPLES))
@@ -139,13 +139,13 @@ class SandboxGroup(Generic[Member]):
 
     @classmethod
     async def connect(cls, name: str, *, attach: bool = False, client: Client | None = None) -> SandboxGroup[Sandbox]:
-        """Come back to the sandboxes of a group, as after a restart of the trainer; waits for those that still start.
+        """Find the sandboxes of a group again, as after a restart of the trainer; waits for those that still start.
 
-        Those that have ended are in `failed`, with the cause. A lazy group comes back as far as it has started.
+        Ended ones are in `failed`, with the cause. Of a lazy group only samples that have started are found.
 
         Args:
             name: of the group.
-            attach: let the sandboxes go with this client from now on, as in `Sandbox.connect`.
+            attach: put the sandboxes on this client's lease, as in `Sandbox.connect`.
             client: as for `Sandbox.create`.
 
         Raises:
@@ -156,11 +156,11 @@ class SandboxGroup(Generic[Member]):
         return await _opened(client, checked, lambda gateway: gateway.owned("GET", "groups", checked), attach=attach)
 
     async def attach(self) -> None:
-        """Let the sandboxes that there are go with this client, instead of the one that made them.
+        """Put the group's sandboxes on this client's lease, instead of that of the client that created them.
 
         Raises:
-            SandboxError: the first failure; the others are attached all the same.
-        Cost: two requests for each sandbox; none for a lazy group, whose sandboxes go with this client anyway.
+            SandboxError: the first failure; the other sandboxes are attached all the same.
+        Cost: two requests for each sandbox; none for a lazy group, whose sandboxes have this client's lease anyway.
         """
         failures: list[SandboxError] = []
         async with asyncio.TaskGroup() as attaches:
@@ -170,13 +170,13 @@ class SandboxGroup(Generic[Member]):
             raise failures[0]
 
     async def _begin_with(self, gateway: Gateway, files: initial.FirstFiles, *, partial: bool) -> None:
-        """Write the first files of all; a sample that they cannot be written for has failed."""
+        """Write the initial files of all sandboxes; a sample whose files cannot be written has failed."""
 
         async def begun(sample: int, member: Sandbox) -> None:
             try:
                 await files.write(member.files)
             except SandboxError as error:
-                # As with creates: none at all is no part.
+                # As with creates: a group without any sandbox is a failure, not a partial group.
                 if not partial or len(self._members) == 1:
                     raise
                 del self._members[sample]
@@ -197,7 +197,7 @@ class SandboxGroup(Generic[Member]):
             raise failure from None
 
     def __getitem__(self, sample: int) -> Member:
-        """Return the sandbox of a sample; raises why it has none."""
+        """Return the sandbox of a sample; raises the error why it has none."""
         if sample in self.failed:
             raise self.failed[sample]
         if sample not in self._members:
@@ -205,7 +205,7 @@ class SandboxGroup(Generic[Member]):
         return self._members[sample]
 
     def __iter__(self) -> Iterator[Member]:
-        """Iterate over the sandboxes that there are, in the order of their samples."""
+        """Iterate over the existing sandboxes, in the order of their samples."""
         return iter(self._members.values())
 
     def __len__(self) -> int:
@@ -219,17 +219,17 @@ class SandboxGroup(Generic[Member]):
     async def detach(self) -> str:
         """Leave the sandboxes running when the `async with` ends, and after this client; returns the name.
 
-        Cost: a request for each sandbox that goes with a client.
+        Cost: a request for each sandbox that has a lease.
         """
         self._detached = True
         await asyncio.gather(*(member.detach() for member in self))
         return self.name
 
     async def delete(self, *, wait: bool = False, wait_timeout: float | None = None) -> DeleteReport:
-        """Delete all sandboxes of the group: in one call, or one by one those of a lazy group that have started.
+        """Delete all sandboxes of the group in one call, or those of a lazy group that have started one by one.
 
         Idempotent; `wait` and `wait_timeout` as in `Sandbox.delete`. Returns what was deleted, and the error of each
-        that was not, or whose confirmation was waited for in vain.
+        sandbox that was not, or whose end was not confirmed in time.
         """
         report, wait_s = DeleteReport([], {}), request.wait_s(wait, wait_timeout)
         if self._gateway is None:
@@ -253,7 +253,7 @@ class SandboxGroup(Generic[Member]):
             if report.failed:
                 raise next(iter(report.failed.values()))
         except SandboxError as cleanup:
-            # The first failure is the one that tells; what the clean-up met is noted on it.
+            # The error of the block is the one to raise; the failed cleanup becomes a note on it.
             if error is None:
                 raise
             error.add_note(f"Group {self.name} could not be deleted either: {cleanup}")
@@ -321,7 +321,7 @@ async def _created(
             answer: dict[str, Any] = await gateway.owned(
                 "PUT", "groups", name, body=body, headers=headers, deadline=deadline
             )
-            # None at all is no part: it is raised as any create's failure, and counts as one.
+            # A group without any sandbox is a failed create: it is raised as one, and counts for the circuit breaker.
             if not any(member["sandbox"] for member in answer["members"]):
                 raise told_problem(answer["members"][0]["problem"], {})
             return answer

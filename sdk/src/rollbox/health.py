@@ -1,4 +1,4 @@
-"""Whether the platform is there, as a training loop asks before it spends GPU hours."""
+"""A health check of the platform, for training loops that are about to spend GPU hours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Health:
 
     Attributes:
         ok: gateway and control plane answer, and creates are not stopped.
-        why: what is not well, as one sentence; empty when all is.
+        why: what is wrong, in one sentence; empty when `ok`.
         creates: "closed" when they pass, "open" when they are refused here, "half_open" when the next one is a probe.
         retry_after_s: seconds until a create may pass; 0 when one may now.
     """
@@ -30,7 +30,7 @@ class Health:
 
     @classmethod
     async def of(cls, gateway: Gateway) -> Health:
-        """Ask; see `Client.health`."""
+        """Send the request of `Client.health`."""
         breaker = gateway.breaker
         why = str(breaker.last_failure) if breaker.state != "closed" else ""
         try:

@@ -22,7 +22,7 @@ def checked(labels: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def parse(pairs: Iterable[str]) -> dict[str, str]:
-    """Read `key=value` strings, as typed on a command line; InvalidArgument names the one that is none."""
+    """Read `key=value` strings, as typed on a command line; InvalidArgument names one of another form."""
     found: dict[str, str] = {}
     for pair in pairs:
         key, separator, value = pair.partition("=")

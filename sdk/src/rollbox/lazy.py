@@ -1,4 +1,4 @@
-"""A sandbox that starts with the first call that needs it: a sample that never calls a tool never starts one."""
+"""A sandbox that is created by the first call that needs it, so a sample that never calls a tool creates none."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class LazySandbox:
-    """A sandbox to be: its arguments are checked now, it is created by the first call that needs it.
+    """A sandbox that is created by the first call that needs it; its arguments are checked at once.
 
-    As an asynchronous context manager it deletes what it has started. Calls may run side by side: the first one
-    creates, the others wait for it. Until then it is an object in this process and nothing else: no request, no task.
+    As an asynchronous context manager it deletes the sandbox, if there is one. Calls may run concurrently: the first
+    one creates the sandbox, the others wait for it. Until then there is only this object: no request, no asyncio task.
     """
 
     def __init__(self, image: str, *, client: Client | None = None, **options: Unpack[CreateOptions]) -> None:
@@ -34,11 +34,11 @@ class LazySandbox:
         Args:
             image: as for `Sandbox.create`.
             client: as for `Sandbox.create`.
-            options: those of `Sandbox.create`. After a create that failed, the next call creates again with a key of
-                its own: `idempotency_key` is the first one's.
+            options: those of `Sandbox.create`. After a failed create, the next call creates again; if the failure was
+                final, with another key, made from `idempotency_key`.
 
         Raises:
-            InvalidArgument: an argument makes no sense.
+            InvalidArgument: an argument is invalid.
         """
         body = create_body_of(image, options)
         initial.checked(options.get("files"))
@@ -66,16 +66,16 @@ class LazySandbox:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """The labels that it has, or will have."""
+        """The labels of the sandbox, also before it has started."""
         return dict(self._options.get("labels") or {}) if self._sandbox is None else self._sandbox.labels
 
     async def sandbox(self) -> Sandbox:
-        """Return the sandbox, for everything that is not repeated here (files, ports, processes, usage).
+        """Return the sandbox, which is created if needed, for all methods that this class lacks (files, ports, ...).
 
-        Whoever waits for a create that another call has begun shares what comes of it, a failure too.
+        Calls that wait for a create which another call has begun share its result, also a failure.
 
         Raises: as `Sandbox.create`; Deleted after `delete`.
-        Cancel safety: as `Sandbox.create`; another caller that waits for the same create begins it anew, with what is
+        Cancel safety: as `Sandbox.create`; another call that waits for the same create starts it again, with what is
             left of its own `start_timeout`.
         """
         if self._sandbox is not None:
@@ -104,7 +104,7 @@ class LazySandbox:
 
     async def _create(self, deadline: Deadline) -> Sandbox:
         key = self._options.get("idempotency_key")
-        # The key of a create that failed stands for its failure.
+        # The platform answers the key of a failed create with that failure, so another attempt needs another key.
         if key is not None and self._attempts:
             key = f"{key}.{self._attempts}"
         options = CreateOptions(**{**self._options, "lease": None}) if self._detached else self._options
@@ -114,7 +114,7 @@ class LazySandbox:
             return await Sandbox._made(body, contents, key, self._client, deadline)  # noqa: SLF001 - all but the checks
         except (SandboxError, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) or error.code in REPEATABLE:
-                # It stands for nothing, or for what the same key gives.
+                # The create was withdrawn, or the same key may still return its sandbox: the key stays.
                 self._attempts -= 1
             raise
 
@@ -139,14 +139,14 @@ class LazySandbox:
         return await made.shell(cwd=cwd, env=env, user=user, max_output_bytes=max_output_bytes)
 
     async def detach(self) -> str | None:
-        """Leave what was started running when the `async with` ends; returns its id, None before it has started."""
+        """Leave the sandbox running when the `async with` ends; returns its id, None before it has started."""
         self._detached = True
         return None if self._sandbox is None else await self._sandbox.detach()
 
     async def delete(self, *, wait: bool = False, wait_timeout: float | None = None) -> None:
         """Delete the sandbox if it was started, as `Sandbox.delete`; later calls are refused. Idempotent."""
         self._deleted = True
-        # A create under way is waited for: what it makes is deleted, too.
+        # Waits for a create in progress, whose sandbox is deleted too.
         async with self._creating:
             if self._sandbox is not None:
                 await self._sandbox.delete(wait=wait, wait_timeout=wait_timeout)

@@ -1,4 +1,4 @@
-"""Sandboxes that are ready before anybody asks for them. Pure: arguments checked into bodies, JSON into dataclasses."""
+"""Warm pools: sandboxes that are kept ready for creates. Pure: arguments to request bodies, JSON to dataclasses."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rollbox.quantity import Cpu, Memory, Size
 from rollbox.request import count, template_body
 
 Warm: TypeAlias = int | tuple[int, int]
-"""How many are kept ready: so many, or (minimum, maximum), between which what is claimed decides."""
+"""How many are kept ready: a number, or (minimum, maximum), between which the size follows the claims."""
 
 
 class PoolOptions(TypedDict, total=False):
-    """What `Client.set_pool` takes besides image and size; those of the template as in `Sandbox.create`."""
+    """The options of `Client.set_pool` besides image and size; those of the template as in `Sandbox.create`."""
 
     cpu: Cpu
     memory: Memory
@@ -28,7 +28,7 @@ class PoolOptions(TypedDict, total=False):
 
 
 class PoolChanges(TypedDict, total=False):
-    """What `Client.change_pool` takes; what is left out stays."""
+    """The options of `Client.change_pool`; omitted ones stay as they are."""
 
     warm: Warm
     starts_per_minute: int
@@ -38,7 +38,7 @@ class PoolChanges(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class PoolFailure:
-    """Starts that have failed since the last one that did not, by code; `detail` is the last one's."""
+    """Failed starts with one code since the last successful start; `detail` is that of the last one."""
 
     code: str
     detail: str
@@ -47,20 +47,20 @@ class PoolFailure:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A pool as it is declared, and as it was a few seconds ago.
+    """A pool's declaration, and its status of a few seconds ago.
 
     Attributes:
-        image: of its template; "" when the declaration is not sound.
+        image: of its template; "" when the declaration is invalid.
         template: all of it, as on the wire.
-        trouble: what is wrong with the declaration (it may have been written past this API); then the pool is left
-            as it is. "" when nothing is.
+        trouble: what is wrong with the declaration (which may have been written without this API); then nothing is
+            started or stopped for the pool. "" when the declaration is valid.
         ready, starting: how many there are; ready ones can be claimed.
-        outdated: of an older template or age, which serve until others are ready.
+        outdated: how many have an old template or are too old; they can be claimed until others are ready.
         wanted: how many there should be now.
-        claimed_per_minute: asked for in the last minute, served or not.
-        why: in a sentence, why so many are wanted, and what is in the way.
-        failures: why starts fail; empty while they do not.
-        paused_until_ms: nothing is started before (Unix ms); None: not paused.
+        claimed_per_minute: creates for this pool in the last minute, served or not.
+        why: one sentence on why so many are wanted, and what prevents that.
+        failures: why starts fail; empty while they succeed.
+        paused_until_ms: nothing is started before this time (Unix ms); None: not paused.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Pool:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Pool:
-        """Read the wire form; what this version does not know is left out."""
+        """Read the wire form; fields that this version does not know are left out."""
         spec, status = body["spec"] or {}, body["status"]
         told = {**spec, **status, "name": body["name"], "trouble": body["trouble"]}
         known = {item.name: told[item.name] for item in fields(cls) if item.name in told}
@@ -94,7 +94,7 @@ class Pool:
         return cls(**known)
 
     def to_json(self) -> dict[str, Any]:
-        """Give all of it as JSON."""
+        """Return all fields as JSON."""
         return asdict(self)
 
 
@@ -102,7 +102,7 @@ PoolList: TypeAlias = list[Pool]
 
 
 def pool_body(image: str, warm: Warm, options: PoolOptions) -> dict[str, Any]:
-    """Build the body that declares a pool; InvalidArgument for an argument that makes no sense."""
+    """Build the body that declares a pool; InvalidArgument for an invalid argument."""
     given: dict[str, Any] = {**options}
     rates = {name: given.pop(name, None) for name in ("starts_per_minute", "surge")}
     body = {"template": template_body(image, **given), **warm_body(warm)}
@@ -110,7 +110,7 @@ def pool_body(image: str, warm: Warm, options: PoolOptions) -> dict[str, Any]:
 
 
 def changes_body(changes: PoolChanges) -> dict[str, Any]:
-    """Build the body that changes a pool; InvalidArgument for nothing, or an argument that makes no sense."""
+    """Build the body that changes a pool; InvalidArgument for no change at all, or an invalid argument."""
     body: dict[str, Any] = {} if "warm" not in changes else warm_body(changes["warm"])
     for name, value in (("starts_per_minute", changes.get("starts_per_minute")), ("surge", changes.get("surge"))):
         if value is not None:
@@ -123,7 +123,7 @@ def changes_body(changes: PoolChanges) -> dict[str, Any]:
 
 
 def warm_body(warm: Warm) -> dict[str, Any]:
-    """Read how many are kept ready."""
+    """Check `warm` and return the fields of a request body."""
     pair = warm if isinstance(warm, tuple) else (warm, warm)
     if len(pair) != 2 or not all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in pair):
         raise InvalidArgument(f"warm {warm!r} is not a number from 0 on, or (minimum, maximum)")

@@ -1,4 +1,4 @@
-"""What listens in a sandbox: its addresses for other programs, and raw connections from this one."""
+"""The ports of a sandbox: their addresses for other programs, and raw connections from this one."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from rollbox.gateway import Access, Gateway
 from rollbox.transport import abort, told_problem
 
 _CHUNK_BYTES: Final = 2**16
-# Messages that wait for a slow reader: 4 MiB at most; more stays on the way.
+# Messages buffered for a slow reader, 4 MiB at most; no more are received then (backpressure).
 _QUEUE: Final = 64
-# The gateway pings every 5 s: one that says nothing for so long is gone.
+# The gateway pings every 5 s; after so long without a message it counts as gone.
 _SILENCE_S: Final = 15.0
-# The gateway hears of a program that does not read by its pings, and gives it up when it takes nothing for so long.
+# While this program does not read, it pings the gateway, which cuts off a client that reads nothing for _PATIENCE_S.
 _PING_S: Final = 5.0
 _PING_LIMIT_S: Final = 0.1
 _PATIENCE_S: Final = 30.0
-# A reader that was too slow hears of the cut when it reads again; a later one has another cause.
+# A connection that breaks within this time after a slow read was cut off for it; later there is another cause.
 _BLAME_S: Final = 60.0
-# One wait of the server; longer ones are made of several.
+# The longest wait in one request; a longer one takes several requests.
 _WAIT_S: Final = 20.0
 _MOST_DATAGRAM_BYTES: Final = 65_507
 _CREDENTIAL_HEADER: Final = "X-Rollbox-Token"
@@ -41,13 +41,13 @@ _AGAIN: Final = "Connect again: what was sent and not answered may or may not ha
 
 @dataclass(frozen=True, slots=True)
 class Exposed:
-    """A port as other programs reach it over HTTP and WebSocket.
+    """The addresses of a port for HTTP and WebSocket clients.
 
     Attributes:
-        url: its address, by path; ends with a slash.
-        headers: what every request must bring; empty for a public port. They are a credential of the whole sandbox.
+        url: its URL below the gateway's; ends with a slash.
+        headers: what every request must have; empty for a public port. They are a credential for the whole sandbox.
         public: whether anyone may reach it.
-        host_url: its address by a host name of its own, better for browsers; None where the installation has none.
+        host_url: its URL with a host name of its own, which browsers isolate; None where the installation has none.
     """
 
     url: str
@@ -56,7 +56,7 @@ class Exposed:
     host_url: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Give all of it as JSON, the credential too."""
+        """Return all fields as JSON, with the credential."""
         return {"url": self.url, "host_url": self.host_url, "public": self.public, "headers": dict(self.headers)}
 
 
@@ -69,21 +69,21 @@ class Ports:
         self._access = access
 
     async def expose(self, port: int, public: bool = False) -> Exposed:
-        """Give the address of a port; with `public`, let anyone reach it until `close` or the sandbox's end.
+        """Return the addresses of a port; with `public`, let anyone reach it until `close` or the sandbox's end.
 
-        Nothing needs to listen yet: `wait` for it. Without `public` a port that was public is private again.
+        Nothing needs to listen yet: `wait` for it. Without `public`, a public port becomes private again.
         """
         visibility = "public" if public else "private"
         return self._exposed(await self._gateway.set_port(self._access, checked(port), visibility))
 
     async def close(self, port: int) -> Exposed:
-        """Take a public port back; connections that are open go on. Idempotent."""
+        """Make a public port private again; open connections go on. Idempotent."""
         return self._exposed(await self._gateway.set_port(self._access, checked(port), None))
 
     async def wait(self, port: int, timeout: float = 60.0) -> None:  # noqa: ASYNC109
         """Return when something listens on a TCP port, on 127.0.0.1, ::1 or all addresses.
 
-        The server looks by connecting: one that ends with its first connection is better met with `connect_tcp`.
+        The sidecar finds out by connecting: for a server that ends after one connection, use `connect_tcp` instead.
 
         Raises:
             PortUnreachable: nothing listened for `timeout` seconds.
@@ -104,11 +104,11 @@ class Ports:
                 raise PortUnreachable(detail, details={"port": str(port)}, sandbox_id=self._access.sandbox_id)
 
     async def connect_tcp(self, port: int) -> PortStream:
-        """Connect to a TCP port; close what it returns, or use it as a context manager."""
+        """Connect to a TCP port; close the returned stream, or use it as a context manager."""
         return PortStream(await self._open(port, "tcp"), self._access.sandbox_id)
 
     async def connect_udp(self, port: int) -> PortDatagrams:
-        """Make a UDP socket whose peer is this port; close what it returns, or use it as a context manager."""
+        """Make a UDP socket whose peer is this port; close the returned object, or use it as a context manager."""
         return PortDatagrams(await self._open(port, "udp"), self._access.sandbox_id)
 
     async def _open(self, port: int, kind: Literal["tcp", "udp"]) -> aiohttp.ClientWebSocketResponse:
@@ -125,14 +125,14 @@ class Ports:
 
 
 class _Tunnel:
-    """A WebSocket whose messages are read as they come, so that its pings are answered whatever the caller does."""
+    """A WebSocket that a task reads, so that its pings are answered whatever the caller does."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, sandbox_id: str) -> None:
         self._socket = socket
         self._sandbox_id = sandbox_id
         self._came: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE)
         self._failure: SandboxError | None = None
-        # For how long nobody read the last time that it was too long, and when that was over.
+        # The last time that the caller read nothing for too long: for how long, and when that ended.
         self._unread_s = 0.0
         self._read_at = 0.0
         self._reading = asyncio.create_task(self._read_all(), name="rollbox port")
@@ -152,7 +152,7 @@ class _Tunnel:
         await self.aclose()
 
     async def _next(self) -> bytes | None:
-        """The next message; None at the end, again and again."""
+        """Return the next message; None at the end, also for later calls."""
         over = self._came.empty() and self._reading.done()
         item = None if over else await self._came.get()
         if item is None and self._failure is not None:
@@ -164,7 +164,7 @@ class _Tunnel:
             await self._socket.send_bytes(data)
         except (OSError, aiohttp.ClientError) as error:
             raise self._failure or self._lost(repr(error)) from error
-        # A wait for room ends without an error where the silence was noticed meanwhile.
+        # A send that waits for buffer space returns without an error when the silent connection is aborted meanwhile.
         if self._failure is not None:
             raise self._failure
 
@@ -175,12 +175,12 @@ class _Tunnel:
         except SandboxError as error:
             self._failure = error
         finally:
-            # For who waits for more; nobody waits where there is no room.
+            # Wakes a waiting reader; while the queue is full, none waits.
             if not self._came.full():
                 self._came.put_nowait(None)
 
     async def _keep(self, data: bytes) -> None:
-        """Put it where it is read; while there is no room nothing is received, so pings say that this program lives."""
+        """Queue a message; nothing is received while the queue is full, so pings tell the gateway of this program."""
         began = asyncio.get_running_loop().time()
         kept = False
         while not kept:
@@ -189,7 +189,7 @@ class _Tunnel:
                     await self._came.put(data)
                     kept = True
             if not kept:
-                # Not for long: the server may take nothing before something of it is read here.
+                # Bounded: the server may read nothing until this program reads.
                 with suppress(TimeoutError, OSError, aiohttp.ClientError):
                     async with asyncio.timeout(_PING_LIMIT_S):
                         await self._socket.ping()
@@ -202,7 +202,7 @@ class _Tunnel:
             message = await self._socket.receive(timeout=_SILENCE_S)
         except TimeoutError as error:
             abort(self._socket)
-            raise self._lost(f"the gateway said nothing for {_SILENCE_S:.0f} s") from error
+            raise self._lost(f"the gateway sent nothing for {_SILENCE_S:.0f} s") from error
         if message.type is aiohttp.WSMsgType.BINARY:
             return bytes(message.data)
         if message.type is aiohttp.WSMsgType.TEXT:
@@ -231,10 +231,10 @@ class _Tunnel:
 
 
 class PortStream(_Tunnel):
-    """A TCP connection to a port of a sandbox: bytes both ways, each way with its own end.
+    """A TCP connection to a port of a sandbox: bytes in both directions, each of which can be closed alone.
 
-    Every method raises PortUnreachable when the server broke the connection, StreamInterrupted when the way to it did,
-    and the cause when the sandbox ended. One reader and one writer at a time.
+    Every method raises PortUnreachable when the server broke the connection, StreamInterrupted when the connection to
+    the platform broke, and the cause when the sandbox ended. One reader and one writer at a time.
     """
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, sandbox_id: str) -> None:
@@ -243,19 +243,19 @@ class PortStream(_Tunnel):
         self._rest = b""
 
     async def read(self, most_bytes: int = _CHUNK_BYTES) -> bytes:
-        """Read what has come, at most so many bytes; waits for some. Empty when the server has ended its side."""
+        """Return received bytes, at most `most_bytes`; waits for some. Empty when the server has closed its side."""
         if not self._rest:
             self._rest = await self._next() or b""
         data, self._rest = self._rest[:most_bytes], self._rest[most_bytes:]
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send bytes; waits while the server takes none."""
+        """Send bytes; waits while the server does not read."""
         for at in range(0, len(data), _CHUNK_BYTES):
             await self._send(bytes(data[at : at + _CHUNK_BYTES]))
 
     async def write_eof(self) -> None:
-        """Say that nothing more comes; reading goes on."""
+        """Close the sending direction; reading goes on."""
         try:
             await self._socket.send_str('{"type":"eof"}')
         except (OSError, aiohttp.ClientError) as error:
@@ -263,7 +263,7 @@ class PortStream(_Tunnel):
 
 
 class PortDatagrams(_Tunnel):
-    """A UDP socket whose peer is a port of a sandbox. Errors as of `PortStream`; datagrams may get lost, as always."""
+    """A UDP socket whose peer is a port of a sandbox. Errors as for `PortStream`; datagrams may get lost."""
 
     async def send(self, data: bytes) -> None:
         """Send one datagram of at most 65507 bytes."""
@@ -280,7 +280,7 @@ class PortDatagrams(_Tunnel):
 
 
 def checked(port: int) -> int:
-    """Return the port; InvalidArgument when it is none."""
+    """Return the port; InvalidArgument when it is not a port number."""
     if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65_535:
         raise InvalidArgument(f"port {port!r} is not a whole number from 1 to 65535")
     return port

@@ -23,7 +23,7 @@ _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "
 _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?) ?([KMGT]i|[kMGT])?B?", re.ASCII)
 _CORES = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(m)?", re.ASCII)
 
-# The control plane has the same: a pool that says nothing of its template serves creates that say nothing.
+# The control plane has the same defaults, so that creates and pools that omit these values match.
 DEFAULT_CPU = (0.1, 2)
 DEFAULT_MEMORY = ("256Mi", "2Gi")
 
@@ -40,7 +40,7 @@ def parse_memory(value: Size, name: str = "memory") -> int:
 
     Args:
         value: bytes, or a string with a binary (Ki, Mi, Gi, Ti) or decimal (k, M, G, T) unit: "256Mi", "1.5Gi", "500M".
-        name: what the amount is of, for the complaint.
+        name: the argument's name, for the error message.
 
     Returns:
         bytes, at least 1.
@@ -92,12 +92,12 @@ def parse_cpu(value: float | str) -> int:
 
 
 def cpu_range(value: Cpu) -> Range:
-    """Read a limit or (request, limit) of cpu into millicores; InvalidArgument for nonsense."""
+    """Read a limit or (request, limit) of cpu into millicores; InvalidArgument for anything else."""
     return _range("cpu", value, parse_cpu, parse_cpu(DEFAULT_CPU[0]))
 
 
 def memory_range(value: Memory) -> Range:
-    """Read a limit or (request, limit) of memory into bytes; InvalidArgument for nonsense."""
+    """Read a limit or (request, limit) of memory into bytes; InvalidArgument for anything else."""
     return _range("memory", value, parse_memory, parse_memory(DEFAULT_MEMORY[0]))
 
 

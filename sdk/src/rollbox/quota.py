@@ -1,4 +1,4 @@
-"""What an owner may use, and what becomes of a run before it begins. Pure: JSON in, dataclasses out."""
+"""Quotas of owners, and checks of a run before it starts (preflight). Pure: JSON in, dataclasses out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 class QuotaLimits(TypedDict, total=False):
-    """QuotaLimits of a quota, as `Client.set_quota` takes them; None takes a limit away."""
+    """The limits of a quota, as `Client.set_quota` takes them; None removes a limit."""
 
     sandboxes: int | None
     cpu: float | str | None
@@ -26,15 +26,15 @@ class QuotaLimits(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A create that waits for room.
+    """A create that waits for quota or capacity.
 
     Attributes:
-        position: among the owner's at the control plane that answered, from 1.
-        waits_for: the limit that the first one waits for; "total" is the installation's; "capacity_unavailable": no
-            node takes it.
-        why: in the scheduler's words, where no node takes it.
+        position: in the owner's queue at the control plane that answered, from 1.
+        waits_for: the limit that the first in the queue waits for; "total" is that of the installation;
+            "capacity_unavailable": no node has room for it.
+        why: the scheduler's message, when no node has room for it.
         until_ms: when it is refused (Unix ms).
-        estimate_ms: how long it will wait if the line moves on as it did last; None: not known yet.
+        estimate_ms: how long it will wait if the queue moves as fast as lately; None: not known yet.
     """
 
     position: int
@@ -49,15 +49,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What an owner may use at one time, and what he uses. Sizes in bytes, cpu in millicores, both as requested.
+    """Limits and use of one owner at one time. Sizes in bytes, cpu in millicores, both as requested.
 
     Attributes:
-        declared_for: the owner, or "*" where everybody's quota holds for him; None: there is none.
+        declared_for: the owner, or "*" where the default quota applies; None: no quota applies.
         limits: by resource (sandboxes, cpu_millicores, memory_bytes, gpu, starting); None: no limit.
         used: by resource.
-        waiting: creates that wait for room, at the control plane that answered.
-        max_sandboxes, sandboxes_in_all: of all owners together; only of one's own quota.
-        queue: the first hundred of those that wait; only of one's own quota.
+        waiting: creates that wait for quota or capacity, at the control plane that answered.
+        max_sandboxes, sandboxes_in_all: limit and number for all owners together; only with the caller's own quota.
+        queue: the first hundred waiting creates; only with the caller's own quota.
     """
 
     owner: str
@@ -79,21 +79,21 @@ class Quota:
         return asdict(self)
 
     def free(self, resource: str) -> int | None:
-        """Tell how much of a resource is left; None where there is no limit, 0 also where use is above it."""
+        """Return how much of a resource is left; None where there is no limit, 0 also where use is above it."""
         limit = self.limits.get(resource)
         return None if limit is None else max(0, limit - self.used.get(resource, 0))
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One bound that a run meets.
+    """One limit that applies to a run.
 
     Attributes:
-        resource: of the quota, "total" (all sandboxes of the installation) or "capacity" (what the nodes hold).
+        resource: of the quota, "total" (all sandboxes of the installation) or "capacity" (room on the nodes).
         needed: by the whole run.
         limit: None: there is none.
-        may_run: how many of the run's sandboxes it lets run now; None: any number.
-        may_run_alone: how many when nothing else runs.
+        may_run: how many of the run's sandboxes it allows now; None: any number.
+        may_run_alone: how many it allows when nothing else runs.
     """
 
     resource: str
@@ -106,7 +106,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """Why a run cannot have all its sandboxes now: a code as of errors, a sentence, what to do.
+    """Why a run cannot have all its sandboxes now: an error code, a sentence, and what to do.
 
     Attributes:
         for_good: waiting does not help.
@@ -118,7 +118,7 @@ class Blocker:
     for_good: bool = False
 
     def error(self) -> SandboxError:
-        """Make the error that a create would have met."""
+        """Return the error that a create would raise."""
         kind = BY_CODE.get(self.code, SandboxError)
         details = {"for_good": str(self.for_good).lower()}
         return kind(self.detail, hint=self.hint or None, details=details)
@@ -126,15 +126,15 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """What becomes of a run. True of its moment: nothing is set aside.
+    """The result of a preflight check. A snapshot: nothing is reserved.
 
     Attributes:
-        fits: all of it can run together now.
-        may_have: so many of it can run together now.
-        may_have_alone: so many when nothing else runs.
-        warm: ready in pools for it.
+        fits: whether all sandboxes of the run can run together now.
+        may_have: how many of them can run together now.
+        may_have_alone: how many when nothing else runs.
+        warm: how many ready ones pools have for it.
         image: "here" (on the machines), "elsewhere" (in its registry), or "unknown" before it is pulled.
-        estimate_ms: until those that may be had are ready; None: not known yet.
+        estimate_ms: until `may_have` of them are ready; None: not known yet.
     """
 
     fits: bool
@@ -161,12 +161,12 @@ class Preflight:
         return asdict(self)
 
     def require(self) -> None:
-        """Raise what is in the way, the first of it (as QuotaExceeded, CapacityUnavailable, ...), unless it fits."""
+        """Raise the error of the first blocker (QuotaExceeded, CapacityUnavailable, ...), unless the run fits."""
         if not self.fits and self.blockers:
             raise self.blockers[0].error()
 
     def __str__(self) -> str:
-        """Say it in one sentence for each thing: what may be had, how soon, and what is in the way."""
+        """Format as one line for what can run and how soon, and one for each blocker."""
         soon = "" if self.estimate_ms is None else f", ready in about {self.estimate_ms / 1000:.1f} s"
         warm = f" ({min(self.warm, self.may_have)} of them are warm)" if self.warm else ""
         alone = "" if self.fits else f"; {self.may_have_alone} when nothing else runs"
@@ -175,7 +175,7 @@ class Preflight:
 
 
 def limits_body(limits: QuotaLimits) -> dict[str, int | None]:
-    """Build the body of a change of a quota; InvalidArgument for a limit that makes no sense."""
+    """Build the body that changes a quota; InvalidArgument for an invalid limit."""
     body: dict[str, int | None] = {}
     for name in ("sandboxes", "gpu", "starting"):
         if name in limits:

@@ -15,10 +15,10 @@ _UNKNOWN = Range(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Why a sandbox ended: the code of the cause, whose fault it was, one sentence, when and by whom.
+    """Why a sandbox ended: the code of the cause, whose fault it was, one sentence, when, and what ended it.
 
     Attributes:
-        mask_sample: the bit for RL code: leave the sample out, no code of it failed.
+        mask_sample: for RL code: True when the end says nothing about the sample, which is left out of the loss.
     """
 
     cause: str
@@ -30,7 +30,7 @@ class End:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any] | None) -> End | None:
-        """Read the wire form; None for none. What a server of an older version does not say is the table's."""
+        """Read the wire form; None for no end. Where an older server omits `mask_sample`, it is the error table's."""
         if not body:
             return None
         kind = BY_CODE.get(body["cause"], SandboxError)
@@ -40,10 +40,10 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class SandboxRecord:
-    """What the control plane knows of one sandbox; kept for 24 hours after its end, if the store lasts.
+    """The control plane's record of one sandbox; kept for 24 hours after its end, unless the store is lost.
 
     Times are Unix milliseconds, sizes bytes, cpu millicores. `timings_ms` says how long each phase of the start took;
-    `source` is "warm" for one that was claimed from a pool; `cold_reason` says why a pool of its image did not serve.
+    `source` is "warm" for one that was claimed from a pool; `cold_reason` says why not, if its image has pools.
     """
 
     id: str
@@ -73,7 +73,7 @@ class SandboxRecord:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> SandboxRecord:
-        """Read the wire form. Fields that this version does not know are left out: the contract only ever adds."""
+        """Read the wire form. Fields that this version does not know are left out: the contract only adds fields."""
         known = {item.name: body[item.name] for item in fields(cls) if item.name in body}
         for name in ("cpu_millicores", "memory_bytes"):
             if known.get(name):
@@ -83,7 +83,7 @@ class SandboxRecord:
 
     @property
     def mask_sample(self) -> bool:
-        """True when it has ended and its end says nothing about the sample that it was for."""
+        """True when the sandbox has ended and its end says nothing about its sample."""
         return self.end is not None and self.end.mask_sample
 
     def to_json(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class DeleteReport:
 
     Attributes:
         deleted: ids whose end is on record now, or was already; their quota is free.
-        failed: id -> the error that kept it.
+        failed: id -> why it was not deleted, or its end not confirmed in time.
     """
 
     deleted: list[str]

@@ -1,4 +1,4 @@
-"""Request bodies: checked before anything is sent, so nonsense fails at once and names the argument. Pure."""
+"""Request bodies, checked before anything is sent, so that an invalid argument fails at once, by its name. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Stdin: TypeAlias = bytes | str | AsyncIterable[bytes] | Readable
 """What a command reads: bytes, text (as UTF-8), an asynchronous iterator of bytes, or an open binary file."""
 
 WHOLE_STDIN_BYTES = 2**20
-"""A larger input does not go with the request: that would be held whole by all that it passes."""
+"""A larger input is streamed separately: gateway and sidecar would hold a request with it whole in memory."""
 
 _APART = ("idempotency_key", "files")
 
@@ -59,13 +59,13 @@ class GroupOptions(TypedDict, total=False):
 
 
 class CreateOptions(GroupOptions, total=False):
-    """The options of `Sandbox.create`, for code that passes them on; the meaning is told there."""
+    """The options of `Sandbox.create`, for code that passes them on; described there."""
 
     idempotency_key: str | None
 
 
 class ExecOptions(TypedDict, total=False):
-    """The options of `Sandbox.exec`, for code that passes them on; the meaning is told there."""
+    """The options of `Sandbox.exec`, for code that passes them on; described there."""
 
     cwd: str | None
     env: Mapping[str, str] | None
@@ -81,7 +81,7 @@ class ExecOptions(TypedDict, total=False):
 
 
 class SpawnOptions(TypedDict, total=False):
-    """The options of `Sandbox.spawn`, for code that passes them on; the meaning is told there."""
+    """The options of `Sandbox.spawn`, for code that passes them on; described there."""
 
     cwd: str | None
     env: Mapping[str, str] | None
@@ -114,7 +114,7 @@ def create_body(
     lease: float | None = 600,
     start_timeout: float = 120,
 ) -> dict[str, Any]:
-    """Build the body of a create, arguments as in `Sandbox.create`; InvalidArgument for one that makes no sense."""
+    """Build the body of a create, arguments as in `Sandbox.create`; InvalidArgument for an invalid one."""
     return {
         **template_body(image, cpu=cpu, memory=memory, pids=pids, disk=disk, gpu=gpu, node_selector=node_selector),
         **_place(env, cwd, user),
@@ -136,7 +136,7 @@ def template_body(
     gpu: int = 0,
     node_selector: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Build what a sandbox is made of, and what a pool can keep ready; arguments as in `Sandbox.create`."""
+    """Build the part of a create's body that is also a pool's template; arguments as in `Sandbox.create`."""
     if not isinstance(image, str) or not image or any(letter.isspace() for letter in image):
         raise InvalidArgument(f"image {image!r} is not the name of an image, like 'python:3.12-slim'")
     return {
@@ -148,9 +148,9 @@ def template_body(
 
 
 def create_body_of(image: str, options: GroupOptions | CreateOptions) -> dict[str, Any]:
-    """Build the body of a create from options as a caller gave them; those left out are as in `Sandbox.create`.
+    """Build the body of a create from a caller's options; omitted ones are as in `Sandbox.create`.
 
-    Not of what is no part of it: the key is a header, files are written into what was created.
+    Ignores options that are not part of the body: the key is a header, files are written after the create.
     """
     given: dict[str, Any] = {name: value for name, value in options.items() if name not in _APART}
     return create_body(image, **given)
@@ -170,9 +170,9 @@ def exec_body(
     keep: Keep = "tail",
     umask: int | None = None,
 ) -> dict[str, Any]:
-    """Build the body of an exec, arguments as in `Sandbox.exec`; InvalidArgument for one that makes no sense.
+    """Build the body of an exec, arguments as in `Sandbox.exec`; InvalidArgument for an invalid one.
 
-    With an input that is large, or whose size nobody knows, it has `stdin_open`: the input is to be written.
+    With an input that is large or of unknown size it has `stdin_open`: the input is streamed separately.
     """
     body: dict[str, Any] = {"exec_id": exec_id, **_command(cmd)}
     if env or cwd is not None or user is not None:
@@ -209,7 +209,7 @@ def spawn_body(
     max_output_bytes: int | None,
     max_stderr_bytes: int | None,
 ) -> dict[str, Any]:
-    """Build the body of a spawn, arguments as in `Sandbox.spawn`; InvalidArgument for one that makes no sense."""
+    """Build the body of a spawn, arguments as in `Sandbox.spawn`; InvalidArgument for an invalid one."""
     body = exec_body(
         cmd,
         exec_id,
@@ -229,9 +229,9 @@ def spawn_body(
 
 
 def hint_when_not_found(cmd: str | Sequence[str]) -> str | None:
-    """What to do when the sandbox does not have this command; None when its name says all."""
+    """Return a hint for a command that was not found; None when there is nothing to add to its name."""
     if isinstance(cmd, str):
-        # What was not found is the shell.
+        # A string is run by the shell, so the shell is what was not found.
         return "The image has no shell: pass the command as a list of arguments."
     if len(cmd) == 1 and " " in cmd[0]:
         return "A list is run without a shell: pass a string for a shell line, or one list item for each argument."
@@ -239,7 +239,7 @@ def hint_when_not_found(cmd: str | Sequence[str]) -> str | None:
 
 
 def milliseconds(name: str, seconds: float) -> int:
-    """Seconds as whole milliseconds, at least 1; InvalidArgument when not a positive finite number."""
+    """Convert seconds to whole milliseconds, at least 1; InvalidArgument when not a positive finite number."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds <= 0:
         raise InvalidArgument(f"{name} {seconds!r} is not a positive number of seconds")
     return max(1, round(seconds * 1000))
@@ -281,7 +281,7 @@ def _command(cmd: str | Sequence[str]) -> dict[str, Any]:
 
 
 def _node(pids: int | None, disk: Size | None, gpu: int, node_selector: Mapping[str, str] | None) -> dict[str, Any]:
-    """What only some installations have: sent when it is asked for."""
+    """Options that only some installations support: sent only when they are given."""
     body: dict[str, Any] = {}
     if pids is not None:
         body["pids_limit"] = count("pids", pids)
@@ -298,7 +298,7 @@ def _node(pids: int | None, disk: Size | None, gpu: int, node_selector: Mapping[
 
 
 def wait_s(wait: bool, wait_timeout: float | None) -> float:
-    """Read how long a delete waits for the cluster's confirmation: seconds; 0 when it does not."""
+    """Return how many seconds a delete waits for the cluster's confirmation; 0 when it does not wait."""
     if wait:
         return milliseconds("wait_timeout", WAIT_TIMEOUT_S if wait_timeout is None else wait_timeout) / 1000
     if wait_timeout is not None:
@@ -307,7 +307,7 @@ def wait_s(wait: bool, wait_timeout: float | None) -> float:
 
 
 def _place(env: Mapping[str, str] | None, cwd: str | None, user: str | None) -> dict[str, Any]:
-    """Who runs where with what: the part that create and exec share."""
+    """User, directory and variables: the part that create and exec share."""
     body: dict[str, Any] = {}
     if env:
         for name, value in env.items():
@@ -357,5 +357,5 @@ def _encodable(name: str, value: str) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InvalidArgument(f"{name} is no valid Unicode text at character {error.start}; pass bytes") from error
+        raise InvalidArgument(f"{name} is not valid Unicode text at character {error.start}; pass bytes") from error
     return value

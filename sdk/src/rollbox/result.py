@@ -1,4 +1,4 @@
-"""The result of a command. Pure: JSON in, a dataclass out; a body of megabytes is copied once and never walked."""
+"""The result of a command. Pure: JSON in, a dataclass out; a large output is copied once and never iterated over."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ExecResult:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Write the wire form again, for `--json` and logs; a stream that is no UTF-8 is base64, see `*_encoding`."""
+        """Write the wire form again, for `--json` and logs; a stream that is not UTF-8 is base64, see `*_encoding`."""
         body = {item.name: getattr(self, item.name) for item in fields(self) if not item.name.endswith("_bytes")}
         for name in ("stdout", "stderr"):
             body[name], body[f"{name}_encoding"] = _written(getattr(self, f"{name}_bytes"))
@@ -114,7 +114,7 @@ class ExecResult:
 
     @property
     def mask_sample(self) -> bool:
-        """True when it says nothing about the sample: the caller cancelled it. All else is the sample's own doing."""
+        """True when the caller cancelled the command, which says nothing about the sample. Score every other end."""
         return self.end == "cancelled"
 
     def check(self) -> ExecResult:
@@ -148,7 +148,7 @@ class ExecResult:
 
 def _stream(body: Mapping[str, Any], name: str) -> bytes:
     value: str = body.get(name, "")
-    # JSON carries lone surrogates, UTF-8 does not; the gateway sends none, and one must not cost the result.
+    # JSON can hold lone surrogates, UTF-8 cannot; the gateway sends none, but one must not make the result unreadable.
     return b64decode(value) if body.get(f"{name}_encoding") == "base64" else value.encode("utf-8", "replace")
 
 

@@ -1,4 +1,4 @@
-"""When to send a request again, and how long to wait before. Requests are safe to repeat: they carry their own key."""
+"""Retries with backoff. Requests are safe to repeat: they carry an idempotency key or exec_id, or are idempotent."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ _T = TypeVar("_T")
 _log = logging.getLogger("rollbox")
 
 REPEATABLE = frozenset({"stream_interrupted", "draining", "upstream_timeout", "capacity_unavailable", "rate_limited"})
-"""Codes after which the same request may work on its own. The others tell the caller something: they are raised."""
+"""Retryable codes: the same request may succeed later. Errors with other codes are raised at once."""
 
 PASSING = frozenset({"stream_interrupted", "draining", "upstream_timeout"})
-"""Of these, the ones of a platform that is on its way back."""
+"""The retryable codes of a platform that is restarting."""
 
 _ROOM_S = 1.0
-"""What was refused for want of room is not asked for again with less time than this: it would end as a start that was
-too slow, or as an API server that was, and the answer that says why would be lost."""
+"""After a refusal for lack of room, no retry starts with less time left than this: it would fail as a start timeout or
+as a slow API server, and the answer that names the cause would be lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how patiently a request is repeated.
+    """How often and how long a request is retried.
 
-    The waits grow threefold from `first_s` to `longest_s` and are drawn between three quarters and all of that; a
-    `retry_after_ms` from the server is honoured. The default rides out a part of the platform that is replaced within
-    15 seconds: on a busy machine of two cores, both control planes killed at once were back after 9 to 10.
+    The backoff grows threefold from `first_s` to `longest_s`, with jitter: between three quarters and all of it. A
+    `retry_after_ms` from the server is honoured. The default outlasts a part of the platform that is replaced within
+    15 seconds: on a busy machine of two cores, two control planes that were killed at once were back after 9 to 10.
 
     Attributes:
         tries: how often the request is sent at most.
         first_s: the longest first wait, seconds.
         longest_s: the longest wait that the server did not ask for, seconds.
         budget_s: the sum of all waits at most, seconds; a longer wait is not begun, the error is raised instead.
-        sleep: how to wait; a test passes its own.
+        sleep: how to wait; tests pass their own.
     """
 
     tries: int = 11
@@ -49,21 +49,21 @@ class RetryPolicy:
     sleep: Callable[[float], Awaitable[None]] = field(default=asyncio.sleep, repr=False)
 
     def wait_s(self, failures: int, error: SandboxError, waited_s: float, patience_s: float = 0.0) -> float | None:
-        """Seconds to wait before the next try; None when this error, at this point, is to be raised.
+        """Return the seconds to wait before the next attempt; None when the error is to be raised.
 
         Args:
-            failures: how many tries failed, 1 or more.
+            failures: how many attempts failed, 1 or more.
             error: the last failure.
             waited_s: seconds waited so far.
-            patience_s: the sum of all waits, instead of `tries` and `budget_s`, while a gateway answers that the
-                platform is on its way back. Of no effect with one try.
+            patience_s: the sum of all waits, instead of `tries` and `budget_s`, while a gateway answers with a code of
+                `PASSING`. Without effect when `tries` is 1.
         """
-        # What has waited in the server's line until the caller's own deadline would only wait as long again.
+        # `waited_ms`: it has waited in the server's queue until the caller's deadline, and would wait as long again.
         if error.code not in REPEATABLE or self.tries == 1 or "waited_ms" in error.details:
             return None
         longest_s = min(self.first_s * 3.0 ** min(failures - 1, 20), self.longest_s)
         wait = max(longest_s * random.uniform(0.75, 1.0), (error.retry_after_ms or 0) / 1000)  # noqa: S311
-        # Only a gateway gives a request id: an address where nobody answers is not waited for.
+        # Only a gateway sets a request id: an address where no gateway answers gets no long wait.
         if error.code in PASSING and error.request_id and waited_s + wait <= patience_s:
             return wait
         return wait if failures < self.tries and waited_s + wait <= self.budget_s else None
@@ -76,13 +76,13 @@ async def repeat(
     deadline: Deadline | None = None,
     patient: bool = False,
 ) -> _T:
-    """Call `send` until it returns or its error is to be raised; the last error is chained to the one before.
+    """Call `send`, with retries, until it returns or its error is to be raised.
 
     Args:
-        policy: how often and how patiently.
-        send: one try.
-        deadline: of the whole call: no try is begun that would have no time left, its last error is raised instead.
-        patient: while a gateway answers that the platform is on its way back, the deadline alone says how long.
+        policy: how often and how long to retry.
+        send: one attempt.
+        deadline: of the whole call: no attempt starts without time left for it, the last error is raised instead.
+        patient: while a gateway answers with a code of `PASSING`, only the deadline limits the retries.
     """
     failures = 0
     waited_s = 0.0
@@ -96,13 +96,13 @@ async def repeat(
             least_s = 0.0 if error.code in PASSING else _ROOM_S
             if wait is None or (deadline is not None and not deadline.allows(wait + least_s)):
                 raise
-            _log.debug("try %d failed with %s, next in %.3f s: %s", failures, error.code, wait, error.detail)
+            _log.debug("attempt %d failed with %s, retrying in %.3f s: %s", failures, error.code, wait, error.detail)
         waited_s += wait
         await policy.sleep(wait)
 
 
 class Resumption:
-    """The waits between attempts to go on with a stream from where it broke; progress begins anew."""
+    """The backoff between attempts to resume a broken stream; received data resets it."""
 
     def __init__(self, policy: RetryPolicy, budget_s: float) -> None:
         self._policy = replace(policy, tries=10**6, budget_s=budget_s)
@@ -111,11 +111,14 @@ class Resumption:
         self._since = 0.0
 
     def progress(self) -> None:
-        """Something came: the next failure is a first one."""
+        """Reset the backoff: data was received."""
         self._failures = 0
 
     async def after(self, error: SandboxError) -> None:
-        """Wait after a failure, but the first: another gateway answers at once. Raises it when the budget is spent."""
+        """Wait after a failure; raises the error when it is final or the budget is spent.
+
+        After the first failure there is no wait, since another gateway may answer at once.
+        """
         if error.code not in REPEATABLE:
             raise error
         now = asyncio.get_running_loop().time()

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 class Sandbox:
-    """An isolated place to run code, ready to use.
+    """A sandbox that is ready to run commands.
 
     Made by `await Sandbox.create(...)` or `await Sandbox.connect(id)`. As an asynchronous context manager it deletes
-    the sandbox at the end, unless `detach()` was called. Calls may run side by side, on one event loop.
+    the sandbox at the end, unless `detach()` was called. Calls may run concurrently, on one event loop.
     """
 
     def __init__(self, gateway: Gateway, opened: Opened, *, leased: bool) -> None:
@@ -71,41 +71,41 @@ class Sandbox:
         """Create a sandbox and return it when a command can run in it.
 
         Args:
-            image: name of any container image; its own environment, directory and user hold unless given here.
+            image: name of any container image; its own variables, directory and user apply unless given here.
             cpu: cores, a limit or (request, limit): 2, (0.1, 2), "500m".
             memory: bytes or a size, a limit or (request, limit): "2Gi", ("256Mi", "2Gi"), 2**30.
-            pids: most processes and threads at a time; None is the installation's default: 512. Under gVisor it is for
-                each user of the sandbox; a Kubernetes without gVisor has no such limit and refuses it.
+            pids: most processes and threads at a time; None is the installation's default: 512. Under gVisor it counts
+                for each user of the sandbox; Kubernetes without gVisor has no such limit and refuses the option.
             disk: bytes or a size that it may fill of the node's disk; None is the installation's default.
             gpu: how many whole devices it gets.
             node_selector: labels that its node must have.
             env: variables for every command in it, over those of the image. The place for secrets: no pod, label,
-                tombstone, answer or log has the values; only the platform's store has, until the sandbox ends.
-            files: what it has from its start, by absolute path: bytes, text, or a `Path` to a local file, whose mode is
-                kept; at most 1000. Written as `user`, directories are made. If one cannot be written, the sandbox is
-                deleted and that is raised; with an `idempotency_key` of yours, it stays after a cancellation or an
-                error that a repetition may heal. No part of what the key is compared by: a repetition writes them
-                again.
+                tombstone, answer or log has the values; only the platform's store has them, until the sandbox ends.
+            files: initial files by absolute path: bytes, text, or a `Path` to a local file, whose mode is kept; at most
+                1000. Written as `user`; missing directories are made. If one cannot be written, the sandbox is deleted
+                and the error raised; with an `idempotency_key` of yours, the sandbox is kept after a cancellation or a
+                retryable error. The key does not cover them: a repeated create writes them again.
             cwd: the directory of every command.
             user: the name or number that every command runs as.
-            labels: names to list and delete it by.
+            labels: names and values to list and delete it by.
             ttl: seconds after which the server deletes it; `extend` moves that.
-            idle_timeout: seconds after which the server deletes it when nothing happens in it: no command runs, nobody
-                is attached, no file call, no connection to a port. None is the installation's default.
-            lease: seconds that it outlives this client. A process beside this one says that the client is still there,
-                also while the event loop is blocked: when it dies, its sandboxes go; what still happens in one of them
-                keeps that one. None, or `detach`: it outlives the client.
-            start_timeout: seconds that the whole call may take: waiting for room and for a turn, repetitions, `files`.
-            idempotency_key: the same key with the same arguments gives the same sandbox; made up when None.
+            idle_timeout: seconds without use after which the server deletes it: no command runs, no client is attached,
+                no file call, no connection to a port. None is the installation's default.
+            lease: seconds that it outlives this client. A separate process renews the lease as long as this program
+                lives, also while the event loop is blocked. When the lease expires, the client's sandboxes end, except
+                those that are still in use. None, or `detach`: it outlives the client.
+            start_timeout: seconds that the whole call may take: waits for quota, capacity and a start slot, retries and
+                `files`.
+            idempotency_key: the same key with the same arguments gives the same sandbox; random when None.
             client: the client to use; None is the shared one of this event loop.
 
         Raises:
-            InvalidArgument: an argument makes no sense; told before any request where possible.
+            InvalidArgument: an argument is invalid; raised before any request where possible.
             ImageNotFound, QuotaExceeded, CapacityUnavailable, StartTimeout, ...: see `rollbox.errors`.
-        Cancel safety: a cancelled create deletes what it may have made, and nothing that another create with the same
-            key has (for `files` see there). Where the program dies instead, that goes within a minute, unless the key
-            is asked for again.
-        Cost: one request, held until the sandbox is ready, and one for each of `files`; nothing polls.
+        Cancel safety: a cancelled create deletes the sandbox that it may have created, but not one that another create
+            with the same key has (for `files` see there). If the program dies instead, the sandbox ends within a
+            minute, unless its key is used again.
+        Cost: one request, open until the sandbox is ready, and one for each of `files`; no polling.
         """
         contents = initial.checked(files)
         body = request.create_body(
@@ -144,11 +144,11 @@ class Sandbox:
 
     @classmethod
     async def connect(cls, sandbox_id: str, *, attach: bool = False, client: Client | None = None) -> Sandbox:
-        """Come back to a sandbox by its id; needs the key of its owner. SandboxNotFound when there is none.
+        """Connect to a sandbox by its id, with the API key of its owner; SandboxNotFound when there is none.
 
         Args:
             sandbox_id: its id.
-            attach: let it go with this client from now on instead of the one that made it, as after a restart.
+            attach: put it on this client's lease, instead of that of the client that created it, as after a restart.
             client: as for `create`.
         """
         return await cls._open(client, lambda gateway: gateway.connect(sandbox_id, attach=attach))
@@ -160,7 +160,7 @@ class Sandbox:
         all: bool = False,  # noqa: A002
         client: Client | None = None,
     ) -> SandboxList:
-        """List the owner's sandboxes that have all these labels; with `all`, those that ended too."""
+        """List the owner's sandboxes that have all these labels; with `all`, ended ones too."""
         if client is not None:
             return await client.list(labels, all=all)
         gateway = await shared.acquire()
@@ -196,38 +196,39 @@ class Sandbox:
         check: bool = False,
         exec_id: str | None = None,
     ) -> ExecResult:
-        """Run a command to its end and return what came of it; a non-zero exit code is a result, not an error.
+        """Run a command to its end and return its result; a non-zero exit code is a result, not an error.
 
         Args:
             cmd: a string for the shell (bash, or sh where there is none), or the arguments themselves.
             cwd: its directory, over that of the sandbox.
             env: its variables, over those of the sandbox.
             user: the name or number that it runs as, over that of the sandbox.
-            stdin: what it reads; then it sees the end of the file. Bytes, text, an open binary file or an asynchronous
-                iterator of bytes, of any size: what is more than a MiB, and what has no size, is written while the
-                command runs, a MiB ahead of it. What it does not read is not asked for.
+            stdin: its input, then end of file: bytes, text, an open binary file or an asynchronous iterator of bytes,
+                of any size. More than a MiB, or input of unknown size, is streamed while the command runs, at most a
+                MiB ahead of it; the rest of an input that it does not read is not taken from the source.
             timeout: seconds after which the server kills it with all its processes; None: only the sandbox's ttl.
             max_output_bytes: how much of stdout and of stderr to keep, each.
             max_stderr_bytes: how much of stderr, over `max_output_bytes`.
             keep: which part of a longer output: "tail" or "head".
             umask: its mask for new files, like 0o022; None: that of the image's own process.
             check: raise unless it exits with 0.
-            exec_id: the same id with the same arguments never runs twice, it gives the same result; made up when None.
-                An input that is written while the command runs is no part of what is compared.
+            exec_id: the same id with the same arguments never runs twice, it gives the same result; random when None.
+                Streamed input is not compared.
 
         Returns:
             the result; `end` says whether it exited or was ended.
 
         Raises:
             ExecFailed, ExecDeadline, OomKilled, ExecCancelled: with `check`; they carry `.result`.
-            InvalidArgument: an argument makes no sense; `details["reason"]` is command_not_found, not_executable,
-                cwd_not_found or user_not_found for what only the sandbox can tell, and arguments_too_large for what its
-                kernel does not take: of one string 128 KiB, of all with the variables a quarter of the stack's limit on
-                Linux (2 MiB as a rule), 2 MiB of arguments and 2 MiB of variables under gVisor.
-            SandboxLost, TtlExpired, Deleted, ...: the sandbox is no more; `mask_sample` says whether the sample counts.
+            InvalidArgument: an argument is invalid; `details["reason"]` is command_not_found, not_executable,
+                cwd_not_found or user_not_found for errors that only the sandbox can detect, and arguments_too_large
+                above its kernel's limits: on Linux 128 KiB for one string and a quarter of the stack's limit (usually
+                2 MiB) for arguments and variables together, under gVisor 2 MiB for each of the two.
+            SandboxLost, TtlExpired, Deleted, ...: the sandbox has ended; `mask_sample` says whether to leave the sample
+                out.
         Cancel safety: a cancelled exec (asyncio.timeout, a task group that aborts) kills the command on the server.
-        Cost: one request; 0.1 to 0.2 ms of the client's cpu (aiohttp 3.14, small outputs). Two and a WebSocket for an
-            input that is written.
+        Cost: one request; 0.1 to 0.2 ms of the client's cpu (aiohttp 3.14, small outputs). Two and a WebSocket for
+            streamed input.
         """
         self._refuse_deleted()
         made_id = uuid4().hex if exec_id is None else request.key("exec_id", exec_id)
@@ -268,22 +269,22 @@ class Sandbox:
         output_waits: bool = True,
         exec_id: str | None = None,
     ) -> Process:
-        """Start a command and return its process as soon as it runs; output, input and end go through that.
+        """Start a command and return its process as soon as it runs, for its input, its output and its end.
 
         Args:
-            cmd: as for `exec`, like all that is not told here.
+            cmd: as for `exec`, like everything that is not described here.
             cwd: its directory.
             env: its variables.
-            user: whom it runs as.
+            user: the user that it runs as.
             umask: its mask for new files.
-            stdin: keep its input open for `process.stdin`; else it sees the end of the file.
+            stdin: keep its input open for `process.stdin`; else it reads end of file.
             terminal: run it on a terminal of so many columns and rows; all its output is stdout then.
             timeout: seconds until it is killed.
-            max_output_bytes: how much of the last output the sandbox keeps for who attaches later; 4 MiB at least where
-                output waits.
+            max_output_bytes: how much of the last output the sandbox keeps for a later attach; at least 4 MiB with
+                `output_waits`.
             max_stderr_bytes: how much of stderr, over `max_output_bytes`.
-            output_waits: let the command wait while its reader has not read, as on a pipe (10 s where there is no
-                reader); else what does not fit is let go of at once, which suits servers that run in the background.
+            output_waits: block the command while its output is not read, as on a full pipe (for 10 s where there is no
+                reader); else output that does not fit is dropped at once, which suits servers in the background.
             exec_id: the same id with the same arguments never runs twice.
 
         Raises: as `exec`.
@@ -323,7 +324,7 @@ class Sandbox:
         Args:
             cwd: where it starts.
             env: its variables.
-            user: whom it runs as.
+            user: the user that it runs as.
             max_output_bytes: how much of each command's stdout and stderr to keep, each; the last bytes are kept.
 
         Raises: as `exec`; InvalidArgument when the image has neither bash nor sh.
@@ -335,7 +336,7 @@ class Sandbox:
 
     @property
     def processes(self) -> Processes:
-        """The commands that run in it, and those that ended: list them, attach to one."""
+        """Its commands, running and ended: list them, attach to one."""
         return Processes(self._gateway, self._access)
 
     @property
@@ -345,11 +346,11 @@ class Sandbox:
 
     @property
     def ports(self) -> Ports:
-        """What listens in it."""
+        """Its ports."""
         return Ports(self._gateway, self._access)
 
     async def usage(self) -> Usage:
-        """Tell what it uses now: processor time, memory, disk, processes. Cost: one request."""
+        """Return what it uses: cpu time, memory, disk, processes. Cost: one request."""
         self._refuse_deleted()
         return Usage.from_json(await self._gateway.scoped(self._access, "GET", "usage"))
 
@@ -360,7 +361,7 @@ class Sandbox:
         return self._record
 
     async def _begin_with(self, files: initial.FirstFiles) -> None:
-        """Write its first files; where that fails there is to be no sandbox, but one that a repetition may find."""
+        """Write the initial files; on a failure delete the sandbox, unless a repeated create may return it."""
         try:
             await files.write(self.files)
         except BaseException as failure:
@@ -370,13 +371,13 @@ class Sandbox:
             raise
 
     async def _attach(self) -> None:
-        # On record, so that `detach` knows that there is something to take back.
+        # The new record has the lease, so that `detach` knows that there is one to remove.
         self._record, _ = await self._gateway.connect(self.id, attach=True)
 
     async def detach(self) -> str:
         """Leave the sandbox running when the `async with` ends, and after this client; returns its id.
 
-        Its ttl and its idle timeout still hold. Cost: one request where it goes with a client.
+        Its ttl and its idle timeout still apply. Cost: one request if it has a lease.
         """
         self._refuse_deleted()
         if self._record.lease is not None:
@@ -385,17 +386,17 @@ class Sandbox:
         return self.id
 
     async def delete(self, *, wait: bool = False, wait_timeout: float | None = None) -> None:
-        """Delete the sandbox with all that runs in it. Idempotent; legal at any time; one that is gone is a success.
+        """Delete the sandbox with all that runs in it. Idempotent, allowed at any time; an ended sandbox is a success.
 
-        When this returns, its end is on record, its quota is free, and no call reaches it any more; its node kills what
-        ran in it behind that, in a second or two as a rule.
+        When this returns, its end is on record, its quota is free, and no call reaches it any more; its node kills its
+        processes afterwards, usually within a second or two.
 
         Args:
             wait: return only when the cluster has confirmed that nothing of it runs any more.
             wait_timeout: seconds to wait for that at most; 60 when None.
 
         Raises:
-            UpstreamTimeout: with `wait`, not confirmed in time; it has ended all the same, and asking again is safe.
+            UpstreamTimeout: with `wait`, not confirmed in time; it has ended all the same, and a retry is safe.
         Cost: one request, a few milliseconds.
         """
         await self._gone(request.wait_s(wait, wait_timeout))
@@ -417,7 +418,7 @@ class Sandbox:
             if not self._detached:
                 await self.delete()
         except SandboxError as cleanup:
-            # The first failure is the one that tells; what the clean-up met is noted on it.
+            # The error of the block is the one to raise; the failed cleanup becomes a note on it.
             if error is None:
                 raise
             error.add_note(f"Sandbox {self.id} could not be deleted either: {cleanup}")
@@ -445,7 +446,7 @@ class Sandbox:
 
     @property
     def record(self) -> SandboxRecord:
-        """Its record as of the last call that changed it: times, limits, isolation, phases of the start."""
+        """Its record after the last call here that changed it: times, limits, isolation, phases of the start."""
         return self._record
 
     def __repr__(self) -> str:

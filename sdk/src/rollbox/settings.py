@@ -27,18 +27,18 @@ class Settings:
 def resolve(url: str | None = None, api_key: str | None = None, environ: Mapping[str, str] | None = None) -> Settings:
     """Find the gateway: arguments, then ROLLBOX_URL and ROLLBOX_API_KEY, then the file that `rollbox up` writes.
 
-    A key from the file is used only with the address from the file, so a local key never travels elsewhere.
+    A key from the file is used only with the address from the file, so a local key is never sent elsewhere.
 
     Args:
         url: address of the gateway, http or https.
         api_key: the key of an owner.
-        environ: the process environment; a test passes its own.
+        environ: the process environment; tests pass their own.
 
     Raises:
         InvalidArgument: there is no address, or it is not an http(s) address, or the file cannot be read, or the key
             could not be sent (a newline at its end, most often).
         Unauthenticated: there is an address but no key for it.
-    Cost: reads at most three small files.
+    Cost: reads at most two small files.
     """
     env = os.environ if environ is None else environ
     given_url = url or env.get("ROLLBOX_URL")
@@ -64,7 +64,7 @@ def _places(env: Mapping[str, str]) -> list[Path]:
 
 
 def _written(env: Mapping[str, str]) -> Settings | None:
-    """Read the first client.json that this user may read; another user's is passed over."""
+    """Read the first client.json that this user may read; other users' files are skipped."""
     for path in _places(env):
         try:
             body: Any = json.loads(path.read_text())
@@ -89,7 +89,7 @@ def _checked(url: str) -> str:
 
 
 def _sendable(api_key: str) -> str:
-    """Refuse what no header can carry; the key itself is not told."""
+    """Refuse a key that no HTTP header can carry; the error does not contain the key."""
     wrong = next((at for at, letter in enumerate(api_key) if not "!" <= letter <= "~"), None)
     if wrong is not None:
         letter, length = api_key[wrong], len(api_key)

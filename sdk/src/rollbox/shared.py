@@ -1,4 +1,4 @@
-"""The client behind `Sandbox.create()` and its like: one for each event loop, open as long as somebody needs it."""
+"""The shared client of `Sandbox.create()` and similar calls: one for each event loop, closed by its last user."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Shared] = WeakKeyDiction
 
 
 async def acquire() -> Gateway:
-    """Lease the gateway of the running loop; the first lease finds its settings.
+    """Return the gateway of the running loop and count one more user; for the first one the settings are resolved.
 
-    Every lease is given back with `release`; the last one closes the connections, and so does the end of the loop.
+    Every user calls `release`; the last one closes the connections, and so does the end of the loop.
 
     Raises:
         InvalidArgument, Unauthenticated: as `settings.resolve`.
@@ -41,7 +41,7 @@ async def acquire() -> Gateway:
 
 
 async def release(gateway: Gateway) -> None:
-    """Give a lease back. A gateway that is shared no more (its loop shut down) is left alone."""
+    """Count one user less. A gateway that is not shared any more (its loop has shut down) is left alone."""
     shared = _by_loop.get(asyncio.get_running_loop())
     if shared is None or shared.gateway is not gateway:
         return
@@ -51,17 +51,17 @@ async def release(gateway: Gateway) -> None:
 
 
 async def aclose() -> None:
-    """Close the shared client of the running loop, whoever still leases it. Idempotent."""
+    """Close the shared client of the running loop, even if it has users left. Idempotent."""
     shared = _by_loop.get(asyncio.get_running_loop())
     if shared is not None:
         await shared.lifeline.aclose()
 
 
 async def _until_loop_ends(loop: asyncio.AbstractEventLoop, gateway: Gateway) -> AsyncGenerator[None, None]:
-    """Close the gateway when it is closed itself.
+    """Close the gateway when this generator is closed.
 
-    A suspended asynchronous generator is the one thing that a loop closes before it ends (`shutdown_asyncgens`, part of
-    asyncio.run), so that a program which keeps a detached sandbox ends without an unclosed session.
+    A suspended asynchronous generator is the only object that a loop closes before it ends (`shutdown_asyncgens`, part
+    of asyncio.run). So a program that keeps a detached sandbox leaves no unclosed aiohttp session.
     """
     try:
         yield

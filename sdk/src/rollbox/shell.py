@@ -1,4 +1,4 @@
-"""A shell session: directory, variables and functions stay from one command to the next."""
+"""A shell that keeps directory, variables and functions from one command to the next."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from rollbox.sandbox import Sandbox
 
 Farewell: TypeAlias = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
-"""Finishes a call in spite of a cancellation, within a bound."""
+"""Runs a cleanup call within a time limit, in spite of a cancellation; see `Gateway.farewell`."""
 
 DEFAULT_OUTPUT_BYTES = 2**22
-# What a shell may take to be ready again once all its commands are dead; then it is killed too. A guess.
+# How long a shell may take to be ready again after its commands were killed; then it is killed too. A guess.
 _RETURN_LIMIT_S = 5.0
-# After which it is interrupted again, and again: a line that it had not read yet could not be given up.
+# The shell is interrupted again at this interval: an interrupt does not reach a line that it had not read yet.
 _AGAIN_S = 1.0
-# To be ready at all: a gateway may restart meanwhile, and a connection that died is noticed after 15 s.
+# How long the first start may take: a gateway may restart meanwhile, and a dead connection is detected after 15 s.
 _START_LIMIT_S = 60.0
 _KILLER_LIMIT_S = 10.0
 
@@ -51,9 +51,9 @@ class Shell:
         self._turn = asyncio.Lock()
         # Processes that earlier commands left in the background: a timeout spares them.
         self._kept: list[str] = []
-        # Of a command that was broken off: the shell has to be asked again before the next one.
+        # The mark of an interrupted command: the shell has to print a new mark before it gets the next command.
         self._broken: Mark | None = None
-        # Asked for and not waited for any longer: they may still come.
+        # Marks that the shell did not print in time: they may still come.
         self._late: list[bytes] = []
 
     @classmethod
@@ -90,26 +90,26 @@ class Shell:
         raise AssertionError("unreachable: the second dialect returns or raises")
 
     async def run(self, command: str, *, timeout: float | None = None) -> ExecResult:  # noqa: ASYNC109
-        """Run a command line in the shell and return what came of it.
+        """Run a command line in the shell and return its result.
 
-        It sees the end of the file on stdin; put `< file` or a here-document where it needs input. What it leaves in
-        the background goes on, and may print into the results of later commands.
+        Its stdin is at end of file; use `< file` or a here-document for input. Processes that it leaves in the
+        background go on, and may print into the results of later commands.
 
         Args:
             command: any number of lines of the shell's language.
-            timeout: seconds after which its processes are killed; directory, variables and what earlier commands left
-                in the background stay. A shell that cannot be brought back within 5 s is killed too.
+            timeout: seconds after which its processes are killed; directory, variables and background processes of
+                earlier commands stay. A shell that is not ready again within 5 s is killed too.
 
         Returns:
             the result: `end` is exited or deadline, or that of the shell itself when the command ended it.
 
         Raises:
-            Conflict: the shell has ended; the detail tells how.
-            SandboxLost, ...: the sandbox is no more.
-        Cancel safety: the command's processes are killed; the shell can be used on.
+            Conflict: the shell has ended; the detail says how.
+            SandboxLost, ...: the sandbox has ended.
+        Cancel safety: the command's processes are killed; the shell remains usable.
         """
         if not isinstance(command, str) or not command.strip() or "\0" in command:
-            raise InvalidArgument(f"the command {command!r} is empty, holds NUL, or is no string")
+            raise InvalidArgument(f"the command {command!r} is empty, holds NUL, or is not a string")
         if timeout is not None:
             request.milliseconds("timeout", timeout)
         async with self._turn:
@@ -126,7 +126,7 @@ class Shell:
 
     @property
     def exec_id(self) -> str:
-        """Its name among the sandbox's processes."""
+        """Its id among the sandbox's processes."""
         return self._process.exec_id
 
     async def aclose(self) -> None:
@@ -161,10 +161,13 @@ class Shell:
         return await self._result(end, told, mark, run_ms)
 
     async def _finished(self, mark: Mark, line: str = "") -> bytes:
-        """Say a line, ask, and read both streams up to the mark; returns what the shell told, nothing when it ended."""
+        """Write a line and the request for a mark, and read both streams up to the mark.
+
+        Returns the status that the shell prints with the mark; empty when the shell has ended.
+        """
         ask = shell_words.ask(mark)
         if not (line and self._dialect.prompt):
-            # The empty line: after a quote without its end bash takes the next line's braces for words.
+            # The empty line: after an unterminated quote, bash takes the braces of the next line for words.
             await self._write(f"{line}\n{ask}" if line else ask)
             ask = ""
         else:
@@ -181,8 +184,10 @@ class Shell:
         return await self._stdout.between(mark) if await self._stdout.until(mark) else b""
 
     async def _quiet(self, mark: bytes, ask: str) -> None:
-        """Read stderr to its end. A shell with a prompt throws away what it has not read when there is an error, so it
-        is asked only when it is ready.
+        """Read stderr up to the mark.
+
+        After an error, a shell with a prompt discards input that it has not read, so it gets the request for the mark
+        only when its prompt is there.
         """
         if ask:
             if not await self._stderr.until(self._dialect.prompt):
@@ -192,7 +197,7 @@ class Shell:
             await self._stderr.until(self._dialect.prompt)
 
     async def _settled(self, limit_s: float = _RETURN_LIMIT_S, again_s: float | None = _AGAIN_S) -> None:
-        """Have the shell ready again, or dead: nothing of what came before is still to come."""
+        """Make the shell ready again, or kill it: afterwards no output of earlier commands can follow."""
         try:
             async with asyncio.timeout(limit_s):
                 while not await self._answers(again_s):
@@ -222,11 +227,11 @@ class Shell:
         try:
             await self._process.stdin.write(text)
         except Conflict:
-            # The shell ended: so do its streams, and the result tells how.
+            # The shell has ended: its streams end too, and its result says how.
             await self._process.wait()
 
     async def _interrupt(self) -> None:
-        """Kill what the command runs, then make the shell give up the rest of it."""
+        """Kill the command's processes, then make the shell abandon the rest of the command."""
         if self._process.ended:
             return
         argv = [

@@ -1,4 +1,4 @@
-"""One output stream of a shell: what belongs to a command, and the marks in it."""
+"""Reads one output stream of a shell, and separates a command's output from the marks in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rollbox.process import OutputStream
 
 
 class Reader:
-    """Reads up to marks; of what a command wrote the last bytes are kept."""
+    """Reads up to marks; keeps the last `max_bytes` of a command's output."""
 
     def __init__(self, stream: OutputStream, max_bytes: int) -> None:
         self._stream = stream
@@ -51,7 +51,7 @@ class Reader:
         return found
 
     def take(self, *marks: bytes) -> tuple[bytes, int]:
-        """Return what was kept and how much there was, without these marks and what stands between two of them."""
+        """Return the kept output and its full size, without these marks and the text between two of them."""
         said, total = bytes(self._said), self._total
         for mark in marks:
             clean = re.sub(re.escape(mark) + rb"(?:\d+\n[\d\n]*" + re.escape(mark) + rb")?", b"", said)

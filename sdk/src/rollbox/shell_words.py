@@ -1,12 +1,12 @@
-"""What is said to shells, and how their answers are told from what commands print. Pure.
+"""The input of shells, and the marks that separate their answers from the output of commands. Pure.
 
-A mark is 128 random bits, made for one command. The shell is told it in two halves, so that a shell that echoes what it
+A mark is 128 random bits, drawn for one command. The shell gets it in two halves, so that a shell that echoes what it
 reads or runs (`set -v`, `set -x`) does not print it whole.
 
-Giving up a command that ran too long takes more than killing its processes: the shell would go on with the next one
-of the same line. sh is interactive, so an interrupt brings it back to its prompt. bash is not, since it would talk
-about jobs in the command's own stderr: there a signal arms a trap that skips every further command and leaves every
-loop and function, until the shell is asked again.
+Aborting a command that ran too long takes more than killing its processes: the shell would go on with the next command
+of the same line. sh runs interactively, so SIGINT brings it back to its prompt. bash does not, since it would print
+messages about jobs into the command's stderr: there SIGURG arms a DEBUG trap that skips every further command and
+leaves every loop and function, until the shell gets the next request for a mark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ case $- in *e*) return 0;; esac
 return "$3"
 }
 """
-# Numbers that a script rarely takes for itself; bash finds free ones.
+# Descriptor numbers that scripts rarely use; bash picks free ones itself.
 _SH_SETUP = "PS2=\nexec 6>&1 8>&2\n" + _ASK.replace("OUT", "6").replace("ERR", "8")
 _BASH_SETUP = (
     "exec {__rollbox_out}>&1 {__rollbox_err}>&2\n"
@@ -63,9 +63,9 @@ done
 kill "-$number" "$shell"
 kill -CONT "$shell"
 """
-"""`sh -c KILLER sh SIGNAL PID KEPT...`: kills all that descends from a shell, but for what was there before, and
-signals the shell. By /proc alone, with what every shell has built in. All is stopped before the first dies: a child
-whose parent is gone is nobody's descendant."""
+"""`sh -c KILLER sh SIGNAL PID KEPT...`: kills all descendants of a shell except the KEPT processes, and signals the
+shell. Needs only /proc and what every shell has built in. All are stopped before the first is killed: a child whose
+parent has died is not found as a descendant."""
 
 
 class Mark(NamedTuple):
@@ -76,7 +76,7 @@ class Mark(NamedTuple):
 
     @classmethod
     def fresh(cls) -> Mark:
-        """Draw one."""
+        """Draw a new mark."""
         return cls(secrets.token_hex(8), secrets.token_hex(8))
 
     @property
@@ -91,8 +91,8 @@ class Dialect:
 
     Attributes:
         argv, env: how it is started.
-        setup: what it reads first.
-        signal: makes it give up a command whose processes are dead.
+        setup: its first input.
+        signal: makes it abandon a command whose processes were killed.
         prompt: what it prints on stderr when it is ready; empty when it prints nothing.
     """
 
@@ -107,24 +107,24 @@ BASH = Dialect(["bash", "--norc", "--noprofile"], _BASH_SETUP, signal.SIGURG)
 
 
 def posix(prompt: str) -> Dialect:
-    """A shell that knows no more than POSIX, with a prompt to know it by."""
-    # Through a descriptor of its own: a command may have redirected stderr for good.
+    """A POSIX shell, whose prompt shows that it is ready."""
+    # Through a descriptor of its own: a command may have redirected the shell's stderr.
     setup = f"{_SH_SETUP}PS1='$({{ printf {prompt} >&8; }} 2>/dev/null)'\n"
     return Dialect(["sh", "-i"], setup, signal.SIGINT, prompt.encode(), {"ENV": "", "PS1": "", "PS2": ""})
 
 
 def run(command: str) -> str:
-    """Write the line that runs a command in the shell itself, with nothing to read."""
+    """Build the line that runs a command in the shell itself, with an empty stdin."""
     quoted = command.replace("'", "'\\''")
     return f"eval '{quoted}' </dev/null\n"
 
 
 def ask(mark: Mark) -> str:
-    """Write the line that has the shell print, after all that came before: mark, exit code, jobs, mark; mark."""
+    """Build the line that makes the shell print mark, exit code, jobs and mark to stdout, and the mark to stderr."""
     return f'{{ __rollbox_ask {mark.first} {mark.second} "$?"; }} 2>/dev/null\n'
 
 
 def status(told: bytes) -> tuple[int, list[str]]:
-    """Read what stands between the marks: the exit code and the processes in the background."""
+    """Read the text between the marks: the exit code and the background processes."""
     code, *jobs = told.decode("ascii", "replace").split()
     return int(code), jobs

@@ -1,4 +1,4 @@
-"""What has happened to a sandbox, and what to make of a failure. Pure: JSON in, dataclasses out."""
+"""Timelines of sandboxes, and failures with their context. Pure: JSON in, dataclasses out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rollbox.record import End
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Something that happened: when (Unix ms, and since the moment before), where the sandbox was then, what it was."""
+    """An event: its time (Unix ms, and ms since the event before), the sandbox's state then, its name and its text."""
 
     at_ms: int
     after_ms: int
@@ -23,16 +23,16 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The story of one sandbox; kept for 24 hours after its end, if the store lasts.
+    """The timeline of one sandbox; kept for 24 hours after its end, unless the store is lost.
 
     Attributes:
-        summary: where it stands, or why it ended, in one sentence.
-        end: why, when and by whom it ended; its `fault` says whose doing that was.
+        summary: its state, or why it ended, in one sentence.
+        end: why and when it ended, and what ended it; its `fault` says whose fault that was.
         advice: what to do about the end.
         retry: "never", "later", "resume" or "new_sandbox"; None while there is no end.
-        moments: oldest first; of very many the middle is left out.
+        moments: oldest first; of very many, the middle is left out.
         timings_ms: how long each phase of the start took.
-        lease: whose client it goes with; None: it outlives its client.
+        lease: the name of the client's lease that keeps it alive; None: it outlives its client.
     """
 
     id: str
@@ -51,7 +51,7 @@ class Timeline:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Timeline:
-        """Read the wire form; what this version does not know is left out."""
+        """Read the wire form; fields that this version does not know are left out."""
         known = {item.name: body[item.name] for item in fields(cls) if item.name in body}
         known["end"] = End.from_json(known.get("end"))
         moments = known.get("moments", ())
@@ -60,7 +60,7 @@ class Timeline:
 
     @property
     def mask_sample(self) -> bool:
-        """True when it has ended and its end says nothing about the sample that it was for."""
+        """True when the sandbox has ended and its end says nothing about its sample."""
         return self.end is not None and self.end.mask_sample
 
     def to_json(self) -> dict[str, Any]:
@@ -70,12 +70,12 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class ErrorContext:
-    """A failure with all that is on record of its sandbox, to be logged beside the sample.
+    """A failure with the timeline of its sandbox, to be logged with the sample.
 
     Attributes:
         is_infra: neither the caller nor the code in the sandbox is at fault.
-        mask_sample: the bit for RL code: leave the sample out.
-        timeline: of the sandbox that it is about; None where there is none, or it cannot be had (see `missing`).
+        mask_sample: for RL code: leave the sample out of the loss.
+        timeline: of the error's sandbox; None where there is none, or it could not be fetched (see `missing`).
         missing: why there is no timeline.
     """
 
@@ -93,7 +93,7 @@ class ErrorContext:
 
     @classmethod
     def of(cls, error: SandboxError, timeline: Timeline | None, missing: str) -> ErrorContext:
-        """Put a failure and what was found out about it together."""
+        """Combine an error with the timeline that was fetched for it."""
         names = ("code", "fault", "retry", "is_infra", "mask_sample", "detail", "hint", "request_id", "sandbox_id")
         return cls(**{name: getattr(error, name) for name in names}, timeline=timeline, missing=missing)
 

@@ -1,6 +1,6 @@
-"""One HTTP session for one event loop; every failure is a SandboxError. Knows no route.
+"""HTTP to one gateway from one event loop; every failure is a SandboxError. Knows no routes.
 
-Three shapes: `send` (a request in, JSON out), `exchange` (bodies that are never held whole), `websocket`.
+Three kinds of calls: `send` (a request in, JSON out), `exchange` (streamed bodies), `websocket`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from rollbox._problem import SandboxError
 from rollbox._version import __version__
 from rollbox.errors import BY_CODE, Internal, InvalidArgument, StreamInterrupted, UpstreamTimeout
 
-# What a proxy's answer without a problem body means: it may or may not have passed the request on.
+# The codes for a proxy's answer without a problem body: the proxy may or may not have forwarded the request.
 _CODE_OF_STATUS = {502: "stream_interrupted", 503: "draining", 504: "upstream_timeout", 413: "payload_too_large"}
 _NO_GATEWAY = "Start one on this machine with `rollbox up`, or set ROLLBOX_URL to the address of a running gateway."
 _CLOSED = "Use a sandbox within its `async with` and its event loop, or get it anew with Sandbox.connect(id)."
 _CONNECT_TIMEOUT_S = 10.0
 _MOST_CONNECTIONS = 4096
-# aiohttp warns about larger bodies in one piece, since writing them would hold up the loop.
+# aiohttp warns about larger bodies in one piece, since writing them would block the event loop.
 _ONE_PIECE_BYTES = 2**20
-# Of a transfer without a byte moved, either way; the gateway gives one up after 30 s.
+# The limit for a transfer without progress in either direction; that of the gateway is 30 s.
 _IDLE_LIMIT_S = 45.0
-# Of a peer that confirms nothing of what it was sent.
+# TCP_USER_TIMEOUT: the limit for sent data that the peer does not acknowledge.
 _UNHEARD_MS = 30_000
-# The gateway's messages end at 1 MiB and a header.
+# A message of the gateway has at most 1 MiB and a header.
 _MESSAGE_BYTES = 2**22
 _WS_TIMEOUT = aiohttp.ClientWSTimeout(ws_receive=None, ws_close=2.0)
 
@@ -51,7 +51,7 @@ class Answer(NamedTuple):
 
 
 class Body:
-    """The body of an answer, as it comes. Raises StreamInterrupted when the connection breaks, or is silent too long.
+    """The streamed body of an answer. Raises StreamInterrupted when the connection breaks or is silent for too long.
 
     Attributes:
         headers: of the answer.
@@ -127,7 +127,7 @@ class Transport:
         data = BytesIO(body) if body is not None and len(body) > _ONE_PIECE_BYTES else body
         timeout = _PATIENT if limit_s is None else _timeout(limit_s, whole=whole)
         try:
-            # A redirect would carry the credential to an address that nobody chose.
+            # A redirect would send the credential to an address that the caller did not choose.
             call = session.request(method, url, data=data, headers=sent, timeout=timeout, allow_redirects=False)
             async with call as response:
                 raw = await response.read()
@@ -147,9 +147,9 @@ class Transport:
         source: Source | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[Body]:
-        """Send a request whose body or answer is not held in memory; errors as `send`.
+        """Send a request whose body or answer is streamed; errors as `send`.
 
-        `source` makes the body; what it raises is raised here, and the server sees a body that broke off.
+        `source` makes the body; what it raises is raised here, and the server sees an incomplete body.
         Yields the body of the answer. Leaving early closes the connection.
         """
         sent = {"Authorization": f"Bearer {credential}", **(headers or {})}
@@ -178,8 +178,8 @@ class Transport:
     ) -> aiohttp.ClientWebSocketResponse:
         """Open a WebSocket; the caller closes it.
 
-        With `autoping` pings are answered unseen, else they come as messages. Raises as `send`; a refused handshake is
-        the server's problem.
+        With `autoping` pings are answered automatically, else they arrive as messages. Raises as `send`; a refused
+        handshake raises the server's problem.
         """
         sent = {"Authorization": f"Bearer {credential}", **(headers or {})}
         try:
@@ -190,7 +190,7 @@ class Transport:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._broken("WebSocket handshake", error, _CONNECT_TIMEOUT_S) from error
         _let_wait(made)
-        # Those that their owner forgot are closed with the session.
+        # WebSockets that their users did not close are closed in `aclose`.
         self._sockets = {known for known in self._sockets if not known.closed} | {made}
         return made
 
@@ -232,8 +232,8 @@ class Transport:
 def read_problem(status: int, raw: bytes, headers: Mapping[str, str]) -> SandboxError:
     """Build the exception of an answer with status 300 or above.
 
-    A body that is no problem of the contract (a proxy's page) becomes the code that the status stands for, with the
-    beginning of the page in the detail.
+    A body that is not a problem of the contract (a proxy's error page) gets a code by its status, and the beginning of
+    the page as part of its detail.
     """
     try:
         body = json.loads(raw)
@@ -248,19 +248,19 @@ def read_problem(status: int, raw: bytes, headers: Mapping[str, str]) -> Sandbox
 
 
 def told_problem(body: Mapping[str, Any], headers: Mapping[str, str]) -> SandboxError:
-    """Build the exception of a problem of the contract, which came as an answer or as the last message of a stream."""
+    """Build the exception of a problem of the contract, from an answer or the last message of a stream."""
     kind, details = BY_CODE.get(body["code"], SandboxError), body.get("details") or {}
     error = kind(
         str(body.get("detail") or body.get("title") or body["code"]),
         hint=body.get("hint"),
         details=details,
         retry_after_ms=_retry_after_ms(body, headers),
-        # A create that failed is about a sandbox too; its caller never learned the id.
+        # A failed create has a sandbox too, whose id its caller never received.
         sandbox_id=details.get("sandbox_id"),
         request_id=body.get("request_id") or headers.get("X-Request-Id"),
     )
     if kind is SandboxError:
-        # A newer server's code: its own words say more than any guess of ours.
+        # A newer server's code: its own fields say more than any default here.
         error.code, error.fault, error.retry = body["code"], body.get("fault", "platform"), body.get("retry", "never")
         error.mask_sample = body.get("mask_sample", error.is_infra)
     return error
@@ -281,9 +281,9 @@ def _decoded(raw: bytes, url: URL) -> Any:  # noqa: ANN401
 
 
 def _timeout(limit_s: float | None, *, whole: bool = False) -> aiohttp.ClientTimeout:
-    """Bound connecting and the silence after it, not the wait for a free connection: that is the caller's own load.
+    """Limit the connect and the silence after it, not the wait for a free connection, which the caller's load causes.
 
-    With `whole` that wait counts: the caller has said how long the call may take.
+    With `whole` that wait counts too: the caller has set a deadline for the whole call.
     """
     total_s = limit_s if whole else None
     return aiohttp.ClientTimeout(total=total_s, sock_connect=_CONNECT_TIMEOUT_S, sock_read=limit_s)
@@ -294,7 +294,7 @@ _TRANSFER = _timeout(_IDLE_LIMIT_S)
 
 
 class _Outgoing:
-    """A body on its way out: moves the deadline with every chunk, keeps what its source raised."""
+    """A streamed request body: moves the deadline with every chunk, keeps what its source raised."""
 
     def __init__(self, source: Source, scope: asyncio.Timeout) -> None:
         self.failure: Exception | None = None
@@ -332,9 +332,9 @@ async def _refuse_handshake(response: aiohttp.ClientResponse) -> None:
 
 
 def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """Make a socket that notices in 30 s that its peer vanished: a long exec has no other sign of it.
+    """Make a socket that detects within 30 s that its peer has vanished: a long exec has no other sign of it.
 
-    The kernel probes only when all it sent was confirmed: what was sent to nobody has a limit of its own.
+    TCP keep-alive probes only while all sent data is acknowledged; TCP_USER_TIMEOUT limits unacknowledged data.
     """
     family, kind, proto, _, _ = address
     made = socket.socket(family=family, type=kind, proto=proto)
@@ -347,21 +347,21 @@ def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
 
 
 def abort(connected: aiohttp.ClientWebSocketResponse) -> None:
-    """Drop a WebSocket whose peer is gone: closing waits until it has taken what is on its way, and so does who writes.
+    """Abort a WebSocket whose peer is gone: a close, and a write, would wait until the peer has read what was sent.
 
-    Idempotent. Who waits in a write returns; the next one fails.
+    Idempotent. A write that waits returns; the next one fails.
     """
-    connected._writer.transport.abort()  # noqa: SLF001 - the response has let go of it when it is closed
+    connected._writer.transport.abort()  # noqa: SLF001 - a closed response does not offer its transport any more
 
 
 def _let_wait(connected: aiohttp.ClientWebSocketResponse) -> None:
-    """Take the limit back: a server may take nothing for long, and the gateway's pings tell that it lives."""
+    """Remove TCP_USER_TIMEOUT: a server may read nothing for long, and the gateway's pings show that it lives."""
     raw = connected.get_extra_info("socket")
     if raw is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 0)
 
 
 def _most_connections() -> int:
-    """As many as the process may open files, less what the program itself needs: waiting beats EMFILE."""
+    """Three quarters of the open files limit, at most: a request had better wait for a connection than meet EMFILE."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST_CONNECTIONS if files == resource.RLIM_INFINITY else max(16, min(_MOST_CONNECTIONS, files * 3 // 4))

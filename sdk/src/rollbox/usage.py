@@ -12,12 +12,12 @@ class Usage:
     """What a sandbox uses at one moment, seen from inside; a limit is None where there is none, or none is known.
 
     Attributes:
-        cpu_ms: time on processors since the start.
-        memory_bytes: without what the kernel takes back when it is wanted.
+        cpu_ms: cpu time since the start.
+        memory_bytes: without memory that the kernel can reclaim.
         memory_limit_bytes: what it may use.
-        disk_bytes: in use of the root file system, as `df /` says; without a disk of its own that is the node's.
-        disk_limit_bytes: what there is.
-        processes: with their further threads.
+        disk_bytes: used on the root file system, as `df /` shows; without a disk of its own, that of the node.
+        disk_limit_bytes: the size of that file system.
+        processes: all processes and threads.
         processes_limit: how many there may be.
     """
 

@@ -124,7 +124,7 @@ async def test_nonsense_is_refused_before_anything_runs(sandbox: Sandbox, fake: 
 
 async def test_an_older_platform_is_named_and_the_command_is_killed(sandbox: Sandbox, fake: FakeGateway) -> None:
     fake.fail("exec", Fault("invalid_argument", details={"field": "stdin_open"}))
-    with pytest.raises(Unsupported, match="was made before") as caught:
+    with pytest.raises(Unsupported, match="is too old for streamed input") as caught:
         await sandbox.exec("x", stdin=LARGE, exec_id="e1")
     assert "Upgrade" in str(caught.value.hint)
     assert caught.value.sandbox_id == sandbox.id

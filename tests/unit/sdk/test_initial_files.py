@@ -78,9 +78,9 @@ async def test_files_that_take_longer_than_the_create_may_leave_no_sandbox(
 ) -> None:
     fake.files.hold_writes = True
     async with Client() as client:
-        with pytest.raises(StartTimeout, match="first files were not written"):
+        with pytest.raises(StartTimeout, match="initial files were not written"):
             await client.create("python", files={"/a": "x"}, start_timeout=0.5, idempotency_key=own_key)
-        with pytest.raises(StartTimeout, match="first files were not written"):
+        with pytest.raises(StartTimeout, match="initial files were not written"):
             await SandboxGroup.create("python", n=2, files={"/a": "x"}, start_timeout=0.5, client=client)
     assert set(states(fake)) == {"ended"}
 

@@ -191,7 +191,7 @@ def test_a_write_to_a_port_ends_when_the_gateway_falls_silent(monkeypatch: pytes
         sandbox = await client.create("python")
         began = now()
         async with await sandbox.ports.connect_tcp(8000) as stream:
-            with pytest.raises(StreamInterrupted, match="said nothing for 15 s"):
+            with pytest.raises(StreamInterrupted, match="sent nothing for 15 s"):
                 async with asyncio.timeout(100):
                     await stream.write(bytes(2**23))
         assert 14 < now() - began < 20

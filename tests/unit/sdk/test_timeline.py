@@ -38,7 +38,7 @@ async def test_a_failure_in_its_context(client: Client) -> None:
     gone = await client.error_context(OomKilled("too much", sandbox_id="sb-none"))
     assert (gone.timeline, gone.missing) == (None, "sandbox_not_found: there is no sandbox sb-none")
     nobodys = await client.error_context(SandboxError("no route"))
-    assert (nobodys.timeline, nobodys.missing) == (None, "the failure is about no sandbox")
+    assert (nobodys.timeline, nobodys.missing) == (None, "the error has no sandbox id")
 
 
 async def test_a_create_that_failed_has_its_sandbox_in_its_context(client: Client, fake: FakeGateway) -> None:

@@ -1,4 +1,4 @@
-"""Files of a sandbox. From leaf to door: paths, info, frames, pack, unpack < transfer < handle."""
+"""Files of a sandbox. Layers, lowest first: paths, info, frames, pack, unpack < transfer < handle."""
 
 from rollbox.files.handle import Files
 from rollbox.files.info import FileChange, FileInfo, Listing, TransferReport

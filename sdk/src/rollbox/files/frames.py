@@ -1,5 +1,6 @@
-"""Bodies in frames: a kind, a length, a payload; the last one tells the digest, or the problem, so that the end of a
-body and its breaking are never confused.
+"""Framed bodies: each frame is a kind, a length and a payload.
+
+The last frame has the digest or the problem, so that the end of a body is never confused with a broken connection.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _MOST_BYTES = 2**24
 
 
 async def read(body: Body) -> AsyncIterator[tuple[int, bytes]]:
-    """Iterate over frames up to the last; a problem is raised."""
+    """Iterate over the frames up to the last one; raises the error of a problem frame."""
     while True:
         kind, length = _HEAD.unpack(await body.exactly(_HEAD.size))
         if length > _MOST_BYTES:
@@ -34,11 +35,11 @@ async def read(body: Body) -> AsyncIterator[tuple[int, bytes]]:
 
 
 class Checked:
-    """The data of a framed body: what came is counted and hashed, and compared with the last frame.
+    """The data of a framed body, whose size and digest are compared with those in the last frame.
 
     Attributes:
-        info: from the first frame, once data came; None when there is none.
-        size_bytes: how much came.
+        info: from the first frame, once it has been read; None when there is none.
+        size_bytes: how much was received so far.
     """
 
     def __init__(self, body: Body) -> None:
@@ -48,7 +49,7 @@ class Checked:
         self._digest = hashlib.sha256()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Iterate over the data; Internal when size or digest at the end are not those of what came."""
+        """Iterate over the data; Internal when size or digest in the last frame do not match it."""
         async for kind, payload in read(self._body):
             if kind == INFO:
                 self.info = FileInfo.from_json(json.loads(payload))
@@ -62,5 +63,5 @@ class Checked:
     def _compare(self, told: dict[str, object]) -> None:
         ours = (self._digest.hexdigest(), self.size_bytes)
         if (told["sha256"], told["size_bytes"]) != ours:
-            # Not to be repeated: what came has been handed on.
-            raise Internal(f"{ours[1]} bytes with digest {ours[0]} came, the sandbox sent {told}")
+            # Internal is not retried: the caller has the data already.
+            raise Internal(f"received {ours[1]} bytes with digest {ours[0]}, but the sandbox sent {told}")

@@ -1,4 +1,4 @@
-"""`sandbox.files`: what a program does with the files of a sandbox."""
+"""`sandbox.files`: read, write, list, watch and transfer the files of a sandbox."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ class Files:
     """Files of one sandbox, as a process in it sees them: its file system, its links, its permissions.
 
     Paths are absolute, or relative to the sandbox's working directory; str, bytes or path objects. `user` is the name
-    or number that the call acts as, as for `exec`. Everything raises `FileNotFound`, `PermissionDenied`, `Conflict`
-    (something is in the way), `NoSpace` or `InvalidArgument` (`details["reason"]`: is_directory, not_directory,
-    name_too_long, symlink_loop, not_regular) as the kernel said, and what `exec` raises for a sandbox that is no more.
+    or number of the user that the call acts as, as for `exec`. All methods raise `FileNotFound`, `PermissionDenied`,
+    `Conflict` (the target exists, is not empty or is busy), `NoSpace` or `InvalidArgument` (`details["reason"]`:
+    is_directory, not_directory, name_too_long, symlink_loop, not_regular) as the kernel reports them, and the errors
+    of `exec` for a sandbox that has ended.
     """
 
     def __init__(self, gateway: Gateway, access: Access) -> None:
@@ -52,26 +53,25 @@ class Files:
         return b"".join([part async for part in self.open_read(path, offset=offset, length=length, user=user)])
 
     async def read_text(self, path: SandboxPath, *, encoding: str = "utf-8", user: str | None = None) -> str:
-        """Return the text of a file; UnicodeDecodeError when it is none."""
+        """Return the text of a file; UnicodeDecodeError when its bytes are not valid in the encoding."""
         return (await self.read(path, user=user)).decode(encoding)
 
     async def open_read(
         self, path: SandboxPath, *, offset: int = 0, length: int | None = None, user: str | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """Iterate over the bytes of a file as they come, in constant memory.
+        """Iterate over the bytes of a file as they arrive, in constant memory.
 
-        A connection that breaks is made again from where it was, for up to 60 s; every byte is checked by size and
-        digest at the end.
+        A broken connection is resumed at the same offset, for up to 60 s; size and digest are checked at the end.
 
         Args:
-            path: which.
-            user: as whom.
+            path: of the file.
+            user: the user to read as.
             offset: of the first byte.
             length: how many bytes at most; None is to the end.
 
         Raises:
-            Conflict: the connection broke, and the file had changed when it was made again.
-            Internal: what came is not what was sent.
+            Conflict: the connection broke, and the file had changed when it was resumed.
+            Internal: size or digest of the received data are not those of the sent data.
         """
         async for part, _ in self._parts(path, offset, length, user):
             yield part
@@ -86,22 +86,24 @@ class Files:
         user: str | None = None,
         parents: bool = True,
     ) -> FileInfo:
-        """Write a file: beside it, then renamed over it, so that readers see the old one or the new one, whole.
+        """Write a file atomically: the data goes to a new file beside it, which is then renamed over it.
+
+        Readers see either the old content or the new content.
 
         Args:
-            path: where.
+            path: of the file.
             data: bytes, text (as UTF-8), an open binary file, or an asynchronous iterator of bytes.
-            mode: permissions like 0o755; None keeps those of the old file, or what the mask leaves of 0666.
-            owner: whom it belongs to then, as `user[:group]`; None is who writes.
-            user: as whom.
+            mode: permissions like 0o755; None keeps those of the old file, or what the umask leaves of 0666.
+            owner: the file's owner as `user[:group]`; None is the user that writes.
+            user: the user to write as.
             parents: make missing directories.
 
         Returns:
-            the file as it is now, with the digest that the sandbox computed, which was compared with ours.
+            the new file, with the digest that the sandbox computed, which the SDK has compared with its own.
 
         Raises:
-            NoSpace: there is no room; the old file is as it was.
-        Cancel safety: the old file is as it was, or the new one is there.
+            NoSpace: the disk is full; the old file is unchanged.
+        Cancel safety: the old file is unchanged, or the new one is complete.
         """
         query = [*self._place(path, user), ("parents", _flag(parents))]
         if mode is not None:
@@ -122,12 +124,12 @@ class Files:
         return await self._put_file(query, transfer.of_iterator(transfer.of_file(data)))
 
     async def stat(self, path: SandboxPath, *, follow: bool = True, user: str | None = None) -> FileInfo:
-        """Tell what is there; with `follow=False`, about a symbolic link itself."""
+        """Return what is at a path; with `follow=False`, a symbolic link itself."""
         body = await self._call("GET", "file/info", [*self._place(path, user), ("follow", _flag(follow))])
         return FileInfo.from_json(body)
 
     async def exists(self, path: SandboxPath, *, follow: bool = True, user: str | None = None) -> bool:
-        """Whether something is there."""
+        """Whether the path exists."""
         try:
             await self.stat(path, follow=follow, user=user)
         except FileNotFound:
@@ -137,7 +139,10 @@ class Files:
     async def list(
         self, path: SandboxPath, *, recursive: bool = False, limit: int = 10_000, user: str | None = None
     ) -> Listing:
-        """List a directory, or all below it: at most `limit` entries (100,000); `.truncated` when there are more."""
+        """List a directory, or with `recursive` everything below it.
+
+        Returns at most `limit` entries (up to 100,000); `.truncated` is set when there are more.
+        """
         if count("limit", limit) > _MOST_ENTRIES:
             raise InvalidArgument(f"limit {limit} is over {_MOST_ENTRIES}", hint="List single directories instead.")
         query = [*self._place(path, user), ("recursive", _flag(recursive)), ("limit", str(limit))]
@@ -147,7 +152,7 @@ class Files:
     async def mkdir(
         self, path: SandboxPath, *, parents: bool = True, mode: int | None = None, user: str | None = None
     ) -> FileInfo:
-        """Make a directory; with `parents` also those above, and one that is there is no error."""
+        """Make a directory; with `parents` also missing ones above, and an existing one is no error."""
         query = [*self._place(path, user), ("parents", _flag(parents))]
         if mode is not None:
             query.append(("mode", f"{bits('mode', mode, 0o7777):04o}"))
@@ -162,7 +167,7 @@ class Files:
         parents: bool = True,
         user: str | None = None,
     ) -> FileInfo:
-        """Rename; Conflict when something is there, unless `replace`."""
+        """Rename a path; Conflict when the target exists, unless `replace`."""
         return await self._two("file/move", source, target, replace=replace, parents=parents, user=user)
 
     async def copy(
@@ -174,13 +179,13 @@ class Files:
         parents: bool = True,
         user: str | None = None,
     ) -> FileInfo:
-        """Copy a file within the sandbox; Conflict when something is there, unless `replace`."""
+        """Copy a file within the sandbox; Conflict when the target exists, unless `replace`."""
         return await self._two("file/copy", source, target, replace=replace, parents=parents, user=user)
 
     async def remove(
         self, path: SandboxPath, *, recursive: bool = False, missing_ok: bool = False, user: str | None = None
     ) -> int:
-        """Remove a file, a link or a directory (with all in it when `recursive`); returns how many things went."""
+        """Remove a file, a link or a directory (with all in it when `recursive`); returns how many were removed."""
         flags = [("recursive", _flag(recursive)), ("missing_ok", _flag(missing_ok))]
         body = await self._call("DELETE", "file", [*self._place(path, user), *flags], idempotent=missing_ok)
         return int(body["removed"])
@@ -188,10 +193,10 @@ class Files:
     async def watch(
         self, path: SandboxPath, *, recursive: bool = False, user: str | None = None
     ) -> AsyncGenerator[FileChange, None]:
-        """Iterate over changes below a path, until the iteration is left.
+        """Iterate over changes below a path, without end.
 
-        The first one is `watching`: every change from there on is told. After a connection that broke comes
-        `overflowed`, then `watching` again. Leave it with `contextlib.aclosing`, or by breaking off its task.
+        The first item is `watching`: every later change is reported. After a broken connection come `overflowed`
+        (changes may be lost) and `watching` again. Leave it with `contextlib.aclosing`, or by cancelling its task.
         """
         query = [*self._place(path, user), ("recursive", _flag(recursive))]
         resumption = Resumption(self._gateway.retries, _RETURN_BUDGET_S)
@@ -218,7 +223,7 @@ class Files:
     ) -> FileInfo:
         """Write a local file into the sandbox, in constant memory; its mode is kept unless `mode` is given.
 
-        `progress` is called with the bytes sent so far. The rest is as for `write`; repeated when a connection breaks.
+        `progress` is called with the bytes sent so far. The rest is as for `write`; retried when the connection breaks.
         """
         path = Path(local)
         with transfer.opened(path) as file:
@@ -268,13 +273,14 @@ class Files:
         parents: bool = True,
         progress: Progress | None = None,
     ) -> TransferReport:
-        """Write what is in a local directory below one in the sandbox, as one stream made on the fly.
+        """Copy the content of a local directory into one in the sandbox, as one tar stream made while it is sent.
 
-        Modes, symbolic links and empty directories are kept; all belongs to who writes. Nothing is removed there.
+        Modes, symbolic links and empty directories are kept; everything belongs to the user that writes. Nothing in
+        the sandbox is removed.
 
         Returns:
-            how much was made, and what was left out: sockets, FIFOs, devices, what cannot be read, what changed.
-        Cancel safety: what was written so far is there.
+            how much was written, and what was skipped: sockets, FIFOs, devices, unreadable or changing files.
+        Cancel safety: what was written so far stays.
         """
         root = directory(Path(local))
         query = [*self._place(remote, user), ("parents", _flag(parents))]
@@ -299,18 +305,18 @@ class Files:
         max_bytes: int | None = None,
         progress: Progress | None = None,
     ) -> TransferReport:
-        """Write what is in a directory of the sandbox below a local one; nothing is written outside it.
+        """Copy the content of a directory in the sandbox into a local one; nothing is written outside it.
 
-        The sandbox is taken for an attacker: absolute names, `..`, links that may lead outside, devices and set-uid
-        bits are left out and told. Existing files are replaced, never written through.
+        The sandbox is not trusted: absolute names, names with `..`, links that may lead outside and devices are skipped
+        and reported; set-uid bits are dropped. Existing files are replaced, never written through a link.
 
         Args:
-            remote: from where.
-            local: to where; made when it is missing.
-            user: as whom.
-            max_bytes: PayloadTooLarge when the files' data are more; None: no limit but the local disk.
+            remote: the directory in the sandbox.
+            local: the local directory; made when it is missing.
+            user: the user to read as.
+            max_bytes: PayloadTooLarge when the files have more data; None: no limit but the local disk.
             progress: called with the bytes received so far.
-        Cancel safety: what was written so far is there.
+        Cancel safety: what was written so far stays.
         """
         query = self._place(remote, user)
 
@@ -327,7 +333,7 @@ class Files:
     async def _parts(
         self, path: SandboxPath, offset: int, length: int | None, user: str | None
     ) -> AsyncIterator[tuple[bytes, FileInfo | None]]:
-        """The data of a file with its first information, from where it broke when it breaks."""
+        """Iterate over the data of a file with its first FileInfo; a broken connection is resumed at the offset."""
         if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
             raise InvalidArgument(f"offset {offset!r} is not a whole number of bytes")
         left = None if length is None else count("length", length)

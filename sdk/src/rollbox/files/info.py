@@ -1,4 +1,4 @@
-"""What is told about files. Pure: JSON in, dataclasses out."""
+"""Information about files, changes and transfers. Pure: JSON in, dataclasses out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FileInfo:
     Attributes:
         path: its path; bytes that are not UTF-8 are surrogate escapes, and work when passed back.
         kind: file, directory, symlink or other (device, FIFO, socket).
-        size_bytes, mode, uid, gid, modified_at_ms: as the kernel has them; mode without the kind, time in Unix ms.
+        size_bytes, mode, uid, gid, modified_at_ms: from the kernel; mode without the file type, time in Unix ms.
         link_target: of a symlink.
         sha256: hexadecimal, in the answer to a write; else None.
     """
@@ -72,10 +72,10 @@ class FileChange:
     """A change below a watched path.
 
     Attributes:
-        change: watching (first: all from here on is told), created, written, removed, moved, attributes, or overflowed:
-            changes were lost (too many, or a connection that broke), so look again.
-        path: what changed.
-        origin: where it was, when it moved.
+        change: watching (the first one: every later change is reported), created, written, removed, moved, attributes,
+            or overflowed: changes were lost (too many, or the connection broke), so list the directory again.
+        path: of the changed file.
+        origin: its path before, when it moved.
     """
 
     change: Change
@@ -99,8 +99,8 @@ class TransferReport:
     Attributes:
         count: files, directories and links that were made.
         size_bytes: of their data.
-        skipped: path -> why it was left out: sockets, FIFOs, devices, links that lead outside; at most 100 are named.
-        skipped_count: how many were left out.
+        skipped: path -> why it was skipped: sockets, FIFOs, devices, links that lead outside; the first 100 only.
+        skipped_count: how many were skipped in all.
     """
 
     count: int = 0
@@ -109,7 +109,7 @@ class TransferReport:
     skipped_count: int = 0
 
     def skip(self, path: str, reason: str) -> None:
-        """Note what is left out."""
+        """Record a skipped path."""
         self.skipped_count += 1
         if len(self.skipped) < _MOST_NAMED:
             self.skipped[path] = reason

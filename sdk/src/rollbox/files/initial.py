@@ -1,4 +1,4 @@
-"""Files that a sandbox has from its start: checked before anything is created, written before `create` returns."""
+"""Initial files of a sandbox: checked before anything is created, written before `create` returns."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rollbox.request import InitialFiles
 from rollbox.retry import REPEATABLE
 
 MOST_FILES = 1000
-# Over all sandboxes of a call: as many as one sandbox works on.
+# Concurrent writes over all sandboxes of a call; a single sandbox handles as many at a time.
 AT_ONCE = 32
 
 
 def checked(files: InitialFiles | None) -> dict[str, bytes | Path]:
-    """Return what to write, by path; InvalidArgument for what cannot be written, a local file that is not there too.
+    """Return what to write, by path; InvalidArgument for a bad path or content, or a local file that cannot be read.
 
-    Text becomes bytes; a local file stays a path, and is read for each sandbox.
+    Text becomes bytes; a local file stays a path, and is read again for each sandbox.
     """
     if files is None:
         return {}
@@ -35,12 +35,12 @@ def checked(files: InitialFiles | None) -> dict[str, bytes | Path]:
 
 
 class FirstFiles:
-    """The first files of what one call creates.
+    """The initial files of the sandboxes that one call creates.
 
     Args:
         contents: as `checked` returns it.
-        deadline: of the call, which they are a part of.
-        own_key: whether the caller has brought the key of what was created.
+        deadline: of the whole call, which includes the writes.
+        own_key: whether the caller chose the idempotency key or group name.
     """
 
     def __init__(self, contents: Mapping[str, bytes | Path], deadline: Deadline, *, own_key: bool) -> None:
@@ -50,7 +50,7 @@ class FirstFiles:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def write(self, files: Files) -> None:
-        """Write all into one sandbox, side by side; raises the first failure, and the others are given up."""
+        """Write all files into one sandbox, concurrently; the first failure cancels the others and is raised."""
         left_s = self._deadline.left_s()
         try:
             async with asyncio.timeout(left_s) as limit, asyncio.TaskGroup() as writes:
@@ -62,13 +62,14 @@ class FirstFiles:
             if not limit.expired():
                 raise
             within = f"within the start timeout of {self._deadline.within_s:g} s"
-            raise StartTimeout(f"the sandbox was ready, and its first files were not written {within}") from error
+            raise StartTimeout(f"the sandbox was ready, but its initial files were not written {within}") from error
 
     def left_to_repetition(self, failure: BaseException) -> bool:
-        """Whether a sandbox stays although its files were not written: by the caller's own key it may be in use.
+        """Whether to keep a sandbox although its files were not written.
 
-        The same key then gives it again and writes them again; else its lease or ttl ends it. An error that a
-        repetition does not heal leaves no sandbox.
+        With a key of the caller's own it may be in use already. So after a cancellation or a retryable error it stays:
+        a create with the same key returns it and writes the files again, else its lease or ttl ends it. After any other
+        error the sandbox is deleted.
         """
         passing = isinstance(failure, SandboxError) and failure.code in REPEATABLE
         return self._own_key and (passing or isinstance(failure, asyncio.CancelledError))
@@ -81,7 +82,7 @@ class FirstFiles:
 def _path(path: str) -> str:
     paths.encoded("a path in files", path)
     if not isinstance(path, str) or not path.startswith("/") or path.endswith("/"):
-        raise InvalidArgument(f"the path {path!r} in files is not an absolute path of a file, like '/repo/main.py'")
+        raise InvalidArgument(f"the path {path!r} in files is not the absolute path of a file, like '/repo/main.py'")
     return path
 
 
@@ -90,7 +91,7 @@ def _content(path: str, content: bytes | str | os.PathLike[str]) -> bytes | Path
         try:
             return content.encode()
         except UnicodeEncodeError as error:
-            raise InvalidArgument(f"files[{path!r}] is no valid Unicode text; pass bytes") from error
+            raise InvalidArgument(f"files[{path!r}] is not valid Unicode text; pass bytes") from error
     if isinstance(content, bytes | bytearray | memoryview):
         return bytes(content)
     if isinstance(content, os.PathLike):

@@ -1,4 +1,4 @@
-"""A local directory as a tar stream, made while it is read: memory does not depend on its size."""
+"""A local directory as a tar stream, made while it is sent, in memory that does not depend on its size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from rollbox.files import paths
 from rollbox.files.info import TransferReport
 
-# One trip to a thread is worth so much; a small file is read whole, so its header tells its true size.
+# A switch to a thread pays off for a piece of this size. A small file is read whole, so its header has its true size.
 PIECE_BYTES = 2**18
 _WHOLE_BYTES = 2**20
 _KINDS = {stat.S_IFSOCK: "a socket", stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
@@ -18,11 +18,11 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def packed(root: bytes, report: TransferReport) -> Iterator[bytes]:
-    """Make the archive of what is below `root`, in pieces of 256 KiB and more.
+    """Make the archive of everything below `root`, in pieces of 256 KiB and more.
 
-    Modes, symbolic links and empty directories are kept; owners are not: all becomes the user's who unpacks. What no
-    archive can bring, cannot be read or vanishes meanwhile is in `report.skipped`; so is a file that shrank while it
-    was read (its rest is zeros).
+    Modes, symbolic links and empty directories are kept; owners are not: everything belongs to the user that unpacks.
+    What an archive cannot hold, what cannot be read and what vanishes meanwhile is in `report.skipped`; so is a file
+    that shrank while it was read (its missing bytes are zeros).
     """
     held = bytearray()
     for part in _entries(root, b"", report):
@@ -61,7 +61,7 @@ def _file(path: bytes, name: bytes, report: TransferReport) -> Iterator[bytes]:
     with os.fdopen(os.open(path, _FLAGS), "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            report.skip(paths.decoded(name), "it became something else while it was looked at")
+            report.skip(paths.decoded(name), "it was replaced by something that is not a file while it was read")
             return
         if status.st_size <= _WHOLE_BYTES:
             data = file.read(_WHOLE_BYTES)
@@ -88,5 +88,5 @@ def _header(name: bytes, status: os.stat_result, kind: bytes, *, size: int = 0, 
     info = tarfile.TarInfo(paths.decoded(name))
     info.type, info.size, info.linkname = kind, size, paths.decoded(link)
     info.mode, info.mtime = stat.S_IMODE(status.st_mode), max(0, int(status.st_mtime))
-    # The GNU form takes names as bytes, whatever they are.
+    # The GNU format takes any bytes as a name.
     return info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")

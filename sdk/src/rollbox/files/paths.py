@@ -1,4 +1,4 @@
-"""Names of files as bytes: any name that a kernel takes goes both ways. Pure."""
+"""File names as bytes: any name that a kernel accepts can be sent and received unchanged. Pure."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any, TypeAlias
 from rollbox.errors import InvalidArgument
 
 SandboxPath: TypeAlias = str | bytes | os.PathLike[str]
-"""A path in the sandbox, relative to its working directory when not absolute; bytes that are not UTF-8 as bytes, or as
-a str with surrogate escapes, which is how they come back."""
+"""A path in the sandbox, absolute or relative to its working directory. A name that is not UTF-8 is passed as bytes, or
+as a str with surrogate escapes, which is how the SDK returns it."""
 
 
 def encoded(name: str, path: SandboxPath) -> bytes:
-    """Write a path as bytes; InvalidArgument names the argument when it is empty, holds NUL, or is none."""
+    """Encode a path as bytes; InvalidArgument names the argument when it is empty, holds NUL, or is not a path."""
     plain = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(plain, str | bytes):
         raise InvalidArgument(f"{name} is {plain!r}, not a path")
     try:
         raw = plain if isinstance(plain, bytes) else plain.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        raise InvalidArgument(f"{name} {plain!r} is no valid Unicode text; pass bytes") from error
+        raise InvalidArgument(f"{name} {plain!r} is not valid Unicode text; pass bytes") from error
     if not raw or b"\0" in raw:
         raise InvalidArgument(f"{name} {plain!r} is empty or holds a NUL byte")
     return raw
 
 
 def decoded(raw: bytes) -> str:
-    """Read a path; bytes that are not UTF-8 become surrogate escapes."""
+    """Decode a path; bytes that are not UTF-8 become surrogate escapes."""
     return raw.decode("utf-8", "surrogateescape")
 
 
@@ -42,6 +42,6 @@ def told(body: Mapping[str, Any], name: str) -> str | None:
 
 
 def shown(path: str) -> str:
-    """Make a path fit to print: what is not UTF-8, or would drive a terminal, is replaced."""
+    """Make a path safe to print: bytes that are not UTF-8 and control characters are replaced."""
     text = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

@@ -1,4 +1,4 @@
-"""Bodies that are read again for each attempt, in pieces, without holding up the loop."""
+"""Request bodies that are read again for each attempt, in pieces, without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Progress: TypeAlias = Callable[[int], None]
 
 
 class Hashed:
-    """A source that is counted and hashed on its way, unless its digest is known; begins anew with each attempt.
+    """A source that is counted and hashed while it is sent, unless its digest is known; restarts with each attempt.
 
     Attributes:
-        size_bytes, sha256: of the attempt under way or over.
+        size_bytes, sha256: of the current attempt, or of the last one.
     """
 
     def __init__(self, source: Source, progress: Progress | None = None, known: str | None = None) -> None:
@@ -36,7 +36,7 @@ class Hashed:
 
     @property
     def sha256(self) -> str:
-        """Hexadecimal."""
+        """The digest, hexadecimal."""
         return self._known or self._digest.hexdigest()
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -52,13 +52,13 @@ class Hashed:
 
 
 async def sha256(data: bytes) -> str:
-    """Return the digest in hexadecimal; one that takes long is made in a thread."""
+    """Return the digest in hexadecimal; that of more than a MiB is computed in a thread."""
     made = hashlib.sha256(data) if len(data) <= PIECE_BYTES else await asyncio.to_thread(hashlib.sha256, data)
     return made.hexdigest()
 
 
 def of_bytes(data: bytes) -> Source:
-    """Bytes in pieces; the source can be read again."""
+    """A source of bytes, in pieces; it can be read again."""
 
     async def chunks() -> AsyncIterator[bytes]:
         for start in range(0, len(data), PIECE_BYTES):
@@ -68,13 +68,13 @@ def of_bytes(data: bytes) -> Source:
 
 
 def of_iterator(data: AsyncIterable[bytes]) -> Source:
-    """An asynchronous iterator: for one attempt only."""
+    """A source from an asynchronous iterator, for one attempt only."""
     used = False
 
     async def chunks() -> AsyncIterator[bytes]:
         nonlocal used
         if used:
-            hint = "Call write again with a fresh iterator; the old file is as it was."
+            hint = "Call write again with a fresh iterator; the old file is unchanged."
             raise InvalidArgument("the connection broke, and an iterator cannot be read again", hint=hint)
         used = True
         async for chunk in data:
@@ -84,12 +84,12 @@ def of_iterator(data: AsyncIterable[bytes]) -> Source:
 
 
 def of_file(file: Readable) -> AsyncIterator[bytes]:
-    """Iterate over what an open file has from its position on."""
+    """Iterate over an open file from its current position on."""
     return in_thread(iter(lambda: file.read(PIECE_BYTES), b""))
 
 
 def of_path(path: Path) -> Source:
-    """A local file; opened for each attempt."""
+    """A source from a local file, which is opened for each attempt."""
 
     async def chunks() -> AsyncIterator[bytes]:
         with await asyncio.to_thread(opened, path) as file:
@@ -100,7 +100,7 @@ def of_path(path: Path) -> Source:
 
 
 def opened(path: Path) -> BinaryIO:
-    """Open a regular local file to read; InvalidArgument when it is something else, or not there."""
+    """Open a regular local file to read; InvalidArgument when it is missing or something else."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -112,9 +112,10 @@ def opened(path: Path) -> BinaryIO:
 
 
 class Behind:
-    """Hands parts on in the loop's threads, while the next ones come: a trip there costs as much as writing some.
+    """Writes behind: passes parts to a blocking consumer in a thread while the next parts arrive.
 
-    Holds half a MiB that is handed on and as much that comes. Close it before what it hands on to.
+    Parts go in batches, since a switch to a thread costs as much as writing several of them. Buffers half a MiB that is
+    being written and as much that arrives. Close it before the consumer.
     """
 
     def __init__(self, take: Callable[[bytes], None]) -> None:
@@ -124,22 +125,22 @@ class Behind:
         self._working: asyncio.Future[None] | None = None
 
     async def put(self, part: bytes) -> None:
-        """Take a part; raises what an earlier one has met."""
+        """Buffer a part; raises the consumer's error for an earlier one."""
         self._parts.append(part)
         self._held_bytes += len(part)
         if self._held_bytes >= _BEHIND_BYTES:
             await self._begin()
 
     async def finish(self) -> None:
-        """Return when all are handed on; raises what one has met."""
+        """Wait until the consumer has taken all parts; raises its error."""
         await self._begin()
         await self._done()
 
     async def aclose(self) -> None:
-        """Wait for what is handed on now, also when cancelled, and drop the rest. Idempotent."""
+        """Wait for the batch in progress, also after a cancelled `finish`, and drop the rest. Idempotent."""
         if self._working is not None:
             await asyncio.wait([self._working])
-            # Told by put or finish, if anybody still listens.
+            # Retrieved, so that asyncio does not log it: put or finish raise it, unless they were cancelled.
             self._working.exception()
 
     async def _begin(self) -> None:
@@ -157,6 +158,6 @@ class Behind:
 
 
 async def in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Iterate in the loop's threads, a trip for each piece."""
+    """Iterate in the event loop's threads, one switch for each piece."""
     while piece := await asyncio.to_thread(next, pieces, b""):
         yield piece

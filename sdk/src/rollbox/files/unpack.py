@@ -1,8 +1,8 @@
-"""A tar stream from a sandbox into a local directory. Whoever wrote it is the attacker: nothing lands outside.
+"""Unpacks a tar stream from a sandbox into a local directory. The stream is not trusted: nothing is written outside.
 
-Every entry is reached by descriptors from the directory down, without following any link, so a link in the archive
-leads no later entry anywhere. Links are made only when they stay inside: relative, and climbing (`..`) only at the
-beginning, since the way up from a real directory is real. Python's own filter for this is missing in early 3.11.
+Every entry is opened by directory descriptors from the root down (openat), without following any link, so that no link
+in the archive redirects a later entry. Symbolic links are made only when they stay inside: relative, with `..` only at
+the beginning, since the parent of a real directory is a real one. Python's own tar filter is missing in early 3.11.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rollbox.files.info import TransferReport
 
 _BLOCK = tarfile.BLOCKSIZE
 _PIECE_BYTES = 2**20
-# Of one long name or one extended header: paths end at 4 KiB, attributes of the file may come with them.
+# The limit of one long name or one extended header: a path has at most 4 KiB, but file attributes may come with it.
 _MOST_EXTRA_BYTES = 2**20
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -29,19 +29,19 @@ _EXTRA = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, t
 
 
 class _Refused(Exception):  # noqa: N818
-    """Why an entry is left out."""
+    """The reason why an entry is skipped."""
 
 
 class Unpacker:
-    """Unpacks below one directory; `feed` it, then `finish`, then `close` in any case. Not for two threads at once."""
+    """Unpacks below one directory; `feed` it, then `finish`, then `close` in any case. Not thread-safe."""
 
     def __init__(self, root: Path, report: TransferReport, max_bytes: int | None = None) -> None:
         """Make the directory when it is missing.
 
         Args:
-            root: where to; a link there is followed, it is the caller's own.
-            report: counts what is made and names what is left out.
-            max_bytes: PayloadTooLarge when the files' data are more.
+            root: the target directory; a link there is followed, since it is the caller's own.
+            report: counts what is made and names what is skipped.
+            max_bytes: PayloadTooLarge when the files have more data.
         """
         root.mkdir(parents=True, exist_ok=True)
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -54,7 +54,7 @@ class Unpacker:
         self._done = False
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes of the archive, as many as there are."""
+        """Take the next bytes of the archive, any number of them."""
         if self._done:
             return
         self._held += data
@@ -68,12 +68,12 @@ class Unpacker:
                 return
 
     def finish(self) -> None:
-        """Internal when the archive is not at its end."""
+        """Raise Internal when the archive has not reached its end."""
         if not self._done:
             raise Internal("the archive broke off before its end")
 
     def close(self) -> None:
-        """Give the descriptors back. A file that was under way is removed. Idempotent."""
+        """Close all descriptors. A file that was being written stays incomplete. Idempotent."""
         self._reading.close()
         self._leave_parent()
         if self._root >= 0:
@@ -92,7 +92,7 @@ class Unpacker:
                 raise Internal(f"the archive is damaged: {error}") from error
             if entry.type in _EXTRA or entry.type == tarfile.XGLTYPE:
                 told = yield from self._extra(entry)
-                # What holds for all entries is a comment in practice; a path for all of them would be nonsense.
+                # A global header holds comments in practice; a path for all entries would make no sense.
                 extra |= {} if entry.type == tarfile.XGLTYPE else told
                 continue
             _complete(entry, extra)
@@ -128,7 +128,7 @@ class Unpacker:
                 os.close(file)
 
     def _data(self, entry: tarfile.TarInfo, file: int) -> Generator[int, bytes, None]:
-        # Only files have data, whatever the header of a link or directory says of its target's size.
+        # Only files have data; in the header of a link or directory the size is ignored.
         left = entry.size if entry.type not in (tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE) else 0
         padding = -left % _BLOCK
         if file >= 0:
@@ -144,7 +144,7 @@ class Unpacker:
     def _count(self, size: int) -> None:
         self._report.size_bytes += size
         if self._max_bytes is not None and self._report.size_bytes > self._max_bytes:
-            hint = "Raise max_bytes, or download less; what came so far is there."
+            hint = "Raise max_bytes, or download less; what was written so far stays."
             raise PayloadTooLarge(f"the directory has more than {self._max_bytes} bytes of data", hint=hint)
 
     def _made(self, entry: tarfile.TarInfo) -> int:
@@ -175,7 +175,7 @@ class Unpacker:
             os.mkdir(name, 0o700, dir_fd=parent)
         made = os.open(name, _DIRECTORY, dir_fd=parent)
         try:
-            # Its owner stays able to fill it and to remove it.
+            # The owner keeps all rights, to be able to fill it and to remove it.
             os.fchmod(made, mode & 0o777 | 0o700)
         finally:
             os.close(made)
@@ -186,9 +186,9 @@ class Unpacker:
             raise _Refused("a link to the directory itself")
         source = os.dup(self._directory(origin[:-1]))
         try:
-            # A second name for a symbolic link, elsewhere, could lead outside.
+            # A hard link to a symbolic link, in another directory, could lead outside.
             if not stat.S_ISREG(os.lstat(origin[-1], dir_fd=source).st_mode):
-                raise _Refused("a link to something that is no file")
+                raise _Refused("a link to something that is not a file")
             parent = self._directory(parts[:-1])
             if origin == parts:
                 raise _Refused("a link to itself")
@@ -198,7 +198,7 @@ class Unpacker:
             os.close(source)
 
     def _directory(self, parts: tuple[str, ...]) -> int:
-        """Walk down, making what is missing, following nothing; the last one is remembered for its neighbours."""
+        """Open a directory from the root down: makes missing ones, follows no link. The last one opened is cached."""
         if self._parent is not None and self._parent[0] == parts:
             return self._parent[1]
         self._leave_parent()
@@ -246,7 +246,7 @@ def _unlinked(parent: int, name: str) -> None:
 
 
 def _complete(entry: tarfile.TarInfo, extra: dict[str, str]) -> None:
-    """What earlier headers told about this one."""
+    """Apply the extended headers that precede an entry."""
     entry.name = extra.get("path", entry.name)
     entry.linkname = extra.get("linkpath", entry.linkname)
     try:
@@ -257,14 +257,14 @@ def _complete(entry: tarfile.TarInfo, extra: dict[str, str]) -> None:
 
 
 def _records(data: bytes) -> dict[str, str]:
-    """Read `length name=value` lines."""
+    """Read the `length name=value` records of an extended header."""
     told: dict[str, str] = {}
     while data:
         digits, _, _ = data.partition(b" ")
         length = int(digits) if digits.isdigit() and len(digits) < 8 else 0
         name, separator, value = data[len(digits) + 1 : length - 1].partition(b"=")
         if not separator or length > len(data):
-            raise Internal("the archive is damaged: an extended header is none")
+            raise Internal("the archive is damaged: an extended header is malformed")
         told[paths.decoded(name)] = paths.decoded(value)
         data = data[length:]
     return told

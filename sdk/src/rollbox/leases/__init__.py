@@ -1,8 +1,8 @@
-"""A client's word that it is still there: while it is given, the sandboxes that go with it live on.
+"""Leases of clients: while a client renews its leases, its sandboxes live on.
 
 - `held`: the leases of one client.
-- `renewer`: the process that renews those of all clients of this process.
-- `program`: what runs in it. Imports nothing of this package.
+- `renewer`: manages the renewal process, which renews the leases of all clients of this program.
+- `program`: the code of the renewal process. Imports nothing of this package.
 """
 
 from rollbox.leases.held import Leases

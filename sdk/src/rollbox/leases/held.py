@@ -1,4 +1,4 @@
-"""The leases of one client: renewed by the process beside this one, or from the event loop when that does not do it."""
+"""The leases of one client: renewed by the renewal process, or from the event loop when that process does not."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
     from rollbox.gateway import Gateway
 
 _log = logging.getLogger("rollbox")
-# A word that is lost three times in a row is early enough the fourth time.
+# Renewals in the ttl of a lease: when three in a row are lost, the fourth is still in time.
 _WORDS_PER_TTL = 4
-# Of the time between two words: the process beside this one has missed its turn.
+# After so many renewal intervals without a renewal, the event loop takes over from the renewal process.
 _MISSED = 1.5
 
 
 class Leases:
-    """The leases of one client, one for each time that sandboxes are to outlive it; each has one task.
+    """The leases of one client, one for each ttl (how long sandboxes outlive it); each has one asyncio task.
 
-    The task only looks whether the lease is renewed, and renews it itself when it is not.
+    The task checks whether the renewal process renews the lease, and renews it itself when it does not.
     """
 
     def __init__(self, gateway: Gateway) -> None:
-        # Not held: a client that nobody closed must fall silent when nobody has it any more.
+        # A weak reference: renewals stop when a client that was never closed is garbage-collected.
         self._gateway = ref(gateway)
         self._client = uuid4().hex
         self._renewals: dict[int, asyncio.Task[None]] = {}
 
     def named(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the body of a create with the name of this client's lease, and begin to renew that; others as is."""
+        """Return a create's body with the name of this client's lease, and begin to renew that; else the body as is."""
         lease = body.get("lease")
         return dict(body) if lease is None else {**body, "lease": self.of(lease["ttl_ms"])}
 
     def of(self, ttl_ms: int) -> dict[str, Any]:
-        """Return the lease of this client that holds for so long, and begin to renew it."""
+        """Return this client's lease with this ttl, and begin to renew it."""
         name = f"{self._client}-{ttl_ms}"
         if ttl_ms not in self._renewals:
             renewing = _renew(self._gateway, name, ttl_ms)
@@ -50,7 +50,7 @@ class Leases:
         return {"name": name, "ttl_ms": ttl_ms}
 
     async def aclose(self) -> None:
-        """Fall silent. Idempotent."""
+        """Stop renewing; the leases expire. Idempotent."""
         renewals, self._renewals = [*self._renewals.values()], {}
         for renewal in renewals:
             renewal.cancel()
@@ -61,7 +61,7 @@ class Leases:
 async def _renew(gateway: ref[Gateway], name: str, ttl_ms: int) -> None:
     every_s = ttl_ms / 1000 / _WORDS_PER_TTL
     beside = renewer.shared()
-    # The create itself was the first word.
+    # The create itself counts as the first renewal.
     said_at, helped = time.monotonic(), True
     try:
         while (held := gateway()) is not None:
@@ -80,11 +80,11 @@ async def _say(gateway: Gateway, name: str, ttl_ms: int) -> None:
     try:
         await gateway.owned("POST", "leases", name, body={"ttl_ms": ttl_ms})
     except SandboxError as error:
-        _log.warning("lease %s not renewed, it will be tried again: %s", name, error.detail)
+        _log.warning("lease %s could not be renewed from the event loop, retrying: %s", name, error.detail)
 
 
 def _hold(beside: renewer.Renewer, gateway: Gateway, name: str, ttl_ms: int, every_s: float, *, warn: bool) -> bool:
-    """Have the process beside this one renew it, with the client's settings of now; whether it does."""
+    """Register the lease with the renewal process, with the client's current settings; returns whether that worked."""
     try:
         beside.hold(name, renewer.order(gateway.settings, name, ttl_ms, every_s))
     except Unsupported as error:

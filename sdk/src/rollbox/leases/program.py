@@ -1,9 +1,9 @@
-"""Renews leases for the process that started this one, as long as that lives.
+"""The renewal process: renews leases for its parent, as long as the parent lives.
 
-Run as `python -I -S program.py`: of the standard library only, and of that little before a renewal is due. Reads a JSON
-object a line: a lease to renew (`renewer.order`; the same name again replaces it), or only the name of one to drop.
-Writes one for each try: name, failure (empty for none), at (the monotonic clock, which all processes share).
-Ends with its input: the other end of the pipe is closed when the process that has it is gone.
+Run as `python -I -S program.py`: it uses the standard library only, most of it not before a renewal is due. Reads JSON
+objects, one a line: a lease to renew (`renewer.order`; the same name again replaces it), or only the name of a lease to
+drop. Writes one for each attempt: name, failure (empty for none), at (the monotonic clock, which all processes share).
+Exits at the end of its input: the kernel closes the pipe when the parent ends.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import threading
 import time
 from contextlib import suppress
 
-# What `typing` has, without the milliseconds of its import.
+# As in `typing`, without the milliseconds of its import.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# A gateway that is silent is asked again.
+# The limits of a renewal request; after a failure the next one comes `_AGAIN` times sooner.
 _ANSWER_LIMIT_S = 10.0
 _LEAST_ANSWER_S = 1.0
 _AGAIN = 4
@@ -28,7 +28,7 @@ _SHOWN_BYTES = 200
 
 
 class Renewal(threading.Thread):
-    """Renews one lease; a thread each, so that one gateway that does not answer holds up no other."""
+    """Renews one lease; each has a thread, so that a gateway that does not answer delays no other lease."""
 
     def __init__(self, lease: dict[str, Any]) -> None:
         super().__init__(name=lease["name"], daemon=True)
@@ -36,25 +36,25 @@ class Renewal(threading.Thread):
         self.gone = threading.Event()
 
     def run(self) -> None:
-        """Renew it until it is gone; after a failure sooner."""
+        """Renew the lease until it is dropped; after a failure, retry sooner."""
         pause_s = self.lease["every_s"]
         while not self.gone.wait(pause_s):
             lease = self.lease
-            # A process that this one's parent has forked past Python may still have its end of the pipe.
+            # The parent has ended without an end of the input: a process that it forked in C still has the pipe open.
             if os.getppid() != lease["parent"]:
                 os._exit(0)
             try:
                 failure = renew(lease)
             except Exception as error:
-                # Whatever it is: it is told, and tried again.
+                # Every failure is reported and retried.
                 failure = repr(error)
             report({"name": lease["name"], "failure": failure, "at": time.monotonic()})
             pause_s = lease["every_s"] / (_AGAIN if failure else 1)
 
 
 def renew(lease: dict[str, Any]) -> str:
-    """Say that its client is there; why that was not taken, or nothing."""
-    # Only here: most programs have closed their clients before the first renewal.
+    """Send one renewal; returns why it failed, or an empty string."""
+    # Imported only here: most programs have closed their clients before the first renewal.
     import http.client  # noqa: PLC0415
     import ssl  # noqa: PLC0415
     from urllib.parse import urlsplit  # noqa: PLC0415
@@ -80,13 +80,13 @@ def renew(lease: dict[str, Any]) -> str:
 
 
 def report(said: dict[str, Any]) -> None:
-    """Tell the parent, if it has read what it was told before: it may be busy for hours."""
+    """Write a report to the parent; it is dropped while the pipe is full, since the parent may be busy for hours."""
     with suppress(OSError):
         os.write(1, json.dumps(said).encode() + b"\n")
 
 
 def main() -> None:
-    """Follow the parent's orders until there is no parent."""
+    """Process the parent's messages until the parent ends."""
     os.set_blocking(1, False)
     renewals: dict[str, Renewal] = {}
     for line in sys.stdin.buffer:
@@ -100,7 +100,7 @@ def main() -> None:
         else:
             renewals[lease["name"]] = Renewal(lease)
             renewals[lease["name"]].start()
-    # Not waiting for an answer that a thread waits for.
+    # At once, without waiting for threads with a request in flight.
     os._exit(0)
 
 

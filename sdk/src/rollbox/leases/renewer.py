@@ -1,8 +1,8 @@
-"""The process beside this one that renews its leases, so that nothing that this program does keeps it from that.
+"""Manages the renewal process, a separate process that renews leases whatever this program is busy with.
 
 An event loop that is blocked by a training step renews nothing, and neither does a thread while an extension holds the
-interpreter's lock. The other process shares nothing with this one but a pipe, and ends when that does: with this
-process, however that ends. There is one for all clients and event loops of a process, and none without leases.
+interpreter's lock (GIL). The renewal process shares only a pipe with this one and ends when that is closed, so together
+with this process, however that ends. There is one for all clients and event loops of a process, none without leases.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from rollbox.settings import Settings
 
 _log = logging.getLogger("rollbox")
 _PROGRAM = Path(__file__).with_name("program.py")
-# What the dynamic linker may need to find the interpreter's libraries. Nothing else: a key may be in the environment.
+# Only what the dynamic linker may need to find the interpreter's libraries: other variables may hold an API key.
 _ENVIRONMENT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH")
 _REPORTS_BYTES = 2**16
 _KILL_LIMIT_S = 5.0
 
 
 def order(settings: Settings, name: str, ttl_ms: int, every_s: float) -> dict[str, Any]:
-    """Build what the process is told of a lease: where, with which key, how often, and which certificates to trust.
+    """Build the message that registers a lease: address, API key, interval and the certificates to trust.
 
-    A proxy is not among it: the client uses none either, whatever the environment says.
+    It has no proxy: the client uses none either, whatever its variables say.
     """
     told: dict[str, Any] = {
         "name": name,
@@ -54,7 +54,7 @@ def order(settings: Settings, name: str, ttl_ms: int, every_s: float) -> dict[st
 
 
 class Renewer:
-    """Starts the process with the first lease, tells it of each, and ends it with the last. For any thread."""
+    """Starts the renewal process with the first lease, registers each one, ends it with the last. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -65,11 +65,12 @@ class Renewer:
         self._unread = b""
 
     def hold(self, name: str, wanted: Mapping[str, Any]) -> None:
-        """Have a lease renewed as `wanted` says, also when the process has died meanwhile. Idempotent.
+        """Register a lease or its new settings; a renewal process that has died is started again. Idempotent.
 
         Raises:
-            Unsupported: there is no such process and none can be started. The lease is not renewed by it.
-        Cost: the first call starts an interpreter, 1 to 2 ms here and 10 ms there; a repetition is one system call.
+            Unsupported: the renewal process cannot be started, or reads nothing. It does not renew the lease.
+        Cost: the first call starts an interpreter, 1 to 2 ms in this process and 10 ms of cpu in the new one; a
+            repetition is one system call.
         """
         with self._lock:
             alive = self._process is not None and self._process.poll() is None
@@ -89,7 +90,7 @@ class Renewer:
                 raise _cannot(error) from error
 
     def drop(self, name: str) -> None:
-        """Let a lease lapse; with the last one the process ends. Idempotent."""
+        """Stop renewing a lease; with the last one the process ends. Idempotent."""
         with self._lock:
             if self._orders.pop(name, None) is None:
                 return
@@ -101,34 +102,34 @@ class Renewer:
             try:
                 self._tell({"name": name})
             except OSError:
-                # It has died, or takes nothing: `hold` starts another one for those that are left.
+                # It has died, or reads nothing: the next `hold` starts another one for the remaining leases.
                 self._stop()
 
     def renewed_at(self, name: str) -> float:
-        """When the process has renewed a lease last, by the monotonic clock; 0 for never."""
+        """Return when the process last renewed a lease, on the monotonic clock; 0 for never."""
         with self._lock:
             self._listen()
             return self._renewed_at.get(name, 0.0)
 
     def close(self) -> None:
-        """End the process, whatever is held. Idempotent."""
+        """End the process and drop all leases. Idempotent."""
         with self._lock:
             self._orders.clear()
             self._stop()
 
     def abandon(self) -> None:
-        """Let go of a process that is another one's, in a fork of that: it must not live as long as this one."""
+        """In a forked child, close its copy of the pipes: the parent's renewal process must end with the parent."""
         process, self._process = self._process, None
         if process is not None:
-            # Else it would be waited for here, where it is no child.
+            # Marks it as ended: Popen would wait for it otherwise, but it is not a child of this process.
             process.returncode = 0
             _close(process)
 
     def _start(self) -> None:
         if not sys.executable or getattr(sys, "frozen", False) or not _PROGRAM.is_file():
-            raise FileNotFoundError(f"{sys.executable!r} is no Python that could run {_PROGRAM}")
+            raise FileNotFoundError(f"{sys.executable!r} is not a Python interpreter that can run {_PROGRAM}")
         self._process = process = subprocess.Popen(
-            # Isolated: no module of the caller's, no folder of packages, no variable changes what runs.
+            # Isolated: no module of the caller, no site-packages and no variable changes what runs.
             [sys.executable, "-I", "-S", str(_PROGRAM)],
             bufsize=0,
             stdin=subprocess.PIPE,
@@ -136,7 +137,7 @@ class Renewer:
             stderr=subprocess.STDOUT,
             cwd="/",
             env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
-            # Ctrl-C and Ctrl-Z go to all processes of a terminal, and this program may live on after both.
+            # Ctrl-C and Ctrl-Z signal a terminal's whole process group, but this program may survive both.
             start_new_session=True,
         )
         self._unread = b""
@@ -149,10 +150,10 @@ class Renewer:
         assert self._process.stdin is not None  # noqa: S101
         line = json.dumps(message).encode() + b"\n"
         if self._process.stdin.write(line) != len(line):
-            raise BlockingIOError("the process that renews leases takes nothing")
+            raise BlockingIOError("the renewal process does not read its pipe")
 
     def _listen(self) -> None:
-        """Read what it has reported. It drops what does not fit into the pipe, so nothing here has to be in time."""
+        """Read the process's reports. It drops those that do not fit into the pipe, so they may be read late."""
         if self._process is None or self._process.stdout is None:
             return
         while data := self._process.stdout.read(_REPORTS_BYTES):
@@ -166,18 +167,18 @@ class Renewer:
             report = json.loads(line)
             name, failure = report["name"], report["failure"]
         except (ValueError, KeyError, TypeError):
-            _log.warning("the process that renews leases said: %s", line.decode("utf-8", "replace"))
+            _log.warning("unexpected output of the renewal process: %s", line.decode("utf-8", "replace"))
             return
         if name not in self._orders:
             return
         if not failure:
             self._renewed_at[name] = report["at"]
         elif self._failures.get(name) != failure:
-            _log.warning("lease %s was not renewed beside this program, it is tried again: %s", name, failure)
+            _log.warning("lease %s could not be renewed by the renewal process, retrying: %s", name, failure)
         self._failures[name] = failure
 
     def _stop(self) -> None:
-        """Kill it, which loses nothing, and wait for its end, so that it is no zombie."""
+        """Kill the process, which loses no state, and reap it."""
         process, self._process = self._process, None
         if process is not None:
             _close(process)
@@ -194,9 +195,9 @@ def _close(process: subprocess.Popen[bytes]) -> None:
 
 def _cannot(error: Exception) -> Unsupported:
     return Unsupported(
-        f"no process that renews leases can be started beside this one: {error}",
-        hint="This program renews its leases from its event loop instead: what blocks that for longer than a lease "
-        "ends the sandboxes that nothing uses. Give them a longer lease, or none.",
+        f"the process that renews leases cannot be used: {error}",
+        hint="The event loop of this program renews its leases instead: if it is blocked for longer than a lease, "
+        "the sandboxes that nothing uses end. Give them a longer lease, or none.",
     )
 
 
@@ -204,12 +205,12 @@ _shared = Renewer()
 
 
 def shared() -> Renewer:
-    """Return the one of this process."""
+    """Return the Renewer of this process."""
     return _shared
 
 
 def _forked() -> None:
-    """In a fork: its own clients have their own process, and the parent's must end with the parent."""
+    """In a forked child: its clients get a renewal process of their own, and the parent's must end with the parent."""
     global _shared  # noqa: PLW0603
     _shared.abandon()
     _shared = Renewer()

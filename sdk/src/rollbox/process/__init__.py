@@ -1,4 +1,4 @@
-"""Processes of a sandbox. From leaf to door: frames < streams < link < handle < listing."""
+"""Processes of a sandbox. Layers, lowest first: frames < streams < link < handle < listing."""
 
 from rollbox.process.handle import Process
 from rollbox.process.listing import ExecSummary, Processes

@@ -1,7 +1,8 @@
-"""An exec whose input does not go with its request: written to the command while a request waits for its end.
+"""An exec with streamed input: the input is written to the command while an exec request waits for its end.
 
-The request is an exec as any other: what it answers, that it never runs twice, and that a command whose caller is gone
-is killed. A start with the same parameters goes before it and tells when there is somebody to write to.
+A spawn with the same exec_id and parameters starts the command first, since input needs a command that runs. The exec
+request joins it. So the result, the protection against running twice and the kill of a command whose caller is gone are
+those of any exec.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ from rollbox.gateway import Access, Gateway
 from rollbox.process.link import Link
 from rollbox.request import Stdin
 
-# Nothing of the output: the answer brings that.
+# An offset beyond all output, so that the connection brings none: the exec request returns it.
 _NO_OUTPUT = 2**62
-# Of the end of a sandbox the writer hears as soon as the request that waits, which says what it was.
+# After a failure of the writer, the exec request has this long to return the cause, if the sandbox has ended.
 _VERDICT_S = 20.0
-_OLDER = "the gateway, or the sandbox, was made before input could be written to an exec; the command was killed"
+_OLDER = "the gateway or the sandbox is too old for streamed input of an exec; the command was killed"
 _NEWER = (
-    "Upgrade the platform and make a new sandbox. A MiB in bytes or text goes with the request everywhere, "
+    "Upgrade the platform and create a new sandbox. Up to a MiB of bytes or text works with every version, "
     "sandbox.files.write takes any size."
 )
 
 
 async def run_fed(gateway: Gateway, access: Access, body: Mapping[str, Any], stdin: Stdin) -> dict[str, Any]:
-    """Run a command and return its result as it came, `body` being one with `stdin_open`.
+    """Run a command with streamed input and return its result as JSON; `body` has `stdin_open`.
 
-    Holds a MiB of the input at a time. An input that the command does not read to its end is no error.
+    Holds a MiB of the input at a time. It is no error when the command does not read all of the input.
 
     Raises:
         SandboxError: as an exec; StreamInterrupted also when the input could not be written for 60 s. The command is
-            killed then, as after an error of what makes the input, which is raised as it is. Unsupported where the
-            platform is older than this.
+            killed then, and also when the source of the input fails, whose error is raised unchanged. Unsupported when
+            the platform is too old for streamed input.
     Cancel safety: the command is killed on the server, within 2 s.
     """
     started = await gateway.spawn(access, body)
@@ -47,12 +48,12 @@ async def run_fed(gateway: Gateway, access: Access, body: Mapping[str, Any], std
         await asyncio.wait((running, feeding), return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
             await _await_end(running, feeding.exception())
-        # The request came second, so it says this of every command that was quick.
+        # That of the spawn: the exec request came second, so it calls every quick command a replay.
         return {**await running, "replayed": started["replayed"]}
     except InvalidArgument as error:
         if error.details.get("field") != "stdin_open":
             raise
-        # Nobody who joins it would end it there.
+        # No exec has joined the command, so the platform would not kill it.
         await gateway.end_exec(access, body["exec_id"])
         raise Unsupported(_OLDER, hint=_NEWER, request_id=error.request_id, sandbox_id=access.sandbox_id) from error
     finally:
@@ -79,7 +80,7 @@ async def _feed(link: Link, stdin: Stdin) -> None:
         try:
             await link.write(bytes(piece))
         except Conflict:
-            # The command reads no more, or has ended: its result says the rest.
+            # The command has closed its stdin or ended; its result follows.
             return
     await link.write_eof()
     try:

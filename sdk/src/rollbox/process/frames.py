@@ -11,13 +11,13 @@ _HEAD = struct.Struct(">BQ")
 
 
 def written(offset: int, data: bytes) -> bytes:
-    """Write a message that brings stdin from this offset."""
+    """Encode a message with stdin from this offset on."""
     return _HEAD.pack(STDIN, offset) + data
 
 
 def read(message: bytes) -> tuple[int, int, bytes]:
-    """Read kind (STDOUT or STDERR), offset of the first byte, and data; Internal for anything else. Cost: one copy."""
+    """Decode kind (STDOUT or STDERR), offset of the first byte, data; Internal for anything else. Cost: one copy."""
     if len(message) < _HEAD.size or message[0] not in (STDOUT, STDERR):
-        raise Internal(f"the gateway sent an output message that is none: {message[:16]!r}")
+        raise Internal(f"the gateway sent a malformed output message: {message[:16]!r}")
     kind, offset = _HEAD.unpack_from(message)
     return kind, offset, message[_HEAD.size :]

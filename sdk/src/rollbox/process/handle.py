@@ -20,11 +20,11 @@ class Process:
     """A command that runs in a sandbox.
 
     As an asynchronous context manager it kills the command at the end, unless it has ended or `detach()` was called. A
-    connection that breaks (a gateway that restarts) is made again from the offsets for up to 60 s; nothing is read
-    twice, and what the sandbox could not keep meanwhile is in `stdout.gaps`.
+    connection that breaks (a gateway restarts) is reopened at the same offsets, for up to 60 s; nothing is read twice,
+    and output that the sandbox dropped meanwhile is in `stdout.gaps`.
 
     Attributes:
-        exec_id: its name; `sandbox.processes.attach(exec_id)` comes back to it from any program.
+        exec_id: its id; `sandbox.processes.attach(exec_id)` attaches to it from any program.
         pid: in the sandbox; None after `attach`.
         stdout, stderr: its output; on a terminal all is stdout.
         stdin: its input.
@@ -44,12 +44,12 @@ class Process:
 
     @property
     def result(self) -> ExecResult | None:
-        """How it ended, as far as this program has heard; `wait` waits for it."""
+        """How it ended, once this program has received that; `wait` waits for it."""
         return self._link.result
 
     @property
     def ended(self) -> bool:
-        """Whether this program has heard of its end."""
+        """Whether this program has received its result."""
         return self._link.result is not None
 
     async def wait(self) -> ExecResult:
@@ -57,25 +57,25 @@ class Process:
 
         Raises:
             StreamInterrupted: no gateway answered for 60 s; the command may still run.
-            SandboxLost, TtlExpired, ...: the sandbox is no more.
-        Cancel safety: the command is not touched.
+            SandboxLost, TtlExpired, ...: the sandbox has ended.
+        Cancel safety: the command goes on.
         """
         return await self._link.ended()
 
     async def read_both(self) -> tuple[bytes, bytes]:
-        """Return all of stdout and stderr, in memory; one after the other would hold up a command that writes both."""
+        """Return all of stdout and stderr, in memory; read one after the other, they would block the command."""
         async with asyncio.TaskGroup() as group:
             stdout = group.create_task(self.stdout.read())
             stderr = group.create_task(self.stderr.read())
         return stdout.result(), stderr.result()
 
     async def signal(self, number: int, *, tree: bool = False) -> None:
-        """Send a signal to its process, or with `tree` to all its processes; sent once at most.
+        """Send a signal to its process, or with `tree` to all its processes; at most once, without retries.
 
         On a terminal SIGINT, SIGQUIT and SIGTSTP go to the foreground processes, as Ctrl-C does there.
 
         Raises:
-            InvalidArgument: the number is no signal.
+            InvalidArgument: the number is not a signal.
             Conflict, ExecNotFound: it has ended.
         """
         if not 1 <= count("signal", int(number)) <= _MOST_SIGNAL:
@@ -88,7 +88,7 @@ class Process:
         await self._gateway.scoped(self._access, "DELETE", "execs", self.exec_id)
 
     async def resize(self, columns: int, rows: int) -> None:
-        """Tell a command on a terminal the new size of its window."""
+        """Set the window size of a command on a terminal."""
         await self._link.resize(count("columns", columns), count("rows", rows))
 
     def detach(self) -> str:
@@ -97,7 +97,7 @@ class Process:
         return self.exec_id
 
     async def aclose(self) -> None:
-        """Close the connection; the command is not touched. Idempotent."""
+        """Close the connection; the command goes on. Idempotent."""
         await self._link.close()
 
     async def __aenter__(self) -> Process:

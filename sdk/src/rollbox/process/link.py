@@ -1,7 +1,7 @@
-"""The connection of one process: attached when somebody waits, attached again from the offsets when it breaks.
+"""The connection of one process: opened when a caller waits for something, reopened at its offsets when it breaks.
 
-There is no task: whoever waits for something receives for all. So a process that nobody looks at costs nothing here,
-and a program that does not read holds up the command, not this memory.
+There is no background task: one of the waiting callers receives for all of them. So a process without a waiting caller
+costs nothing here, and a program that does not read blocks the command (backpressure) instead of filling memory.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from rollbox.result import ExecResult
 from rollbox.retry import REPEATABLE, Resumption
 from rollbox.transport import abort, told_problem
 
-# The gateway pings every 5 s; what is silent for so long is dead.
+# The gateway pings every 5 s; a connection without a message for so long is dead.
 _SILENCE_S = 15.0
 _PING_S = 5.0
-# After so long without taking anything a reader counts as gone, here as in the sidecar.
+# A reader that takes nothing for so long counts as gone, here as in the sidecar.
 _PATIENCE_S = 10.0
 _RETURN_BUDGET_S = 60.0
 _UNACKNOWLEDGED_BYTES = 2**20
-# The gateway judges silence by whole messages, so they are small.
+# Small, since the gateway detects silence by whole messages.
 _STDIN_MESSAGE_BYTES = 2**16
 _BREAK = (aiohttp.ClientError, OSError)
 _Hear = Callable[[Callable[[], bool]], Coroutine[Any, Any, None]]
 
 
 class Link:
-    """Receives for stdout, stderr, stdin's window and the result of one process."""
+    """Receives stdout, stderr, stdin acknowledgements and the result of one process."""
 
     def __init__(self, gateway: Gateway, access: Access, exec_id: str, offsets: tuple[int, int]) -> None:
         self.exec_id = exec_id
@@ -56,11 +56,11 @@ class Link:
         self._size: tuple[int, int] | None = None
 
     def now(self) -> float:
-        """The loop's clock, seconds."""
+        """Return the event loop's clock, seconds."""
         return asyncio.get_running_loop().time()
 
     async def until(self, done: Callable[[], bool]) -> None:
-        """Receive, or wait for who receives, until `done()`. Cancel safety: nothing that came is lost."""
+        """Receive, or wait for the caller that receives, until `done()`. Cancel safety: no received data is lost."""
         while not done():
             if self._receiving:
                 await self._change()
@@ -83,7 +83,7 @@ class Link:
         return self.result
 
     async def write(self, data: bytes) -> None:
-        """Send stdin within the window."""
+        """Send stdin; waits while a MiB of it is not acknowledged."""
         if self._stdin.closing:
             raise Conflict(f"stdin of exec {self.exec_id} is closed: nothing can follow write_eof()", hint="")
         for start in range(0, len(data), _STDIN_MESSAGE_BYTES):
@@ -99,30 +99,30 @@ class Link:
             await self._send(self._stdin.eof())
 
     async def drain(self) -> None:
-        """Wait until the sandbox has all of stdin."""
+        """Wait until the sandbox has acknowledged all of stdin."""
         await self.until(lambda: not self._stdin.parts or self._stdin_over)
         if self._stdin.parts:
             self._refuse_over(f"the stdin from byte {self._stdin.parts[0][0]} on was not confirmed")
 
     async def resize(self, columns: int, rows: int) -> None:
-        """Tell the terminal's size; told again after a break."""
+        """Send the terminal's size; it is sent again with every new connection."""
         self._size = (columns, rows)
         if self.result is None:
             await self._send(_resize(columns, rows))
 
     async def open(self) -> None:
-        """Attach once, so that an exec that is not there is told at once."""
+        """Attach, so that an unknown exec_id fails at once."""
         if self._ws is None:
             await self._attach()
 
     async def close(self) -> None:
-        """Leave; the process is not touched. Idempotent."""
+        """Close the connection; the process goes on. Idempotent."""
         ws, self._ws = self._ws, None
         if ws is not None:
             await ws.close()
 
     def announce(self, failure: SandboxError | None = None) -> None:
-        """Wake all that wait for a change."""
+        """Wake all waiting callers; with a failure, they raise it."""
         changed, self._changed = self._changed, None
         if changed is not None:
             changed.set_result(failure)
@@ -154,10 +154,13 @@ class Link:
             else:
                 await self._told(json.loads(message))
         except (ValueError, KeyError, TypeError) as error:
-            raise Internal(f"the gateway sent a message that is none: {message[:100]!r}") from error
+            raise Internal(f"the gateway sent a malformed message: {message[:100]!r}") from error
 
     async def _held_up(self, ws: aiohttp.ClientWebSocketResponse) -> bool:
-        """Whether a reader has to take something first; a stream without one is left out from here on."""
+        """Wait for the reader of a full stream; returns whether there was one to wait for.
+
+        From a full stream without a reader, output is dropped here until it is read again (`behind`).
+        """
         for stream in self.streams.values():
             if not stream.full:
                 continue
@@ -174,7 +177,7 @@ class Link:
         return False
 
     async def _pinged(self, ws: aiohttp.ClientWebSocketResponse) -> None:
-        """A sign of life while nothing is received: the gateway hears no pongs then."""
+        """Send a ping as a sign of life: while nothing is received, the gateway gets no pongs."""
         try:
             await ws.ping()
         except _BREAK as error:
@@ -186,7 +189,8 @@ class Link:
                 message = await ws.receive()
             if message.type is aiohttp.WSMsgType.PING:
                 await ws.pong(message.data)
-                # Of a quiet command nothing else comes. The first one comes at once, and says too little.
+                # A quiet command has no other messages than pings, so they are progress; but not the first one, which
+                # comes right after the attach.
                 if self.now() - self._attached_at >= _PING_S:
                     self._resumption.progress()
         except (TimeoutError, *_BREAK) as error:
@@ -217,7 +221,7 @@ class Link:
                 await self.close()
                 await self._again(error)
             case _:
-                # A message of a later version: the contract only ever adds.
+                # A message type of a later version, which this one may ignore: the contract only adds types.
                 pass
 
     async def _attach(self) -> None:
@@ -235,40 +239,40 @@ class Link:
             await self._resend()
 
     async def _resend(self) -> None:
-        """What the last connection may have lost; the offsets make it safe."""
+        """Send again what the last connection may have lost; offsets make duplicates harmless."""
         size = [] if self._size is None else [_resize(*self._size)]
         for message in [*self._stdin.messages(), *size]:
             await self._put(message, self._heard)
 
     async def _send(self, message: bytes | str) -> None:
-        """Send now, or with the next connection: what counts is kept until it is acknowledged."""
+        """Send now, or with the next connection, which sends unacknowledged stdin and the size again."""
         if self._ws is None:
             await self.until(lambda: self._ws is not None or self.result is not None)
         else:
             await self._put(message, self.until)
 
     async def _put(self, message: bytes | str, hear: _Hear) -> None:
-        """Send it; while that waits, `hear` receives: only so a peer that takes nothing is known to live."""
+        """Send a message; while that waits, `hear` receives: only then pings of a peer that reads nothing are seen."""
         ws = self._ws
         if ws is None:
             return
         sending = asyncio.ensure_future(ws.send_bytes(message) if isinstance(message, bytes) else ws.send_str(message))
         tasks = [sending]
         try:
-            # Most are sent at once.
+            # Most sends complete at once.
             await asyncio.sleep(0)
             if not sending.done():
                 tasks.append(asyncio.ensure_future(hear(lambda: sending.done() or self._ws is not ws)))
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if self._ws is not ws:
-                # The wait before the next connection counts for who sends, too.
+                # The connection was dropped: the sender too waits for the backoff before the next one.
                 await asyncio.wait(tasks[-1:])
         finally:
             for task in tasks:
                 task.cancel()
             failures = await asyncio.gather(*tasks, return_exceptions=True)
         for failure in failures:
-            # Who receives may have left the connection already: the next one brings the message.
+            # The receiver may have dropped the connection already: the next one sends the message again.
             if isinstance(failure, _BREAK):
                 if self._ws is ws:
                     await self._lost(failure)
@@ -276,7 +280,7 @@ class Link:
                 raise failure
 
     async def _heard(self, done: Callable[[], bool]) -> None:
-        """As `until`, for who receives already."""
+        """As `until`, for the caller that already receives."""
         while not done():
             await self._step()
             self.announce()
@@ -289,7 +293,7 @@ class Link:
         await self._again(cut)
 
     async def _again(self, error: SandboxError) -> None:
-        """Wait before the next try, or say that it is over."""
+        """Wait before the next attempt; raises when the error is final or the time for retries is used up."""
         try:
             await self._resumption.after(error)
         except SandboxError as last:
@@ -308,7 +312,7 @@ class Link:
     def _stdin_over(self) -> bool:
         return self.result is not None or bool(self._stdin.refused)
 
-    def _refuse_over(self, what: str = "stdin was not taken") -> None:
+    def _refuse_over(self, what: str = "stdin was not written") -> None:
         if self._stdin_over:
             reason = self._stdin.refused or f"exec {self.exec_id} has ended"
             hint = "Nothing reads this stdin any more; the result tells how the command ended."

@@ -1,4 +1,4 @@
-"""The processes of a sandbox: list them, come back to one."""
+"""The processes of a sandbox: list them, attach to one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ExecSummary:
     """A command that runs, or that ended and is still on record.
 
     Attributes:
-        exec_id, argv, pid: which.
+        exec_id, argv, pid: its id, arguments, and process id in the sandbox.
         started_at_ms: Unix time.
         running: whether it runs.
         end, exit_code: as in `ExecResult`, when it has ended.
@@ -46,7 +46,7 @@ class ExecSummary:
 
 
 class Processes:
-    """`sandbox.processes`."""
+    """The processes of one sandbox. Get it as `sandbox.processes`."""
 
     def __init__(self, gateway: Gateway, access: Access) -> None:
         """Use `sandbox.processes` instead."""
@@ -59,11 +59,11 @@ class Processes:
         return [ExecSummary.from_json(item) for item in body["execs"]]
 
     async def attach(self, exec_id: str, *, stdout_offset: int = 0, stderr_offset: int = 0) -> Process:
-        """Come back to a command by its exec_id, from any program; one that ended tells its output and end again.
+        """Attach to a command by its exec_id, from any program; an ended one replays its kept output and its result.
 
         Args:
             exec_id: from `spawn`, `exec` or `list`.
-            stdout_offset: where to go on in stdout, bytes; `stdout.offset` of the earlier reader.
+            stdout_offset: the byte of stdout to start at; `stdout.offset` of the earlier reader.
             stderr_offset: the same of stderr.
 
         Raises:

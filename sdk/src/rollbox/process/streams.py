@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from rollbox.process.link import Link
 
 UNREAD_BYTES = 2**18
-"""What is kept of a stream that nobody takes at the moment; a message of the gateway may lie over it."""
-# A line without end is handed out in pieces: the command's author decides how long it gets.
+"""How much unread output of a stream is buffered here; one message of the gateway may exceed it."""
+# A longer line is returned in pieces: the command is not trusted to end it.
 _LINE_CHARS = 2**20
 
 
 class Gap(NamedTuple):
-    """Bytes of a stream that are lost: the sandbox no longer had them when they were asked for."""
+    """Lost bytes of a stream: the sandbox had dropped them before they were read."""
 
     offset: int
     lost_bytes: int
@@ -28,10 +28,10 @@ class Gap(NamedTuple):
 class OutputStream:
     """stdout or stderr of a process: an asynchronous iterator of bytes that ends with the command.
 
-    For one reader. What is not read waits in the sandbox (and the command with it, as on a pipe); a reader that takes
-    nothing for 10 s while the program waits for something else of the same process (or less than 26 KiB/s all the time)
-    counts as gone, and so does a stream that nobody ever read. What the sandbox had to let go of meanwhile is told in
-    `gaps`: nothing is made up.
+    For one reader. Unread output waits in the sandbox, and blocks the command as a full pipe does (backpressure). A
+    reader that takes nothing for 10 s while the program waits for something else of the same process (or less than
+    26 KiB/s all the time) counts as gone, and so does that of a stream that was never read. Output that the sandbox
+    drops meanwhile is recorded in `gaps`.
 
     Attributes:
         gaps: what was lost so far.
@@ -39,13 +39,13 @@ class OutputStream:
     """
 
     def __init__(self, link: Link, offset: int) -> None:
-        """Made by the process."""
+        """Use `Process.stdout` or `Process.stderr` instead."""
         self.gaps: list[Gap] = []
         self.offset = offset
         self.received = offset
         self.ended = False
         self.begun = False
-        # Set when bytes were left out because nobody took them: they are asked for again when somebody does.
+        # Set when output was dropped here for lack of a reader; it is fetched again when the stream is read.
         self.behind = False
         self.wanted = 0
         self.taken_at = 0.0
@@ -63,7 +63,7 @@ class OutputStream:
         return data
 
     async def next_bytes(self) -> bytes:
-        """Wait for bytes and return them; none at the end. Cancel safety: nothing is lost."""
+        """Wait for bytes and return them; empty at the end. Cancel safety: nothing is lost."""
         self.begun = True
         self.wanted += 1
         try:
@@ -76,11 +76,11 @@ class OutputStream:
         return b""
 
     async def read(self) -> bytes:
-        """Return all up to the end, in memory."""
+        """Return all output up to the end, in memory."""
         return b"".join([part async for part in self])
 
     async def text(self) -> AsyncIterator[str]:
-        """Iterate over text: UTF-8, invalid bytes replaced, characters that a message cut in two put together."""
+        """Iterate over text: UTF-8, invalid bytes replaced, characters split between messages joined."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         async for part in self:
             if said := decoder.decode(part):
@@ -102,7 +102,7 @@ class OutputStream:
             yield rest
 
     def arrived(self, offset: int, data: bytes) -> None:
-        """Keep what came; a repeat is cut off, a jump is a gap."""
+        """Buffer received data; bytes that were received before are cut off, skipped ones become a gap."""
         if self.behind:
             return
         data = data[max(0, self.received - offset) :]
@@ -114,19 +114,19 @@ class OutputStream:
         self.unread_bytes += len(data)
 
     def finish(self, total_bytes: int) -> None:
-        """Nothing more will come; what is missing is a gap."""
+        """End the stream; missing bytes become a gap."""
         if not self.behind:
             self._skip_to(total_bytes)
             self.ended = True
 
     @property
     def full(self) -> bool:
-        """Whether so much is unread that no more is taken."""
+        """Whether the buffer is full, so that nothing more is received."""
         return self.unread_bytes >= UNREAD_BYTES and not self.behind
 
     @property
     def asks_again(self) -> bool:
-        """Whether a reader waits for bytes that were left out."""
+        """Whether a reader waits for output that was dropped here."""
         return self.behind and self.wanted > 0 and not self._unread
 
     def _skip_to(self, offset: int) -> None:
@@ -146,14 +146,14 @@ class OutputStream:
 
 
 class StdinWriter:
-    """stdin of a process that was started with it."""
+    """stdin of a process that was spawned with `stdin=True`."""
 
     def __init__(self, link: Link) -> None:
-        """Made by the process."""
+        """Use `Process.stdin` instead."""
         self._link = link
 
     async def write(self, data: bytes | str) -> None:
-        """Write; waits while the sandbox has not taken an earlier MiB, as on a full pipe.
+        """Write; waits while the sandbox has not acknowledged an earlier MiB, as on a full pipe.
 
         Raises:
             Conflict: the command has ended, or takes no more input.
@@ -166,7 +166,7 @@ class StdinWriter:
         await self._link.write(bytes(data))
 
     async def write_eof(self) -> None:
-        """Tell the command that nothing more will come. Idempotent."""
+        """Close the command's stdin. Idempotent."""
         await self._link.write_eof()
 
     async def drain(self) -> None:

@@ -5,9 +5,9 @@
     with Sandbox.create("python:3.12-slim") as sandbox:
         print(sandbox.exec("echo hello").stdout)
 
-A thin face: the asynchronous code runs on one event loop in one background thread, whatever the number of sandboxes.
-Safe to call from many threads; `Batch` has no face here, since a thread cannot be cancelled. In asynchronous programs
-use `rollbox` itself: a call from here blocks the loop.
+Thin wrappers: the asynchronous code runs on one event loop in one background thread, whatever the number of sandboxes.
+Thread-safe. There is no `Batch` here, since a thread cannot be cancelled. In asynchronous programs use `rollbox`
+itself: a call from here blocks the loop.
 """
 
 from rollbox.sync.client import Client

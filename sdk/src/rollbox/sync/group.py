@@ -76,16 +76,16 @@ class SandboxGroup(Generic[Member]):
 
     @property
     def failed(self) -> Mapping[int, rollbox.SandboxError]:
-        """By sample, why it has no sandbox."""
+        """By sample, the error why it has no sandbox."""
         return self.inner.failed
 
     def __getitem__(self, sample: int) -> Member:
-        """As `rollbox.SandboxGroup`: the sandbox of a sample; raises why it has none."""
+        """As `rollbox.SandboxGroup`: the sandbox of a sample; raises the error why it has none."""
         _ = self.inner[sample]
         return self._members[sample]
 
     def __iter__(self) -> Iterator[Member]:
-        """Iterate over the sandboxes that there are, in the order of their samples."""
+        """Iterate over the existing sandboxes, in the order of their samples."""
         return iter(self._members.values())
 
     def __len__(self) -> int:

@@ -28,7 +28,7 @@ class LazySandbox:
 
     @classmethod
     def of(cls, inner: rollbox.LazySandbox) -> LazySandbox:
-        """Wrap one that is there."""
+        """Wrap an existing `rollbox.LazySandbox`."""
         made = cls.__new__(cls)
         made.inner = inner
         return made

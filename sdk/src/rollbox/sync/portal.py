@@ -1,4 +1,4 @@
-"""The one background thread with an event loop that all calls without `await` go through."""
+"""The background thread whose event loop runs all calls without `await`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 from rollbox.errors import InvalidArgument
 
 _T = TypeVar("_T")
-# A call that Ctrl-C ends still tells the server, which takes 2 s at most.
+# A call that Ctrl-C cancels still sends its cleanup request, which takes 2 s at most.
 _FAREWELL_LIMIT_S = 5.0
 
 
 class _Portal:
-    """One event loop in one thread, and the way into it."""
+    """One event loop in one thread, which runs coroutines for other threads."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -92,7 +92,7 @@ def run(call: Coroutine[Any, Any, _T]) -> _T:
 
 
 def iterate(source: AsyncIterator[_T]) -> Iterator[_T]:
-    """Iterate over what the loop in the background makes; leaving the iteration ends it there too."""
+    """Iterate over an asynchronous iterator on the background loop; leaving the iteration closes it there too."""
     try:
         while True:
             yield run(_next(source))

@@ -15,7 +15,7 @@ class OutputStream:
     """As `rollbox.OutputStream`: an iterator of bytes."""
 
     def __init__(self, inner: awaited.OutputStream) -> None:
-        """Made by the process."""
+        """Use `Process.stdout` or `Process.stderr` instead."""
         self.inner = inner
 
     def __iter__(self) -> Iterator[bytes]:
@@ -44,7 +44,7 @@ class OutputStream:
 
     @property
     def offset(self) -> int:
-        """Of the next byte that will be read."""
+        """The offset of the next byte to read."""
         return self.inner.offset
 
 
@@ -52,7 +52,7 @@ class StdinWriter:
     """As `rollbox.StdinWriter`."""
 
     def __init__(self, inner: awaited.StdinWriter) -> None:
-        """Made by the process."""
+        """Use `Process.stdin` instead."""
         self.inner = inner
 
     def write(self, data: bytes | str) -> None:
@@ -80,12 +80,12 @@ class Process:
 
     @property
     def exec_id(self) -> str:
-        """Its name."""
+        """Its id."""
         return self.inner.exec_id
 
     @property
     def pid(self) -> int | None:
-        """Its number in the sandbox; None after `attach`."""
+        """Its process id in the sandbox; None after `attach`."""
         return self.inner.pid
 
     @property

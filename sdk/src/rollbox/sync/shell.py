@@ -27,7 +27,7 @@ class Shell:
 
     @property
     def exec_id(self) -> str:
-        """Its name among the sandbox's processes."""
+        """Its id among the sandbox's processes."""
         return self.inner.exec_id
 
     def close(self) -> None:
