@@ -1,4 +1,4 @@
-"""A fake gateway for each test, and no settings of the machine that runs it."""
+"""Fixtures: a fake gateway for each test, and none of the settings of the machine that runs it."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def unhurried_farewells(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that is cancelled tells the server, however long a busy machine takes for that."""
+    """The cleanup after a cancelled call has time enough, however slow a busy machine is."""
     for module in ("gateway", "sync.portal"):
         monkeypatch.setattr(f"rollbox.{module}._FAREWELL_LIMIT_S", LIMIT_S)
 
 
 @pytest.fixture(autouse=True)
 def no_other_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leases are renewed by the event loop, but in tests of the process that does it (`lease_process`)."""
+    """The event loop renews leases, except in tests of the renewal process (`lease_process`)."""
     if "lease_process" not in request.fixturenames:
         monkeypatch.setattr(renewer.Renewer, "hold", _without)
 
 
 @pytest.fixture
 def lease_process() -> Iterator[renewer.Renewer]:
-    """The process that renews leases may be started; a test must have ended it."""
+    """Allow the renewal process; a test must have ended it."""
     made = renewer.shared()
     yield made
     assert made._process is None
@@ -48,7 +48,7 @@ def _without(*_: object) -> None:
 
 
 class Clock:
-    """Waits that take no time and are written down; deadlines see them pass."""
+    """A virtual clock: waits take no time and are recorded, and deadlines see the time pass."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []
@@ -71,7 +71,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 async def fake(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeGateway]:
-    """Serve a gateway on this test's loop, found by the settings."""
+    """Serve a fake gateway on this test's event loop; the settings point to it."""
     async with serving() as gateway:
         monkeypatch.setenv("ROLLBOX_URL", gateway.url)
         monkeypatch.setenv("ROLLBOX_API_KEY", API_KEY)
@@ -80,14 +80,14 @@ async def fake(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeGateway]:
 
 @pytest.fixture
 async def client(fake: FakeGateway, clock: Clock) -> AsyncIterator[Client]:
-    """Make a client of the fake whose waits take no time."""
+    """Make a client of the fake gateway whose waits take no time."""
     async with Client(retries=RetryPolicy(sleep=clock.sleep)) as made:
         yield made
 
 
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGateway]:
-    """Serve a gateway on a loop of its own, for code that brings its own loop."""
+    """Serve a fake gateway on an event loop of its own, for code that brings its own loop."""
     with serving_apart() as gateway:
         monkeypatch.setenv("ROLLBOX_URL", gateway.url)
         monkeypatch.setenv("ROLLBOX_API_KEY", API_KEY)

@@ -1,4 +1,4 @@
-"""Continuous batching: always so many in flight, stale ones gone at once, one error for an outage."""
+"""Continuous batching: a fixed number in flight, stale ones cancelled at once, one error for an outage."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.support.virtual_time import VirtualTimeLoop
 
 
 def virtually(test: Callable[[], object]) -> object:
-    """Run a coroutine function on a loop whose time jumps."""
+    """Run a coroutine function on an event loop with virtual time."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(test())  # type: ignore[arg-type]
 
 
 class Gauge:
-    """How many are in flight, now and at most."""
+    """Counts rollouts in flight, now and at most."""
 
     def __init__(self) -> None:
         self.now = self.most = 0
@@ -44,7 +44,7 @@ def test_every_sample_has_one_outcome_and_no_place_stays_empty() -> None:
             values = [outcome.value async for outcome in batch]
         assert sorted(v for v in values if v is not None) == sorted(times)
         assert gauge.most == 10
-        # No rollout waits for a wave: the whole takes what the work takes on ten places, give or take the last ones.
+        # No rollout waits for others to end: all take as long as their work on ten slots, plus the tail of the last.
         assert asyncio.get_running_loop().time() - began <= sum(times) / 10 + 7  # speed: virtual time
 
     virtually(run)
@@ -67,7 +67,7 @@ def test_a_slow_reader_stops_the_supply_and_an_endless_supply_is_read_as_needed(
             first = await anext(batch)
             await asyncio.sleep(1000)
             assert first.value is not None
-            # Five that are done and not read, four or five more in flight at most.
+            # One that was read, five unread outcomes, and at most five more in flight.
             assert len(taken) <= 11
             assert batch.running == []
 
@@ -83,7 +83,7 @@ def test_stale_ones_are_cancelled_and_replaced_at_once() -> None:
                 await asyncio.sleep(1 if n >= 4 else 10_000)
             except asyncio.CancelledError:
                 ended.append(n)
-                # What a rollout holds takes a while to end; nobody waits for it.
+                # The cleanup of a rollout takes a while; its replacement does not wait for it.
                 await asyncio.sleep(2)
                 raise
             return n

@@ -1,4 +1,4 @@
-"""What a download hands on behind its back: in order, bounded, and nothing is under way afterwards."""
+"""Write-behind of downloads (`transfer.Behind`): in order, with a bounded buffer, nothing running after the close."""
 
 from __future__ import annotations
 

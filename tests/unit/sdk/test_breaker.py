@@ -1,4 +1,4 @@
-"""The circuit breaker: what opens it, what closes it, and what it says. Time is a number."""
+"""The circuit breaker: what opens it, what closes it, and its error message. The clock is set by hand."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def breaker(now: Now) -> Breaker:
 
 
 def attempt(breaker: Breaker, failure: BaseException | None = None) -> bool:
-    """Make one create; whether it was sent."""
+    """Run one create through the breaker; returns whether it was sent."""
     sent = False
     try:
         with breaker.watching():

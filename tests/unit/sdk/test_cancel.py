@@ -1,4 +1,4 @@
-"""A cancelled call ends on the server too."""
+"""A cancelled call is cancelled on the server too."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from tests.support.gateway_fake import FakeGateway, Fault
 
 
 async def held(sandbox: Sandbox, fake: FakeGateway) -> asyncio.Task[object]:
-    """Start an exec that the server holds."""
+    """Start an exec that the server does not answer."""
     running = asyncio.ensure_future(sandbox.exec("hold", exec_id="e1"))
     await fake.holding.wait()
     return running
@@ -133,7 +133,7 @@ async def test_a_delete_goes_on_when_its_caller_is_cancelled(fake: FakeGateway) 
     async with Client() as client:
         sandbox = await client.create("python")
         deleting = asyncio.ensure_future(sandbox.delete())
-        # One step: the request is on its way and owed, its answer is not there.
+        # One step: the request's task has started, and there is no answer yet.
         await asyncio.sleep(0)
         deleting.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -17,7 +17,7 @@ from rollbox.cli import up as up_module
 from tests.support.eventually import LIMIT_S, eventually_true
 from tests.support.gateway_fake import FakeGateway, Fault
 
-# The command line; a call that is cancelled may take its time to tell the server.
+# The command line, with a long time limit for the cleanup after a cancelled call.
 UNHURRIED = f"from rollbox import cli, gateway; gateway._FAREWELL_LIMIT_S = {LIMIT_S}; cli.main()"
 
 
@@ -260,7 +260,7 @@ def test_ctrl_c_while_the_standard_input_is_awaited_ends_at_once(apart: FakeGate
     pipe = subprocess.PIPE
     environment = {**os.environ, "PYTHONPATH": source}
     with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-        # The one that starts it, and the one that waits for its end.
+        # The spawn, and the exec that waits for the end.
         eventually_true(lambda: apart.count("POST", "/exec") == 2 or process.poll() is not None)
         process.send_signal(signal.SIGINT)
         assert process.wait(LIMIT_S) == 130

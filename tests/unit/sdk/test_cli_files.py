@@ -1,4 +1,4 @@
-"""The command line's files: paths on either side, what is said, and what is only said to a terminal."""
+"""Files on the command line: paths on both sides, messages, and output for terminals only."""
 
 import asyncio
 import json
@@ -142,7 +142,7 @@ async def test_a_bar_on_a_terminal_and_nowhere_else(apart: FakeGateway, root: Pa
     with on_terminal(command, environment(apart)) as terminal:
         assert await terminal.ended() == 0
         await terminal.sees("1.0/1.0 MB")
-        # It goes when the copy is done: the line is cleared, and the cursor is shown again.
+        # The bar disappears when the copy is done: the line is cleared, and the cursor is shown again.
         await terminal.sees("\x1b[?25h")
         await terminal.sees("\x1b[2K")
     assert (root / "large").stat().st_size == 2**20

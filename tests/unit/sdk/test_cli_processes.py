@@ -1,4 +1,4 @@
-"""Processes on the command line: streams as they come, a terminal, and what comes back to them."""
+"""Processes on the command line: streamed output and input, a terminal, attach and kill."""
 
 import json
 import os

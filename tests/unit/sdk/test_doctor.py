@@ -15,7 +15,7 @@ from tests.support.silent_port import silent_port
 
 @pytest.fixture(autouse=True)
 def client_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No server's package, unless a test brings one."""
+    """Hide the server's package, unless a test replaces it."""
     monkeypatch.setattr(doctor, "_EMBEDDED", "no_such_package")
 
 

@@ -1,4 +1,4 @@
-"""The programs that users copy do what they say; here without sandboxes, in plain processes."""
+"""The example programs do what they say; here with plain processes instead of sandboxes."""
 
 import asyncio
 import importlib
@@ -26,7 +26,7 @@ def humaneval(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 async def outcome(sample: Any, slots: asyncio.Semaphore) -> str:
-    """Run it: passed, failed by an assertion, or crashed."""
+    """Run a sample: passed, failed by an assertion, or crashed."""
     pipe = asyncio.subprocess.PIPE
     async with slots:
         process = await asyncio.create_subprocess_exec(sys.executable, "-", stdin=pipe, stdout=pipe, stderr=pipe)
@@ -34,7 +34,7 @@ async def outcome(sample: Any, slots: asyncio.Semaphore) -> str:
     return "passed" if process.returncode == 0 else "failed" if b"AssertionError" in stderr else "crashed"
 
 
-# 328 programs: half a minute of two cores.
+# 328 programs take half a minute on two cores.
 @pytest.mark.timeout(1800)
 async def test_every_solution_passes_and_every_mutant_fails_by_an_assertion(humaneval: Any) -> None:
     samples = [sample for sample in humaneval.samples(164) if sample.kind in ("canonical", "mutant")]

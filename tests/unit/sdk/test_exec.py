@@ -1,4 +1,4 @@
-"""Execs against a gateway that fails in all the ways that gateways fail."""
+"""Execs and the failures of a gateway: retries, deadlines, tokens, broken and malformed answers."""
 
 import asyncio
 import os
@@ -115,7 +115,7 @@ async def test_an_exec_with_a_timeout_ends_soon_after_it_however_often_it_is_rep
     began_s = clock.now_s
     with pytest.raises(StreamInterrupted):
         await sandbox.exec("true", timeout=40)
-    # The timeout and a minute for the answer, in all.
+    # The exec's timeout and a minute for the answer, over all attempts.
     assert clock.now_s - began_s <= 101
     assert limits_s == [100, pytest.approx(50, abs=1)]
 

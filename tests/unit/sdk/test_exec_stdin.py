@@ -1,4 +1,4 @@
-"""An input of any size: written while the command runs, never twice, and no more of it held than what is under way."""
+"""Streamed input of an exec: written while the command runs, never twice, with a bounded buffer."""
 
 from __future__ import annotations
 

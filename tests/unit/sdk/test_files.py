@@ -1,6 +1,6 @@
-"""Files: whole or not at all, checked, resumed where they broke; whatever their names."""
+"""Files: atomic writes, checked digests, resumed reads, and names of any bytes."""
 
-# Names are bytes in places, which pathlib does not take.
+# Some names are bytes, which pathlib does not take.
 # ruff: noqa: PTH114, PTH115, PTH118
 
 import os

@@ -1,4 +1,4 @@
-"""What the platform must know: a sandbox that this client was given and nobody deleted is no unknown id."""
+"""SandboxForgotten: the platform does not know a sandbox that this client was given and has not deleted."""
 
 from __future__ import annotations
 

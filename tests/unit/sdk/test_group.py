@@ -1,4 +1,4 @@
-"""Groups: all or a typed part, found again by name, deleted together."""
+"""Groups: created as a whole or in part with errors by sample, found again by name, deleted together."""
 
 from __future__ import annotations
 

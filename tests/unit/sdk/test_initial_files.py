@@ -1,4 +1,4 @@
-"""Files that a sandbox has from its start: there when `create` returns, or there is no sandbox."""
+"""Initial files: written when `create` returns, else the sandbox is deleted."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_one_that_cannot_be_written_leaves_no_sandbox(fake: FakeGateway, r
         await Sandbox.create("python", files={f"/{n}": "x" for n in range(50)})
     assert failed.value.sandbox_id == "sb-1"
     assert states(fake) == ["ended"]
-    # The connections that were leased for it are given back.
+    # The failed create has released the shared client, so this release closes it.
     gateway = await shared.acquire()
     await shared.release(gateway)
     assert gateway._transport._closed
@@ -102,7 +102,7 @@ async def test_a_repetition_that_fails_in_passing_leaves_the_sandbox_that_is_in_
     with pytest.raises(UpstreamTimeout):
         await SandboxGroup.create("python", n=2, files={"/a": "x", "/b": "y"}, name="g", client=once)
     assert states(fake) == ["running"] * 3
-    # One that has files and one that has none: the sample has failed, and is there for the next try.
+    # One sample has its files, the other has failed; its sandbox is kept for the next attempt.
     fake.faults.clear()
     fake.fail("write", Fault("upstream_timeout"))
     part = await SandboxGroup.create("python", n=2, partial=True, files={"/a": "x"}, name="g2", client=once)

@@ -1,4 +1,4 @@
-"""Labels: what may be a key, what is read from a command line, and the query that selects by them."""
+"""Labels: valid keys, parsing from a command line, and the query that selects by them."""
 
 from __future__ import annotations
 

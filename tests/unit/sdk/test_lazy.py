@@ -1,4 +1,4 @@
-"""Lazy sandboxes: nothing until the first call, one create however many ask."""
+"""Lazy sandboxes: no request before the first call, one create for any number of concurrent calls."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_a_caller_that_is_cancelled_leaves_the_create_to_the_next(client: 
             await first
         assert (await second).ok
     assert fake.refused_keys == {"k"}
-    # What the cancelled one took back was its own call: the key is the next one's.
+    # The cancelled create withdrew only itself: the key belongs to the next one.
     assert list(fake.keys) == ["k"]
 
 
@@ -78,7 +78,7 @@ async def test_callers_that_wait_for_one_create_share_its_failure(client: Client
         failures = await asyncio.gather(*(sandbox.exec("true") for _ in range(5)), return_exceptions=True)
         assert {type(failure) for failure in failures} == {Internal}
         assert fake.count("POST") == 1
-        # Not for ever: a call that comes later tries anew.
+        # A later call creates again.
         with pytest.raises(Internal):
             await sandbox.exec("true")
         assert (await sandbox.exec("true")).ok

@@ -1,4 +1,4 @@
-"""The process that renews leases: whatever its parent is busy with, only while that lives, and never two of them."""
+"""The renewal process: renews while its parent is blocked, ends with the parent, and exists only once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.eventually import LIMIT_S, eventually, eventually_true
 from tests.support.gateway_fake import FakeGateway
 
 KEY = "rbx_secret_of_the_test"
-# Ten words a second.
+# Ten renewals a second.
 OFTEN: Any = {"ttl_ms": 400, "every_s": 0.1}
 TRAINER = """
 import ctypes, os, signal, sys
@@ -44,7 +44,7 @@ signal.pause()
 
 
 class Words:
-    """A server that only counts what clients say of themselves."""
+    """A server that only records lease renewals."""
 
     def __init__(self) -> None:
         self.said: dict[str, list[str]] = {}
@@ -66,12 +66,12 @@ class Words:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        # A process that is killed has no interest in its answer.
+        # A process that was killed leaves a broken connection.
         self.server.handle_error = lambda *_: None  # type: ignore[method-assign]
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
     def wait(self, name: str, more: int) -> None:
-        """Block this thread until so many more words of a lease have come."""
+        """Block this thread until so many more renewals of a lease have arrived."""
         with self.changed:
             seen = len(self.said.get(name, ()))
             assert self.changed.wait_for(lambda: len(self.said.get(name, ())) >= seen + more, LIMIT_S), self.said
@@ -103,18 +103,18 @@ async def test_a_blocked_event_loop_loses_no_lease(words: Words, lease_process: 
     async with Client(words.url, KEY) as client:
         name = client.gateway.leases.of(400)["name"]
         await asyncio.sleep(0)
-        # The loop does nothing from here on.
+        # This blocks the event loop.
         words.wait(name, 8)
         assert lease_process._process is not None
         pid = lease_process._process.pid
     assert not lives(pid)
     with pytest.raises(ProcessLookupError):
-        # Nor is it a zombie.
+        # It was reaped, so it is no zombie either.
         os.kill(pid, 0)
 
 
 class Beside:
-    """Stands for the process: whether it speaks is the test's to say."""
+    """Stands in for the renewal process; the test decides whether it renews."""
 
     def __init__(self) -> None:
         self.speaks = True
@@ -273,7 +273,7 @@ async def test_a_dead_process_falls_silent_whoever_it_has_forked(words: Words, h
 
 @pytest.mark.parametrize("how", ["stopped", "locked"])
 async def test_one_that_does_nothing_at_all_keeps_its_leases(words: Words, how: str) -> None:
-    """Not one thread of it runs: it is stopped by a signal, or a call out of Python holds the interpreter's lock."""
+    """No thread of the program runs: it is stopped by a signal, or a call into C holds the interpreter's lock (GIL)."""
     trainer = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", TRAINER, words.url, how), stdout=asyncio.subprocess.PIPE
     )
@@ -287,7 +287,7 @@ async def test_one_that_does_nothing_at_all_keeps_its_leases(words: Words, how: 
 
 
 def test_the_program_needs_nothing_but_the_standard_library() -> None:
-    """As it is started: without the folders of packages, without what it imports only for a renewal."""
+    """Run it as the SDK does, isolated from site-packages; without a renewal it imports little."""
     program = Path(renewer.__file__).with_name("program.py")
     told = json.dumps({"name": "never-held"}).encode()
     ran = subprocess.run([sys.executable, "-I", "-S", program], input=told, capture_output=True, check=True)

@@ -1,4 +1,4 @@
-"""What a client says of itself: its sandboxes go with it unless they were detached; silence is its end."""
+"""Leases: a client renews them for its sandboxes, and stops when it is closed or garbage-collected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.gateway_fake import FakeGateway, Fault
 
 
 async def until_renewed(fake: FakeGateway, name: str, times: int) -> None:
-    while fake.renewed.get(name, 0) < times:  # noqa: ASYNC110 - the fake tells nobody
+    while fake.renewed.get(name, 0) < times:  # noqa: ASYNC110 - the fake has no event for it
         await asyncio.sleep(0.001)
 
 
@@ -88,7 +88,7 @@ async def test_a_closed_client_is_silent(fake: FakeGateway) -> None:
 
 async def test_so_is_one_that_nobody_has_any_more() -> None:
     class Gone:
-        """Stands for a gateway: it need not be able to do anything."""
+        """Stands in for a gateway that is never called."""
 
     gateway = Gone()
     held = leases.Leases(gateway)  # type: ignore[arg-type]

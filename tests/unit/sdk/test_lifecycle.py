@@ -1,4 +1,4 @@
-"""Create, connect, extend, detach, delete: nothing is made twice and nothing is left."""
+"""Create, connect, extend, detach, delete: no sandbox is created twice, and none is left behind."""
 
 from collections.abc import Coroutine
 
@@ -68,7 +68,7 @@ async def test_a_create_that_gives_up_deletes_what_it_may_have_made(client: Clie
 
 
 class Full:
-    """A server that holds a create until the deadline it was told, and then says that no node takes it."""
+    """A server that holds a create until its deadline, at most 15 s, and then answers that no node has room."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -93,9 +93,9 @@ async def test_a_create_ends_at_its_deadline_with_what_the_server_said_last(
     other.close()
     with pytest.raises(CapacityUnavailable, match="Insufficient cpu"):
         await call
-    assert clock.now_s <= 20.001  # what is left is told in whole milliseconds
+    assert clock.now_s <= 20.001  # the time left is sent in whole milliseconds
     assert full.told_ms[0] == 20_000
-    # The second one was told what was left: the server holds it no longer than the caller waits.
+    # The second attempt sent the time left, so the server holds it no longer than the caller waits.
     assert len(full.told_ms) == 2
     assert 4_800 <= full.told_ms[1] <= 5_000
 
@@ -232,14 +232,14 @@ async def test_class_methods_use_the_shared_client(fake: FakeGateway) -> None:
 
 
 def _waits(fake: FakeGateway) -> list[str]:
-    """Of each delete, how long it waits for the confirmation (ms); empty: not at all."""
+    """Return for each delete how long it waits for the confirmation (ms); empty: not at all."""
     return [path.partition("wait_ms=")[2] for method, path, _ in fake.requests if method == "DELETE"]
 
 
 async def test_a_delete_waits_for_the_confirmation_only_when_asked(client: Client, fake: FakeGateway) -> None:
     async with await client.create("python") as sandbox:
         pass
-    # Ended, and not confirmed: that can still be asked for.
+    # It has ended without a wait for the confirmation, which a second delete can wait for.
     await sandbox.delete(wait=True, wait_timeout=5)
     async with await SandboxGroup.create("python", n=2, name="g", client=client) as group:
         assert (await group.delete(wait=True)).failed == {}

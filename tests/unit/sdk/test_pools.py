@@ -1,4 +1,4 @@
-"""Pools from the client and the command line: what is sent, what is told, what is refused before anything is sent."""
+"""Pools in the client and on the command line: request bodies, output, and arguments that are refused."""
 
 import json
 from typing import Any

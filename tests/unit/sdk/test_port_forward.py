@@ -27,7 +27,7 @@ def sandbox_id(apart: FakeGateway) -> str:
 
 @contextmanager
 def echo_server() -> Iterator[int]:
-    """Sends everything back when the client has ended its side; its port."""
+    """Run a server that sends everything back once the client has closed its side; yields its port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -50,7 +50,7 @@ def echo_server() -> Iterator[int]:
 
 @contextmanager
 def forwarding(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """The command, and the port that it listens on."""
+    """Run the command; yields its process and the port that it listens on."""
     command = [sys.executable, "-m", "rollbox", "port-forward", *arguments, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -64,7 +64,7 @@ def forwarding(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
 def asked(port: int, data: bytes) -> bytes:
     with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as client:
         client.sendall(data)
-        # A peer that has reset it already has heard enough.
+        # The peer may have reset the connection already.
         with contextlib.suppress(OSError):
             client.shutdown(socket.SHUT_WR)
         with client.makefile("rb") as stream:
@@ -83,7 +83,7 @@ def test_connections_pass_with_their_half_closes_until_it_is_told_to_end(sandbox
 def test_a_server_that_is_not_there_ends_its_connection_and_no_other(sandbox_id: str) -> None:
     with silent_port() as port, forwarding(sandbox_id, f"0:{port}") as (process, local):
         for _ in range(2):
-            # Reset, or ended without a word: which of the two is a matter of who was faster.
+            # The connection is reset or closed without data, depending on timing.
             with contextlib.suppress(ConnectionError):
                 assert asked(local, b"x") == b""
         process.send_signal(signal.SIGTERM)

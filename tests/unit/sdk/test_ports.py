@@ -25,7 +25,7 @@ async def sandbox(client: Client) -> AsyncIterator[Sandbox]:
 
 @asynccontextmanager
 async def server(serve: Serve) -> AsyncIterator[int]:
-    """A server of this machine; its port. Ends with all its connections."""
+    """Run a server on this machine; yields its port. Closes all its connections at the end."""
     writers: list[asyncio.StreamWriter] = []
     tasks: list[asyncio.Task[None]] = []
 
@@ -88,7 +88,7 @@ async def test_a_wait_ends_when_something_listens_or_time_is_over(sandbox: Sandb
         await sandbox.ports.wait(port)
         await met.wait()
     with silent_port() as port, pytest.raises(PortUnreachable, match="for 0.01 s") as nobody:
-        await sandbox.ports.wait(port, timeout=0.01)  # speed: the gateway's to wait, and the fake one does not
+        await sandbox.ports.wait(port, timeout=0.01)  # speed: the gateway waits, and the fake one answers at once
     assert nobody.value.sandbox_id == sandbox.id
 
 

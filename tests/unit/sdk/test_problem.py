@@ -1,4 +1,4 @@
-"""Problems of the wire become exceptions that say whose fault it is."""
+"""Problems in answers become exceptions that say whose fault it is."""
 
 import json
 import pickle

@@ -1,4 +1,4 @@
-"""Processes: every byte and every exit code is accounted for, however often the connection breaks."""
+"""Processes: no byte and no exit code is lost or repeated, however often the connection breaks."""
 
 import asyncio
 import os

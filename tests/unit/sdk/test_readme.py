@@ -1,4 +1,4 @@
-"""What the READMEs show works: programs run, fragments have the names and types of the SDK, lines are the CLI's."""
+"""The READMEs' examples work: programs run, fragments pass the type checker, command lines parse."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 TEXTS = {name: (ROOT / name).read_text() for name in ("README.md", "sdk/README.md")}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PROGRAM = "asyncio.run("
-# What the fragments take from the program around them; what one makes, it makes itself.
+# The names that fragments use without defining them.
 AROUND = """
 import asyncio, json, logging
 from pathlib import Path
@@ -45,7 +45,7 @@ GIVEN = {"client": "Client", "sandbox": "Sandbox"}
 
 
 def blocks(language: str) -> list[str]:
-    """The blocks of a language in all texts."""
+    """Return the code blocks of a language in all READMEs."""
     return [body for text in TEXTS.values() for found, body in BLOCK.findall(text) if found == language]
 
 
@@ -54,7 +54,7 @@ FRAGMENTS = [block for block in blocks("python") if PROGRAM not in block]
 
 
 def commands() -> list[list[str]]:
-    """Every line that begins with `rollbox`, and what is made into a variable, as words."""
+    """Return every command line that begins with `rollbox`, also in `NAME=$(...)`, split into words."""
     lines = [line for block in blocks("") for line in block.splitlines()]
     inline = [found for text in TEXTS.values() for found in re.findall(r"`(rollbox [^`]*--[^`]+)`", text)]
     found = [re.sub(r"^\w+=\$\((.*)\)", r"\1", line) for line in [*lines, *inline]]
@@ -62,7 +62,7 @@ def commands() -> list[list[str]]:
 
 
 def parse(words: list[str]) -> None:
-    """Parse as the CLI does, down to the command; raises for a name or an option that there is not."""
+    """Parse as the CLI does, down to the command; raises for an unknown name or option."""
     command = typer.main.get_command(app)
     context = command.context_class(command)
     while hasattr(command, "resolve_command"):
@@ -72,7 +72,7 @@ def parse(words: list[str]) -> None:
 
 
 def checked(fragments: list[str], folder: Path) -> str:
-    """What a strict type check says about fragments, each in a function of its own; empty when all is well."""
+    """Return the output of a strict type check of fragments, each in its own function; empty without errors."""
     files = []
     for number, fragment in enumerate(fragments):
         given = ", ".join(f"{name}: {kind}" for name, kind in GIVEN.items() if not re.search(rf"\b{name} = ", fragment))
@@ -94,7 +94,7 @@ def test_the_programs_run(apart: FakeGateway, program: str) -> None:
     assert {box["state"] for box in apart.sandboxes.values()} == {"ended"}
 
 
-# Type checks without a cache.
+# The type checker runs without a cache.
 @pytest.mark.timeout(1800)
 def test_the_fragments_use_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)

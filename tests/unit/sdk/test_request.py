@@ -1,4 +1,4 @@
-"""Nonsense fails before a request is sent, and the error names the argument."""
+"""Invalid arguments fail before a request is sent, and the error names the argument."""
 
 from base64 import b64decode
 from typing import Any

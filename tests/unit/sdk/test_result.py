@@ -1,4 +1,4 @@
-"""What a result says, and what `check` makes of it."""
+"""Results of commands: their fields, their wire form, and the errors of `check`."""
 
 import json
 

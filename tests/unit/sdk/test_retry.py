@@ -1,4 +1,4 @@
-"""How often, how long, and after which errors."""
+"""Retries: how often, how long, and after which errors."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The rollout loop that users copy, here with plain processes instead of sandboxes."""
+"""The example rollout loop, here with plain processes instead of sandboxes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXAMPLES = Path(__file__).parents[3] / "sdk" / "examples"
 
 
 def told(apart: FakeGateway, folder: Path, *options: str) -> tuple[int, dict[str, Any]]:
-    """Exit status and report of a run."""
+    """Run the example; returns its exit status and report."""
     apart.real_execs = True
     paths = os.pathsep.join((str(Path(rollbox.__file__).parents[1]), str(EXAMPLES)))
     environment = {**os.environ, "PYTHONPATH": paths, "MPLCONFIGDIR": str(folder)}
@@ -33,7 +33,7 @@ def told(apart: FakeGateway, folder: Path, *options: str) -> tuple[int, dict[str
 def test_humaneval_is_learned_from_and_the_rest_of_a_group_is_pruned(apart: FakeGateway, tmp_path: Path) -> None:
     status, report = told(apart, tmp_path, "--limit", "4", "--in-flight", "8")
     assert status == 0, report
-    # The endless ones never end by themselves: each group was decided without its own.
+    # The endless sample of each group never ends by itself: the group was decided and it was pruned.
     assert (report["rollouts"], report["pruned"]) == (12, 4)
     assert (report["never_started"], report["sandboxes"], report["left_behind"]) == (4, 12, 0)
     assert (report["scored"], report["sum_of_advantages"]) == (12, 0)
@@ -48,7 +48,7 @@ def test_a_sample_that_the_platform_failed_is_masked(apart: FakeGateway, tmp_pat
     assert (report["masked"], report["scored"], report["not_as_expected"]) == (1, 2, 0)
 
 
-# The test suites of three packages, again and again.
+# Runs the test suites of three packages many times.
 @pytest.mark.timeout(1800)
 def test_packages_are_broken_and_repaired_in_twenty_turns(
     apart: FakeGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

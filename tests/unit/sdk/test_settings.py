@@ -1,4 +1,4 @@
-"""Where the address and the key come from."""
+"""Settings: where the address and the API key come from."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One pooled client for each event loop, closed when nobody needs it."""
+"""The shared client: one for each event loop, closed by its last user."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A shell session, with the real shells of this machine behind a fake gateway."""
+"""Shells that keep their state, with the real shells of this machine behind a fake gateway."""
 
 import asyncio
 import os
@@ -13,13 +13,13 @@ from rollbox.errors import Conflict, InvalidArgument
 from tests.support.eventually import LIMIT_S
 from tests.support.gateway_fake import FakeGateway
 
-# Passes long before anything that it ends would, which runs for hours.
+# Much shorter than the commands that it ends, which would run for hours.
 SOON_S = 0.3
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shell that needs long to come back on a busy machine is not killed for it."""
+    """Give a shell on a busy machine more time to be ready again before it is killed."""
     monkeypatch.setattr(Shell._settled, "__defaults__", (LIMIT_S, 1.0))
 
 
@@ -84,7 +84,7 @@ async def test_a_timeout_ends_the_command_and_keeps_the_shell(shell: Shell, comm
     await shell.run("A=kept")
     result = await shell.run(command, timeout=SOON_S)
     assert (result.end, result.exit_code) == ("deadline", None)
-    # What a machine under load did not get to in time is not printed; what must not run never is.
+    # A machine under load may not print it in time; what must not run is never printed.
     assert result.stdout in ("began\n", "")
     assert (await shell.run("echo $A")).stdout == "kept\n"
 
@@ -92,14 +92,14 @@ async def test_a_timeout_ends_the_command_and_keeps_the_shell(shell: Shell, comm
 async def test_a_timeout_before_the_shell_has_read_its_line_keeps_it_too(shell: Shell) -> None:
     await shell.run("A=kept")
     pid = int((await shell.run("echo $$")).stdout)
-    # The kill of what it runs wakes it again.
+    # The interrupt at the timeout also continues the shell.
     os.kill(pid, signal.SIGSTOP)
     assert (await shell.run("sleep 10000; echo no", timeout=0.01)).stdout == ""
     assert (await shell.run("echo $A")).stdout == "kept\n"
 
 
 async def test_a_shell_that_comes_back_late_does_not_tell_how_often_it_was_asked(shell: Shell) -> None:
-    # Each kill ends only one of its sleeps.
+    # Each interrupt ends only one of its sleeps.
     result = await shell.run("trap '' URG INT; for n in 1 2 3; do sleep 10000; done", timeout=SOON_S)
     assert (result.end, result.stdout) == ("deadline", "")
     assert re.search("[0-9a-f]{32}", result.stderr) is None

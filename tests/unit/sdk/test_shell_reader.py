@@ -1,4 +1,4 @@
-"""What is read of a shell's output: up to marks, and without them."""
+"""Reading a shell's output up to marks, and without them."""
 
 import asyncio
 from typing import cast
@@ -10,7 +10,7 @@ MARK = b"0123456789abcdef"
 
 
 class Stream:
-    """Gives what it is fed."""
+    """A stream that returns the pieces in its queue."""
 
     def __init__(self) -> None:
         self.pieces: asyncio.Queue[bytes] = asyncio.Queue()

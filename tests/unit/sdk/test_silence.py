@@ -1,4 +1,4 @@
-"""A server that falls silent is noticed by the clock, and a program that does not read is told what it did."""
+"""Silent connections are detected by timeouts, and a program that reads too slowly gets an error that says so."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.virtual_time import VirtualTimeLoop
 
 
 def virtual(scene: Callable[[FakeGateway, Client], Awaitable[None]]) -> None:
-    """Plays a scene with a fake gateway and its client; time jumps when nothing moves on the wire any more."""
+    """Run a scene with a fake gateway and its client in virtual time, which jumps when there is no traffic."""
 
     async def played() -> None:
         async with serving() as fake, Client(fake.url, API_KEY) as client:
@@ -106,7 +106,7 @@ def test_a_program_that_does_not_read_a_port_lives_and_is_told_why_it_was_cut_of
         await socket.prepare(request)
         for _ in range(80):
             await socket.send_bytes(bytes(1000))
-        # As the gateway does: pings are signs of life, and after 30 s they are not enough.
+        # As the gateway does: pings are signs of life, but after 30 s a reader that takes nothing is cut off.
         while (await socket.receive()).type is WSMsgType.PING and pings < 8:
             pings += 1
         assert request.transport is not None
@@ -159,7 +159,7 @@ def test_what_the_gateway_tells_a_slow_reader_of_a_port_is_raised(monkeypatch: p
 
 
 def small_buffers(monkeypatch: pytest.MonkeyPatch, wanted: Callable[[], bool]) -> None:
-    """So that a write waits soon; not on a connection that is taken from, where they make the kernel wait for acks."""
+    """Make writes block soon. Not for connections that are read: small buffers make the kernel wait for ACKs there."""
     make = transport._socket
 
     def small(address: AddrInfoType) -> socket.socket:
@@ -172,7 +172,7 @@ def small_buffers(monkeypatch: pytest.MonkeyPatch, wanted: Callable[[], bool]) -
 
 
 async def deaf(request: web.Request) -> web.StreamResponse:
-    """Take nothing and say nothing, as a machine that has vanished."""
+    """Read nothing and send nothing, like a machine that has vanished."""
     connected = web.WebSocketResponse()
     await connected.prepare(request)
     assert request.transport is not None

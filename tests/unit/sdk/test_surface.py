@@ -1,4 +1,4 @@
-"""The public surface is a list, and this file owns it."""
+"""The public API: this file lists its names, and checks docstrings, options and the blocking versions."""
 
 import inspect
 

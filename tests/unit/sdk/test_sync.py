@@ -1,4 +1,4 @@
-"""The face without await."""
+"""The blocking API, `rollbox.sync`."""
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""The story of a sandbox, beside a failure and on the command line."""
+"""Timelines of sandboxes: in the client, with a failure, and on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An archive from an attacker: nothing lands outside the directory, whatever it says."""
+"""Unpacking an untrusted archive: nothing is written outside the directory."""
 
 import io
 import os

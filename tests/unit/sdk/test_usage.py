@@ -1,4 +1,4 @@
-"""What a sandbox uses: in a program and on the command line."""
+"""Usage of a sandbox: in a program and on the command line."""
 
 import json
 
