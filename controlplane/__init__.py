@@ -1,5 +1,5 @@
-"""The control plane: creates, readies, ends and reports sandboxes; it is never on the exec path.
+"""The control plane: creates sandboxes, marks them ready, ends them and reports on them; never on the exec path.
 
-Layers, higher may import lower only:
+Layers; a higher one may import only lower ones:
 ``embedded > api > lifecycle > cluster | store | telemetry > settings | model | reach > clock | errors > wire``.
 """

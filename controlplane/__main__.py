@@ -1,4 +1,4 @@
-"""``python -m controlplane``: one control plane, set up by the environment (see ``settings``)."""
+"""``python -m controlplane``: runs one control plane, configured by environment variables (see ``settings``)."""
 
 import gc
 import os
@@ -13,12 +13,13 @@ from controlplane.errors import Problem
 from controlplane.settings import EXIT_CONFIG, SettingError, Settings
 from controlplane.telemetry import complain, configure_log
 
-# Cycles are rare here, what lives through a herd of creates is not: with the default a herd waits for the collector.
+# Reference cycles are rare here, and a burst of creates keeps many objects alive: with Python's default thresholds the
+# creates of a burst wait for garbage collections.
 GC_THRESHOLDS: Final = (10_000, 50, 50)
 
 
 def _spare_pauses() -> None:
-    """Keeps the collector away from what stays for good: modules, models, routes."""
+    """Exempts objects that live as long as the process (modules, models, routes) from garbage collection."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
@@ -31,18 +32,22 @@ async def _run(settings: Settings) -> None:
             _spare_pauses()
             log.info("serving", api=str(settings.api), ready=str(settings.ready), routes=str(settings.routes))
             await stop.wait()
-            log.info("stopping; sandboxes run on, at other replicas or adopted at the next start")
+            log.info("stopping; sandboxes keep running, other replicas or the next start manage them")
             await service.drain(delete=False)
 
 
 def main() -> int:
-    """Runs until SIGTERM; exit status 0, 64 for a bad setting, 1 when cluster, store or an address cannot be had."""
+    """Runs until SIGTERM or SIGINT.
+
+    Returns:
+        The exit status: 0; 64 for a bad setting; 1 when the cluster, the store or a listen address is unavailable.
+    """
     configure_log()
     status = 0
     try:
         settings = Settings.from_environment(os.environ)
         uvloop.run(_run(settings))
-    # What runs in task groups fails in groups.
+    # Errors from task groups arrive as exception groups.
     except* SettingError as group:
         complain("controlplane", group)
         status = EXIT_CONFIG

@@ -1,15 +1,17 @@
-"""Time as a value that is passed in, so that tests own it.
+"""The clock, passed in as a value so that tests control it.
 
-Waiting goes through asyncio itself: tests run it on a loop with virtual time (``tests/support/virtual_time.py``).
+Waiting uses asyncio directly: tests run it on an event loop with virtual time (``tests/support/virtual_time.py``).
 """
 
 import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-# What time services correct in steps, as a rule, and what nobody's life depends on.
+# A step of the wall clock up to this size is followed at once: time services such as NTP correct about as much in one
+# step, and it makes no difference to a sandbox's lifetime.
 FOLLOWED_MS: Final = 5_000
-# A wall clock that was set further is followed by one part in so many: a life of an hour ends six minutes off at most.
+# A larger step is slewed: the clock catches up by 1/SLEWED of the time that passes, so a sandbox with a ttl of one hour
+# ends at most six minutes early or late.
 SLEWED: Final = 10
 
 
@@ -22,13 +24,13 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock, made steady: it never goes back, and setting the machine's clock does not make it jump.
+    """The machine's wall clock, made monotonic: it never goes back, and a large step is slewed instead of followed.
 
-    A sandbox that has an hour to live has about an hour, whatever is done to the clock meanwhile.
+    So a sandbox with a ttl of one hour lives for about an hour, even if the machine's clock is set meanwhile.
 
     Args:
-        wall_ns: the time of day; may be set.
-        steady_ns: time that nobody sets.
+        wall_ns: the time of day in Unix nanoseconds; may be stepped.
+        steady_ns: a monotonic clock in nanoseconds.
     """
 
     def __init__(

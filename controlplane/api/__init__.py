@@ -1,4 +1,4 @@
-"""The control plane from outside: HTTP for callers, one small door for readiness pushes, the route feed for gateways.
+"""The control plane's network interfaces: the HTTP API, the endpoint for readiness pushes, the gateways' route feed.
 
-``serve.serving`` puts it together. Knows no engine except through ``serve``.
+``serve.serving`` puts them together, and is the only part that opens a backend.
 """

@@ -1,4 +1,4 @@
-"""What this installation is and offers."""
+"""The route ``/v1/info``: describes this installation."""
 
 from importlib.metadata import PackageNotFoundError, version
 
@@ -26,7 +26,7 @@ async def info(context: App, owner: Owner) -> InfoBody:
 
 
 def product_version() -> str:
-    """The version of the installed distribution; a source tree says so."""
+    """The version of the installed distribution, or ``0.0.0+source`` when run from a source tree."""
     try:
         return version("rollbox")
     except PackageNotFoundError:

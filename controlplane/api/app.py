@@ -1,4 +1,4 @@
-"""The HTTP API for callers: ``/v1`` behind API keys, and what operators look at."""
+"""The HTTP API: ``/v1`` with API keys, and the health and metrics endpoints for operators."""
 
 from typing import Final
 
@@ -25,24 +25,25 @@ from controlplane.api.plain import Plain
 from controlplane.api.query import closed_query
 from controlplane.api.request_id import RequestId
 
-# The largest honest request is a create with a full environment (256 KiB, as JSON at most six times that).
+# The largest valid request is a create with 256 KiB of environment variables, which JSON escapes can make 6x larger.
 MAX_BODY_BYTES: Final = 2 << 20
 
 
 def create_app(context: Context) -> ASGIApp:
-    """The app that answers from ``context``."""
+    """The ASGI app with all middleware, serving from ``context``."""
     app = bare_app()
     app.state.context = context
-    # Inside, too: what fails in a route is answered by the framework's own net before it is seen out here.
+    # Needed inside the framework too: its own catch-all handler would answer a route's error before the outer
+    # ``Unforeseen`` sees it.
     app.add_middleware(problems.Unforeseen)
-    # Around the framework, not inside: what ``Plain`` answers does not pass its layers.
-    # An id first, so that a refused body and a counted answer have one too.
+    # The rest wraps the framework, since requests that ``Plain`` answers do not pass through the framework's layers.
+    # ``RequestId`` is outermost, so that a refused body and a counted answer have a request id too.
     bounded = BodyLimit(Plain(app, context), MAX_BODY_BYTES)
     return RequestId(Counted(problems.Unforeseen(bounded), context.parts.metrics))
 
 
 def bare_app() -> FastAPI:
-    """The routes alone: enough to describe the API, not to answer."""
+    """The routes without a context: enough to generate the OpenAPI document, not to serve requests."""
     app = FastAPI(
         title="rollbox control plane",
         version="1",

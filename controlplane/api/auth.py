@@ -1,4 +1,4 @@
-"""Who calls: API keys, compared in constant time."""
+"""Authentication of callers by API key, compared in constant time."""
 
 import hashlib
 import hmac
@@ -8,10 +8,10 @@ from controlplane.errors import Problem
 
 
 class ApiKeys:
-    """Tells the owner of an API key; keeps digests only.
+    """Maps API keys to owners; keeps only the keys' digests.
 
     Args:
-        keys: key -> owner; must not be empty: nobody is let in without a key.
+        keys: key -> owner; must not be empty, since every request needs a key.
     """
 
     def __init__(self, keys: Mapping[str, str]) -> None:
@@ -24,11 +24,12 @@ class ApiKeys:
 
         Raises:
             Problem: unauthenticated.
-        Cost: one comparison per key, however early one matches.
+
+        Cost: one comparison per configured key, also after a match.
         """
         credential = bearer(authorization)
         given = _digest(credential)
-        # Every key is compared, so that the time tells nothing about which one was near.
+        # Every key is compared, so that the response time reveals nothing about which key matched (timing attack).
         matches = [owner for known, owner in self._owners.items() if hmac.compare_digest(known, given)]
         if not matches:
             raise Problem("unauthenticated", "the API key is not known here")

@@ -1,4 +1,4 @@
-"""No request is read beyond what its answer can need."""
+"""Limits the size of request bodies."""
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -8,7 +8,7 @@ from controlplane.errors import Problem
 
 
 class BodyLimit:
-    """Middleware: refuses a body of more than ``most_bytes``, by its announcement or while it arrives."""
+    """Middleware: refuses a body over ``most_bytes``, by its Content-Length or while it is received."""
 
     def __init__(self, app: ASGIApp, most_bytes: int) -> None:
         self._app = app
@@ -31,7 +31,7 @@ class BodyLimit:
             message = await receive()
             came_bytes += len(message.get("body", b""))
             if came_bytes > self._most_bytes:
-                # The one exception that the framework lets through while it reads a body.
+                # The only exception that the framework does not wrap while it reads a body.
                 raise HTTPException(413, self._detail)
             return message
 

@@ -1,4 +1,4 @@
-"""What every route has at hand: the service, and the owner behind the API key."""
+"""The FastAPI dependencies of the routes: the service, and the owner that the API key belongs to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from controlplane.settings import PREFIX
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What an app answers from.
+    """What the routes need to serve requests.
 
     Attributes:
-        limits: told in ``/v1/info``, by name.
-        ports_domain: where the gateways serve ports by host name; None: nowhere.
-        operators: owners who may change what holds for others.
+        limits: the installation's limits by name, as ``/v1/info`` shows them.
+        ports_domain: the DNS domain under which gateways serve ports by host name; None: ports have no host names.
+        operators: owners that may change settings of other owners (pools and quotas).
     """
 
     service: Sandboxes
@@ -31,7 +31,7 @@ class Context:
     operators: frozenset[str] = frozenset()
 
 
-# Coroutines all, though none waits: the framework would run plain functions on threads.
+# All of these are coroutines although none awaits anything: FastAPI would run plain functions in a thread pool.
 
 
 async def context_of(request: Request) -> Context:
@@ -44,7 +44,7 @@ async def _service(request: Request) -> Sandboxes:
     return (await context_of(request)).service
 
 
-# Only tells the API's description about the scheme; the check is ours, so that a refusal is a problem like any other.
+# Only adds the scheme to the OpenAPI document. ``ApiKeys`` checks the key, so that a refusal is a `Problem`.
 _scheme = HTTPBearer(auto_error=False, scheme_name="api_key", description="An API key: rbx_...")
 
 
@@ -65,5 +65,5 @@ async def _operator(request: Request, _: Annotated[object, Depends(_scheme)]) ->
 App = Annotated[Context, Depends(context_of)]
 Service = Annotated[Sandboxes, Depends(_service)]
 Owner = Annotated[str, Depends(_owner)]
-# An owner who may change what holds for others.
+# An owner that may change settings of other owners.
 Operator = Annotated[str, Depends(_operator)]

@@ -1,4 +1,4 @@
-"""Counts answers by status class."""
+"""Counts HTTP answers by status class."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -6,7 +6,7 @@ from controlplane.telemetry import Metrics
 
 
 class Counted:
-    """Middleware: tells the metrics how every request was answered."""
+    """Middleware: counts the status of every answer in the metrics."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""The route feed: ``routes.v1.Routes`` over gRPC, one stream a gateway, and what the gateways say of use."""
+"""The route feed (``routes.v1.Routes`` over gRPC): one stream per gateway, and the gateways' activity reports."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,15 +12,15 @@ from controlplane.errors.rpc import abort
 from controlplane.lifecycle import Activity, RouteBoard
 from controlplane.wire import routes_pb2, routes_pb2_grpc
 
-# The contract promises one every 5 s at least; silence means that the feed is dead.
+# `routes.proto` promises a message at least every 5 s; a gateway takes a silent feed for dead.
 HEARTBEAT_S: Final = 2.0
-# Between two messages: each costs a gateway and this process more than ten routes in one. The first after a silence
-# goes at once; a call for a route that has not come waits for it in the gateway.
+# Pause between two messages, so that changes are batched: one message costs gateway and control plane more than ten
+# routes in it. The first change after a silence is sent at once; the gateway holds a call until its route arrives.
 REST_S: Final = 0.005
 
 
 class RoutesServicer(routes_pb2_grpc.RoutesServicer):
-    """Sends the snapshot, then every change, then heartbeats while nothing changes."""
+    """Sends a snapshot, then every change, and heartbeats while nothing changes."""
 
     def __init__(self, board: RouteBoard, activity: Activity) -> None:
         self._board = board
@@ -30,7 +30,7 @@ class RoutesServicer(routes_pb2_grpc.RoutesServicer):
     async def Report(  # noqa: N802 - the protocol's name
         self, request: routes_pb2.ActivityReport, context: "aio.ServicerContext[object, object]"
     ) -> routes_pb2.ActivityTaken:
-        """What one gateway has seen in use."""
+        """Takes one gateway's report of the sandboxes that are in use."""
         del context
         used = ((one.sandbox_id, one.since_us // 1000) for one in request.used)
         self._activity.report(request.gateway_id[:64], used)
@@ -39,7 +39,7 @@ class RoutesServicer(routes_pb2_grpc.RoutesServicer):
     async def Watch(  # noqa: N802 - the protocol's name
         self, request: routes_pb2.WatchRequest, context: "aio.ServicerContext[object, object]"
     ) -> AsyncIterator[routes_pb2.Update]:
-        """One gateway's stream; ends when the gateway leaves or falls too far behind."""
+        """One gateway's stream; ends when the gateway disconnects or falls too far behind."""
         gateway = request.gateway_id[:64]
         self._log.info("gateway connected", gateway=gateway)
         with self._board.subscribe() as subscription:
@@ -51,5 +51,5 @@ class RoutesServicer(routes_pb2_grpc.RoutesServicer):
                     update = routes_pb2.Update(version=self._board.version, heartbeat=routes_pb2.Heartbeat())
                 yield update
                 await asyncio.sleep(REST_S)
-        self._log.warning("gateway is too far behind and was cut off", gateway=gateway)
+        self._log.warning("gateway fell too far behind, its route stream was closed", gateway=gateway)
         await abort(context, Problem("stream_interrupted", f"gateway {gateway} is too far behind: connect again"))

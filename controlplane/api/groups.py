@@ -58,7 +58,7 @@ class MemberBody(BaseModel):
 
     @classmethod
     def of(cls, service: Sandboxes, sample: int, member: Sandbox | Problem) -> Self:
-        """From what the lifecycle has."""
+        """From a group's member: its sandbox, or the problem that it has instead."""
         if isinstance(member, Problem):
             told = ProblemBody.model_validate(member.to_json(request_id()))
             return cls(sample=sample, sandbox=None, problem=told)
@@ -74,7 +74,7 @@ class GroupBody(BaseModel):
 
     @classmethod
     def of(cls, service: Sandboxes, name: str, members: Members) -> Self:
-        """From what the lifecycle has."""
+        """From a group's members."""
         return cls(name=name, members=[MemberBody.of(service, sample, one) for sample, one in members.items()])
 
 

@@ -1,4 +1,4 @@
-"""Work for a caller who may hang up while it waits."""
+"""Cancels a request's work when the caller disconnects while it waits."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -18,13 +18,17 @@ async def unless_gone(
     *,
     from_s: float = 0.0,
 ) -> T:
-    """The result of ``work``; when the caller hangs up first (or this call is cancelled), ``give_up`` is run instead.
+    """Runs ``work`` and returns its result; if the caller hangs up first, cancels it and runs ``give_up`` instead.
 
     Args:
-        request: whose body was read before.
-        work: cancelled when its result is not wanted any more.
-        give_up: undoes what the work has done.
-        from_s: not looked at before: what is over by then is answered, whether somebody is there or not.
+        request: the caller's request; its body must have been read already.
+        work: cancelled when the caller hangs up.
+        give_up: undoes what ``work`` has done; also run when this call itself is cancelled.
+        from_s: seconds before the connection is watched: work that is done by then is answered without a check whether
+            the caller is still connected.
+
+    Raises:
+        Problem: create_abandoned, when the caller has hung up.
     """
     watch = _Watch(request, from_s)
     try:
@@ -40,7 +44,7 @@ async def unless_gone(
             raise
         raise _hung_up_first() from None
     except Exception:
-        # A failure has nothing to give up.
+        # Work that has failed leaves nothing to undo.
         await watch.ended()
         raise
     await give_up()
@@ -52,7 +56,7 @@ def _hung_up_first() -> Problem:
 
 
 class _Watch:
-    """Cancels the task that has made it when the caller of its request hangs up."""
+    """Cancels the asyncio task that created it when the caller of the request hangs up."""
 
     def __init__(self, request: Request, from_s: float) -> None:
         self._request = request
@@ -66,14 +70,15 @@ class _Watch:
             self._look()
 
     async def ended(self) -> bool:
-        """Ends the watch; whether the caller has hung up. Cancel safe, and repeating is fine."""
+        """Ends the watch and says whether the caller has hung up. Safe to cancel and to repeat."""
         if self._begin is not None:
             self._begin.cancel()
         if self._looking is None:
             return self._gone
         looking, self._looking = self._looking, None
         try:
-            # Once round: who had hung up before the work began has not been seen when it never waited.
+            # One turn of the event loop: if the work never awaited, the watch has not run yet, and a caller that hung
+            # up before the work began would be missed.
             await asyncio.sleep(0)
         finally:
             looking.cancel()
@@ -85,7 +90,7 @@ class _Watch:
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody else has cancelled the worker, too."""
+        """Whether the task was also cancelled by something other than this watch."""
         return self._worker is not None and self._worker.cancelling() > 0
 
     def _look(self) -> None:
@@ -93,7 +98,7 @@ class _Watch:
         self._looking.add_done_callback(self._seen)
 
     def _seen(self, looking: asyncio.Task[None]) -> None:
-        # Not when the watch has ended: whoever goes on then is not to be disturbed.
+        # Not after the watch has ended: the task is doing something else then and must not be cancelled.
         if self._looking is looking and self._worker is not None and not looking.cancelled():
             self._gone = True
             self._worker.cancel("the caller hung up")

@@ -1,4 +1,4 @@
-"""Clients that say that they are still there, and which sandboxes go with them."""
+"""The routes of ``/v1/leases``: clients renew leases, and sandboxes end when their lease expires."""
 
 from typing import Annotated, Final
 

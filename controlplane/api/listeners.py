@@ -1,4 +1,4 @@
-"""Sockets and the servers on them; all of one process, all ended by whoever opened them."""
+"""Listening sockets and the HTTP and gRPC servers on them, as context managers."""
 
 import asyncio
 import socket
@@ -17,16 +17,17 @@ from controlplane.settings import Listen
 from controlplane.wire import routes_pb2_grpc
 
 BACKLOG: Final = 2048
-# How long answers under way may take once the server stops.
+# Grace period for answers in progress when the server stops.
 GRACE_S: Final = 5
-# What a request may have beside its body: head, chunks' sizes, trailers.
+# Most bytes of a request outside its body: request line, headers, chunk sizes, trailers.
 MOST_HEAD_BYTES: Final = 64 * 1024
 
 
 class _Joined:
-    """A connection that sends the head of an answer together with its body: each packet wakes its reader.
+    """A transport that sends the head of an answer and its body in one packet.
 
-    A write to one that sleeps costs its writer a tenth of a millisecond.
+    uvicorn writes them separately. Each packet wakes the reader, and a write that wakes a sleeping reader costs the
+    writer a tenth of a millisecond.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -36,7 +37,7 @@ class _Joined:
     def write(self, data: bytes) -> None:
         if not self._head and data.startswith(b"HTTP/1.1 ") and data.endswith(b"\r\n\r\n"):
             self._head = data
-            # What has no body, or not yet.
+            # For an answer without a body, or with one that comes later.
             asyncio.get_running_loop().call_soon(self._late)
         elif data:
             self._flush(data)
@@ -59,7 +60,11 @@ class _Joined:
 
 
 class _Bounded(HttpToolsProtocol):
-    """The parser in C: a push costs a tenth less with it. It knows no bound, and sandboxes speak to it."""
+    """The HTTP parser of uvicorn that is written in C, with a limit for the request's head.
+
+    A readiness push costs a tenth less with it than with h11. It has no limit of its own, and sandboxes, which are
+    untrusted, can connect to it.
+    """
 
     _beside_bytes = 0
 
@@ -82,7 +87,7 @@ class _Bounded(HttpToolsProtocol):
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the process: several servers share it."""
+    """A uvicorn server without signal handlers: several servers share the process, which handles signals itself."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -96,10 +101,10 @@ async def serving_http(
     """Serves ``app`` while the block runs.
 
     Args:
-        app: what answers.
-        listen: where.
-        mode: of a unix socket; who may connect.
-        most_at_once: connections beyond it are refused (503); None: no limit.
+        app: the ASGI app.
+        listen: the address.
+        mode: file mode of a Unix socket, which decides which users may connect.
+        most_at_once: further concurrent connections are refused (503); None: no limit.
     """
     config = uvicorn.Config(
         app,
@@ -123,7 +128,7 @@ async def serving_http(
 
 @contextmanager
 def bound(listen: Listen, mode: int) -> Iterator[socket.socket]:
-    """A listening socket; a unix socket's file is replaced when it is stale and removed at the end."""
+    """A listening socket; the file of a Unix socket is replaced at the start and removed at the end."""
     if listen.path is None:
         with socket.create_server((listen.host, listen.port), backlog=BACKLOG, reuse_port=False) as made:
             yield made
@@ -141,7 +146,7 @@ def bound(listen: Listen, mode: int) -> Iterator[socket.socket]:
 
 @asynccontextmanager
 async def serving_routes(board: RouteBoard, activity: Activity, listen: Listen) -> AsyncIterator[None]:
-    """Serves the route feed, and takes the gateways' reports, while the block runs."""
+    """Serves the route feed and accepts the gateways' activity reports while the block runs."""
     if listen.path is not None:
         listen.path.unlink(missing_ok=True)
     server = aio.server(options=[("grpc.so_reuseport", 0)])
@@ -153,7 +158,7 @@ async def serving_routes(board: RouteBoard, activity: Activity, listen: Listen) 
     try:
         yield
     finally:
-        # A feed never ends by itself, so there is nothing to be graceful about.
+        # No grace period: a feed never ends by itself, so waiting for it would be useless.
         await server.stop(grace=None)
         if listen.path is not None:
             listen.path.unlink(missing_ok=True)

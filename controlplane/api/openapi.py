@@ -1,4 +1,4 @@
-"""The API's description, from its routes: what ``contract/generate.py`` writes to ``contract/openapi/``."""
+"""Generates the OpenAPI document from the routes; ``contract/generate.py`` writes it to ``contract/openapi/``."""
 
 from typing import Any, Final
 
@@ -43,7 +43,7 @@ def document() -> str:
         for operation in path.values():
             operation["responses"].pop("422", None)
             operation["responses"]["default"] = _FAILURE
-    # Without aliases, so that a repeated part reads like the first one.
+    # Without YAML aliases, so that a repeated part is written out in full.
     return yaml.dump(described, Dumper=_Plain, sort_keys=True, allow_unicode=True, width=120)
 
 

@@ -1,4 +1,4 @@
-"""What a control plane stands on, opened as its settings say: the cluster and the store."""
+"""Opens the backends of a control plane as its settings say: cluster, store, gateways, declared pools and quotas."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,18 +14,19 @@ from controlplane.settings import PREFIX, EngineSettings, KubernetesSettings, Se
 from controlplane.store import Journal, JournaledStore, MemoryStore, RedisStore, Store
 from controlplane.telemetry import Metrics
 
-# In the state directory: why sandboxes ended, for 24 h, also across a restart.
+# File in the state directory that keeps the tombstones of ended sandboxes for 24 h, across restarts.
 JOURNAL: Final = "ends.jsonl"
-# Redis and control plane start side by side; after this one had better say what it lacks and be started again.
+# Redis and control plane are started at the same time, so the control plane waits for Redis; after this time it fails
+# with an error that names the cause, and is restarted.
 REDIS_WITHIN_S: Final = 60.0
 
 
 @asynccontextmanager
 async def opened_cluster(settings: Settings, metrics: Metrics) -> AsyncIterator[Cluster]:
-    """The cluster of the backend that was chosen.
+    """The cluster of the configured backend.
 
     Raises:
-        Problem: it does not answer, or cannot hold sandboxes.
+        Problem: it does not answer, or cannot run sandboxes.
     """
     if isinstance(settings.backend, KubernetesSettings):
         async with _kubernetes(settings.backend, metrics) as cluster:
@@ -45,7 +46,7 @@ async def opened_cluster(settings: Settings, metrics: Metrics) -> AsyncIterator[
 
 @asynccontextmanager
 async def _kubernetes(settings: KubernetesSettings, metrics: Metrics) -> AsyncIterator[Cluster]:
-    # Here, so that an engine needs no Kubernetes client.
+    # Imported here, so that an installation on an engine needs no Kubernetes client.
     from controlplane.cluster.kubernetes import KubernetesCluster  # noqa: PLC0415
 
     async with KubernetesCluster.open(
@@ -69,7 +70,7 @@ async def _kubernetes(settings: KubernetesSettings, metrics: Metrics) -> AsyncIt
 
 @asynccontextmanager
 async def opened_gateways(settings: Settings) -> AsyncIterator[Gateways]:
-    """The gateways that silent sandboxes are looked at from, too."""
+    """The gateways through which sandboxes that do not respond are probed as well."""
     if settings.gateway_url is None:
         yield NoGateways()
         return
@@ -79,10 +80,10 @@ async def opened_gateways(settings: Settings) -> AsyncIterator[Gateways]:
 
 @asynccontextmanager
 async def opened_documents(settings: Settings) -> AsyncIterator[Documents]:
-    """The declared pools and quotas: objects of the cluster, or a file in the state directory.
+    """The declared pools and quotas: custom resources of the cluster, or a file in the state directory.
 
     Raises:
-        Problem: the file is damaged; the API server cannot be had.
+        Problem: the file is damaged, or the API server does not answer.
     """
     backend = settings.backend
     if isinstance(backend, EngineSettings):
@@ -99,11 +100,11 @@ async def opened_documents(settings: Settings) -> AsyncIterator[Documents]:
 
 @asynccontextmanager
 async def opened_store(settings: Settings, clock: Clock, metrics: Metrics) -> AsyncIterator[Store]:
-    """The store of many replicas when there is a Redis, else this process's own.
+    """The store: Redis, shared by all replicas, where one is configured; else one of this process alone.
 
     Raises:
-        SettingError: the state directory cannot be written.
-        Problem: the Redis does not answer within a minute.
+        SettingError: the state directory is not writable.
+        Problem: Redis does not answer within a minute.
     """
     backend = settings.backend
     if settings.redis_url is not None:

@@ -1,4 +1,4 @@
-"""What operators and their tools look at; on the control plane's own address, without a key."""
+"""Health, readiness and metrics endpoints for operators; on the control plane's own address, without an API key."""
 
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
@@ -12,13 +12,13 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/healthz")
 async def healthz() -> Response:
-    """The process answers."""
+    """Liveness: the process answers."""
     return JSONResponse({"status": "ok"})
 
 
 @router.get("/readyz")
 async def readyz(context: App) -> Response:
-    """New creates are taken."""
+    """Readiness: new creates are accepted."""
     if context.service.draining:
         raise Problem("draining", "this control plane is stopping", retry_after_ms=1000)
     return JSONResponse({"status": "ok"})
@@ -26,6 +26,6 @@ async def readyz(context: App) -> Response:
 
 @router.get("/metrics")
 async def metrics(context: App) -> Response:
-    """For Prometheus."""
+    """The metrics in the Prometheus text format."""
     text = context.parts.metrics.render(await context.service.levels())
     return Response(text, media_type=MEDIA_TYPE)

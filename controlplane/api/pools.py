@@ -1,4 +1,4 @@
-"""The routes of ``/v1/pools``: everybody may look, operators declare."""
+"""The routes of ``/v1/pools``: every owner may read pools, operators may declare them."""
 
 from typing import Annotated, Self
 
@@ -63,7 +63,7 @@ class PoolBody(BaseModel):
 
     @classmethod
     def of(cls, shown: Shown) -> Self:
-        """From what the lifecycle knows."""
+        """From the lifecycle's view of a pool."""
         declared = shown.declared
         status = PoolStatus.model_validate(shown.status)
         return cls(name=declared.name, spec=declared.spec, trouble=declared.trouble, status=status)

@@ -1,4 +1,7 @@
-"""The routes of ``/v1/sandboxes/{id}/ports/{port}`` that change who may reach it; using it is the gateway's part."""
+"""The routes of ``/v1/sandboxes/{id}/ports/{port}`` that make a port public or private.
+
+Connections to the port itself are the gateway's part.
+"""
 
 from typing import Annotated
 

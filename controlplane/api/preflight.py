@@ -1,4 +1,4 @@
-"""The route of ``/v1/preflight``: what a run needs against what there is, before it begins."""
+"""The route ``/v1/preflight``: compares what a run needs with what is available, before the run begins."""
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
@@ -9,7 +9,7 @@ from controlplane.errors import Code
 from controlplane.model import SandboxSpec
 from controlplane.model.spec import Closed
 
-# Guess: ten times the largest run that anybody has told of.
+# A guess: ten times the largest run that is known.
 MOST_SANDBOXES = 1_000_000
 
 router = APIRouter(tags=["quotas"])

@@ -1,4 +1,4 @@
-"""Every failure as ``application/problem+json``, the framework's own included."""
+"""Answers every failure, FastAPI's own included, as ``application/problem+json`` (RFC 9457)."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,21 +16,21 @@ from controlplane.api.request_id import request_id
 from controlplane.errors import Problem
 from controlplane.errors.problem import MEDIA_TYPE
 
-# As pydantic lists them: type, loc, msg, input, ctx.
+# A validation error as pydantic lists it, with the keys type, loc, msg, input, ctx.
 Fault = Mapping[str, Any]
 
 _log = structlog.get_logger("api")
 
 
 def install(app: FastAPI) -> None:
-    """Makes ``app`` answer every failure as a problem."""
+    """Registers exception handlers on ``app`` that answer every failure as a problem."""
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _framework)
 
 
 def answer(problem: Problem, status: int | None = None, headers: dict[str, str] | None = None) -> Response:
-    """The answer for ``problem``; ``status`` where HTTP has a sharper word than the code."""
+    """The HTTP answer for ``problem``; ``status`` replaces the code's status where HTTP has a more specific one."""
     body = problem.to_json(request_id())
     headers = dict(headers or {})
     if status is not None:
@@ -41,7 +41,7 @@ def answer(problem: Problem, status: int | None = None, headers: dict[str, str] 
 
 
 def invalid(errors: Sequence[Fault]) -> Problem:
-    """One problem for what validation found: the first fault is the detail, all of them are counted."""
+    """One problem for all validation errors: the detail describes the first one and says how many more there are."""
     first = errors[0]
     where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "header"))
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
@@ -56,7 +56,8 @@ def _sentence(error: Fault, where: str) -> str:
     if error["type"] == "missing":
         return f"{where or 'the body'} is missing"
     message = str(error["msg"]).removeprefix("Value error, ")
-    # An environment may hold secrets, and a container is no help; numbers and short texts are.
+    # Shows the refused value if it is a number or text. Never one of `env`, which may hold secrets; lists and objects
+    # would not help the caller.
     given = error.get("input")
     shown = f", got {given!r}" if isinstance(given, int | float | str) and not where.startswith("env") else ""
     return f"{where or 'the body'}: {message}{shown[:200]}"
@@ -81,9 +82,9 @@ async def _framework(request: Request, raised: Exception) -> Response:
 
 
 class Unforeseen:
-    """Middleware: an error that nobody foresaw is logged and answered as ``internal``, saying no more than its type.
+    """Middleware: logs an unexpected exception and answers it as ``internal``, naming only the exception's type.
 
-    The framework's own net for these hangs outside of all middleware, where the request has no id any more.
+    Starlette's own handler for unexpected exceptions runs outside of all middleware, where the request id is gone.
     """
 
     def __init__(self, app: ASGIApp) -> None:

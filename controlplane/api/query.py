@@ -1,4 +1,4 @@
-"""A query is as closed as a body: what is unknown or given twice is refused, not ignored."""
+"""Refuses unknown and repeated query parameters, as unknown fields of a body are refused, instead of ignoring them."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ REPEATABLE: Final = frozenset({"label", "state"})
 
 
 async def closed_query(request: Request) -> None:
-    """Refuses parameters that the route does not have, and single ones that come twice.
+    """Refuses parameters that the route does not have, and repetitions of parameters that take one value.
 
     Raises:
         Problem: invalid_argument, naming the parameter.

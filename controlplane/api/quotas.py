@@ -1,4 +1,4 @@
-"""The routes of ``/v1/quotas`` (operators) and ``/v1/quota`` (every owner: his own, and where his creates stand)."""
+"""The routes of ``/v1/quotas`` (for operators) and ``/v1/quota`` (an owner's own quota and its waiting creates)."""
 
 from typing import Annotated, Self
 
@@ -30,7 +30,7 @@ class LimitsBody(Closed):
 
     @classmethod
     def of(cls, declared: DeclaredQuota | None) -> Self:
-        """From what was declared."""
+        """From a declared quota; None: no limits."""
         return cls() if declared is None else cls(**{name: getattr(declared, name) for name in RESOURCES})
 
 
@@ -83,7 +83,7 @@ class QuotaBody(BaseModel):
 
     @classmethod
     def of(cls, standing: Standing) -> Self:
-        """From what the lifecycle knows."""
+        """From the lifecycle's view of an owner's quota."""
         return cls(**_fields(standing))
 
 

@@ -1,6 +1,6 @@
-"""The one door that sidecars can reach: ``POST /v1/ready``, small and authenticated. Nothing else is served.
+"""The only endpoint that sidecars can reach: ``POST /v1/ready``, for small authenticated readiness pushes.
 
-Without the framework: hundreds of pushes come at once, and each of them holds a create back. One push costs 0.5 ms.
+It does not use FastAPI: hundreds of pushes arrive at once, and a create waits for each of them. A push costs 0.5 ms.
 """
 
 from http import HTTPStatus
@@ -28,7 +28,7 @@ _log = structlog.get_logger("ready")
 
 
 def create_ready_app(service: Sandboxes) -> ASGIApp:
-    """The app for the readiness socket."""
+    """The ASGI app for the readiness socket; serves nothing else."""
     return RequestId(problems.Unforeseen(BodyLimit(_Door(service), most_bytes=MAX_PUSH_BYTES)))
 
 
@@ -59,7 +59,7 @@ class _Door:
         except HTTPException as refused:  # the body is too long
             return problems.answer(Problem("payload_too_large", refused.detail))
         except ClientDisconnect:
-            return Response(status_code=400)  # to nobody
+            return Response(status_code=400)  # the sidecar has disconnected, so nothing receives this
         return Response(status_code=204)
 
 

@@ -1,4 +1,4 @@
-"""One id per request, from the caller when it is sane, else made; in every answer and every log line."""
+"""One id per request, in every answer and log line: the caller's if it is well-formed, else a generated one."""
 
 import re
 import secrets
@@ -20,7 +20,7 @@ def request_id() -> str:
 
 
 class RequestId:
-    """Middleware: knows the request's id while the app answers it."""
+    """Middleware: sets the request's id for as long as the app answers it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

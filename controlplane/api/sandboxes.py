@@ -1,4 +1,4 @@
-"""The routes of ``/v1/sandboxes``; every one acts for the owner of the API key."""
+"""The routes of ``/v1/sandboxes``; each acts for the owner of the API key."""
 
 import re
 from typing import Annotated, Final
@@ -25,12 +25,13 @@ from controlplane.model.spec import MAX_START_MS
 
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,128}")
 _CALL: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-# Who has a key and hangs up finds with it what he was given: a claim is over sooner, and need not be watched.
+# A create with an idempotency key is watched for a hang-up only after this time. A caller that hangs up earlier repeats
+# the create with the key and gets the same sandbox. A claim from a pool takes less time, so it is never watched.
 KEYED_FROM_S: Final = 0.05
 
-# In a repetition less than in the body, which must not change: it is what the key is compared by.
+# A retry sends less here than its body says: the body must not change, since repetitions of a key are compared by it.
 Left = Annotated[int | None, Header(ge=1, le=MAX_START_MS, description="what is left of the caller's start_timeout_ms")]
-# Of a create and all its tries.
+# The same id for a create and all its retries.
 CallId = Annotated[str | None, Header(description="names a call among all with the same key: 1 to 64 of A-Za-z0-9_-")]
 Labels = Annotated[list[str] | None, Query(description="KEY=VALUE; repeated: all must match")]
 
@@ -63,7 +64,7 @@ async def create(
     by_ms = service.deadline_ms(spec, start_timeout_ms)
 
     async def give_up() -> None:
-        # A caller that hangs up while it waits for room has no sandbox yet.
+        # A caller that hangs up while it waits for quota or capacity has no sandbox yet.
         if begun:
             service.abandon(begun[-1], caller)
 
@@ -167,7 +168,11 @@ def _labels(pairs: list[str] | None) -> dict[str, str]:
 
 
 def checked_call(call_id: str | None) -> str:
-    """The id of a call, empty for none; invalid_argument for one that is no id."""
+    """The call's id, empty for none.
+
+    Raises:
+        Problem: invalid_argument, when it is malformed.
+    """
     if call_id is not None and not _CALL.fullmatch(call_id):
         raise Problem("invalid_argument", "Call-Id must be 1 to 64 of A-Za-z0-9_-", field="Call-Id")
     return call_id or ""

@@ -1,4 +1,4 @@
-"""The bodies of the HTTP API; closed, with units in the names."""
+"""The bodies of the HTTP API; unknown fields are refused, and field names include their units."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -121,7 +121,7 @@ class SandboxList(BaseModel):
     sandboxes: list[SandboxBody]
 
 
-# Waiting longer for a node than for a create serves nobody; the end itself is on record at once.
+# Longest time that a delete waits for the node. The end itself is recorded at once, so a longer wait has no use.
 MOST_WAIT_MS = 600_000
 WaitMs = Annotated[
     int,
@@ -203,7 +203,7 @@ class PushFailure(BaseModel):
 
 
 class PushRequest(BaseModel):
-    """A readiness push. Open for names to come: a sidecar may be newer than the control plane."""
+    """A readiness push. Unknown fields are ignored, since a sidecar may be newer than the control plane."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

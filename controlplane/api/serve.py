@@ -1,4 +1,4 @@
-"""The whole control plane from its settings: parts, service, listeners; opened in order, closed in reverse."""
+"""Assembles a control plane from its settings: backends, service, listeners; closed in reverse order."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -16,16 +16,17 @@ from controlplane.lifecycle import Options, Parts, RouteBoard, Sandboxes, Signin
 from controlplane.settings import PREFIX, SettingError, Settings
 from controlplane.telemetry import Metrics
 
-# Sidecars push once each; more connections than this are not theirs and must not use up the process's files.
+# Most concurrent connections to the readiness endpoint. Each sidecar pushes once, so more connections than this are not
+# legitimate, and they must not exhaust the process's file descriptors.
 MAX_PUSHES: Final = 2048
 
 
 @asynccontextmanager
 async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
-    """A control plane that answers on its three addresses while the block runs.
+    """Runs a control plane on its three addresses (API, readiness pushes, route feed) while the block runs.
 
     Raises:
-        SettingError: a file that a setting names does not hold what it should.
+        SettingError: a file that a setting names is missing or has invalid content.
         Problem: the cluster or the store does not answer.
     """
     clock, metrics = SystemClock(), Metrics()
@@ -49,12 +50,13 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
         options = Options(
             settings.starts_in_flight, settings.max_sandboxes, settings.probe_every_ms, settings.idle_timeout_ms
         )
-        # The service outlives its listeners: a push or a call that is under way finds it.
+        # Opened before the listeners, so closed after them: pushes and calls in progress still need the service.
         service = await stack.enter_async_context(Sandboxes.running(parts, options))
         limits = {"max_sandboxes": settings.max_sandboxes, "starts_in_flight": settings.starts_in_flight}
         context = Context(service, parts, ApiKeys(settings.api_keys), limits, settings.ports_domain, settings.operators)
         app = create_app(context)
-        # A socket is open to all, its directory is not: only sidecars have it mounted, and each brings a credential.
+        # A Unix socket is open to every user (0666), but its directory is not: only sidecars have it mounted, and each
+        # push carries a credential.
         door = serving_http(create_ready_app(service), settings.ready, mode=0o666, most_at_once=MAX_PUSHES)
         await stack.enter_async_context(door)
         await stack.enter_async_context(serving_routes(parts.board, service.activity, settings.routes))

@@ -1,4 +1,4 @@
-"""The signals that end a process, as something to wait for."""
+"""Turns SIGTERM and SIGINT into an event to wait for."""
 
 import asyncio
 import signal
@@ -19,7 +19,7 @@ def stop_signal() -> Iterator[asyncio.Event]:
         stop.set()
         for one in SIGNALS:
             loop.remove_signal_handler(one)
-            # Not Python's own handler of SIGINT: its exception could come up anywhere, with a traceback.
+            # Not Python's own SIGINT handler, which would raise KeyboardInterrupt anywhere and print a traceback.
             signal.signal(one, signal.SIG_DFL)
 
     for one in SIGNALS:

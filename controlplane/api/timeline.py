@@ -1,4 +1,4 @@
-"""The story of one sandbox: ``/v1/sandboxes/{id}/timeline``, also after its end."""
+"""The route ``/v1/sandboxes/{id}/timeline``: the history of one sandbox, also after its end."""
 
 from typing import Self
 
@@ -50,7 +50,7 @@ class TimelineBody(BaseModel):
 
     @classmethod
     def of(cls, sandbox: Sandbox, refusal: Problem | None = None) -> Self:
-        """From the record, and why no node takes it, if none does."""
+        """From the record; ``refusal`` is the scheduler's reason if no node takes the sandbox."""
         entry = None if sandbox.end is None else TABLE[sandbox.end.cause]
         spec = sandbox.spec
         return cls(
