@@ -1,4 +1,4 @@
-"""The one shape in which a failure travels, and the generated table of codes. No I/O here."""
+"""``Problem``, the error type of every boundary, and the generated table of error codes. No I/O here."""
 
 from controlplane.errors.problem import Problem
 from controlplane.errors.table import TABLE, Code, Entry, Fault, Retry

@@ -1,4 +1,4 @@
-"""``Problem``: a code of the contract's table, the sentence that names the value at fault, extras for machines."""
+"""``Problem``: an error with a code of the contract's table, a sentence with the value at fault, and extra fields."""
 
 from typing import Self
 
@@ -11,13 +11,13 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Problem(Exception):
-    """A failure that callers may see. Raise it ``from`` its cause; nothing else crosses a boundary.
+    """A failure that callers may see. Raise it ``from`` its cause; no other exception leaves the API.
 
     Args:
         code: a key of ``contract/errors.toml``.
         detail: one sentence that names the value at fault; for people.
-        retry_after_ms: when it makes sense to try again; only for codes that are retried later.
-        details: extras for machines, by name; values are written as text.
+        retry_after_ms: how long to wait before a retry; only for codes whose ``retry`` is ``later``.
+        details: extra machine-readable fields, by name; values are converted to text.
     """
 
     def __init__(self, code: Code, detail: str, *, retry_after_ms: int | None = None, **details: object) -> None:
@@ -33,7 +33,7 @@ class Problem(Exception):
         return TABLE[self.code]
 
     def to_json(self, request_id: str) -> dict[str, object]:
-        """The body of an ``application/problem+json`` answer, the same as every other part writes it."""
+        """The body of an ``application/problem+json`` answer; every part of rollbox writes the same fields."""
         entry = self.entry
         return {
             "type": f"urn:rollbox:error:{self.code}",
@@ -51,7 +51,7 @@ class Problem(Exception):
         }
 
     def encode(self) -> bytes:
-        """The bytes for the details of a gRPC status."""
+        """Serializes the problem for the details of a gRPC status."""
         return agent_pb2.Problem(code=self.code, detail=self.detail, details=self.details).SerializeToString()
 
     @classmethod

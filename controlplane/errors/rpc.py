@@ -1,4 +1,4 @@
-"""Problems over gRPC: the code travels in the status details, never in the message."""
+"""Problems over gRPC: the code is sent in the status details, never in the message."""
 
 from collections.abc import Iterable
 from typing import Final, NoReturn, cast
@@ -11,7 +11,7 @@ from controlplane.errors.table import Code
 
 DETAILS_KEY: Final = "grpc-status-details-bin"
 
-# What a status means when it does not come from a part of rollbox (the transport made it, or a stranger answered).
+# The code for a gRPC status without a problem in its details: the transport made it, or a server that is not rollbox's.
 _BARE: Final[dict[grpc.StatusCode, Code]] = {
     grpc.StatusCode.UNAVAILABLE: "sandbox_unreachable",
     grpc.StatusCode.DEADLINE_EXCEEDED: "upstream_timeout",
@@ -21,13 +21,13 @@ _BARE: Final[dict[grpc.StatusCode, Code]] = {
 
 
 def from_rpc(error: aio.AioRpcError, peer: str) -> Problem:
-    """The problem behind a failed call.
+    """The problem that a failed gRPC call carries, or one that is derived from its status.
 
     Args:
         error: what the stub raised.
-        peer: who was called; named in the detail when the status carries no problem of its own.
+        peer: the server that was called; named in the detail when the status carries no problem.
     """
-    # The stubs describe the metadata of the synchronous API; here it is pairs.
+    # The type stubs declare the metadata of the synchronous API; the asyncio API has key-value pairs.
     pairs = cast("Iterable[tuple[str, str | bytes]]", error.trailing_metadata() or ())
     for key, value in pairs:
         if key == DETAILS_KEY and isinstance(value, bytes) and (problem := Problem.decode(value)):
@@ -37,7 +37,7 @@ def from_rpc(error: aio.AioRpcError, peer: str) -> Problem:
 
 
 async def abort(context: "aio.ServicerContext[object, object]", problem: Problem) -> NoReturn:
-    """Ends a call of a gRPC server with ``problem``; never returns."""
+    """Aborts a call on a gRPC server with ``problem``; never returns."""
     status = grpc.StatusCode[problem.entry.grpc]
     await context.abort(status, problem.detail, ((DETAILS_KEY, problem.encode()),))
     raise AssertionError("abort() raises")

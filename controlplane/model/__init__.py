@@ -1,4 +1,4 @@
-"""What the control plane speaks about: the wish (``SandboxSpec``), the record (``Sandbox``), its end. Pure values."""
+"""The control plane's data model: a create's request (``SandboxSpec``), the record (``Sandbox``), its end. No I/O."""
 
 from controlplane.model.quota import RESOURCES, Limits, Quota, Usage
 from controlplane.model.record import dump_record, dump_tombstone, load_record, load_timeline, load_tombstone

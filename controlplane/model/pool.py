@@ -1,4 +1,4 @@
-"""``PoolSpec``: how many sandboxes of one template are kept warm. Closed, and refused when it contradicts itself."""
+"""``PoolSpec``: how many sandboxes of one template are kept warm. Refuses unknown fields and contradictions."""
 
 from typing import Final, Self
 
@@ -27,7 +27,7 @@ class PoolSpec(Closed):
     min_warm: int = Field(default=0, ge=0, le=MAX_WARM)
     max_warm: int = Field(ge=0, le=MAX_WARM)
     starts_per_minute: int = Field(default=600, ge=1, le=60_000)
-    # With none a roll would have to take one away before the next is ready.
+    # At least 1: without surge, a change of template would have to end a warm sandbox before its replacement is ready.
     surge: int = Field(default=10, ge=1, le=1_000)
     auto: bool = True
     drain: bool = False
@@ -44,7 +44,7 @@ class PoolSpec(Closed):
         return self
 
     def spec(self) -> SandboxSpec:
-        """What its sandboxes are started with: the template, and everything late-bound at its default."""
+        """The spec that its sandboxes start with: the template, and defaults for all that a claim sets later."""
         return SandboxSpec.model_validate(self.template.model_dump())
 
 

@@ -1,4 +1,4 @@
-"""What an owner may use, what he uses, and what one sandbox weighs. Pure values; cpu and memory by their requests."""
+"""Quotas and usage of owners, and the usage of one sandbox. Pure values; cpu and memory count by their requests."""
 
 from dataclasses import dataclass, field, fields
 from typing import Final, Self
@@ -8,7 +8,7 @@ from controlplane.model.sandbox import Sandbox
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """At most so much of each at one time; 0 = no limit.
+    """The limits of one owner, for what is in use at the same time; 0 = no limit.
 
     Attributes:
         starting: sandboxes that are not ready yet.
@@ -23,7 +23,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """So much of each is in use; see ``Quota``."""
+    """How much of each resource is in use; see ``Quota``."""
 
     sandboxes: int = 0
     cpu_millicores: int = 0
@@ -33,22 +33,22 @@ class Usage:
 
     @classmethod
     def of(cls, sandbox: Sandbox) -> Self:
-        """What one sandbox weighs; nothing once its end has begun."""
+        """What one sandbox counts; nothing once its end has begun."""
         if not sandbox.state.counted:
             return cls()
         spec = sandbox.spec
         return cls(1, spec.cpu_millicores.request, spec.memory_bytes.request, spec.gpu, int(sandbox.state.unready))
 
     def __add__(self, other: "Usage") -> "Usage":
-        """Both together."""
+        """The sum of both."""
         return Usage(*(getattr(self, name) + getattr(other, name) for name in RESOURCES))
 
     def __sub__(self, other: "Usage") -> "Usage":
-        """What is left without ``other``."""
+        """The difference."""
         return Usage(*(getattr(self, name) - getattr(other, name) for name in RESOURCES))
 
     def excess(self, more: "Usage", quota: Quota) -> str | None:
-        """The first resource that ``more`` would take beyond ``quota``; None when all of it fits."""
+        """The first resource of which ``more`` would exceed ``quota``; None when all of it fits."""
         for name in RESOURCES:
             limit, wanted = getattr(quota, name), getattr(more, name)
             if limit and wanted and getattr(self, name) + wanted > limit:
@@ -61,11 +61,11 @@ RESOURCES: Final = tuple(one.name for one in fields(Quota))
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an admission has to keep.
+    """The limits that an admission must respect.
 
     Attributes:
-        total: sandboxes of all owners together, warm ones among them; 0 = no limit.
-        quota: the owner's.
+        total: sandboxes of all owners together, warm ones included; 0 = no limit.
+        quota: the owner's quota.
     """
 
     total: int = 0

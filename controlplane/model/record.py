@@ -1,7 +1,8 @@
-"""A sandbox's record as text: for a cluster to carry beside it, so that a restart can adopt what still runs, and for
-a journal to keep once it has ended.
+"""Serializes a sandbox's record.
 
-The environment stays out of it: it may hold secrets, and whoever may list containers could read them.
+The cluster keeps it on the container or pod, so that a restarted control plane can adopt what still runs; a journal
+keeps it once the sandbox has ended. Environment variables are left out: they may hold secrets, which everything that
+may list containers could read.
 """
 
 import json
@@ -17,12 +18,12 @@ from controlplane.model.sandbox import EndCause, Moment, Sandbox, State
 from controlplane.model.spec import SandboxSpec
 
 _FIELDS: Final = ("id", "owner", "created_at_ms", "expires_at_ms", "fingerprint", "idempotency_key", "generation")
-# Told only where they say something: a record of a sandbox that no pool has to do with reads as it always did.
+# Optional fields, written only when set: the record of a sandbox that never belonged to a pool has none of them.
 _LATER: Final = ("pool", "claimed_at_ms", "claim_id", "cold_reason")
 
 
 def dump_record(sandbox: Sandbox) -> str:
-    """What is known before the start, or once it is claimed, as JSON; without the environment."""
+    """The fields that are known before the start, or after a claim, as JSON; without environment variables."""
     later = {name: value for name in _LATER if (value := getattr(sandbox, name))}
     fields = {name: getattr(sandbox, name) for name in _FIELDS}
     spec = sandbox.spec.model_dump_json(exclude={"env"})
@@ -41,7 +42,7 @@ def load_record(text: str) -> Sandbox | None:
 
 
 def dump_tombstone(sandbox: Sandbox) -> dict[str, Any]:
-    """What stays of an ended sandbox, ready for JSON; without the environment."""
+    """The tombstone of an ended sandbox, ready for JSON; without environment variables."""
     if sandbox.end is None:
         raise ValueError(f"{sandbox.id} has not ended")
     return {
@@ -55,16 +56,16 @@ def dump_tombstone(sandbox: Sandbox) -> dict[str, Any]:
 
 
 def load_timeline(moments: Iterable[Any]) -> tuple[Moment, ...]:
-    """Reads a timeline out of JSON.
+    """Reads a timeline from JSON.
 
     Raises:
-        ValueError, TypeError: it is none.
+        ValueError, TypeError: it is malformed.
     """
     return tuple(Moment(int(at_ms), State(state), str(word)) for at_ms, state, word in moments)
 
 
 def load_tombstone(fields: Any) -> Sandbox | None:  # noqa: ANN401 - JSON
-    """Reads what ``dump_tombstone`` made; None when it is not that (another version, or damaged)."""
+    """Reads what ``dump_tombstone`` made; None when it is no such tombstone (another version, or damaged)."""
     try:
         sandbox, end = load_record(fields["record"]), EndCause(**fields["end"])
         if sandbox is None or end.cause not in TABLE:

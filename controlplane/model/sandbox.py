@@ -9,16 +9,16 @@ from typing import Final, NamedTuple, Self
 from controlplane.errors import TABLE, Code, Fault, Problem
 from controlplane.model.spec import SandboxSpec
 
-# What a claim binds to a warm sandbox besides its state; all else is the sandbox's own.
+# The fields that a claim sets on a warm sandbox, besides its state; all others stay as they are.
 BOUND: Final = ("owner", "spec", "expires_at_ms", "fingerprint", "idempotency_key", "callers")
 POOL_OWNER: Final = "pool:"
-# What a cold start takes at least, as a rule.
+# A cold start usually takes at least this long.
 COLD_START_MS: Final = 2_000
 _PORTS_FACT: Final = re.compile(r"([0-9]{1,15}):((?:[0-9]{1,5}(?:,[0-9]{1,5})*)?)")
 
 
 def pool_owner(pool: str) -> str:
-    """Who owns what a pool keeps until it is claimed; no caller's name has a colon."""
+    """The owner of a pool's unclaimed sandboxes; an owner with an API key has no colon in its name."""
     return POOL_OWNER + pool
 
 
@@ -40,23 +40,23 @@ class State(StrEnum):
 
     @property
     def unready(self) -> bool:
-        """Whether its start is not over."""
+        """Whether it is not ready yet."""
         return self in (State.REQUESTED, State.QUEUED, State.STARTING)
 
 
-# Its sidecar answers, and the gateways know where.
+# The states in which its sidecar serves calls and the gateways have its route.
 UP: Final = frozenset({State.WARM, State.RUNNING})
 
 
 @dataclass(frozen=True, slots=True)
 class EndCause:
-    """Why, when and by whom a sandbox ended.
+    """Why and when a sandbox ended, and what ended it.
 
     Attributes:
-        cause: what calls to this sandbox are answered with from now on.
+        cause: the error code with which calls to this sandbox fail from then on.
         detail: one sentence for people.
         at_ms: Unix time.
-        by: who ended it: an owner's name, or a part of the platform.
+        by: what ended it: an owner's name, or a part of the platform.
     """
 
     cause: Code
@@ -71,21 +71,21 @@ class EndCause:
 
     @property
     def mask_sample(self) -> bool:
-        """Whether it says nothing about the sample that the sandbox was for."""
+        """Whether the end says nothing about the sample that the sandbox was for, so RL code should mask the sample."""
         return TABLE[self.cause].mask_sample
 
     def problem(self, sandbox_id: str) -> Problem:
-        """What a caller of the ended sandbox gets."""
+        """The error that calls to the ended sandbox get."""
         return Problem(self.cause, self.detail, sandbox_id=sandbox_id, ended_at_ms=self.at_ms, by=self.by)
 
 
 class Moment(NamedTuple):
-    """Something that has happened to a sandbox.
+    """One entry of a sandbox's timeline.
 
     Attributes:
         at_ms: Unix time.
-        state: where it was from then on.
-        word: what it was: an event, or the cause of the end.
+        state: the sandbox's state from then on.
+        word: the name of the event, or the cause of the end.
     """
 
     at_ms: int
@@ -98,20 +98,21 @@ class Sandbox:
     """One sandbox as the store keeps it.
 
     Attributes:
-        version: grows by one with every stored change; the store compares it before it sets.
-        generation: fences routes; grows when the address changes.
-        fingerprint: of the spec as it was asked for; outlives ``spec.env``, which no cluster keeps.
-        address: where the sidecar answers, once it is known.
+        version: incremented with every stored change; the store's compare-and-set compares it.
+        generation: fences routes; incremented when the address changes.
+        fingerprint: hash of the spec as it was requested; still known when ``spec.env`` is not, which no cluster keeps.
+        address: the sidecar's address, once it is known.
         timings_ms: how long each phase of the start took, by phase.
-        public_ports: what anyone may reach without a token, in order.
-        ports_revision: grows with every change of them, also across a loss of the store (Unix ms of the change).
+        public_ports: the ports that can be reached without a token, in ascending order.
+        ports_revision: increases with every change of ``public_ports``, also across a loss of the store (Unix ms of the
+            change).
         pool: the name of the pool that started it; stays after the claim. Empty: it was started for its owner.
-        claimed_at_ms: when an owner got it from its pool.
-        claim_id: the id that its create had before a warm one was found.
+        claimed_at_ms: when an owner claimed it from its pool.
+        claim_id: the id that its create had before a warm sandbox was found.
         cold_reason: why it was started for its owner although pools of its image exist.
-        timeline: what has happened to it, oldest first; bounded (``lifecycle.timeline``).
-        callers: the tries of creates with its key that want it (``lifecycle.callers``); empty where nobody can say.
-        abandoned_at_ms: since when nobody wants it; None: somebody does, or nobody can say.
+        timeline: its events, oldest first; bounded (``lifecycle.timeline``).
+        callers: the attempts of creates with its key that want it (``lifecycle.callers``); empty: unknown, or none.
+        abandoned_at_ms: since when no caller wants it; None: some caller does, or it is unknown.
     """
 
     id: str
@@ -141,16 +142,16 @@ class Sandbox:
 
     @property
     def warm(self) -> bool:
-        """Whether its owner got it ready from a pool."""
+        """Whether its owner claimed it from a pool."""
         return self.claimed_at_ms is not None
 
     @property
     def unclaimed(self) -> bool:
-        """Whether it is a pool's, and nobody's yet."""
+        """Whether it belongs to a pool and no owner has claimed it yet."""
         return bool(self.pool) and self.claimed_at_ms is None
 
     def claimed_by(self, wish: "Sandbox", at_ms: int) -> Self:
-        """A warm sandbox as the owner of ``wish`` gets it: his name, spec, key and times; the rest stays its own."""
+        """A warm sandbox after its claim, with the fields ``BOUND`` of ``wish``, the record of its create."""
         return replace(
             self,
             state=State.RUNNING,
@@ -162,16 +163,16 @@ class Sandbox:
 
     @property
     def start_by_ms(self) -> int:
-        """When its start is overdue (Unix time)."""
+        """The deadline of its start (Unix time)."""
         return self.created_at_ms + self.spec.start_timeout_ms
 
     @property
     def begin_by_ms(self) -> int:
-        """Until when it makes sense to begin its start (Unix time): what begins later is only told to be too late."""
+        """The latest time to begin its start (Unix time); a start that begins later would miss its deadline."""
         return self.start_by_ms - min(COLD_START_MS, self.spec.start_timeout_ms // 4)
 
     def with_port(self, port: int, *, public: bool, now_ms: int) -> Self:
-        """The record with this port open to anyone, or not any more; itself when that is so already."""
+        """The record with this port made public or private; unchanged when it is so already."""
         ports = {*self.public_ports, port} if public else {*self.public_ports} - {port}
         if ports == {*self.public_ports}:
             return self
@@ -180,11 +181,11 @@ class Sandbox:
 
     @property
     def ports_fact(self) -> str:
-        """The public ports as a cluster carries them beside the sandbox."""
+        """The public ports and their revision, as the cluster stores them with the sandbox."""
         return f"{self.ports_revision}:{','.join(map(str, self.public_ports))}"
 
     def with_ports_fact(self, fact: str) -> Self:
-        """The record with what ``ports_fact`` says; itself when that is not such a fact."""
+        """The record with the public ports from a ``ports_fact`` text; unchanged when the text is malformed."""
         found = _PORTS_FACT.fullmatch(fact)
         if found is None:
             return self
@@ -192,5 +193,5 @@ class Sandbox:
         return replace(self, public_ports=ports, ports_revision=int(found[1]))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether every one of ``labels`` is on this sandbox."""
+        """Whether this sandbox has all of ``labels``."""
         return all(self.spec.labels.get(key) == value for key, value in labels.items())

@@ -1,4 +1,4 @@
-"""``SandboxSpec``: what a caller may ask for, with every limit and its rule. Closed: unknown names are refused."""
+"""``SandboxSpec``: what a create may request, with all limits and validation. Unknown fields are refused."""
 
 import hashlib
 import json
@@ -9,25 +9,26 @@ from typing import Annotated, Final, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 MIB: Final = 1 << 20
-MAX_ENV_BYTES: Final = 256 * 1024  # guess: a quarter of what Linux gives to argv and environment together
+MAX_ENV_BYTES: Final = 256 * 1024  # a guess: a quarter of what Linux allows for argv and environment together
 MAX_LABELS: Final = 64
 MAX_TTL_MS: Final = 7 * 24 * 3_600_000
 MIN_START_MS: Final = 100
 MAX_START_MS: Final = 3_600_000
 MAX_NODE_LABELS: Final = 16
-# Templates that are known again; every step of a warm sandbox asks for the hash of its own.
+# Size of the cache of template hashes; every change of a warm sandbox's state needs the hash of its template.
 MOST_HASHES: Final = 1024
 # The label with the name of a sandbox's group.
 GROUP: Final = "rollbox.group"
 
-# Every part between slashes begins with a letter or digit: the name becomes part of a path of the engine's API.
+# Every part between slashes begins with a letter or digit (so none is `..`): the name becomes part of a URL path of the
+# Docker Engine API.
 _IMAGE: Final = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]*(/[A-Za-z0-9][A-Za-z0-9._:@+-]*)*$"
 _LABEL_KEY: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?")
-# JSON can carry half a character (a lone surrogate), which no text can be encoded from.
+# JSON can contain a lone surrogate (half a character), which cannot be encoded as UTF-8.
 _HALF: Final = re.compile(r"[\ud800-\udfff]")
 _LABEL_VALUE: Final = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{0,256}")
 _ENV_NAME: Final = re.compile(r"[^=\x00]{1,256}")
-# As Kubernetes has them: an optional DNS name before a slash, then at most 63 characters.
+# Kubernetes' syntax of label keys: an optional DNS name and a slash, then at most 63 characters.
 _NODE_KEY: Final = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _NODE_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 
@@ -83,7 +84,7 @@ def _absolute(path: str) -> str:
 
 
 class Closed(BaseModel):
-    """A value from outside: unknown names and wrong types are refused, nothing is converted silently."""
+    """Base of models for input from outside: refuses unknown fields and wrong types, converts nothing silently."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -111,7 +112,7 @@ def _within(name: str, least: int, most: int) -> AfterValidator:
 
 
 Millicores = Annotated[Range, _within("millicores", 10, 1_024_000)]
-# 16 MiB: below it no image of ours starts an interpreter, and engines refuse less than 6 MiB.
+# At least 16 MiB: with less, no runtime image of rollbox can start an interpreter, and engines refuse less than 6 MiB.
 MemoryBytes = Annotated[Range, _within("bytes", 16 * MIB, 1 << 42)]
 
 
@@ -119,10 +120,10 @@ class Template(Closed):
     """What a sandbox is made of, and cannot be given later. Sizes in bytes, cpu in millicores (1000 = one core)."""
 
     image: Annotated[str, StringConstraints(min_length=1, max_length=512, pattern=_IMAGE)]
-    # The SDK has the same: a pool that says nothing of these serves creates that say nothing.
+    # The SDK has the same defaults, so that a pool that leaves these out serves creates that leave them out.
     cpu_millicores: Millicores = Range(request=100, limit=2000)
     memory_bytes: MemoryBytes = Range(request=256 * MIB, limit=2048 * MIB)
-    # None: what the place where it runs has for all.
+    # None: the backend's default.
     pids_limit: int | None = Field(default=None, ge=8, le=1 << 22)
     disk_bytes: int | None = Field(default=None, ge=16 * MIB, le=1 << 44)
     gpu: int = Field(default=0, ge=0, le=16)
@@ -142,12 +143,12 @@ class Lease(Closed):
 
 
 def lease_fact(lease: Lease | None) -> str:
-    """A lease as a cluster carries it beside its sandbox; empty for none."""
+    """A lease as the cluster stores it with the sandbox; empty for none."""
     return "" if lease is None else f"{lease.ttl_ms}:{lease.name}"
 
 
 def read_lease_fact(fact: str) -> Lease | None:
-    """Reads what ``lease_fact`` wrote; None for anything else."""
+    """Reads what ``lease_fact`` wrote; None for any other text."""
     ttl_ms, _, name = fact.partition(":")
     try:
         return Lease(name=name, ttl_ms=int(ttl_ms))
@@ -164,14 +165,14 @@ class SandboxSpec(Template):
     labels: Annotated[dict[str, str], AfterValidator(_labels)] = Field(default_factory=dict)
     ttl_ms: int = Field(default=3_600_000, ge=1_000, le=MAX_TTL_MS)
     start_timeout_ms: int = Field(default=120_000, ge=MIN_START_MS, le=MAX_START_MS)
-    # None: what the installation has for all.
+    # None: the installation's default.
     idle_timeout_ms: int | None = Field(default=None, ge=1_000, le=MAX_TTL_MS)
     lease: Lease | None = None
 
     def fingerprint(self) -> str:
-        """Tells whether two requests ask for the same: a digest over all fields, in order, but for whose client asks.
+        """A hash over all fields but the lease, equal for requests that ask for the same sandbox.
 
-        A client that comes back with its key after a restart is another one.
+        The lease is left out because a client that restarts and repeats a create with its key has another lease.
         """
         canonical = self.model_copy(
             update={name: dict(sorted(getattr(self, name).items())) for name in ("env", "labels", "node_selector")}
@@ -180,20 +181,23 @@ class SandboxSpec(Template):
         return hashlib.sha256(canonical.model_dump_json(exclude={"lease", *unasked}).encode()).hexdigest()
 
     def template(self) -> Self:
-        """The spec with everything at its default that a warm sandbox can be given late."""
+        """The spec with defaults for all fields that a claim can set on a warm sandbox."""
         return type(self)(**{name: getattr(self, name) for name in Template.model_fields})
 
     def placement_key(self) -> str:
-        """Tells whether a scheduler can tell two sandboxes apart: by what they request and by labels of nodes.
+        """A key that is equal for sandboxes which fit on the same nodes: their requests and their node selector.
 
-        Not by the image: a node that has it is only preferred.
+        The image is not part of it: the scheduler only prefers a node that has the image.
         """
         labels = ",".join(f"{key}={value}" for key, value in sorted(self.node_selector.items()))
         requests = (self.cpu_millicores.request, self.memory_bytes.request, self.disk_bytes or 0, self.gpu)
         return f"{'/'.join(map(str, requests))}/{labels}"
 
     def template_hash(self) -> str:
-        """Tells whether a warm sandbox can serve this spec: 16 hex digits. Cost: 2 us, 30 us for a new template."""
+        """A hash of the template, 16 hex digits: a warm sandbox can serve this spec if it has the same hash.
+
+        Cost: 2 us; 30 us for a template that is not cached.
+        """
         template = (*_plain(self), *sorted(self.node_selector.items()))
         known = _HASHES.get(template)
         if known is None:
@@ -206,7 +210,7 @@ class SandboxSpec(Template):
         return known
 
 
-# All of a template but its node selector.
+# Reads all fields of a template but its node selector, as one hashable tuple.
 _plain: Final = attrgetter(
     *(f"{name}.{end}" for name in ("cpu_millicores", "memory_bytes") for end in Range.model_fields),
     *(name for name in Template.model_fields if name not in ("cpu_millicores", "memory_bytes", "node_selector")),

@@ -1,6 +1,7 @@
-"""What a sandbox's network reaches: tried from inside, compared with an unrestricted pod, and judged.
+"""Checks whether NetworkPolicies are enforced: what can be reached from a sandbox, and from an unrestricted pod.
 
-A NetworkPolicy is a wish: a cluster whose network plugin ignores it takes it all the same. ``ways`` says what is tried,
-``attempts`` tries it (the standard library alone: it runs in the sandbox), ``verdict`` judges what both places saw. The
-chart's hooks and ``rollbox doctor --cluster`` bring the two places. Nothing here knows Kubernetes.
+A cluster accepts a NetworkPolicy even if its network plugin does not enforce it, so it has to be tried. ``ways`` lists
+the destinations, ``attempts`` connects to them (with the standard library alone, since it runs in the sandbox), and
+``verdict`` compares the results of both pods. The chart's hooks and ``rollbox doctor --cluster`` start the pods;
+nothing here uses Kubernetes.
 """

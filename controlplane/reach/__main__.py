@@ -1,6 +1,7 @@
-"""``python3 -m controlplane.reach WAYS [FILE]``: tries the ways and writes what came of it, and the kernel's name.
+"""Runs the network check in a pod.
 
-``python3 -m controlplane.reach serve HOST PORT...``: what a way may lead to; takes connections until it is ended.
+``python3 -m controlplane.reach WAYS [FILE]`` tries the destinations, and writes the results and the kernel's name.
+``python3 -m controlplane.reach serve HOST PORT...`` listens as a destination until it is killed.
 """
 
 import json
@@ -13,14 +14,14 @@ from controlplane.reach.listening import listening
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status: 0 when all was tried, whatever came of it."""
+    """Returns the exit status: 0 when all destinations were tried, whatever the results."""
     if arguments[0] == "serve":
         with listening([int(port) for port in arguments[2:]], arguments[1]):
             threading.Event().wait()
     seen = attempts.look(ways.loaded(arguments[0]))
     kernel = Path("/proc/version").read_text().strip()
     text = json.dumps({"kernel": kernel, "seen": attempts.plain(seen)})
-    # Not by way of /dev/stdout: the pipe may be another user's, and only that user may open it.
+    # Not by opening /dev/stdout: the pipe may belong to another user, and only that user may open it.
     if arguments[1:]:
         Path(arguments[1]).write_text(text)
     else:

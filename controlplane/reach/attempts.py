@@ -1,4 +1,4 @@
-"""Tries ways, all at once, and says how each ended. The standard library alone."""
+"""Tries destinations, all at once, and reports how each attempt ended. Uses the standard library alone."""
 
 import socket
 import time
@@ -9,12 +9,14 @@ from typing import Any, Final, Literal
 
 from controlplane.reach.ways import Way
 
-# What is forbidden is silence as a rule, so this is how long a sound cluster is looked at.
+# Timeout of one attempt. Policies usually drop packets silently, so on a cluster that enforces them every check takes
+# this long.
 LIMIT_S: Final = 5.0
 PAUSE_S: Final = 0.5
 ASK_AGAIN_S: Final = 1.0
-# Any answer will do, so none that is looked for elsewhere first: an operation that no name server has (they refuse it
-# themselves), and for those that keep silent then the version of the server (which other ones pass on).
+# DNS queries. Any answer proves that the server is reachable, so they are ones that it answers without asking another
+# server: an opcode that no name server implements (servers refuse it themselves), and, for servers that ignore that,
+# `version.bind` (which servers that forward queries may pass on).
 QUESTIONS: Final = (
     bytes.fromhex("526210000001000000000000" + "0000020001"),
     bytes.fromhex("526201000001000000000000" + "0776657273696f6e0462696e6400" + "00100003"),
@@ -25,12 +27,12 @@ Ending = Literal["open", "refused", "closed"]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """How a way ended.
+    """The result for one destination.
 
     Attributes:
-        ending: ``open``: there was an answer; ``refused``: somebody said no, at the address or on the way there;
-            ``closed``: nothing came, or there is no way.
-        after_s: when it first was as it should be, if that was not at the first try; else 0.
+        ending: ``open``: it answered; ``refused``: the connection was refused, by the host or on the path to it;
+            ``closed``: no answer, or no route.
+        after_s: seconds until the expected result, if it was not the result of the first attempt; else 0.
     """
 
     ending: Ending
@@ -38,13 +40,16 @@ class Seen:
 
 
 def look(ways: Sequence[Way]) -> dict[str, Seen]:
-    """Tries all; by name. Cost: ``LIMIT_S`` and the longest patience; one thread a way."""
+    """Tries all destinations; returns the results by name.
+
+    Cost: at most ``LIMIT_S`` and the longest ``patience_s``; one thread per destination.
+    """
     with ThreadPoolExecutor(max(1, len(ways))) as threads:
         return dict(zip([way.name for way in ways], threads.map(settled, ways), strict=True))
 
 
 def settled(way: Way) -> Seen:
-    """Tries until it is as it should be, as long as there is patience."""
+    """Tries a destination until the result is as expected, for at most ``patience_s``."""
     began_s = time.monotonic()
     tries = 1
     while ((ending := _once(way)) == "open") != way.must_work and time.monotonic() - began_s < way.patience_s:
@@ -55,12 +60,12 @@ def settled(way: Way) -> Seen:
 
 
 def plain(seen: Mapping[str, Seen]) -> dict[str, Any]:
-    """For JSON."""
+    """The results, ready for JSON."""
     return {name: asdict(one) for name, one in seen.items()}
 
 
 def told(report: Mapping[str, Any]) -> dict[str, Seen]:
-    """What ``plain`` made."""
+    """Reads what ``plain`` made."""
     return {name: Seen(**one) for name, one in report.items()}
 
 
@@ -78,7 +83,7 @@ def _once(way: Way) -> Ending:
 
 
 def _ask(way: Way) -> None:
-    """Asks a name server until it answers: a datagram may be lost."""
+    """Sends queries to a name server until it answers, since a datagram may be lost."""
     family, kind, protocol, _, address = socket.getaddrinfo(way.host, way.port, type=socket.SOCK_DGRAM)[0]
     until_s = time.monotonic() + LIMIT_S
     with socket.socket(family, kind, protocol) as asking:

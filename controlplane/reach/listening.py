@@ -1,24 +1,24 @@
-"""Ports that take connections and say nothing: what a way may lead to."""
+"""Listening ports that accept connections and send nothing, as destinations for the check."""
 
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
-# Nobody accepts: the kernel completes that many connections by itself, far more than one look opens.
+# accept() is never called: the kernel completes this many connections by itself, far more than one check opens.
 BACKLOG: Final = 256
 
 
 @contextmanager
 def listening(ports: Sequence[int], host: str) -> Iterator[list[int]]:
-    """Listens for the block; yields the ports.
+    """Listens on all ports while the block runs; yields the port numbers.
 
     Args:
-        ports: on each one; 0: the kernel chooses.
-        host: at this address.
+        ports: the port numbers; 0: the kernel chooses one.
+        host: the address to bind.
 
     Raises:
-        OSError: one is taken.
+        OSError: a port is in use.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with ExitStack() as stack:

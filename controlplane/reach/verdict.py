@@ -1,7 +1,7 @@
-"""From what a sandbox and an unrestricted pod saw to a verdict. Pure.
+"""Compares what a sandbox and an unrestricted pod reached, and concludes whether policies are enforced. Pure.
 
-Silence alone proves nothing: what answers nobody is not forbidden. So a way counts as forbidden only where the
-unrestricted pod gets an answer and the sandbox gets none.
+A timeout alone proves nothing: the destination may answer no client at all. So a destination counts as forbidden only
+where the unrestricted pod gets an answer and the sandbox gets none.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,11 +25,11 @@ OPEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one way came to.
+    """The verdict for one destination.
 
     Attributes:
-        state: ``kept``: as it should be, and proven; ``broken``: not as it should be; ``unknown``: nothing is proven.
-        sentence: for people.
+        state: ``kept``: the expected result, proven; ``broken``: not the expected result; ``unknown``: nothing proven.
+        sentence: the explanation for users.
     """
 
     way: Way
@@ -39,13 +39,13 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What all ways together came to.
+    """The conclusion from all verdicts.
 
     Attributes:
-        isolated: policies are enforced, and what the platform needs works.
-        sentence: for people.
-        fix: what to do about it; empty when nothing is to be done.
-        works: whether sandboxes run all the same, which is then a risk that can be accepted.
+        isolated: policies are enforced, and the connections that the platform needs work.
+        sentence: the explanation for users.
+        fix: what the user should do; empty when nothing is to be done.
+        works: whether sandboxes can run at all; where they can, missing isolation is a risk that can be accepted.
     """
 
     isolated: bool
@@ -55,18 +55,18 @@ class Conclusion:
 
 
 def judged(ways: Sequence[Way], inside: Mapping[str, Seen], outside: Mapping[str, Seen]) -> list[Verdict]:
-    """A verdict for each way.
+    """A verdict for each destination.
 
     Args:
-        ways: what was tried.
-        inside: what a sandbox saw, by name.
-        outside: what an unrestricted pod saw, by name.
+        ways: the destinations that were tried.
+        inside: the results from a sandbox, by name.
+        outside: the results from an unrestricted pod, by name.
     """
     return [_must_work(way, inside, outside) if way.must_work else _must_not(way, inside, outside) for way in ways]
 
 
 def concluded(verdicts: Sequence[Verdict]) -> Conclusion:
-    """What follows for the cluster."""
+    """The conclusion for the cluster."""
     broken = [one for one in verdicts if one.state == "broken"]
     reached = [one for one in broken if not one.way.must_work]
     forbidden = [one for one in verdicts if one.state == "kept" and not one.way.must_work]
@@ -80,7 +80,7 @@ def concluded(verdicts: Sequence[Verdict]) -> Conclusion:
 
 
 def lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """One line for each."""
+    """One line of output for each verdict."""
     marks = {"kept": "ok", "broken": "BROKEN", "unknown": "unknown"}
     for one in verdicts:
         yield f"{marks[one.state]}: {one.sentence}"
@@ -95,7 +95,8 @@ def _must_not(way: Way, inside: Mapping[str, Seen], outside: Mapping[str, Seen])
         return Verdict(way, "broken", f"a sandbox reaches {there}")
     if other is None or other.ending == "closed":
         return Verdict(way, "unknown", f"nothing answers at {there}, an unrestricted pod neither")
-    # A plugin may refuse what it forbids. Where nobody listens either, a refusal does not tell who has refused.
+    # A network plugin may refuse forbidden connections instead of dropping them. Where the unrestricted pod is refused
+    # too, nothing listens there, so the sandbox's refusal may come from the host and not from the plugin.
     if mine.ending == other.ending == "refused":
         return Verdict(way, "unknown", f"nothing listens at {there}, so a refusal does not tell what has refused")
     late = f", but {mine.after_s:g} s late: what is quicker gets through" if mine.after_s else ""

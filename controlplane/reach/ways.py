@@ -1,31 +1,31 @@
-"""The ways out of a sandbox that are tried. Pure."""
+"""The destinations that a sandbox tries to reach in the network check. Pure."""
 
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Literal, Self
 
-# An address that answers on the whole internet; a connection is opened, and nothing is sent.
+# An address that answers everywhere on the internet; a connection is opened, and nothing is sent.
 INTERNET: Final = ("1.1.1.1", 443)
-# Where clouds tell a machine its credentials.
+# The metadata service of clouds, which gives a machine its credentials.
 METADATA: Final = ("169.254.169.254", 80)
 KUBELET_PORT: Final = 10250
 READY: Final = "readiness port"
-# What Kubernetes makes of the environment in a pod's command line.
+# Kubernetes replaces this in a pod's command line with the environment variable HOST_IP.
 OWN_NODE: Final = "$(HOST_IP)"
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way out of a sandbox.
+    """One destination of the network check.
 
     Attributes:
-        name: of what is there, for people; unique among those that are tried together.
-        host: an address; a sandbox resolves no names. ``OWN_NODE``: that of the node that the sandbox is on.
-        kind: ``tcp``: a connection is opened; ``dns``: a name server is asked over UDP.
-        must_work: the platform needs it; all others must not work.
-        patience_s: how long it is tried again while it is not as it should be: policies that are new, or the identity
-            of a pod that is, reach the nodes a little later.
+        name: a name for users; unique among the destinations that are tried together.
+        host: an IP address, since a sandbox has no DNS. ``OWN_NODE``: the address of the sandbox's node.
+        kind: ``tcp``: a connection is opened; ``dns``: a query is sent to a name server over UDP.
+        must_work: whether the platform needs it; all others must be unreachable.
+        patience_s: how long to retry while the result is not the expected one: a new policy, and the identity of a new
+            pod, take effect on the nodes with a delay.
     """
 
     name: str
@@ -36,11 +36,11 @@ class Way:
     patience_s: float = 0.0
 
     def of_node(self, address: str) -> Self:
-        """The same, once the sandbox's node is known."""
+        """The same with the address of the sandbox's node in the place of ``OWN_NODE``."""
         return replace(self, host=address) if self.host == OWN_NODE else self
 
     def from_outside(self) -> Self:
-        """The same for an unrestricted pod, to which it is not forbidden."""
+        """The same as an unrestricted pod tries it, which must reach it."""
         return replace(self, must_work=True, patience_s=0.0)
 
     @property
@@ -50,10 +50,10 @@ class Way:
 
 
 def everywhere(*, name_server: str) -> list[Way]:
-    """What must not work on any cluster, beside what the caller knows.
+    """The destinations that must be unreachable on every cluster.
 
     Args:
-        name_server: the cluster's; empty: there is none.
+        name_server: the address of the cluster's DNS; empty: there is none.
     """
     servers = [Way("cluster DNS", name_server, 53, "dns")] if name_server else []
     return [
@@ -65,10 +65,10 @@ def everywhere(*, name_server: str) -> list[Way]:
 
 
 def dumped(ways: Iterable[Way]) -> str:
-    """As the argument of ``python3 -m controlplane.reach``."""
+    """The destinations as an argument of ``python3 -m controlplane.reach``."""
     return json.dumps([asdict(way) for way in ways])
 
 
 def loaded(text: str) -> list[Way]:
-    """What ``dumped`` wrote."""
+    """Reads what ``dumped`` wrote."""
     return [Way(**one) for one in json.loads(text)]

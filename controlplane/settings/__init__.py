@@ -1,7 +1,7 @@
-"""Every setting of the control plane, read from the environment once, before anything is bound.
+"""All settings of the control plane, read from environment variables once, before any socket is opened.
 
-``settings`` is the whole, ``operator`` the operator's part of it; ``backends`` what one backend needs; ``rules`` what a
-value must be; ``reader`` how a variable is looked up and complained about.
+``settings`` has the control plane's settings, ``operator`` the operator's; ``backends`` those of one backend; ``rules``
+parses and validates values; ``reader`` looks variables up and reports bad ones.
 """
 
 from controlplane.settings.backends import EngineSettings, KubernetesSettings

@@ -1,4 +1,4 @@
-"""What one backend needs besides what every control plane does."""
+"""Settings that only one backend needs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ KUBERNETES_ONLY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """What a control plane on an engine runs with.
+    """Settings of a control plane on a container engine.
 
     Attributes:
-        state_dir: holds the sandboxes' sockets; short, for the limit on socket paths.
+        state_dir: holds the sandboxes' sockets; must be short, since the path of a Unix socket is limited.
         engine_url: ``unix:///path`` of a Docker Engine API.
     """
 
@@ -44,18 +44,18 @@ class EngineSettings:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesSettings:
-    """What a control plane on Kubernetes runs with.
+    """Settings of a control plane on Kubernetes.
 
     Attributes:
-        namespace: where the sandboxes' pods are.
-        installation: tells this installation's pods from others'.
-        sidecar_image: holds the sidecar's and the target's binaries.
-        ready_url: ``http://host:port``, where sidecars push to.
-        runtime_class: of the pods.
-        required_kernel: what a sandbox's kernel must call itself; ``any`` = not checked.
-        dns_shards: how many headless Services the pods' names are spread over.
-        starts_per_node: how many sandboxes may start on one node at a time; ``store/slots.py`` tells the rule.
-        priority_class: of the pods; empty = the namespace's default.
+        namespace: the namespace of the sandboxes' pods.
+        installation: a name that distinguishes this installation's pods from others'.
+        sidecar_image: holds the binaries of the sidecar and of the target.
+        ready_url: ``http://host:port``, to which sidecars push readiness.
+        runtime_class: the pods' RuntimeClass.
+        required_kernel: text that the kernel's name in a sandbox must contain; ``any`` = not checked.
+        dns_shards: the number of headless Services that the pods' DNS names are spread over.
+        starts_per_node: how many sandboxes may start on one node at a time; ``store/slots.py`` explains the rule.
+        priority_class: the pods' PriorityClass; empty = the cluster's default.
         kubeconfig: None = the pod's own service account.
         agent_sandbox: whether SandboxWarmPools of kubernetes-sigs/agent-sandbox are kept filled too.
     """

@@ -1,4 +1,4 @@
-"""``OperatorSettings``: the control plane's variables as far as maintenance needs them: no API keys, no signing key."""
+"""``OperatorSettings``: the operator's part of the control plane's settings; no API keys and no signing key."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from controlplane.settings.reader import PREFIX, Reader, SettingError
 
 @dataclass(frozen=True, slots=True)
 class OperatorSettings:
-    """What the operator runs with.
+    """Settings of the operator.
 
     Attributes:
-        place: where sandboxes run.
-        redis_url: the store of all replicas.
+        place: the cluster that sandboxes run on.
+        redis_url: the store that all replicas share.
     """
 
     place: KubernetesSettings
@@ -23,10 +23,10 @@ class OperatorSettings:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
-        """Reads them.
+        """Reads all settings.
 
         Raises:
-            SettingError: the first one that is missing or breaks its rule.
+            SettingError: the first one that is missing or invalid.
         """
         read = Reader(environ)
         backend = read("BACKEND", rules.one_of("engine", "kubernetes"), "engine")

@@ -1,4 +1,4 @@
-"""Looking a variable up; a bad one is named with its value and its rule."""
+"""Looks environment variables up; an error names the variable, its value and the rule that it breaks."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class SettingError(Exception):
-    """A setting is missing or breaks its rule; the process ends with ``EXIT_CONFIG``."""
+    """A setting is missing or invalid; the process exits with ``EXIT_CONFIG``."""
 
     def __init__(self, variable: str, value: str | None, rule: str) -> None:
         shown = "is not set" if value is None else f"is {value!r}"
@@ -21,16 +21,16 @@ class SettingError(Exception):
 
 
 class Reader:
-    """Looks variables up in ``environ``; ``parse`` is a rule that raises ``ValueError`` with its words."""
+    """Looks variables up in ``environ``; ``parse`` is a function that raises ``ValueError`` with the rule's text."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
 
     def __call__(self, name: str, parse: Callable[[str], T], default: str | None = None) -> T:
-        """The value of a variable that must be there, or have a default.
+        """The parsed value of a variable, or of its default.
 
         Raises:
-            SettingError: it is missing or breaks its rule.
+            SettingError: it is missing and has no default, or is invalid.
         """
         text = self._environ.get(PREFIX + name, default)
         if text is None:
@@ -41,15 +41,15 @@ class Reader:
             raise SettingError(PREFIX + name, text, str(error)) from error
 
     def has(self, name: str) -> bool:
-        """Whether the variable is set to anything."""
+        """Whether the variable is set and not empty."""
         return bool(self._environ.get(PREFIX + name))
 
     def optional(self, name: str, parse: Callable[[str], T]) -> T | None:
-        """As a call; None when the variable is not set or empty."""
+        """As ``__call__``, but None when the variable is not set or empty."""
         return self(name, parse) if self.has(name) else None
 
     def secret(self, name: str, parse: Callable[[str], T]) -> T:
-        """As a call, but a bad value is not repeated in the complaint."""
+        """As ``__call__``, but an error does not repeat the value."""
         try:
             return self(name, parse)
         except SettingError as error:
@@ -57,10 +57,10 @@ class Reader:
             raise SettingError(error.variable, shown, error.rule) from None
 
     def refuse(self, names: tuple[str, ...], rule: str) -> None:
-        """Complains about the first of ``names`` that is set: it would be ignored.
+        """Refuses variables that would be ignored.
 
         Raises:
-            SettingError: one is.
+            SettingError: one of ``names`` is set.
         """
         for name in names:
             if self.has(name):

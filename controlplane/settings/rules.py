@@ -1,4 +1,4 @@
-"""What values must be: every rule takes the text and raises ``ValueError`` with its words."""
+"""Validates and parses values: every rule takes the text and raises ``ValueError`` with a message for the user."""
 
 import json
 import re
@@ -18,7 +18,7 @@ _DOMAIN: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Where a server listens: a unix socket's path, or host and port."""
+    """The address of a server: the path of a Unix socket, or host and port."""
 
     path: Path | None = None
     host: str = ""
@@ -57,7 +57,7 @@ def socket_path(text: str) -> Path:
 
 
 def api_keys(text: str) -> dict[str, str]:
-    """``owner:key`` pairs, between commas or one a line; key -> owner."""
+    """``owner:key`` pairs, separated by commas or line breaks; returns key -> owner."""
     keys: dict[str, str] = {}
     for pair in filter(None, text.replace("\n", ",").split(",")):
         owner, colon, key = pair.strip().partition(":")
@@ -78,7 +78,7 @@ def keys_file(text: str) -> dict[str, str]:
 
 
 def redis_url(text: str) -> str:
-    """Where a Redis is: ``redis://``, ``rediss://`` or ``unix://``."""
+    """The URL of a Redis: ``redis://``, ``rediss://`` or ``unix://``."""
     parts = urlsplit(text)
     place = parts.path if parts.scheme == "unix" else parts.hostname
     if parts.scheme not in ("redis", "rediss", "unix") or not place:
@@ -88,7 +88,7 @@ def redis_url(text: str) -> str:
 
 
 def http_url(text: str) -> str:
-    """``http://host:port`` and nothing behind it."""
+    """``http://host:port`` without a path or query."""
     parts = urlsplit(text)
     if parts.scheme != "http" or not parts.hostname or parts.port is None or parts.path.strip("/") or parts.query:
         raise ValueError("must be http://host:port")
@@ -96,40 +96,40 @@ def http_url(text: str) -> str:
 
 
 def file(text: str) -> Path:
-    """A file that is there."""
+    """A file that exists."""
     if not Path(text).is_file():
         raise ValueError("must name a file that exists")
     return Path(text).resolve()
 
 
 def absolute_path(text: str) -> Path:
-    """An absolute path, whether anything is there or not."""
+    """An absolute path, which need not exist."""
     if not Path(text).is_absolute():
         raise ValueError("must be an absolute path")
     return Path(text)
 
 
 def domain(text: str) -> str:
-    """A DNS name with room for PORT-ID before it (RFC 1035: 253 characters in all)."""
+    """A DNS name, short enough for ``PORT-ID.`` in front of it (RFC 1035: at most 253 characters in all)."""
     if len(text) > MAX_DOMAIN_CHARS or not _DOMAIN.fullmatch(text):
         raise ValueError(f"must be a DNS name in small letters of at most {MAX_DOMAIN_CHARS} characters")
     return text
 
 
 def word(text: str) -> str:
-    """Anything that is not blank."""
+    """Any text that is not blank."""
     if not text.strip():
         raise ValueError("must not be empty")
     return text.strip()
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Words between commas; none when empty."""
+    """Texts separated by commas; none when empty."""
     return tuple(one.strip() for one in text.split(",") if one.strip())
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
-    """One of these."""
+    """One of ``choices``."""
 
     def parse(text: str) -> str:
         if text not in choices:
@@ -140,7 +140,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 
 def count(least: int, most: int) -> Callable[[str], int]:
-    """A whole number within bounds."""
+    """A whole number from ``least`` to ``most``."""
 
     def parse(text: str) -> int:
         if not (text.isascii() and text.isdigit()) or not least <= int(text) <= most:
@@ -151,7 +151,7 @@ def count(least: int, most: int) -> Callable[[str], int]:
 
 
 def labels(text: str) -> Mapping[str, str]:
-    """A JSON object of texts, such as ``{"pool": "sandboxes"}``."""
+    """A JSON object with string values, such as ``{"pool": "sandboxes"}``."""
     value = _json(text)
     if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
         raise ValueError('must be a JSON object of texts, such as {"pool": "sandboxes"}')
@@ -159,7 +159,7 @@ def labels(text: str) -> Mapping[str, str]:
 
 
 def objects(text: str) -> Sequence[Mapping[str, object]]:
-    """A JSON list of objects, as Kubernetes writes tolerations."""
+    """A JSON list of objects, such as the tolerations of a pod."""
     value = _json(text)
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         raise ValueError('must be a JSON list of objects, such as [{"key": "sandboxes", "operator": "Exists"}]')

@@ -1,4 +1,4 @@
-"""``Settings``: what a control plane runs with, whatever its backend."""
+"""``Settings``: all settings of a control plane, on either backend."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,34 +10,35 @@ from controlplane.settings.backends import EngineSettings, KubernetesSettings
 from controlplane.settings.reader import PREFIX, Reader, SettingError
 from controlplane.settings.rules import Listen
 
-# On a node of its own; behind Services of these ports.
+# The default ports on Kubernetes; the chart's Services have the same.
 API_PORT: Final = 8081
 READY_PORT: Final = 8082
 ROUTES_PORT: Final = 8083
-# As long as the default ttl: it ends what was given a long life and is not used, and nothing else.
+# As long as the default ttl, so that it only ends unused sandboxes with a longer ttl.
 IDLE_TIMEOUT_MS: Final = 3_600_000
-# Questions that are further apart than this say nothing about the time between them.
+# Probes that are further apart than this say nothing about the time between them.
 MAX_PROBE_EVERY_MS: Final = 60_000
 MAX_IDLE_TIMEOUT_MS: Final = 7 * 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the control plane runs with.
+    """Settings of the control plane.
 
     Attributes:
-        backend: where sandboxes run.
-        api, ready, routes: where the three servers listen.
+        backend: the settings of the backend that sandboxes run on.
+        api, ready, routes: the listen addresses of the three servers.
         api_keys: key -> owner.
         signing_key_file: Ed25519 private key, PEM.
-        starts_in_flight: how many sandboxes start at once, over all replicas; the others wait in order.
+        starts_in_flight: how many sandboxes start at once, over all replicas; the others wait in a queue.
         max_sandboxes: for all owners together; 0 = no limit.
-        redis_url: the store of many replicas; None = this process's memory (on an engine, with a journal).
-        probe_every_ms: how often every running sandbox is asked for a proof of life; 0 = never.
-        gateway_url: of any gateway, which is asked too before a silent sandbox is taken for lost; None = none.
-        idle_timeout_ms: after which a sandbox ends that nobody uses and that asks for no time of its own; 0 = never.
-        operators: owners who may change pools and quotas; when none are named, the only owner, where there is just one.
-        ports_domain: below which the gateways serve ports by host name (PORT-ID.DOMAIN); None = they do not.
+        redis_url: the store that all replicas share; None = this process's memory (on an engine, with a journal).
+        probe_every_ms: how often the liveness of every running sandbox is probed; 0 = never.
+        gateway_url: of any gateway, through which a sandbox that does not respond is probed too before it is declared
+            lost; None = none.
+        idle_timeout_ms: after which an unused sandbox without an idle timeout of its own ends; 0 = never.
+        operators: owners that may change pools and quotas; if none are named, the only owner, where there is just one.
+        ports_domain: the domain under which gateways serve ports by host name (PORT-ID.DOMAIN); None = they do not.
     """
 
     backend: EngineSettings | KubernetesSettings
@@ -60,7 +61,7 @@ class Settings:
         """Reads all settings.
 
         Raises:
-            SettingError: the first one that is missing or breaks its rule.
+            SettingError: the first one that is missing or invalid.
         """
         read = Reader(environ)
         on_kubernetes = read("BACKEND", rules.one_of("engine", "kubernetes"), "engine") == "kubernetes"
@@ -96,7 +97,7 @@ def _addresses(backend: EngineSettings | KubernetesSettings) -> tuple[str, str, 
 def _gateway_url(read: Reader, probe_every_ms: int) -> str | None:
     url = read.optional("GATEWAY_URL", rules.http_url)
     if probe_every_ms and url is None:
-        words = "needed where PROBE_EVERY_MS is not 0: a silent sandbox is lost only when a gateway says so too"
+        words = "required where PROBE_EVERY_MS is not 0: a sandbox is lost only if probes through a gateway fail too"
         raise SettingError(f"{PREFIX}GATEWAY_URL", None, words)
     return url
 

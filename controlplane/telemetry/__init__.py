@@ -1,4 +1,4 @@
-"""What is seen from outside: metrics with closed labels (never a sandbox id) and log lines."""
+"""Metrics, with labels from fixed sets (never a sandbox id), and log lines."""
 
 from controlplane.telemetry.complaint import complain
 from controlplane.telemetry.log import configure_log

@@ -1,4 +1,4 @@
-"""What a program that ends on a failure says to whoever started it."""
+"""Error output of a program that exits with a failure."""
 
 import sys
 
@@ -6,7 +6,7 @@ from controlplane.errors import Problem
 
 
 def complain(program: str, error: BaseException) -> None:
-    """One line on stderr for each failure; a group's members each get theirs, and a problem only its detail."""
+    """Writes one line to stderr for each failure, also of an exception group; of a problem only its detail."""
     if isinstance(error, BaseExceptionGroup):
         for one in error.exceptions:
             complain(program, one)

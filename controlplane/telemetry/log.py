@@ -1,4 +1,4 @@
-"""Log lines: JSON to stderr, or coloured text when a person looks on."""
+"""Configures logging: JSON on stderr, or coloured text when stderr is a terminal."""
 
 import logging
 import sys
@@ -8,8 +8,8 @@ from structlog.typing import Processor
 
 
 def configure_log(level: str = "info") -> None:
-    """Sets structlog up for this process. Data goes to stdout, talk to stderr."""
-    # Not the pretty traceback that is the default there: it prints local variables, and some hold secrets.
+    """Configures structlog for this process; log lines go to stderr, stdout is for data."""
+    # Not structlog's default traceback: it prints local variables, and some hold secrets.
     people: list[Processor] = [
         structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback, repr_native_str=True)
     ]

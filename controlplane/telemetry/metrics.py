@@ -1,4 +1,4 @@
-"""Every metric of the control plane, in one registry of its own."""
+"""All metrics of the control plane, in their own registry."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ from controlplane.errors import TABLE, Code
 from controlplane.model import State
 
 PHASES: Final = ("queue", "pull", "start", "ready_push", "boot", "configure", "total")
-# 5 ms to 5 min: a warm claim and a slow pull both fall inside.
+# From 5 ms (a warm claim) to 5 min (a slow image pull).
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
-# 1 ms to 10 s: what a replica hears late from another one.
+# 1 ms to 10 s: how late a replica receives another one's changes.
 _LAGS: Final = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 10)
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -26,11 +26,11 @@ POOLED: Final = ("wanted", "ready", "starting", "outdated")
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """What is true at this moment, for the gauges.
+    """Current values for the gauges.
 
     Attributes:
-        pools: of all pools together, by what it is (``POOLED``); empty at replicas that do not plan.
-        unstopped: ended sandboxes that their node has not stopped for long.
+        pools: unclaimed sandboxes of all pools together, by kind (``POOLED``); empty where this replica does not plan.
+        unstopped: ended sandboxes whose node has not stopped them for two minutes.
     """
 
     states: Mapping[State, int]
@@ -45,7 +45,7 @@ class Levels:
 
 
 class Metrics:
-    """Counts and times; labels come from closed sets only, but for the names of pools, which operators declare."""
+    """Counters, gauges and histograms; labels are from fixed sets, except pool names, which operators declare."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -54,31 +54,36 @@ class Metrics:
         )
         self._creates = Counter(
             "rollbox_creates",
-            "Creates by what they were given: a warm sandbox, when it has answered, or a cold start, and why.",
+            "Creates by how they were served: by a warm sandbox that has answered, or by a cold start and why.",
             ["pool", "served"],
             registry=registry,
         )
-        self._ends = Counter("rollbox_sandbox_ends", "Sandboxes that ended.", ["cause"], registry=registry)
+        self._ends = Counter("rollbox_sandbox_ends", "Sandboxes that ended, by cause.", ["cause"], registry=registry)
         self._answers = Counter("rollbox_api_answers", "Answers of the API.", ["status"], registry=registry)
         self._pushes = Counter("rollbox_readiness_pushes", "Readiness pushes.", ["outcome"], registry=registry)
         self._store_errors = Counter("rollbox_store_errors", "Calls to the store that failed.", registry=registry)
         self._forged = Counter(
             "rollbox_forged_addresses",
-            "Sandboxes that were not where their readiness push said, each replica's own count.",
+            "Sandboxes whose readiness push named another address than the cluster, as counted by this replica.",
             registry=registry,
         )
         self._unreadable = Counter(
-            "rollbox_store_unreadable_records", "Records of another version, left out of lists.", registry=registry
+            "rollbox_store_unreadable_records", "Records of another version that are not listed.", registry=registry
         )
-        self._resyncs = Counter("rollbox_store_feed_resyncs", "Times the change feed began anew.", registry=registry)
-        self._rebuilds = Counter("rollbox_store_rebuilds", "Times that a lost store was rebuilt.", registry=registry)
+        self._resyncs = Counter(
+            "rollbox_store_feed_resyncs", "Starts and restarts of the store's change feed.", registry=registry
+        )
+        self._rebuilds = Counter("rollbox_store_rebuilds", "Rebuilds of a lost store.", registry=registry)
         self._miscounts = Counter(
             "rollbox_quota_miscounts",
-            "Owners whose counted use differed from the records, and was put right.",
+            "Corrections of an owner's counted use that differed from its records.",
             registry=registry,
         )
         self._lag = Histogram(
-            "rollbox_store_feed_lag_seconds", "From a change to its news.", buckets=_LAGS, registry=registry
+            "rollbox_store_feed_lag_seconds",
+            "Time from another replica's change until this replica received it.",
+            buckets=_LAGS,
+            registry=registry,
         )
         self._gauges(registry)
         self._known_labels()
@@ -90,11 +95,11 @@ class Metrics:
         self._phases.labels(phase).observe(duration_ms / 1000)
 
     def created(self, pool: str, served: Served) -> None:
-        """Counts a create by what it was given, once; ``pool`` is empty where none has its image."""
+        """Counts a create once, by how it was served; ``pool`` is empty where no pool has its image."""
         self._creates.labels(pool, served).inc()
 
     def ended(self, cause: Code) -> None:
-        """Counts an end."""
+        """Counts an ended sandbox."""
         self._ends.labels(cause).inc()
 
     def answered(self, status: int) -> None:
@@ -110,7 +115,7 @@ class Metrics:
         self._forged.inc()
 
     def store_failed(self) -> None:
-        """Counts a call to the store that failed, repetitions included."""
+        """Counts a call to the store that failed; retries count too."""
         self._store_errors.inc()
 
     def unreadable(self) -> None:
@@ -118,7 +123,7 @@ class Metrics:
         self._unreadable.inc()
 
     def resynced(self) -> None:
-        """Counts a change feed that began, or began anew."""
+        """Counts a start or restart of the change feed."""
         self._resyncs.inc()
 
     def rebuilt(self) -> None:
@@ -130,11 +135,11 @@ class Metrics:
         self._miscounts.inc()
 
     def lagged(self, lag_ms: int) -> None:
-        """Records how late another replica's change was heard of; clocks that differ count as 0."""
+        """Records how late another replica's change was received; a negative delay (clock skew) counts as 0."""
         self._lag.observe(max(0, lag_ms) / 1000)
 
     def render(self, levels: Levels) -> bytes:
-        """The text that Prometheus reads; the gauges are set from what is true now."""
+        """The metrics in the Prometheus text format; the gauges are set from ``levels``."""
         for state, count in levels.states.items():
             self._sandboxes.labels(state).set(count)
         self._starts.set(levels.starts_in_flight)
@@ -150,27 +155,29 @@ class Metrics:
 
     def _gauges(self, registry: CollectorRegistry) -> None:
         self._sandboxes = Gauge("rollbox_sandboxes", "Sandboxes on record.", ["state"], registry=registry)
-        self._starts = Gauge("rollbox_starts_in_flight", "Sandboxes that are being started here.", registry=registry)
-        self._queued = Gauge("rollbox_starts_queued", "Sandboxes that wait here for their start.", registry=registry)
+        self._starts = Gauge("rollbox_starts_in_flight", "Sandboxes that this replica starts.", registry=registry)
+        self._queued = Gauge("rollbox_starts_queued", "Sandboxes in this replica's start queue.", registry=registry)
         self._unplaced = Gauge(
-            "rollbox_starts_unplaced", "Sandboxes started here that no node takes.", registry=registry
+            "rollbox_starts_unplaced", "Starts of this replica that fit on no node at present.", registry=registry
         )
         self._creates_waiting = Gauge(
-            "rollbox_creates_waiting", "Creates that wait here for room under a limit.", registry=registry
+            "rollbox_creates_waiting",
+            "Creates that wait at this replica for room under a quota or the installation's limit.",
+            registry=registry,
         )
         self._unstopped = Gauge(
             "rollbox_sandboxes_not_stopped",
-            "Ended sandboxes that this replica waits for, and that their node has not stopped for two minutes.",
+            "Ended sandboxes that their node has not stopped for two minutes, as watched by this replica.",
             registry=registry,
         )
-        self._feeds = Gauge("rollbox_route_feed_subscribers", "Gateways on the route feed.", registry=registry)
+        self._feeds = Gauge("rollbox_route_feed_subscribers", "Connected gateways.", registry=registry)
         self._pooled = Gauge(
             "rollbox_pool_sandboxes",
-            "Unclaimed sandboxes of all pools, told by the replica that plans.",
+            "Unclaimed sandboxes of all pools, exported by the replica that plans pools.",
             ["what"],
             registry=registry,
         )
-        self._notes = Gauge("rollbox_annotations_behind", "Sandboxes with facts not yet written.", registry=registry)
+        self._notes = Gauge("rollbox_annotations_behind", "Sandboxes with unwritten annotations.", registry=registry)
 
     def _known_labels(self) -> None:
         for phase in PHASES:
