@@ -1,6 +1,6 @@
-"""Where sandboxes run: the protocol, the engine backend, and the client of the sidecar inside each sandbox.
+"""The backends that sandboxes run on, behind one protocol, and the client of the sidecar inside each sandbox.
 
-May import model, errors, clock, settings. The only place that speaks to an engine or a sidecar.
+May import model, errors, clock, settings. The only package that calls an engine, Kubernetes or a sidecar.
 """
 
 from controlplane.cluster.protocol import (

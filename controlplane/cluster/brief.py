@@ -1,40 +1,40 @@
-"""One gRPC call over a connection of its own, in as little of HTTP/2 as carries it: a fifth of what a channel costs.
+"""A minimal gRPC client: one unary call on a new connection, at a fifth of the cost of a gRPC channel.
 
-It knows a success when it sees one, and nothing else: headers are compressed, and are not read here but for the two
-forms in which ``grpc-status: 0`` comes. Whatever is not that is asked again by the client that understands it all, so
-only calls that are safe to repeat are made like this.
+It implements only as much of HTTP/2 as one call needs, and recognizes only success: response headers are compressed
+(HPACK) and are not decoded, only searched for the encodings of ``grpc-status: 0``. After any other answer the caller
+repeats the call with the full gRPC client, so only idempotent calls may be made this way.
 """
 
 import asyncio
 from typing import Final
 
-# Half of what a claim has for its bind: the other half is the full client's.
+# Timeout. It is half of the time that a claim has to configure its sandbox; the other half is left for the full client.
 WITHIN_S: Final = 1.5
-# One frame, within every window that a new connection has.
+# Largest request: fits into one frame and into the initial flow-control window.
 MOST_BYTES: Final = 16_000
 MOST_ANSWER_BYTES: Final = 64 * 1024
 
 _DATA, _HEADERS, _SETTINGS, _PING, _WINDOW = 0, 1, 4, 6, 8
 _ACK = _END_STREAM = 0x1
 _END_HEADERS: Final = 0x4
-# A preface, and settings: nothing is to be pushed.
+# The connection preface and a SETTINGS frame with ENABLE_PUSH = 0.
 _HELLO: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\x06\x04\0\0\0\0\0" + b"\0\x02\0\0\0\0"
-# In HPACK: names by their numbers in its table, values as they are. What begins with a colon has to come first.
-_POST: Final = b"\x83\x86\x01\x07sidecar\x04"  # http, the authority; the path follows
-_GRPC: Final = b"\x0f\x10\x10application/grpc\x00\x02te\x08trailers\x1f\x08"  # the authorization follows
-# Name (as it is, or in Huffman's code) and value.
+# HPACK: names as indexes of its static table where they have one, values as literals. Pseudo-headers have to be first.
+_POST: Final = b"\x83\x86\x01\x07sidecar\x04"  # :method POST, :scheme http, :authority; the value of :path follows
+_GRPC: Final = b"\x0f\x10\x10application/grpc\x00\x02te\x08trailers\x1f\x08"  # the value of authorization follows
+# The encodings of `grpc-status: 0`: name and value, each as a literal or Huffman-coded.
 _NAMES: Final = (b"\x0bgrpc-status", b"\x88\x9a\xca\xc8\xb2\x12\x34\xda\x8f")
 _STATUSES: Final = tuple(name + value for name in _NAMES for value in (b"\x010", b"\x81\x07"))
 
 
 async def asked(address: str, path: str, token: str, message: bytes) -> bytes | None:
-    """The answer's message; None: it was not a plain success, or cannot be had like this.
+    """Makes a call and returns the answer's message; None: no success, or not possible with this client.
 
     Args:
-        address: ``unix:PATH``, or host and port; others are not for this.
-        path: of the call, with both slashes.
-        token: what authorizes it.
-        message: the request's; calls of more than ``MOST_BYTES`` are not for this.
+        address: ``unix:PATH`` or ``HOST:PORT``; returns None for any other form.
+        path: the gRPC method, as ``/SERVICE/METHOD``.
+        token: the bearer token.
+        message: the request message; returns None if it is longer than ``MOST_BYTES``.
     """
     host, _, port = address.rpartition(":")
     if not (host == "unix" or port.isdecimal()) or not host or len(message) > MOST_BYTES:
@@ -65,7 +65,7 @@ def _frame(kind: int, flags: int, content: bytes, stream: int = 1) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    """A text in HPACK: its length in seven bits, or in seven and more, and itself."""
+    """An HPACK string literal: its length as an integer with a 7-bit prefix (RFC 7541, 5.1), then the text."""
     data, most = text.encode(), 0x7F
     if len(data) < most:
         return bytes((len(data),)) + data

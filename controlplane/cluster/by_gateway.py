@@ -1,4 +1,4 @@
-"""The other way to a sandbox: through a gateway, as its users go."""
+"""Probes a sandbox through a gateway, the path that callers use."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,14 +7,14 @@ from typing import Final, Self
 
 import aiohttp
 
-# A gateway waits 15 s for the sidecar's answer.
+# Timeout; longer than the 15 s that a gateway waits for the sidecar's answer.
 WITHIN_S: Final = 25.0
-# What a gateway answers when the sidecar does not: not reached, or reached and silent.
+# The gateway's error codes for a sidecar that it cannot reach, or that does not answer.
 _SILENT: Final = frozenset({"sandbox_unreachable", "upstream_timeout"})
 
 
 class HttpGateways:
-    """Whatever gateway is behind one address; see ``Gateways``."""
+    """The gateways behind one address (a Service); see ``Gateways``."""
 
     def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
         self._http = http
@@ -23,15 +23,16 @@ class HttpGateways:
     @classmethod
     @asynccontextmanager
     async def open(cls, url: str) -> AsyncIterator[Self]:
-        """A client of the gateways at this address while the block runs; opens connections as it needs them."""
-        # Each question to any gateway behind the address, not always to the one that was asked first.
+        """A client of the gateways at this address while the block runs; connects when needed."""
+        # No keep-alive: a new connection for each probe, so that the Service chooses any gateway and not always the
+        # same.
         connector = aiohttp.TCPConnector(force_close=True)
         limits = aiohttp.ClientTimeout(total=WITHIN_S)
         async with aiohttp.ClientSession(connector=connector, timeout=limits) as http:
             yield cls(http, url)
 
     async def reaches(self, sandbox_id: str, token: str) -> bool | None:
-        """See ``Gateways.reaches``. Asks what it uses, which counts as no use of it."""
+        """See ``Gateways.reaches``. Requests the sandbox's usage, which does not count as activity of the sandbox."""
         headers = {"Authorization": f"Bearer {token}"}
         try:
             async with self._http.get(f"{self._url}/v1/sandboxes/{sandbox_id}/usage", headers=headers) as answer:
@@ -45,7 +46,7 @@ class HttpGateways:
 
 
 class NoGateways:
-    """Where no gateway is known: nothing is ever seen from there."""
+    """For installations where no gateway is configured: every probe is inconclusive."""
 
     async def reaches(self, sandbox_id: str, token: str) -> bool | None:
         """See ``Gateways.reaches``."""

@@ -1,8 +1,8 @@
-"""Declared objects: pools and quotas, as somebody has written them. The truth about them is the cluster's.
+"""Declared objects: pools and quotas as operators declare them. The cluster is the source of truth.
 
-A document has a name, a body that its writer means, and a status that the platform writes beside it. Bodies are checked
-by whoever reads them: on Kubernetes anybody with the right may write one past our API.
-``tests/contract/documents_suite.py`` is what every implementation passes. Every failure is a ``Problem``.
+A document has a name, a body with what was declared, and a status that the platform writes. Readers must validate the
+body: on Kubernetes it can be written with kubectl, past the API's validation. Every implementation passes
+``tests/contract/documents_suite.py``. Every failure is a ``Problem``.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -15,7 +15,7 @@ Kind = Literal["pools", "quotas"]
 Body = Mapping[str, Any]
 
 KINDS: Final[tuple[Kind, ...]] = ("pools", "quotas")
-# As ``expected``: there must be none yet.
+# A value of ``expected``: the document must not exist yet.
 NONE_YET: Final = ""
 
 
@@ -24,10 +24,10 @@ class Document:
     """One declared object.
 
     Attributes:
-        version: changes with the body and never comes back; a status changes nothing about it.
-        body: what was declared, as JSON has it.
-        status: what the platform has written last; empty when nothing yet, or not any more.
-        trouble: why it cannot be honoured, where its place of origin shows that; empty: nothing is known against it.
+        version: changes with every change of the body, never repeats, and does not change with the status.
+        body: what was declared, as JSON values.
+        status: what the platform has written last; empty if nothing yet, or if it was lost.
+        trouble: why the platform cannot honour it, where its source shows that; empty: no such reason is known.
     """
 
     name: str
@@ -38,48 +38,48 @@ class Document:
 
 
 class Documents(Protocol):
-    """Keeps documents where every replica finds them, also after a restart."""
+    """Stores documents where every replica finds them, also after a restart."""
 
     async def put(self, kind: Kind, name: str, body: Body, expected: str | None = None) -> str:
-        """Declares, or declares anew; the version.
+        """Creates a document, or replaces the body of an existing one; returns the new version.
 
         Args:
-            kind: what it is.
-            name: whose; replaced as a whole when there is one.
-            body: JSON.
-            expected: the version that the writer has seen, or ``NONE_YET``; None: whatever there is.
+            kind: pools or quotas.
+            name: the document's name.
+            body: JSON values.
+            expected: the version that the writer has read, or ``NONE_YET``; None: overwrites any version.
 
         Raises:
-            Problem: conflict, it has another version; invalid_argument, the cluster refuses the name or the body.
+            Problem: conflict, if it has another version; invalid_argument, if the cluster refuses the name or the body.
         """
         ...
 
     async def get(self, kind: Kind, name: str) -> Document | None:
-        """One, or None."""
+        """One document; None if there is none."""
         ...
 
     async def list(self, kind: Kind) -> Sequence[Document]:
-        """All, by name."""
+        """All documents of a kind, sorted by name."""
         ...
 
     async def remove(self, kind: Kind, name: str) -> bool:
-        """Takes one back; whether there was one."""
+        """Removes one; returns whether it existed."""
         ...
 
     def watch(self, kind: Kind) -> AsyncIterator[Sequence[Document]]:
-        """All of them now, and again whenever one was declared, changed or removed; without end.
+        """Yields all documents now, and again whenever one was declared, changed or removed; without end.
 
-        It reconnects by itself. Changes that come fast are told together; those of a status are not told.
+        It reconnects by itself. Changes in quick succession are yielded together; changes of a status are not yielded.
         """
         ...
 
     async def status(self, kind: Kind, name: str, body: Body) -> None:
-        """Writes what the platform says about it; nothing when there is none, or when it cannot be written now."""
+        """Writes a document's status; does nothing if it does not exist or its status cannot be written now."""
         ...
 
 
 def conflict(kind: Kind, name: str, expected: str, found: str | None) -> Problem:
-    """What a writer gets that has not seen the newest version."""
+    """The error for a writer that has not read the newest version."""
     there = "there is none" if found is None else "there is one already" if not expected else f"it is {found} now"
     detail = f"{kind[:-1]} {name!r} was changed meanwhile: {there}; read it again and repeat"
     return Problem("conflict", detail, name=name, expected=expected, found=found)

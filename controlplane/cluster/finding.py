@@ -1,11 +1,11 @@
-"""What a look at a place for sandboxes finds: for ``rollbox doctor``."""
+"""``Finding``: the result of one check of a backend, for ``rollbox doctor``."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding: what was looked at, whether it is well, what was seen, and what to do if it is not."""
+    """One finding: what was checked, whether it is in order, what was found, and how to fix it if it is not."""
 
     name: str
     ok: bool
@@ -14,5 +14,5 @@ class Finding:
 
 
 def finding(name: str, ok: bool, detail: str, fix: str) -> Finding:
-    """A finding whose ``fix`` is told only where there is something to fix."""
+    """A finding; ``fix`` is dropped if it is ``ok``."""
     return Finding(name, ok, detail, "" if ok else fix)

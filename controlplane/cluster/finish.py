@@ -1,4 +1,4 @@
-"""Calls that must not be left half-way: the other side goes on with them whether we listen or not."""
+"""Completes calls that must not be abandoned when their caller is cancelled."""
 
 import asyncio
 from typing import TypeVar
@@ -7,10 +7,10 @@ T = TypeVar("T")
 
 
 async def finish(work: "asyncio.Task[T]") -> T:
-    """Waits for ``work`` to its end, even when the caller is cancelled meanwhile (it is cancelled afterwards).
+    """Waits until ``work`` has finished, even when the caller is cancelled meanwhile; the caller is cancelled after it.
 
-    A server goes on with a call whose client has gone: what it makes then, nobody would know to remove. A second
-    cancellation gives the work up.
+    A server goes on with a call whose client has disconnected, and what it creates then would be orphaned. A second
+    cancellation cancels the work.
     """
     try:
         return await asyncio.shield(work)
@@ -19,5 +19,5 @@ async def finish(work: "asyncio.Task[T]") -> T:
             await asyncio.wait([work])
         finally:
             if not work.cancel() and not work.cancelled():
-                work.exception()  # seen; the caller has gone
+                work.exception()  # retrieved, so that asyncio does not log it; the caller is cancelled
         raise

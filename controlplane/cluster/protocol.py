@@ -1,7 +1,7 @@
-"""What the control plane asks of the place where sandboxes run. Honest for Kubernetes as for an engine.
+"""``Cluster``: the protocol of the backends that sandboxes run on, Kubernetes and container engines alike.
 
-Readiness is not here: it comes by push, from the sidecar. ``tests/contract/cluster_suite.py`` is what every backend
-passes. Every failure is a ``Problem``.
+Readiness is not part of it: the sidecar pushes that. Every backend passes ``tests/contract/cluster_suite.py``. Every
+failure is a ``Problem``.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -14,13 +14,13 @@ from controlplane.model import SandboxSpec, Usage
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """What a start brings along besides the spec.
+    """The parameters of a start besides the spec.
 
     Attributes:
-        ready_token: the credential of the readiness push; good for this sandbox only.
-        token_public_key: with it the sidecar verifies tokens; base64url, 32 raw bytes.
-        record: the control plane's own text; kept beside the sandbox and given back by ``list``.
-        avoid: nodes that have as many starts as they bear: others are preferred.
+        ready_token: the credential of the readiness push; valid for this sandbox only.
+        token_public_key: the key with which the sidecar verifies tokens; base64url, 32 raw bytes.
+        record: a text of the control plane's; stored with the sandbox and returned by ``list``.
+        avoid: nodes at their limit of concurrent starts; other nodes are preferred.
     """
 
     ready_token: str
@@ -31,11 +31,11 @@ class Boot:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A start has begun.
+    """The result of a start that has begun.
 
     Attributes:
-        address: where the sidecar will answer, if the cluster knows before the push says so.
-        timings_ms: what the cluster has spent, by phase (``pull`` only when it pulled).
+        address: the sidecar's future address, if the cluster knows it before the readiness push.
+        timings_ms: the time that the cluster has spent, by phase (``pull`` only if it pulled the image).
     """
 
     address: str | None
@@ -44,7 +44,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """A sandbox was seen dead, from outside: nobody asked for it here."""
+    """A sandbox that the cluster reports as dead although no stop was requested."""
 
     sandbox_id: str
     cause: Code
@@ -53,11 +53,11 @@ class Death:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a sandbox is that was sent to the cluster.
+    """The node that the cluster's scheduler has chosen for a sandbox.
 
     Attributes:
-        node: empty: no node takes it.
-        why: in the cluster's words, where none does.
+        node: empty: the sandbox fits on no node at present.
+        why: the scheduler's reason, if it fits on none.
     """
 
     sandbox_id: str
@@ -67,13 +67,13 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What the cluster holds of one sandbox.
+    """What the cluster has of one sandbox.
 
     Attributes:
-        record: the text that its boot brought; empty when it is lost.
+        record: ``Boot.record`` of its start; empty if that is lost.
         facts: what ``annotate`` has added since.
-        address: where its sidecar answers, if known.
-        death: set when it does not run (any more), or only in part.
+        address: its sidecar's address, if known.
+        death: set if it does not run, or if only a part of it runs.
     """
 
     sandbox_id: str
@@ -83,19 +83,19 @@ class Observed:
     death: Death | None
 
 
-# Of a sandbox that asks for none: a loop that forks must not take the machine, or all of its own sandbox, with it.
+# The default limit of processes: a fork bomb must not bring down the machine, or its own sandbox as a whole.
 DEFAULT_PIDS: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What this cluster is, for ``/v1/info``, the records and the words at start.
+    """What this cluster is, for ``/v1/info``, the records and the output of ``rollbox up``.
 
     Attributes:
-        isolation: the runtime that keeps sandboxes apart, for example ``runc``.
-        isolation_detail: what that means, in a plain sentence.
+        isolation: the container runtime that isolates sandboxes, for example ``runc``.
+        isolation_detail: what that means, in a sentence.
         network: what a sandbox can reach: ``none``.
-        pids_limit: of a sandbox that asks for none; None: this cluster cannot limit it.
+        pids_limit: the default limit of processes in a sandbox; None: this cluster cannot limit them.
     """
 
     backend: str
@@ -109,13 +109,13 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """On which node a sandbox is, and whether the cluster says that the node is well."""
+    """The node that a sandbox is on, and whether that node is Ready."""
 
     node: str
     ready: bool
 
 
-# On the machine; in its registry; not known before it is pulled.
+# On the machine; not there, but in its registry; not known before it is pulled.
 ImageState = Literal["here", "elsewhere", "unknown"]
 
 
@@ -123,11 +123,11 @@ class Cluster(Protocol):
     """Starts, stops and watches sandboxes."""
 
     def describe(self) -> Description:
-        """What this cluster is; known once it is open."""
+        """Describes this cluster; known once it is open."""
         ...
 
     def check(self, spec: SandboxSpec) -> None:
-        """Refuses what this cluster cannot honour.
+        """Refuses a spec that this cluster cannot honour.
 
         Raises:
             Problem: ``unsupported``, naming the option.
@@ -135,10 +135,10 @@ class Cluster(Protocol):
         ...
 
     def vouch(self, kernel: str) -> None:
-        """Checks that this is the kernel of the isolation that was promised.
+        """Checks that a sandbox's kernel is that of the configured isolation.
 
         Args:
-            kernel: ``/proc/version`` as a command in the sandbox sees it.
+            kernel: ``/proc/version``, as read by a command in the sandbox.
 
         Raises:
             Problem: ``isolation_missing``.
@@ -146,79 +146,79 @@ class Cluster(Protocol):
         ...
 
     def starts_at_once(self) -> int:
-        """How many starts the nodes bear at one time, as they are now; 0 when none can take one."""
+        """How many concurrent starts the Ready nodes allow now; 0 when no node can take one."""
         ...
 
     @property
     def starts_per_node(self) -> int:
-        """How many starts one node bears at one time; 0: there are no nodes to tell apart, and no placements."""
+        """How many concurrent starts one node allows; 0: the cluster is one machine and reports no placements."""
         ...
 
     def placement(self, sandbox_id: str) -> Placement | None:
-        """Where it is, as far as was heard; None: not known, or not sent. Cost: no call."""
+        """A sandbox's placement by the last event; None: not known, or not started. Cost: no call."""
         ...
 
     def placements(self) -> AsyncIterator[Placement]:
-        """Changes of placements, without end, also of sandboxes that other replicas start; the last one counts."""
+        """Yields changes of placements, without end, also of other replicas' starts; a sandbox's last one is valid."""
         ...
 
     def holds(self, spec: SandboxSpec, beside: Usage) -> int | None:
-        """How many of ``spec`` the nodes have room for beside sandboxes that use ``beside`` in all, at most.
+        """How many sandboxes of ``spec`` fit on the nodes at most, beside others that use ``beside`` in total.
 
-        What is not ours on the nodes is not counted. None: not known here. Cost: no call.
+        Other pods on the nodes are not counted. None: not known on this backend. Cost: no call.
         """
         ...
 
     async def image(self, name: str) -> ImageState:
-        """Where an image is, as far as it can be told without pulling it. Cost: a few calls.
+        """Where an image is, as far as that is known without pulling it. Cost: a few calls.
 
         Raises:
-            Problem: image_not_found or unsupported, when it is certain that no sandbox can be started from it.
+            Problem: image_not_found or unsupported, when it is certain that no sandbox can start from it.
         """
         ...
 
     @property
     def annotates_behind(self) -> bool:
-        """Whether facts may be written after the sandbox is announced: where a write costs a call to a server."""
+        """Whether facts may be written in the background after a create's answer, since a write is a network call."""
         ...
 
     @property
     def stops_at_once(self) -> int:
-        """How many stops it bears at one time; the others wait here."""
+        """How many concurrent stops it allows; the control plane makes further ones wait."""
         ...
 
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
-        """Begins a start and returns; the sidecar's push tells when it is ready.
+        """Begins a start and returns; the sidecar's push says when it is ready.
+
+        A call that fails or is cancelled leaves nothing behind, or only what ``stop`` removes.
 
         Raises:
             Problem: image_not_found, image_pull_failed, capacity_unavailable, unsupported, internal, ...
-
-        A call that fails or is cancelled leaves nothing behind, or what ``stop`` removes.
         """
         ...
 
     async def stop(self, sandbox_id: str) -> None:
-        """Kills the sandbox and returns when nothing of it is left. Unknown or gone is success.
+        """Kills a sandbox and returns when nothing of it is left. Success if it is unknown or gone already.
 
         Raises:
-            Problem: the cluster has not confirmed; calling again is safe.
+            Problem: the cluster has not confirmed it; a retry is safe.
         """
         ...
 
     def whereabouts(self, sandbox_id: str) -> Whereabouts | None:
-        """Where a sandbox is, by what was heard last; None: not known. Cost: no call."""
+        """The node of a sandbox, by the last event; None: not known. Cost: no call."""
         ...
 
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
-        """Adds facts that ``list`` gives back, also after a restart."""
+        """Stores facts with a sandbox; ``list`` returns them, also after a restart of the control plane."""
         ...
 
     async def list(self) -> Sequence[Observed]:
-        """All sandboxes of this installation that the cluster holds anything of."""
+        """All sandboxes of this installation of which the cluster has at least a part."""
         ...
 
     def watch(self) -> AsyncIterator[Death]:
-        """Deaths as they are seen, without end; it reconnects by itself.
+        """Yields deaths as the cluster reports them, without end; it reconnects by itself.
 
         Every death is yielded at least once, also one that happened while the connection was lost. Deaths that
         ``stop`` caused may be among them.
@@ -228,12 +228,13 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """A sidecar's proof of life: its spawner has answered.
+    """A sidecar's answer to a health check, given after its spawner has answered.
 
     Attributes:
-        acknowledged: its readiness push was: its creator may have been told.
-        quiet_ms: since a call of a user was under way last, whoever's gateway it came through; None: it does not know.
-        running_execs: commands that run, also those that nobody waits for.
+        acknowledged: whether the control plane has acknowledged its readiness push, so that the create may have been
+            answered.
+        quiet_ms: time since the last user call was in progress, through any gateway; None: the sidecar does not know.
+        running_execs: the number of running commands, also of those that no caller waits for.
     """
 
     sandbox_id: str
@@ -245,20 +246,20 @@ class Health:
 
 
 class Sidecars(Protocol):
-    """Speaks to the sidecar inside a sandbox. Every failure is a ``Problem``."""
+    """The client of the sidecars. Every failure is a ``Problem``."""
 
     async def configure(self, address: str, token: str, spec: SandboxSpec) -> None:
-        """Binds environment, working directory and user; the sidecar keeps them for all later commands."""
+        """Sets environment variables, working directory and user; the sidecar uses them for all later commands."""
         ...
 
     async def health(self, address: str, token: str) -> Health:
-        """Asks whether commands can run there."""
+        """Checks whether commands can run in the sandbox."""
         ...
 
 
 class Gateways(Protocol):
-    """Looks at a sandbox from where its users do."""
+    """Probes sandboxes through a gateway, the path that callers use."""
 
     async def reaches(self, sandbox_id: str, token: str) -> bool | None:
-        """Whether a gateway gets an answer from its sidecar; None: no gateway could say. Never raises a ``Problem``."""
+        """Whether a gateway gets an answer from the sidecar; None: inconclusive. Never raises a ``Problem``."""
         ...

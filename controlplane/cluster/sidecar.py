@@ -1,4 +1,4 @@
-"""The client of the sidecar (``contract/agent.proto``), over a unix socket or TCP."""
+"""The client of the sidecar (``contract/agent.proto``), over a Unix socket or TCP."""
 
 from typing import Final, TypeVar
 
@@ -13,10 +13,10 @@ from controlplane.wire import agent_pb2
 
 T = TypeVar("T", bound=Message)
 
-# Both calls answer in milliseconds; a sidecar that takes this long is not well.
+# Both calls are answered in milliseconds; a sidecar that takes this long does not work.
 CALL_TIMEOUT_S: Final = 10.0
 _CHANNEL_OPTIONS: Final = (
-    # A socket's path makes an :authority that HTTP/2 servers refuse; a plain name is fine for both kinds.
+    # The default :authority of a Unix socket is its path, which HTTP/2 servers refuse; a plain name suits both kinds.
     ("grpc.default_authority", "sidecar"),
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),
@@ -27,13 +27,13 @@ _SERVICE: Final = agent_pb2.DESCRIPTOR.services_by_name["Agent"].full_name
 
 
 class GrpcSidecars:
-    """One connection per call: the control plane speaks to a sandbox once or twice in its life."""
+    """Opens a connection for each call: the control plane calls a sidecar only once or twice in a sandbox's life."""
 
     async def configure(self, address: str, token: str, spec: SandboxSpec) -> None:
         """See ``Sidecars.configure``."""
         request = agent_pb2.ConfigureRequest(env=spec.env, cwd=spec.cwd, user=spec.user)
         place, path = address.removeprefix("http://"), f"/{_SERVICE}/Configure"
-        # The caller of a create waits for this. A repetition is success.
+        # A create waits for this, so the cheap client is tried first. Repeating the call with the full one is safe.
         if await brief.asked(place, path, token, request.SerializeToString()) is not None:
             return
         await _asked(address, token, "Configure", request, agent_pb2.Configured)
@@ -48,7 +48,7 @@ class GrpcSidecars:
 async def _asked(address: str, token: str, method: str, request: Message, answer: type[T]) -> T:
     metadata = (("authorization", f"Bearer {token}"),)
     async with aio.insecure_channel(address.removeprefix("http://"), options=_CHANNEL_OPTIONS) as channel:
-        # Not the generated stub: it prepares all of the sidecar's calls, and one is made here.
+        # Not the generated stub: it would set up all methods of the sidecar, and only one is called.
         call = channel.unary_unary(
             f"/{_SERVICE}/{method}",
             request_serializer=type(request).SerializeToString,

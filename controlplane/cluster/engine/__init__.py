@@ -1,4 +1,4 @@
-"""Sandboxes on a Docker Engine API (Docker or Podman): two containers each, sockets instead of a network."""
+"""The backend for a Docker Engine API (Docker or Podman): two containers per sandbox, Unix sockets, no network."""
 
 from controlplane.cluster.engine.cluster import EngineCluster
 

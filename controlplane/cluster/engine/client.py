@@ -1,4 +1,4 @@
-"""The engine's HTTP API with typed failures: everything that goes wrong leaves here as a ``Problem``."""
+"""A client of the Docker Engine API that raises every failure as a ``Problem``."""
 
 import io
 import json
@@ -13,14 +13,15 @@ from yarl import URL
 
 from controlplane.errors import Code, Problem
 
-# One engine call; a start takes tenths of a second, a removal under load some seconds.
+# Timeout of one call; a start takes tenths of a second, a removal under load some seconds.
 CALL_TIMEOUT_S: Final = 120.0
 CONNECT_TIMEOUT_S: Final = 5.0
 MAX_EVENT_BYTES: Final = 1 << 20
-# Podman and Docker, of an image whose USER is not in its own /etc/passwd: no fault of the platform.
+# Errors of Podman and Docker for an image whose USER is not in its /etc/passwd; the image is at fault, not the
+# platform.
 _NO_USER: Final = re.compile(r"unable to find (user|group) |no matching entries in (passwd|group) file")
 
-# The socket decides who is asked; a name has to stand in the request all the same.
+# The host name is not used, since the connection is a Unix socket, but a request needs one.
 _HOST: Final = URL("http://engine")
 
 Query = Mapping[str, str | int | bool]
@@ -34,7 +35,7 @@ class _Options(TypedDict, total=False):
 
 
 class Missing(Problem):
-    """The engine does not have what was named (404). Callers turn it into what it means there."""
+    """The engine does not have the named object (404). Callers translate it into an error of their own."""
 
 
 class _RefusedError(Exception):
@@ -47,10 +48,11 @@ class _RefusedError(Exception):
 
 
 class EngineClient:
-    """Calls an engine over its unix socket.
+    """Calls an engine over its Unix socket.
 
-    On the HTTP client itself: a library for the engine's API would wrap half of the calls needed here in objects and
-    offer nothing public for the others.
+    Uses an HTTP client directly: a library for the Docker Engine API would wrap half of the calls needed here in
+        objects
+    and has no public API for the others.
     """
 
     def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
@@ -71,12 +73,13 @@ class EngineClient:
         async with aiohttp.ClientSession(connector=connector, timeout=limits) as http:
             client = cls(http, url)
             version = await client.call("GET", "version")
-            # Later calls name the newest version that this engine has, so that an answer keeps its form.
+            # Later calls request the newest API version that this engine supports, so that the answers' format is
+            # fixed.
             client._base = _HOST / f"v{version['ApiVersion']}"
             yield client
 
     async def call(self, method: str, path: str, query: Query | None = None, body: object = None) -> Any:  # noqa: ANN401 - JSON
-        """One call; the decoded JSON answer, or None for an empty one.
+        """Makes a call; returns the decoded JSON answer, or None for an empty one.
 
         Raises:
             Problem: ``Missing`` for 404; unsupported, capacity_unavailable, upstream_timeout, internal.
@@ -87,13 +90,13 @@ class EngineClient:
                 return json.loads(answer) if answer.strip() else None
 
     async def read(self, path: str, query: Query) -> bytes:
-        """The bytes of a short answer."""
+        """Makes a GET request; returns the bytes of a short answer."""
         with self._typed(path):
             async with self._request("GET", path, query) as response:
                 return await response.read()
 
     async def upload(self, path: str, query: Query, data: bytes) -> list[dict[str, Any]]:
-        """Posts bytes; the lines of the answer."""
+        """Posts a tar archive; returns the decoded JSON lines of the answer."""
         headers = {"Content-Type": "application/x-tar"}
         with self._typed(path):
             async with self._request("POST", path, query, data=io.BytesIO(data), headers=headers) as response:
@@ -101,7 +104,7 @@ class EngineClient:
 
     @asynccontextmanager
     async def lines(self, method: str, path: str, query: Query) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-        """A stream of JSON lines that lasts as long as the engine keeps it open."""
+        """A stream of JSON lines, without a timeout; ends when the engine closes it."""
         unhurried = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S)
         with self._typed(path):
             async with self._request(method, path, query, timeout=unhurried) as response:
@@ -146,7 +149,7 @@ class EngineClient:
             raise Problem("internal", f"the engine at {self._url} broke off {path}: {error}") from error
 
     def _problem(self, error: _RefusedError, path: str) -> Problem:
-        # Podman answers 500 for a container that is removed while it looks at it.
+        # Podman answers 500 for a container that is removed while it handles the request.
         if error.status == 404 or "no such container" in error.message:
             return Missing("internal", f"the engine has no {path}: {error.message}")
         code: Code = "unsupported" if error.status == 400 else "internal"
@@ -159,7 +162,7 @@ class EngineClient:
 
 
 def _message(body: bytes) -> str:
-    """What the engine says in an error: its JSON's message, or the text as it is."""
+    """The message of an error answer: from its JSON, or the body as it is."""
     try:
         return str(json.loads(body)["message"])
     except (ValueError, TypeError, KeyError):

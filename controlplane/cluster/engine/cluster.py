@@ -44,17 +44,18 @@ from controlplane.cluster.protocol import (
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec, Usage
 
-# The sidecar goes first: the target's namespaces are its own, and Podman refuses to remove what others depend on.
+# The sidecar is removed first: it uses the target's namespaces, and Podman refuses to remove a container on which
+# another one depends.
 _REMOVAL_ORDER: Final = (SIDECAR, TARGET)
 
 
 MAX_STARTS: Final = 1024
-# Seen: deleting hundreds at once loads a machine for minutes; 8 keep it busy.
+# Measured: deleting hundreds at once overloads a machine for minutes; 8 at once are enough to keep it busy.
 MAX_STOPS: Final = 8
 
 
 class EngineCluster:
-    """Two containers a sandbox on one engine; see ``containers`` for what they are."""
+    """Runs each sandbox as two containers on one engine; ``containers`` describes them."""
 
     def __init__(self, client: EngineClient, images: Images, host: Host, machine: Machine) -> None:
         self._client = client
@@ -68,13 +69,14 @@ class EngineCluster:
     async def open(
         cls, *, engine_url: str, state_dir: Path, ready_socket: str, sidecar_binary: Path, target_binary: Path
     ) -> AsyncIterator[Self]:
-        """A cluster on the engine at ``engine_url``; makes the sidecar's image if the engine lacks it.
+        """A cluster on the engine at ``engine_url``; builds the sidecar's image if the engine lacks it.
 
         Args:
-            engine_url: ``unix:///path``: containers mount this machine's files, so no engine elsewhere will do.
-            state_dir: absolute; names the installation, whose containers are told from others' by it.
+            engine_url: ``unix:///path``; an engine on another machine does not work, since containers mount local
+                files.
+            state_dir: absolute; its hash identifies the installation's containers among those of others.
             ready_socket: file name of the readiness socket in ``state_dir/ready``.
-            sidecar_binary: becomes the sidecar's image.
+            sidecar_binary: the content of the sidecar's image.
             target_binary: mounted into every target.
 
         Raises:
@@ -108,14 +110,14 @@ class EngineCluster:
 
     @property
     def annotates_behind(self) -> bool:
-        """See ``Cluster.annotates_behind``: here a fact is a line in a local file."""
+        """See ``Cluster.annotates_behind``: on an engine facts are in a local file, which is fast to write."""
         return False
 
     def vouch(self, kernel: str) -> None:
-        """See ``Cluster.vouch``: the engine's own word for its runtime is all that is promised here."""
+        """See ``Cluster.vouch``: nothing to check, an engine is only expected to use the runtime that it names."""
 
     def starts_at_once(self) -> int:
-        """See ``Cluster.starts_at_once``: the setting alone bounds it."""
+        """See ``Cluster.starts_at_once``: only the setting ``STARTS_IN_FLIGHT`` limits it."""
         return MAX_STARTS
 
     @property
@@ -124,7 +126,7 @@ class EngineCluster:
         return 0
 
     def placement(self, sandbox_id: str) -> Placement | None:
-        """See ``Cluster.placement``: whatever is sent is on this machine."""
+        """See ``Cluster.placement``: every sandbox is on this machine."""
         del sandbox_id
         return None
 
@@ -134,12 +136,12 @@ class EngineCluster:
         yield Placement("", "")
 
     def holds(self, spec: SandboxSpec, beside: Usage) -> int | None:
-        """See ``Cluster.holds``: an engine sets nothing aside, so there is no such number."""
+        """See ``Cluster.holds``: an engine reserves no resources, so the number is unknown."""
         del spec, beside
         return None
 
     async def image(self, name: str) -> ImageState:
-        """See ``Cluster.image``; podman asks no registry without pulling."""
+        """See ``Cluster.image``; Podman cannot query a registry without pulling."""
         return await self._images.find(name, ask_registry=self._machine.description.engine_name == "docker")
 
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
@@ -174,7 +176,7 @@ class EngineCluster:
         containers = await self._client.call("GET", "containers/json", {"all": True, "filters": filters}) or []
         records = records_of([one.get("Labels") or {} for one in containers])
         async with asyncio.TaskGroup() as group:
-            # As many at once as the client keeps connections.
+            # All at once: the client does not limit its connections.
             looks = [group.create_task(self._observe(sandbox_id, record)) for sandbox_id, record in records.items()]
         return [look.result() for look in looks]
 
@@ -191,7 +193,7 @@ class EngineCluster:
 
     async def _run(self, sandbox_id: str, target: Body, sidecar: Body) -> None:
         await self._create(name(sandbox_id, TARGET), target)
-        # The sidecar can be made while the target starts; to start it needs the target's namespaces.
+        # The sidecar can be created while the target starts; its start needs the target's namespaces.
         outcomes = await asyncio.gather(
             self._start(name(sandbox_id, TARGET)),
             self._create(name(sandbox_id, SIDECAR), sidecar),
@@ -221,7 +223,7 @@ class EngineCluster:
         dead = death(sandbox_id, seen)
         if dead is None or not gave_up(seen[SIDECAR]):
             return dead
-        # Only the sidecar is heard: what the target says is the user's.
+        # Only the sidecar's log is read: the target's output is the user's.
         words = await self._last_words(name(sandbox_id, SIDECAR))
         return replace(dead, detail=f"{dead.detail}; the sidecar's last words: {words}") if words else dead
 

@@ -1,8 +1,8 @@
-"""From a spec to the bodies that the engine wants: pure, no I/O, no clock.
+"""Builds the engine's create bodies for the two containers of a sandbox. Pure: no I/O, no clock.
 
-Topology: the *target* runs the user's image, kept waiting by a tiny static binary, PID 1 of the sandbox. The *sidecar*
-joins its PID and network namespaces. Commands run in the target's mount namespace but inherit the sidecar's cgroup,
-so the limits that bite are the sidecar's; the target carries the same ones for programs that read their cgroup files.
+The *target* has the user's image; its PID 1 is a tiny static binary that only waits. The *sidecar* joins the target's
+PID and network namespaces. Commands run in the target's mount namespace but inherit the sidecar's cgroup, so the
+sidecar's limits are the effective ones; the target has the same limits for programs that read their cgroup files.
 """
 
 import re
@@ -29,21 +29,21 @@ AGENT_DIR: Final = "/run/rollbox/agent"
 READY_DIR: Final = "/run/rollbox/ready"
 CAPABILITIES: Final = ("SYS_ADMIN", "SYS_PTRACE", "SYS_CHROOT")
 
-# What the sidecar itself needs on top of what the user was promised: a guess of three times what it uses idle.
+# What the sidecar itself needs in addition to the sandbox's limits: a guess, three times what it uses when idle.
 SIDECAR_MEMORY_BYTES: Final = 16 * MIB
 SIDECAR_PIDS: Final = 8
-# The sidecar says why it gave up; more than that nobody reads, and nothing of a sandbox may fill the disk.
+# The log is read only for the reason of a sidecar's failure; it is kept small, since a sandbox must not fill the disk.
 SIDECAR_LOG: Final = {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}}
 
 Body = dict[str, object]
 
-# Ids become names of folders: nothing else that a stranger's container may carry in our labels is taken for one.
+# Sandbox ids become directory names, so a label is taken for one only if it matches: any container can have our labels.
 _ID: Final = re.compile(r"sb-[a-z0-9]{1,60}")
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image that the engine has: its id there, and whether it brings a health check."""
+    """An image that the engine has: its id, and whether it defines a health check."""
 
     id: str
     health_check: bool = False
@@ -51,14 +51,14 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the sandboxes' containers borrow from the machine.
+    """Files and names of this machine that the sandboxes' containers use.
 
     Attributes:
         state_dir: holds ``sandboxes/ID/`` and ``ready/``.
         ready_socket: file name of the readiness socket inside ``ready/``.
         target_binary: bind-mounted into every target.
         sidecar_image: id of the image made from the sidecar's binary.
-        installation: tells the containers of two control planes on one engine apart.
+        installation: distinguishes the containers of two control planes on one engine.
     """
 
     state_dir: Path
@@ -68,20 +68,20 @@ class Host:
     installation: str
 
     def agent_dir(self, sandbox_id: str) -> Path:
-        """Where the sidecar's socket of this sandbox lies."""
+        """The directory of the sandbox's sidecar socket."""
         return self.state_dir / "sandboxes" / sandbox_id
 
     def facts_file(self, sandbox_id: str) -> Path:
-        """What was annotated; outside of what the sidecar can write."""
+        """The file with the sandbox's annotated facts; outside of the directory that its sidecar can write."""
         return self.state_dir / "sandboxes" / f"{sandbox_id}.json"
 
     def address(self, sandbox_id: str) -> str:
-        """Where the sidecar of this sandbox answers."""
+        """The address of the sandbox's sidecar."""
         return f"unix:{self.agent_dir(sandbox_id)}/agent.sock"
 
 
 def name(sandbox_id: str, role: str) -> str:
-    """The name of one of the two containers."""
+    """The name of one of a sandbox's two containers."""
     return f"rollbox-{sandbox_id}-{role}"
 
 
@@ -96,13 +96,13 @@ def records_of(containers: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def target_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host, image: Image) -> Body:
-    """The create body of the target: the user's image, made to wait."""
+    """The create body of the target: the user's image with a main process that only waits."""
     return {
         "Image": image.id,
         "Entrypoint": [TARGET_COMMAND],
         "Cmd": [],
-        # It would run outside of every exec, in the target's control group. Said only where there is one: Podman
-        # otherwise takes the word for a health check of its own and looks for its timer.
+        # Disables the image's health check, which would run commands outside of any exec, in the target's cgroup. Set
+        # only where the image has one: else Podman takes "NONE" for a health check and fails to find its timer.
         **({"Healthcheck": {"Test": ["NONE"]}} if image.health_check else {}),
         "Labels": {**_labels(sandbox_id, TARGET, host), LABEL_RECORD: boot.record},
         "StopTimeout": 0,
@@ -131,7 +131,7 @@ def sidecar_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host) -> 
             "PidMode": beside,
             "LogConfig": SIDECAR_LOG,
             "CapAdd": list(CAPABILITIES),
-            # The profiles that engines load by default forbid mount and setns, whatever the capabilities say.
+            # The default AppArmor and SELinux profiles forbid mount and setns, even with the capabilities for them.
             "SecurityOpt": ["apparmor=unconfined", "label=disable"],
             "Binds": [
                 f"{host.agent_dir(sandbox_id)}:{AGENT_DIR}",

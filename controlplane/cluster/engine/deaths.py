@@ -1,4 +1,4 @@
-"""What the engine says about containers that are no more: from its words to a typed death. Pure."""
+"""Derives a sandbox's death and its cause from the engine's events and inspections of its containers. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,16 +11,17 @@ Inspection = Mapping[str, Any]
 
 MAX_WORDS_CHARS: Final = 400
 _HEADER_BYTES: Final = 8
-# Never started or ended in peace, killed, asked to end.
+# Exit codes without a reason in the log: never started or success, SIGKILL, SIGTERM.
 _SILENT: Final = (0, 137, 143)
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """A container of a sandbox has ended or was removed.
+    """An event: a container of a sandbox has exited or was removed.
 
     Attributes:
-        sure: the event itself says that it does not run; a removal is judged by what is left.
+        sure: whether the event alone proves that the container does not run; after a removal the containers that are
+            left have to be inspected.
     """
 
     sandbox_id: str
@@ -29,7 +30,7 @@ class Exit:
 
 
 def exit_of(event: Mapping[str, Any]) -> Exit | None:
-    """Reads one event of the engine; None when it is of no concern."""
+    """Parses an event of the engine; None if it is not the end of a sandbox's container."""
     action = str(event.get("Action", ""))
     attributes = event.get("Actor", {}).get("Attributes", {})
     if action not in ("die", "died", "destroy", "remove") or LABEL_SANDBOX not in attributes:
@@ -40,10 +41,11 @@ def exit_of(event: Mapping[str, Any]) -> Exit | None:
 
 
 def death(sandbox_id: str, containers: Mapping[str, Inspection | None]) -> Death | None:
-    """Judges a sandbox by its containers (role -> inspection, None = gone); None when both run.
+    """A sandbox's death by its containers (role -> inspection, None = removed); None when both run.
 
-    A sandbox is dead when either container is: a target without its sidecar takes no command, a sidecar without its
-    target has nowhere to run one.
+    A sandbox is dead when either container is: without its sidecar it accepts no command, without its target the
+        sidecar
+    has no place to run one.
     """
     stopped = {role: seen for role, seen in containers.items() if seen is None or not _state(seen).get("Running")}
     if not stopped:
@@ -56,12 +58,12 @@ def death(sandbox_id: str, containers: Mapping[str, Inspection | None]) -> Death
 
 
 def gave_up(seen: Inspection | None) -> bool:
-    """Whether a container ended by itself and in trouble: then its log says why. A killed one has nothing to say."""
+    """Whether a container exited by itself with an error: its log has the reason then, unlike that of a killed one."""
     return seen is not None and not _state(seen).get("Running") and _state(seen).get("ExitCode") not in _SILENT
 
 
 def last_words(log: bytes) -> str:
-    """The last line of a container's log, as the engine frames it: eight bytes of header before every piece."""
+    """The last line of a container's log, from the engine's stream format (an 8-byte header before every chunk)."""
     text, rest = b"", log
     while len(rest) >= _HEADER_BYTES:
         size_bytes = int.from_bytes(rest[4:_HEADER_BYTES], "big")

@@ -1,4 +1,4 @@
-"""Declared objects on one machine: a JSON file in the state folder, or nothing but memory."""
+"""Declared pools and quotas on one machine: in a JSON file in the state directory, or in memory only."""
 
 import asyncio
 import json
@@ -10,15 +10,15 @@ from typing import Any, Final
 from controlplane.cluster.documents import KINDS, Body, Document, Kind, conflict
 from controlplane.errors import Problem
 
-# In the state folder; outlives this process.
+# File name in the state directory.
 FILE: Final = "documents.json"
 
 
 class FileDocuments:
-    """See ``Documents``. Reads and writes are plain calls in the loop: the file is local and small.
+    """See ``Documents``. Reads and writes block the event loop, which is acceptable: the file is local and small.
 
     Args:
-        path: the file; None: nothing outlives this object.
+        path: the file; None: documents are kept in memory only.
 
     Raises:
         Problem: internal, the file is damaged or cannot be read.
@@ -71,7 +71,7 @@ class FileDocuments:
             self._watchers[kind].discard(changed)
 
     async def status(self, kind: Kind, name: str, body: Body) -> None:
-        """See ``Documents.status``; not kept in the file: whoever starts next says anew what is."""
+        """See ``Documents.status``; not written to the file, since after a restart the status is computed anew."""
         before = self._all[kind].get(name)
         if before is not None:
             self._all[kind][name] = Document(name, before.version, before.body, json.loads(json.dumps(body)))
@@ -83,7 +83,7 @@ class FileDocuments:
         everything = {**self._all, kind: of_kind}
         if self._path is not None:
             _replace(self._path, _text(self._revision + 1, everything))
-        # Only now: what could not be written was not declared.
+        # After the write: if that fails, nothing was declared.
         self._all, self._revision = everything, self._revision + 1
         for changed in self._watchers[kind]:
             changed.set()

@@ -1,7 +1,7 @@
-"""What was annotated on a sandbox, one small file each: containers cannot be relabelled once they exist.
+"""The annotated facts of sandboxes, in one small file each, since the labels of a container cannot be changed.
 
-Reads and writes are plain calls in the loop: the state directory is on a local, normally in-memory file system, and
-a file is some hundred bytes.
+Reads and writes block the event loop, which is acceptable: the state directory is on a local, normally in-memory file
+system, and a file has some hundred bytes.
 """
 
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def read(path: Path) -> dict[str, str]:
-    """The facts; none when the file is missing or damaged (a damaged one proves nothing)."""
+    """The facts; empty if the file is missing or damaged."""
     try:
         facts = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -19,7 +19,7 @@ def read(path: Path) -> dict[str, str]:
 
 
 def add(path: Path, facts: Mapping[str, str]) -> None:
-    """Adds facts; a reader sees the old file or the new one."""
+    """Adds facts; the file is replaced atomically, so a reader sees the old content or the new one."""
     fresh = path.with_suffix(".tmp")
     fresh.write_text(json.dumps({**read(path), **facts}))
     fresh.replace(path)

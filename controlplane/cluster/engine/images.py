@@ -1,4 +1,4 @@
-"""Images on the engine: found locally first, pulled when absent; the sidecar's is made from its binary."""
+"""Images on the engine: looked up locally, pulled when missing; the sidecar's image is built from its binary."""
 
 import asyncio
 import hashlib
@@ -16,23 +16,23 @@ from controlplane.cluster.engine.containers import SIDECAR_COMMAND, Image
 from controlplane.cluster.protocol import ImageState
 from controlplane.errors import Problem
 
-# How engines and registries say that a name leads nowhere, or nowhere for us; anything else is worth another try.
+# Errors of engines and registries for an image that does not exist or may not be pulled; other errors can be retried.
 _ABSENT: Final = re.compile(
     r"not found|manifest unknown|name unknown|does not exist|no such image|denied|unauthorized|invalid reference", re.I
 )
-# "no such host" and the like: the registry was not reached, so it has said nothing about the image.
+# Errors for a registry that cannot be reached, which say nothing about whether the image exists.
 _UNREACHED: Final = re.compile(r"no such host|dial tcp|timeout|connection refused|i/o|TLS|x509", re.I)
-# Engines give this host to images that were built or loaded on the machine; a registry there would have a port.
+# Engines use this host name for images that were built or loaded locally; a registry on this machine would have a port.
 _LOCAL_ONLY: Final = "localhost/"
-# What a processor runs besides its own.
+# Architectures that a processor can run besides its own.
 _ALSO: Final = {"amd64": ("386",), "arm64": ("arm",)}
 
 
 class Images:
-    """Resolves image names to what the engine can run.
+    """Resolves image names to images that the engine can run.
 
     Args:
-        architecture: of the machine, in the words of images; empty: not known, everything is taken.
+        architecture: the machine's, as images name it; empty: unknown, so images of every architecture are accepted.
     """
 
     def __init__(self, client: EngineClient, architecture: str = "") -> None:
@@ -42,7 +42,7 @@ class Images:
         self._log = structlog.get_logger("images")
 
     async def local(self, name: str) -> Image | None:
-        """An image that it already has; asks no registry. Cost: one or two calls, 10 ms.
+        """An image that the engine has already, or None; no registry is contacted. Cost: one or two calls, 10 ms.
 
         Raises:
             Problem: unsupported, when it is for another architecture.
@@ -57,7 +57,7 @@ class Images:
         return None
 
     async def pull(self, name: str) -> Image:
-        """Pulls an image. Concurrent pulls of one name take turns: the second finds it present.
+        """Pulls an image. Concurrent pulls of one image wait for each other, and the second one finds it present.
 
         Raises:
             Problem: image_not_found, image_pull_failed.
@@ -66,7 +66,7 @@ class Images:
         async with lock:
             if present := await self.local(name):
                 return present
-            self._log.info("pulling", image=name)
+            self._log.info("pulling image", image=name)
             await self._pull(name)
             if present := await self.local(name):
                 return present
@@ -76,7 +76,7 @@ class Images:
         """Where an image is, without pulling it.
 
         Raises:
-            Problem: image_not_found, when its registry says so; unsupported, when it is for another architecture.
+            Problem: image_not_found, if its registry says so; unsupported, if it is for another architecture.
         """
         if await self.local(name) is not None:
             return "here"
@@ -92,9 +92,9 @@ class Images:
         return "elsewhere"
 
     async def sidecar(self, binary: Path) -> str:
-        """The id of the image that holds nothing but the sidecar's binary; made at most once per content."""
+        """The id of an image that contains only the sidecar's binary; built once per content of the binary."""
         content = _content(binary)
-        # The digest is in the repository's name: podman 4.3 ignores the tag of an import.
+        # The digest is in the repository's name and not in the tag, since Podman 4.3 ignores the tag of an import.
         repository = f"rollbox/sidecar-{hashlib.sha256(content).hexdigest()[:16]}"
         if known := await self.local(f"{repository}:latest"):
             return known.id
@@ -110,7 +110,8 @@ class Images:
         return made.id
 
     def _check(self, name: str, architecture: str) -> None:
-        # Our own program in the target would start, and then no command of the image.
+        # Without this check the target would start, since its main process is our own binary, and then no command
+        # would.
         if self._architecture and architecture not in ("", self._architecture, *_ALSO.get(self._architecture, ())):
             detail = f"image {name} is for {architecture}, this machine is {self._architecture}"
             raise Problem("unsupported", detail, option="image", architecture=architecture)
@@ -136,7 +137,7 @@ def _refused(name: str, why: str, last: str) -> Problem:
         return Problem(
             "image_not_found", f"{name}: the engine has no such image, and its name names no registry", image=name
         )
-    # Without the name, which may hold any of these words.
+    # The image's name is removed before matching, since it may contain any of these words.
     words = why.replace(_repository(name), "")
     if _ABSENT.search(words) and not _UNREACHED.search(words):
         return Problem("image_not_found", f"{name}: {why}", image=name)
@@ -144,24 +145,24 @@ def _refused(name: str, why: str, last: str) -> Problem:
 
 
 def _repository(name: str) -> str:
-    """A name without tag and digest; the colon of a registry's port stays."""
+    """An image's name without tag and digest, but with a registry's port."""
     folder, slash, last = name.partition("@")[0].rpartition("/")
     return f"{folder}{slash}{last.partition(':')[0]}"
 
 
 def _reference(name: str) -> dict[str, str]:
-    """The engine's query for one image; without a tag it would pull them all."""
+    """The query parameters for pulling one image; without a tag the engine would pull all of them."""
     last = name.rpartition("/")[2]
     return {"fromImage": name} if ":" in last or "@" in last else {"fromImage": name, "tag": "latest"}
 
 
 def _content(binary: Path) -> bytes:
-    # Some MiB, once, before anything is served.
+    # A blocking read of some MiB, once, before the control plane serves requests.
     return binary.read_bytes()
 
 
 def _layer(binary: bytes) -> bytes:
-    """A tar with the sidecar as its only file; the same bytes for the same binary."""
+    """A tar archive with the sidecar's binary as its only file; deterministic."""
     entry = tarfile.TarInfo(SIDECAR_COMMAND.lstrip("/"))
     entry.size = len(binary)
     entry.mode = 0o755

@@ -1,4 +1,4 @@
-"""What the engine says about itself and its machine, and what it therefore cannot honour. Pure."""
+"""What the engine reports about itself and its machine, and which requests it therefore cannot honour. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from controlplane.cluster.protocol import DEFAULT_PIDS, Description
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec
 
-# The engine's own words for the limits that every sandbox relies on, and ours.
+# The engine's names for the limits that every sandbox needs, and the names in our error message.
 LIMITS: Final = {"MemoryLimit": "memory", "PidsLimit": "processes", "CpuCfsQuota": "cpu"}
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where the engine runs.
+    """The machine that the engine runs on.
 
     Attributes:
-        architecture: in the words of images (``amd64``); empty when the engine does not say.
+        architecture: as images name it (``amd64``); empty when the engine does not say.
         cpus: 0 when the engine does not say.
         memory_bytes: 0 when the engine does not say.
     """
@@ -32,7 +32,7 @@ class Machine:
         """From the engine's answers to ``/info`` and ``/version``.
 
         Raises:
-            Problem: unsupported, when the engine would take limits and not enforce them.
+            Problem: unsupported, if the engine would accept limits and not enforce them.
         """
         missing = [ours for theirs, ours in LIMITS.items() if info.get(theirs) is False]
         if missing:
@@ -42,7 +42,7 @@ class Machine:
         return cls(describe(info, version), str(architecture or ""), int(cpus or 0), int(memory_bytes or 0))
 
     def check(self, spec: SandboxSpec) -> None:
-        """Refuses what this machine does not have.
+        """Refuses a spec that needs what this machine does not have.
 
         Raises:
             Problem: unsupported, naming the option.
@@ -63,7 +63,7 @@ class Machine:
 
 
 def describe(info: Mapping[str, Any], version: Mapping[str, Any]) -> Description:
-    """What the engine says about itself, in our words."""
+    """The description of the cluster, from the engine's answers."""
     components = [str(one.get("Name", "")) for one in version.get("Components", ())]
     engine_name = "podman" if any("Podman" in one for one in components) else "docker"
     isolation = str(info.get("DefaultRuntime") or "runc")

@@ -1,14 +1,14 @@
-"""Which sandboxes should be alive, and which of those that are being started may have died already."""
+"""Tracks which sandboxes should be alive, and which of the starting ones may have died already."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class Roll:
-    """Kept by the cluster, read by its watch.
+    """The sandboxes that should be alive; written by the cluster, read by its watch.
 
-    A container may end before the start that made it has returned: while its sibling does not exist yet nobody can
-    judge it, so it is noted as doubtful and judged at the end of the start.
+    A container may exit before the start that created it has returned. While the sandbox's other container does not
+    exist yet, the sandbox cannot be judged, so it is marked as doubtful and judged at the end of its start.
     """
 
     def __init__(self) -> None:
@@ -20,20 +20,20 @@ class Roll:
         return sandbox_id in self._alive
 
     def alive(self) -> tuple[str, ...]:
-        """Those whose start is over, as of now."""
+        """A snapshot of the sandboxes whose start is over."""
         return tuple(self._alive)
 
     def add(self, sandbox_id: str) -> None:
-        """It runs."""
+        """Adds a sandbox that runs."""
         self._alive.add(sandbox_id)
 
     def discard(self, sandbox_id: str) -> None:
-        """It is being stopped; unknown ids are fine."""
+        """Removes a sandbox that is being stopped; unknown ids are ignored."""
         self._alive.discard(sandbox_id)
 
     @contextmanager
     def starting(self, sandbox_id: str) -> Iterator[None]:
-        """Its containers are being made while the block runs; at the end of it, it is alive."""
+        """Marks a sandbox as starting while the block runs, and as alive after it."""
         self._starting.add(sandbox_id)
         try:
             yield
@@ -45,16 +45,16 @@ class Roll:
             self._starting.discard(sandbox_id)
 
     def doubt(self, sandbox_id: str) -> None:
-        """Something of it was seen to end; of concern only while it is being started."""
+        """Marks a sandbox as doubtful, since one of its containers has exited; does nothing if it is not starting."""
         if sandbox_id in self._starting:
             self._doubtful.add(sandbox_id)
 
     def doubt_all(self) -> None:
-        """Nobody saw what happened for a while."""
+        """Marks all starting sandboxes as doubtful, since events were missed."""
         self._doubtful |= self._starting
 
     def take_doubt(self, sandbox_id: str) -> bool:
-        """Whether it has to be judged now; answers so once."""
+        """Whether a sandbox is doubtful and has to be judged; clears the mark."""
         doubtful = sandbox_id in self._doubtful
         self._doubtful.discard(sandbox_id)
         return doubtful

@@ -1,4 +1,4 @@
-"""Deaths as the engine reports them: its event stream, and a look at everything whenever the stream was lost."""
+"""Watches for deaths: reads the engine's event stream, and inspects all sandboxes after a lost connection."""
 
 import asyncio
 import json
@@ -21,11 +21,11 @@ Judge = Callable[[str], Awaitable[Death | None]]
 
 
 class Watch:
-    """Yields deaths without end. The order is what makes it lossless: first the stream is open, then all are looked at.
+    """Yields deaths without end. None is missed, since all sandboxes are inspected after the stream was opened.
 
     Args:
-        judge: tells whether a sandbox is dead, by asking the engine.
-        roll: the sandboxes that should be alive, as they are known at any time.
+        judge: inspects a sandbox on the engine and returns its death, if it is dead.
+        roll: the sandboxes that should be alive.
     """
 
     def __init__(self, client: EngineClient, installation: str, judge: Judge, roll: Roll) -> None:
@@ -44,9 +44,9 @@ class Watch:
                 async for death in self._one_stream():
                     pause_s = FIRST_RETRY_S
                     yield death
-                self._log.info("the engine ended its event stream")
+                self._log.info("the engine closed its event stream, reconnecting")
             except Problem as problem:
-                self._log.warning("the engine's event stream broke", detail=problem.detail)
+                self._log.warning("the engine's event stream failed, reconnecting", detail=problem.detail)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LAST_RETRY_S)
 
@@ -62,10 +62,10 @@ class Watch:
                     continue
                 self._roll.doubt(seen.sandbox_id)
                 if seen.sandbox_id not in self._roll:
-                    continue  # stopped by ourselves, or judged when its start is over
+                    continue  # stopped by the control plane, or judged when its start is over
                 death = await self._judge(seen.sandbox_id)
                 if death is None and seen.sure:
-                    # The engine tells of the end before its own records show it.
+                    # The engine may send the event before an inspection shows the exit.
                     death = Death(seen.sandbox_id, "sandbox_lost", seen.detail)
                 if death is not None:
                     yield death
