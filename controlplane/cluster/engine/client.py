@@ -51,8 +51,7 @@ class EngineClient:
     """Calls an engine over its Unix socket.
 
     Uses an HTTP client directly: a library for the Docker Engine API would wrap half of the calls needed here in
-        objects
-    and has no public API for the others.
+    objects and has no public API for the others.
     """
 
     def __init__(self, http: aiohttp.ClientSession, url: str) -> None:

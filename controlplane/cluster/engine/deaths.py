@@ -44,8 +44,7 @@ def death(sandbox_id: str, containers: Mapping[str, Inspection | None]) -> Death
     """A sandbox's death by its containers (role -> inspection, None = removed); None when both run.
 
     A sandbox is dead when either container is: without its sidecar it accepts no command, without its target the
-        sidecar
-    has no place to run one.
+    sidecar has no place to run one.
     """
     stopped = {role: seen for role, seen in containers.items() if seen is None or not _state(seen).get("Running")}
     if not stopped:

@@ -1,4 +1,4 @@
-"""Sandboxes as pods of a Kubernetes cluster, kept apart by the runtime that a RuntimeClass names."""
+"""The Kubernetes backend: each sandbox is a pod, isolated by the container runtime that a RuntimeClass names."""
 
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.cluster import KubernetesCluster

@@ -1,4 +1,4 @@
-"""Where the API server is and how one proves who one is: from a kubeconfig, or as the pod that this process is in."""
+"""Address and credentials of the API server, from a kubeconfig or from the pod's service account."""
 
 import asyncio
 import ssl
@@ -15,11 +15,11 @@ from controlplane.errors import Problem
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The way to an API server.
+    """Address and credentials of an API server.
 
     Attributes:
         tls: None for plain HTTP.
-        server_name: what its certificate must name, when that is not the host of ``url``.
+        server_name: the name that its certificate must have, if that is not the host of ``url``.
     """
 
     url: str
@@ -28,7 +28,7 @@ class Access:
     configuration: Configuration
 
     async def headers(self) -> Mapping[str, str]:
-        """The credential of one call; a pod's token is read again when it was renewed. Cost: a file read a minute."""
+        """The credentials for one call; a pod's token file is read again every minute, since tokens are renewed."""
         credential = await self.configuration.get_api_key_with_prefix("BearerToken")
         return {"Authorization": str(credential)} if credential else {}
 
@@ -37,10 +37,10 @@ async def access(kubeconfig: Path | None) -> Access:
     """Finds the API server.
 
     Args:
-        kubeconfig: None: the pod's own service account.
+        kubeconfig: None: the service account of the pod that this process runs in.
 
     Raises:
-        Problem: internal, naming what cannot be read.
+        Problem: internal, naming the file that cannot be used.
     """
     configuration = Configuration()
     where = "the service account of this pod" if kubeconfig is None else f"the kubeconfig {kubeconfig}"
@@ -51,7 +51,7 @@ async def access(kubeconfig: Path | None) -> Access:
             await load_kube_config(str(kubeconfig), client_configuration=configuration, persist_config=False)
         url = str(configuration.host)
         tls = await asyncio.to_thread(_tls, configuration) if url.startswith("https") else None
-    # The library trusts the file's shape: a list where it wants a mapping is a TypeError.
+    # The library does not validate the file: a list in the place of a mapping raises a TypeError.
     except (ConfigException, OSError, ValueError, TypeError, yaml.YAMLError) as error:
         raise Problem("internal", f"{where} gives no way to an API server: {error}") from error
     return Access(url, tls, configuration.tls_server_name, configuration)

@@ -1,4 +1,4 @@
-"""Follows the objects of kubernetes-sigs/agent-sandbox, in the version of their API that the cluster serves."""
+"""Watches the objects of kubernetes-sigs/agent-sandbox, in the API version that the cluster serves."""
 
 import asyncio
 from http import HTTPStatus
@@ -13,12 +13,12 @@ from controlplane.cluster.kubernetes.told import Adopted
 from controlplane.cluster.kubernetes.watch import Reflector
 from controlplane.errors import Problem
 
-# Versions come and go with an upgrade of theirs: seldom, and nothing says so.
+# How often the served API version is checked: it changes only with an upgrade of agent-sandbox, and without an event.
 LOOK_S: Final = 30.0
 
 
 class Adopting:
-    """Keeps ``adopted`` true to the objects of a namespace."""
+    """Keeps ``adopted`` in sync with the objects of a namespace."""
 
     def __init__(self, client: KubernetesClient, namespace: str, adopted: Adopted) -> None:
         self._client = client
@@ -27,14 +27,14 @@ class Adopting:
         self._log = structlog.get_logger("documents")
 
     async def run(self) -> None:
-        """Runs until it is cancelled; looks again and again which version is served."""
+        """Runs until it is cancelled; checks the served API version every ``LOOK_S`` seconds."""
         followed, watches = "", list[asyncio.Task[None]]()
         async with asyncio.TaskGroup() as group:
             while True:
-                # Where none is, the watches say what is missing.
+                # Where no version is served, the watches fail and log what is missing.
                 version = await self._served() or followed or VERSIONS[0]
                 if version != followed:
-                    self._log.info("following", group=GROUP, version=version, instead_of=followed or None)
+                    self._log.info("watching agent-sandbox", group=GROUP, version=version, instead_of=followed or None)
                     for watch in watches:
                         watch.cancel()
                     watches = [group.create_task(one.run()) for one in self._reflectors(version)]
@@ -42,7 +42,7 @@ class Adopting:
                 await asyncio.sleep(LOOK_S)
 
     async def _served(self) -> str | None:
-        """The first that is served; None: none is, or it cannot be told now."""
+        """The first of ``VERSIONS`` that is served; None: none is, or the API server does not answer."""
         for version in VERSIONS:
             try:
                 if serves(await self._client.get(f"/apis/{GROUP}/{version}")):

@@ -1,7 +1,7 @@
-"""Pools as kubernetes-sigs/agent-sandbox declares them: a ``SandboxWarmPool`` and its ``SandboxTemplate``. Pure.
+"""Reads pools from kubernetes-sigs/agent-sandbox objects: a ``SandboxWarmPool`` and its ``SandboxTemplate``. Pure.
 
-Who has such objects keeps them; we fill the pools our way. What a template asks for and our pools cannot honour is
-refused by name: the pool then says so, and nothing is started for it.
+Users of agent-sandbox keep their objects, and rollbox fills the pools with its own sandboxes. If a template has a field
+that rollbox's pools cannot honour, the pool's ``trouble`` names it and nothing is started for it.
 """
 
 from collections.abc import Mapping
@@ -13,13 +13,15 @@ from controlplane.cluster.kubernetes.quantity import amount
 from controlplane.cluster.kubernetes.resources import GPU
 
 GROUP: Final = "extensions.agents.x-k8s.io"
-# Of their API, the preferred one first; what we read is the same in each. Their releases before 0.5 serve the second
-# only; later ones store the first, and it takes a webhook of theirs to read the other.
+# Versions of agent-sandbox's API, the preferred one first; the fields that are read here are the same in each. Releases
+# of agent-sandbox before 0.5 serve only the second. Later ones store the first, and need their conversion webhook to
+# serve the second.
 VERSIONS: Final = ("v1beta1", "v1alpha1")
 TEMPLATES: Final = "sandboxtemplates"
 WARM_POOLS: Final = "sandboxwarmpools"
 
-# Of a template: what we take over, and what is met in any case: their own default keeps callers out as ours does.
+# Fields of a template that are accepted: those that are used, and those that hold in any case (agent-sandbox's default
+# network policy denies incoming connections as rollbox's does).
 _SPEC: Final = {
     "podTemplate",
     "networkPolicyManagement",
@@ -31,18 +33,19 @@ _POD: Final = {
     *("containers", "nodeSelector", "restartPolicy", "runtimeClassName", "automountServiceAccountToken"),
     *("terminationGracePeriodSeconds", "imagePullSecrets", "enableServiceLinks"),
 }
-# Their image runs a server that answers for it, which the probes ask; ours needs none, and runs what it is told.
+# Command, ports and probes are accepted and not used: images for agent-sandbox run a server, which the probes check;
+# rollbox needs no server in the image, and runs the commands of execs.
 _CONTAINER: Final = {
     *("name", "image", "resources", "imagePullPolicy", "ports", "command", "args"),
     *("readinessProbe", "livenessProbe", "startupProbe", "terminationMessagePath", "terminationMessagePolicy"),
 }
-# Where theirs stands we may not write.
+# rollbox may not write a status into objects of agent-sandbox.
 _STATUS: Final = {"why": "declared as a SandboxWarmPool: only the replica that plans can tell how it is; ask again"}
 _RESOURCES: Final = {"cpu", "memory", "ephemeral-storage", GPU}
 
 
 def serves(found: Json) -> bool:
-    """Whether what the API server says of one version of their API names both kinds of object."""
+    """Whether the API server's resource list of one API version has both kinds of object."""
     return {TEMPLATES, WARM_POOLS} <= {one.get("name") for one in found.get("resources") or ()}
 
 
@@ -90,7 +93,7 @@ def _amounts(resources: Mapping[str, Any]) -> dict[str, Any]:
         _only(amounts, _RESOURCES, "resources")
     made: dict[str, Any] = {}
     for resource, field, scale in (("cpu", "cpu_millicores", 1000), ("memory", "memory_bytes", 1)):
-        # As Kubernetes reads them: a limit alone is a request too.
+        # As in Kubernetes, a limit without a request is the request too.
         limit = limits.get(resource) or requests.get(resource)
         if limit is not None:
             request = requests.get(resource) or limit

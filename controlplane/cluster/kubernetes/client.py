@@ -1,7 +1,7 @@
-"""Calls to the API server in plain JSON: bounded, timed, retried by reason; what goes wrong leaves as a ``Problem``.
+"""A client of the API server that speaks plain JSON, limits concurrency, and retries; failures are ``Problem``.
 
-The Kubernetes client library finds the server and the credential; its models stay out: reading thousands of pods into
-objects costs more than all the rest.
+The Kubernetes client library only finds the server and the credentials. Its models are not used: parsing thousands of
+pods into objects costs more than everything else.
 """
 
 import asyncio
@@ -30,21 +30,25 @@ from controlplane.cluster.kubernetes.trouble import MAX_SKEW_S, is_certificate, 
 from controlplane.errors import Problem
 
 CONNECT_TIMEOUT_S: Final = 5.0
-# The server's own limit on a call is 60 s, but one that takes this long is better asked again.
+# Timeout of one attempt. The API server's own limit is 60 s, but a call that takes this long is better retried.
 ATTEMPT_TIMEOUT_S: Final = 15.0
+# Default deadline of a call with all its retries.
 WITHIN_S: Final = 60.0
-# A pod that is killed is a stranger to the API server before its process has ended: what that has begun is not to fail
-# for it, but to be taken on by another replica.
+# How long a create is retried after a 401. When this process's own pod is deleted, the API server rejects its token
+# before the process has ended. Creates in progress must not fail because of that: another replica takes them over.
 DISOWNED_S: Final = 5.0
-# No attempt is begun with less: it could only tell that nobody answered at once.
+# No attempt is made with less time left: it would only fail with a timeout, whatever the server's state.
 LEAST_S: Final = 0.1
 FIRST_PAUSE_S: Final = 0.1
 LAST_PAUSE_S: Final = 5.0
-# The server gives one user a fair share of its slots; a herd of ours must not wait in its queue instead of in ours.
+# Concurrent calls. The API server limits the concurrency of each user (API Priority and Fairness); a burst of calls has
+# to wait here and not in the server's queue.
 CALLS_AT_ONCE: Final = 32
+# Objects on one page of a list.
 PAGE: Final = 500
+# Attempts at a list whose continue token expires.
 LISTS: Final = 3
-# Bookmarks come about once a minute: a stream that has been silent for longer has lost its other end.
+# A watch gets a bookmark about once a minute; one that has been silent for longer than this has lost its connection.
 SILENCE_S: Final = 150.0
 
 MERGE: Final = "application/merge-patch+json"
@@ -56,7 +60,7 @@ Changes = list[Json]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All objects of a list call, and the version of the world that they show."""
+    """All objects of a list, and the resourceVersion at which they were read."""
 
     items: list[Json]
     version: str
@@ -64,7 +68,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """One call, as often as it is made."""
+    """One call, which may be attempted several times."""
 
     method: str
     path: str
@@ -74,19 +78,19 @@ class _Request:
 
     @property
     def what(self) -> str:
-        """Method and path, as it is told."""
+        """Method and path, for messages."""
         return f"{self.method} {self.path}"
 
 
 class NotAskedError(Problem):
-    """The time for a call had passed before the API server was asked: nothing is known of the server."""
+    """The deadline of a call passed before it was sent, so this says nothing about the API server."""
 
     def __init__(self, what: str) -> None:
         super().__init__("upstream_timeout", f"there was no time left to ask for {what}; the API server was not asked")
 
 
 class KubernetesClient:
-    """One API server, one pool of connections."""
+    """A client of one API server, with one connection pool."""
 
     def __init__(self, http: aiohttp.ClientSession, way: Access, clock: Clock) -> None:
         self._http = http
@@ -100,10 +104,10 @@ class KubernetesClient:
     @classmethod
     @asynccontextmanager
     async def connect(cls, kubeconfig: Path | None, clock: Clock | None = None) -> AsyncIterator[Self]:
-        """A client; opens connections as it needs them.
+        """A client; connects when needed.
 
         Raises:
-            Problem: internal, when there is no usable configuration.
+            Problem: internal, if there is no usable configuration.
         """
         way = await access(kubeconfig)
         connector = aiohttp.TCPConnector(limit=0, ssl=way.tls if way.tls is not None else True)
@@ -112,15 +116,15 @@ class KubernetesClient:
             yield cls(http, way, clock or SystemClock())
 
     async def get(self, path: str, *, within_s: float = WITHIN_S) -> Json:
-        """One object."""
+        """Reads one object."""
         return await self._call("GET", path, within_s=within_s)
 
     async def create(self, path: str, body: Json, *, within_s: float = WITHIN_S) -> Json:
-        """Makes an object. A lost answer is asked for again: then ``AlreadyExists`` may be the echo of our own."""
+        """Creates an object. Retried if the answer is lost, so ``AlreadyExists`` may mean an earlier attempt."""
         return await self._call("POST", path, body=body, within_s=within_s)
 
     async def patch(self, path: str, body: Json | Changes, kind: str = MERGE, *, within_s: float = WITHIN_S) -> Json:
-        """Changes an object; the patch must be safe to repeat."""
+        """Patches an object; the patch must be idempotent, since it may be retried."""
         return await self._call("PATCH", path, body=body, kind=kind, within_s=within_s)
 
     async def delete(self, path: str, body: Json, *, within_s: float = WITHIN_S) -> None:
@@ -128,10 +132,10 @@ class KubernetesClient:
         await self._call("DELETE", path, body=body, within_s=within_s)
 
     async def list(self, path: str, query: Mapping[str, str]) -> Listing:
-        """All objects, page by page; from the first page again when the server has forgotten which came next.
+        """Lists all objects, page by page; starts again at the first page when the continue token has expired.
 
         Raises:
-            Problem: ``Refused`` with 410 when that happens again and again.
+            Problem: ``Refused`` with 410, if that happens ``LISTS`` times.
         """
         for _ in range(LISTS - 1):
             try:
@@ -158,7 +162,7 @@ class KubernetesClient:
         """The events of a watch, for as long as the server keeps it open.
 
         Raises:
-            Problem: ``Refused``; upstream_timeout, internal: the connection is gone.
+            Problem: ``Refused``; upstream_timeout or internal: the connection is lost.
         """
         what = f"WATCH {path}"
         unhurried = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S, sock_read=SILENCE_S)
@@ -171,7 +175,8 @@ class KubernetesClient:
                 try:
                     yield decoded(response, what)
                 finally:
-                    # A close waits for the server's farewell, and a loop that ends does not.
+                    # Abort, not close: a graceful TLS close waits for the server, for which an ending event loop does
+                    # not wait.
                     if response.connection is not None and response.connection.transport is not None:
                         response.connection.transport.abort()
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -195,14 +200,15 @@ class KubernetesClient:
         while True:
             try:
                 attempt = self._attempt(request, deadline_s)
-                # What a cancelled create made all the same, a stop that came before it would not remove.
+                # A create is completed even when cancelled: the server may create the object anyway, and a stop that is
+                # sent before that would not remove it.
                 return await (finish(asyncio.create_task(attempt)) if method == "POST" else attempt)
             except Problem as problem:
                 cut = isinstance(before, Refused) and isinstance(problem.__cause__, TimeoutError)
                 if before is not None and (isinstance(problem, NotAskedError) or (cut and loop.time() >= deadline_s)):
-                    raise before from None  # what it said, and not that its last answer was cut short
+                    raise before from None  # the server's refusal says more than the timeout of the last attempt
                 before = problem
-                # The whole range: callers that failed together shall not come back together.
+                # Full jitter: calls that failed at the same time must not be retried at the same time.
                 wait_s = _asked_for(problem) + random.uniform(0, pause_s)  # noqa: S311
                 disowned = method == "POST" and _unauthorized(problem)
                 if disowned:
@@ -210,7 +216,7 @@ class KubernetesClient:
                 passing = _passing(problem) or (disowned and loop.time() + wait_s < disowned_until_s)
                 if not passing or loop.time() + wait_s + LEAST_S >= deadline_s:
                     raise
-                self._log.debug("asking again", what=request.what, detail=problem.detail, wait_s=round(wait_s, 2))
+                self._log.debug("retrying", what=request.what, detail=problem.detail, wait_s=round(wait_s, 2))
             await asyncio.sleep(wait_s)
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
 
@@ -236,7 +242,7 @@ class KubernetesClient:
 
     @asynccontextmanager
     async def _turn(self, until_s: float, what: str) -> AsyncIterator[None]:
-        """A place among the calls under way. A call that gets none in time was not sent, so no outage is marked."""
+        """Limits concurrent calls. One that gets no turn in time was not sent, so it does not count as an outage."""
         if asyncio.get_running_loop().time() >= until_s:
             raise NotAskedError(what)
         try:
@@ -266,7 +272,7 @@ class KubernetesClient:
         skewed = abs(ahead_s) > MAX_SKEW_S
         if skewed and not self._skewed:
             self._log.warning(
-                "the clocks differ: tokens and certificates may be refused, and times to live are off",
+                "clock skew to the API server: tokens and certificates may be refused, lifetimes of sandboxes are off",
                 ahead_of_api_server_s=round(ahead_s),
             )
         self._skewed = skewed
@@ -280,7 +286,7 @@ class KubernetesClient:
 
 
 def _proxy(url: str) -> dict[str, Any]:
-    """Once: a session that trusts the environment reads it for every call, on two threads."""
+    """The proxy settings, read once: aiohttp with ``trust_env`` would read them for every call, on two threads."""
     with suppress(LookupError):
         proxy, auth = get_env_proxy_for_url(URL(url))
         return {"proxy": proxy, "proxy_auth": auth}

@@ -1,4 +1,4 @@
-"""``KubernetesCluster``: the cluster protocol on a Kubernetes API server, one pod a sandbox."""
+"""``KubernetesCluster``: the cluster protocol on a Kubernetes API server, with one pod per sandbox."""
 
 import asyncio
 import re
@@ -42,16 +42,16 @@ from controlplane.cluster.protocol import (
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec, Usage, load_record
 
-# A stop is two calls, of which few are under way at a time (``removal``), and then the kubelets' business.
+# A stop makes two calls, of which ``removal`` limits the concurrency, and then only waits for a kubelet.
 MAX_STOPS: Final = 4096
 _ID: Final = re.compile(r"sb-[a-z0-9]{1,60}")
 _OURS: Final = (ANNOTATION_RECORD, ANNOTATION_START_BY)
 
 
 class KubernetesCluster:
-    """Pods of one installation in one namespace; see ``podspec`` for what they are.
+    """The pods of one installation in one namespace; ``podspec`` describes them.
 
-    Reads of what goes on come from watches, kept by tasks that ``open`` owns; writes go straight to the API server.
+    State is read from watches, which run in tasks that ``open`` owns; writes are calls to the API server.
     """
 
     def __init__(
@@ -99,27 +99,27 @@ class KubernetesCluster:
         kubeconfig: Path | None,
         forged: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[Self]:
-        """A cluster, its watches running while the block does.
+        """Opens a cluster; its watches run while the block does.
 
         Args:
-            namespace: where the sandboxes' pods are.
-            sidecar_image: holds the sidecar and the target's program.
-            priority_class: of every sandbox; empty: the cluster's default.
-            node_selector: what the nodes of sandboxes are labelled with.
-            tolerations: taints that sandboxes go past, as in a pod.
+            namespace: the namespace of the sandboxes' pods.
+            sidecar_image: holds the binaries of the sidecar and of the target.
+            priority_class: the pods' PriorityClass; empty: the cluster's default.
+            node_selector: labels of the nodes that sandboxes may run on.
+            tolerations: taints that sandboxes tolerate, as in a pod.
             image_pull_secrets: names of secrets in ``namespace``.
-            installation: tells them from those of others there; a label's value.
-            ready_url: ``http://host:port`` where sidecars push.
-            runtime_class: of every sandbox.
-            required_kernel: what the kernel of a sandbox must call itself; ``any`` checks nothing.
-            dns_shards: how many headless Services there are.
-            starts_per_node: how many starts one node bears at a time.
-            kubeconfig: None: the service account of the pod that this runs in.
-            forged: told of each sandbox that is not where its readiness push said.
+            installation: a label's value that distinguishes this installation's pods from others' in the namespace.
+            ready_url: ``http://host:port``, to which sidecars push readiness.
+            runtime_class: the pods' RuntimeClass.
+            required_kernel: text that the name of a sandbox's kernel must contain; ``any`` checks nothing.
+            dns_shards: the number of headless Services.
+            starts_per_node: how many sandboxes may start on one node at a time.
+            kubeconfig: None: the service account of the pod that this process runs in.
+            forged: called for each sandbox whose pod has another address than its readiness push named.
 
         Raises:
-            Problem: isolation_missing, when there is no such RuntimeClass or no node has its runtime; internal, when
-                the API server does not answer, refuses, or has no node for sandboxes.
+            Problem: isolation_missing, if there is no such RuntimeClass or no node has its runtime; internal, if the
+                API server does not answer or refuses, or if there is no node for sandboxes.
         """
         place = Place(
             namespace=namespace,
@@ -139,7 +139,7 @@ class KubernetesCluster:
             runtime = await isolation.runtime(client, runtime_class)
             version = str((await client.get("/version")).get("gitVersion") or "")
             what = isolation.describe(version, runtime_class, runtime.handler, required_kernel)
-            # The API server adds the RuntimeClass's own to every pod.
+            # The API server adds the RuntimeClass's node selector and tolerations to every pod.
             fleet = Fleet({**runtime.selector, **node_selector}, (*tolerations, *runtime.tolerations), runtime.handler)
             cluster = cls(
                 *(client, place, fleet, what), required=required_kernel, per_node=starts_per_node, forged=forged
@@ -163,7 +163,7 @@ class KubernetesCluster:
 
     @property
     def annotates_behind(self) -> bool:
-        """See ``Cluster.annotates_behind``: here a fact is a call to the API server."""
+        """See ``Cluster.annotates_behind``: writing facts is a call to the API server."""
         return True
 
     def vouch(self, kernel: str) -> None:
@@ -180,7 +180,7 @@ class KubernetesCluster:
         return self._per_node
 
     def placement(self, sandbox_id: str) -> Placement | None:
-        """See ``Cluster.placement``: what the scheduler has said."""
+        """See ``Cluster.placement``; known from the watch of the pods."""
         return self._pods.placement(sandbox_id)
 
     def placements(self) -> AsyncIterator[Placement]:
@@ -192,7 +192,7 @@ class KubernetesCluster:
         return self._fleet.holds(spec, beside, self._nodes.all)
 
     async def image(self, name: str) -> ImageState:
-        """See ``Cluster.image``: what the nodes tell; only they have the credentials to ask registries."""
+        """See ``Cluster.image``: as the nodes report it; only they have the credentials to query registries."""
         return "here" if self._fleet.have(name, self._nodes.all) else "unknown"
 
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
@@ -201,7 +201,7 @@ class KubernetesCluster:
         record = load_record(boot.record)
         start_by_ms = self._clock.now_ms() + spec.start_timeout_ms if record is None else record.start_by_ms
         manifest = pod(sandbox_id, spec, boot, place, start_by_ms)
-        # An API server that is away may be back while the caller still waits.
+        # Retried until the create's deadline: an API server that is down may be back before that.
         within_s = max(0.0, start_by_ms - self._clock.now_ms()) / 1000
         try:
             await self._client.create(self._path, manifest, within_s=within_s)
@@ -209,7 +209,7 @@ class KubernetesCluster:
             detail = f"{sandbox_id} waited until its deadline for its turn to be sent to the cluster: {late.detail}"
             raise Problem("start_queue_timeout", detail, sandbox_id=sandbox_id) from late
         except Refused as refused:
-            # Ids are never used twice: it is our own, whose answer was lost.
+            # Ids are never reused, so AlreadyExists is an earlier attempt of this create, whose answer was lost.
             if refused.refusal.reason != "AlreadyExists":
                 raise
         return Started(None)
@@ -233,7 +233,7 @@ class KubernetesCluster:
                 raise
 
     async def list(self) -> Sequence[Observed]:
-        """See ``Cluster.list``; asked of the API server, page by page."""
+        """See ``Cluster.list``; read from the API server, page by page."""
         seen = await self._client.list(self._path, self._mine)
         return [self._observe(one) for one in seen.items if _ID.fullmatch(str(one["metadata"]["name"]))]
 
@@ -261,7 +261,7 @@ class KubernetesCluster:
                 self._pods.close()
 
     def _reflectors(self) -> Sequence[Reflector]:
-        """Nodes first: pods are judged by them."""
+        """The watches; nodes come first, since the state of a node decides about its pods."""
         events = f"/api/v1/namespaces/{self._place.namespace}/events"
 
         def told(reason: str) -> dict[str, str]:
@@ -288,6 +288,6 @@ class KubernetesCluster:
             record=str(annotations.get(ANNOTATION_RECORD) or ""),
             facts=facts,
             address=f"http://{status['podIP']}:{SIDECAR_PORT}" if status.get("podIP") else None,
-            # What the watch still waits to hear the reason of, it tells itself.
+            # If the watch has seen the pod's end and still waits for its reason, the watch reports the death later.
             death=None if self._pods.in_doubt(str(about["name"])) else death(seen, self._nodes.trouble(node)),
         )

@@ -1,7 +1,7 @@
-"""From what the API server says about a pod to a typed death. Pure.
+"""Derives the death of a sandbox and its cause from its pod object. Pure.
 
-The order of the questions is the order of their weight: memory before eviction, the kubelet's word about the pod before
-that about a container, and an exit code, which says least, last.
+The checks are ordered by how much they say: OOM before eviction, the kubelet's reason for the pod before that for a
+container, and the exit code, which says least, last.
 """
 
 import re
@@ -22,29 +22,30 @@ _PULLS: Final = frozenset(
 _NEVER_RAN: Final = frozenset(
     {"CreateContainerError", "CreateContainerConfigError", "RunContainerError", "PostStartHookError"}
 )
-# The sandbox passed a limit of its own; "the node was low on ..." may be a neighbour's doing.
+# The sandbox exceeded its own limit, unlike "the node was low on ...", which another pod may have caused.
 _OWN_DISK: Final = re.compile(r"(storage|emptydir).*\bexceed|\bexceed.*(storage|disk)", re.I | re.S)
 _MISSING_HANDLER: Final = re.compile(r"no runtime for|runtime ?handler|RuntimeClass", re.I)
 _FORMAT: Final = re.compile(r"exec format error|no match for platform|no matching manifest|specified platform", re.I)
 _RATE: Final = re.compile(r"\b429\b|too ?many ?requests|rate limit", re.I)
 _REFUSED: Final = re.compile(r"\b40[13]\b|unauthori[sz]ed|forbidden|denied|no basic auth|authorization failed", re.I)
 _ABSENT: Final = re.compile(r"not found|manifest unknown|name unknown|invalid reference|couldn't parse image", re.I)
-# "no such host" and the like: the registry was not reached, so it has said nothing about the image.
+# Errors for a registry that cannot be reached, which say nothing about whether the image exists.
 _UNREACHED: Final = re.compile(r"no such host|dial tcp|i/o timeout|connection refused|TLS|x509|deadline exceeded", re.I)
-# A node that is busy, or whose runtime is being restarted: the kubelet makes the container again in a moment.
+# Transient errors of a node that is busy, or whose container runtime restarts: the kubelet retries the container.
 _PASSING: Final = re.compile(r"deadline exceeded|is reserved for|transport is closing|connection (refused|reset)", re.I)
 _FULL: Final = ("OutOf", "UnexpectedAdmissionError", "NodeAffinity")
 _SHUTDOWN: Final = frozenset({"NodeShutdown", "Shutdown", "Terminated", "Preempting", "Preempted"})
-# Of containers that somebody ended: asked (the sidecar goes in peace), killed, or with the runtime under them.
+# Exit codes of containers that were ended from outside: by SIGTERM (on which the sidecar exits with 0), by SIGKILL, or
+# together with the container runtime.
 _ENDED_BY_OTHERS: Final = frozenset({0, 128, 128 + 9, 128 + 15, 255})
 
 
 def death(pod: Pod, node_trouble: str | None = None) -> Death | None:
-    """Judges a pod; None while it lives or may still start.
+    """The death of a pod; None while it runs or may still start.
 
     Args:
         pod: the API's object, or the part of it that ``trimmed`` keeps.
-        node_trouble: why its node is taken for lost; None while that is well or not known.
+        node_trouble: why its node is considered lost; None if it is not, or is not known.
     """
     for look in (_memory, _evicted, _rejected, _waiting):
         if (verdict := look(pod)) is not None:
@@ -58,7 +59,7 @@ def death(pod: Pod, node_trouble: str | None = None) -> Death | None:
 
 
 def misplaced(pod: Pod) -> Verdict | None:
-    """Judges a pod that is not where its readiness push said: somebody else has pushed in its name."""
+    """The verdict for a pod with another address than its readiness push named: the push was forged; else None."""
     pushed = str((pod["metadata"].get("annotations") or {}).get(ANNOTATION_ADDRESS) or "")
     own = str(_status(pod).get("podIP") or "")
     if not pushed or not own or pushed in (f"http://{own}:{SIDECAR_PORT}", f"http://[{own}]:{SIDECAR_PORT}"):
@@ -67,10 +68,10 @@ def misplaced(pod: Pod) -> Verdict | None:
 
 
 def unexplained(pod: Pod) -> bool:
-    """Whether a pod's end is seen and its reason may yet come.
+    """Whether a pod has ended and the reason may still follow.
 
-    A kubelet that evicts, or shuts down, reports the end of the containers first, then the pod's phase, and its reason
-    with that or later.
+    When a kubelet evicts a pod or shuts down, it reports first the end of the containers, then the pod's phase, and
+    with that or later the reason.
     """
     if _status(pod).get("reason") or pod["metadata"].get("deletionTimestamp"):
         return False
@@ -82,26 +83,26 @@ def unexplained(pod: Pod) -> bool:
 
 
 def eviction(words: str, reason: str = "Evicted") -> Verdict:
-    """Judges the words with which a pod is evicted."""
+    """The verdict for an eviction, by its message."""
     if _OWN_DISK.search(words):
         return "disk_full", _cut(words)
     return "sandbox_evicted", f"{reason}: {_cut(words)}"
 
 
 def asked_to_end(pod: Pod) -> bool:
-    """Whether the sidecar has ended in peace: it does so only when somebody ends the whole pod, who has a reason."""
+    """Whether the sidecar has exited with 0: it does so only when the whole pod is ended, and a reason follows."""
     return any(role == SIDECAR and ended.get("exitCode") == 0 for role, ended in _terminated(pod))
 
 
 def sandbox_trouble(message: str) -> Verdict | None:
-    """Judges the kubelet's words about a pod sandbox that it cannot make; None when it may succeed yet."""
+    """The verdict for the kubelet's message about a pod sandbox that it cannot create; None if a retry may succeed."""
     if _MISSING_HANDLER.search(message):
         return "isolation_missing", f"the node lacks the runtime of the RuntimeClass: {_cut(message)}"
     return None
 
 
 def unscheduled(pod: Pod) -> str | None:
-    """The scheduler's words about why no node takes the pod; None when one has, or nobody has looked."""
+    """The scheduler's reason why the pod fits on no node; None if it is scheduled, or was not considered yet."""
     for one in _status(pod).get("conditions") or ():
         if one.get("type") == "PodScheduled" and one.get("status") == "False":
             return _cut(str(one.get("message") or one.get("reason") or "no reason given"))
@@ -132,7 +133,7 @@ def _evicted(pod: Pod) -> Verdict | None:
 
 
 def _rejected(pod: Pod) -> Verdict | None:
-    """What the kubelet says of a pod as a whole."""
+    """The verdict by the kubelet's reason for the pod as a whole."""
     status = _status(pod)
     reason, words = str(status.get("reason") or ""), _cut(str(status.get("message") or ""))
     if reason == "NodeLost":
@@ -173,7 +174,7 @@ def _ended(pod: Pod) -> Verdict | None:
         reason, message = str(ended.get("reason") or ""), str(ended.get("message") or "")
         if reason in ("StartError", "ContainerCannotRun"):
             return _unrunnable(role, "", f"{reason}: {message}")
-        # What the target says is the user's; only the sidecar is heard.
+        # Only the sidecar's message is shown; the target's output is the user's.
         words = f"; its last words: {_last_line(message)}" if role == SIDECAR and message else ""
         return "sandbox_lost", f"the {role} ended with exit code {ended.get('exitCode')} ({reason}){words}"
     phase = _status(pod).get("phase")
@@ -183,7 +184,7 @@ def _ended(pod: Pod) -> Verdict | None:
 
 
 def _pull(role: str, image: str, message: str) -> Verdict:
-    # Without the name, which may hold any of these words.
+    # The image's name is removed before matching, since it may contain any of these words.
     words = message
     for name in filter(None, (image, _repository(image))):
         words = words.replace(name, "")
@@ -224,7 +225,7 @@ def _terminated(pod: Pod) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _containers(pod: Pod) -> list[Mapping[str, Any]]:
-    """The sidecar's first: it is the one that is heard."""
+    """The statuses of both containers, the sidecar's first, since its message explains more."""
     found = [one for one in _status(pod).get("containerStatuses") or () if one.get("name") in (SIDECAR, TARGET)]
     return sorted(found, key=lambda one: str(one["name"]))
 

@@ -1,7 +1,7 @@
-"""Declared objects on Kubernetes: custom resources in the sandboxes' namespace, one a document.
+"""Declared pools and quotas on Kubernetes: custom resources in the sandboxes' namespace, one per document.
 
-A document's version is the object's uid and generation: the API server counts a generation up with the spec and not
-with the status, so that what is written about an object does not make its writers start over.
+A document's version is the object's uid and generation. The API server increments the generation when the spec changes
+and not when the status does, so a status update does not cause conflicts for writers of the spec.
 """
 
 import asyncio
@@ -25,18 +25,18 @@ GROUP: Final = "rollbox.dev"
 VERSION: Final = "v1alpha1"
 PLURALS: Final[dict[Kind, str]] = {"pools": "sandboxpools", "quotas": "sandboxquotas"}
 NAMES: Final[dict[Kind, str]] = {"pools": "SandboxPool", "quotas": "SandboxQuota"}
-# Other writers' luck: more of them than this in a row are rather a refusal.
+# Attempts of a write that conflicts with other writers; after more conflicts than this in a row it is refused.
 TRIES: Final = 5
-# A status that comes late is of no use.
+# Deadline for writing a status: one that is written late has no use.
 STATUS_WITHIN_S: Final = 5.0
 
 
 class KubernetesDocuments:
-    """See ``Documents``. Reads and writes go to the API server, changes come from watches that ``open`` owns.
+    """See ``Documents``. Reads and writes are calls to the API server; changes come from watches that ``open`` owns.
 
     Args:
-        adopted: pools that others declare; these can be read here, not written, and one of ours with the same name
-            stands before them.
+        adopted: pools that are declared as objects of agent-sandbox; they can only be read, and a ``SandboxPool`` with
+            the same name has priority.
     """
 
     def __init__(self, client: KubernetesClient, namespace: str, adopted: Adopted | None = None) -> None:
@@ -50,12 +50,12 @@ class KubernetesDocuments:
     @classmethod
     @asynccontextmanager
     async def open(cls, client: KubernetesClient, namespace: str, *, adopt: bool = False) -> AsyncIterator[Self]:
-        """The documents in a namespace, watched while the block runs; returns before the first list has come.
+        """The documents in a namespace, watched while the block runs; does not wait for the first list.
 
         Args:
-            client: of the API server.
-            namespace: of the sandboxes.
-            adopt: whether ``SandboxWarmPool`` of kubernetes-sigs/agent-sandbox are pools too.
+            client: the client of the API server.
+            namespace: the sandboxes' namespace.
+            adopt: whether each ``SandboxWarmPool`` of kubernetes-sigs/agent-sandbox is a pool too.
         """
         documents = cls(client, namespace, Adopted() if adopt else None)
         async with asyncio.TaskGroup() as group:
@@ -67,7 +67,7 @@ class KubernetesDocuments:
                     watch.cancel()
 
     async def put(self, kind: Kind, name: str, body: Body, expected: str | None = None) -> str:
-        """See ``Documents.put``; conflict as well when it is another's to declare."""
+        """See ``Documents.put``; also a conflict if an agent-sandbox object declares a pool of this name."""
         for _ in range(TRIES):
             before = await self._ours(kind, name)
             if before is None and name in self._told[kind].adopted:
@@ -78,7 +78,7 @@ class KubernetesDocuments:
             try:
                 return await (self._create(kind, name, body) if before is None else self._change(kind, before, body))
             except Refused as refused:
-                # Ours may have come through, and its answer not; or another writer was first.
+                # Either an earlier attempt succeeded and its answer was lost, or another writer was faster.
                 now = await self._ours(kind, name)
                 if now is not None and now.body == body:
                     return now.version
@@ -121,7 +121,7 @@ class KubernetesDocuments:
         try:
             await self._client.patch(path, {"status": dict(body)}, within_s=STATUS_WITHIN_S)
         except Problem as problem:
-            self._log.debug("status not written", path=path, code=problem.code, detail=problem.detail)
+            self._log.debug("status not written, skipped", path=path, code=problem.code, detail=problem.detail)
 
     def _watches(self) -> Sequence[Reflector | Adopting]:
         ours = [Reflector(self._client, self._of(kind), {}, self._told[kind].ours) for kind in KINDS]
@@ -166,7 +166,7 @@ def _others(name: str) -> Problem:
 
 
 def _without_resource(kind: Kind, refused: Refused) -> Problem:
-    """What a caller gets where the cluster does not know the resource at all."""
+    """The error for a cluster without the resource definition; other refusals unchanged."""
     if refused.refusal.status != HTTPStatus.NOT_FOUND:
         return refused
     detail = f"this cluster has no {NAMES[kind]}; {remedy(kind)}"
@@ -174,11 +174,11 @@ def _without_resource(kind: Kind, refused: Refused) -> Problem:
 
 
 def resource(kind: Kind) -> str:
-    """What the definition of a kind is called."""
+    """The name of a kind's CustomResourceDefinition."""
     return f"{PLURALS[kind]}.{GROUP}"
 
 
 def remedy(kind: Kind) -> str:
-    """What helps where the definition of a kind is missing or old."""
+    """What the user should do if the CustomResourceDefinition of a kind is missing or outdated."""
     command = f"kubectl apply --server-side --force-conflicts -f files/crds/{resource(kind)}.yaml"
     return f"run in the folder of this version's chart: {command}"

@@ -1,4 +1,4 @@
-"""The events of a watch, out of the bytes that a server sends."""
+"""Decodes the events of a watch from the server's byte stream."""
 
 import json
 from collections.abc import AsyncIterator
@@ -12,11 +12,11 @@ MAX_EVENT_BYTES: Final = 8 << 20
 
 
 async def decoded(response: aiohttp.ClientResponse, what: str) -> AsyncIterator[dict[str, Any]]:
-    """One JSON object a line, as they come.
+    """Yields one JSON object per line as they arrive.
 
     Args:
-        response: of a watch.
-        what: was asked, for the complaint.
+        response: the answer of a watch.
+        what: method and path of the request, for error messages.
     """
     rest = bytearray()
     async for chunk in response.content.iter_any():

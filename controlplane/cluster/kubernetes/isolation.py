@@ -1,4 +1,4 @@
-"""What keeps sandboxes apart: the RuntimeClass, who has it, and whether a kernel is the one that was promised."""
+"""Checks of the sandboxes' isolation: the RuntimeClass, the nodes that have its runtime, and a sandbox's kernel."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ ANY: Final = "any"
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What a RuntimeClass says: the runtime's handler on the nodes, and the nodes that have it."""
+    """A RuntimeClass: the runtime's handler on the nodes, and the selector and tolerations for nodes that have it."""
 
     handler: str
     selector: Mapping[str, str]
@@ -28,7 +28,7 @@ async def runtime(client: KubernetesClient, runtime_class: str) -> Runtime:
     """Reads a RuntimeClass.
 
     Raises:
-        Problem: isolation_missing, when there is no such class.
+        Problem: isolation_missing, if there is no such class.
     """
     try:
         found = await client.get(f"/apis/node.k8s.io/v1/runtimeclasses/{runtime_class}")
@@ -42,10 +42,10 @@ async def runtime(client: KubernetesClient, runtime_class: str) -> Runtime:
 
 
 def check_nodes(fleet: Fleet, nodes: Sequence[Node]) -> None:
-    """Refuses a cluster on which no sandbox can ever run as promised.
+    """Refuses a cluster on which no sandbox can run with the configured isolation.
 
     Raises:
-        Problem: internal, when there is no node; isolation_missing, when none has the runtime.
+        Problem: internal, if there is no node for sandboxes; isolation_missing, if none of them has the runtime.
     """
     wanted = [one for one in nodes if one.takes(fleet.selector, fleet.tolerations)]
     if not wanted:
@@ -62,8 +62,8 @@ def vouch(kernel: str, required: str) -> None:
     """See ``Cluster.vouch``.
 
     Args:
-        kernel: as a command in the sandbox sees it.
-        required: what the kernel's words must hold, in any case; ``any``: nothing.
+        kernel: ``/proc/version``, as read by a command in the sandbox.
+        required: text that ``kernel`` must contain, ignoring case; ``any``: no check.
     """
     if required.lower() != ANY and required.lower() not in kernel.lower():
         detail = f"the sandbox runs on the kernel {kernel[:200]!r}, which is not {required}"
@@ -71,16 +71,16 @@ def vouch(kernel: str, required: str) -> None:
 
 
 def pids_limit(required: str) -> int | None:
-    """The processes of a sandbox that asks for no limit; None, where none can be had.
+    """The default limit of processes in a sandbox; None if they cannot be limited.
 
-    Kubernetes has none for one pod. gVisor's kernel counts inside, for one sandbox; of another kernel that is asked for
-    by name nobody knows, and one that is shared counts all that runs on the node.
+    Kubernetes has no such limit for a single pod. gVisor's kernel counts the processes of one sandbox; a shared kernel
+    counts those of the whole node, and for any other required kernel it is unknown.
     """
     return DEFAULT_PIDS if "gvisor" in required.lower() else None
 
 
 def check_pids(spec: SandboxSpec, what: Description) -> None:
-    """Refuses a limit of processes that nothing would keep.
+    """Refuses a limit of processes that nothing would enforce.
 
     Raises:
         Problem: unsupported, naming the option.
@@ -91,7 +91,7 @@ def check_pids(spec: SandboxSpec, what: Description) -> None:
 
 
 def describe(version: str, runtime_class: str, handler: str, required: str) -> Description:
-    """What the cluster says about itself, in our words."""
+    """The description of the cluster."""
     checked = required.lower() != ANY
     isolation = required if checked else handler
     how = f"RuntimeClass {runtime_class} (handler {handler})"

@@ -1,4 +1,4 @@
-"""A listener that gets every death, or every placement, at its own pace."""
+"""``Listener``: a queue with which one consumer gets every death, or every placement, at its own pace."""
 
 import asyncio
 from collections import OrderedDict
@@ -11,11 +11,11 @@ News = TypeVar("News", Death, Placement)
 
 
 class Listener(Generic[News]):
-    """What it has not heard yet; a sandbox stands in it once, so it holds no more than there are.
+    """A queue of events that holds at most one event per sandbox, so its size is bounded by the number of sandboxes.
 
     Args:
-        known: what it begins with.
-        newest: whether the last word about a sandbox counts; else the first one.
+        known: the initial events.
+        newest: whether a later event of a sandbox replaces one that is queued; else the first one stays.
     """
 
     def __init__(self, known: Sequence[News], *, newest: bool = False) -> None:
@@ -24,13 +24,13 @@ class Listener(Generic[News]):
         self._some = asyncio.Event()
 
     def tell(self, one: News) -> None:
-        """Adds news of a sandbox."""
+        """Adds an event."""
         if self._newest or one.sandbox_id not in self._pending:
             self._pending[one.sandbox_id] = one
         self._some.set()
 
     async def each(self) -> AsyncIterator[News]:
-        """All of them, without end."""
+        """Yields all events, without end."""
         while True:
             while self._pending:
                 yield self._pending.popitem(last=False)[1]

@@ -1,4 +1,4 @@
-"""The nodes as they are now, and which of them are taken for lost."""
+"""Tracks the cluster's nodes, and decides which of them are lost."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -7,20 +7,20 @@ from typing import Final
 from controlplane.cluster.kubernetes.client import Json
 from controlplane.cluster.kubernetes.nodes import Node
 
-# A kubelet that says "not ready" is there, and reports what dies: its runtime or its network is being renewed, and its
-# sandboxes may run on all the while. After this time Kubernetes itself gives such a node up.
+# A kubelet that reports Ready=False still works and reports deaths: the node's runtime or network plugin restarts, and
+# its sandboxes may run on meanwhile. After this time Kubernetes itself evicts the pods of such a node.
 NOT_READY_S: Final = 300.0
-# A silent one has been so for the cluster's own grace period. The rest is for an API server that was away itself: the
-# silence is judged first when it comes back, and kubelets, which call every 10 s, are heard a moment later.
+# Ready=Unknown is set only after the cluster's own grace period. The additional time is for an API server that was down
+# itself: when it is back, nodes are marked Unknown first, and kubelets report, every 10 s, only a moment later.
 SILENT_S: Final = 12.0
 MAX_REMEMBERED: Final = 1024
 
 
 class Nodes:
-    """A mirror of the cluster's nodes; small: what judging and counting need.
+    """A mirror of the cluster's nodes, with only the fields that are needed here.
 
     Args:
-        lost: told the name of each node that may have been lost.
+        lost: called with the name of each node that is lost or deleted.
     """
 
     def __init__(self, lost: Callable[[str], None]) -> None:
@@ -32,16 +32,16 @@ class Nodes:
 
     @property
     def all(self) -> Sequence[Node]:
-        """Every node."""
+        """All nodes."""
         return tuple(self._nodes.values())
 
     def ready(self, name: str) -> bool:
-        """Whether the cluster says that a node is ready."""
+        """Whether a node is Ready."""
         node = self._nodes.get(name)
         return node is not None and node.ready == "True"
 
     def trouble(self, name: str) -> str | None:
-        """Why a node is taken for lost; None when it is not, or was never seen."""
+        """Why a node is considered lost; None if it is not, or was never seen."""
         node = self._nodes.get(name)
         if node is None:
             return f"node {name} was deleted" if name in self._deleted else None
@@ -76,7 +76,7 @@ class Nodes:
         self._drop(str(thing["metadata"]["name"]))
 
     def close(self) -> None:
-        """Ends what still waits."""
+        """Cancels all timers."""
         for name in tuple(self._doubted):
             self._trust(name)
 

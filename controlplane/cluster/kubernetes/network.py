@@ -1,4 +1,4 @@
-"""Whether the network holds sandboxes: tried by pods that are started for it and go with it."""
+"""Checks whether NetworkPolicies are enforced, with pods that are started for it and removed again."""
 
 import secrets
 from collections.abc import Awaitable
@@ -21,12 +21,12 @@ IMAGE: Final = (
 
 
 async def look(client: KubernetesClient, image: str, runtime_class: str) -> list[Finding]:
-    """Tries it where sandboxes of the installed releases run; without any in a namespace of its own.
+    """Checks the namespaces of all installed releases; without a release, a temporary namespace.
 
     Args:
-        client: of someone who may start pods, and make namespaces where there is no release.
-        image: the control plane's, where there is no release; empty: there nothing is tried.
-        runtime_class: of sandboxes, where there is no release; empty: the cluster's default.
+        client: its user needs the right to create pods, and namespaces if there is no release.
+        image: the control plane's image, used if there is no release; empty: without a release nothing is checked.
+        runtime_class: the RuntimeClass of sandboxes, used if there is no release; empty: the cluster's default.
 
     Cost: the start of two pods and 5 s for each release; of three without one.
     """
@@ -69,7 +69,7 @@ async def _of_namespace(client: KubernetesClient, image: str, runtime_class: str
 
 
 async def _compared(client: KubernetesClient, where: Scene) -> list[Verdict]:
-    """Starts both pods, and judges what they saw."""
+    """Starts both pods, and compares their results."""
     name = f"doctor-{secrets.token_hex(4)}"
     async with running(client, scene.inside(where, f"{name}-sandbox")) as sandbox:
         node = str((await reached(client, sandbox, "hostIP"))["hostIP"])
@@ -80,7 +80,7 @@ async def _compared(client: KubernetesClient, where: Scene) -> list[Verdict]:
 
 
 async def _closed(client: KubernetesClient) -> list[Way]:
-    """What every cluster has that a sandbox must not reach."""
+    """The destinations of every cluster that a sandbox must not reach."""
     api = Way("API server", *await _service(client, "default", "kubernetes"))
     servers = await client.list("/api/v1/services", {"labelSelector": "k8s-app=kube-dns"})
     addresses = [str(one["spec"]["clusterIP"]) for one in servers.items]

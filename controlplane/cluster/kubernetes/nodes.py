@@ -1,4 +1,4 @@
-"""What the nodes can bear, and what they therefore cannot honour. Pure."""
+"""What the nodes have and can run, and which requests they therefore cannot honour. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from controlplane.model import SandboxSpec, Usage
 
 _RESOURCES: Final = {"cpu": 1000, "memory": 1, "ephemeral-storage": 1, GPU: 1}
 _KEEPS_OUT: Final = ("NoSchedule", "NoExecute")
-# What callers ask for, by what the scheduler looks at.
+# The scheduler's resource -> the option of a create that requests it.
 _OPTIONS: Final = {
     "cpu": "cpu_millicores.request",
     "memory": "memory_bytes.request",
@@ -23,16 +23,16 @@ _LIMITS: Final = {"cpu": "cpu_millicores.limit", "memory": "memory_bytes.limit",
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What is known of one node.
+    """The fields of a node that are needed here.
 
     Attributes:
-        ready: ``True``, ``False`` (its kubelet says so) or ``Unknown`` (its kubelet has fallen silent).
+        ready: ``True``, ``False`` (reported by its kubelet) or ``Unknown`` (its kubelet does not report any more).
         taints: those that keep pods out.
         allocatable: what pods may request, by resource; cpu in millicores.
-        capacity: what there is of it: no limit above that can ever be reached.
-        handlers: of container runtimes; None when its kubelet does not tell.
-        pods: how many it takes at most; 0 when it does not tell.
-        images: full names of those that it has; its kubelet tells the largest ones.
+        capacity: the node's total, by resource: a limit above it can never be reached.
+        handlers: the handlers of its container runtimes; None if its kubelet does not report them.
+        pods: how many pods it takes at most; 0 if it does not report it.
+        images: full names of the images that it has; its kubelet reports only the largest ones.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Node:
         )
 
     def takes(self, selector: Mapping[str, str], tolerations: Sequence[Mapping[str, object]]) -> bool:
-        """Whether a pod with these may come here, however full it is."""
+        """Whether a pod with this node selector and these tolerations may run here, if there is room."""
         fits = all(self.labels.get(key) == value for key, value in selector.items())
         return fits and all(any(_tolerates(one, taint) for one in tolerations) for taint in self.taints)
 
@@ -80,8 +80,8 @@ class Fleet:
     """The nodes that sandboxes of an installation may run on.
 
     Attributes:
-        selector, tolerations: of every sandbox.
-        handler: of the RuntimeClass; nodes that are known to lack it are left out.
+        selector, tolerations: those of every sandbox.
+        handler: the RuntimeClass's; nodes that are known not to have it are left out.
     """
 
     selector: Mapping[str, str]
@@ -89,21 +89,21 @@ class Fleet:
     handler: str
 
     def eligible(self, nodes: Iterable[Node]) -> list[Node]:
-        """Those that sandboxes may be on, ready or not."""
+        """The nodes that sandboxes may run on, ready or not."""
         return [one for one in nodes if one.takes(self.selector, self.tolerations) and self.isolates(one)]
 
     def isolates(self, node: Node) -> bool:
-        """Whether it has the runtime, as far as it tells."""
+        """Whether it has the runtime; also true if it does not report its runtimes."""
         return node.handlers is None or self.handler in node.handlers
 
     def ready(self, nodes: Iterable[Node]) -> int:
-        """How many can take a start now."""
+        """How many nodes can take a start now."""
         return sum(one.ready == "True" and one.schedulable for one in self.eligible(nodes))
 
     def holds(self, spec: SandboxSpec, beside: Usage, nodes: Sequence[Node]) -> int:
-        """How many of ``spec`` there is room for on the ready nodes that suit it, beside ``beside`` of ours in all.
+        """How many sandboxes of ``spec`` fit on its ready nodes, beside other sandboxes that use ``beside`` in total.
 
-        An upper bound: what runs there besides sandboxes is left out, and the others may be anywhere.
+        An upper bound: pods that are no sandboxes are not counted, nor how the others are spread over the nodes.
         """
         suitable = [one for one in self.eligible(nodes) if one.takes(spec.node_selector, self.tolerations)]
         ready = [one for one in suitable if one.ready == "True" and one.schedulable]
@@ -113,15 +113,15 @@ class Fleet:
         return max(0, min(sum(_places(one, wanted) for one in ready), *free))
 
     def have(self, image: str, nodes: Iterable[Node]) -> bool:
-        """Whether a node for sandboxes says that it has this image."""
+        """Whether a node for sandboxes reports that it has this image."""
         return any(full_name(image) in one.images for one in self.eligible(nodes))
 
     def check(self, spec: SandboxSpec, nodes: Sequence[Node]) -> None:
-        """Refuses what no node can ever hold.
+        """Refuses a spec that fits on no node, even an empty one.
 
         Raises:
-            Problem: unsupported, naming the option: asking again later is of no use, whoever asks. Only when there is
-                no node for any sandbox, it is capacity_unavailable.
+            Problem: unsupported, naming the option: a retry has no use. Only if there is no node for any sandbox, it is
+                capacity_unavailable.
         """
         for key, value in spec.node_selector.items():
             if self.selector.get(key, value) != value:
@@ -138,13 +138,13 @@ class Fleet:
 
 
 def _places(node: Node, wanted: Mapping[str, int]) -> int:
-    """How many that want so much an empty node holds."""
+    """How many sandboxes with these requests fit on the node if it is empty."""
     places = min(node.allocatable[name] // needed for name, needed in wanted.items())
     return min(places, node.pods) if node.pods else places
 
 
 def full_name(image: str) -> str:
-    """An image's name with the registry, folder and tag that are meant when they are left out, as nodes tell it."""
+    """An image's name with the default registry, repository prefix and tag filled in, as nodes report it."""
     first, slash, _ = image.partition("/")
     has_host = bool(slash) and (first == "localhost" or "." in first or ":" in first)
     name = image if has_host else f"docker.io/{image}" if slash else f"docker.io/library/{image}"

@@ -1,4 +1,4 @@
-"""An API server that is away: told once when it goes and once when it is back, however many calls fail meanwhile."""
+"""Logs an outage of the API server once when it begins and once when it ends, however many calls fail meanwhile."""
 
 import time
 
@@ -6,7 +6,7 @@ import structlog
 
 
 class Outage:
-    """Hears of every call, and says what has changed."""
+    """Gets the outcome of every call, and logs changes."""
 
     def __init__(self, url: str) -> None:
         self._since_s: float | None = None
@@ -21,7 +21,7 @@ class Outage:
             self._log.warning("the API server does not answer", detail=detail)
 
     def answered(self) -> None:
-        """A call got one, whatever it says."""
+        """A call got an answer, whatever its status."""
         if self._since_s is not None:
             away_s = round(time.monotonic() - self._since_s, 1)
             self._log.warning("the API server answers again", away_s=away_s, calls_failed=self._failed)

@@ -1,4 +1,4 @@
-"""The sandboxes' pods as they are now: small copies, judged at every change, and whoever waits for an end is told."""
+"""Mirrors the sandboxes' pods (trimmed copies), checks them at every change, and reports deaths and placements."""
 
 import asyncio
 from collections import OrderedDict
@@ -21,14 +21,17 @@ from controlplane.cluster.kubernetes.podspec import ANNOTATION_START_BY
 from controlplane.cluster.kubernetes.trimmed import trimmed
 from controlplane.cluster.protocol import Death, Placement
 
-# Those that went before anybody listened, and the kubelet's words about pods that are not here yet.
+# Bound of the deaths that are kept for later listeners, and of the kubelet's messages about pods that are not known
+# yet.
 MAX_REMEMBERED: Final = 4096
-# A reason beats the bare word that time is up, so it comes first.
+# A start that fails for a known reason is reported this long before its deadline, so that the caller gets the reason
+# and not just a timeout.
 BEFORE_DEADLINE_S: Final = 0.3
-# How long an end waits for its reason: a busy kubelet's second. Less than gateways hold a broken call for the cause.
+# How long to wait for the reason of an end; a busy kubelet takes a second. Shorter than the time for which a gateway
+# holds a broken call until the cause is known.
 REASON_WITHIN_S: Final = 2.5
-# The same where there must be one and no event has told it: a kubelet may take ten. Callers that gateways let go ask
-# again meanwhile.
+# The same if there must be a reason and no event has named it: a kubelet may take ten seconds. Gateways stop waiting
+# earlier; their callers retry meanwhile.
 SURE_REASON_WITHIN_S: Final = 11.0
 
 
@@ -36,8 +39,8 @@ class Pods:
     """A mirror of the pods of an installation.
 
     Args:
-        trouble: tells why a node is taken for lost.
-        forged: told of each sandbox that is not where its readiness push said.
+        trouble: returns why a node is considered lost; None if it is not.
+        forged: called for each sandbox whose pod has another address than its readiness push named.
     """
 
     def __init__(
@@ -48,9 +51,9 @@ class Pods:
         self._trouble = trouble
         self._pods: dict[str, Json] = {}
         self._dead: OrderedDict[str, Death] = OrderedDict()
-        self._words: OrderedDict[str, str] = OrderedDict()  # the kubelet's, about pod sandboxes
+        self._words: OrderedDict[str, str] = OrderedDict()  # the kubelet's messages about pod sandboxes, by pod
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
-        self._doubted: dict[str, asyncio.TimerHandle] = {}  # ended, and nobody has said why yet
+        self._doubted: dict[str, asyncio.TimerHandle] = {}  # pods that have ended without a known reason
         self._stopping: dict[str, asyncio.Future[None]] = {}
         self._listeners: set[Listener[Death]] = set()
         self._placements: set[Listener[Placement]] = set()
@@ -59,20 +62,20 @@ class Pods:
         return sandbox_id in self._pods
 
     def on_lost_node(self, sandbox_id: str) -> bool:
-        """Whether no kubelet can confirm its end."""
+        """Whether its node is lost, so that no kubelet can confirm its end."""
         name = _node(self._pods.get(sandbox_id) or {})
         return bool(name) and self._trouble(name) is not None
 
     def node_of(self, sandbox_id: str) -> str:
-        """The node that a pod was given to; empty: none, or there is no such pod."""
+        """The node of a pod; empty: it is not scheduled, or there is no such pod."""
         return _node(self._pods.get(sandbox_id) or {})
 
     def in_doubt(self, sandbox_id: str) -> bool:
-        """Whether its end was seen and its reason is still waited for."""
+        """Whether it has ended and the watch still waits for the reason."""
         return sandbox_id in self._doubted
 
     async def deaths(self) -> AsyncIterator[Death]:
-        """See ``Cluster.watch``: those that are dead, then each that dies."""
+        """See ``Cluster.watch``: first all known deaths, then new ones."""
         listener = Listener(list(self._dead.values()))
         self._listeners.add(listener)
         try:
@@ -90,7 +93,7 @@ class Pods:
         return None if why is None else Placement(sandbox_id, "", why)
 
     async def placements(self) -> AsyncIterator[Placement]:
-        """See ``Cluster.placements``: those that there are, then each that changes."""
+        """See ``Cluster.placements``: first all known placements, then changes."""
         known = (self.placement(name) for name in self._pods)
         listener = Listener([one for one in known if one is not None], newest=True)
         self._placements.add(listener)
@@ -101,13 +104,13 @@ class Pods:
             self._placements.discard(listener)
 
     def stopping(self, sandbox_id: str) -> asyncio.Future[None]:
-        """Announces that we end it ourselves; done when the pod was seen to go. Those who ask share it."""
+        """Announces a stop by the control plane. Returns a future, shared by all callers, that is done with the pod."""
         if sandbox_id not in self._stopping:
             self._stopping[sandbox_id] = asyncio.get_running_loop().create_future()
         return self._stopping[sandbox_id]
 
     def stopped(self, sandbox_id: str) -> None:
-        """Takes ``stopping`` back: it is over, or given up."""
+        """Ends ``stopping``: the stop has finished or was given up."""
         self._stopping.pop(sandbox_id, None)
 
     def replace(self, objects: Sequence[Json]) -> None:
@@ -146,12 +149,12 @@ class Pods:
             self._dead.popitem(last=False)
 
     def lost(self, node: str) -> None:
-        """A node may have been lost: judges what is on it."""
+        """Checks all pods on a node that is lost or deleted."""
         for name in [name for name, pod in self._pods.items() if _node(pod) == node]:
             self._judge(name)
 
     def no_sandbox(self, name: str, message: str) -> None:
-        """The kubelet's words about a pod whose sandbox it could not make; it tries again."""
+        """Takes the kubelet's message about a pod sandbox that it could not create; the kubelet retries."""
         self._words[name] = message
         while len(self._words) > MAX_REMEMBERED:
             self._words.popitem(last=False)
@@ -159,12 +162,12 @@ class Pods:
             self._judge(name)
 
     def evicted(self, name: str, message: str) -> None:
-        """The kubelet's words about a pod that it evicts: in the pod itself they stand up to ten seconds later."""
+        """Takes the kubelet's message about an eviction; the pod object has it only up to ten seconds later."""
         if name in self._pods and name not in self._dead and name not in self._stopping:
             self._tell(Death(name, *eviction(message)))
 
     def close(self) -> None:
-        """Ends what still waits."""
+        """Cancels all timers."""
         for name in (*self._deadlines, *self._doubted):
             self._forget_timers(name)
 
@@ -190,7 +193,7 @@ class Pods:
             self._forget_deadline(name)
 
     def _doubt(self, name: str) -> None:
-        """Its end is told a little later, unless a better reason comes first."""
+        """Reports a pod's end a little later, unless a reason comes first."""
         self._forget_deadline(name)
         if name not in self._doubted:
             within_s = SURE_REASON_WITHIN_S if asked_to_end(self._pods[name]) else REASON_WITHIN_S
@@ -237,10 +240,10 @@ class Pods:
 
 
 class Events:
-    """A mirror of what kubelets say of pods in events only, or there sooner than in the pods.
+    """A mirror of Kubernetes Events whose content is not in the pod objects, or only later.
 
     Args:
-        heard: gets the pod's name and the words.
+        heard: called with the pod's name and the event's message.
     """
 
     def __init__(self, heard: Callable[[str, str], None]) -> None:
@@ -257,7 +260,7 @@ class Events:
         self._heard(str(about.get("name") or ""), str(thing.get("message") or ""))
 
     def remove(self, thing: Json) -> None:
-        """See ``Mirror.remove``: events expire, what they told stays."""
+        """See ``Mirror.remove``: does nothing, since what an expired event has reported stays valid."""
 
 
 def _running(pod: Json) -> bool:

@@ -1,7 +1,8 @@
-"""From a spec to the pod: pure, no I/O, no clock.
+"""Builds a sandbox's pod from its spec. Pure: no I/O, no clock.
 
-Topology: the *sidecar* comes first, since the kubelet starts containers in their order and the sidecar brings the
-program that keeps the *target*, the user's unmodified image, waiting. Commands run in the target's mount namespace.
+The *target* has the user's unmodified image; its main process is a static binary that only waits, which the *sidecar*
+puts on a shared volume. So the sidecar is the first container, since the kubelet starts them in order. Commands run in
+the target's mount namespace.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ LABEL_SANDBOX: Final = f"{DOMAIN}/sandbox"
 LABEL_SHARD: Final = f"{DOMAIN}/shard"
 ANNOTATION_RECORD: Final = f"{DOMAIN}/record"
 ANNOTATION_START_BY: Final = f"{DOMAIN}/start-by-ms"
-# What the readiness push said; a fact of ``Cluster.annotate``.
+# The address that the readiness push named; written by ``Cluster.annotate``.
 ANNOTATION_ADDRESS: Final = f"{DOMAIN}/address"
 FINALIZER: Final = f"{DOMAIN}/tombstone"
 
@@ -31,13 +32,14 @@ SHARED_DIR: Final = "/.rollbox"
 TARGET_COMMAND: Final = f"{SHARED_DIR}/target"
 SIDECAR_COMMAND: Final = "/rollbox-sidecar"
 
-# Under gVisor these are powers over the sandbox's own kernel only.
+# Under gVisor these capabilities apply to the sandbox's own kernel only.
 CAPABILITIES: Final = ("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE")
-# The spawner hands the target's powers on, so it cannot have fewer; nobody needs to forge packets.
+# Only this one is dropped: the spawner gives commands the target's capabilities, so the sidecar needs all of those too.
+# Without NET_RAW no command can forge packets.
 DROPPED: Final = ("NET_RAW",)
 
 SHARED_BYTES: Final = 8 * MIB
-# Names of nodes in one pod; with more that are full, the scheduler's own judgement is as good.
+# Most nodes that a pod's affinity avoids; if more nodes are full, the scheduler's own scoring is good enough.
 MOST_AVOIDED: Final = 64
 
 Json = dict[str, Any]
@@ -48,10 +50,10 @@ class Place:
     """What all sandboxes of an installation have in common.
 
     Attributes:
-        ready_url: where sidecars push; the host is an address, since a sandbox resolves no names.
-        commands_in_sidecar: the limits of a command are those of the sidecar's container, as under runc, and not
-            those of the pod, as under gVisor.
-        pids_limit: of a sandbox that asks for none; None: nothing here can limit it.
+        ready_url: the URL for readiness pushes; its host is an IP address, since a sandbox has no DNS.
+        commands_in_sidecar: whether commands count for the limits of the sidecar's container, as under runc, and not
+            for those of the pod, as under gVisor.
+        pids_limit: the default limit of processes in a sandbox; None: they cannot be limited.
     """
 
     namespace: str
@@ -69,12 +71,12 @@ class Place:
 
 
 def selector(installation: str) -> str:
-    """Selects the sandboxes of an installation, and nothing that only looks like one to network policies."""
+    """A selector for an installation's sandboxes; not for pods that only have the labels of its network policies."""
     return f"{LABEL_INSTALLATION}={installation},{LABEL_SANDBOX}"
 
 
 def policy_labels(installation: str) -> Json:
-    """The labels by which network policies know a sandbox."""
+    """The labels by which network policies select sandboxes."""
     return {"app.kubernetes.io/name": "rollbox-sandbox", LABEL_INSTALLATION: installation}
 
 
@@ -82,11 +84,11 @@ def pod(sandbox_id: str, spec: SandboxSpec, boot: Boot, place: Place, start_by_m
     """The manifest of one sandbox.
 
     Args:
-        sandbox_id: becomes the pod's name.
-        spec: what the caller asked for.
-        boot: what the start brings along.
-        place: what all sandboxes here have in common.
-        start_by_ms: Unix time at which the start is over, for whoever watches the pod.
+        sandbox_id: the pod's name.
+        spec: what the create requested.
+        boot: the parameters of the start.
+        place: what all sandboxes of the installation have in common.
+        start_by_ms: the start's deadline (Unix time), for every replica that watches the pod.
     """
     shard = shard_of(sandbox_id, place.dns_shards)
     return {
@@ -132,7 +134,8 @@ def _sidecar(sandbox_id: str, spec: SandboxSpec, boot: Boot, place: Place) -> Js
             {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
             *_settings(sandbox_id, spec, boot, place),
         ],
-        # How a sidecar that gave up is heard without reading logs; what the target says is the user's.
+        # Puts the log's end into the pod's status, so that a failed sidecar's error is known without reading logs. Not
+        # for the target, whose output is the user's.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "ports": [{"name": "agent", "containerPort": SIDECAR_PORT}],
         "securityContext": {
@@ -176,7 +179,7 @@ def _target(spec: SandboxSpec) -> Json:
 
 
 def _placement(spec: SandboxSpec, place: Place, avoid: Sequence[str]) -> Json:
-    """Only what was asked for: an empty field would override what the cluster's defaults say."""
+    """The fields for the scheduler; empty ones are left out, since they would override the cluster's defaults."""
     wishes: Json = {
         "priorityClassName": place.priority_class,
         "nodeSelector": {**spec.node_selector, **(place.node_selector or {})},
@@ -188,10 +191,10 @@ def _placement(spec: SandboxSpec, place: Place, avoid: Sequence[str]) -> Json:
 
 
 def _away_from(nodes: Sequence[str]) -> Json:
-    """A wish: as a rule it would keep a pod from the only node with room, until the pod ends."""
+    """A preferred affinity: a required one would keep a pod off the only node with room for as long as it exists."""
     if not nodes:
         return {}
-    # By field, since no label has to be a node's name; a field takes one value.
+    # Selected by the field, since no label is guaranteed to be the node's name; a field requirement takes one value.
     others = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
     wish = {"weight": 100, "preference": {"matchFields": others}}
     return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}

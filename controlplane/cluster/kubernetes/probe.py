@@ -1,4 +1,4 @@
-"""What ``rollbox doctor --cluster`` looks at: does this cluster have what the chart needs?"""
+"""The checks of ``rollbox doctor --cluster``: whether the cluster has what the chart needs."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,18 +16,18 @@ from controlplane.errors import Problem
 
 GVISOR: Final = "Install gVisor on the nodes (its runsc and containerd shim) and create the RuntimeClass for it."
 ACCESS: Final = "Give a kubeconfig that works: --kubeconfig, or KUBECONFIG."
-# In one line of the report.
+# Most names in one line of the report.
 MOST_NAMED: Final = 5
 MAKE_ROOM: Final = "Make a node ready that has the runtime of the RuntimeClass, or add one."
 
 
 async def probe(kubeconfig: Path, runtime_class: str, image: str) -> list[Finding]:
-    """Looks at everything; what it starts for that goes again. Cost: see ``network.look``.
+    """Runs all checks, and removes the pods that they start. Cost: see ``network.look``.
 
     Args:
-        kubeconfig: the way to the cluster.
-        runtime_class: what sandboxes are to run under.
-        image: the control plane's, to try the network with where no release is installed; empty: there it is not tried.
+        kubeconfig: the kubeconfig of the cluster.
+        runtime_class: the RuntimeClass of sandboxes.
+        image: the control plane's image, for the network check if no release is installed; empty: skip it then.
     """
     try:
         async with KubernetesClient.connect(kubeconfig) as client:
@@ -42,14 +42,14 @@ async def probe(kubeconfig: Path, runtime_class: str, image: str) -> list[Findin
 
 
 async def _runtime(client: KubernetesClient, runtime_class: str, nodes: Sequence[Node]) -> tuple[bool, list[Finding]]:
-    """Whether the class is there, and what was found."""
+    """Whether the RuntimeClass exists, and the findings about it."""
     there = True
     try:
         runtime = await isolation.runtime(client, runtime_class)
     except Problem as problem:
         if problem.code != "isolation_missing":
             raise
-        # The chart makes the class by itself; what it cannot make is the runtime on the nodes.
+        # The chart creates the class itself; it cannot install the runtime on the nodes.
         there, runtime = False, Runtime("runsc", {}, ())
         named = Finding("RuntimeClass", True, f"no {runtime_class} yet: the chart makes it, for the handler runsc")
     else:
@@ -58,7 +58,7 @@ async def _runtime(client: KubernetesClient, runtime_class: str, nodes: Sequence
 
 
 async def _ended(client: KubernetesClient) -> Finding:
-    """Whether the nodes have stopped what has ended, of every installation there."""
+    """Whether the nodes have stopped the ended sandboxes, of all installations on the cluster."""
     pods = (await client.list("/api/v1/pods", {"labelSelector": LABEL_SANDBOX})).items
     found = unstopped(pods, SystemClock().now_ms())
     names = [f"{one.name} on {one.node} for {one.for_ms // 1000} s" for one in found[:MOST_NAMED]]

@@ -1,4 +1,4 @@
-"""Amounts as Kubernetes writes them (``500m``, ``16Gi``, ``1e3``) in whole numbers. Pure."""
+"""Parses Kubernetes quantities (``500m``, ``16Gi``, ``1e3``) into whole numbers. Pure."""
 
 import re
 from decimal import Decimal
@@ -14,10 +14,10 @@ _UNITS["k"] = _UNITS.pop("K")
 
 
 def amount(text: object, scale: int = 1) -> int:
-    """``text`` times ``scale``, rounded down; 0 for what is no amount.
+    """The quantity times ``scale``, rounded down; 0 if ``text`` is no quantity.
 
     Args:
-        text: a number with or without a unit.
+        text: a number with or without a unit suffix.
         scale: 1000 for millicores of cpu.
     """
     match = _AMOUNT.fullmatch(str(text or ""))

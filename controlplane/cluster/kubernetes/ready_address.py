@@ -1,4 +1,4 @@
-"""Where sidecars push to, as an address: a sandbox resolves no names."""
+"""Resolves the address for readiness pushes, since a sandbox has no DNS."""
 
 import asyncio
 import ipaddress
@@ -9,12 +9,12 @@ from yarl import URL
 
 from controlplane.errors import Problem
 
-# A Service keeps its address for as long as it exists.
+# How long a resolved address is cached; a Service keeps its address for as long as it exists.
 FRESH_S: Final = 60.0
 
 
 class ReadyAddress:
-    """Resolves ``http://host:port`` now and then; the last known address serves when the resolver does not answer."""
+    """Resolves the host of ``http://host:port``, with a cache that is also used while DNS fails."""
 
     def __init__(self, url: str) -> None:
         self._url = URL(url)
@@ -22,10 +22,10 @@ class ReadyAddress:
         self._asked_s = 0.0
 
     async def url(self) -> str:
-        """The URL with an address in the place of the host.
+        """The URL with an IP address in the place of the host name.
 
         Raises:
-            Problem: internal, when the name leads nowhere.
+            Problem: internal, if the name cannot be resolved and no address is cached.
         """
         now_s = asyncio.get_running_loop().time()
         if not self._known or now_s - self._asked_s > FRESH_S:

@@ -1,4 +1,4 @@
-"""From the API server's refusals to problems: whose fault, what to do, and whether asking again makes sense. Pure."""
+"""Translates the API server's error answers into problems, and says whether a retry makes sense. Pure."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from controlplane.errors import Code, Problem
 
 MAX_WORDS_CHARS: Final = 1000
-# Longer pauses than this are the caller's business.
+# A longer Retry-After than this is not waited for.
 MAX_RETRY_AFTER_S: Final = 30.0
 _RETRIED: Final = frozenset({408, 429, 500, 502, 503, 504})
 _QUOTA: Final = re.compile(r"(exceeded|status unknown for) quota: ([^,\s]+)")
@@ -22,9 +22,9 @@ class Refusal:
     """An error answer of the API server.
 
     Attributes:
-        reason: in Kubernetes' words (``AlreadyExists``); empty when it was no Kubernetes that answered.
-        fields: which fields of the object it complains about.
-        retry_after_s: how long it asks to be left alone; None when it does not say.
+        reason: Kubernetes' reason (``AlreadyExists``); empty if the answer is not a Kubernetes ``Status``.
+        fields: the invalid fields of the object.
+        retry_after_s: how long to wait before a retry; None if it does not say.
     """
 
     status: int
@@ -35,7 +35,7 @@ class Refusal:
 
     @classmethod
     def of(cls, status: int, body: bytes, retry_after: str | None = None) -> Self:
-        """Reads an answer: a Kubernetes ``Status``, or whatever a proxy in between has written."""
+        """Parses an answer: a Kubernetes ``Status``, or any text of a proxy in between."""
         pause_s = float(retry_after) if retry_after and retry_after.isdigit() else None
         try:
             said = json.loads(body)
@@ -58,12 +58,12 @@ class Refusal:
 
     @property
     def passing(self) -> bool:
-        """Whether the same call may well succeed a little later."""
-        # A conflict is another writer's luck; an object that exists will go on existing.
+        """Whether a retry of the same call may succeed."""
+        # A conflict is with another writer, so a retry may succeed; an object that exists already will not go away.
         return self.status in _RETRIED or (self.status == HTTPStatus.CONFLICT and self.reason != "AlreadyExists")
 
     def problem(self, what: str) -> Problem:
-        """What the caller of ``what`` (method and path) gets."""
+        """The problem for the call ``what`` (method and path)."""
         return Problem(self._code(), self._detail(what), api_status=self.status, api_reason=self.reason)
 
     def _code(self) -> Code:
@@ -93,7 +93,7 @@ class Refusal:
 
 
 class Refused(Problem):
-    """The API server has refused a call; callers look at ``refusal`` where a status means something to them."""
+    """The API server has refused a call; callers that handle certain statuses check ``refusal``."""
 
     def __init__(self, refusal: Refusal, what: str) -> None:
         told = refusal.problem(what)

@@ -1,4 +1,4 @@
-"""What an installed release of the chart says of itself: read from the deployment of its control plane. Pure."""
+"""Reads the settings of an installed release of the chart from the Deployment of its control plane. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,13 +15,13 @@ class Release:
     """One release.
 
     Attributes:
-        name: of the release.
-        namespace: of the platform's pods.
-        sandboxes: namespace of the sandboxes.
-        ready: the Service that sandboxes report to: its namespace, name and port.
-        image: of the control plane.
-        pull_secrets: of sandboxes, in their namespace.
-        platform_pull_secrets: in the platform's.
+        name: the release's name.
+        namespace: the namespace of the platform's pods.
+        sandboxes: the namespace of the sandboxes.
+        ready: the Service for readiness pushes: its namespace, name and port.
+        image: the control plane's image.
+        pull_secrets: the sandboxes' image pull secrets, in their namespace.
+        platform_pull_secrets: the platform's image pull secrets, in its namespace.
     """
 
     name: str
@@ -37,9 +37,9 @@ class Release:
 
     @classmethod
     def of(cls, deployment: Mapping[str, Any]) -> Self:
-        """From the API's object, which the chart has made."""
+        """From the Deployment that the chart has created."""
         about, spec = deployment["metadata"], deployment["spec"]["template"]["spec"]
-        # A service mesh may have put one of its own beside it.
+        # By name, since a service mesh may have added a container.
         container = next(one for one in spec["containers"] if one["name"] == "controlplane")
         set_to = {one["name"].removeprefix(PREFIX): str(one.get("value") or "") for one in container["env"]}
         host, _, port = set_to["READY_URL"].rpartition("/")[2].partition(":")

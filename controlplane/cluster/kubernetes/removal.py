@@ -1,4 +1,4 @@
-"""Taking a pod off the cluster, and knowing that it is gone."""
+"""Deletes sandboxes' pods, and waits until they are gone."""
 
 import asyncio
 from http import HTTPStatus
@@ -11,20 +11,21 @@ from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.errors import Problem
 
 WITHIN_S: Final = 55.0
-# The watch tells; this is for when it has missed something. Twice as long after each look: thousands may wait.
+# The watch reports that a pod is gone; in case it misses that, the API server is polled after this time. The pause
+# doubles after each poll, since thousands of removals may wait.
 LOOK_AGAIN_S: Final = 5.0
-# Removals that speak to the API server at one time, two calls each: half of the client's share, so that thousands of
-# ends leave room for creates. Waiting for a kubelet takes up no place.
+# Removals that call the API server at the same time, with two calls each: half of the client's concurrency, so that
+# thousands of removals leave room for creates. A removal that waits for a kubelet does not count.
 ASKING_AT_ONCE: Final = 8
-# The kubelet kills what has not ended by then.
+# The pod's grace period: after it the kubelet kills the remaining processes.
 GRACE_S: Final = 1
 
-# One list item, whoever else has put theirs there; taking it away twice is fine.
+# A strategic merge patch that removes our finalizer and leaves others in place; idempotent.
 WITHOUT_FINALIZER: Final[Json] = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
 
 
 class Removal:
-    """Removes pods whose end is on record: that is what their finalizer has waited for."""
+    """Deletes pods whose end is on record, and removes the finalizer that has kept them until then."""
 
     def __init__(self, client: KubernetesClient, pods: Pods, path: str) -> None:
         self._client = client
@@ -33,10 +34,10 @@ class Removal:
         self._turns = asyncio.Semaphore(ASKING_AT_ONCE)
 
     async def remove(self, sandbox_id: str) -> None:
-        """Returns when the pod object is gone; unknown is success.
+        """Deletes a pod and returns when the object is gone; success if it is unknown.
 
         Raises:
-            Problem: upstream_timeout, when the kubelet has not confirmed in time; calling again is safe.
+            Problem: upstream_timeout, if the kubelet has not confirmed the end in time; a retry is safe.
         """
         gone = self._pods.stopping(sandbox_id)
         try:
@@ -50,9 +51,9 @@ class Removal:
             self._pods.stopped(sandbox_id)
 
     async def _ask(self, sandbox_id: str, grace_s: int) -> bool:
-        """Asks for the end; False when there is nothing to end."""
+        """Requests the deletion; False if there is no such pod."""
         path = f"{self._path}/{sandbox_id}"
-        # Side by side: either may come first.
+        # Both calls at once, since their order does not matter.
         async with self._turns:
             answers = await asyncio.gather(
                 self._client.delete(path, {"gracePeriodSeconds": grace_s}, within_s=WITHIN_S),

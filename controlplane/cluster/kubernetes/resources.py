@@ -1,7 +1,7 @@
-"""What a sandbox's containers are given: requests and limits, in Kubernetes' words. Pure.
+"""Requests and limits of a sandbox's containers. Pure.
 
-Under gVisor the limits that bite are the pod's, the sum of both containers'. Under another runtime a command counts
-for the sidecar's container, since it is forked there, and so that one carries its limits as well.
+Under gVisor the effective limits are the pod's, which are the sum of both containers'. Under another runtime a command
+counts for the sidecar's container, since it is forked there, so that container has the command's limits as well.
 """
 
 from typing import Any, Final
@@ -12,9 +12,9 @@ from controlplane.model.spec import MIB
 GPU: Final = "nvidia.com/gpu"
 
 DEFAULT_DISK_BYTES: Final = 2048 * MIB
-# Set aside of the disk limit: nodes are packed by memory, and few sandboxes fill their disk.
+# The disk request, much less than the limit: nodes are packed by memory, and few sandboxes fill their disk.
 DISK_REQUEST_BYTES: Final = 64 * MIB
-# The sidecar idles at a few MiB. The rest is for the sandbox's own kernel, which is charged to the pod.
+# The idle sidecar needs a few MiB. The rest is for the sandbox's own gVisor kernel, which counts for the pod.
 SIDECAR_CPU_REQUEST_MILLICORES: Final = 10
 SIDECAR_CPU_MILLICORES: Final = 100
 SIDECAR_MEMORY_REQUEST_BYTES: Final = 32 * MIB
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 def request_of(spec: SandboxSpec) -> dict[str, int]:
-    """What a node must have free for this sandbox, sidecar included: millicores, bytes, bytes, devices."""
+    """The sandbox's requests by resource, sidecar included: in millicores, bytes, bytes and devices."""
     return {
         "cpu": spec.cpu_millicores.request + SIDECAR_CPU_REQUEST_MILLICORES,
         "memory": spec.memory_bytes.request + SIDECAR_MEMORY_REQUEST_BYTES,
@@ -35,7 +35,7 @@ def request_of(spec: SandboxSpec) -> dict[str, int]:
 
 
 def requests_of(used: Usage) -> dict[str, int]:
-    """What sandboxes that use ``used`` in all request from their nodes, sidecars included; disks at their default."""
+    """The requests of all sandboxes that together use ``used``, sidecars included; with the default disk request."""
     each_disk_bytes = DISK_REQUEST_BYTES + SIDECAR_DISK_BYTES
     return {
         "cpu": used.cpu_millicores + used.sandboxes * SIDECAR_CPU_REQUEST_MILLICORES,
@@ -46,12 +46,12 @@ def requests_of(used: Usage) -> dict[str, int]:
 
 
 def disk_bytes(spec: SandboxSpec) -> int:
-    """How much of the node's disk the sandbox may fill."""
+    """The sandbox's disk limit."""
     return DEFAULT_DISK_BYTES if spec.disk_bytes is None else spec.disk_bytes
 
 
 def of_target(spec: SandboxSpec) -> Json:
-    """Of the user's container."""
+    """Requests and limits of the target's container."""
     most = disk_bytes(spec)
     gpu = {GPU: str(spec.gpu)} if spec.gpu else {}
     requests = _amounts(spec.cpu_millicores.request, spec.memory_bytes.request, min(DISK_REQUEST_BYTES, most))
@@ -60,7 +60,7 @@ def of_target(spec: SandboxSpec) -> Json:
 
 
 def of_sidecar(spec: SandboxSpec, *, commands_inside: bool) -> Json:
-    """Of the sidecar's; ``commands_inside``: what the user runs counts there."""
+    """Requests and limits of the sidecar's container; ``commands_inside``: the user's commands count for it."""
     cpu, memory, disk = SIDECAR_CPU_MILLICORES, SIDECAR_MEMORY_BYTES, SIDECAR_DISK_BYTES
     if commands_inside:
         cpu, memory = cpu + spec.cpu_millicores.limit, memory + spec.memory_bytes.limit

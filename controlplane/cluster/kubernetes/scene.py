@@ -1,4 +1,4 @@
-"""Where ``rollbox doctor --cluster`` compares a sandbox with an unrestricted pod, as manifests. Pure."""
+"""The manifests of the network check of ``rollbox doctor --cluster``: a restricted and an unrestricted pod. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,29 +10,29 @@ from controlplane.reach import ways
 from controlplane.reach.ways import READY, Way
 
 Json = dict[str, Any]
-# A pod whose doctor was killed ends by itself.
+# The pods end by themselves after this time, in case ``rollbox doctor`` is killed.
 DEADLINE_S: Final = 120
 PROGRAM: Final = ("python3", "-m", "controlplane.reach")
 PEER: Final = {"app.kubernetes.io/name": "rollbox-doctor", "app.kubernetes.io/component": "peer"}
 READY_PORT: Final = 8082
 OTHER_PORT: Final = 8083
-# Policies that were made a moment ago may take effect a moment later.
+# New policies may take effect with this delay.
 NEW_POLICIES_S: Final = 8.0
-# What a pod may do is known on its node a little later than the pod is there; on a busy one later still.
+# A node may apply the policies of a new pod with this delay; a busy node takes longer.
 READY_S: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A pair of places.
+    """The two pods of a network check: one that policies restrict like a sandbox, and an unrestricted one.
 
     Attributes:
-        sandboxes: the namespace of the pod that is as a sandbox is.
-        platform: the namespace of the unrestricted one.
-        labels: of the first; policies know it by them.
-        runtime_class: of the first; empty: the cluster's default.
-        tried: what both try.
-        pull_secrets: of the first, and of the second.
+        sandboxes: the namespace of the restricted pod.
+        platform: the namespace of the unrestricted pod.
+        labels: the restricted pod's labels, by which policies select it.
+        runtime_class: the restricted pod's; empty: the cluster's default.
+        tried: the destinations that both pods try.
+        pull_secrets: those of the restricted, and of the unrestricted pod.
     """
 
     sandboxes: str
@@ -47,17 +47,17 @@ class Scene:
 
 
 def of_release(release: Release, closed: Sequence[Way], ready: str) -> Scene:
-    """In the namespaces of a release, held by its own policies.
+    """A check in the namespaces of a release, under the release's own policies.
 
     Args:
-        release: the one.
-        closed: what must not work.
-        ready: the address of the Service that sandboxes report to.
+        release: the release.
+        closed: the destinations that must be unreachable.
+        ready: the address of the Service for readiness pushes.
     """
     return Scene(
         sandboxes=release.sandboxes,
         platform=release.namespace,
-        # Not all of a sandbox's: the control plane would look for its record, and remove it.
+        # Not all labels of a sandbox: the control plane would look for its record, find none, and remove the pod.
         labels=podspec.policy_labels(release.name),
         runtime_class=release.runtime_class,
         image=release.image,
@@ -69,7 +69,7 @@ def of_release(release: Release, closed: Sequence[Way], ready: str) -> Scene:
 
 
 def of_namespace(namespace: str, image: str, runtime_class: str, closed: Sequence[Way], peer: str) -> Scene:
-    """In a namespace of its own, beside a pod that listens at the address ``peer``."""
+    """A check in a temporary namespace, with a pod that listens at the address ``peer``."""
     others = [*closed, Way("port of another pod", peer, OTHER_PORT)]
     patient = [replace(way, patience_s=NEW_POLICIES_S) for way in others]
     return Scene(
@@ -86,7 +86,7 @@ def of_namespace(namespace: str, image: str, runtime_class: str, closed: Sequenc
 
 
 def inside(scene: Scene, name: str) -> Json:
-    """The pod that is as a sandbox is."""
+    """The manifest of the pod that policies restrict like a sandbox."""
     return _pod(
         *(name, scene.sandboxes, scene.labels, scene.image, [ways.dumped(scene.tried), "/dev/termination-log"]),
         runtimeClassName=scene.runtime_class,
@@ -97,7 +97,7 @@ def inside(scene: Scene, name: str) -> Json:
 
 
 def outside(scene: Scene, name: str, tried: Sequence[Way]) -> Json:
-    """The pod that no policy restricts."""
+    """The manifest of the pod that no policy restricts."""
     arguments = [ways.dumped([way.from_outside() for way in tried]), "/dev/termination-log"]
     labels = {**PEER, "app.kubernetes.io/component": "outside"}
     secrets = [{"name": one} for one in scene.pull_secrets[1]]
@@ -105,12 +105,12 @@ def outside(scene: Scene, name: str, tried: Sequence[Way]) -> Json:
 
 
 def peer(namespace: str, name: str, image: str) -> Json:
-    """The pod that listens, in the place of the platform's."""
+    """The manifest of a pod that listens in the place of the platform's."""
     return _pod(name, namespace, PEER, image, ["serve", "$(POD_IP)", str(READY_PORT), str(OTHER_PORT)])
 
 
 def policies(namespace: str) -> list[Json]:
-    """As those of the chart: nothing goes in or out of a sandbox but to one port of the peer."""
+    """The same policies as the chart's: all traffic of a sandbox is denied, except to one port of the peer."""
     sandbox = {"matchLabels": podspec.policy_labels(namespace)}
     to_peer = {"to": [{"podSelector": {"matchLabels": PEER}}], "ports": [{"port": READY_PORT, "protocol": "TCP"}]}
     return [
@@ -129,7 +129,7 @@ def _pod(
 ) -> Json:
     addresses = {"HOST_IP": "status.hostIP", "POD_IP": "status.podIP"}
     container = {
-        # By this name ``deaths`` knows it.
+        # ``deaths`` evaluates only containers with the names of a sandbox's.
         "name": podspec.TARGET,
         "image": image,
         "command": [*PROGRAM, *arguments],

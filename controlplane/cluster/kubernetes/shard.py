@@ -1,4 +1,4 @@
-"""Which headless Service a sandbox's name stands in. Pure; the gateway computes the same (``vectors/shard.json``)."""
+"""The headless Service (shard) of a sandbox's name. Pure; the gateway computes the same (``vectors/shard.json``)."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ _PRIME: Final = 0x01000193
 
 
 def fnv1a(data: bytes) -> int:
-    """FNV-1a with 32 bits: the same in every language, and in no need of being hard to foresee."""
+    """The 32-bit FNV-1a hash: simple to implement in every language; it need not be unpredictable."""
     digest = _OFFSET
     for byte in data:
         digest = (digest ^ byte) * _PRIME & 0xFFFFFFFF

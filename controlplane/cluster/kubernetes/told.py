@@ -1,4 +1,4 @@
-"""What watches have told of documents; wakes who follows them when a body has changed."""
+"""Caches the watched documents, and wakes their watchers when a body has changed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -9,14 +9,14 @@ from controlplane.cluster.kubernetes.client import Json
 
 
 def document(thing: Json) -> Document:
-    """One of our objects as a document. Pure."""
+    """A custom resource of rollbox as a document. Pure."""
     about = thing.get("metadata") or {}
     version = f"{about.get('uid', '')}.{about.get('generation', 0)}"
     return Document(str(about.get("name")), version, thing.get("spec") or {}, thing.get("status") or {})
 
 
 class Objects:
-    """A mirror of one kind of object, by name; ``known`` is None until the first list has come."""
+    """A mirror of one kind of object, by name; ``known`` is None until the first list was received."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self.known: dict[str, Json] | None = None
@@ -40,7 +40,7 @@ class Objects:
 
 
 class Adopted:
-    """Pools that objects of kubernetes-sigs/agent-sandbox declare."""
+    """The pools that are declared as objects of kubernetes-sigs/agent-sandbox."""
 
     def __init__(self) -> None:
         self.changed: Callable[[], None] | None = None
@@ -48,7 +48,7 @@ class Adopted:
         self.warm_pools = Objects(self._tell)
 
     def documents(self) -> dict[str, Document] | None:
-        """By name; None while not all is known: a pool that is missing would be taken for one that was removed."""
+        """The pools by name; None until both lists were received, since a missing pool would be taken for removed."""
         templates, warm_pools = self.templates.known, self.warm_pools.known
         if templates is None or warm_pools is None:
             return None
@@ -63,7 +63,7 @@ class Told:
     """The documents of one kind.
 
     Args:
-        adopted: declared by others; one of ours with the same name stands before them.
+        adopted: pools of agent-sandbox; a ``SandboxPool`` with the same name has priority.
     """
 
     def __init__(self, adopted: Adopted | None = None) -> None:
@@ -76,18 +76,18 @@ class Told:
 
     @property
     def adopted(self) -> dict[str, Document]:
-        """Those that others declare, as far as they are known."""
+        """The pools of agent-sandbox that are known."""
         return (self._adopted.documents() if self._adopted else None) or {}
 
     def all(self) -> Mapping[str, Document] | None:
-        """By name; None while not all is known."""
+        """All documents by name; None until the first lists were received."""
         adopted = {} if self._adopted is None else self._adopted.documents()
         if self.ours.known is None or adopted is None:
             return None
         return adopted | {name: document(one) for name, one in self.ours.known.items()}
 
     async def watch(self) -> AsyncIterator[Sequence[Document]]:
-        """See ``Documents.watch``; waits for the first lists."""
+        """See ``Documents.watch``; yields nothing until the first lists were received."""
         changed = asyncio.Event()
         self._watchers.add(changed)
         try:

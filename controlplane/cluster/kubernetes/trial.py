@@ -1,4 +1,4 @@
-"""Pods that are started to try something: made, followed to their end, and always taken away."""
+"""Runs pods for a check: creates them, waits for their end, and always deletes them."""
 
 import asyncio
 import json
@@ -17,14 +17,14 @@ from controlplane.reach import attempts
 
 NAMESPACE: Final = "rollbox-doctor-"
 LOOK_EVERY_S: Final = 0.5
-# A node that has not got the image yet pulls it first.
+# Deadline for a pod's start and end; includes the time for pulling the image.
 WITHIN_S: Final = 90.0
 AT_ONCE: Final[Json] = {"gracePeriodSeconds": 0}
 
 
 @asynccontextmanager
 async def namespace_with_policies(client: KubernetesClient) -> AsyncIterator[str]:
-    """One with the chart's policies."""
+    """A temporary namespace with the chart's policies; yields its name."""
     name = f"{NAMESPACE}{secrets.token_hex(4)}"
     try:
         await client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -37,7 +37,7 @@ async def namespace_with_policies(client: KubernetesClient) -> AsyncIterator[str
 
 @asynccontextmanager
 async def running(client: KubernetesClient, manifest: Json) -> AsyncIterator[str]:
-    """One, for the block; yields its path."""
+    """Runs a pod while the block runs; yields its path at the API server."""
     pods = f"/api/v1/namespaces/{manifest['metadata']['namespace']}/pods"
     path = f"{pods}/{manifest['metadata']['name']}"
     try:
@@ -48,7 +48,7 @@ async def running(client: KubernetesClient, manifest: Json) -> AsyncIterator[str
 
 
 async def _created(client: KubernetesClient, pods: str, manifest: Json) -> None:
-    """A namespace that is new gets its service account a moment later, and refuses pods until then."""
+    """Creates a pod; retries while a new namespace refuses pods because its service account does not exist yet."""
     until_s = asyncio.get_running_loop().time() + WITHIN_S
     while True:
         try:
@@ -71,10 +71,15 @@ async def _gone(client: KubernetesClient, path: str) -> None:
 
 
 async def reached(client: KubernetesClient, pod: str, what: str) -> Json:
-    """The status of a pod, once an address stands there, or (``phase``) once its containers have ended.
+    """Waits for a pod and returns its status: once it has the field ``what``, or once its containers have ended.
+
+    Args:
+        client: the client of the API server.
+        pod: the pod's path.
+        what: the field to wait for; ``phase``: only for the end of its containers.
 
     Raises:
-        Problem: start_timeout, with what the cluster says of it; another one, when it will never start.
+        Problem: start_timeout, with the cluster's reason; another code if the pod will never start.
     """
     until_s = asyncio.get_running_loop().time() + WITHIN_S
     while True:
@@ -91,17 +96,17 @@ async def reached(client: KubernetesClient, pod: str, what: str) -> Json:
 
 
 def _has_ended(status: Json) -> bool:
-    # The phase comes behind its containers' ends: a kubelet takes the rest of the pod apart first.
+    # Containers are checked too, since the phase changes later: the kubelet tears the rest of the pod down first.
     containers: Sequence[Json] = status.get("containerStatuses") or ()
     ended = bool(containers) and all("terminated" in one["state"] for one in containers)
     return ended or status.get("phase") in {"Succeeded", "Failed"}
 
 
 def report_of(status: Json) -> dict[str, attempts.Seen]:
-    """What a pod saw.
+    """The results of the network check in a pod's termination message.
 
     Raises:
-        Problem: internal, when it ended without a word of it.
+        Problem: internal, if there are none.
     """
     ends: Sequence[Json] = [one["state"].get("terminated") or {} for one in status.get("containerStatuses") or ()]
     said = " ".join(str(one.get("message") or one.get("reason") or "") for one in ends)

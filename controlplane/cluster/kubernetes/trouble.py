@@ -1,4 +1,4 @@
-"""What a connection that failed is told as: certificates and clocks have sentences of their own. Pure."""
+"""Translates failed connections to the API server into problems, with details about certificates and clocks. Pure."""
 
 import re
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ import aiohttp
 
 from controlplane.errors import Problem
 
-# Tokens and certificates are checked against both clocks; their usual leeway is a minute.
+# Larger clock skew is logged: tokens and certificates are checked against both clocks, usually with a minute's leeway.
 MAX_SKEW_S: Final = 60.0
 _TOO_OLD: Final = re.compile(r"expired", re.I)
 _TOO_YOUNG: Final = re.compile(r"not yet valid", re.I)
@@ -17,7 +17,7 @@ _OUR_CERTIFICATE: Final = re.compile(r"ALERT|alert")
 
 
 def skew_s(date: str | None, now_ms: int) -> float:
-    """How far our clock is ahead of the one that wrote this ``Date`` header; 0 when the header says nothing."""
+    """How far our clock is ahead of the server's, by its ``Date`` header; 0 if there is no valid header."""
     try:
         theirs = parsedate_to_datetime(date or "")
     except ValueError:
@@ -26,12 +26,12 @@ def skew_s(date: str | None, now_ms: int) -> float:
 
 
 def is_certificate(error: BaseException) -> bool:
-    """Whether it is about a certificate: then trying again is of no use."""
+    """Whether the error is about a certificate, so that a retry has no use."""
     return isinstance(error, aiohttp.ClientSSLError) or "certificate" in str(error).lower()
 
 
 def unreachable(url: str, what: str, error: BaseException, now_ms: int) -> Problem:
-    """The problem of a call that got no answer."""
+    """The problem for a call that got no answer."""
     words = str(error) or type(error).__name__
     if is_certificate(error):
         return Problem("internal", f"{what}: {_certificate(url, words, now_ms)}", api_server=url)

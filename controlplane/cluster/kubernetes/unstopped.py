@@ -1,8 +1,8 @@
-"""Pods that were asked to end long ago and whose kubelet has not confirmed that they did. Pure.
+"""Finds pods that were deleted long ago and whose kubelet has not confirmed their end. Pure.
 
-Nobody takes such a pod away by force while its node lives: the object is what the scheduler counts, so it keeps the
-room of what still runs as taken, exactly until the kubelet has seen it end. Only a node that is lost confirms nothing
-(``lost_nodes``): there the pod is deleted by force.
+Such a pod is not deleted by force while its node is alive: the scheduler counts the pod object, so the object keeps the
+node's resources reserved for processes that still run, exactly until the kubelet has seen them end. Only a lost node
+(``lost_nodes``) can never confirm it; there the pod is deleted by force.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from controlplane.cluster.kubernetes.podspec import FINALIZER
 
-# Killing takes a kubelet a second or two, and a busy one half a minute.
+# How long a stop may take before it is reported; a kubelet needs a second or two, a busy one half a minute.
 UNSTOPPED_MS: Final = 120_000
 ADVICE: Final = (
     "On the node, end what runs of the pod (`crictl pods --name POD`; under gVisor kill its runsc-sandbox process with "
@@ -24,7 +24,7 @@ Pod = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Unstopped:
-    """One such pod: where it is, and how long ago it should have ended."""
+    """One such pod: its node, and how long ago it should have ended."""
 
     name: str
     node: str
@@ -32,7 +32,7 @@ class Unstopped:
 
 
 def unstopped(pods: Iterable[Pod], now_ms: int) -> list[Unstopped]:
-    """Those that their node has not stopped, the oldest first; one whose end is not on record yet is none of them."""
+    """The pods that their node has not stopped, oldest first; without those whose end is not on record yet."""
     found = [
         Unstopped(str(pod["metadata"]["name"]), node, for_ms)
         for pod in pods
@@ -44,7 +44,7 @@ def unstopped(pods: Iterable[Pod], now_ms: int) -> list[Unstopped]:
 
 
 def since_ms(pod: Pod, stamp: str, now_ms: int) -> int:
-    """How long ago a time in a pod's metadata was; -1 when it is not set or no time."""
+    """How long ago a timestamp in a pod's metadata was; -1 if it is not set or invalid."""
     try:
         at = datetime.fromisoformat(str(pod["metadata"].get(stamp) or ""))
     except ValueError:

@@ -1,7 +1,7 @@
-"""A list that stays true: listed once, then told of every change; a lost stream resumes where it ended.
+"""``Reflector``: list and watch, as in an informer. Lists once, then follows changes; resumes after a lost connection.
 
-Order is what makes it lossless: a list at version V, then all changes since V. A server that has forgotten V (410) is
-listed again, and the difference is told as if each change had been seen.
+No change is missed: the list is at version V, and the watch yields all changes since V. If the server does not have V
+any more (410 Gone), the objects are listed again, and the mirror derives what has changed.
 """
 
 import asyncio
@@ -18,33 +18,34 @@ from controlplane.errors import Problem
 
 FIRST_PAUSE_S: Final = 0.1
 LAST_PAUSE_S: Final = 10.0
-# A server drops streams when it likes; asking for an end ourselves spreads the reconnections out. Sooner than the
-# silence that the client takes for a lost server: a quiet stream of Events has no bookmarks to break it.
+# Duration of a watch, chosen at random. The server may close streams at any time; requesting an end ourselves spreads
+# the reconnections out. It is shorter than the silence after which the client considers a connection lost
+# (``SILENCE_S``), since a quiet watch of Events gets no bookmarks.
 STREAM_S: Final = (80, 120)
 
 
 class Mirror(Protocol):
-    """Who is told. Calls never wait."""
+    """The consumer of a ``Reflector``. Its methods do not block."""
 
     def replace(self, objects: Sequence[Json]) -> None:
-        """Everything that there is, as of now."""
+        """Takes the list of all objects that exist."""
         ...
 
     def put(self, thing: Json) -> None:
-        """An object that is new or has changed."""
+        """Takes an object that is new or has changed."""
         ...
 
     def remove(self, thing: Json) -> None:
-        """An object that is gone, as it was last."""
+        """Takes a removed object in its last state."""
         ...
 
 
 class Reflector:
-    """Keeps a mirror true to one kind of object.
+    """Keeps a mirror in sync with one collection of objects.
 
     Args:
-        path: the collection.
-        query: what narrows it: ``labelSelector``, ``fieldSelector``.
+        path: the collection's path at the API server.
+        query: its filters: ``labelSelector``, ``fieldSelector``.
     """
 
     def __init__(self, client: KubernetesClient, path: str, query: Mapping[str, str], mirror: Mirror) -> None:
@@ -59,19 +60,19 @@ class Reflector:
 
     @property
     def synced(self) -> bool:
-        """Whether the first list has been told."""
+        """Whether the mirror has got the first list."""
         return self._synced.is_set()
 
     async def first(self) -> None:
-        """Lists once, so that whoever opens the cluster learns of a server that refuses; ``run`` goes on from there.
+        """Lists once, so that opening the cluster fails if the API server refuses; ``run`` continues from there.
 
         Raises:
-            Problem: what the API server said.
+            Problem: the API server's refusal.
         """
         await self._relist()
 
     async def run(self) -> None:
-        """Runs until it is cancelled; trouble is logged, and tried again with growing pauses."""
+        """Runs until it is cancelled; failures are logged and retried with exponential backoff."""
         pause_s = FIRST_PAUSE_S
         while True:
             before = self._version
@@ -82,7 +83,7 @@ class Reflector:
             except Problem as problem:
                 if _forgotten(problem):
                     self._version = ""
-                    self._log.info("the API server has forgotten where we were: listing again")
+                    self._log.info("the watch's resourceVersion has expired, listing again")
                 else:
                     self._complain(problem)
             if self._version != before:
@@ -91,10 +92,12 @@ class Reflector:
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
 
     def _complain(self, problem: Problem) -> None:
-        # A server that does not answer is the client's to tell; the same refusal again is no news.
+        # Warns only once about the same refusal; the client logs a server that does not answer (``Outage``).
         news = problem.__cause__ is None and problem.detail != self._told
         self._told = problem.detail
-        (self._log.warning if news else self._log.debug)("the watch broke", code=problem.code, detail=problem.detail)
+        (self._log.warning if news else self._log.debug)(
+            "the watch failed, reconnecting", code=problem.code, detail=problem.detail
+        )
 
     async def _relist(self) -> None:
         seen = await self._client.list(self._path, self._query)
@@ -122,7 +125,7 @@ class Reflector:
                 self._mirror.put(thing)
             elif kind == "DELETED":
                 self._mirror.remove(thing)
-            # Only after the mirror was told: what is lost in between is told again.
+            # After the mirror was updated, so that a change which is lost before that is sent again.
             self._version = str((thing.get("metadata") or {}).get("resourceVersion") or self._version)
 
 
@@ -131,10 +134,10 @@ def _refusal(status: Json) -> Refusal:
 
 
 def _forgotten(problem: Problem) -> bool:
-    """Whether the version that we hold is of no use any more."""
+    """Whether the resourceVersion is not valid any more."""
     return isinstance(problem, Refused) and (
         problem.refusal.status == HTTPStatus.GONE
         or problem.refusal.reason in ("Expired", "Gone")
-        # "Too large resource version": another server, or a restored one, behind what we have seen.
+        # "Too large resource version": another or a restored API server, which is behind the version that was seen.
         or (problem.refusal.status == HTTPStatus.GATEWAY_TIMEOUT and "resource version" in problem.refusal.message)
     )
