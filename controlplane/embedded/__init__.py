@@ -1,11 +1,11 @@
-"""The whole product in one command on one machine: what ``rollbox up`` and ``rollbox doctor`` run.
+"""The whole product on one machine: the implementation of ``rollbox up`` and ``rollbox doctor``.
 
-Finds or starts an engine, keeps the state directory, runs the control plane in this process and the gateway as a
-child. Above ``api``; nothing imports it.
+Finds or starts an engine, manages the state directory, and runs the control plane in this process and the gateway as a
+child process. A layer above ``api``; no other package of the control plane imports it.
 """
 
 import os
 
-# Read once by gRPC when it is imported. Children are started by exec alone: there is nothing to restore after
-# a fork, and the attempt would write a warning for every one of them.
+# Disables gRPC's fork support; gRPC reads this once, at import. Children are always started with exec, so nothing has
+# to be restored after a fork, and gRPC would log a warning for every child.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")

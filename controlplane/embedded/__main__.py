@@ -13,13 +13,13 @@ from controlplane.telemetry import complain, configure_log
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs until it is stopped; the exit status: 0, 64 for bad settings, 1 when it cannot run here."""
+    """Runs until it is stopped; returns the exit status: 0, 64 for bad settings, 1 if it cannot run on this machine."""
     options = parse(arguments)
     configure_log()
     status = 0
     try:
         uvloop.run(up(options))
-    # What runs in task groups fails in groups.
+    # Errors from task groups arrive as exception groups.
     except* (TroubleError, Problem) as group:
         complain("rollbox up", group)
         status = 1

@@ -1,4 +1,4 @@
-"""What ``rollbox up`` says when it is ready."""
+"""The output of ``rollbox up`` when it is ready."""
 
 import json
 import os

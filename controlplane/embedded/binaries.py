@@ -1,4 +1,4 @@
-"""Where the Rust programs of the product lie."""
+"""Finds rollbox's Rust binaries."""
 
 import os
 import shutil
@@ -11,10 +11,13 @@ from controlplane.embedded.trouble import TroubleError
 
 
 def find(name: str, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """A program by name (``gateway``, ``sidecar``, ``target``): by variable, beside this Python, or in PATH."""
+    """The path of a binary (``gateway``, ``sidecar``, ``target``), or None.
+
+    Looks in the environment variable ``ROLLBOX_NAME_BINARY``, beside this Python interpreter, and in PATH.
+    """
     if given := environ.get(f"ROLLBOX_{name.upper()}_BINARY"):
         return Path(given).absolute()
-    # Not resolved: in a virtual environment the interpreter is a link to one elsewhere.
+    # Symbolic links are not resolved: in a virtual environment the interpreter is a link to one in another directory.
     beside = Path(sys.executable).parent / f"rollbox-{name}"
     if beside.is_file():
         return beside
@@ -23,10 +26,10 @@ def find(name: str, environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def required(name: str, environ: Mapping[str, str] = os.environ) -> Path:
-    """As ``find``.
+    """As ``find``, but required.
 
     Raises:
-        TroubleError: there is none.
+        TroubleError: the binary was not found.
     """
     found = find(name, environ)
     if found is None or not found.is_file():
@@ -36,10 +39,10 @@ def required(name: str, environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def gateway_command(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """What starts the gateway: its program, else the Python module that carries it.
+    """The command that starts the gateway: its binary, else the Python module ``rollbox_gateway`` that contains it.
 
     Raises:
-        TroubleError: there is neither.
+        TroubleError: neither was found.
     """
     if find("gateway", environ) is None and find_spec("rollbox_gateway") is not None:
         return [sys.executable, "-c", "import rollbox_gateway; raise SystemExit(rollbox_gateway.serve())"]

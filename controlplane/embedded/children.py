@@ -1,4 +1,4 @@
-"""Child processes that never outlive this one."""
+"""Child processes that never outlive this process."""
 
 import asyncio
 import shutil
@@ -14,7 +14,7 @@ from controlplane.embedded.trouble import TroubleError
 KILL_AFTER_S: Final = 10.0
 FIRST_RETRY_S: Final = 0.1
 LAST_RETRY_S: Final = 5.0
-# A child that ran this long was well: the next restart is quick again.
+# After a child has run for this long, the restart backoff is reset.
 WELL_AFTER_S: Final = 30.0
 
 
@@ -22,13 +22,13 @@ WELL_AFTER_S: Final = 30.0
 async def child(
     command: Sequence[str], environ: Mapping[str, str], folder: Path | None = None, stop_within_s: float = KILL_AFTER_S
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A child that runs in ``folder`` (None: ours) while the block does: asked to end (SIGTERM), then killed.
+    """Runs a child in ``folder`` (None: the current directory) during the block; ends it by SIGTERM, then SIGKILL.
 
-    When this process is killed the kernel ends the child too, so that the next start finds the address free.
+    If this process is killed, the kernel ends the child too, so that the next start finds the address free.
     """
-    # A session of its own: Ctrl-C at the terminal reaches only the supervisor, which ends its children in order.
-    # Our own standard output is for whoever started us: what a child leaves behind (an engine's monitors outlive
-    # a crash) must not keep that pipe open.
+    # In a session of its own, so that Ctrl-C at the terminal reaches only this process, which ends its children in
+    # order. Standard output is not inherited: it may be a pipe to the program that started this process, and must be
+    # closed when this process ends, but processes of a child may live on (an engine's monitors outlive a crash).
     process = await asyncio.create_subprocess_exec(
         *bound_to_us(command),
         env=dict(environ),
@@ -50,10 +50,10 @@ async def keep_running(
     was_ready: Callable[[], bool],
     folder: Path | None = None,
 ) -> None:
-    """Runs a child until cancelled, and starts it again with growing pauses whenever it ends.
+    """Runs a child until cancelled; restarts it with exponential backoff whenever it exits.
 
     Raises:
-        TroubleError: it ended before it ``was_ready``, which no restart will change.
+        TroubleError: it exited before it ``was_ready``; a restart would fail in the same way.
     """
     log, loop, pause_s = structlog.get_logger("children"), asyncio.get_running_loop(), FIRST_RETRY_S
     while True:
@@ -63,13 +63,13 @@ async def keep_running(
         if not was_ready():
             raise TroubleError(f"{name} ended with {status} before it was ready", "Look at its message above.")
         pause_s = FIRST_RETRY_S if loop.time() - began_s > WELL_AFTER_S else min(2 * pause_s, LAST_RETRY_S)
-        log.warning("ended and is started again", child=name, status=status, pause_s=pause_s)
+        log.warning("child exited, restarting it", child=name, status=status, pause_s=pause_s)
         await asyncio.sleep(pause_s)
 
 
 def bound_to_us(command: Sequence[str]) -> list[str]:
-    """The command, set up to get SIGTERM when its parent dies; unchanged where util-linux is missing."""
-    # Not preexec_fn: it would fork a process with gRPC's threads in it.
+    """The command, wrapped to get SIGTERM when its parent dies (setpriv); unchanged if util-linux is not installed."""
+    # Not preexec_fn, which runs Python after a fork: unsafe in a process with threads, and gRPC has some.
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "TERM", "--", *command] if setpriv else list(command)
 

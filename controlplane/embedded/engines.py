@@ -1,4 +1,4 @@
-"""Which engine: the given one, one that runs already, or a Podman service of our own."""
+"""Chooses the container engine: the given one, one that runs already, or a Podman service that is started for it."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ SOCKETS: Final = ("/var/run/docker.sock", "/run/podman/podman.sock")
 INSTALL: Final = "Install Docker, or Podman (Debian: apt install podman runc), or give --engine unix:///path."
 SERVICE_START_S: Final = 15.0
 LOOK_EVERY_S: Final = 0.02
-# What engines ask for by default; more than that no container needs.
+# Limit of open files in containers if the hard limit is unlimited; the same as engines set by default.
 MOST_FILES: Final = 1_048_576
 
 
@@ -30,7 +30,7 @@ class Engine:
 
     Attributes:
         url: ``unix:///path``.
-        origin: how it was found, for people.
+        origin: how it was found, for messages.
     """
 
     url: str
@@ -39,10 +39,10 @@ class Engine:
 
 @asynccontextmanager
 async def engine(wanted: str | None, state_dir: Path, environ: Mapping[str, str]) -> AsyncIterator[Engine]:
-    """The engine to use; one that was started for this ends with the block.
+    """The engine to use; a Podman service that was started for it ends with the block.
 
     Raises:
-        TroubleError: none answers; says which were tried and what to install.
+        TroubleError: no engine answers; the message says which were tried and what to install.
     """
     tried: list[str] = []
     for url, origin in candidates(wanted, environ):
@@ -58,7 +58,7 @@ async def engine(wanted: str | None, state_dir: Path, environ: Mapping[str, str]
 
 
 def candidates(wanted: str | None, environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Engines to try, best first: (url, where the idea comes from)."""
+    """The engines to try, best first, as (url, origin)."""
     if wanted is not None:
         return [(wanted, f"--engine {wanted}")]
     if host := environ.get("DOCKER_HOST"):
@@ -67,7 +67,7 @@ def candidates(wanted: str | None, environ: Mapping[str, str]) -> list[tuple[str
 
 
 async def silence(url: str) -> str | None:
-    """Why an engine cannot be used; None when it answers."""
+    """Why an engine cannot be used; None if it answers."""
     try:
         path = socket_path(url)
     except ValueError as error:
@@ -87,7 +87,7 @@ async def _own_service(podman: str, state_dir: Path, environ: Mapping[str, str])
     command = [podman, "system", "service", "--time=0", f"unix://{socket}"]
     ready = asyncio.Event()
     settings = {**environ, "CONTAINERS_CONF": str(config)}
-    # In the state folder: the monitors of its containers write a file named "oom" where they stand.
+    # Runs in the state directory, since the monitors of its containers write a file "oom" into their working directory.
     keeping = keep_running("podman system service", command, settings, ready.is_set, state_dir)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(keeping, name="podman")
@@ -103,7 +103,7 @@ async def _answering(url: str) -> None:
     failure: str | None = "it did not start"
     try:
         async with asyncio.timeout(SERVICE_START_S):
-            # A look at a child that has just been started; it has no way to call back.
+            # Polled, since the child has no way to report that it is ready.
             while (failure := await silence(url)) is not None:  # noqa: ASYNC110
                 await asyncio.sleep(LOOK_EVERY_S)
     except TimeoutError as error:
@@ -113,10 +113,10 @@ async def _answering(url: str) -> None:
 
 
 def containers_conf() -> str:
-    """Podman's settings for our service: only what this machine makes necessary."""
+    """The content of containers.conf for our Podman service: only the settings that this machine makes necessary."""
     engine_lines = ['events_logger = "file"']
     if shutil.which("runc"):
-        # crun refuses machines that mount both cgroup versions; runc takes all of them.
+        # crun fails on machines that mount both cgroup versions; runc works on all of them.
         engine_lines.append('runtime = "runc"')
     if not Path("/run/systemd/system").exists():
         engine_lines.append('cgroup_manager = "cgroupfs"')

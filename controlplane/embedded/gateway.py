@@ -1,4 +1,4 @@
-"""The gateway as a child: its settings, its address, and when it is ready."""
+"""Runs the gateway as a child process: its settings, its address and its readiness."""
 
 import asyncio
 import os
@@ -26,13 +26,13 @@ class Gateway:
         self._command = gateway_command()
         self._environ = {**os.environ, **{f"ROLLBOX_GATEWAY_{name}": value for name, value in settings.items()}}
         self._was_ready = False
-        # Where clients on this machine reach it: a wildcard is an address to listen on, not to speak to.
+        # The address for clients on this machine: a wildcard is an address to listen on, not to connect to.
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listen.host, listen.host)  # noqa: S104 - only compared
         self.url = f"http://[{host}]:{listen.port}" if ":" in host else f"http://{host}:{listen.port}"
         self._listen = listen
 
     def check_free(self) -> None:
-        """Finds out before anything is started whether the address can be had.
+        """Checks that the address can be bound, before anything is started.
 
         Raises:
             TroubleError: it cannot.
@@ -51,12 +51,12 @@ class Gateway:
         """Keeps the gateway running until cancelled.
 
         Raises:
-            TroubleError: it ended before it was ever ready.
+            TroubleError: it exited before it was ready for the first time.
         """
         await keep_running("the gateway", self._command, self._environ, lambda: self._was_ready)
 
     async def ready(self) -> None:
-        """Returns when the gateway takes calls.
+        """Returns when the gateway accepts calls.
 
         Raises:
             TroubleError: it does not within ``READY_WITHIN_S``.
@@ -64,7 +64,7 @@ class Gateway:
         last = "nothing listens"
         try:
             async with asyncio.timeout(READY_WITHIN_S), aiohttp.ClientSession() as session:
-                # A look at a child that has just been started; it has no way to call back.
+                # Polled, since the child has no way to report that it is ready.
                 while last := await self._unready(session):  # noqa: ASYNC110
                     await asyncio.sleep(LOOK_EVERY_S)
         except TimeoutError as error:

@@ -1,4 +1,4 @@
-"""What ``rollbox up`` is told on its command line."""
+"""The command-line options of ``rollbox up``."""
 
 import argparse
 import os
@@ -11,13 +11,13 @@ from typing import Final, NoReturn
 from controlplane.settings import EXIT_CONFIG, Listen, rules
 
 DEFAULT_LISTEN: Final = "127.0.0.1:7420"
-# Names below it are this machine to every browser (RFC 6761 section 6.3).
+# Every browser resolves names below it to this machine (RFC 6761 section 6.3).
 DEFAULT_PORTS_DOMAIN: Final = "localhost"
 
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """See ``parser`` for what each one means."""
+    """The options; ``parser`` describes them."""
 
     listen: Listen
     state_dir: Path
@@ -30,7 +30,7 @@ class UpOptions:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A bad option is a bad setting: it stops the start with the same exit status as a bad variable."""
+    """An argument parser that exits with ``EXIT_CONFIG``: a bad option has the same exit status as a bad variable."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -57,12 +57,12 @@ def parser(environ: Mapping[str, str] = os.environ) -> argparse.ArgumentParser:
 
 
 def parse(arguments: Sequence[str] | None = None) -> UpOptions:
-    """Reads a command line; ends the process with a usage message when it is wrong."""
+    """Parses a command line; exits the process with a usage message if it is invalid."""
     return UpOptions(**vars(parser().parse_args(arguments)))
 
 
 def default_state_dir(environ: Mapping[str, str]) -> Path:
-    """Short, for the limit on socket paths, and gone after a reboot, as the sandboxes are."""
+    """The default state directory: short, since socket paths are limited, and removed by a reboot, as sandboxes are."""
     if os.geteuid() == 0 or "XDG_RUNTIME_DIR" not in environ:
         return Path("/run/rollbox")
     return Path(environ["XDG_RUNTIME_DIR"]) / "rollbox"

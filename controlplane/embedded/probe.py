@@ -1,4 +1,4 @@
-"""What ``rollbox doctor`` looks at: does this machine have what ``rollbox up`` needs?"""
+"""The checks of ``rollbox doctor``: whether this machine has what ``rollbox up`` needs."""
 
 import os
 import tempfile
@@ -19,7 +19,7 @@ from controlplane.settings import SettingError
 async def probe(
     state_dir: Path, wanted_engine: str | None = None, environ: Mapping[str, str] = os.environ
 ) -> list[Finding]:
-    """Looks at everything; changes nothing that stays. Cost: under a second, more when Podman has to be started."""
+    """Runs all checks; leaves no changes behind. Cost: under a second, more if Podman has to be started."""
     return [_root(), *_programs(environ), *_state(state_dir), *await _engine(wanted_engine, environ)]
 
 
@@ -53,7 +53,8 @@ def _state(state_dir: Path) -> Iterator[Finding]:
 
 
 async def _engine(wanted: str | None, environ: Mapping[str, str]) -> list[Finding]:
-    # A directory of its own: a Podman service that is started for the look must not meet the one of a running `up`.
+    # A temporary state directory: a Podman service that is started for the check must not collide with that of a
+    # running `rollbox up`.
     with tempfile.TemporaryDirectory(prefix="rollbox-") as scratch:
         try:
             async with engine(wanted, Path(scratch), environ) as found, EngineClient.connect(found.url) as client:
@@ -83,7 +84,7 @@ def _offers(info: Mapping[str, Any]) -> Iterator[Finding]:
 
 def _gvisor(info: Mapping[str, Any]) -> str:
     runtime = (info.get("Runtimes") or {}).get("runsc")
-    # Podman lists the runtimes that it knows of, whether they are installed or not.
+    # Podman lists all runtimes that it supports, whether they are installed or not.
     if runtime is None or not Path(str(runtime.get("path", ""))).is_file():
         return "not offered by this engine"
     return "offered by this engine; rollbox uses it on Kubernetes only"

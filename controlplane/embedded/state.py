@@ -1,4 +1,4 @@
-"""The state directory: sockets, keys, what clients on this machine need; one ``rollbox up`` at a time."""
+"""The state directory: sockets, keys and the file for clients on this machine; locked by one ``rollbox up``."""
 
 import fcntl
 import json
@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from controlplane.embedded.trouble import TroubleError
 from controlplane.settings import MAX_SOCKET_PATH_BYTES, SettingError
 
-# What the longest socket path adds: /sandboxes/<id of 19>/agent.sock
+# The longest path of a socket below the state directory.
 LONGEST_SOCKET: Final = "/sandboxes/sb-0123456789abcdef/agent.sock"
 LISTED_FILES: Final = ("api.sock", "routes.sock", "ready/ready.sock", "podman.sock", "client.json", "oom")
 
@@ -29,21 +29,21 @@ class StateDir:
 
     @property
     def signing_key(self) -> Path:
-        """Ed25519 private key, PEM, 0600; outlives a crash, so that tokens stay valid."""
+        """Ed25519 private key, PEM, mode 0600; kept across restarts, so that tokens stay valid."""
         return self.path / "signing.key"
 
     @property
     def api_key(self) -> Path:
-        """The owner's API key, 0600."""
+        """The owner's API key, mode 0600."""
         return self.path / "api.key"
 
     @property
     def client(self) -> Path:
-        """Where the CLI and the SDK on this machine find url and key, 0600; there while ``up`` is ready."""
+        """URL and API key for the CLI and the SDK on this machine, mode 0600; exists while ``rollbox up`` is ready."""
         return self.path / "client.json"
 
     def keys(self) -> str:
-        """Makes what keys are missing; the API key."""
+        """Creates the keys that are missing; returns the API key."""
         if not self.signing_key.exists():
             write_private(self.signing_key, _new_signing_key())
         if not self.api_key.exists():
@@ -62,11 +62,11 @@ class StateDir:
 
 @contextmanager
 def opened(path: Path) -> Iterator[StateDir]:
-    """The state directory, made if need be and locked while the block runs.
+    """The state directory, created if it does not exist, and locked while the block runs.
 
     Raises:
-        SettingError: too long.
-        TroubleError: not writable, or another ``rollbox up`` runs on it.
+        SettingError: its path is too long.
+        TroubleError: it is not writable, or another ``rollbox up`` uses it.
     """
     check_length(path)
     try:
@@ -86,7 +86,7 @@ def opened(path: Path) -> Iterator[StateDir]:
 
 
 def check_length(path: Path) -> None:
-    """Refuses a directory whose sockets would have longer paths than the kernel takes.
+    """Refuses a directory whose sockets would have longer paths than the kernel allows.
 
     Raises:
         SettingError: it is too long.
@@ -99,7 +99,7 @@ def check_length(path: Path) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Replaces a file that only its owner may read; nobody sees it half-written or open to others."""
+    """Replaces a file atomically, with mode 0600 from the start: never half-written, never readable by other users."""
     fresh = path.with_name(f".{path.name}.fresh")
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,12 +1,12 @@
-"""Why ``rollbox up`` cannot run here, and what to do about it."""
+"""The error that ends ``rollbox up``."""
 
 
 class TroubleError(Exception):
-    """Ends ``rollbox up`` with a message for the person at the terminal.
+    """Ends ``rollbox up`` with a message for the user.
 
     Args:
-        detail: what is wrong.
-        fix: what to do.
+        detail: why it cannot run on this machine.
+        fix: what the user should do.
     """
 
     def __init__(self, detail: str, fix: str) -> None:

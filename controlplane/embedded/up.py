@@ -1,4 +1,4 @@
-"""``rollbox up``: everything in order, and back in reverse order at the end."""
+"""``rollbox up``: starts all parts in order, and stops them in reverse order."""
 
 import asyncio
 import os
@@ -28,10 +28,10 @@ ROOTLESS = (
 
 
 async def up(options: UpOptions) -> None:
-    """Runs until SIGINT or SIGTERM; leaves no container behind unless told to keep them.
+    """Runs until SIGINT or SIGTERM, then deletes all sandboxes unless ``--keep`` is set.
 
     Raises:
-        TroubleError: it cannot run here; the message says what to do.
+        TroubleError: it cannot run on this machine; the message says what to do.
     """
     if not is_root():
         raise TroubleError(ROOTLESS, "Use sudo.")
@@ -67,7 +67,7 @@ async def _running(gateway: Gateway) -> AsyncIterator[None]:
 async def _leave(service: Sandboxes, *, keep: bool) -> None:
     left = await service.drain(delete=not keep)
     for sandbox_id, problem in left.failed.items():
-        structlog.get_logger("up").error("not deleted", sandbox_id=sandbox_id, detail=problem.detail)
+        structlog.get_logger("up").error("sandbox not deleted", sandbox_id=sandbox_id, detail=problem.detail)
 
 
 def _settings(options: UpOptions, directory: state.StateDir, found: Engine, api_key: str) -> Settings:

@@ -1,6 +1,7 @@
-"""Maintenance beside the control plane: what was missed is repaired, what was left behind removed, drains are told.
+"""The operator: maintenance beside the control plane.
 
-Never on the path of a create, a push or an exec: sandboxes live and die the same while it is down. It asks the store
-itself and not the API: a key of the API speaks for one owner, and a control plane that is down must not look like a
-control plane that knows no sandboxes.
+It records deaths that the control plane has missed, removes orphaned pods and stuck finalizers, and writes Events about
+drained nodes. It is never on the path of a create, a readiness push or an exec: sandboxes work while it is down. It
+reads the store directly and not through the API, since an API key gives access to one owner's sandboxes only, and since
+a control plane that is down must not look like one without sandboxes.
 """

@@ -1,4 +1,4 @@
-"""``python -m controlplane.operator``: maintenance of one installation, set up by the control plane's environment."""
+"""``python -m controlplane.operator``: the operator of one installation; has the control plane's settings."""
 
 import asyncio
 import os
@@ -36,12 +36,12 @@ async def _run(settings: OperatorSettings) -> None:
         notices = Notices(client, clock, place.namespace)
         nodes = NodeNotices(client, notices, **where)
         soon = asyncio.Event()
-        structlog.get_logger("operator").info("looking after", **where)
+        structlog.get_logger("operator").info("operator started", **where)
         async with asyncio.TaskGroup() as group:
             look = Sweep(client, Records(store, clock), notices, clock, Escalation(notices, clock), **where)
             sweep = group.create_task(look.run(soon))
             definitions = group.create_task(Definitions(client).run())
-            # Ends with SIGTERM; it takes the signals itself.
+            # Returns on SIGTERM: Kopf installs its own signal handlers.
             await kopf.operator(
                 registry=registry(client.way, nodes, soon, place.installation),
                 settings=options(),
@@ -53,7 +53,7 @@ async def _run(settings: OperatorSettings) -> None:
 
 
 def main() -> int:
-    """Runs until SIGTERM; the exit status: 0, 64 for a bad setting, 1 when store or API server cannot be had."""
+    """Runs until SIGTERM; returns the exit status: 0, 64 for a bad setting, 1 if store or API server do not answer."""
     configure_log()
     status = 0
     try:

@@ -1,4 +1,4 @@
-"""Whether the cluster's definitions of our objects are of this version: an old one drops what it does not know."""
+"""Checks that rollbox's CustomResourceDefinitions have all fields of this version: an old one drops unknown fields."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -16,14 +16,14 @@ from controlplane.errors import Problem
 from controlplane.lifecycle.quotas import DeclaredQuota
 from controlplane.model.pool import PoolSpec
 
-# Definitions change with upgrades, by hand or not; a day's log has some hundred lines of it at most.
+# Definitions change only with upgrades; at this interval, a problem is logged some hundred times a day at most.
 EVERY_S: Final = 600.0
 _PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _BODIES: Final[Mapping[Kind, type[BaseModel]]] = {"pools": PoolSpec, "quotas": DeclaredQuota}
 
 
 def trouble(kind: Kind, definition: Json | None) -> str:
-    """What is wrong with the definition of a kind, and the command that helps; empty: nothing is. Pure."""
+    """What is wrong with the definition of a kind, and the command that fixes it; empty: nothing. Pure."""
     if definition is None:
         return f"the cluster has no definition {resource(kind)}, so no {NAMES[kind]} can be declared: {remedy(kind)}"
     versions = (definition.get("spec") or {}).get("versions") or ()
@@ -37,28 +37,28 @@ def trouble(kind: Kind, definition: Json | None) -> str:
 
 
 class Definitions:
-    """Looks at them now and then, and says in the log what is wrong until it is mended."""
+    """Checks the definitions periodically, and logs what is wrong until it is fixed."""
 
     def __init__(self, client: KubernetesClient) -> None:
         self._client = client
         self._log = structlog.get_logger("definitions")
 
     async def run(self) -> None:
-        """Looks until it is cancelled."""
+        """Checks until it is cancelled."""
         while True:
             for kind in _BODIES:
                 await self.look(kind)
             await asyncio.sleep(EVERY_S)
 
     async def look(self, kind: Kind) -> None:
-        """One look at one."""
+        """Checks one definition once."""
         try:
             wrong = trouble(kind, await self._read(kind))
         except Problem as problem:
-            self._log.warning("definition not read", definition=resource(kind), detail=problem.detail)
+            self._log.warning("cannot read definition, retrying", definition=resource(kind), detail=problem.detail)
         else:
             if wrong:
-                self._log.error("definition missing or old", detail=wrong)
+                self._log.error("definition missing or outdated", detail=wrong)
 
     async def _read(self, kind: Kind) -> Json | None:
         try:

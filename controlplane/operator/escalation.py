@@ -1,4 +1,4 @@
-"""Reports pods that their kubelet does not stop: in the log, and as Events on the pod and its node."""
+"""Reports pods that their kubelet does not stop, in the log and as Events on the pod and its node."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -9,12 +9,12 @@ from controlplane.clock import Clock
 from controlplane.cluster.kubernetes.unstopped import ADVICE, Unstopped
 from controlplane.operator.notices import Notices
 
-# API servers forget Events after an hour.
+# How often an Event is repeated: API servers delete Events after an hour.
 AGAIN_MS: Final = 50 * 60_000
 
 
 class Escalation:
-    """Remembers what was told, so that each is told once an hour, and its end once."""
+    """Reports each pod about once an hour, and once when it has stopped."""
 
     def __init__(self, notices: Notices, clock: Clock) -> None:
         self._notices = notices
@@ -23,15 +23,15 @@ class Escalation:
         self._log = structlog.get_logger("escalation")
 
     async def tell(self, unstopped: Sequence[Unstopped], pods: Mapping[str, Mapping[str, Any]]) -> None:
-        """Tells of those that are not stopped now.
+        """Reports the pods that are not stopped at present.
 
         Args:
-            unstopped: all of them.
-            pods: by name; theirs among them.
+            unstopped: all of these pods.
+            pods: pod objects by name, at least for ``unstopped``.
         """
         for name in [*self._told_ms.keys() - {one.name for one in unstopped}]:
             del self._told_ms[name]
-            self._log.info("stopped after all", sandbox_id=name)
+            self._log.info("sandbox stopped", sandbox_id=name)
         now_ms = self._clock.now_ms()
         for one in unstopped:
             if now_ms - self._told_ms.get(one.name, now_ms - AGAIN_MS) >= AGAIN_MS:
@@ -40,7 +40,7 @@ class Escalation:
 
     async def _tell(self, one: Unstopped, pod: Mapping[str, Any]) -> None:
         for_s = one.for_ms // 1000
-        self._log.error("a node does not stop an ended sandbox", sandbox_id=one.name, node=one.node, for_s=for_s)
+        self._log.error("node does not stop an ended sandbox", sandbox_id=one.name, node=one.node, for_s=for_s)
         words = f"its kubelet was asked {for_s} s ago to stop sandbox {one.name} and has not confirmed it. {ADVICE}"
         await self._notices.tell(pod, "SandboxNotStopped", words)
         await self._notices.tell_node(one.node, "SandboxNotStopped", words)

@@ -1,4 +1,4 @@
-"""Kopf's part: it watches and calls. Only plain event handlers: every other kind would write to the sandboxes' pods."""
+"""The Kopf handlers. Only plain event handlers are used, since all other kinds would write to the sandboxes' pods."""
 
 import asyncio
 import logging
@@ -12,18 +12,18 @@ from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION
 from controlplane.operator.nodes import NodeNotices
 from controlplane.operator.plan import STUCK_MS
 
-# After a pod's end begins: the time that the control plane has, and a little.
+# How long after a pod's deletion a sweep follows: a little more than the time that the control plane has for it.
 LOOK_AFTER_S: Final = STUCK_MS / 1000 + 2
 
 
 def registry(way: Access, nodes: NodeNotices, soon: asyncio.Event, installation: str) -> kopf.OperatorRegistry:
-    """The handlers.
+    """Creates the handlers.
 
     Args:
-        way: to the API server.
-        nodes: told of every change of a node.
-        soon: set when a sweep should come soon.
-        installation: whose pods are looked at.
+        way: address and credentials of the API server.
+        nodes: called for every change of a node.
+        soon: set to trigger a sweep.
+        installation: the installation whose pods are watched.
     """
     made = kopf.OperatorRegistry()
 
@@ -44,7 +44,7 @@ def registry(way: Access, nodes: NodeNotices, soon: asyncio.Event, installation:
 
 
 async def connection(way: Access) -> kopf.ConnectionInfo:
-    """The same way to the API server, in Kopf's words; asked again when the server refuses a credential."""
+    """Kopf's login handler: converts ``Access``; Kopf calls it again when the API server rejects the credentials."""
     headers = await way.headers()
     configuration = way.configuration
     return kopf.ConnectionInfo(
@@ -59,7 +59,7 @@ async def connection(way: Access) -> kopf.ConnectionInfo:
 
 
 def options() -> kopf.OperatorSettings:
-    """Kopf without what it does besides watching: no events, no webhooks, no look-out for new kinds of objects."""
+    """Kopf settings for watching only: it posts no Events, serves no webhooks and does not scan for new resources."""
     made = kopf.OperatorSettings()
     made.posting.enabled = False
     made.scanning.disabled = True

@@ -1,4 +1,4 @@
-"""Nodes that are taken out of service: cordoned, drained, deleted. Told once each, on the pods that are on them."""
+"""Reports nodes that are cordoned, drained or deleted: in the log, and as Events on the sandboxes' pods there."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from controlplane.operator.notices import Notices
 
 
 class NodeNotices:
-    """Remembers which nodes were cordoned and tells of every change."""
+    """Tracks which nodes are cordoned, and reports every change once."""
 
     def __init__(self, client: KubernetesClient, notices: Notices, *, namespace: str, installation: str) -> None:
         self._client = client
@@ -22,7 +22,7 @@ class NodeNotices:
         self._log = structlog.get_logger("nodes")
 
     async def seen(self, node: Mapping[str, Any], *, deleted: bool) -> None:
-        """A node as it is now.
+        """Takes a node's current state.
 
         Raises:
             Problem: its pods cannot be listed.
@@ -44,7 +44,7 @@ class NodeNotices:
         query = {"labelSelector": self._label, "fieldSelector": f"spec.nodeName={name}"}
         pods = (await self._client.list(self._path, query)).items
         self._log.warning(
-            "node cordoned: no sandbox starts there, a drain ends those on it", node=name, on_it=len(pods)
+            "node cordoned: no sandbox starts on it, a drain ends its sandboxes", node=name, on_it=len(pods)
         )
         for pod in pods:
             message = f"node {name} is cordoned: this sandbox runs on until it ends, or is evicted by a drain"

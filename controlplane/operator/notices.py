@@ -1,4 +1,4 @@
-"""Kubernetes Events on sandboxes' pods and on nodes: what ``kubectl describe`` shows an operator."""
+"""Writes Kubernetes Events on sandboxes' pods and on nodes, which ``kubectl describe`` shows."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,12 +12,12 @@ from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.errors import Problem
 
 WITHIN_S: Final = 10.0
-# What an API server takes.
+# The API server refuses longer messages.
 MAX_MESSAGE_CHARS: Final = 1024
 
 
 class Notices:
-    """Writes Events; one that cannot be written is logged, and nothing waits for it."""
+    """Writes Events; a failure to write one is only logged."""
 
     def __init__(self, client: KubernetesClient, clock: Clock, namespace: str) -> None:
         self._client = client
@@ -32,8 +32,8 @@ class Notices:
         await self._write(self._namespace, involved, reason, message)
 
     async def tell_node(self, node: str, reason: str, message: str) -> None:
-        """Writes one Event about a node; those of objects without a namespace stand in ``default``."""
-        # As kubelets name their node: ``kubectl describe node`` looks for that.
+        """Writes one Event about a node; Events about cluster-scoped objects are in the namespace ``default``."""
+        # The uid is the node's name, as in kubelets' Events: ``kubectl describe node`` selects by that.
         await self._write("default", {"kind": "Node", "name": node, "uid": node}, reason, message)
 
     async def _write(self, namespace: str, involved: dict[str, Any], reason: str, message: str) -> None:
@@ -41,7 +41,7 @@ class Notices:
             event = self._event(namespace, involved, reason, message[:MAX_MESSAGE_CHARS])
             await self._client.create(f"/api/v1/namespaces/{namespace}/events", event, within_s=WITHIN_S)
         except Problem as problem:
-            self._log.warning("event not written", reason=reason, detail=problem.detail)
+            self._log.warning("event not written, skipped", reason=reason, detail=problem.detail)
 
     def _event(self, namespace: str, involved: dict[str, Any], reason: str, message: str) -> dict[str, Any]:
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,4 +1,4 @@
-"""What has to be done about the difference between the records and the pods. Pure."""
+"""Plans repairs from the differences between the store's records and the cluster's pods. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,11 +11,13 @@ from controlplane.cluster.kubernetes.unstopped import Unstopped, since_ms, unsto
 from controlplane.cluster.protocol import Death
 from controlplane.model import UP, Sandbox
 
-# The control plane needs a second; after this it has missed the end, or cannot tell the API server.
+# A finalizer is stuck after this time. The control plane removes it within a second, unless it has missed the end or
+# cannot reach the API server.
 STUCK_MS: Final = 60_000
-# A record comes before its pod, so a pod without one is old news; this is for clocks and for a store being rebuilt.
+# A pod without a record is an orphan after this time. The record is written before the pod is created; the time allows
+# for clock skew and for a store that is being rebuilt.
 ORPHAN_MS: Final = 300_000
-# Its own watch tells a control plane within a second.
+# A death without a record is missed after this time; a control plane's own watch reports it within a second.
 MISSED_MS: Final = 60_000
 
 Pod = Mapping[str, Any]
@@ -23,11 +25,11 @@ Pod = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Take a pod away, its finalizer too.
+    """A pod to delete, with its finalizer.
 
     Attributes:
-        why: one sentence for people.
-        uid: of this very pod.
+        why: the reason, for logs and Events.
+        uid: the pod's uid; only the pod with this uid is deleted.
     """
 
     name: str
@@ -37,7 +39,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done: deaths to put on record first, then pods to remove; and what their nodes do not stop."""
+    """The repairs: deaths to record first, then pods to remove; and the pods that their nodes do not stop."""
 
     deaths: Sequence[Death]
     removals: Sequence[Remove]
@@ -45,11 +47,11 @@ class Plan:
 
 
 def plan(records: Mapping[str, Sandbox], pods: Sequence[Pod], now_ms: int) -> Plan:
-    """Compares.
+    """Compares records and pods.
 
     Args:
-        records: what the store had before the pods were listed, by id; ended ones where known.
-        pods: every pod of the installation.
+        records: the store's records by id, read before the pods were listed; ended ones where known.
+        pods: all pods of the installation.
         now_ms: Unix time.
     """
     seen = {str(pod["metadata"]["name"]) for pod in pods}
@@ -60,7 +62,7 @@ def plan(records: Mapping[str, Sandbox], pods: Sequence[Pod], now_ms: int) -> Pl
 
 
 def _unrecorded(pod: Pod, records: Mapping[str, Sandbox], now_ms: int) -> Death | None:
-    """A death that the pod shows and its record does not, long after somebody should have seen it."""
+    """A death that the pod shows and its record does not, long after a control plane should have recorded it."""
     record = records.get(str(pod["metadata"]["name"]))
     if record is None or record.end is not None:
         return None
@@ -74,7 +76,7 @@ def _should_have_a_pod(record: Sandbox, now_ms: int) -> bool:
 
 
 def _vanished(record: Sandbox) -> Death:
-    return Death(record.id, "sandbox_lost", "its pod is gone, and nobody saw it go")
+    return Death(record.id, "sandbox_lost", "its pod is gone, and no control plane has seen its end")
 
 
 def _removal(pod: Pod, records: Mapping[str, Sandbox], now_ms: int) -> Remove | None:
@@ -84,13 +86,13 @@ def _removal(pod: Pod, records: Mapping[str, Sandbox], now_ms: int) -> Remove | 
         return None
     held = FINALIZER in (pod["metadata"].get("finalizers") or ())
     if pod["metadata"].get("deletionTimestamp") and not held:
-        return None  # it was asked for, and nothing of ours is in the way: the rest is its kubelet's
+        return None  # it is being deleted, and only its kubelet has something left to do
     if held and _stuck(pod, now_ms):
         return Remove(name, uid, f"its end waited for the control plane for more than {STUCK_MS // 1000} s")
     if record is None and since_ms(pod, "creationTimestamp", now_ms) > ORPHAN_MS:
         return Remove(name, uid, "the store has no record of it")
     if record is not None and record.end is not None and now_ms - record.end.at_ms > ORPHAN_MS:
-        return Remove(name, uid, f"it ended ({record.end.cause}) and was not taken off")
+        return Remove(name, uid, f"the sandbox ended ({record.end.cause}) and its pod was not removed")
     return None
 
 
@@ -99,7 +101,7 @@ def _stuck(pod: Pod, now_ms: int) -> bool:
 
 
 def _ended_since_ms(pod: Pod, now_ms: int) -> int:
-    """How long all of its containers have not run; -1 when one does, or none ever did."""
+    """How long ago the last of its containers ended; -1 if one runs, or if none has run."""
     states = [one.get("state") or {} for one in (pod.get("status") or {}).get("containerStatuses") or ()]
     ends = [str((state.get("terminated") or {}).get("finishedAt") or "") for state in states]
     if not ends or not all(ends):

@@ -1,4 +1,4 @@
-"""The store as the operator uses it: what lives, what one record says, and putting a death on record."""
+"""The operator's access to the store: lists live records, reads one, and records deaths."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,18 +14,18 @@ _LIVE: Final = frozenset(State) - {State.ENDED}
 
 
 class Records:
-    """Reads and ends records. The control plane hears of every change, and does the rest."""
+    """Reads and ends records. The store publishes each change to the control planes, which do the rest."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
     async def live(self) -> Mapping[str, Sandbox]:
-        """Every record that has not ended for good.
+        """All records that are not in the state ``ended``.
 
         Raises:
             Problem: the store does not answer.
-            StoreLostError: it has forgotten what it held; whoever rebuilds it knows better than we do.
+            StoreLostError: the store has lost its content; a control plane rebuilds it.
         """
         return {one.id: one for one in await self._store.find(None, {}, _LIVE)}
 
@@ -34,7 +34,7 @@ class Records:
         return await self._store.get(sandbox_id)
 
     async def bury(self, death: Death) -> bool:
-        """Puts an end on record unless there is one; tells whether it did. Raises as ``live`` does."""
+        """Records a death, unless an end is on record; returns whether it did. Raises as ``live`` does."""
         while (before := await self._store.get(death.sandbox_id)) is not None:
             end = EndCause(death.cause, death.detail, self._clock.now_ms(), BY)
             applied = apply(before, Event.END, Change(end=end))

@@ -1,4 +1,9 @@
-"""One look at everything: records first, then pods, so that a pod without a record is never one that is just coming."""
+"""The periodic comparison of records and pods.
+
+A record is written before its pod is created. A sweep lists the live records, then the pods, and then reads the record
+of each pod that is not among the live ones. So a pod without a record never belongs to a sandbox that has just begun to
+start.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -21,13 +26,13 @@ from controlplane.operator.records import Records
 from controlplane.store import StoreLostError, UnreadableRecordError
 
 EVERY_S: Final = 30.0
-# Deleting hundreds at once loads a node for minutes.
+# Between two removals: deleting hundreds of pods at once overloads a node for minutes.
 PAUSE_S: Final = 0.2
 WITHIN_S: Final = 10.0
 
 
 class Sweep:
-    """Compares and repairs; everything it does is safe to repeat, and to do beside the control plane."""
+    """Compares and repairs. All its steps are idempotent, and safe while the control plane does the same."""
 
     def __init__(
         self,
@@ -55,9 +60,9 @@ class Sweep:
             try:
                 await self.once()
             except StoreLostError:
-                self._log.warning("the store is being rebuilt: nothing is compared with it")
+                self._log.warning("store is being rebuilt, sweep skipped")
             except Problem as problem:
-                self._log.warning("not swept", code=problem.code, detail=problem.detail)
+                self._log.warning("sweep failed, retrying later", code=problem.code, detail=problem.detail)
             try:
                 async with asyncio.timeout(EVERY_S):
                     await soon.wait()
@@ -67,11 +72,11 @@ class Sweep:
                 soon.clear()
 
     async def once(self) -> None:
-        """One sweep.
+        """Runs one sweep.
 
         Raises:
             Problem: the store or the API server does not answer.
-            StoreLostError: there is nothing to compare with.
+            StoreLostError: the store has lost its content.
         """
         live = await self._records.live()
         listed = (await self._client.list(self._path, self._mine)).items
@@ -79,7 +84,9 @@ class Sweep:
         todo = plan(records, pods, self._clock.now_ms())
         for death in todo.deaths:
             if await self._records.bury(death):
-                self._log.warning("missed death", sandbox_id=death.sandbox_id, cause=death.cause, detail=death.detail)
+                self._log.warning(
+                    "recorded a missed death", sandbox_id=death.sandbox_id, cause=death.cause, detail=death.detail
+                )
         by_name = {str(pod["metadata"]["name"]): pod for pod in pods}
         for one in todo.removals:
             await self._remove(one, by_name[one.name])
@@ -89,9 +96,9 @@ class Sweep:
     async def _with_ended(
         self, live: Mapping[str, Sandbox], pods: Sequence[Pod]
     ) -> tuple[Mapping[str, Sandbox], Sequence[Pod]]:
-        """The records of all pods: one that is not live may have ended, or be missing.
+        """Adds the records of pods whose record is not live, since it may have ended or be missing.
 
-        Pods whose record cannot be read are left out, and to who can.
+        Pods whose record this version cannot read are left out; a replica of the other version handles them.
         """
         records, judged = dict(live), []
         for pod in pods:
@@ -103,8 +110,8 @@ class Sweep:
         return records, judged
 
     async def _remove(self, one: Remove, pod: Pod) -> None:
-        self._log.warning("removing", sandbox_id=one.name, why=one.why)
-        # First the notice: it hangs on the pod.
+        self._log.warning("removing pod", sandbox_id=one.name, why=one.why)
+        # The Event comes first, while the pod exists.
         await self._notices.tell(pod, "Removed", f"rollbox removes this pod: {one.why}")
         path = f"{self._path}/{one.name}"
         only = {"preconditions": {"uid": one.uid}} if one.uid else {}

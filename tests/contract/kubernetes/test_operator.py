@@ -161,11 +161,11 @@ async def test_an_event_that_cannot_be_written_stops_nothing(scene: Scene) -> No
 
 async def test_a_cluster_without_a_definition_is_told_of_with_the_command(scene: Scene, said: list[EventDict]) -> None:
     await scene.definitions.look("pools")
-    (line,) = [one for one in said if one["event"] == "definition missing or old"]
+    (line,) = [one for one in said if one["event"] == "definition missing or outdated"]
     assert "-f files/crds/sandboxpools.rollbox.dev.yaml" in line["detail"]
     scene.api.faults = [Fault("GET", "sandboxquotas", 403, "Forbidden")]
     await scene.definitions.look("quotas")
-    assert said[-1]["event"] == "definition not read"
+    assert said[-1]["event"] == "cannot read definition, retrying"
 
 
 async def test_what_no_kubelet_stops_is_told_once_keeps_its_place_and_is_let_go_of_when_it_ends(
@@ -186,4 +186,4 @@ async def test_what_no_kubelet_stops_is_told_once_keeps_its_place_and_is_let_go_
     )
     await scene.api.remove(PODS, "sb-hung")
     await scene.sweep.once()
-    assert [one["event"] for one in said] == ["a node does not stop an ended sandbox", "stopped after all"]
+    assert [one["event"] for one in said] == ["node does not stop an ended sandbox", "sandbox stopped"]

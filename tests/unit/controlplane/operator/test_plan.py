@@ -43,7 +43,7 @@ ROWS: dict[str, tuple[Sandbox | None, dict[str, Any] | None, list[str], list[str
     "its pod is gone": (record(), None, ["sandbox_lost"], []),
     "it ends": (record(State.ENDING, ended_ms=MINUTE // 2), pod(deleted_ms=MINUTE // 2), [], []),
     "its end is stuck": (record(State.ENDING, ended_ms=2 * MINUTE), pod(deleted_ms=2 * MINUTE), [], ["waited"]),
-    "it was not taken off": (record(State.ENDED, ended_ms=6 * MINUTE), pod(), [], ["not taken off"]),
+    "its pod was not removed": (record(State.ENDED, ended_ms=6 * MINUTE), pod(), [], ["not removed"]),
     "nobody knows it": (None, pod(), [], ["no record"]),
     "nobody knows it yet": (None, pod(age_ms=MINUTE), [], []),
     "nobody knows it, and it is stuck": (None, pod(age_ms=MINUTE * 2, deleted_ms=2 * MINUTE), [], ["waited"]),
