@@ -1,5 +1,5 @@
-{{- /* A hook's Job and what it needs: (dict "top" . "name" "preflight" "on" "pre-install,pre-upgrade"
-"modules" (list ...) "settings" ... "timeout" ... "env" (dict NAME FIELD)). */}}
+{{- /* A hook's Job, ServiceAccount and ConfigMap. Argument: (dict "top" . "name" "preflight"
+"on" "pre-install,pre-upgrade" "modules" (list ...) "settings" ... "timeout" ... "env" (dict NAME FIELD)). */}}
 {{- define "rollbox.hookMeta" -}}
 metadata:
   name: {{ .top.Release.Name }}-{{ .name }}{{ with .suffix }}-{{ . }}{{ end }}

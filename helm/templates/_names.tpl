@@ -1,4 +1,4 @@
-{{- /* Names. Of a component: (list . "gateway"). */}}
+{{- /* Names and labels. For one component the argument is (list . "gateway"). */}}
 {{- define "rollbox.name" -}}
 {{- printf "%s-%s" (index . 0).Release.Name (index . 1) }}
 {{- end }}

@@ -1,4 +1,4 @@
-{{- /* What all platform pods have in common: (list . "gateway"). */}}
+{{- /* What all platform pods have in common. Argument: (list . "gateway"). */}}
 {{- define "rollbox.podDefaults" -}}
 {{- $top := index . 0 }}
 {{- with $top.Values.images.pullSecrets }}
@@ -7,7 +7,7 @@ imagePullSecrets:
   - name: {{ . }}
   {{- end }}
 {{- end }}
-{{- /* Hooks run when there is no class yet, or no more. */}}
+{{- /* Not for hooks: they run before the release's PriorityClass is created, or after it is deleted. */}}
 {{- if and $top.Values.priorityClasses.create (not (has (index . 1) (list "preflight" "teardown"))) }}
 priorityClassName: {{ $top.Release.Name }}-platform
 {{- end }}
@@ -52,7 +52,7 @@ metadata:
   labels: {{- include "rollbox.labels" . | nindent 4 }}
 spec:
   maxUnavailable: 1
-  # One that does not serve anyway may go.
+  # A pod that is not ready may always be evicted, since it serves no calls.
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels: {{- include "rollbox.selector" . | nindent 6 }}

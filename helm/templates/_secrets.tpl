@@ -1,6 +1,6 @@
 {{- /*
-Secrets that are generated once and kept: what the cluster has wins over a new one. Rendered into YAML once per release
-and remembered, since every look would generate another; checksums of pods then match what was written.
+Secrets that are generated once and kept: existing values in the cluster take precedence over new ones. They are stored
+in .Values, since every evaluation would generate other values; so the checksums in the pods match the Secrets.
 */}}
 {{- define "rollbox.generated" -}}
 {{- if not (hasKey .Values "generated") }}

@@ -1,4 +1,4 @@
-"""Calls of the API server from a hook's pod, with its service account; needs the standard library only."""
+"""Calls the API server from a hook's pod, with its service account; uses the standard library only."""
 
 import http.client
 import json
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 class ApiError(Exception):
-    """The API server refused; its own words are the message."""
+    """The API server refused a call; the message is its own."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -25,11 +25,11 @@ class ApiError(Exception):
 
 
 class HookError(Exception):
-    """What the one who installs is told."""
+    """A hook failed; the message is for the user who runs Helm."""
 
 
 def call(method: str, path: str, body: Json | None = None) -> Json:
-    """One call of the API server.
+    """Makes one call to the API server.
 
     Raises:
         ApiError: it answered with an error.
@@ -51,7 +51,7 @@ def call(method: str, path: str, body: Json | None = None) -> Json:
 
 
 def gone(method: str, path: str, body: Json | None = None) -> bool:
-    """As ``call``; whether the thing is not there."""
+    """As ``call``, but returns whether the object does not exist."""
     try:
         call(method, path, body)
     except ApiError as error:
@@ -62,10 +62,10 @@ def gone(method: str, path: str, body: Json | None = None) -> bool:
 
 
 def wait(seconds: float, done: Callable[[], bool], complaint: Callable[[], str]) -> None:
-    """Looks until ``done``.
+    """Polls until ``done`` returns true.
 
     Raises:
-        HookError: it was not within ``seconds``; ``complaint`` says why.
+        HookError: it did not within ``seconds``; ``complaint`` returns the message.
     """
     deadline = time.monotonic() + seconds
     while not done():
@@ -75,7 +75,7 @@ def wait(seconds: float, done: Callable[[], bool], complaint: Callable[[], str])
 
 
 def run(hook: Callable[[Json], str]) -> int:
-    """Runs a hook with the settings in the file that the command line names; the exit status."""
+    """Runs a hook with the settings in the file that the command line names; returns the exit status."""
     name = hook.__name__
     try:
         said = hook(json.loads(Path(sys.argv[1]).read_text()))

@@ -1,4 +1,4 @@
-"""What `helm test` does, as a user would: a sandbox, a command in it, a look at its kernel; and what it reaches."""
+"""`helm test`: creates a sandbox as a user would, runs a command in it, checks its kernel and its network."""
 
 import json
 import os
@@ -15,15 +15,15 @@ from .network import closed, isolation
 
 NEIGHBOUR = "agent port of another sandbox"
 AGENT_PORT = 7070
-# The sandbox has been let through already; a node that is busy may let a connection wait.
+# The policies of the sandbox are in effect already, but a busy node may delay a connection.
 PATIENCE_S = 15.0
 
 
 def first_exec(sandbox: Sandbox) -> str:
-    """Runs a command.
+    """Runs a first command and checks the sandbox's kernel.
 
     Raises:
-        HookError: it fails, or its kernel is not the one that was promised.
+        HookError: the command fails, or the kernel is not the required one.
     """
     required = os.environ["REQUIRED_KERNEL"]
     result = sandbox.exec("cat /proc/version", timeout=60)
@@ -34,10 +34,10 @@ def first_exec(sandbox: Sandbox) -> str:
 
 
 def network(neighbour: Sandbox) -> str:
-    """What another sandbox reaches, of the neighbour too.
+    """Checks which destinations another sandbox reaches, including ``neighbour``.
 
     Raises:
-        HookError: what it must not, or not what it must.
+        HookError: it reaches what it must not, or does not reach what it must.
     """
     with Sandbox.create(os.environ["PROBE_IMAGE"], ttl=300) as sandbox:
         node, address = str(status(sandbox)["hostIP"]), str(status(neighbour)["podIP"])
@@ -46,25 +46,26 @@ def network(neighbour: Sandbox) -> str:
         ways = [one.of_node(node) for one in (*found, Way(READY, *ready, must_work=True, patience_s=PATIENCE_S))]
         result = sandbox.exec(["python3", "-m", "controlplane.reach", dumped(ways)], timeout=120, check=True)
     inside = attempts.told(json.loads(result.stdout)["seen"])
-    # No policy lets this pod in there; the gateway, whose way it is, has just run a command through that port.
+    # Policies deny this pod the neighbour's port, so it cannot try it for comparison. The port is known to be open,
+    # since the gateway has just run a command through it.
     return isolation(ways, inside, accepted=os.environ["ACCEPT_UNENFORCED"] == "true", known={NEIGHBOUR: Seen("open")})
 
 
 def status(sandbox: Sandbox) -> dict[str, object]:
-    """What the cluster says of its pod: where it is."""
+    """The status of a sandbox's pod, which has its address and its node's."""
     found: dict[str, object] = call("GET", f"/api/v1/namespaces/{os.environ['SANDBOXES']}/pods/{sandbox.id}")["status"]
     return found
 
 
 def split(place: str) -> tuple[str, int]:
-    """The address and the port of ``host:port``."""
+    """The IP address and the port of ``host:port``."""
     host, _, port = place.rpartition(":")
     found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0][4]
     return str(found[0]), int(port)
 
 
 def main() -> int:
-    """The exit status: 0 when a sandbox came, ran a command in the promised kernel, is isolated, and went."""
+    """Returns the exit status: 0 if a sandbox started, has the required kernel, is isolated, and was deleted."""
     try:
         with Sandbox.create(os.environ["RUNTIME_IMAGE"], ttl=300) as sandbox:
             sys.stdout.write(f"{first_exec(sandbox)}\n")

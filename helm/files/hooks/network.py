@@ -1,4 +1,4 @@
-"""A hook's pod is restricted by no policy: what it sees, compared with what a sandbox beside it sees."""
+"""Compares the network of a sandbox with that of the hook's own pod, which no policy restricts."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ RISK = "or accept the risk that sandboxes reach your network: networkPolicies.ac
 
 
 def closed(*others: Way) -> list[Way]:
-    """What a sandbox must not reach: what every cluster has, and ``others``."""
+    """The destinations that a sandbox must not reach: those of every cluster, and ``others``."""
     api = Way("API server", os.environ["KUBERNETES_SERVICE_HOST"], int(os.environ["KUBERNETES_SERVICE_PORT"]))
     return [api, *everywhere(name_server=name_server(Path("/etc/resolv.conf").read_text())), *others]
 
 
 def name_server(resolver: str) -> str:
-    """The first in a resolver's settings; empty: there is none."""
+    """The first name server in the text of a resolv.conf; empty: there is none."""
     words = (line.split() for line in resolver.splitlines())
     return next((line[1] for line in words if line[:1] == ["nameserver"] and line[1:]), "")
 
@@ -28,17 +28,18 @@ def name_server(resolver: str) -> str:
 def isolation(
     ways: Sequence[Way], inside: Mapping[str, Seen], *, accepted: bool, known: Mapping[str, Seen] | None = None
 ) -> str:
-    """What the sandbox saw, and what follows.
+    """Compares the results; returns the conclusion and its details.
 
     Args:
-        ways: what was tried, with the addresses that were meant.
-        inside: what the sandbox saw.
-        accepted: the risk is, so that it only gets a warning.
-        known: what an unrestricted pod sees, where this one need not try.
+        ways: the destinations that the sandbox tried.
+        inside: the sandbox's results.
+        accepted: whether missing isolation is accepted, so that it is only a warning.
+        known: results of an unrestricted pod that are known already; this pod does not try these destinations.
 
     Raises:
-        HookError: sandboxes are not isolated, or do not work.
-    Cost: 5 s, for what is silent.
+        HookError: sandboxes are not isolated, or cannot work.
+
+    Cost: 5 s, the timeout for destinations that do not answer.
     """
     outside = dict(known or {})
     outside |= attempts.look([way.from_outside() for way in ways if way.name not in outside])

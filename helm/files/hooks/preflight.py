@@ -1,8 +1,8 @@
-"""Before an install or upgrade: does a pod of the runtime class start, with the promised kernel, held by policies?
+"""The preflight hook, before an install or upgrade: starts a pod of the runtime class, checks its kernel and policies.
 
-Those of the release are not there before an install, and a check behind it would leave sandboxes open until it has
-failed. So the probe has policies of its own, made as a sandbox's are: they let it reach one port of this very pod,
-which stands for the readiness port, and nothing else.
+The release's own policies do not exist before an install, and a check after it would leave sandboxes unrestricted until
+the check has failed. So the probe's pod has policies of its own, the same as a sandbox's: they allow one port of the
+hook's pod, which stands for the readiness port, and nothing else.
 """
 
 import os
@@ -20,22 +20,24 @@ from .api import HookError, Json, run
 from .network import closed, isolation
 from .probe import probed, report_of, runtime_of
 
-# The policies are as old as this pod: so long they may take to have effect.
+# The probe's policies are created just before this pod; they may take effect with this delay.
 PATIENCE_S: Final = 8.0
-# What a pod may do is known on its node a little later than the pod is there; on a busy one later still.
+# A node may apply the policies of a new pod with this delay; a busy node takes longer.
 READY_PATIENCE_S: Final = 15.0
 
 
 def preflight(settings: Json) -> str:
-    """Starts a pod as a sandbox is, reads its kernel, and compares what it reaches with what this pod does.
+    """Starts a pod like a sandbox's, checks its kernel, and compares its network with this pod's.
 
     Raises:
-        HookError: it does not start, its kernel is another one, or no policy holds it.
-    Cost: as long as a pod takes to start, and up to 20 s.
+        HookError: it does not start, it has another kernel, or policies do not restrict it.
+
+    Cost: the start of a pod, and up to 20 s.
     """
     pod, network = settings["pod"], settings["network"]
     with tried(network) as ways, ThreadPoolExecutor(1) as beside:
-        # Beside the probe, since silence takes its time; which node the probe is on shows later.
+        # In parallel with the probe, since destinations that do not answer take the full timeout. Not the probe's node,
+        # which is not known yet.
         known = beside.submit(attempts.look, [way.from_outside() for way in ways if way.host != OWN_NODE])
         probe = probed(pod, ways, float(settings["timeoutSeconds"]))
     report = report_of(probe)
@@ -53,7 +55,10 @@ def preflight(settings: Json) -> str:
 
 @contextmanager
 def tried(network: Json | None) -> Iterator[list[Way]]:
-    """What the probe tries, as long as this pod listens for some of it; without policies nothing."""
+    """The destinations that the probe tries; this pod listens on its own ones while the block runs.
+
+    Empty if policies are disabled (``network`` is None).
+    """
     if network is None:
         yield []
         return
@@ -64,10 +69,10 @@ def tried(network: Json | None) -> Iterator[list[Way]]:
 
 
 def check_kernel(pod: Json, kernel: str, required: str) -> None:
-    """Refuses another kernel than the one that was promised.
+    """Checks the kernel.
 
     Raises:
-        HookError: it is another one.
+        HookError: it is not the required one.
     """
     if required != "any" and required.lower() not in kernel.lower():
         raise HookError(

@@ -1,4 +1,4 @@
-"""A pod as a sandbox is, that tries what it reaches: starts it, waits for its end, and takes it away."""
+"""Runs the probe, a pod like a sandbox's that tries destinations: starts it, waits for its end, and deletes it."""
 
 import json
 import os
@@ -17,10 +17,10 @@ HOPELESS: Final = {
 
 
 def probed(pod: Json, ways: Sequence[Way], seconds: float) -> Json:
-    """Runs the probe, and takes it away; what the API server said of it at its end.
+    """Runs the probe and deletes it; returns its last pod object.
 
     Raises:
-        HookError: it does not start within ``seconds``.
+        HookError: it does not start and end within ``seconds``.
     """
     pods = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
     one = f"{pods}/{pod['metadata']['name']}"
@@ -38,7 +38,7 @@ def probed(pod: Json, ways: Sequence[Way], seconds: float) -> Json:
 
 
 def with_ways(pod: Json, ways: Sequence[Way]) -> Json:
-    """The probe's manifest. It goes with this pod, should nobody be left to delete it."""
+    """The probe's manifest; owned by this pod, so it is garbage-collected if this hook is killed."""
     me = {"apiVersion": "v1", "kind": "Pod", "name": os.environ["POD_NAME"], "uid": os.environ["POD_UID"]}
     (container,) = pod["spec"]["containers"]
     command = ["python3", "-m", "controlplane.reach", dumped(ways), "/dev/termination-log"]
@@ -51,10 +51,10 @@ def with_ways(pod: Json, ways: Sequence[Way]) -> Json:
 
 
 def report_of(pod: Json) -> Json:
-    """What the probe wrote.
+    """The probe's report, from its termination message.
 
     Raises:
-        HookError: it wrote something else.
+        HookError: there is no valid report.
     """
     ends = [status["state"].get("terminated", {}) for status in pod["status"].get("containerStatuses", [])]
     told = " ".join(str(end.get("message") or end.get("reason") or "") for end in ends).strip()
@@ -66,7 +66,7 @@ def report_of(pod: Json) -> Json:
 
 
 def runtime_of(pod: Json) -> str:
-    """The runtime class that the probe is for."""
+    """The probe's runtime class."""
     return str(pod["spec"]["runtimeClassName"])
 
 
@@ -74,12 +74,12 @@ def ended(path: str) -> bool:
     """Whether the pod has ended.
 
     Raises:
-        HookError: it never will.
+        HookError: it will never start.
     """
     pod = call("GET", path)
     for event in events_of(pod):
         told = str(event.get("message"))
-        # A network that is not there yet passes by itself; a runtime that is not there does not.
+        # A network that is not ready yet is transient; a missing runtime is not.
         if event.get("reason") == "FailedCreatePodSandBox" and "runtime" in told and "network" not in told:
             raise HookError(
                 f"the node cannot start pods of runtime class {runtime_of(pod)!r}: {told}. "
@@ -96,7 +96,7 @@ def ended(path: str) -> bool:
 
 
 def events_of(pod: Json) -> list[Json]:
-    """What was reported about this very pod."""
+    """The Events about this pod, by its uid."""
     meta = pod["metadata"]
     query = quote(f"involvedObject.uid={meta['uid']}")
     events: list[Json] = call("GET", f"/api/v1/namespaces/{meta['namespace']}/events?fieldSelector={query}")["items"]
@@ -104,7 +104,7 @@ def events_of(pod: Json) -> list[Json]:
 
 
 def reason(path: str) -> str:
-    """Why a pod does not run, in the cluster's words."""
+    """Why a pod does not run, from its last Events."""
     pod = call("GET", path)
     told = [f"{event.get('reason')}: {event.get('message')}" for event in events_of(pod)]
     return "; ".join(told[-3:]) or f"phase {pod['status'].get('phase')}"

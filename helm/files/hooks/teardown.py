@@ -1,20 +1,20 @@
-"""Before an uninstall: what makes sandboxes stops, and all of this installation end."""
+"""The teardown hook, before an uninstall: stops the control plane and ends all sandboxes of the installation."""
 
 from typing import Final
 from urllib.parse import quote
 
 from .api import Json, call, gone, run, wait
 
-# A node deletes few sandboxes at a time; more at once only slow it down.
+# A node can delete few sandboxes at the same time; more at once only slow it down.
 ENDING_AT_ONCE: Final = 16
 FINALIZER: Final = "rollbox.dev/tombstone"
 
 
 def teardown(settings: Json) -> str:
-    """Stops what makes sandboxes, then deletes all of this installation.
+    """Scales control plane and operator to zero, then deletes all sandboxes of this installation.
 
     Raises:
-        HookError: some are left when the time is over.
+        HookError: the control plane does not stop, or sandboxes are left when the time is over.
     """
     seconds = float(settings["timeoutSeconds"])
     deployments = f"/apis/apps/v1/namespaces/{settings['namespace']}/deployments"
@@ -37,7 +37,7 @@ def teardown(settings: Json) -> str:
 
 
 def none_left(pods: str, selected: str) -> bool:
-    """One round: deletes some, lets go of those that are ending."""
+    """One round: deletes some sandboxes, and removes the finalizers of those that are being deleted."""
     items: list[Json] = call("GET", selected)["items"]
     ending = [one for one in items if one["metadata"].get("deletionTimestamp")]
     for one in ending:

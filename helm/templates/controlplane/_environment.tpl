@@ -1,4 +1,4 @@
-{{- /* The control plane's environment, volumes and mounts; the operator has the first part. */}}
+{{- /* The control plane's environment variables, volumes and mounts; the operator has only the first part. */}}
 {{- define "rollbox.controlplaneEnv" -}}
 - {name: ROLLBOX_CONTROLPLANE_BACKEND, value: kubernetes}
 - name: ROLLBOX_CONTROLPLANE_REDIS_URL
@@ -29,7 +29,7 @@
 {{- end }}
 {{- end }}
 
-{{- /* What it serves with: who may call, and what it signs with. The operator has none of it. */}}
+{{- /* Environment variables for serving, with API keys and signing key, which the operator must not have. */}}
 {{- define "rollbox.controlplaneServing" -}}
 - {name: ROLLBOX_CONTROLPLANE_API, value: "0.0.0.0:8081"}
 - {name: ROLLBOX_CONTROLPLANE_READY, value: "0.0.0.0:8082"}

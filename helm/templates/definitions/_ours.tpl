@@ -1,4 +1,5 @@
-{{- /* Whether this release installs and upgrades a definition: (list . text). Not what another release or kubectl has applied. */}}
+{{- /* Whether this release may install or upgrade a definition: not if another release or kubectl has applied it.
+Argument: (list . text). */}}
 {{- define "rollbox.definitionIsOurs" -}}
 {{- $release := (index . 0).Release }}
 {{- $there := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" (index . 1 | fromYaml).metadata.name }}

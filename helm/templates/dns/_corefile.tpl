@@ -1,6 +1,6 @@
 {{- /*
-Names of sandboxes, nothing else. No cache: a sandbox that has just come must not be hidden behind an answer from before,
-and the plugin answers from memory anyway. Only the Services of this installation are watched.
+Serves the names of sandboxes and nothing else. There is no cache: a cached negative answer would hide a new sandbox,
+and the kubernetes plugin answers from memory anyway. It watches only the Services of this installation.
 */}}
 {{- define "rollbox.corefile" -}}
 {{ .Values.clusterDomain }}:5353 {

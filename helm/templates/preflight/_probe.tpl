@@ -37,7 +37,7 @@ spec:
     - name: probe
       image: {{ include "rollbox.image" (list $top "controlplane") }}
       imagePullPolicy: {{ $top.Values.images.pullPolicy }}
-      # The hook says what is tried.
+      # The hook sets the command, with the destinations to try.
       env:
         - {name: HOST_IP, valueFrom: {fieldRef: {fieldPath: status.hostIP}}}
       resources:

@@ -2,12 +2,12 @@
 bind * -::*
 port 6379
 dir /data
-# Every write is on the disk within a second; no snapshots beside it.
+# Every write is on disk within a second; there are no snapshots.
 appendonly yes
 appendfsync everysec
 save ""
 maxmemory {{ .Values.redis.maxMemoryMegabytes }}mb
-# A record that silently goes would be a sandbox that nobody counts: refuse instead.
+# Refuse writes when memory is full: an evicted record would be a running sandbox that is not counted.
 maxmemory-policy noeviction
 requirepass {{ (include "rollbox.generated" . | fromYaml).password }}
 {{- end }}

@@ -1,7 +1,7 @@
 {{- /*
-Whether the own Redis has a volume: "true" or "". `auto` is decided once, when there is no StatefulSet yet, by whether the
-cluster has a default StorageClass: the volumes of a StatefulSet cannot be changed, and taking one away would lose what is
-on it. Without the cluster at hand `lookup` finds nothing, so `auto` is no volume there, every time.
+Whether the release's Redis has a volume: "true" or "". `auto` is decided once, before the StatefulSet exists, by
+whether the cluster has a default StorageClass: the volumes of a StatefulSet cannot be changed, and removing one would
+lose its data. Without access to the cluster `lookup` finds nothing, so `auto` always means no volume there.
 */}}
 {{- define "rollbox.redisVolume" -}}
 {{- $wish := .Values.redis.persistence.enabled | toString }}
