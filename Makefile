@@ -1,4 +1,4 @@
-# Every verb installs and builds what it needs; `make` alone prints them.
+# Every target installs and builds what it needs; `make` without a target lists them.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -8,7 +8,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUSTC := $(shell rustc --version 2>/dev/null | tr ' ()' '---')
-# What is compiled outlives the checkout, by compiler version: see setup/sources.sh.
+# Compiled artefacts are shared by all checkouts, by compiler version: see setup/sources.sh.
 export CARGO_TARGET_DIR ?= $(CACHE)/cargo/$(RUSTC)
 export CARGO_TERM_PROGRESS_WHEN ?= never
 CARGO := setup/cargo.sh
@@ -18,7 +18,7 @@ WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 .PHONY: help setup venv build engine redis image demo test test-quick lint check gate hunt coverage bench fuzz contract clean figures \
 	cluster cluster-down images e2e e2e-core demo-cluster bench-cluster bench-lifecycle chaos chaos-cluster
 
-help: ## print the verbs
+help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: setup ## set up, then grade HumanEval in isolated sandboxes; report in build/demo
@@ -39,38 +39,38 @@ lint: venv ## ruff, mypy, import-linter, rustfmt, clippy
 	$(BIN)/python -m tests.lint
 	$(CARGO) clippy --locked $(WORKSPACE) --workspace --all-targets -- -D warnings
 
-check: lint test ## lint, tests, and generated copies against the contract
+check: lint test ## lint, tests, and whether the generated copies match the contract
 	$(BIN)/python contract/generate.py --check
 
-gate: venv ## what has to pass before a change lands: lint, generated copies, test, e2e-core
+gate: venv ## all that must pass before a change is merged: lint, generated copies, test, e2e-core
 	$(BIN)/python -m tests.levels gate
 
-hunt: venv ## run one test (TEST=NAME) many times (TIMES=N) beside a compiler's load, and say how often it failed
+hunt: venv ## find a flaky test's cause: run one test (TEST=NAME) many times (TIMES=N) under load, and count its failures
 	$(BIN)/python -m tests.levels.hunt $(if $(TIMES),--times $(TIMES)) '$(TEST)'
 
-coverage: setup ## what `make test` reaches of both languages, lines and branches; tables in build/coverage
+coverage: setup ## line and branch coverage of `make test` in both languages; tables in build/coverage
 	$(BIN)/python -m tests.coverage
 
-bench: setup ## measure; records in build/bench, a table on the screen
+bench: setup ## benchmarks on the engine; records in build/bench, and a table
 	$(BIN)/python -m tests.bench
 
 figures: venv ## write docs/figures.md and the README's table from the records in build/bench
 	$(BIN)/python -m tests.bench.figures
 
-bench-lifecycle: venv build redis ## measure creates, groups and the SDK at scale: real control planes, gateway and Redis, a played cluster
+bench-lifecycle: venv build redis ## benchmarks of creates, groups and the SDK at scale: real control planes, gateway and Redis, a simulated cluster
 	$(BIN)/python -m tests.bench.lifecycle
 
-chaos: setup ## kill clients, gateways, control planes and Redis for 180 s (SECONDS=N, SEED=N), judge then the long tests on the engine
+chaos: setup ## kill clients, gateways, control planes and Redis for 180 s (SECONDS=N, SEED=N), check invariants; then the long tests on the engine
 	$(BIN)/python -m tests.chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.levels soak
 
-chaos-cluster: venv build engine ## node, gVisor processes, network, gateways, control planes and Redis hit for 600 s (SECONDS=N, SEED=N), and the long tests
+chaos-cluster: venv build engine ## the same on the real cluster, with faults of node, gVisor and network too, for 600 s (SECONDS=N, SEED=N); then the long tests
 	$(if $(SECONDS),ROLLBOX_CHAOS_SECONDS=$(SECONDS)) $(if $(SEED),ROLLBOX_CHAOS_SEED=$(SEED)) $(BIN)/python -m tests.levels soak-cluster
 
-cluster: venv ## a real single-node Kubernetes with gVisor on this machine (or check the one of KUBECONFIG)
+cluster: venv ## start a real single-node Kubernetes with gVisor on this machine (or check the cluster of KUBECONFIG)
 	$(BIN)/python -m tests.cluster up
 
-cluster-down: venv ## stop it and leave nothing of it
+cluster-down: venv ## stop and remove the cluster of `make cluster`
 	$(BIN)/python -m tests.cluster down
 
 images: build engine ## build all images and push them to the test registry (or ROLLBOX_REGISTRY)
@@ -79,17 +79,17 @@ images: build engine ## build all images and push them to the test registry (or 
 e2e: venv build engine ## all tests on the real cluster
 	$(BIN)/python -m tests.levels e2e
 
-e2e-core: venv build engine ## the heart of them: install, helm test, each kind of call, deaths, an upgrade, uninstall
+e2e-core: venv build engine ## the core tests on the real cluster: install, helm test, each kind of call, deaths, an upgrade, uninstall
 	$(BIN)/python -m tests.levels e2e-core
 
 demo-cluster: build cluster images ## install the chart, grade HumanEval in gVisor pods; report in build/demo-cluster
 	$(BIN)/python -m tests.support.demo --cluster
 
-bench-cluster: build cluster images ## measure on the cluster, kubectl exec beside it; records in build/bench
+bench-cluster: build cluster images ## benchmarks on the cluster, compared with kubectl exec; records in build/bench
 	$(BIN)/python -m tests.bench.cluster
 
-# Property tests try 50 examples in `make test`, and here many. The fuzzer needs the compiler's unstable flags; the
-# variable grants them to the installed one.
+# Property tests try 50 examples in `make test`, and thousands here. cargo-fuzz needs unstable compiler flags, which
+# RUSTC_BOOTSTRAP enables in the installed stable compiler.
 fuzz: setup ## property tests with thousands of examples; then the decoders of frames and of attached clients' messages, a minute each
 	PYTEST_ADDOPTS=--timeout=3600 ROLLBOX_TEST_EXAMPLES=$(EXAMPLES) PROPTEST_CASES=$(EXAMPLES) $(BIN)/python -m tests.levels pure unit rust
 	command -v cargo-fuzz >/dev/null || cargo install --quiet --locked cargo-fuzz
@@ -97,12 +97,12 @@ fuzz: setup ## property tests with thousands of examples; then the decoders of f
 	cd sidecar && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz RUSTC_BOOTSTRAP=1 cargo fuzz run job -- -max_total_time=60 -max_len=4096
 	cd gateway-rs/crates/gateway && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz RUSTC_BOOTSTRAP=1 cargo fuzz run attach -- -max_total_time=60 -max_len=4096
 
-contract: venv ## write every generated copy of the contract
+contract: venv ## regenerate all files that are generated from the contract
 	$(BIN)/python contract/generate.py
 
 setup: build engine redis image ## toolchain, builds, engine, Redis and runtime image
 
-venv: $(VENV)/.installed ## the Python packages, pinned with hashes
+venv: $(VENV)/.installed ## create the virtual environment, with Python packages pinned by hash
 
 $(VENV)/.installed: requirements/dev.txt
 	@echo "== Python packages"
@@ -110,16 +110,16 @@ $(VENV)/.installed: requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.txt
 	touch $@
 
-build: venv ## gateway, sidecar and target binaries and the gateway's Python module, into .venv/bin
+build: venv ## build gateway, sidecar and target binaries and the gateway's Python module, into .venv
 	@setup/build.sh
 
-engine: ## a container engine, if there is none
+engine: ## install a container engine if there is none
 	@setup/engine.sh
 
-redis: ## a Redis server for the tests, if there is none
+redis: ## install a Redis server for the tests if there is none
 	@setup/redis.sh
 
-image: engine ## the runtime image of the demo and the tests
+image: engine ## build the runtime image of the demo and the tests
 	@images/runtimes/python/build.sh
 
 clean: ## remove what was built in this checkout (caches stay)

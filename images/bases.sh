@@ -1,5 +1,5 @@
-# Bases of the images; sourced by build.sh. The public one of the Dockerfile where a registry is reachable, else one made
-# here from distribution packages (the tarballs are cached).
+# Base images; sourced by build.sh. The base is the public one that the Dockerfile names if its registry is reachable,
+# else one that is built here from Debian packages (the tarballs are cached).
 suite=bookworm
 bases=$cache/images
 
@@ -14,13 +14,13 @@ base_of() {
   elif timeout 120 $engine pull --quiet "$public" >/dev/null 2>&1; then
     echo "$public"
   else
-    echo "   $1: the public base is out of reach, making one from packages" >&2
+    echo "   $1: the public base image cannot be pulled, building one from Debian packages" >&2
     make_base "$1" "$fallback"
     echo "$fallback"
   fi
 }
 
-# The name holds what the base is made of and how: another list, another base.
+# The tag is a digest of the package list and of how the base is built, so a change of either gives another base.
 fallback_name() {
   local list
   list=$(echo "$suite"; declare -f debian_tarball; cat "$(folder_of "$1")/packages.txt" 2>/dev/null || true)
@@ -47,11 +47,11 @@ debian_tarball() {
   local packages variant=essential options=() path
   command -v mmdebstrap >/dev/null || setup/packages.sh mmdebstrap
   packages=usr-is-merged,$(paste -sd, "$(folder_of "$1")/packages.txt")
-  # Those who work in a runtime image install more; nobody does in one of our own parts.
+  # Runtime images need apt, since users install packages in them; the images of the platform's parts do not.
   case $1 in python | swe) variant=minbase ;; esac
-  # Merged by hand before the first package, or Debian brings Perl to do it.
+  # Merges /usr before the first package is installed; otherwise Debian installs Perl to do it.
   options+=(--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr)
-  # Copied from this machine.
+  # mmdebstrap copies these files from this machine.
   options+=('--customize-hook=rm -f "$1/etc/resolv.conf" "$1/etc/hostname"')
   for path in doc man locale info; do options+=("--dpkgopt=path-exclude=/usr/share/$path/*"); done
   mmdebstrap --quiet --variant=$variant "${options[@]}" --include="$packages" $suite "$2"

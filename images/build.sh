@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds every image and pushes those that the registry lacks: build.sh [--bases] [NAME...], all without names.
-# With --bases it only brings their bases to this machine, which needs no registry of ours.
-# ROLLBOX_REGISTRY: host and folder to push to, localhost:5000/rollbox unless set. An image's tag is the digest of what
-# goes into it, so an unchanged one costs one look; the tag of the version follows it. build/images.yaml names exactly
-# these images for `helm install --values`. Ends with a table of sizes.
+# Builds images and pushes those that the registry lacks: build.sh [--bases] [NAME...]; without names, all images.
+# With --bases it only pulls or builds their base images on this machine, which needs no registry to push to.
+# ROLLBOX_REGISTRY: host and folder to push to; default: localhost:5000/rollbox. An image's tag is the digest of its
+# content, so an unchanged image costs only a query of the registry; then the tag of the chart's version is set to it.
+# build/images.yaml gets the names of exactly these images, for `helm install --values`. Prints a table of sizes.
 set -euo pipefail
-# A failure inside $(...) counts too.
+# Failures inside $(...) end the script too.
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
 registry=${ROLLBOX_REGISTRY:-localhost:5000/rollbox}
@@ -20,7 +20,7 @@ if [ -S /var/run/docker.sock ] || [ -n "${DOCKER_HOST:-}" ]; then
 else
   engine=podman
 fi
-# A registry on this machine is a test's, without TLS; Docker knows that by itself.
+# A registry on localhost is one of the tests, without TLS; Docker allows that by default, Podman needs an option.
 insecure=()
 case $engine:$registry in podman:localhost[:/]* | podman:127.0.0.1[:/]*) insecure=(--tls-verify=false) ;; esac
 
@@ -48,7 +48,7 @@ digest_of() {
   (cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum && echo "$2") | sha256sum | cut -c1-16
 }
 
-# Podman's build needs a runtime that bears the hybrid control groups of older hosts; with no steps to run none is used.
+# For RUN steps Podman needs a runtime that works with hybrid cgroups (older hosts), so runc is preferred to crun.
 build_image() {
   local options=(--quiet --build-arg "BASE=$3" --tag "$2")
   [ $engine = docker ] || options+=(--runtime "$(command -v runc || command -v crun)" --network none)

@@ -1,4 +1,5 @@
-# What goes into each image besides its Dockerfile; sourced by build.sh. Each function fills the folder that it is given.
+# The files of each image's build context besides its Dockerfile; sourced by build.sh. Each function fills the given
+# folder.
 
 context_gateway() {
   setup/static.sh gateway "$1"
@@ -26,8 +27,9 @@ copy_python() {
   tar --create --directory "$1" --exclude=__pycache__ . | tar --extract --directory "$2"
 }
 
-# The wheels of the lock file for the image's Python, unpacked. Installed from here, so that how this machine reaches its
-# package index stays on it. By digest of the lock file, outside the checkout.
+# Prints a folder with the lock file's packages for the image's Python. They are installed here and not in the
+# Dockerfile, so that this machine's settings for its package index do not get into the image. Cached by the lock file's
+# digest.
 locked_packages() {
   local lock=requirements/runtime.txt folder platform platforms=()
   folder=$cache/images/packages-$(sha256sum $lock | cut -c1-12)
@@ -37,7 +39,8 @@ locked_packages() {
     done
     mkdir -p "$cache/images"
     rm -rf "$folder.part"
-    # pip judges conditions by this machine's Python, whose patch release is not the image's: take what any needs.
+    # pip evaluates environment markers for this machine's Python, whose patch release may differ from the image's. So
+    # markers for patch releases are removed, and the packages are always installed.
     sed -E "s/ ; python_full_version < '3\.11\.[0-9]+'//" $lock > "$folder.lock"
     .venv/bin/python -m pip install --quiet --no-compile --no-warn-conflicts --require-hashes --only-binary :all: --python-version 3.11 \
       "${platforms[@]}" --target "$folder.part" --requirement "$folder.lock" >&2

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Builds the Rust parts and puts them into the virtual environment of this checkout.
+# Builds the Rust parts and installs them into the virtual environment of this checkout.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=.venv/bin
 
 echo "== Rust: gateway, sidecar, target, the gateway's Python module"
 began=$SECONDS
-# Beside the programs, whose optimisation at the end keeps a single core busy for minutes; a process group to end as one.
+# In parallel with the binaries, whose link-time optimisation uses only one core for minutes. In a process group of its
+# own (set -m), so that all its processes can be killed together.
 set -m
 setup/module.sh &
 module=$!

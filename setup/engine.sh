@@ -8,7 +8,7 @@ fi
 if command -v podman >/dev/null && command -v runc >/dev/null; then
   exit 0
 fi
-# The network plugins are needed although sandboxes are offline: Podman does not start without a network backend.
+# The network plugins are needed although sandboxes have no network: Podman does not start without a network backend.
 "$(dirname "$0")/packages.sh" podman runc conmon containernetworking-plugins || {
   echo "No container engine was found: start Docker, or install podman and runc, and run this again." >&2
   exit 1

@@ -3,11 +3,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source setup/sources.sh
-# Unoptimised and, for --examples, with the features of development dependencies: so it has all that it depends on from
-# `cargo test`, or that from here.
+# The same profile (unoptimised) and features as `cargo test`, so that both share their compiled dependencies;
+# --examples enables the features of development dependencies.
 CARGO_TARGET_DIR=$rust_target cargo build --locked --quiet --manifest-path "$rust_sources/gateway-rs/Cargo.toml" \
   --workspace --lib --examples 9>&-
 packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
-# A package of this name, as maturin installs it, would be found first.
+# A package of this name, as maturin installs it, would be imported instead.
 rm -rf "$packages/rollbox_gateway"
 install --compare --mode 755 "$rust_target/debug/librollbox_gateway.so" "$packages/rollbox_gateway.abi3.so"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing of some packages (Debian and Ubuntu) without starting their services: packages.sh NAME...
-# What these packages serve, the product or its tests start by themselves, on the same ports.
+# Installs the missing ones of some packages (Debian and Ubuntu) without starting their services: packages.sh NAME...
+# The product and its tests start these services themselves, on the same ports.
 set -euo pipefail
 
 find_missing() {
@@ -15,7 +15,8 @@ if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
   echo "These are not installed and cannot be installed here, which needs root on Debian or Ubuntu: ${missing[*]}" >&2
   exit 1
 fi
-# Levels that are prepared beside one another install packages too; apt fails rather than wait for its lists.
+# Test levels that are prepared in parallel may install packages too, and `apt-get update` fails instead of waiting for
+# a lock.
 exec 8> /run/lock/rollbox-packages
 flock 8
 find_missing "$@"
@@ -32,7 +33,7 @@ apt-get update -qq >&2
 apt-get install -y -qq --no-install-recommends -o DPkg::Lock::Timeout=600 "${missing[@]}" >&2
 [ -d /run/systemd/system ] || exit 0
 for package in "${missing[@]}"; do
-  # Nor after the next boot.
+  # Not after the next boot either.
   case $package in
     etcd-server) systemctl disable --quiet --now etcd ;;
     redis-server | docker-registry) systemctl disable --quiet --now "$package" ;;

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs a Redis server for the tests (Debian and Ubuntu), where there is none. Tests start their own: its service stays off.
+# Installs a Redis server for the tests (Debian and Ubuntu) if there is none. Tests start it themselves; its service is
+# not enabled.
 set -euo pipefail
 
 if command -v redis-server >/dev/null; then

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Builds the programs of a package as static binaries, which run in any image, into a folder:
+# Builds the binaries of a package, static so that they run in any image, into a folder:
 # static.sh gateway|sidecar FOLDER.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source setup/sources.sh
 case $1 in
-  # It carries the calls of many: a panic ends one of them.
+  # The gateway serves many callers, so a panic must end only one call.
   gateway) panic=unwind programs=(rollbox-gateway) ;;
-  # A panic ends it, as it ends its sandbox.
+  # The sidecar serves one sandbox, which a panic ends.
   sidecar) panic=abort programs=(rollbox-sidecar rollbox-target) ;;
 esac
 host=$(rustc -vV | sed -n 's/^host: //p')
-# An own target folder with --target, so that the flags reach neither build scripts nor other artefacts.
+# A target folder of its own, and --target, so that the flags apply neither to build scripts nor to other artefacts.
 CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_PANIC=$panic CARGO_TARGET_DIR=$rust_home/static \
   RUSTFLAGS="-C target-feature=+crt-static -C relocation-model=static" \
   cargo build --locked --quiet --release --target "$host" --manifest-path "$rust_sources/gateway-rs/Cargo.toml" --package "$1" 9>&-

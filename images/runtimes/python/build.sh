@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes localhost/rollbox/python:1 in the local engine: from the public base where a registry is reachable, else from
-# the distribution's packages (the tarball is cached). Does nothing when the image is there.
+# Builds localhost/rollbox/python:1 in the local engine: from the public base if its registry is reachable, else from
+# Debian packages (the tarball is cached). Does nothing if the image exists.
 set -euo pipefail
 here=$(dirname "$0")
 image=localhost/rollbox/python:1
@@ -21,7 +21,7 @@ if timeout 120 $engine pull --quiet "$base" >/dev/null 2>&1; then
   $engine tag "$base" $image
   exit 0
 fi
-echo "   the public base is out of reach: building from distribution packages"
+echo "   the public base image cannot be pulled: building one from Debian packages"
 tarball=$cache/python-$suite-1.tar
 if [ ! -s "$tarball" ]; then
   command -v mmdebstrap >/dev/null || "$here/../../../setup/packages.sh" mmdebstrap
