@@ -39,7 +39,7 @@ def create_app(context: Context) -> ASGIApp:
     # The rest wraps the framework, since requests that ``Plain`` answers do not pass through the framework's layers.
     # ``RequestId`` is outermost, so that a refused body and a counted answer have a request id too.
     bounded = BodyLimit(Plain(app, context), MAX_BODY_BYTES)
-    return RequestId(Counted(problems.Unforeseen(bounded), context.parts.metrics))
+    return RequestId(Counted(problems.Unforeseen(bounded), context.deps.metrics))
 
 
 def bare_app() -> FastAPI:

@@ -9,7 +9,7 @@ from fastapi.security import HTTPBearer
 
 from controlplane.api.auth import ApiKeys
 from controlplane.errors import Problem
-from controlplane.lifecycle import Parts, Sandboxes
+from controlplane.lifecycle import Dependencies, Sandboxes
 from controlplane.settings import PREFIX
 
 
@@ -24,7 +24,7 @@ class Context:
     """
 
     service: Sandboxes
-    parts: Parts
+    deps: Dependencies
     keys: ApiKeys
     limits: Mapping[str, int]
     ports_domain: str | None = None

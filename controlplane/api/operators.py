@@ -27,5 +27,5 @@ async def readyz(context: App) -> Response:
 @router.get("/metrics")
 async def metrics(context: App) -> Response:
     """The metrics in the Prometheus text format."""
-    text = context.parts.metrics.render(await context.service.levels())
+    text = context.deps.metrics.render(await context.service.levels())
     return Response(text, media_type=MEDIA_TYPE)

@@ -7,8 +7,8 @@ from pydantic import BaseModel, Field
 
 from controlplane.api.context import App, Operator, Owner
 from controlplane.errors import Problem
-from controlplane.lifecycle.queue import Place
-from controlplane.lifecycle.quotas import MOST, OWNER, DeclaredQuota, Standing
+from controlplane.lifecycle.admission.queue import Place
+from controlplane.lifecycle.admission.quotas import MOST, OWNER, DeclaredQuota, QuotaUse
 from controlplane.model import RESOURCES, Sandbox
 from controlplane.model.spec import Closed
 
@@ -82,7 +82,7 @@ class QuotaBody(BaseModel):
     waiting: int
 
     @classmethod
-    def of(cls, standing: Standing) -> Self:
+    def of(cls, standing: QuotaUse) -> Self:
         """From the lifecycle's view of an owner's quota."""
         return cls(**_fields(standing))
 
@@ -175,7 +175,7 @@ def _unplaced(sandbox: Sandbox, why: Problem, position: int) -> PlaceBody:
     )
 
 
-def _fields(standing: Standing) -> dict[str, object]:
+def _fields(standing: QuotaUse) -> dict[str, object]:
     used = standing.used
     return {
         "owner": standing.owner,

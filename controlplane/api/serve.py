@@ -12,7 +12,7 @@ from controlplane.api.opened import opened_cluster, opened_documents, opened_gat
 from controlplane.api.ready import create_ready_app
 from controlplane.clock import Clock, SystemClock
 from controlplane.cluster.sidecar import GrpcSidecars
-from controlplane.lifecycle import Options, Parts, RouteBoard, Sandboxes, SigningKey
+from controlplane.lifecycle import Dependencies, Options, RouteBoard, Sandboxes, SigningKey
 from controlplane.settings import PREFIX, SettingError, Settings
 from controlplane.telemetry import Metrics
 
@@ -36,7 +36,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
         store = await stack.enter_async_context(opened_store(settings, clock, metrics))
         gateways = await stack.enter_async_context(opened_gateways(settings))
         documents = await stack.enter_async_context(opened_documents(settings))
-        parts = Parts(
+        deps = Dependencies(
             store=store,
             cluster=cluster,
             sidecars=GrpcSidecars(),
@@ -51,15 +51,15 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             settings.starts_in_flight, settings.max_sandboxes, settings.probe_every_ms, settings.idle_timeout_ms
         )
         # Opened before the listeners, so closed after them: pushes and calls in progress still need the service.
-        service = await stack.enter_async_context(Sandboxes.running(parts, options))
+        service = await stack.enter_async_context(Sandboxes.running(deps, options))
         limits = {"max_sandboxes": settings.max_sandboxes, "starts_in_flight": settings.starts_in_flight}
-        context = Context(service, parts, ApiKeys(settings.api_keys), limits, settings.ports_domain, settings.operators)
+        context = Context(service, deps, ApiKeys(settings.api_keys), limits, settings.ports_domain, settings.operators)
         app = create_app(context)
         # A Unix socket is open to every user (0666), but its directory is not: only sidecars have it mounted, and each
         # push carries a credential.
         door = serving_http(create_ready_app(service), settings.ready, mode=0o666, most_at_once=MAX_PUSHES)
         await stack.enter_async_context(door)
-        await stack.enter_async_context(serving_routes(parts.board, service.activity, settings.routes))
+        await stack.enter_async_context(serving_routes(deps.board, service.activity, settings.routes))
         await stack.enter_async_context(serving_http(app, settings.api))
         yield service
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from controlplane.api.context import Owner, Service
 from controlplane.api.schemas import EndBody
 from controlplane.errors import TABLE, Problem
-from controlplane.lifecycle.timeline import story, summary
+from controlplane.lifecycle.record.timeline import story, summary
 from controlplane.model import Sandbox, State
 
 router = APIRouter(tags=["sandboxes"])

@@ -1,23 +1,24 @@
 """The life of sandboxes: admission, start, readiness, end, reclamation. Knows no HTTP and no engine.
 
-``service.Sandboxes`` is the door; ``lives`` owns what runs; ``endings`` ends it; ``upkeep`` does what nobody asks for;
-``states`` is the pure core; ``ledger`` is the only place where a record changes; ``replicas`` is for having others.
+``service.Sandboxes`` is what the API calls; ``composition`` puts the parts together, top down; ``record.ledger`` is the
+only place where a record changes, and publishes every change to the parts that follow from it.
 """
 
-from controlplane.lifecycle.activity import Activity
-from controlplane.lifecycle.completion import Push
-from controlplane.lifecycle.endings import Deleted
-from controlplane.lifecycle.parts import Options, Parts
+from controlplane.lifecycle.creates import Created
+from controlplane.lifecycle.dependencies import Dependencies, Options
+from controlplane.lifecycle.ending.endings import Deleted
+from controlplane.lifecycle.expiry.activity import Activity
 from controlplane.lifecycle.routes import RouteBoard, Subscription
-from controlplane.lifecycle.service import Created, Sandboxes
+from controlplane.lifecycle.service import Sandboxes
+from controlplane.lifecycle.starting.completion import Push
 from controlplane.lifecycle.tokens import SigningKey
 
 __all__ = [
     "Activity",
     "Created",
     "Deleted",
+    "Dependencies",
     "Options",
-    "Parts",
     "Push",
     "RouteBoard",
     "Sandboxes",

@@ -1,28 +1,28 @@
-"""Groups: sandboxes that are alike, asked for in one call, one for each sample; found again by their labels."""
+"""Groups: sandboxes with the same spec that one call creates, one for each sample; found again by their labels."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from controlplane.errors import Problem
-from controlplane.lifecycle.callers import call_of
-from controlplane.lifecycle.endings import Deleted
+from controlplane.lifecycle.ending.endings import Deleted
 from controlplane.lifecycle.owned import LIVE
+from controlplane.lifecycle.record.callers import call_of
 from controlplane.lifecycle.service import Sandboxes
 from controlplane.model import GROUP, Sandbox, SandboxSpec
 
 SAMPLE: Final = "rollbox.sample"
-# What becomes of the call, not of the sandboxes: its repetition finds them by their keys.
+# Codes of failures of the call and not of its sandboxes: when the call is repeated it finds them by their keys.
 _OF_THE_CALL: Final = frozenset({"draining", "upstream_timeout", "stream_interrupted"})
-# Of the number of a sample.
+# The most digits that the number of a sample has.
 _MOST_DIGITS: Final = 4
 
-# By sample, in their order.
+# By sample number, ascending.
 Members = Mapping[int, Sandbox | Problem]
 
 
 class Groups:
-    """What the API asks for in terms of owners and groups."""
+    """Creates, reads and deletes groups for the API."""
 
     def __init__(self, service: Sandboxes) -> None:
         self._service = service
@@ -39,21 +39,21 @@ class Groups:
         caller: str,
         begun: list[Sandbox],
     ) -> Members:
-        """Creates ``count`` sandboxes side by side and returns when the last one is ready or has failed.
+        """Creates ``count`` sandboxes concurrently and returns when the last one is ready or has failed.
 
-        A repeated call waits for and answers the same ones: each has a key made of the group's name and its number.
-        With ``partial`` a failure stands in its member's place; without, the first one takes with it what the call has
-        asked for; sandboxes that another call has asked for too live on.
+        A repeated call waits for and returns the same sandboxes: the idempotency key of each is made of the group's
+        name and its number. With ``partial`` a failure is returned in its member's place. Without it the first failure
+        withdraws all creates of this call; sandboxes that another call has asked for too live on.
 
         Args:
-            owner: whose group.
-            name: of the group.
-            spec: of each of its sandboxes.
-            count: how many.
-            by_ms: the caller's deadline, as in ``Sandboxes.request``.
-            partial: whether less will do.
+            owner: the owner of the group.
+            name: the name of the group.
+            spec: the spec of each of its sandboxes.
+            count: how many sandboxes.
+            by_ms: the caller's deadline, as in ``Creates.request``.
+            partial: whether the call succeeds when only some of the sandboxes do.
             caller: this try of the call (``callers.new_caller``).
-            begun: gets what is to be abandoned where the caller goes away.
+            begun: receives the sandboxes that have to be abandoned if the caller disconnects.
 
         Raises:
             Problem: the first failure, unless ``partial``; conflict, when the name was used with other parameters.
@@ -82,21 +82,21 @@ class Groups:
         if first.code not in _OF_THE_CALL:
             await self.withdraw(owner, name, count, call_of(caller))
         elif first.code != "draining":
-            # Perhaps nobody comes back for them.
+            # The caller may not repeat the call.
             for sandbox in begun:
                 self._service.abandon(sandbox, caller)
         raise first
 
     async def get(self, owner: str, name: str) -> Members:
-        """The group's sandboxes; waits for those that are starting. One that has ended tells why, in its place.
+        """The group's sandboxes; waits for those that are starting. The place of an ended one holds the end's cause.
 
-        Those whose label, their owner's own, is no number of a sample are left out.
+        Owners can set labels themselves: sandboxes whose sample label is no valid number are left out.
 
         Raises:
             Problem: not_found.
         """
         found = await self._service.find(owner, {GROUP: name}, None)
-        # Oldest first: of a sample that was created anew the last one counts.
+        # Oldest first: of a sample that was created again the newest sandbox counts.
         latest = {sample: sandbox for sandbox in found if (sample := _sample(sandbox)) is not None}
         if not latest:
             raise Problem("not_found", f"there is no group {name}")
@@ -104,16 +104,16 @@ class Groups:
         return dict(zip(sorted(latest), settled, strict=True))
 
     async def delete(self, owner: str, name: str, count: int = 0, *, wait_s: float = 0.0) -> Deleted:
-        """Deletes all sandboxes of the group; with ``count`` also takes the keys of as many creates that may come yet.
+        """Deletes all sandboxes of the group. ``count`` also withdraws the keys of that many samples, for late creates.
 
-        Unknown is success: nothing is deleted. ``wait_s``: as in ``Sandboxes.delete``.
+        An unknown group is success: nothing is deleted. ``wait_s``: as in ``Sandboxes.delete``.
         """
         taken = await self._delete_keys(owner, name, range(count))
         found = await self._service.delete_all(owner, {GROUP: name}, wait_s=wait_s)
         return _merged([*taken, found])
 
     async def withdraw(self, owner: str, name: str, count: int, call_id: str) -> Deleted:
-        """Takes back what one call has asked for with ``count`` samples; see ``Sandboxes.withdraw``."""
+        """Withdraws the creates of one call with ``count`` samples; see ``Sandboxes.withdraw``."""
         taken = (self._service.withdraw(owner, _key(name, sample), call_id) for sample in range(count))
         return _merged(await asyncio.gather(*taken))
 
@@ -130,7 +130,7 @@ class Groups:
 
 
 def _merged(parts: Sequence[Deleted]) -> Deleted:
-    # One that a part has only ended may be one that another part has waited for in vain.
+    # A sandbox that one part has ended without waiting may have timed out in another part, which waited for it.
     failed = {one: why for deleted in parts for one, why in deleted.failed.items()}
     ids = dict.fromkeys(sandbox_id for deleted in parts for sandbox_id in deleted.ids if sandbox_id not in failed)
     return Deleted(list(ids), failed)
@@ -156,7 +156,10 @@ def _key(name: str, sample: int) -> str:
 
 
 def _first(failures: BaseExceptionGroup[Problem]) -> Problem:
-    """The one that tells most: one of the call, whose repetition finds the rest; else a cause, then its effects."""
+    """The failure to report: one of the call, since its retry finds the rest; else any code before ``deleted``.
+
+    A ``deleted`` is usually only a consequence of another member's failure.
+    """
     problems: list[Problem] = []
     for failure in failures.exceptions:
         problems += [_first(failure)] if isinstance(failure, BaseExceptionGroup) else [failure]

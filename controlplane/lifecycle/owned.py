@@ -1,11 +1,15 @@
-"""What owners do with sandboxes that they have: look, lengthen a life, give it to a lease, open a port."""
+"""What owners do with sandboxes that they have: read the record, extend it, give it to a lease, open a port."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from controlplane.clock import Clock
 from controlplane.errors import Problem
-from controlplane.lifecycle.lives import Lives
-from controlplane.lifecycle.parts import Parts
+from controlplane.lifecycle.expiry.expiry import Expiry
+from controlplane.lifecycle.record import changes
+from controlplane.lifecycle.record.annotations import Annotations
+from controlplane.lifecycle.record.ledger import Ledger
+from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.model import Lease, Sandbox, State, lease_fact
 
 LIVE: Final = frozenset(State) - {State.ENDED}
@@ -13,12 +17,17 @@ LIVE: Final = frozenset(State) - {State.ENDED}
 MOST_PUBLIC_PORTS: Final = 64
 
 
-class Owned:
-    """The part of ``Sandboxes`` that neither begins nor ends one."""
+class OwnedSandboxes:
+    """Calls of owners that neither begin nor end a sandbox."""
 
-    def __init__(self, parts: Parts, lives: Lives) -> None:
-        self._parts = parts
-        self._lives = lives
+    def __init__(
+        self, clock: Clock, store: RecoveringStore, ledger: Ledger, annotations: Annotations, expiry: Expiry
+    ) -> None:
+        self._clock = clock
+        self._store = store
+        self._ledger = ledger
+        self._annotations = annotations
+        self._expiry = expiry
 
     async def get(self, owner: str, sandbox_id: str) -> Sandbox:
         """The record, also of an ended sandbox.
@@ -26,7 +35,7 @@ class Owned:
         Raises:
             Problem: sandbox_not_found, also when it belongs to another owner.
         """
-        sandbox = await self._lives.store.get(sandbox_id)
+        sandbox = await self._store.get(sandbox_id)
         if sandbox is None or sandbox.owner != owner:
             raise Problem("sandbox_not_found", f"there is no sandbox {sandbox_id}", sandbox_id=sandbox_id)
         return sandbox
@@ -35,7 +44,7 @@ class Owned:
         self, owner: str, labels: Mapping[str, str], states: Collection[State] | None = LIVE
     ) -> Sequence[Sandbox]:
         """The owner's sandboxes with all these labels in one of these states (None: any), oldest first."""
-        return await self._lives.store.find(owner, labels, states)
+        return await self._store.find(owner, labels, states)
 
     async def extend(self, owner: str, sandbox_id: str, ttl_ms: int) -> Sandbox:
         """Lets a sandbox live at least ``ttl_ms`` from now.
@@ -44,31 +53,31 @@ class Owned:
             Problem: sandbox_not_found, or why it has ended.
         """
         await self.alive(owner, sandbox_id)
-        sandbox = await self._lives.ledger.extend(sandbox_id, self._parts.clock.now_ms() + ttl_ms)
+        now_ms = self._clock.now_ms()
+        sandbox = await self._ledger.change(sandbox_id, lambda one: changes.extended(one, now_ms + ttl_ms, now_ms))
         if sandbox is None or sandbox.end is not None:
             return await self.alive(owner, sandbox_id)
-        self._lives.endings.care.watch(sandbox)
-        self._lives.endings.care.activity.touch(sandbox_id)
-        await self._note(sandbox_id, {"expires_at_ms": str(sandbox.expires_at_ms)})
+        self._expiry.activity.touch(sandbox_id)
+        await self._annotations.write(sandbox_id, {"expires_at_ms": str(sandbox.expires_at_ms)})
         return sandbox
 
     async def give_lease(self, owner: str, sandbox_id: str, lease: Lease | None) -> Sandbox:
-        """Lets a sandbox go with its client (who renews this lease), or outlive it (None). Repeating is success.
+        """Lets a sandbox end with the client that renews this lease, or outlive it (None). Repeating is success.
 
         Raises:
             Problem: sandbox_not_found, or why it has ended.
         """
         await self.alive(owner, sandbox_id)
-        sandbox = await self._lives.ledger.give_lease(sandbox_id, lease)
+        now_ms = self._clock.now_ms()
+        sandbox = await self._ledger.change(sandbox_id, lambda one: changes.leased(one, lease, now_ms))
         if sandbox is None or sandbox.end is not None:
             return await self.alive(owner, sandbox_id)
-        self._lives.endings.care.watch(sandbox)
-        await self._note(sandbox_id, {"lease": lease_fact(lease)})
+        await self._annotations.write(sandbox_id, {"lease": lease_fact(lease)})
         return sandbox
 
     async def renew_lease(self, owner: str, lease: Lease) -> int:
         """Says that a client is still there; see ``Leases.renew``."""
-        return await self._lives.endings.care.leases.renew(owner, lease)
+        return await self._expiry.leases.renew(owner, lease)
 
     async def open_port(self, owner: str, sandbox_id: str, port: int, *, public: bool) -> Sandbox:
         """Lets anyone reach a port without a token, or takes that back.
@@ -82,17 +91,14 @@ class Owned:
         if public and port not in before.public_ports and len(before.public_ports) >= MOST_PUBLIC_PORTS:
             detail = f"{sandbox_id} has {MOST_PUBLIC_PORTS} public ports, no more are opened"
             raise Problem("quota_exceeded", detail, sandbox_id=sandbox_id, limit=MOST_PUBLIC_PORTS)
-        sandbox = await self._lives.ledger.open_port(sandbox_id, port, public=public)
+        now_ms = self._clock.now_ms()
+        sandbox = await self._ledger.change(
+            sandbox_id, lambda one: changes.port_opened(one, port, now_ms, public=public)
+        )
         if sandbox is None or sandbox.end is not None:
             return await self.alive(owner, sandbox_id)
-        await self._note(sandbox_id, {"public_ports": sandbox.ports_fact})
+        await self._annotations.write(sandbox_id, {"public_ports": sandbox.ports_fact})
         return sandbox
-
-    async def _note(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
-        if self._parts.cluster.annotates_behind:
-            self._lives.notes.write(sandbox_id, facts, soon=True)
-        else:
-            await self._parts.cluster.annotate(sandbox_id, facts)
 
     async def alive(self, owner: str, sandbox_id: str) -> Sandbox:
         """The record of a sandbox that has not ended.

@@ -1,4 +1,4 @@
-"""Where sandboxes are and why they ended, as the gateways are told: one snapshot, then deltas."""
+"""The route feed to the gateways: where sandboxes are and why they ended, as one snapshot, then deltas."""
 
 import asyncio
 from collections import OrderedDict, deque
@@ -7,15 +7,16 @@ from contextlib import contextmanager
 from typing import Final
 
 from controlplane.clock import Clock
+from controlplane.lifecycle.record.states import Effect, Transition
 from controlplane.lifecycle.tokens import SigningKey
 from controlplane.model import Sandbox
 from controlplane.wire import routes_pb2 as wire
 
-# A gateway that is this many updates behind is cut off and gets a fresh snapshot when it comes back.
+# A gateway that is this many updates behind is disconnected, and gets a new snapshot when it reconnects.
 MAX_BEHIND: Final = 4096
-# Keeps one message below the 4 MiB that gRPC takes by default: an end is about 0.5 KiB at most.
+# Keeps one message below gRPC's default limit of 4 MiB: an end is about 0.5 KiB at most.
 ENDS_PER_MESSAGE: Final = 4096
-# How many routes and ends of several deltas go in one message.
+# The most routes and ends of several deltas that are merged into one message.
 TOGETHER: Final = 512
 MAX_ENDS: Final = 86_400
 ENDS_KEPT_MS: Final = 24 * 3_600_000
@@ -23,7 +24,7 @@ MAX_DETAIL_CHARS: Final = 300
 
 
 class Subscription:
-    """What one gateway has still to be told."""
+    """The updates that one gateway has not been sent yet."""
 
     def __init__(self, first: list[wire.Update]) -> None:
         self._waiting = deque(first)
@@ -32,7 +33,7 @@ class Subscription:
         self.cut = False
 
     def push(self, update: wire.Update) -> None:
-        """Adds an update; one too many cuts the subscription instead of growing without bound."""
+        """Adds an update; when the buffer is full it sets ``cut`` instead, so that the buffer stays bounded."""
         if len(self._waiting) >= self._room:
             self.cut = True
         else:
@@ -40,7 +41,7 @@ class Subscription:
             self._more.set()
 
     async def next(self) -> wire.Update:
-        """The next update, in order; waits for it. Deltas that wait go together: a message costs more than a route."""
+        """Waits for the next update, in order. Deltas that wait are merged: a message costs more than a route."""
         while not self._waiting:
             self._more.clear()
             await self._more.wait()
@@ -52,7 +53,7 @@ class Subscription:
 
 
 class RouteBoard:
-    """All routes and the ends on record. Changing it never waits; every subscriber hears of every change."""
+    """All routes and the recent ends. Changing it never blocks; every subscription gets every change."""
 
     def __init__(self, clock: Clock, key: SigningKey) -> None:
         self._clock = clock
@@ -64,15 +65,22 @@ class RouteBoard:
 
     @property
     def subscribers(self) -> int:
-        """How many gateways listen."""
+        """How many gateways are subscribed."""
         return len(self._subscribers)
 
     def ended(self, sandbox_id: str) -> bool:
         """Whether its end is known here."""
         return sandbox_id in self._ends
 
+    def on(self, transition: Transition) -> None:
+        """Publishes the route or the end that follows from a transition."""
+        if Effect.UNROUTE in transition.effects:
+            self.withdraw(transition.after)
+        elif Effect.ROUTE in transition.effects:
+            self.publish(transition.after)
+
     def publish(self, sandbox: Sandbox) -> None:
-        """Announces where a running sandbox is and what of it is public; nothing when that is known, or its end."""
+        """Publishes a sandbox's address and public ports, unless these or its end are published already."""
         known = self._routes.get(sandbox.id)
         if sandbox.id in self._ends or (known is not None and _tells(known, sandbox)):
             return
@@ -91,7 +99,7 @@ class RouteBoard:
         self._tell(wire.Delta(routes=[route]))
 
     def withdraw(self, sandbox: Sandbox) -> None:
-        """Announces the end of a sandbox, whether it ever had a route or not; nothing when it is known."""
+        """Publishes the end of a sandbox, whether it had a route or not, unless it is published already."""
         if sandbox.end is None:
             raise ValueError(f"{sandbox.id} has no end to announce")
         if sandbox.id in self._ends:
@@ -145,7 +153,7 @@ class RouteBoard:
 
 
 def _tells(route: wire.Route, sandbox: Sandbox) -> bool:
-    """Whether a route says what the record says, or something newer about its ports."""
+    """Whether a route has what the record has, or newer public ports."""
     same = (route.address, route.generation, route.owner) == (
         sandbox.address or "",
         sandbox.generation,
@@ -155,14 +163,14 @@ def _tells(route: wire.Route, sandbox: Sandbox) -> bool:
 
 
 def _entries(update: wire.Update) -> int:
-    """How much a delta says; a snapshot always goes alone."""
+    """How many routes and ends a delta has; a snapshot counts as a full message, so it is never merged."""
     if not update.HasField("delta"):
         return TOGETHER
     return len(update.delta.routes) + len(update.delta.ends)
 
 
 def _merged(deltas: Sequence[wire.Update]) -> wire.Update:
-    """One delta that leaves a gateway with what these leave it with: of one sandbox an end is final, in any order."""
+    """One delta with the effect of all of these. Their order does not matter: the end of a sandbox is final."""
     merged = wire.Update(version=deltas[-1].version)
     for one in deltas:
         merged.delta.MergeFrom(one.delta)

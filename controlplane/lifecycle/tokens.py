@@ -18,43 +18,44 @@ from controlplane.model import Sandbox
 
 ISSUER: Final = "rollbox"
 ALGORITHM: Final = "EdDSA"
-# A token outlives its sandbox a little, so that a late caller hears why it ended rather than "expired"; and so much may
-# the clocks of gateways and sidecars, which judge it, be ahead of this one.
+# A token expires a little after its sandbox, so that a late caller gets the end's cause rather than "expired". By as
+# much the clocks of gateways and sidecars, which check the expiry, may be ahead of this one.
 SLACK_MS: Final = 60_000
-# Guess: of claims that are being bound at a time.
+# Size of the cache of signed tokens. Guess: the number of claims that are bound at the same time.
 MOST_REMEMBERED: Final = 256
-# Expiry is held against the injected clock, not against the machine's.
-# What opens a public port lives as long as that: only its sandbox's own sidecar takes it.
+# So long because only its own sandbox's sidecar accepts the token of a public port: it is useless once that has ended.
 PORT_TOKEN_MS: Final = 366 * 24 * 3_600_000
+# ``verify_readiness`` checks the expiry itself, by the injected clock and not the machine's.
 _READ: Final[Options] = {"require": ["sub", "exp", "iss"], "verify_exp": False, "verify_iat": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A credential and when it ends (Unix ms)."""
+    """A credential and when it expires (Unix ms)."""
 
     text: str
     expires_at_ms: int
 
 
 class SigningKey:
-    """Mints what sandboxes are reached with, and reads readiness credentials."""
+    """Signs the tokens of sandboxes, and verifies readiness credentials."""
 
     def __init__(self, private: Ed25519PrivateKey, clock: Clock) -> None:
         self._private = private
         self._public = private.public_key()
         self._clock = clock
-        # The library's, which is the same for every token; its way to the rest costs more than the signature.
+        # The JWT header, which is the same for every token. The library encodes it; encoding the claims there too would
+        # cost more than the signature.
         self._head = jwt.encode({}, private, ALGORITHM).encode().partition(b".")[0]
-        # The one that a claim's settings are bound with is its answer's, too.
+        # Cached: the token with which a claim's settings are bound is also the one in its answer.
         self._signed = lru_cache(maxsize=MOST_REMEMBERED)(self._sign)
 
     @classmethod
     def load(cls, pem: bytes, clock: Clock) -> "SigningKey":
-        """Reads a PEM file's content.
+        """Reads the private key from a PEM file's content.
 
         Raises:
-            ValueError: no Ed25519 private key.
+            ValueError: the content is not an Ed25519 private key without a passphrase.
         """
         try:
             private = serialization.load_pem_private_key(pem, password=None)
@@ -66,28 +67,28 @@ class SigningKey:
 
     @property
     def public_text(self) -> str:
-        """The public key as settings carry it: base64url of the 32 raw bytes, no padding."""
+        """The public key as it is written in settings: base64url of the 32 raw bytes, no padding."""
         return _base64url(
             self._public.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
         ).decode()
 
     def token(self, sandbox: Sandbox) -> Token:
-        """The token that a sandbox is used with, until a little after it expires. Cost: 60 us at most."""
+        """The token for exec calls to a sandbox, valid until ``SLACK_MS`` after it expires. Cost: 60 us at most."""
         return self._mint(sandbox, "exec", sandbox.expires_at_ms + SLACK_MS)
 
     def port_token(self, sandbox: Sandbox, port: int) -> Token:
-        """What a gateway reaches one public port with; it opens nothing else."""
+        """The token with which a gateway reaches one public port; it permits nothing else."""
         return self._mint(sandbox, f"port:{port}", sandbox.ports_revision + PORT_TOKEN_MS)
 
     def readiness(self, sandbox: Sandbox) -> Token:
-        """The credential of one sandbox's readiness push; it opens nothing else."""
+        """The credential of one sandbox's readiness push; it permits nothing else."""
         return self._mint(sandbox, "ready", self._clock.now_ms() + sandbox.spec.start_timeout_ms + SLACK_MS)
 
     def verify_readiness(self, text: str) -> str:
-        """The id of the sandbox that ``text`` speaks for.
+        """The id of the sandbox that the credential ``text`` was issued to.
 
         Raises:
-            Problem: unauthenticated (not ours, malformed, expired), permission_denied (not for readiness).
+            Problem: unauthenticated (not our signature, malformed, expired), permission_denied (not for readiness).
         """
         try:
             claims = jwt.decode(text, self._public, [ALGORITHM], issuer=ISSUER, options=_READ)

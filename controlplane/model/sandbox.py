@@ -1,4 +1,4 @@
-"""``Sandbox``: the record of one sandbox, an immutable value; ``lifecycle.states`` says how it may change."""
+"""``Sandbox``: the record of one sandbox, an immutable value; ``lifecycle.record.states`` says how it may change."""
 
 import re
 from collections.abc import Mapping
@@ -110,8 +110,8 @@ class Sandbox:
         claimed_at_ms: when an owner claimed it from its pool.
         claim_id: the id that its create had before a warm sandbox was found.
         cold_reason: why it was started for its owner although pools of its image exist.
-        timeline: its events, oldest first; bounded (``lifecycle.timeline``).
-        callers: the attempts of creates with its key that want it (``lifecycle.callers``); empty: unknown, or none.
+        timeline: its events, oldest first; bounded (``lifecycle.record.timeline``).
+        callers: the attempts of creates with its key that want it (``lifecycle.record.callers``); empty: unknown.
         abandoned_at_ms: since when no caller wants it; None: some caller does, or it is unknown.
     """
 

@@ -13,7 +13,7 @@ from controlplane.cluster.kubernetes.client import Json, KubernetesClient
 from controlplane.cluster.kubernetes.documents import NAMES, VERSION, remedy, resource
 from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.errors import Problem
-from controlplane.lifecycle.quotas import DeclaredQuota
+from controlplane.lifecycle.admission.quotas import DeclaredQuota
 from controlplane.model.pool import PoolSpec
 
 # Definitions change only with upgrades; at this interval, a problem is logged some hundred times a day at most.

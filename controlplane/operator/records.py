@@ -5,7 +5,7 @@ from typing import Final
 
 from controlplane.clock import Clock
 from controlplane.cluster.protocol import Death
-from controlplane.lifecycle.states import Change, Event, apply
+from controlplane.lifecycle.record.states import Change, Event, apply
 from controlplane.model import EndCause, Sandbox, State
 from controlplane.store import Store
 
@@ -37,9 +37,9 @@ class Records:
         """Records a death, unless an end is on record; returns whether it did. Raises as ``live`` does."""
         while (before := await self._store.get(death.sandbox_id)) is not None:
             end = EndCause(death.cause, death.detail, self._clock.now_ms(), BY)
-            applied = apply(before, Event.END, Change(end=end))
-            if applied is None:
+            after = apply(before, Event.END, Change(end=end))
+            if after is before:
                 return False
-            if await self._store.replace(applied[0], before.version):
+            if await self._store.replace(after, before.version):
                 return True
         return False

@@ -1,4 +1,4 @@
-"""Where records are kept: a protocol with atomic steps; in memory, with a journal of the ends, in Redis for many.
+"""Stores for records: a protocol with atomic steps; one store in memory, one with a journal of ends, one in Redis.
 
 May import model, errors, clock.
 """
@@ -12,7 +12,6 @@ from controlplane.store.protocol import (
     Changed,
     Claim,
     Claimed,
-    Custody,
     Due,
     Fence,
     FencedError,
@@ -21,6 +20,7 @@ from controlplane.store.protocol import (
     Miscount,
     News,
     Rebuild,
+    RebuildTurn,
     Resync,
     Slot,
     SlotFreed,
@@ -37,7 +37,6 @@ __all__ = [
     "Changed",
     "Claim",
     "Claimed",
-    "Custody",
     "Due",
     "Fence",
     "FencedError",
@@ -49,6 +48,7 @@ __all__ = [
     "Miscount",
     "News",
     "Rebuild",
+    "RebuildTurn",
     "RedisStore",
     "Resync",
     "Slot",

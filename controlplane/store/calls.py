@@ -1,4 +1,4 @@
-"""Calls to one Redis: bounded in number, time and repetition; every failure has a type."""
+"""Calls to one Redis: with bounded connections, timeouts and retries; every failure is a ``Problem``."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,24 +18,25 @@ from controlplane.errors import Problem
 from controlplane.store.line import Line, Reply, command
 from controlplane.store.protocol import StoreLostError
 
-# A step takes a tenth of a millisecond; a Redis that needs this long is away.
+# A step takes a tenth of a millisecond; a Redis that needs this long counts as unavailable.
 CALL_TIMEOUT_S: Final = 2.0
 TRIES: Final = 3
-# For looks at several things at one moment (`piped`); more than this wait for a connection.
+# The connections for pipelines (``piped``); further pipelines wait for a connection.
 CONNECTIONS: Final = 32
-# How many steps go in one message: some milliseconds of Redis' time.
+# How many steps go in one message: they take Redis some milliseconds.
 TOGETHER: Final = 128
 _HEAD: Final = "head"
-# A Redis that was restarted has no scripts: nobody reads what it may have lost before this one was run.
+# Run before any other script is loaded. A restarted Redis has no scripts, so no replica can read a record that may be
+# stale before this script has marked the store as lost.
 _FIRST: Final = "restarted"
-# A full Redis takes nothing new; ends, slots and leases go on, and make room.
+# When Redis is out of memory only these scripts are refused; ends, slots and leases still work, and free memory.
 _GROWING: Final = ("admit", "claim")
-# Nobody's answer hangs on it: it goes along with the next message, or after a moment.
+# No answer to a client depends on it, so it goes along with the next message, or after ``BEHIND_S``.
 _BEHIND: Final = "free_slot"
 BEHIND_S: Final = 0.01
 
 T = TypeVar("T")
-# A command, and who waits for its answer.
+# A command, and the future for its reply.
 _Step = tuple[bytes, asyncio.Future[Any]]
 
 
@@ -43,9 +44,9 @@ class Calls:
     """The connections to one Redis, and the scripts in it.
 
     Args:
-        url: ``redis://``, ``rediss://`` or ``unix://``; may hold a password, so it is never shown.
+        url: ``redis://``, ``rediss://`` or ``unix://``; may contain a password, so it is never logged.
         prefix: of every key.
-        failed: told of every call that failed, for a metric.
+        failed: called for every call that failed, for a metric.
     """
 
     def __init__(self, url: str, prefix: str, failed: Callable[[], None]) -> None:
@@ -75,7 +76,7 @@ class Calls:
         self._later: asyncio.TimerHandle | None = None
 
     async def load(self) -> None:
-        """Brings the scripts to the Redis; the store in one that was restarted is lost before any other is there.
+        """Loads the scripts into Redis, and before that marks the store as lost if Redis was restarted.
 
         Raises:
             Problem: upstream_timeout, it does not answer.
@@ -87,13 +88,13 @@ class Calls:
             await self._load(name)
 
     def line(self) -> Line:
-        """A connection of its own; whoever asks for it closes it."""
+        """A new connection; the caller closes it."""
         return Line(self._url, CALL_TIMEOUT_S)
 
     async def run(self, name: str, *args: str | int) -> Any:  # noqa: ANN401 - Redis' own types
-        """Runs one script: one round trip, two after a restart of the Redis.
+        """Runs one script: one round trip, more after a restart of Redis, when the scripts have to be loaded.
 
-        What is asked for while a message is under way goes together in the next one: a herd costs a tenth then.
+        Calls that are made while a message is under way are batched in the next one, which costs a tenth under load.
         """
         try:
             return await self.asked(self._step(name, args))
@@ -102,7 +103,7 @@ class Calls:
             return await self.asked(self._step(name, args))
 
     async def read(self, name: str, *args: str | int) -> Any:  # noqa: ANN401 - Redis' own types
-        """Runs one script whose answer is long, on a connection of its own: ``run`` waits for none of it."""
+        """Runs one script with a long answer, on a separate connection, so that calls of ``run`` do not wait for it."""
         try:
             return await self.asked(self._read(name, args))
         except NoScriptError:
@@ -110,10 +111,10 @@ class Calls:
             return await self.asked(self._read(name, args))
 
     async def piped(self, pipe: Pipeline) -> Sequence[Any]:
-        """Runs a pipeline whose first command asks for the mark of an intact store; the other answers.
+        """Runs a pipeline of ``pipe``; returns the replies to the commands that were added.
 
         Raises:
-            StoreLostError: there is no such mark.
+            StoreLostError: the store has no ``intact`` key.
         """
         mark, *answers = await self.asked(pipe.execute())
         if not mark:
@@ -121,17 +122,18 @@ class Calls:
         return answers
 
     def pipe(self) -> Pipeline:
-        """A pipeline for ``piped``: a look at one moment."""
+        """A pipeline for ``piped``: an atomic read whose first command checks the ``intact`` key."""
         pipe = self.redis.pipeline(transaction=True)
         pipe.exists(f"{self.prefix}intact")
         return pipe
 
     async def asked(self, call: Awaitable[T]) -> T:
-        """The answer of one call.
+        """Awaits one call, and converts its failures.
 
         Raises:
-            Problem: upstream_timeout, also after repetitions.
-            StoreLostError: a script found no mark of an intact store.
+            Problem: upstream_timeout, after retries.
+            StoreLostError: a script found no ``intact`` key.
+            NoScriptError: the scripts have to be loaded first.
         """
         try:
             return await call
@@ -145,7 +147,7 @@ class Calls:
             raise self._problem(error) from error
 
     async def close(self) -> None:
-        """Closes all connections; what is under way is answered, or fails, within the calls' bounds."""
+        """Closes all connections; calls under way complete or fail within their timeouts before."""
         self._begin()
         if self._sending is not None:
             await self._sending
@@ -158,11 +160,11 @@ class Calls:
         self._digests[name] = str(await self.asked(self.redis.script_load(self._scripts[name])))
 
     async def _current_run(self) -> str:
-        """What this run of Redis calls itself; empty: it does not say so to us."""
+        """The ``run_id`` of this Redis process; empty: it refuses to say."""
         try:
             return str((await self.redis.info("server")).get("run_id", ""))
         except ResponseError as error:
-            words = "Redis refuses INFO: what it loses in a restart is not noticed"
+            words = "Redis refuses INFO: a loss of data in a restart of Redis will not be noticed"
             structlog.get_logger("store").warning(words, at=self.where, detail=str(error))
             return ""
         except (RedisError, OSError) as error:
@@ -207,7 +209,7 @@ class Calls:
             try:
                 answers = await self._exchanged(self._line, message, len(steps))
             except Exception as error:
-                # Who waits behind them has waited as long: a Redis that is away is not asked once more for each.
+                # The steps behind fail too: they have waited as long, and one timeout for each batch would add up.
                 steps, self._steps = steps + self._steps, []
                 answers = [error] * len(steps)
             for (_, future), answer in zip(steps, answers, strict=True):
@@ -215,11 +217,11 @@ class Calls:
         self._sending = None
 
     async def _exchanged(self, line: Line, message: bytes, count: int) -> Sequence[Reply]:
-        """Repeats what Redis did not answer: a script knows the caller's own writing again."""
+        """Sends a message, and retries it when Redis did not answer: scripts recognize writes that they did before."""
 
         async def once() -> Sequence[Reply]:
             answers = await line.exchange(message, count)
-            # It loads its data, for instance: that is no answer.
+            # For instance while Redis loads its data: retried like a lost connection.
             for answer in answers:
                 if isinstance(answer, AwayError):
                     raise answer
@@ -229,7 +231,7 @@ class Calls:
 
 
 async def _again(_: Exception) -> None:
-    """The line has closed itself."""
+    """Cleans up after a failed try: nothing to do, ``Line.exchange`` has closed the connection."""
 
 
 def _set(future: asyncio.Future[Any], answer: object) -> None:

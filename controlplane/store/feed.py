@@ -1,4 +1,4 @@
-"""What other replicas have stored, over Redis' publish and subscribe; a lost subscription is taken up again."""
+"""The feed of other replicas' changes, over Redis' publish and subscribe; it subscribes again after a failure."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,15 +16,16 @@ from controlplane.store.rows import begin_of, load_fields
 
 FIRST_PAUSE_S: Final = 0.05
 LAST_PAUSE_S: Final = 2.0
-# A connection that says nothing for so long is asked whether it is still there.
+# A connection without messages for so long is checked with a PING.
 QUIET_S: Final = 5.0
-# Between two looks. Under load most of the cost of news is that each one wakes this process, its own ones too. The
-# first after a silence is heard at once, later ones so much later; what reads and claims answer never waits for news.
+# The pause between two reads. Under load, most of the cost of feed messages is that each one, even the replica's own,
+# wakes this process. The first message after a silence is read at once, the next ones up to so much later. Answers to
+# reads and claims never wait for the feed.
 REST_S: Final = 0.005
 
 
 async def feed(calls: Calls, origin: str) -> AsyncIterator[News]:
-    """All news but those of ``origin``, without end; ``Resync`` whenever the subscription begins."""
+    """All changes but those of ``origin``, without end; ``Resync`` whenever the subscription begins."""
     pause_s, own = FIRST_PAUSE_S, begin_of(origin)
     while True:
         line = calls.line()
@@ -44,7 +45,7 @@ async def feed(calls: Calls, origin: str) -> AsyncIterator[News]:
 
 
 async def _messages(line: Line) -> AsyncIterator[tuple[str, str]]:
-    """What is said on the channel: the server's word that we hear it, then messages."""
+    """The messages of the channel: Redis' confirmation of the subscription first, then published ones."""
     asked = False
     while True:
         try:
@@ -72,5 +73,5 @@ def _read(text: str, own: str) -> News | None:
         fields = from_json(text)
         return Changed(load_fields(fields["sandbox"]), int(fields["at"])) if "sandbox" in fields else SlotFreed()
     except (ValueError, KeyError, TypeError):
-        # A replica of another version: what it stored is read when it is asked for.
+        # From a replica of another version; the record itself is read from the store when it is needed.
         return None

@@ -1,4 +1,4 @@
-"""An append-only file of JSON lines, bounded, that forgives a crash in the middle of a line."""
+"""An append-only file of JSON lines, bounded, that tolerates a crash in the middle of a line."""
 
 import json
 import os
@@ -13,13 +13,13 @@ MAX_BYTES: Final = 64 << 20
 
 
 class Journal:
-    """One file, 0600. Reads and writes are plain calls in the loop: the file is local, a line takes 20 us.
+    """One file with mode 0600. Reads and writes block the event loop: the file is local, and a line takes 20 us.
 
-    Nothing is synced: it has to outlive this process, and the machine's reboot ends all sandboxes anyway.
+    Nothing is synced: the file has to survive this process only, since a reboot of the machine ends all sandboxes.
 
     Args:
         path: the file; its directory exists.
-        max_bytes: beyond it the older half is dropped.
+        max_bytes: when the file is larger, its older half is dropped.
     """
 
     def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:
@@ -28,7 +28,7 @@ class Journal:
         self._log = structlog.get_logger("journal")
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """What is on file, oldest first; damaged lines are left out."""
+        """The entries, oldest first, without damaged lines."""
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
@@ -42,17 +42,17 @@ class Journal:
                 yield entry
 
     def append(self, entry: dict[str, Any]) -> None:
-        """Adds an entry; one that cannot be written is lost, and the log says so: what it tells of has happened."""
+        """Adds an entry; if that fails it is logged and not raised, since the end itself has happened."""
         try:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "ab") as file:
-                # The break comes first as well: what a full disk cut off must not take this line with it.
+                # A line break comes first as well: an entry that a full disk cut off must not damage this one.
                 file.write(b"\n" + _line(entry))
                 size_bytes = file.tell()
             if size_bytes > self._max_bytes:
                 self._halve()
         except OSError as error:
-            self._log.error("not journalled", path=str(self._path), detail=str(error))
+            self._log.error("journal entry lost, the file cannot be written", path=str(self._path), detail=str(error))
 
     def rewrite(self, entries: Iterator[dict[str, Any]]) -> None:
         """Replaces the content; a reader sees the old file or the new one.

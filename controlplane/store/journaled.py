@@ -1,6 +1,6 @@
-"""The store of one process whose ends outlive it: tombstones, their keys and withdrawn keys are in a journal.
+"""The store of a single process, with a journal from which tombstones, their keys and withdrawn keys survive a restart.
 
-What runs is not in it: that is the cluster's truth, and a restart reads it there.
+Running sandboxes are not in the journal: a restart reads them from the cluster.
 """
 
 from typing import Any
@@ -12,10 +12,10 @@ from controlplane.store.memory import MemoryStore
 
 
 class JournaledStore(MemoryStore):
-    """A ``MemoryStore`` that begins with the ends in ``journal`` and writes every new one to it.
+    """A ``MemoryStore`` that begins with the ends in ``journal`` and writes every new end to it.
 
-    An end is written when it begins, not when the cluster has confirmed it: a sandbox that was deleted is not adopted
-    by the next control plane because this one stopped in between.
+    An end is written when it begins, not when the cluster has confirmed it: if this control plane stops in between, the
+    next one must not adopt the sandbox.
 
     Raises:
         OSError: the journal cannot be read or written.
@@ -31,7 +31,7 @@ class JournaledStore(MemoryStore):
         """See ``Store.replace``."""
         before = await self.get(sandbox.id)
         done = await super().replace(sandbox, expected_version)
-        # Once, and again when its key is given up: the last word about a sandbox counts.
+        # Once, and again when its key is freed: the last entry about a sandbox counts.
         news = before is None or before.end is None or before.idempotency_key != sandbox.idempotency_key
         if done and sandbox.end is not None and news:
             self._journal.append({"tombstone": dump_tombstone(sandbox)})
@@ -46,7 +46,7 @@ class JournaledStore(MemoryStore):
 
     async def withdraw(self, owner: str, key: str, call_id: str = "") -> Sandbox | None:
         """See ``Store.withdraw``."""
-        # Who repeats a withdrawal must not push ends out of the file.
+        # A withdrawal that is repeated must not push ends out of the file.
         news = (owner, key, call_id) not in self._withdrawn
         known = await super().withdraw(owner, key, call_id)
         if known is None and news:

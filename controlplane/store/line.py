@@ -1,4 +1,4 @@
-"""One connection to a Redis: the client opens it (addresses, TLS, passwords are its trade), from then on it is ours."""
+"""One connection to a Redis: the client library opens it (address, TLS, password); commands go past the library."""
 
 import asyncio
 from typing import Any, Final, cast
@@ -11,26 +11,26 @@ from redis.exceptions import ConnectionError as AwayError
 from redis.exceptions import InvalidResponse
 from redis.exceptions import TimeoutError as SlowError
 
-# The one way to the streams of a connection: what reads its replies is given to it, and is told when it is open.
+# The only way to get at a connection's streams: its parser is called with the connection when that is open.
 from redis._parsers import BaseParser  # isort: skip
 
 _CHUNK_BYTES: Final = 64 * 1024
-# Of an address; meant for many connections.
+# Options of a URL that are meant for connection pools.
 _OF_POOLS: Final = ("max_connections", "timeout")
 _MORE: Final = object()
 
-# Text, number, list of such, nothing; or an error that Redis answered with.
+# A reply of Redis; an error reply is an ``Exception``.
 Reply = str | int | Exception | list["Reply"] | None
 
 
 def command(*words: str | int) -> bytes:
-    """One command as Redis reads it."""
+    """One command in Redis' wire format."""
     packed: bytes = hiredis.pack_command(words)  # type: ignore[arg-type]  # its types name one word only
     return packed
 
 
 class _Reader(BaseParser):
-    """Reads replies; the client asks it for one at a time while it opens the connection."""
+    """Reads replies; the client library calls ``read_response`` for one at a time while it opens the connection."""
 
     def __init__(self) -> None:
         self.reader: asyncio.StreamReader | None = None
@@ -60,7 +60,7 @@ class _Reader(BaseParser):
         return await self.read(count)
 
     def here(self) -> list[Reply]:
-        """The replies that have come already."""
+        """The replies that have been received already."""
         found: list[Reply] = []
         while (one := self._come.gets()) is not _MORE:
             found.append(one)
@@ -81,11 +81,11 @@ class _Reader(BaseParser):
 
 
 class Line:
-    """A connection for one user at a time; opened when it is first used, and again after a failure.
+    """A connection for one caller at a time; opened when it is first used, and again after a failure.
 
     Args:
         url: ``redis://``, ``rediss://`` or ``unix://``.
-        timeout_s: for a connection, and for all answers of one message.
+        timeout_s: for connecting, and for all replies to one message.
     """
 
     def __init__(self, url: str, timeout_s: float) -> None:
@@ -105,10 +105,10 @@ class Line:
         )
 
     async def exchange(self, message: bytes, count: int) -> list[Reply]:
-        """Sends commands and reads so many replies. A failure, or a cancellation, closes the connection.
+        """Sends commands and reads ``count`` replies. A failure or a cancellation closes the connection.
 
         Raises:
-            SlowError, AwayError: the answers did not come; what was asked may have been done.
+            SlowError, AwayError: the replies did not come; the commands may have been executed.
         """
         answers: list[Reply] | None = None
         try:
@@ -122,24 +122,28 @@ class Line:
             raise AwayError(f"Redis has closed the connection: {error}") from error
         finally:
             if answers is None:
-                # What comes late must not be taken for another answer.
+                # A late reply must not be taken for the reply to another command.
                 await self.close()
         return answers
 
     async def some(self, within_s: float) -> list[Reply]:
-        """All replies that are here, one at least; raises ``SlowError`` when none comes in time, and lives on."""
+        """All replies that have been received, at least one.
+
+        Raises:
+            SlowError: none came in time; the connection stays open.
+        """
         try:
             async with asyncio.timeout(within_s):
                 first = await self._replies.read(1)
         except TimeoutError:
-            raise SlowError(f"no word for {within_s:g} s") from None
+            raise SlowError(f"no message for {within_s:g} s") from None
         return first + self._replies.here()
 
     async def rest(self, for_s: float) -> None:
-        """Reads nothing for so long: what comes meanwhile is read together, and wakes this process once."""
+        """Reads nothing for ``for_s``, so that the messages of that time wake this process only once."""
         if self._replies.writer is None or self._replies.writer.is_closing():
             return
-        # A stream's is both ways, whatever its type says.
+        # The transport of a stream can read and write, whatever its declared type is.
         transport = cast("asyncio.Transport", self._replies.writer.transport)
         transport.pause_reading()
         try:
@@ -149,5 +153,5 @@ class Line:
                 transport.resume_reading()
 
     async def close(self) -> None:
-        """Closes it; it opens again when it is used."""
+        """Closes the connection; the next use opens it again."""
         await self._connection.disconnect(nowait=True)

@@ -1,4 +1,4 @@
-"""The store of one process: dictionaries. A step is atomic because it never awaits."""
+"""The store of a single process, in dictionaries. A step is atomic because it never awaits."""
 
 import asyncio
 from collections import Counter, OrderedDict
@@ -13,7 +13,6 @@ from controlplane.store.protocol import (
     Admitted,
     Claim,
     Claimed,
-    Custody,
     Due,
     Fence,
     FencedError,
@@ -22,6 +21,7 @@ from controlplane.store.protocol import (
     Miscount,
     News,
     Rebuild,
+    RebuildTurn,
     Resync,
     Slot,
     Withdrawn,
@@ -31,19 +31,19 @@ from controlplane.store.rows import call_of
 from controlplane.store.slots import Slots
 
 TOMBSTONE_MS: Final = 24 * 3_600_000
-# About 2 KiB each; guess: a day of one sandbox a second, less than 200 MiB.
+# About 2 KiB each. Guess: one end a second for a day, which is less than 200 MiB.
 MAX_TOMBSTONES: Final = 86_400
 MAX_WITHDRAWN: Final = 100_000
 
 Key = tuple[str, str]
-# And which call has withdrawn it for itself; empty: it is for nobody.
+# Owner, key, and the id of the call that has withdrawn it for itself; empty: it is withdrawn for all calls.
 CallKey = tuple[str, str, str]
 
 
 class MemoryStore:
-    """Records in memory; the dead leave after ``tombstone_ms``, or earlier, oldest first, when there are too many.
+    """Records in memory. Tombstones are dropped after ``tombstone_ms``; earlier, oldest first, if there are too many.
 
-    A key lives exactly as long as the record that took it; a withdrawn key as long as a tombstone.
+    A key is kept exactly as long as the record that has it; a withdrawn key as long as a tombstone.
     """
 
     shared = False
@@ -56,10 +56,10 @@ class MemoryStore:
         self._records: dict[str, Sandbox] = {}
         self._keys: dict[Key, str] = {}
         self._counts: Counter[State] = Counter()
-        self._used: dict[str | None, Usage] = {}  # by owner; None: everybody together
-        self._warm: dict[str, dict[str, int]] = {}  # by template: id -> when it was ready
+        self._used: dict[str | None, Usage] = {}  # by owner; None: all owners together
+        self._warm: dict[str, dict[str, int]] = {}  # template hash -> id -> when it was ready
         self._tombstones: OrderedDict[str, int] = OrderedDict()  # id -> when it ended, oldest first
-        self._withdrawn: OrderedDict[CallKey, int] = OrderedDict()  # key -> when
+        self._withdrawn: OrderedDict[CallKey, int] = OrderedDict()  # key -> when it was withdrawn
         self._slots = Slots()
         self._leases: dict[str, tuple[str, int]] = {}
         self._intact = False
@@ -74,7 +74,7 @@ class MemoryStore:
         return Admitted(sandbox)
 
     async def claim(self, wish: Sandbox, limits: Limits) -> Claim | None:
-        """See ``Store.claim``. Cost: one look at every warm sandbox of its template."""
+        """See ``Store.claim``. Cost: O(n) in the warm sandboxes of its template."""
         wish = replace(wish, state=State.RUNNING)
         if (refused := self._refused(wish, Limits(0, limits.quota))) is not None:
             return refused
@@ -90,7 +90,7 @@ class MemoryStore:
         return Claimed(after)
 
     async def warm(self, template_hash: str) -> int:
-        """See ``Store.warm``. Cost: one look at every warm sandbox of the template."""
+        """See ``Store.warm``. Cost: O(n) in the warm sandboxes of the template."""
         now_ms = self._clock.now_ms()
         return sum(at_ms <= now_ms for at_ms in self._warm.get(template_hash, {}).values())
 
@@ -141,7 +141,7 @@ class MemoryStore:
     async def find(
         self, owner: str | None, labels: Mapping[str, str], states: Collection[State] | None = None
     ) -> Sequence[Sandbox]:
-        """See ``Store.find``. Cost: one look at every record."""
+        """See ``Store.find``. Cost: O(n) in all records."""
         self._forget()
         found = (
             one
@@ -151,7 +151,7 @@ class MemoryStore:
         return sorted(found, key=lambda one: (one.created_at_ms, one.id))
 
     async def ended_since(self, at_ms: int) -> Sequence[Sandbox]:
-        """See ``Store.ended_since``. Cost: one look at every record."""
+        """See ``Store.ended_since``. Cost: O(n) in all records."""
         self._forget()
         ended = [one for one in self._records.values() if one.end is not None]
         kept = (one for one in ended if self._tombstones.get(one.id, at_ms) >= at_ms)
@@ -206,14 +206,14 @@ class MemoryStore:
             self._leases.pop(name, None)
             return False
         if name not in self._leases:
-            # Names of who is gone do not pile up.
+            # Drops expired leases, so that the names of dead holders do not accumulate.
             for lapsed in [one for one, (_, lapses_ms) in self._leases.items() if lapses_ms <= now_ms]:
                 del self._leases[lapsed]
         self._leases[name] = (holder, now_ms + ttl_ms)
         return True
 
     async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:
-        """See ``Store.due``. Cost: one look at every record."""
+        """See ``Store.due``. Cost: O(n) in all records."""
         everything = [*self._records.values()]
         live = [one for one in everything if one.state.counted]
         return Due(
@@ -227,14 +227,14 @@ class MemoryStore:
         )
 
     async def feed(self) -> AsyncIterator[News]:
-        """See ``Store.feed``: there are no others."""
+        """See ``Store.feed``: there are no other replicas, so it yields one ``Resync`` and then nothing."""
         yield Resync()
         await asyncio.get_running_loop().create_future()
 
     async def claim_rebuild(self, ttl_ms: int) -> Rebuild:
-        """See ``Store.claim_rebuild``; ``ttl_ms`` is not needed: nobody else could take the turn over."""
+        """See ``Store.claim_rebuild``; ``ttl_ms`` is not needed, since no other replica could take the turn over."""
         del ttl_ms
-        return Rebuild(Custody.INTACT if self._is_intact() else Custody.OURS, await self.epoch())
+        return Rebuild(RebuildTurn.INTACT if self._is_intact() else RebuildTurn.OURS, await self.epoch())
 
     async def rebuilt(self, filling: str) -> bool:
         """See ``Store.rebuilt``."""
@@ -242,18 +242,18 @@ class MemoryStore:
         return self._intact
 
     async def epoch(self) -> str:
-        """See ``Store.epoch``: it cannot be lost while there is somebody to ask."""
+        """See ``Store.epoch``: constant, since the content is lost only together with the process that would ask."""
         return "memory"
 
     def bury(self, sandbox: Sandbox, ended_at_ms: int) -> None:
-        """Puts an ended sandbox from before on record, with its key, for what is left of its time; oldest first."""
+        """Restores a tombstone of an earlier process, with its key, until it is too old; call it oldest first."""
         if (before := self._records.get(sandbox.id)) is not None:
             self._drop(before)
         self._put(sandbox)
         self._tombstones[sandbox.id] = ended_at_ms
 
     def withdrawn_before(self, owner: str, key: str, call_id: str, at_ms: int) -> None:
-        """Takes in a withdrawal from before; oldest first."""
+        """Restores a withdrawn key of an earlier process; call it oldest first."""
         self._withdrawn.setdefault((owner, key, call_id), at_ms)
 
     def _holds(self, fence: Fence) -> bool:
@@ -267,7 +267,7 @@ class MemoryStore:
             return Known(self._records[self._keys[key]])
         if key is not None and {(*key, ""), (*key, call_of(sandbox))} & self._withdrawn.keys():
             return Withdrawn()
-        # First: others need not make room for one who may not have it.
+        # Before the total: an owner over its own quota must not make unclaimed sandboxes give way.
         used = self._used.get(sandbox.owner, Usage())
         if (resource := used.excess(Usage.of(sandbox), limits.quota)) is not None:
             return Full(getattr(used, resource), getattr(limits.quota, resource), resource)

@@ -1,4 +1,4 @@
-"""Waiting for a Redis that starts beside its users."""
+"""Waits at start-up for a Redis that is not reachable yet."""
 
 import asyncio
 from typing import Final
@@ -13,10 +13,10 @@ AGAIN_S: Final = 0.5
 
 
 async def loaded(calls: Calls, within_s: float) -> None:
-    """Brings the scripts to a Redis; one that is not there yet is waited for, and that is said once.
+    """Loads the scripts into a Redis; waits for one that does not answer yet, and logs that once.
 
     Raises:
-        Problem: upstream_timeout, it does not answer in time, or, at once, it refuses us.
+        Problem: upstream_timeout: not within ``within_s``; or at once if Redis answers with an error.
     """
     loop, log = asyncio.get_running_loop(), structlog.get_logger("store")
     began_s, told = loop.time(), False
@@ -24,7 +24,7 @@ async def loaded(calls: Calls, within_s: float) -> None:
         try:
             await calls.load()
         except Problem as problem:
-            # An answer is one: it is too old for the scripts, or forbids them.
+            # An error answer will not change by waiting: this Redis is too old for the scripts, or forbids them.
             if isinstance(problem.__cause__, ResponseError) or loop.time() - began_s >= within_s:
                 raise
             if not told:
@@ -32,6 +32,6 @@ async def loaded(calls: Calls, within_s: float) -> None:
             told = True
         else:
             if told:
-                log.info("Redis is there", at=calls.where, after_s=round(loop.time() - began_s, 1))
+                log.info("connected to Redis", at=calls.where, after_s=round(loop.time() - began_s, 1))
             return
         await asyncio.sleep(AGAIN_S)

@@ -1,7 +1,7 @@
-"""What the control plane asks of a store. Every method is one atomic step, also among many replicas.
+"""The protocol of a store. Every method is one atomic step, also among many replicas.
 
-A store can be lost: the cluster's truth rebuilds it (``restore``). ``tests/contract/store_suite.py`` is what every
-implementation passes.
+A store can lose its content; it is rebuilt from the cluster (``restore``). Every implementation passes
+``tests/contract/store_suite.py``.
 """
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ from controlplane.model import Limits, Sandbox, State, Usage
 
 
 class UnreadableRecordError(Problem):
-    """There is a record, and this version cannot read it: another one has written it, or it is damaged."""
+    """There is a record that this version cannot read: another version wrote it, or it is damaged."""
 
     def __init__(self, sandbox_id: str, why: str) -> None:
         detail = f"the record of {sandbox_id} cannot be read by this version of the control plane: {why}"
@@ -22,11 +22,11 @@ class UnreadableRecordError(Problem):
 
 
 class StoreLostError(Exception):
-    """The store has forgotten what it held (emptied, replaced); it has to be rebuilt before anything else is asked."""
+    """The store has lost its content (it was emptied or replaced); it must be rebuilt before any other call."""
 
 
 class FencedError(Problem):
-    """Who asked has lost the lease that he acts under; nothing was changed."""
+    """The caller does not hold the lease of its fence; nothing was changed."""
 
     def __init__(self, fence: "Fence") -> None:
         super().__init__("conflict", f"{fence.holder} does not hold the lease {fence.lease} any more")
@@ -34,7 +34,7 @@ class FencedError(Problem):
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """A lease that its holder must have at the moment of a step, however long ago he took it."""
+    """A lease that ``holder`` must hold at the moment of a step, whenever it was taken."""
 
     lease: str
     holder: str
@@ -42,28 +42,28 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The sandbox is on record, counted, and its key taken."""
+    """The sandbox is on record and counted, and it has its key."""
 
     sandbox: Sandbox
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A warm sandbox is its owner's now, counted, and its key taken."""
+    """A warm sandbox was given to the owner and is counted, and it has the key."""
 
     sandbox: Sandbox
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The key is taken by this sandbox; nothing was changed."""
+    """Another sandbox has the key already; nothing was changed."""
 
     sandbox: Sandbox
 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """The key was withdrawn (deleted before its create arrived), for all or for this call; nothing was changed."""
+    """The key was withdrawn before its create arrived, for all calls or for this one; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class Full:
     """There is no room; nothing was changed.
 
     Attributes:
-        used: so much of it is counted, of ``limit``.
-        resource: ``total``, the installation's sandboxes, or a field of the owner's ``Quota``.
+        used: how much of ``limit`` is in use.
+        resource: ``total`` (the installation's sandboxes), or a field of the owner's ``Quota``.
     """
 
     used: int
@@ -86,11 +86,10 @@ Claim = Claimed | Known | Withdrawn | Full
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Another replica has stored this: a sandbox is warm, runs, lives longer, or its end has begun. Without its
-    environment.
+    """A record that another replica has stored and that is up or has an end, without its environment.
 
     Attributes:
-        at_ms: when it was stored; what it took to hear of it is the feed's lag.
+        at_ms: when it was stored (Unix ms); the time until it is received is the feed's lag.
     """
 
     sandbox: Sandbox
@@ -99,12 +98,13 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What became of the wish for a start slot; true when it has one.
+    """The answer to a request for a start slot; true when it has one.
 
     Attributes:
-        avoid: nodes that have as many starts as they bear: what is sent shall rather come to others.
-        held_by: of one without a slot: the full node that starts like it have to wait for. Empty: whatever is given
-            back next may be its.
+        taken: whether it has one.
+        avoid: nodes at their limit of starts: the start should prefer other nodes.
+        held_by: without a slot: the full node for which starts with the same placement key have to wait. Empty: any
+            slot that is freed may serve it.
     """
 
     taken: bool
@@ -117,12 +117,12 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class SlotFreed:
-    """Another replica has given a start slot back, or has heard on which node a start is."""
+    """Another replica has freed a start slot, or has stored on which node a start was placed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resync:
-    """The feed begins, or begins again: what was stored before this may not have been told."""
+    """The feed has begun, or has reconnected: changes that were stored before may have been missed."""
 
 
 News = Changed | SlotFreed | Resync
@@ -130,13 +130,13 @@ News = Changed | SlotFreed | Resync
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What somebody has to do something about; ids, oldest first, bounded.
+    """Sandboxes that some replica has to act on: lists of ids, oldest first, bounded.
 
     Attributes:
-        expired: live, and their time has passed.
-        overdue: not ready, and their start deadline has passed.
-        unconfirmed: their end began a while ago, and no cluster has confirmed it.
-        abandoned: not ready, and the replica that brings them up has gone.
+        expired: live, and past their expiry.
+        overdue: not ready, and past their start deadline.
+        unconfirmed: their end began a while ago, and the cluster has not confirmed it.
+        abandoned: not ready, and the replica that runs their start is dead.
     """
 
     expired: Sequence[str] = ()
@@ -147,12 +147,12 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Miscount:
-    """Use that was counted otherwise than the records say, and is right now.
+    """A count of use that differed from the records, and was corrected.
 
     Attributes:
-        owner: whose; None: everybody's together.
-        counted: what quotas went by until then.
-        there: what the records add up to.
+        owner: the owner; None: all owners together.
+        counted: the wrong count, by which quotas were checked until then.
+        there: the sum over the records.
     """
 
     owner: str | None
@@ -160,39 +160,44 @@ class Miscount:
     there: Usage
 
 
-class Custody(Enum):
+class RebuildTurn(Enum):
     """Whose turn it is to rebuild a store."""
 
-    INTACT = auto()  # nobody's: it holds what it should
-    OURS = auto()  # the caller's
-    THEIRS = auto()  # another replica does it
+    INTACT = auto()  # no rebuild is needed
+    OURS = auto()  # the caller rebuilds it
+    THEIRS = auto()  # another replica rebuilds it
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """Who rebuilds a store, and what the filling is called that is there or being made: another one after each loss."""
+    """Which replica rebuilds a store, and the name of its content, which is new after each loss.
 
-    custody: Custody
+    Attributes:
+        custody: whose turn it is.
+        filling: the name of the content that is there, or that is being restored.
+    """
+
+    custody: RebuildTurn
     filling: str
 
 
 def is_later(one: Sandbox, other: Sandbox) -> bool:
-    """Whether of two records of a sandbox the one was written after the other: a restarted store may have lost it."""
+    """Whether ``one`` is the newer of two records of a sandbox; a restarted store may still have only ``other``."""
     order = [*State]
     return one.version > other.version and order.index(one.state) >= order.index(other.state)
 
 
 class Store(Protocol):
-    """Sandbox records, idempotency keys, the count against the limit, start slots and leases.
+    """Sandbox records, idempotency keys, counts of use, start slots and leases.
 
-    A record that cannot be read is left out of every list; asked for by name it is an ``UnreadableRecordError``.
+    A record that cannot be read is left out of every list; reading it by id raises ``UnreadableRecordError``.
 
     Raises, every method: ``Problem`` (upstream_timeout: it does not answer), ``StoreLostError``.
     """
 
     @property
     def shared(self) -> bool:
-        """Whether other replicas use it too: then somebody has to do what a replica that died has left."""
+        """Whether other replicas use it too: then the work of dead replicas has to be taken over."""
         ...
 
     @property
@@ -201,82 +206,85 @@ class Store(Protocol):
         ...
 
     async def admit(self, sandbox: Sandbox, limits: Limits, fence: Fence | None = None) -> Admission:
-        """Puts a new sandbox on record unless its key is known or withdrawn, or ``limits`` leave no room for it.
+        """Puts a new sandbox on record unless its key is taken or withdrawn, or ``limits`` leave no room for it.
 
         Raises:
-            FencedError: the lease of ``fence`` is not its holder's now.
+            FencedError: the holder of ``fence`` does not hold its lease.
         """
         ...
 
     async def claim(self, wish: Sandbox, limits: Limits) -> Claim | None:
-        """Gives the owner of ``wish`` the warm sandbox of its template that has been ready longest, as it then is.
+        """Gives the owner of ``wish`` the warm sandbox of its template that has been ready longest.
 
-        Known and withdrawn keys and the owner's quota count as for ``admit``; the total does not: a warm one is in it.
-        Of many calls no two get the same sandbox. None: none is warm; nothing was changed. A sandbox that is warm from
-        a moment to come (``ready_at_ms``) is not given before it.
+        Taken and withdrawn keys and the owner's quota count as for ``admit``. The total does not, since it includes
+        warm sandboxes. No two calls get the same sandbox. A sandbox whose ``ready_at_ms`` is in the future is not
+        given before then.
+
+        Returns:
+            The claimed record, or why there is none; None: no sandbox is warm, and nothing was changed.
         """
         ...
 
     async def warm(self, template_hash: str) -> int:
-        """How many warm sandboxes of a template (``SandboxSpec.template_hash``) can be claimed now."""
+        """How many warm sandboxes of a template (``SandboxSpec.template_hash``) can be claimed."""
         ...
 
     async def usage(self, owner: str | None) -> Usage:
-        """What ``owner`` (None: everybody together) uses now; exact. A pool's own is that of ``pool_owner(name)``."""
+        """What ``owner`` (None: all owners together) uses, exactly. The owner of a pool is ``pool_owner(name)``."""
         ...
 
     async def recount(self) -> Sequence[Miscount]:
-        """Adds up what the live records weigh, and puts ``usage`` right where it says something else; what was wrong.
+        """Sums the use of all live records, and corrects ``usage`` where it differs; returns what was wrong.
 
-        Cost: one look at every live record, in one step: 10 ms of a Redis for 4,096 of them.
+        Cost: reads every live record in one step: 10 ms of a Redis for 4,096 of them.
         """
         ...
 
     async def get(self, sandbox_id: str) -> Sandbox | None:
-        """The record, tombstones included; None when there is none, or not any more."""
+        """The record, also of an ended sandbox; None when there is none, or when it was dropped."""
         ...
 
     async def peek(self, sandbox_id: str) -> Sandbox | None:
-        """As ``get``, of a lost store too: what it has still."""
+        """As ``get``, but works on a lost store too, and reads what that still has."""
         ...
 
     async def replace(self, sandbox: Sandbox, expected_version: int) -> bool:
-        """Compare and set: stores ``sandbox`` if the record has ``expected_version``; tells whether it did.
+        """Compare and set: stores ``sandbox`` if the record has ``expected_version``; returns whether it did.
 
-        A record that goes from a counted state to one that is not leaves the count in the same step; one that gave
-        its idempotency key up frees the key.
+        Use is counted in the same step, by the states before and after. A new record without the idempotency key of
+        the old one frees that key.
         """
         ...
 
     async def restore(self, sandbox: Sandbox) -> bool:
-        """Puts a sandbox on record that was found on the cluster, unless it is: counted, key taken, no limit asked.
+        """Puts a sandbox on record that was found on the cluster, if it has no record, without checking limits.
 
-        Works on a lost store too, and takes the place of an earlier moment of the same life there (``is_later``).
-        Tells whether it is on record by this call.
+        It is counted and gets its key. Works on a lost store too, and replaces an older record there (``is_later``).
+        Returns whether this call has stored it.
         """
         ...
 
     async def find(
         self, owner: str | None, labels: Mapping[str, str], states: Collection[State] | None = None
     ) -> Sequence[Sandbox]:
-        """All of ``owner`` (None: everybody's) with all ``labels`` and one of ``states`` (None: any), oldest first."""
+        """All of ``owner`` (None: of all owners) with all ``labels`` in one of ``states`` (None: any), oldest first."""
         ...
 
     async def ended_since(self, at_ms: int) -> Sequence[Sandbox]:
-        """What has an end, in the order of the ends; those confirmed before ``at_ms`` are left out."""
+        """The sandboxes that have an end, in order of the ends, without those confirmed before ``at_ms`` (Unix ms)."""
         ...
 
     async def by_key(self, owner: str, key: str) -> Sandbox | None:
-        """The sandbox that took this key."""
+        """The sandbox that has this key."""
         ...
 
     async def withdraw(self, owner: str, key: str, call_id: str = "") -> Sandbox | None:
-        """The sandbox that took this key; when there is none, the key is withdrawn: no create may use it any more.
+        """Returns the sandbox that has this key; if none has, withdraws the key, so that late creates are refused.
 
         Args:
-            owner: whose key.
-            key: which one.
-            call_id: no create of this call may use it any more, others may; empty: none may.
+            owner: the owner of the key.
+            key: the idempotency key.
+            call_id: only creates of this call are refused; empty: all creates are.
         """
         ...
 
@@ -287,15 +295,15 @@ class Store(Protocol):
     async def take_slot(
         self, sandbox_id: str, limit: int, until_ms: int, per_node: int = 0, placement_key: str = ""
     ) -> Slot:
-        """Takes one of ``limit`` start slots, over all replicas; repeating is success. ``slots.Slots`` tells the rule.
+        """Takes one of ``limit`` start slots, over all replicas; repeating is success. ``slots`` has the rule.
 
-        It is the sandbox's until it is given back, its record says that the start is over, or ``until_ms``.
+        The sandbox keeps it until it is freed, its record says that the start is over, or ``until_ms``.
 
         Args:
-            sandbox_id: whose.
-            limit: how many there are in all.
-            until_ms: when it lapses.
-            per_node: how many starts a node bears; 0: it is not told where they are.
+            sandbox_id: the sandbox that starts.
+            limit: how many slots there are in all.
+            until_ms: when the slot expires (Unix ms).
+            per_node: the most starts on one node; 0: nodes are not distinguished.
             placement_key: see ``SandboxSpec.placement_key``.
         """
         ...
@@ -303,33 +311,36 @@ class Store(Protocol):
     async def place_slot(
         self, sandbox_id: str, node: str, until_ms: int, per_node: int = 0, placement_key: str = ""
     ) -> None:
-        """Says on which node a start is; it has a slot from then on, whatever the limits are. Not once it is over."""
+        """Stores on which node a start was placed; it has a slot from then on, even over the limits.
+
+        Does nothing once the start is over.
+        """
         ...
 
     async def free_slot(self, sandbox_id: str) -> None:
-        """Gives the slot back, if it has one; other replicas hear of it."""
+        """Frees a sandbox's start slot, if it has one, and notifies other replicas."""
         ...
 
     async def lease(self, name: str, holder: str, ttl_ms: int) -> bool:
-        """Takes or renews a lease; tells whether ``holder`` has it. With ``ttl_ms`` 0, gives it back."""
+        """Takes or renews a lease; whether ``holder`` has it. With ``ttl_ms`` 0, gives it back."""
         ...
 
     async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:
-        """What has to be ended, reclaimed or taken over by somebody. Cost: bounded, whatever is on record."""
+        """The sandboxes that have to be ended, reclaimed or taken over. Cost: bounded, independent of the records."""
         ...
 
     def feed(self) -> AsyncIterator[News]:
-        """What other replicas store, from now on and without end; it reconnects by itself, and says so (Resync)."""
+        """The changes that other replicas store, from now on, without end; yields ``Resync`` after each reconnect."""
         ...
 
     async def claim_rebuild(self, ttl_ms: int) -> Rebuild:
-        """Asks who rebuilds a new or lost store; the turn ends after ``ttl_ms``, or with ``rebuilt``."""
+        """Takes the turn to rebuild a new or lost store, unless another replica has it; it lasts for ``ttl_ms``."""
         ...
 
     async def rebuilt(self, filling: str) -> bool:
-        """Says that the store holds what it should, from now on; False: it was emptied since this one was begun."""
+        """Marks the store as complete; False: it was emptied again since the rebuild of ``filling`` began."""
         ...
 
     async def epoch(self) -> str:
-        """Which filling of the store this is: another one after every loss."""
+        """The name of the store's content, which is new after every loss."""
         ...

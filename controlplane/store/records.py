@@ -1,4 +1,4 @@
-"""Reading records out of a store that replicas of other versions write to as well."""
+"""Reads records from a store that replicas of other versions write to as well."""
 
 import json
 from collections.abc import Callable
@@ -10,15 +10,15 @@ from controlplane.model import Sandbox
 from controlplane.store.protocol import UnreadableRecordError
 from controlplane.store.rows import load
 
-# Of those that cannot be read, how many are known again: each of them is told once.
+# How many unreadable records are remembered, so that each is reported once.
 MOST_REMEMBERED: Final = 4096
 
 
 class Records:
-    """Reads records; remembers which it could not read.
+    """Reads records, and remembers which it could not read.
 
     Args:
-        unreadable: told of each record that cannot be read, once.
+        unreadable: called once for each record that cannot be read.
     """
 
     def __init__(self, unreadable: Callable[[], None]) -> None:
@@ -27,7 +27,7 @@ class Records:
         self._log = structlog.get_logger("records")
 
     def __contains__(self, sandbox_id: str) -> bool:
-        """Whether the record of this sandbox could not be read when it was last looked at."""
+        """Whether the record of this sandbox could not be read the last time."""
         return sandbox_id in self._odd
 
     def read(self, text: str, sandbox_id: str = "") -> Sandbox:
@@ -44,7 +44,7 @@ class Records:
         return sandbox
 
     def read_or_none(self, text: str, sandbox_id: str) -> Sandbox | None:
-        """As ``read``; None for one that cannot be read: in a list the others count."""
+        """As ``read``, but None for an unreadable record: in a list it must not prevent reading the others."""
         try:
             return self.read(text, sandbox_id)
         except UnreadableRecordError:
@@ -55,14 +55,14 @@ class Records:
         if sandbox_id not in self._odd:
             self._odd[sandbox_id] = None
             self._unreadable()
-            self._log.error("a record cannot be read and is left alone", sandbox_id=sandbox_id, detail=error.detail)
+            self._log.error("unreadable record, it is left unchanged", sandbox_id=sandbox_id, detail=error.detail)
             if len(self._odd) > MOST_REMEMBERED:
                 del self._odd[next(iter(self._odd))]
         return error
 
 
 def _id_in(text: str) -> str:
-    """Whose record it seems to be; empty when it does not even say that."""
+    """The sandbox id in an unreadable record; empty when it cannot be found."""
     try:
         return str(json.loads(text)["id"])
     except (ValueError, KeyError, TypeError):

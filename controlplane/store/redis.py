@@ -1,4 +1,4 @@
-"""The store of many replicas: every step is one script in one Redis, every change is told to all of them."""
+"""The store of many replicas: every step is one script in one Redis, and publishes its change to all replicas."""
 
 import json
 import secrets
@@ -19,7 +19,6 @@ from controlplane.store.protocol import (
     Admitted,
     Claim,
     Claimed,
-    Custody,
     Due,
     Fence,
     FencedError,
@@ -28,6 +27,7 @@ from controlplane.store.protocol import (
     Miscount,
     News,
     Rebuild,
+    RebuildTurn,
     Slot,
     Withdrawn,
 )
@@ -35,9 +35,10 @@ from controlplane.store.records import Records
 from controlplane.store.rows import key_of, row, wish_row
 
 TOMBSTONE_MS: Final = 24 * 3_600_000
-# How many records are read at a time: some milliseconds, in which this process does nothing else.
+# How many records are read at a time: parsing them blocks the event loop for some milliseconds.
 CHUNK: Final = 32
-# For so long there may be ends in no group's index: replicas of a version without one may run for an hour beside ours.
+# For so long there may be ends without an entry in their group's index: during an upgrade, replicas of a version
+# without the index may run for an hour beside this one.
 UNGROUPED_MS: Final = TOMBSTONE_MS + 3_600_000
 _QUOTA: Final = attrgetter(*(one.name for one in fields(Quota)))
 MOST_DUE: Final = 500
@@ -45,9 +46,10 @@ MOST_ENDS: Final = 86_400
 
 
 class RedisStore:
-    """See ``Store``; ``lua/head.lua`` says what lies where.
+    """See ``Store``; ``lua/head.lua`` documents the keys.
 
-    A repeated call after a lost answer changes nothing twice: a script knows the caller's own writing again.
+    A call that is retried after its answer was lost changes nothing twice: each write has a unique writer id, by which
+    the scripts recognize it.
     """
 
     shared = True
@@ -77,15 +79,15 @@ class RedisStore:
 
         Args:
             url: ``redis://``, ``rediss://`` or ``unix://``.
-            installation: tells what is ours in a Redis that others use too.
+            installation: part of the prefix of all keys, in a Redis that is used for other things too.
             clock: the time of day; the replicas' clocks are expected to agree within a second.
-            replica: this process's name among the replicas; made up when empty.
-            failed: told of every call that failed.
-            unreadable: told of each record that this version cannot read, once.
-            within_s: how long a Redis that is not there yet is waited for.
+            replica: this process's name among the replicas; random when empty.
+            failed: called for every call that failed.
+            unreadable: called once for each record that this version cannot read.
+            within_s: how long to wait for a Redis that does not answer yet.
 
         Raises:
-            Problem: upstream_timeout, it does not answer.
+            Problem: upstream_timeout, Redis does not answer.
         """
         calls = Calls(url, f"{{rollbox:{installation}}}:", failed)
         try:
@@ -109,7 +111,7 @@ class RedisStore:
             raise FencedError(fence)
         if what != "admitted":
             return self._refused(what, answer)
-        # As it was asked for, unless a repetition has found it further on.
+        # As requested; a retried call may find that the record has changed since it was admitted.
         return Admitted(sandbox if answer == "" else self._records.read(answer))
 
     async def claim(self, wish: Sandbox, limits: Limits) -> Claim | None:
@@ -133,7 +135,7 @@ class RedisStore:
         return Usage(**dict(zip(flat[::2], map(int, flat[1::2]), strict=True)))
 
     async def recount(self) -> Sequence[Miscount]:
-        """See ``Store.recount``; on the connection for long answers, so that no create waits behind it here."""
+        """See ``Store.recount``; on the connection for long answers, so that creates do not wait behind it here."""
         flat = await self._calls.read("recount")
         found = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
         return [Miscount(owner or None, Usage(*counted), Usage(*there)) for owner, counted, there in found]
@@ -159,9 +161,9 @@ class RedisStore:
     async def find(
         self, owner: str | None, labels: Mapping[str, str], states: Collection[State] | None = None
     ) -> Sequence[Sandbox]:
-        """See ``Store.find``. Cost: one round trip, and one for 32 records; labels are compared here.
+        """See ``Store.find``. Cost: one round trip, and one for every 32 records; labels are compared here.
 
-        Where a group is asked for by its label, only its own ended ones are read, not all of a day.
+        With the label of a group, only the ended sandboxes of this group are read, and not all of the last day.
         """
         pipe, grouped = self._calls.pipe(), self._clock.now_ms() >= self._grouped_ms + UNGROUPED_MS
         for state in State if states is None else states:
@@ -170,12 +172,12 @@ class RedisStore:
                 among = f"group:{owner}\n{labels[GROUP]}"
             pipe.zrange(f"{self._calls.prefix}{among}", 0, -1)
         ids = [one for of_state in await self._calls.piped(pipe) for one in of_state]
-        # One may have changed its state between the two looks.
+        # A sandbox may have changed its state between the two reads.
         found = [one for one in await self._read(ids) if states is None or one.state in states]
         return sorted((one for one in found if one.matches(labels)), key=lambda one: (one.created_at_ms, one.id))
 
     async def ended_since(self, at_ms: int) -> Sequence[Sandbox]:
-        """See ``Store.ended_since``; of more than a day's worth, the last ones."""
+        """See ``Store.ended_since``; at most the last ``MOST_ENDS``."""
         pipe = self._calls.pipe()
         prefix = self._calls.prefix
         pipe.zrange(f"{prefix}tombs", "+inf", at_ms, byscore=True, desc=True, offset=0, num=MOST_ENDS)
@@ -201,7 +203,7 @@ class RedisStore:
     async def take_slot(
         self, sandbox_id: str, limit: int, until_ms: int, per_node: int = 0, placement_key: str = ""
     ) -> Slot:
-        """See ``Store.take_slot``. Cost: a look at all slots where ``per_node`` is not 0."""
+        """See ``Store.take_slot``. Cost: O(n) in all slots unless ``per_node`` is 0."""
         asked = (self._clock.now_ms(), sandbox_id, limit, until_ms, per_node, placement_key)
         taken, *nodes = await self._calls.run("take_slot", *asked)
         return Slot(taken=True, avoid=tuple(sorted(nodes))) if taken else Slot(taken=False, held_by="".join(nodes))
@@ -222,7 +224,7 @@ class RedisStore:
         return bool(await self._calls.run("lease", self._clock.now_ms(), name, holder, ttl_ms))
 
     async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:
-        """See ``Store.due``; what cannot be read is left to a version that can."""
+        """See ``Store.due``; unreadable records are left to replicas of a version that can read them."""
         due = await self._calls.run("due", now_ms, unconfirmed_before_ms, MOST_DUE)
         return Due(*(tuple(one for one in ids if one not in self._records) for ids in due))
 
@@ -233,7 +235,9 @@ class RedisStore:
     async def claim_rebuild(self, ttl_ms: int) -> Rebuild:
         """See ``Store.claim_rebuild``."""
         what, filling = await self._calls.run("claim_rebuild", self._clock.now_ms(), self._replica, ttl_ms)
-        return Rebuild({"intact": Custody.INTACT, "ours": Custody.OURS, "theirs": Custody.THEIRS}[what], filling)
+        return Rebuild(
+            {"intact": RebuildTurn.INTACT, "ours": RebuildTurn.OURS, "theirs": RebuildTurn.THEIRS}[what], filling
+        )
 
     async def rebuilt(self, filling: str) -> bool:
         """See ``Store.rebuilt``."""
@@ -270,5 +274,5 @@ class RedisStore:
         return found
 
     def _kept(self, record: str | None, ended: str | None) -> bool:
-        """Whether there is such a record still."""
+        """Whether there is such a record, and its tombstone is not too old."""
         return bool(record) and not (ended and int(ended) <= self._clock.now_ms() - TOMBSTONE_MS)

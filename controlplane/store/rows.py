@@ -1,4 +1,4 @@
-"""A sandbox as Redis keeps it: one JSON text, and beside it what the scripts look at."""
+"""A sandbox as it is stored in Redis: its record as JSON, and the fields that the scripts use."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 from controlplane.errors import TABLE
 from controlplane.model import GROUP, UP, EndCause, Sandbox, SandboxSpec, State, load_timeline
 
-# What a sandbox keeps when it is claimed, and what its claim brings; the version stands before both.
+# The members that a sandbox keeps when it is claimed, and those that the claim replaces; ``version`` precedes both.
 _OWN: Final = (
     *("id", "created_at_ms", "generation", "ready_at_ms", "address", "kernel", "ports_revision", "pool", "cold_reason"),
 )
@@ -22,19 +22,19 @@ _PLAIN: Final = ("version", *_OWN, *_BROUGHT)
 
 
 def dump(sandbox: Sandbox, *, env: bool = True) -> str:
-    """The whole record as JSON; the environment only while it may be needed. Cost: 10 us and the environment."""
+    """The whole record as JSON, without the environment once it has an end. Cost: 10 us, and the environment's size."""
     return f'{{"version":{sandbox.version},{own(sandbox)},{brought(sandbox, env=env)}}}'
 
 
 def own(sandbox: Sandbox) -> str:
-    """The members of the record that a claim leaves alone."""
+    """The members of the record that a claim keeps."""
     fields = {name: getattr(sandbox, name) for name in _OWN}
     more = {"public_ports": sandbox.public_ports, "timeline": sandbox.timeline}
     return _members({**fields, "timings_ms": dict(sandbox.timings_ms), **more})
 
 
 def brought(sandbox: Sandbox, *, env: bool = True) -> str:
-    """The members of the record that a claim brings."""
+    """The members of the record that a claim replaces."""
     secret = {"env"} if sandbox.end is not None or not env else set()
     fields = {name: getattr(sandbox, name) for name in _BROUGHT}
     spec = sandbox.spec.model_dump_json(exclude=secret)
@@ -50,13 +50,13 @@ def load(text: str | bytes) -> Sandbox:
     """Reads what ``dump`` wrote.
 
     Raises:
-        ValueError: it is not that; the names of the fields are those of another version.
+        ValueError: it is no record, or one of another version.
     """
     return load_fields(from_json(text))
 
 
 def load_fields(fields: Any) -> Sandbox:  # noqa: ANN401 - JSON
-    """As ``load``, of what is JSON already: news carry the record as it is."""
+    """As ``load``, for parsed JSON: feed messages embed the record."""
     try:
         return _load(fields)
     except (KeyError, TypeError) as error:
@@ -80,12 +80,12 @@ def _load(fields: Mapping[str, Any]) -> Sandbox:
 
 
 def key_of(owner: str, key: str | None) -> str:
-    """How an owner's idempotency key is called; empty for none."""
+    """The name of an owner's idempotency key in Redis; empty for none."""
     return "" if key is None else f"{owner}\n{key}"
 
 
 def call_of(sandbox: Sandbox) -> str:
-    """The name of the call that a sandbox is admitted for; empty for none."""
+    """The id of the call for which a sandbox is admitted; empty for none."""
     return sandbox.callers[0].partition("/")[0] if sandbox.callers else ""
 
 
@@ -95,7 +95,7 @@ def group_of(sandbox: Sandbox) -> str:
 
 
 def news_of(sandbox: Sandbox, record: str, origin: str, now_ms: int) -> str:
-    """What other replicas hear; empty when it is nothing to them: they follow routes, lives and ends, not starts."""
+    """The feed message of a change; empty for one during a start: other replicas follow what is up or has an end."""
     if sandbox.state not in UP and sandbox.end is None:
         return ""
     told = dump(sandbox, env=False) if sandbox.spec.env else record
@@ -103,13 +103,13 @@ def news_of(sandbox: Sandbox, record: str, origin: str, now_ms: int) -> str:
 
 
 def head_of(origin: str, now_ms: int) -> str:
-    """What stands before the record in the news of a change; a brace follows the record."""
+    """The part of a feed message before the record; a brace follows the record."""
     return f'{begin_of(origin)}, "at": {now_ms}, "sandbox": '
 
 
 @lru_cache(maxsize=4)
 def begin_of(origin: str) -> str:
-    """How everything begins that ``origin`` tells: its own news need not be read to be known."""
+    """The beginning of every feed message of ``origin``, so that a replica skips its own without parsing them."""
     return json.dumps({"by": origin})[:-1]
 
 
@@ -120,7 +120,7 @@ def row(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> tuple[str | 
         *_who(sandbox, now_ms, writer, origin),
         record,
         news_of(sandbox, record, origin, now_ms),
-        # Where it can be claimed, from when on, and what it keeps then.
+        # Of a warm one: its template, from when on it can be claimed, and the members that a claim keeps.
         *(
             (sandbox.spec.template_hash(), sandbox.ready_at_ms or 0, own(sandbox))
             if sandbox.state is State.WARM
@@ -132,7 +132,10 @@ def row(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> tuple[str | 
 
 
 def wish_row(wish: Sandbox, now_ms: int, writer: str, origin: str) -> tuple[str | int, ...]:
-    """The same for a claim: instead of the record and the news what a claim adds to them, and the template wanted."""
+    """As ``row``, for a claim: instead of record and message it has the members that a claim adds to them.
+
+    The template is the one that is wanted.
+    """
     bound = replace(wish, state=State.RUNNING, claimed_at_ms=now_ms, claim_id=wish.id)
     members = brought(bound)
     return (

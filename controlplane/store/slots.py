@@ -1,16 +1,18 @@
-"""Start slots: how many starts go on at once, in all and on each node. Pure; the caller brings the time.
+"""Start slots: limit concurrent starts, in all and on each node. Pure; the caller passes the time.
 
-A scheduler says where a sandbox is only after it was sent, so no start can be bounded on its node beforehand. The rule:
+The scheduler chooses a sandbox's node only after its pod was created, so a node's limit cannot be checked before. The
+rule:
 
-* In all there are ``limit`` slots: what the ready nodes bear together, or the setting.
-* Nothing is sent while the starts that have no node yet would, if all of them came to the busiest node, be too many
-  there. So no node gets more than it bears.
-* A node that has as many as it bears is avoided by what is sent (``Slot.avoid``, a preference), one start at a time, so
-  that one slow node stops nobody. Where no other node takes that start, it comes there all the same, one too many; then
-  all that a scheduler cannot tell from it (its ``placement_key``) is held until that node bears a start again.
+* In all there are ``limit`` slots: the sum of the ready nodes' limits, or the setting if that is lower.
+* No slot is given while the starts without a node, if all of them were placed on the busiest node, would reach its
+  limit. So concurrent starts cannot exceed a node's limit.
+* A start that gets a slot while some node is at its limit avoids that node (``Slot.avoid``, a preference), and such
+  starts are let in one at a time, so that one slow node does not block the others. If no other node has room for the
+  start, it is placed on the full node, one over the limit. Then all starts that the scheduler cannot distinguish from
+  it (they have the same ``placement_key``) are held until that node is below its limit again.
 
-So a node has at most one start more than it bears for each placement key that is in use. What was refused by all nodes
-has no slot; it takes one when it is placed, without asking, since nobody can stop it any more.
+So a node has at most one start over its limit for each placement key in use. A start that fits on no node has no slot;
+when the scheduler places it, it gets one without a check, since it cannot be stopped then.
 """
 
 from collections import Counter
@@ -19,12 +21,12 @@ from controlplane.store.protocol import Slot
 
 
 class Slots:
-    """What ``lua/take_slot.lua`` and ``lua/place_slot.lua`` do in Redis."""
+    """The slots in memory; ``lua/take_slot.lua`` and ``lua/place_slot.lua`` do the same in Redis."""
 
     def __init__(self) -> None:
-        self._until: dict[str, int] = {}  # id -> when it lapses
-        self._nodes: dict[str, str] = {}  # id -> where it is; of those that have a slot
-        self._held: dict[str, str] = {}  # placement key -> the node that such starts came to although it was full
+        self._until: dict[str, int] = {}  # id -> when its slot expires
+        self._nodes: dict[str, str] = {}  # id -> its node; only of starts that have a slot
+        self._held: dict[str, str] = {}  # placement key -> the full node on which such a start was placed
 
     def __len__(self) -> int:
         return len(self._until)
@@ -52,7 +54,7 @@ class Slots:
         """See ``Store.place_slot``."""
         sent = sandbox_id in self._until
         self._until[sandbox_id], self._nodes[sandbox_id] = until_ms, node
-        # Not where many waited for a node and one has come: that says nothing about the next ones.
+        # Not for a start that had no slot (it fitted on no node until one was added): the next ones may fit elsewhere.
         if sent and per_node and Counter(self._nodes.values())[node] > per_node:
             self._held[placement_key] = node
 
@@ -62,7 +64,7 @@ class Slots:
         self._nodes.pop(sandbox_id, None)
 
     def clear(self) -> None:
-        """Forgets all."""
+        """Drops all slots."""
         self._until.clear()
         self._nodes.clear()
         self._held.clear()

@@ -39,7 +39,7 @@ def api_key(owner: str) -> str:
 
 @dataclass
 class Ground(Processes):
-    """Parts by name: `redis`, `cluster`, control planes, gateways; clients come and go."""
+    """Dependencies by name: `redis`, `cluster`, control planes, gateways; clients come and go."""
 
     seed: int
     key: SigningKey

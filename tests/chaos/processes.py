@@ -42,7 +42,7 @@ class Processes:
         await process.wait()
 
     def fallen(self) -> list[str]:
-        """Parts that have ended by themselves, with their last words."""
+        """Dependencies that have ended by themselves, with their last words."""
         return [
             f"{name} ended by itself with {process.returncode}: {self._words(name)}"
             for name, process in self.parts.items()

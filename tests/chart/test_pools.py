@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from controlplane.cluster.kubernetes.documents import GROUP, NAMES, PLURALS, VERSION
-from controlplane.lifecycle.quotas import DeclaredQuota
+from controlplane.lifecycle.admission.quotas import DeclaredQuota
 from controlplane.model.pool import PoolSpec
 from tests.support.helm import CHART, ChartError, Manifest, named, of_kind, render
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from controlplane.lifecycle.states import Change, Event, apply
+from controlplane.lifecycle.record.states import Change, Event, apply
 from controlplane.model import EndCause, Limits, Quota, Sandbox, SandboxSpec, State, Usage, pool_owner
 from controlplane.store import Admitted, Claimed, Store
 
@@ -88,9 +88,11 @@ class Player:
             return
         acts_on = known if what == "stale" else found
         event = {"end": Event.END, "retire": Event.RETIRE}.get(what) or _NEXT.get(acts_on.state)
-        applied = event and apply(acts_on, event, Change(end=END if event in (Event.END, Event.RETIRE) else None))
-        if applied:
-            done = await self.store.replace(applied[0], acts_on.version)
+        if event is None:
+            return
+        after = apply(acts_on, event, Change(end=END if event in (Event.END, Event.RETIRE) else None))
+        if after is not acts_on:
+            done = await self.store.replace(after, acts_on.version)
             assert not (done and event is Event.RETIRE and acts_on.warm)
 
     def _wish(self, owner: str, key: str | None) -> Sandbox:

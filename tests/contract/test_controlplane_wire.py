@@ -47,7 +47,7 @@ async def test_the_feed_sends_snapshot_deltas_and_heartbeats(tmp_path: Path) -> 
         await stub.Report(routes_pb2.ActivityReport(gateway_id="g", used=used))
         assert 0 <= clock.now_ms() - 2000 - activity.used_ms("sb-1") < 60_000
         assert activity.used_ms("sb-2") == 0, "nobody follows it"
-        assert activity.vigil.judges_from(0, 0) is not None
+        assert activity.gateway_reports.judges_from(0, 0) is not None
 
 
 async def test_routes_of_one_moment_reach_a_gateway_in_one_message(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ async def test_a_crowd_at_both_passes_one_quota_and_none_is_forgotten(url: str) 
             for number in range(100):
                 group.create_task(use((a, b)[number % 2], "alice", seen, most))
         assert most["alice"] <= 5
-        assert await a.parts.store.usage("alice") == Usage()
+        assert await a.deps.store.usage("alice") == Usage()
         assert [(await one.service.standing("alice")).waiting for one in (a, b)] == [0, 0]
 
 
@@ -106,7 +106,7 @@ async def test_the_few_of_one_owner_are_not_behind_the_herd_of_another_in_a_full
             all_are_there.set()
         # In line behind the herd they would be the last.
         assert max(at for at, owner in enumerate(order) if owner == "bob") < 80
-        assert await a.parts.store.usage(None) == Usage()
+        assert await a.deps.store.usage(None) == Usage()
 
 
 async def test_a_start_that_is_over_at_one_frees_a_start_at_the_other(url: str) -> None:

@@ -20,11 +20,11 @@ from controlplane.model import GROUP, EndCause, Limits, SandboxSpec, State, Usag
 from controlplane.store import (
     Admitted,
     Changed,
-    Custody,
     Full,
     Known,
     Miscount,
     Rebuild,
+    RebuildTurn,
     RedisStore,
     Resync,
     SlotFreed,
@@ -394,11 +394,11 @@ async def test_an_emptied_store_is_lost_until_it_is_rebuilt(pair: list[RedisStor
         with pytest.raises(StoreLostError):
             await question
     rebuild = await one.claim_rebuild(60_000)
-    assert rebuild.custody is Custody.OURS
-    assert await two.claim_rebuild(60_000) == Rebuild(Custody.THEIRS, rebuild.filling)
+    assert rebuild.custody is RebuildTurn.OURS
+    assert await two.claim_rebuild(60_000) == Rebuild(RebuildTurn.THEIRS, rebuild.filling)
     assert await one.restore(first)
     assert await one.rebuilt(rebuild.filling)
-    assert await two.claim_rebuild(60_000) == Rebuild(Custody.INTACT, rebuild.filling)
+    assert await two.claim_rebuild(60_000) == Rebuild(RebuildTurn.INTACT, rebuild.filling)
     assert await two.epoch() == await one.epoch() != epoch
     assert await two.get("sb-1") == first
 
@@ -415,7 +415,7 @@ async def test_a_redis_that_does_not_say_which_run_it_is_is_used_and_that_is_tol
         async with RedisStore.open(url, installation="t", clock=ShiftedClock()) as store:
             await refilled(store)
             assert await store.get("sb-1") is None
-    assert told == ["Redis refuses INFO: what it loses in a restart is not noticed"]
+    assert told == ["Redis refuses INFO: a loss of data in a restart of Redis will not be noticed"]
 
 
 async def test_a_rebuild_that_is_given_up_is_taken_over(pair: list[RedisStore], url: str, clock: ShiftedClock) -> None:
@@ -423,7 +423,7 @@ async def test_a_rebuild_that_is_given_up_is_taken_over(pair: list[RedisStore], 
         await redis.flushall()
     first = await pair[0].claim_rebuild(1_000)
     clock.ahead_ms += 2_000
-    assert first == await pair[1].claim_rebuild(1_000) == Rebuild(Custody.OURS, first.filling)
+    assert first == await pair[1].claim_rebuild(1_000) == Rebuild(RebuildTurn.OURS, first.filling)
 
 
 async def test_a_store_that_is_emptied_while_it_is_rebuilt_is_not_taken_for_whole(
@@ -435,7 +435,7 @@ async def test_a_store_that_is_emptied_while_it_is_rebuilt_is_not_taken_for_whol
         await redis.flushall()
     assert not await pair[0].rebuilt(first.filling)
     second = await pair[1].claim_rebuild(60_000)
-    assert second.custody is Custody.OURS
+    assert second.custody is RebuildTurn.OURS
     assert second.filling != first.filling
     assert not await pair[0].rebuilt(first.filling)
     assert await pair[1].rebuilt(second.filling)
@@ -578,7 +578,7 @@ async def test_a_redis_that_comes_up_later_is_waited_for_and_that_is_said_once(
     await eventually(lambda: len(tries) > 2)
     with redis_server(tmp_path):
         await opened
-    assert [one["event"] for one in said] == ["waiting for Redis", "Redis is there"]
+    assert [one["event"] for one in said] == ["waiting for Redis", "connected to Redis"]
     assert "redis.sock" in said[0]["at"]
 
 

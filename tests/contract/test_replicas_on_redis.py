@@ -13,8 +13,8 @@ from controlplane.clock import SystemClock
 from controlplane.cluster.documents import Documents
 from controlplane.cluster.engine.documents import FileDocuments
 from controlplane.lifecycle import Created, Options
-from controlplane.lifecycle.callers import new_caller
 from controlplane.lifecycle.groups import Groups
+from controlplane.lifecycle.record.callers import new_caller
 from controlplane.model import Sandbox, SandboxSpec, State, Usage, pool_owner
 from controlplane.store import RedisStore
 from tests.support.eventually import eventually
@@ -59,7 +59,7 @@ async def pooled(url: str, warm: int) -> AsyncIterator[tuple[World, World]]:
 
 
 async def is_warm(plane: World, number: int) -> bool:
-    return (await plane.parts.store.counts())[State.WARM] >= number
+    return (await plane.deps.store.counts())[State.WARM] >= number
 
 
 @pytest.fixture
@@ -68,13 +68,13 @@ def unwritten(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
     def keep() -> None:
         for name, seconds in (("QUIET_S", 60.0), ("LATE_S", 60.0), ("FLUSH_WITHIN_S", 0.0)):
-            monkeypatch.setattr(f"controlplane.lifecycle.notes.{name}", seconds)
+            monkeypatch.setattr(f"controlplane.lifecycle.record.annotations.{name}", seconds)
 
     return keep
 
 
 async def recounted(plane: World, owner: str | None) -> Usage:
-    return sum((Usage.of(one) for one in await plane.parts.store.find(owner, {})), Usage())
+    return sum((Usage.of(one) for one in await plane.deps.store.find(owner, {})), Usage())
 
 
 async def ended_at(plane: World, sandbox_id: str) -> bool:
@@ -83,7 +83,7 @@ async def ended_at(plane: World, sandbox_id: str) -> bool:
 
 
 async def running(plane: World) -> int:
-    return (await plane.parts.store.counts())[State.RUNNING]
+    return (await plane.deps.store.counts())[State.RUNNING]
 
 
 async def test_a_crowd_created_at_one_is_ready_by_pushes_at_the_other(url: str) -> None:
@@ -157,7 +157,7 @@ async def test_a_redis_that_was_restarted_without_its_last_writes_gives_nothing_
             again = await at_each("k", a, b)
             assert [(one.sandbox.id, one.replayed) for one in again] == [(one.sandbox.id, True) for one in first]
             assert await ended_at(a, ending.id)
-            assert await a.parts.store.usage(OWNER) == await recounted(a, OWNER)
+            assert await a.deps.store.usage(OWNER) == await recounted(a, OWNER)
 
 
 async def at_each(key: str, *planes: World) -> list[Created]:
@@ -211,7 +211,7 @@ async def test_claims_at_both_never_get_the_same_and_usage_is_exact(url: str) ->
         assert len({one.sandbox.id for one in twice}) == 40
         assert sum(one.sandbox.warm for one in twice[::2]) >= 30
         for owner in (None, *owners, pool_owner("p")):
-            assert await b.parts.store.usage(owner) == await recounted(a, owner)
+            assert await b.deps.store.usage(owner) == await recounted(a, owner)
 
 
 async def test_a_flush_right_after_claims_gives_none_of_them_to_anybody_else(url: str) -> None:
@@ -225,7 +225,7 @@ async def test_a_flush_right_after_claims_gives_none_of_them_to_anybody_else(url
         again = await asyncio.gather(*((b, a)[n % 2].service.create(OWNER, ENV_SPEC, f"k{n}") for n in range(6)))
         assert [one.sandbox.id for one in again] == mine
         for owner in (None, OWNER, "bob", pool_owner("p")):
-            assert await b.parts.store.usage(owner) == await recounted(a, owner)
+            assert await b.deps.store.usage(owner) == await recounted(a, owner)
 
 
 async def test_what_a_replica_claimed_and_ended_that_died_before_the_flush_the_other_knows(
@@ -236,7 +236,7 @@ async def test_what_a_replica_claimed_and_ended_that_died_before_the_flush_the_o
         first, second = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
         await a.service.delete(OWNER, second.id, wait_s=60)
         # As killed: nothing is written behind, nothing is put back.
-        for task in (*a.service._lives._loops, *a.service._lives._starts.values()):
+        for task in (*a.service._core._loops, *a.service._core.starts._tasks.values()):
             task.cancel()
         assert "claim" not in a.cluster.held[first.id].facts
         await redis.flushall()
@@ -248,7 +248,7 @@ async def test_what_a_replica_claimed_and_ended_that_died_before_the_flush_the_o
         assert end.cause == "deleted"
         assert (await b.service.create(OWNER, ENV_SPEC, "k0")).sandbox.id == first.id
         for owner in (None, OWNER, "bob", pool_owner("p")):
-            assert await b.parts.store.usage(owner) == await recounted(b, owner)
+            assert await b.deps.store.usage(owner) == await recounted(b, owner)
 
 
 async def test_a_replica_that_did_not_notice_the_flush_says_what_it_knows_nevertheless(
@@ -258,12 +258,12 @@ async def test_a_replica_that_did_not_notice_the_flush_says_what_it_knows_nevert
         unwritten()
         sandbox = (await a.service.create(OWNER, ENV_SPEC, "k")).sandbox
         for plane in (a, b):
-            plane.service._lives.notes.forget(sandbox.id)
+            plane.service._core.annotations.forget(sandbox.id)
         await redis.flushall()
         # Whoever rebuilt it did so between two questions of both, and took the claimed one for the pool's.
-        store = a.parts.store
+        store = a.deps.store
         await store.restore(replace(sandbox, owner=pool_owner("p"), state=State.WARM, claimed_at_ms=None, version=0))
         await refilled(store)
-        await until(lambda: b.parts.store.by_key(OWNER, "k"), 120)
+        await until(lambda: b.deps.store.by_key(OWNER, "k"), 120)
         assert (await b.service.get(OWNER, sandbox.id)).state is State.RUNNING
-        assert (await b.parts.store.usage(OWNER)).sandboxes == 1
+        assert (await b.deps.store.usage(OWNER)).sandboxes == 1

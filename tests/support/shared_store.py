@@ -13,12 +13,12 @@ from controlplane.store import (
     Changed,
     Claim,
     Claimed,
-    Custody,
     Due,
     Fence,
     MemoryStore,
     News,
     Rebuild,
+    RebuildTurn,
     Resync,
     SlotFreed,
     StoreLostError,
@@ -157,14 +157,14 @@ class SharedStore(MemoryStore):
     async def claim_rebuild(self, ttl_ms: int) -> Rebuild:
         return Rebuild(self._custody(ttl_ms), str(self.core.fillings))
 
-    def _custody(self, ttl_ms: int) -> Custody:
+    def _custody(self, ttl_ms: int) -> RebuildTurn:
         if self.core.intact:
-            return Custody.INTACT
+            return RebuildTurn.INTACT
         now_ms = self.core.clock.now_ms()
         if self.core.rebuilder not in ("", self.replica) and now_ms < self.core.rebuilder_until_ms:
-            return Custody.THEIRS
+            return RebuildTurn.THEIRS
         self.core.rebuilder, self.core.rebuilder_until_ms = self.replica, now_ms + ttl_ms
-        return Custody.OURS
+        return RebuildTurn.OURS
 
     def _is_intact(self) -> bool:
         return self.core.intact

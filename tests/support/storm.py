@@ -208,10 +208,10 @@ class Storm:
             return
         victim = self.random.choice(able)
         self.log.append(f"{_now_s():.2f} killed {victim.name}")
-        lives = victim.plane.service._lives  # type: ignore[union-attr]
+        lives = victim.plane.service._core  # type: ignore[union-attr]
         victim.store.dead = True
         self.core.feeds.pop(victim.name, None)
-        for task in (*lives._loops, *lives._starts.values(), *lives.endings.reclaimer.under_way):
+        for task in (*lives._loops, *lives.starts._tasks.values(), *lives.reclaimer.under_way):
             task.cancel()
         victim.stop.set()
         self._replicas.remove(victim)
@@ -286,7 +286,7 @@ class Storm:
 
     async def _judge(self) -> None:
         alive = [one.plane for one in self._replicas if one.plane]
-        store: Store = alive[0].parts.store
+        store: Store = alive[0].deps.store
         records = {one.id: one for one in await store.find(None, {}, None)}
         live = {one.id: one for one in records.values() if one.end is None}
         wanted = set(self.given.values()) - self.deleted
@@ -298,7 +298,7 @@ class Storm:
             there = (Usage.of(one) for one in live.values() if owner in (None, one.owner))
             self._expect(f"use of {owner}", await store.usage(owner), sum(there, Usage()))
         for plane in alive:
-            with plane.parts.board.subscribe() as feed:
+            with plane.deps.board.subscribe() as feed:
                 routes = {route.sandbox_id for route in (await feed.next()).snapshot.routes}
             # One that was forgotten before anybody got it keeps its route here: no caller knows its id.
             self._expect("routes", routes & (set(live) | set(self.given.values())), set(live))

@@ -13,7 +13,7 @@ from controlplane.api.ready import create_ready_app
 from controlplane.clock import Clock
 from controlplane.cluster.documents import Documents
 from controlplane.cluster.engine.documents import FileDocuments
-from controlplane.lifecycle import Options, Parts, RouteBoard, Sandboxes, SigningKey
+from controlplane.lifecycle import Dependencies, Options, RouteBoard, Sandboxes, SigningKey
 from controlplane.model import SandboxSpec
 from controlplane.store import MemoryStore, Store
 from controlplane.telemetry import Metrics
@@ -33,7 +33,7 @@ class World:
     """One control plane and everything around it."""
 
     service: Sandboxes
-    parts: Parts
+    deps: Dependencies
     cluster: FakeCluster
     sidecars: FakeSidecars
     gateways: FakeGateways
@@ -60,7 +60,7 @@ async def world(
     clock = clock or VirtualClock()
     gateways = FakeGateways()
     key = SigningKey(PRIVATE, clock)
-    parts = Parts(
+    deps = Dependencies(
         store=store or MemoryStore(clock),
         cluster=cluster,
         sidecars=sidecars,
@@ -71,10 +71,10 @@ async def world(
         board=RouteBoard(clock, key),
         documents=documents or FileDocuments(),
     )
-    async with Sandboxes.running(parts, options or Options()) as service:
+    async with Sandboxes.running(deps, options or Options()) as service:
         cluster.push = service.accept_push
         keys = ApiKeys({KEY: OWNER, OTHER_KEY: "bob"})
-        app = create_app(Context(service, parts, keys, {"max_sandboxes": 0}, operators=frozenset({OWNER})))
+        app = create_app(Context(service, deps, keys, {"max_sandboxes": 0}, operators=frozenset({OWNER})))
         api, door = Caller(app, KEY), Caller(create_ready_app(service), None)
-        yield World(service, parts, cluster, sidecars, gateways, api, door)
+        yield World(service, deps, cluster, sidecars, gateways, api, door)
         await cluster.settle()

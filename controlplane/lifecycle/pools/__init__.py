@@ -1,6 +1,6 @@
-"""Pools: sandboxes that are ready before anybody asks for them. See ``service.Pools``."""
+"""Warm pools: sandboxes that are ready before a create claims them. See ``service.Pools``."""
 
-from controlplane.lifecycle.pools.desk import Desk, Shown
+from controlplane.lifecycle.pools.declarations import PoolDeclarations, Shown
 from controlplane.lifecycle.pools.service import Pools
 
-__all__ = ["Desk", "Pools", "Shown"]
+__all__ = ["PoolDeclarations", "Pools", "Shown"]

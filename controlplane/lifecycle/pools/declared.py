@@ -1,4 +1,4 @@
-"""What somebody has declared a pool to be, read from its document; unsound ones are kept apart, with what is wrong."""
+"""Reads a pool's declaration from its document; an invalid one is kept too, with what is wrong with it."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -13,11 +13,12 @@ MAX_TROUBLE_CHARS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A declaration.
+    """A pool's declaration.
 
     Attributes:
-        spec: None when it is not sound.
-        trouble: what is wrong with it, in a sentence; empty when nothing is.
+        version: of the document.
+        spec: None when the declaration is invalid.
+        trouble: what is wrong with it, in a sentence; empty when it is valid.
     """
 
     name: str
@@ -38,7 +39,7 @@ def declared(document: Document) -> Declared:
 
 
 def fault(error: ValidationError) -> str:
-    """The first thing that is wrong, in a sentence."""
+    """The first validation error, in a sentence."""
     first = error.errors()[0]
     where = ".".join(map(str, first["loc"]))
     return f"{where or 'the pool'}: {first['msg'].removeprefix('Value error, ')}"

@@ -1,4 +1,4 @@
-"""How many a pool should keep: what was claimed lately, against the time that a replacement takes. Pure."""
+"""The size of a pool: from the recent rate of claims and the time that a replacement takes to start. Pure."""
 
 import math
 from collections import deque
@@ -7,21 +7,21 @@ from typing import Final
 
 from controlplane.model.pool import PoolSpec
 
-# What was asked of a pool counts for so long; RL steps come minutes apart.
+# For how long a claim counts; the steps of an RL run come minutes apart.
 MEMORY_S: Final = 600
 MINUTE_S: Final = 60
-# Room for what comes a little harder than before.
+# For peaks that are a little higher than before.
 HEADROOM: Final = 1.25
-# Of a start that nobody has measured yet.
+# The assumed time of a start before one was measured.
 REFILL_MS: Final = 5_000
 LEAST_REFILL_MS: Final = 1_000
 MOST_REFILL_MS: Final = 120_000
-# How much the newest start tells of the next one.
+# The weight of the newest start in the moving average.
 WEIGHT: Final = 0.3
 
 
 class Demand:
-    """Claims of one pool, served or not, by the second; bounded by ten minutes. Times are Unix ms."""
+    """Claims of one pool per second, served or not, of the last ten minutes. Times are Unix ms."""
 
     def __init__(self) -> None:
         self._seconds: deque[tuple[int, int]] = deque()
@@ -29,17 +29,17 @@ class Demand:
 
     @property
     def refill_ms(self) -> int:
-        """How long a start takes, as measured."""
+        """How long a start takes (ms): a moving average of measured starts, within bounds."""
         measured = REFILL_MS if self._refill_ms is None else self._refill_ms
         return round(min(max(measured, LEAST_REFILL_MS), MOST_REFILL_MS))
 
     def started(self, took_ms: int) -> None:
-        """A start was measured."""
+        """Adds a measured start."""
         before = self._refill_ms
         self._refill_ms = took_ms if before is None else (1 - WEIGHT) * before + WEIGHT * took_ms
 
     def claimed(self, at_ms: int) -> None:
-        """Somebody has asked for one. A clock that jumps back counts as now."""
+        """Adds a claim. If the clock has jumped back, it counts in the last known second."""
         second = at_ms // 1000
         if self._seconds and second <= self._seconds[-1][0]:
             last, count = self._seconds.pop()
@@ -49,12 +49,12 @@ class Demand:
         self._forget(second)
 
     def per_minute(self, now_ms: int) -> int:
-        """How many were asked for in the last minute."""
+        """How many claims there were in the last minute."""
         since = now_ms // 1000 - MINUTE_S
         return sum(count for second, count in self._seconds if second > since)
 
     def most_at_once(self, now_ms: int) -> int:
-        """The most that were asked for within the time of one start. Cost: one pass over at most 600 numbers."""
+        """The most claims within the time of one start. Cost: one pass over at most 600 numbers."""
         self._forget(now_ms // 1000)
         window_s = math.ceil(self.refill_ms / 1000)
         within: deque[tuple[int, int]] = deque()
@@ -70,21 +70,21 @@ class Demand:
     def _forget(self, second: int) -> None:
         while self._seconds and self._seconds[0][0] <= second - MEMORY_S:
             self._seconds.popleft()
-        # The clock has jumped back, by more than what is remembered.
+        # The clock has jumped back by more than ``MEMORY_S``.
         while self._seconds and self._seconds[-1][0] > second + MEMORY_S:
             self._seconds.pop()
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many are wanted, and a sentence that says why."""
+    """How many sandboxes a pool should keep, and why, in a sentence."""
 
     wanted: int
     why: str
 
 
 def size(spec: PoolSpec, demand: Demand, now_ms: int) -> Size:
-    """How many the pool should keep now."""
+    """How many sandboxes the pool should keep now."""
     if spec.drain:
         return Size(0, "none are wanted: the pool is drained")
     if spec.min_warm == spec.max_warm:

@@ -1,8 +1,8 @@
-"""The unclaimed sandboxes of a pool, as far as anybody here can know: what was seen, and what was done since.
+"""The unclaimed sandboxes of a pool, as known to this replica: the last read of the store, and the changes since.
 
-A view of the store may be older than what we have done or heard. What was started is expected until a view shows it or
-has had time enough to; what has gone does not come back with an old view. So a planner that looks twice at the same old
-view does not do twice what it has done.
+A read of the store may be older than what this replica has done or got from the feed. So a started sandbox is expected
+until a read shows it, or until no read can be that old; and one that is gone does not reappear with an old read. This
+keeps a planner that plans twice on the same old read from repeating its starts and stops.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,12 +10,12 @@ from typing import Final
 
 from controlplane.lifecycle.pools.planner import Member
 
-# No view is older than this.
+# No read of the store is older than this.
 LAG_MS: Final = 30_000
 
 
 class Members:
-    """Members by id. Times are Unix ms, given by the caller."""
+    """The members of a pool by id. Times are Unix ms and passed by the caller."""
 
     def __init__(self) -> None:
         self._known: dict[str, Member] = {}
@@ -23,11 +23,11 @@ class Members:
         self._gone: dict[str, int] = {}
 
     def all(self) -> Sequence[Member]:
-        """All that there are, or will be in a moment."""
+        """All members, with those that were started and no read shows yet."""
         return list(self._known.values())
 
     def heard(self, member: Member, now_ms: int) -> bool:
-        """Takes in what was started here, or has changed; whether it is news."""
+        """Adds a member that was started here, or that has changed; whether that was not known yet."""
         if not self.news(member):
             return False
         self._known[member.id] = member
@@ -35,7 +35,7 @@ class Members:
         return True
 
     def gone(self, sandbox_id: str, now_ms: int) -> bool:
-        """Takes in that one was claimed, stopped or has died; whether it is news."""
+        """Removes a member that was claimed, stopped or has died; whether that was not known yet."""
         self._forget(now_ms)
         news = self._gone.pop(sandbox_id, None) is None
         self._gone[sandbox_id] = now_ms
@@ -44,7 +44,7 @@ class Members:
         return news
 
     def seen(self, view: Iterable[Member], now_ms: int) -> None:
-        """Takes in a view of all of them, perhaps an old one."""
+        """Merges a read of all members from the store, which may be old."""
         shown = {member.id: member for member in view}
         self._forget(now_ms)
         for member in shown.values():
@@ -56,12 +56,12 @@ class Members:
                 self._heard_ms.pop(sandbox_id, None)
 
     def news(self, member: Member) -> bool:
-        """Whether this says something that is not known yet."""
+        """Whether this version of a member is not known yet."""
         known = self._known.get(member.id)
         return member.id not in self._gone and (known is None or known.version < member.version)
 
     def _forget(self, now_ms: int) -> None:
-        """Drops what has gone longer ago; in order, for the newest is put last."""
+        """Drops entries of ``_gone`` that are older than ``LAG_MS``; they are in order of time."""
         while self._gone:
             first = next(iter(self._gone))
             if 0 <= now_ms - self._gone[first] < LAG_MS:

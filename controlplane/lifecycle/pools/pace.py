@@ -1,4 +1,4 @@
-"""What holds a pool's starts up: its rate, want of room, and failures in a row. Pure; times are Unix ms, given."""
+"""Throttles a pool's starts: by rate, for want of room, and by backoff after failures. Pure; times are Unix ms."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -7,24 +7,25 @@ from typing import Final
 from controlplane.errors import TABLE, Code
 
 MINUTE_MS: Final = 60_000
-# After the first failure; doubled with each one after it.
+# The pause after the first failure; it doubles with each further one.
 FIRST_PAUSE_MS: Final = 5_000
 LAST_PAUSE_MS: Final = 300_000
-# What is the caller's fault stays so until somebody changes the pool or the image.
+# Longer, since a failure that is the caller's fault repeats until the pool or the image is changed.
 FIRST_PAUSE_OF_FAULT_MS: Final = 30_000
-# Asking for room costs one step of the store, and news of an end come sooner; this is for room that nobody tells of.
+# An end lifts this pause at once; it is for room that becomes free without a change of a record here. A try costs the
+# store one step.
 FULL_PAUSE_MS: Final = 30_000
-# Of one streak; more kinds of failure than these are told as the last one.
+# The most failure codes that are kept; of more, the oldest is dropped.
 KINDS: Final = 8
 DETAIL_CHARS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Starts that have failed in a row, by code.
+    """Consecutive failed starts with one code.
 
     Attributes:
-        detail: of the last one.
+        detail: of the last of them.
     """
 
     code: Code
@@ -33,7 +34,7 @@ class Failure:
 
 
 class Pace:
-    """How many starts are allowed now."""
+    """Decides how many starts of one pool are allowed."""
 
     def __init__(self) -> None:
         self._starts: OrderedDict[str, int] = OrderedDict()
@@ -46,12 +47,12 @@ class Pace:
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """What has failed since the last start that did not."""
+        """The failures since the last successful start."""
         return (*self._failures.values(), *(() if self._full is None else (self._full,)))
 
     def paused_until_ms(self, now_ms: int) -> int | None:
         """Until when nothing is started, because starts have failed or there is no room; None: not paused."""
-        # A clock that jumped back must not make a pause of minutes one of days.
+        # A clock that jumps back by days must not make the pause as long.
         self._paused_until_ms = min(self._paused_until_ms, now_ms + LAST_PAUSE_MS)
         self._full_until_ms = min(self._full_until_ms, now_ms + FULL_PAUSE_MS)
         until_ms = max(self._paused_until_ms, self._full_until_ms)
@@ -63,7 +64,7 @@ class Pace:
         Args:
             now_ms: now.
             per_minute: the most in any minute.
-            starting: how many are under way: one alone tries out what has not been proven, or has failed.
+            starting: how many are under way. Before the first success, and after a failure, one at a time is tried.
         """
         if self.paused_until_ms(now_ms) is not None:
             return 0
@@ -73,56 +74,56 @@ class Pace:
     def within_a_minute(self, now_ms: int) -> int:
         """How many were started in the last minute."""
         starts = self._starts
-        # A start ahead of now was before the clock jumped back: it counts no more.
+        # A start in the future was before the clock jumped back: it does not count.
         if starts and next(reversed(starts.values())) > now_ms:
             self._starts = starts = OrderedDict((one, at_ms) for one, at_ms in starts.items() if at_ms <= now_ms)
-        # They come about in order; one that was heard of late counts as long as those before it.
+        # They are roughly in order; one that was added late counts as long as those before it.
         while starts and now_ms - next(iter(starts.values())) >= MINUTE_MS:
             starts.popitem(last=False)
         return len(starts)
 
     def started(self, sandbox_id: str, at_ms: int, now_ms: int) -> None:
-        """One was started, here or at another replica; hearing it again counts once."""
+        """Counts a start, of this replica or another one; repeated calls for one sandbox count once."""
         if 0 <= now_ms - at_ms < MINUTE_MS:
             self._starts[sandbox_id] = at_ms
-        # Nobody counts at a replica that does not plan.
+        # A replica that does not plan does not call ``allowed``, which drops old starts.
         if self._starts and not 0 <= now_ms - next(iter(self._starts.values())) < MINUTE_MS:
             self.within_a_minute(now_ms)
 
     def succeeded(self) -> None:
-        """One has got ready."""
+        """Resets failures and pauses: a start has succeeded."""
         self._clear(proven=True)
 
     def failed(self, code: Code, detail: str, now_ms: int) -> None:
-        """One has failed, or could not be started."""
+        """Counts a start that has failed or was refused, and begins a pause."""
         before = self._failures.get(code)
         if before is None and len(self._failures) >= KINDS:
             self._failures.pop(next(iter(self._failures)))
         self._failures[code] = Failure(code, detail[:DETAIL_CHARS], 1 if before is None else before.count + 1)
         first_ms = FIRST_PAUSE_OF_FAULT_MS if TABLE[code].fault == "caller" else FIRST_PAUSE_MS
         if self.paused_until_ms(now_ms) is None:
-            # Starts that were under way together fail together: that is one failure more, not many.
+            # Starts that were under way at the same time fail together: they lengthen the pause only once.
             self._paused_until_ms = now_ms + min(first_ms << min(self._pauses, 16), LAST_PAUSE_MS)
             self._pauses += 1
 
     def full(self, code: Code, detail: str, now_ms: int) -> None:
-        """There was no room for one."""
+        """Begins a pause: there was no room for a start."""
         self._full = Failure(code, detail[:DETAIL_CHARS], 1 if self._full is None else self._full.count + 1)
         self._full_until_ms = now_ms + FULL_PAUSE_MS
 
     def room(self) -> None:
-        """There may be room now: one is tried."""
+        """Ends the pause for want of room: there may be room, so a start is tried."""
         self._full_until_ms = 0
 
     def admitted(self) -> None:
-        """There was room for one."""
+        """Notes that there was room for a start."""
         self._full, self._full_until_ms = None, 0
 
     def renew(self, *, proven: bool) -> None:
-        """Somebody has declared the pool anew: what failed before says nothing any more.
+        """Resets failures and pauses: the pool was declared anew, so earlier failures may not recur.
 
         Args:
-            proven: the template is the same: it need not be tried out again.
+            proven: whether the template is the same, so that a success before still counts.
         """
         self._clear(proven=proven and self._proven)
 

@@ -1,7 +1,7 @@
-"""What a pool does next: how many to start, which to stop. Pure; no clock, no client.
+"""Plans the next step of a pool: how many sandboxes to start, and which to stop. Pure; no clock, no client.
 
-Its tests prove over random histories: never more than the maximum (and the surge while a template changes), never two
-for one, and the wanted number in the end.
+Its tests check over random histories: never more than the maximum (plus the surge while the template changes), never
+two starts for one missing sandbox, and the wanted number in the end.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ class Member:
     """An unclaimed sandbox of a pool.
 
     Attributes:
-        template: the hash of what it is made of.
-        version: of its record; the newer one is true.
-        ready_at_ms: since when it can be claimed (Unix time); None: it is starting.
-        expires_at_ms: when it ends if nobody claims it.
+        template: the hash of its template.
+        version: of its record; the highest one is current.
+        ready_at_ms: since when it can be claimed (Unix ms); None: it is starting.
+        expires_at_ms: when it ends if it is not claimed (Unix ms).
     """
 
     id: str
@@ -36,9 +36,9 @@ class Plan:
     """What to do now.
 
     Attributes:
-        start: how many of the current template.
-        stop: ids; ones that are claimed meanwhile stay.
-        missing: how many more are wanted than are started; more than ``start`` when something holds them up.
+        start: how many sandboxes of the current template to start.
+        stop: ids to stop; a sandbox that is claimed before its stop is stored is kept.
+        missing: how many starts are needed in all; more than ``start`` when starts are throttled.
     """
 
     start: int = 0
@@ -47,14 +47,14 @@ class Plan:
 
 
 def plan(current: Sequence[Member], old: Sequence[Member], *, wanted: int, surge: int, allowed: int) -> Plan:
-    """One step towards ``wanted`` members that are up to date. Safe to repeat, at any time.
+    """One step towards ``wanted`` up-to-date members. Safe to repeat at any time.
 
     Args:
-        current: up to date.
-        old: of a template that is not the pool's any more, or too old: they serve until others are ready.
-        wanted: how many up-to-date ones there shall be.
+        current: the up-to-date members.
+        old: members with a replaced template, or about to expire: they serve until others are ready.
+        wanted: how many up-to-date members there should be.
         surge: how many more than wanted there may be while old ones are left.
-        allowed: how many starts rate, slots and failures leave.
+        allowed: how many starts the rate, the failures and the room allow.
     """
     stop = (*_surplus(current, wanted), *_replaced(current, old, wanted))
     left = len(current) + len(old) - len(stop)
@@ -64,24 +64,24 @@ def plan(current: Sequence[Member], old: Sequence[Member], *, wanted: int, surge
 
 
 def _surplus(current: Sequence[Member], wanted: int) -> Sequence[str]:
-    """Mostly there are none, at no cost."""
+    """The ids of up-to-date members over the wanted number; usually none, without sorting."""
     return () if len(current) <= wanted else [one.id for one in by_use(current)[: len(current) - wanted]]
 
 
 def by_use(members: Sequence[Member]) -> Sequence[Member]:
-    """In the order in which they are given up: those that are not ready, then the youngest: claims take the oldest."""
+    """In the order in which they are given up: first unready ones, then the youngest, since claims take the oldest."""
     return sorted(members, key=lambda one: (one.ready, -(one.ready_at_ms or 0), one.id))
 
 
 def _replaced(current: Sequence[Member], old: Sequence[Member], wanted: int) -> Sequence[str]:
-    """Old ones that others stand in for: all that are not ready, and as many as are ready of the current template."""
+    """Old members that are not needed: all that are not ready, and those that ready ones of the template replace."""
     ready = sorted((one for one in old if one.ready), key=lambda one: (one.ready_at_ms or 0, one.id))
     keep = max(0, wanted - sum(one.ready for one in current))
     return [*(one.id for one in old if not one.ready), *(one.id for one in ready[: max(0, len(ready) - keep)])]
 
 
 def share(wanting: dict[str, int], budget: int) -> dict[str, int]:
-    """Deals ``budget`` starts out, one each in turn, to pools that want so many."""
+    """Distributes ``budget`` starts round-robin over pools, to each at most the number in ``wanting``."""
     dealt = dict.fromkeys(wanting, 0)
     while budget > 0 and (hungry := [name for name, count in wanting.items() if dealt[name] < count]):
         for name in hungry[:budget]:

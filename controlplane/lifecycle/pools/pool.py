@@ -1,4 +1,7 @@
-"""``Pool``: one pool as a replica knows it. No clock, no store: it is told, and says what to do. Times are Unix ms."""
+"""``Pool``: the state of one pool at a replica, without clock or store: it takes events in and returns plans.
+
+Times are Unix ms.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -13,15 +16,15 @@ from controlplane.lifecycle.pools.planner import Member, Plan, by_use, plan
 from controlplane.model import Sandbox, SandboxSpec, State
 from controlplane.model.pool import PoolSpec
 
-# One that nobody claims is replaced while it can still serve.
+# An unclaimed sandbox is replaced so long before it expires, while it can still serve.
 REPLACED_BEFORE_MS: Final = 600_000
-# A ready one that dies sooner than this counts as a failed start: replacing it would go on for ever.
+# A sandbox that dies so soon after it was ready counts as a failed start: else it would be replaced without end.
 EARLY_MS: Final = 60_000
-# Older news of a claim is no news: a record is told again whenever it changes.
+# A claim that is older than this was counted already: a record is published again whenever it changes.
 NEWS_MS: Final = 30_000
-# What one is refused with while the installation is full.
+# The code of a start that is refused because the installation is full.
 FULL: Final[Code] = "capacity_unavailable"
-# Ends that say nothing about the template.
+# Causes of ends that do not indicate a bad template.
 WANTED: Final[frozenset[Code]] = frozenset(
     {"deleted", "ttl_expired", "stopped_by_operator", "sandbox_evicted", "node_lost", "draining"}
 )
@@ -29,10 +32,10 @@ WANTED: Final[frozenset[Code]] = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one look at a pool came to.
+    """The plan for a pool and its wanted size.
 
     Attributes:
-        missing: how many starts would be needed; ``plan.start`` is what may be done of it now.
+        missing: how many starts are needed; ``plan.start`` of them are allowed now.
     """
 
     plan: Plan
@@ -48,7 +51,7 @@ class Pool:
     """One pool.
 
     Args:
-        declared: what somebody has written; while it is not sound, nothing is started and nothing stopped.
+        declared: its declaration; while that is invalid, nothing is started and nothing stopped.
     """
 
     def __init__(self, declared: Declared) -> None:
@@ -68,21 +71,21 @@ class Pool:
 
     @property
     def spec(self) -> PoolSpec | None:
-        """The last sound declaration; None: there was none."""
+        """The last valid declaration; None: there was none."""
         return self._sound
 
     @property
     def template(self) -> SandboxSpec | None:
-        """What its sandboxes are started with."""
+        """The template with which its sandboxes are started."""
         return None if self._sound is None else self._sound.spec()
 
     @property
     def template_hash(self) -> str:
-        """Of its template; empty: there was none."""
+        """The hash of its template; empty: it has none."""
         return self._template
 
     def declare(self, declared: Declared) -> bool:
-        """Takes a newer declaration in; failures of the old one are forgotten. Whether it is news."""
+        """Replaces the declaration, and forgets the failures of the old one; whether it has changed."""
         if declared == self._declared and not self._withdrawn:
             return False
         self._declared, self._withdrawn = declared, False
@@ -93,11 +96,11 @@ class Pool:
         return True
 
     def withdraw(self) -> None:
-        """It is declared no more: it keeps none."""
+        """Marks the pool as removed: it keeps no sandboxes."""
         self._withdrawn = True
 
     def hear(self, sandbox: Sandbox, now_ms: int) -> bool:
-        """Takes in what a sandbox of this pool has become; whether there may be something to do."""
+        """Takes in a change of a sandbox of this pool; whether the planner may have something to do."""
         self.started_at(sandbox, now_ms)
         if not sandbox.unclaimed:
             return self._claimed(sandbox, now_ms)
@@ -110,7 +113,7 @@ class Pool:
         return self._members.heard(member, now_ms)
 
     def see(self, view: Iterable[Sandbox], now_ms: int) -> None:
-        """Takes in all of its unclaimed sandboxes, as the store had them a moment ago."""
+        """Takes in all of its unclaimed sandboxes, as they were read from the store."""
         shown: list[Member] = []
         for sandbox in view:
             self.started_at(sandbox, now_ms)
@@ -122,36 +125,36 @@ class Pool:
         self._members.seen(shown, now_ms)
 
     def missed(self, sandbox_id: str, now_ms: int) -> None:
-        """Somebody has asked for one of its template, and there was none: repeating it counts once."""
+        """Counts a create that found none of its template warm; repeated calls for one sandbox count once."""
         self._missed = {one: at_ms for one, at_ms in self._missed.items() if 0 <= now_ms - at_ms < NEWS_MS}
         if sandbox_id not in self._missed:
             self._missed[sandbox_id] = now_ms
             self._demand.claimed(now_ms)
 
     def started(self, sandbox: Sandbox, now_ms: int) -> None:
-        """One was started here."""
+        """Takes in a sandbox that this replica has started."""
         self._pace.admitted()
         self._members.heard(_member(sandbox), now_ms)
         self.started_at(sandbox, now_ms)
 
     def started_at(self, sandbox: Sandbox, now_ms: int) -> None:
-        """One was started, whatever has become of it: another replica's starts count for the rate as well."""
+        """Counts a start for the rate, whatever has become of it; other replicas' starts count too."""
         self._pace.started(sandbox.id, sandbox.created_at_ms, now_ms)
 
     def refused(self, code: Code, detail: str, now_ms: int) -> None:
-        """One could not even be asked for."""
+        """Takes in that a start was refused before it began."""
         (self._pace.full if code == FULL else self._pace.failed)(code, detail, now_ms)
 
     def room(self) -> None:
-        """There may be room for one that was refused for want of it."""
+        """Takes in that there may be room again for a start that found none."""
         self._pace.room()
 
     def stopped(self, sandbox_id: str, now_ms: int) -> None:
-        """One was stopped here, or was claimed before it could be."""
+        """Takes in that a sandbox was stopped here, or was claimed before that."""
         self._members.gone(sandbox_id, now_ms)
 
     def look(self, now_ms: int) -> Step:
-        """What to do now."""
+        """The next step."""
         current, old = self._split(now_ms)
         if self._withdrawn:
             return Step(plan([], [*current, *old], wanted=0, surge=0, allowed=0), Size(0, "it is declared no more"))
@@ -164,9 +167,9 @@ class Pool:
         return Step(plan(current, old, wanted=wanted.wanted, surge=spec.surge, allowed=allowed), wanted)
 
     def least(self, now_ms: int) -> tuple[float, str] | None:
-        """Which one it can best do without, and how much it is wanted: claims within the time of a start, for each.
+        """The sandbox that it needs least, and how much: its claims within the time of a start, per sandbox it has.
 
-        None: it has none, or its declaration is not sound.
+        None: it has no sandbox, or its declaration is invalid.
         """
         current, old = self._split(now_ms)
         frozen = self._declared.spec is None and not self._withdrawn
@@ -176,7 +179,7 @@ class Pool:
         return wanted, by_use(old or current)[0].id
 
     def status(self, now_ms: int) -> dict[str, Any]:
-        """What is told about it: see ``PoolStatus`` in the API."""
+        """Its status; see ``PoolStatus`` in the API."""
         step = self.look(now_ms)
         current, old = self._split(now_ms)
         starting = _unready(current)
@@ -193,7 +196,7 @@ class Pool:
 
     @property
     def over(self) -> bool:
-        """Whether it is declared no more, and nothing of it is left."""
+        """Whether it was removed and has no sandboxes left."""
         return self._withdrawn and not self._members.all()
 
     @property
@@ -202,7 +205,7 @@ class Pool:
         return _unready(self._members.all())
 
     def _split(self, now_ms: int) -> tuple[list[Member], list[Member]]:
-        """Those that are up to date, and the others."""
+        """The members that are up to date, and the others."""
         members, template, least_ms = self._members.all(), self._template, now_ms + REPLACED_BEFORE_MS
         current = [one for one in members if one.template == template and one.expires_at_ms > least_ms]
         if len(current) == len(members):
@@ -210,7 +213,7 @@ class Pool:
         return current, [one for one in members if one.template != template or one.expires_at_ms <= least_ms]
 
     def _prove(self, sandbox: Sandbox, member: Member) -> None:
-        """A start of the pool's template that has come good, unless that is known."""
+        """Counts a successful start of the pool's template, once."""
         if member.ready_at_ms is not None and member.template == self._template and self._members.news(member):
             self._demand.started(max(0, member.ready_at_ms - sandbox.created_at_ms))
             self._pace.succeeded()
@@ -253,12 +256,15 @@ class Pool:
 
 
 def _nobodys(sandbox: Sandbox) -> bool:
-    """Whether a rebuild let it expire before it could be claimed: it may be somebody's, and is not ours to stop."""
+    """Whether a rebuild has made it impossible to claim (``replicas.observation``).
+
+    It may have been claimed before the store was lost, so the pool must not stop it.
+    """
     return sandbox.state is State.WARM and (sandbox.ready_at_ms or 0) > sandbox.expires_at_ms
 
 
 def _unready(members: Sequence[Member]) -> int:
-    """How many are starting. Spelled out: a pool is counted many times a second."""
+    """How many are starting. A list, which is faster than a generator: this is called many times a second."""
     return sum([one.ready_at_ms is None for one in members])
 
 

@@ -1,99 +1,87 @@
-"""``Pools``: keeps the declared pools filled. Every replica knows them; the one that holds the lease plans and acts.
+"""``Pools``: keeps the declared pools filled. Every replica tracks them; the one that holds the lease plans and acts.
 
-What it starts is fenced by the lease, in the store's own step: a replica that was paused and has lost its turn starts
-nothing. What it stops is a compare and set that a claim wins.
+Its starts are fenced: the step of the store that admits one checks the lease, so a replica that was paused and has lost
+the lease starts nothing. A stop is a compare and set, and loses against a claim.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
 from controlplane.clock import Clock
 from controlplane.cluster.documents import Document, Documents
 from controlplane.errors import Problem
-from controlplane.lifecycle.endings import PLATFORM
-from controlplane.lifecycle.keeper import Keeper
+from controlplane.lifecycle.admission.templates import Templates
+from controlplane.lifecycle.admission.warm_starts import WarmStarts
 from controlplane.lifecycle.pools.declared import Declared, declared
 from controlplane.lifecycle.pools.planner import share
 from controlplane.lifecycle.pools.pool import NEWS_MS, Pool
-from controlplane.lifecycle.templates import Templates
-from controlplane.model import Sandbox, SandboxSpec, State
+from controlplane.lifecycle.record.ledger import PLATFORM
+from controlplane.lifecycle.record.recovering_store import RecoveringStore
+from controlplane.lifecycle.record.states import Effect, Transition
+from controlplane.model import Sandbox, State
 from controlplane.store import Fence, FencedError, StoreLostError
 from controlplane.telemetry import POOLED
 
 LEASE: Final = "pools"
 LEASE_MS: Final = 6_000
-# Three tries before it lapses.
+# Three tries before the lease expires.
 RENEW_EVERY_MS: Final = 2_000
-# News wake the planner; this is for pauses that end, and for news that were lost.
+# Changes wake the planner; this interval is for pauses that end, and for feed messages that were lost.
 LOOK_EVERY_S: Final = 1.0
-# News come in herds: one look for all of a moment.
+# Changes come in bursts: they are planned for together.
 LOOK_AT_MOST_EVERY_S: Final = 0.05
 REREAD_EVERY_MS: Final = 5_000
-# Without a pool there is nothing to find but what a pool that was removed has left.
+# Without pools a read can find only the leftovers of removed ones.
 REREAD_IDLE_MS: Final = 60_000
-# A template that was replaced can be claimed for so long: warm ones of it may be left.
+# A replaced template can be claimed for so long, since warm sandboxes of it may be left.
 REPLACED_MS: Final = 600_000
 STATUS_EVERY_S: Final = 1.0
 STOPS_AT_ONCE: Final = 16
-# A place that was given up for a create is not filled again for so long: others come, and starts are not for nothing.
+# A place that was freed for a create is not filled again for so long: more creates may come, which would stop the new
+# sandbox at once.
 LEFT_FREE_MS: Final = 60_000
-# By whom those end that give way.
+# ``end.by`` of unclaimed sandboxes that were ended to make room for a create.
 GIVEN_WAY: Final = "waiting room"
 UNCLAIMED: Final = frozenset({State.REQUESTED, State.QUEUED, State.STARTING, State.WARM})
 
 
-class Hands(Protocol):
-    """What a plan is carried out with; ``Sandboxes`` does it."""
-
-    async def start_warm(self, pool: str, spec: SandboxSpec, fence: Fence, *, spare: int) -> Sandbox:
-        """Puts one on record and begins its start, if ``spare`` places are left then.
-
-        Raises:
-            Problem: capacity_unavailable and others; FencedError.
-        """
-        ...
-
-    async def retire_warm(self, sandbox_id: str, by: str, why: str) -> bool:
-        """Ends one unless it was claimed; whether it did."""
-        ...
-
-    def starts_at_once(self) -> int:
-        """How many starts of all pools together may be under way: what the nodes and the start queue bear."""
-        ...
-
-
 class Pools:
-    """The pools of this replica. ``run`` owns what goes on.
+    """The pools as this replica knows them. ``run`` is their loop.
 
     Args:
+        documents: where pools are declared.
+        store: has the lease and the unclaimed sandboxes.
+        clock: the time of day.
+        warm: starts and retires the sandboxes of pools.
+        templates: gets the templates of all pools, for creates.
         replica: this process's name in the store.
     """
 
     def __init__(
         self,
         documents: Documents,
-        store: Keeper,
+        store: RecoveringStore,
         clock: Clock,
         *,
-        hands: Hands,
+        warm: WarmStarts,
         templates: Templates,
         replica: str,
     ) -> None:
         self._documents = documents
         self._store = store
         self._clock = clock
-        self._hands = hands
+        self._warm = warm
         self._templates = templates
         self._fence = Fence(LEASE, replica)
         self._pools: dict[str, Pool] = {}
         self._replaced: dict[str, int] = {}
         self._told: dict[str, dict[str, Any]] = {}
         self._given: dict[str, int] = {}
-        self._full: set[Pool] = set()  # may wait for room
+        self._full: set[Pool] = set()  # pools whose last start was refused, perhaps for want of room
         self._ends = 0
         self._giving = asyncio.Lock()
         self._synced = self._left = False
@@ -105,20 +93,20 @@ class Pools:
 
     @property
     def leads(self) -> bool:
-        """Whether it is this replica that plans."""
+        """Whether this replica plans: it holds the lease."""
         return self._clock.now_ms() < self._leads_until_ms
 
     async def run(self) -> None:
-        """Follows what is declared, and plans when it is this replica's turn; until it is cancelled."""
+        """Follows the declarations, plans while this replica holds the lease, and writes statuses; until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow(), name="pools follow")
             group.create_task(self._repeat(self.turn, LOOK_EVERY_S, self._woken), name="pools plan")
             group.create_task(self._repeat(self.tell, STATUS_EVERY_S, asyncio.Event()), name="pools tell")
 
-    def hear(self, before: Sandbox | None, sandbox: Sandbox) -> None:
-        """Takes in what a sandbox has become, here or at another replica. Never waits."""
-        now_ms = self._clock.now_ms()
-        if sandbox.end is not None and (before is None or before.end is None):
+    def on(self, transition: Transition) -> None:
+        """Takes in a transition of a sandbox, made at this replica or another one."""
+        now_ms, sandbox = self._clock.now_ms(), transition.after
+        if Effect.FREE in transition.effects:
             self._room()
         if sandbox.pool:
             if sandbox.end is not None and sandbox.unclaimed and sandbox.end.by == GIVEN_WAY:
@@ -126,22 +114,22 @@ class Pools:
             pool = self._pools.get(sandbox.pool)
             if pool is not None and pool.hear(sandbox, now_ms):
                 self._woken.set()
-        # The record is told again whenever it changes.
+        # Not of an older start: a record is published again whenever it changes.
         elif sandbox.cold_reason and sandbox.state is State.RUNNING and now_ms - (sandbox.ready_at_ms or 0) < NEWS_MS:
             self._miss(sandbox, now_ms)
 
     def status(self, name: str) -> dict[str, Any] | None:
-        """What is true of a pool now; None where another replica plans."""
+        """The current status of a pool; None where another replica plans."""
         pool = self._pools.get(name)
         return None if pool is None or not self.leads else pool.status(self._clock.now_ms())
 
     def levels(self) -> dict[str, int]:
-        """Of all pools together, for the metrics; empty where another replica plans."""
+        """Sums over all pools, for the metrics; empty where another replica plans."""
         told = [self._told[name] for name in self._pools if name in self._told] if self.leads else []
         return {what: sum(one[what] for one in told) for what in POOLED} if told else {}
 
     def declare(self, documents: Sequence[Document]) -> None:
-        """Takes in all that is declared."""
+        """Takes in the declarations of all pools."""
         now_ms = self._clock.now_ms()
         there = {one.name: declared(one) for one in documents}
         for one in there.values():
@@ -153,14 +141,14 @@ class Pools:
         self._woken.set()
 
     async def give_way(self) -> bool:
-        """Ends the unclaimed sandbox that is least wanted, so that a create finds room; False when there is none.
+        """Ends the unclaimed sandbox that is needed least, to make room for a create; False when there is none.
 
-        Any replica does it, not only the one that plans: who waits there is known to no other. What is claimed
-        meanwhile stays.
+        Any replica does this, not only the one that plans, since only the create's own replica knows that it waits. A
+        sandbox that is claimed meanwhile is kept.
 
         Raises:
             Problem: the store's.
-        Cost: one step of the store; every few seconds a look at all that is unclaimed.
+        Cost: one step of the store; every few seconds a read of all unclaimed sandboxes.
         """
         if not self._synced:
             return False
@@ -169,14 +157,14 @@ class Pools:
             while found := self._least():
                 pool, sandbox_id = found
                 why = "it gave way to a create: the installation is full"
-                given = await self._hands.retire_warm(sandbox_id, GIVEN_WAY, why)
+                given = await self._warm.retire(sandbox_id, GIVEN_WAY, why)
                 pool.stopped(sandbox_id, self._clock.now_ms())
                 if given:
                     return True
             return False
 
     async def turn(self) -> None:
-        """One look at all pools, when it is this replica's turn.
+        """Plans and acts once for all pools, if this replica holds the lease.
 
         Raises:
             Problem: the store's.
@@ -194,7 +182,7 @@ class Pools:
         await self._start({name: step.start for name, step in steps.items() if step.start})
 
     async def tell(self) -> None:
-        """Writes the statuses that have changed, where this replica plans."""
+        """Writes the statuses that have changed, if this replica plans."""
         if not self.leads or self._read_ms is None:
             return
         for name, pool in [*self._pools.items()]:
@@ -204,7 +192,7 @@ class Pools:
                 self._told[name] = status
 
     async def leave(self) -> None:
-        """Plans no more, and gives the lease back: another replica goes on at once."""
+        """Stops planning, and gives the lease back: another replica continues at once."""
         self._left = True
         if self.leads:
             self._leads_until_ms = 0
@@ -221,14 +209,14 @@ class Pools:
             try:
                 await work()
             except (Problem, StoreLostError) as problem:
-                self._log.warning("pools not looked after", detail=str(problem))
+                self._log.warning("pools not maintained, retrying", detail=str(problem))
             except Exception:
-                # A loop that ends takes the control plane with it; its next round may go better.
-                self._log.exception("pools not looked after")
+                # A loop that ends takes the control plane with it; its next round may succeed.
+                self._log.exception("pools not maintained, retrying")
             with suppress(TimeoutError):
                 async with asyncio.timeout(every_s):
                     await woken.wait()
-            # Not before: news come from claims, whose callers wait for their answers.
+            # A pause also after a wake-up: claims wake the planner, and their callers wait for answers from this loop.
             await asyncio.sleep(LOOK_AT_MOST_EVERY_S)
 
     def _declare(self, one: Declared, now_ms: int) -> None:
@@ -237,10 +225,12 @@ class Pools:
         pool = self._pools.setdefault(one.name, Pool(one))
         if known is not None and not known.declare(one):
             return
-        # One that was removed and declared again has no status.
+        # The status has to be written again: a pool that was removed and declared again has none.
         self._told.pop(one.name, None)
         if one.trouble:
-            self._log.warning("pool not sound: it is left as it is", pool=one.name, detail=one.trouble)
+            self._log.warning(
+                "invalid pool, it starts and stops nothing until it is corrected", pool=one.name, detail=one.trouble
+            )
         if pool.template is None:
             return
         if before is not None and before != pool.template:
@@ -277,7 +267,7 @@ class Pools:
             mine = await self._store.lease(LEASE, self._fence.holder, LEASE_MS)
             self._leads_until_ms = now_ms + LEASE_MS if mine and not self._left else 0
             if mine and not led:
-                # What others have done meanwhile is not known here.
+                # What another replica has planned meanwhile is not known here.
                 self._read_ms = None
                 self._told.clear()
         return self.leads
@@ -291,7 +281,8 @@ class Pools:
 
     async def _reread(self, now_ms: int) -> None:
         views: dict[str, list[Sandbox]] = {name: [] for name in self._pools}
-        # Who begins to plan counts also what was claimed a moment ago for the rate, whoever has started it.
+        # A replica that begins to plan also counts sandboxes that were claimed lately for the rate: another replica may
+        # have started them.
         states = UNCLAIMED | {State.RUNNING} if self._read_ms is None and self.leads else UNCLAIMED
         for sandbox in await self._store.find(None, {}, states):
             if sandbox.unclaimed:
@@ -323,36 +314,36 @@ class Pools:
             await _all(self._retire(pool, sandbox_id) for pool, sandbox_id in some)
 
     async def _retire(self, pool: Pool, sandbox_id: str) -> None:
-        await self._hands.retire_warm(sandbox_id, PLATFORM, "its pool does not keep it any more")
+        await self._warm.retire(sandbox_id, PLATFORM, "its pool does not keep it any more")
         pool.stopped(sandbox_id, self._clock.now_ms())
 
     async def _start(self, wanting: dict[str, int]) -> None:
         if not wanting:
             return
-        budget = self._hands.starts_at_once() - sum(pool.starting for pool in self._pools.values())
+        budget = self._warm.at_once() - sum(pool.starting for pool in self._pools.values())
         dealt = share(wanting, budget)
         await _all(self._start_one(self._pools[name]) for name, count in dealt.items() for _ in range(count))
 
     async def _start_one(self, pool: Pool) -> None:
         spec = pool.template
-        if spec is None:
+        if spec is None or self._left:
             return
         ends = self._ends
         try:
-            sandbox = await self._hands.start_warm(pool.name, spec, self._fence, spare=len(self._given))
+            sandbox = await self._warm.start(pool.name, spec, self._fence, spare=len(self._given))
         except FencedError:
             self._leads_until_ms = 0
         except Problem as problem:
             pool.refused(problem.code, problem.detail, self._clock.now_ms())
             if ends == self._ends:
                 self._full.add(pool)
-            else:  # one ended while the store was asked: nobody tells of it again
+            else:  # a sandbox ended during the call, which is published only once
                 pool.room()
         else:
             pool.started(sandbox, self._clock.now_ms())
 
 
 async def _all(calls: Iterable[Awaitable[None]]) -> None:
-    """Makes them side by side; raises the first failure once all are over."""
+    """Awaits the calls concurrently; raises the first failure once all are over."""
     for failure in filter(None, await asyncio.gather(*calls, return_exceptions=True)):
         raise failure

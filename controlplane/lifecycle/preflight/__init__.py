@@ -1,6 +1,6 @@
-"""What a run needs against what there is, told before it begins: the arithmetic (pure) and the look at the facts."""
+"""Preflight: compares what a run needs with quotas and capacity before it begins. ``arithmetic`` is pure."""
 
-from controlplane.lifecycle.preflight.arithmetic import Blocker, Foresight, Need
-from controlplane.lifecycle.preflight.survey import Surveyor
+from controlplane.lifecycle.preflight.arithmetic import Blocker, Forecast, Need
+from controlplane.lifecycle.preflight.survey import Preflight
 
-__all__ = ["Blocker", "Foresight", "Need", "Surveyor"]
+__all__ = ["Blocker", "Forecast", "Need", "Preflight"]

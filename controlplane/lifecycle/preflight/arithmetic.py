@@ -1,36 +1,36 @@
-"""So many sandboxes of one kind at the same time: how many of them may run, and what stands in the way. Pure."""
+"""How many of a run's sandboxes can run at the same time, and which limits prevent more. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from controlplane.errors import TABLE, Code, Problem
-from controlplane.lifecycle.queue.verdict import TOTAL, TOTAL_KNOB, amount, knob
+from controlplane.lifecycle.admission.queue.verdict import TOTAL, TOTAL_KNOB, amount, knob
 from controlplane.model import RESOURCES, Limits, Usage
 
-# What a sandbox holds only until it is ready: it slows a run down and does not bound it.
+# A resource that a sandbox holds only until it is ready: its limit slows a run down, but does not bound it.
 _PASSING: Final = "starting"
 
-# What the nodes hold, beside the owner's and the installation's limits.
+# The name of the nodes' room, beside the resources of the quota and the installation's total.
 CAPACITY: Final = "capacity"
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known when a run is weighed.
+    """The input of a preflight.
 
     Attributes:
-        count: sandboxes at the same time.
-        each: what one of them takes.
+        count: how many sandboxes the run wants at the same time.
+        each: what one of them uses.
         limits, used: of the owner.
-        in_all: sandboxes of all owners, warm ones among them.
-        warm: ready ones that the run could have at once.
-        giving: ready ones that nobody has claimed, of other templates: they give way.
-        room: how many more the nodes hold; None: not known.
-        room_when_empty: how many they hold when nothing of ours runs; None: not known.
-        starts_at_once: how many starts go on side by side.
-        start_ms: how long one takes; None: not known yet.
-        refused: why none can be had at all.
+        in_all: sandboxes of all owners, with the warm ones.
+        warm: warm sandboxes that the run could claim at once.
+        giving: warm sandboxes of other templates, which end to make room for creates.
+        room: how many more of them the nodes have room for; None: not known.
+        room_when_empty: how many the nodes have room for when no sandbox runs; None: not known.
+        starts_at_once: how many starts can be under way at once.
+        start_ms: how long a start takes; None: not known yet.
+        refused: why no such sandbox can be created at all.
     """
 
     owner: str
@@ -50,15 +50,15 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One bound that the run meets.
+    """One limit that applies to the run.
 
     Attributes:
         resource: a field of the quota, ``total`` (the installation's sandboxes) or ``capacity`` (the nodes).
         needed: by the whole run.
-        limit: 0 = none.
         used: of it, now.
-        places: how many of the run's sandboxes it lets run now; None = any number.
-        most: how many when nothing else of the owner's (for the installation: of anybody's) runs.
+        limit: 0 = none.
+        places: how many of the run's sandboxes it allows now; None = any number.
+        most: how many it allows when nothing else of the owner's (for shared limits: of any owner's) runs.
     """
 
     resource: str
@@ -71,10 +71,10 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """Why the run cannot have all its sandboxes now.
+    """One reason why the run cannot have all its sandboxes now.
 
     Attributes:
-        for_good: waiting does not help.
+        for_good: whether waiting does not help.
     """
 
     code: Code
@@ -84,14 +84,14 @@ class Blocker:
 
 
 @dataclass(frozen=True, slots=True)
-class Foresight:
-    """What becomes of the run.
+class Forecast:
+    """The result of a preflight.
 
     Attributes:
-        fits: all of it can run together now.
-        may_have: so many of it can run together now.
-        most: so many could when nothing else runs.
-        estimate_ms: until those that may be had are ready; None: not known.
+        fits: whether all sandboxes of the run can run together now.
+        may_have: how many can run together now.
+        most: how many could if nothing else ran.
+        estimate_ms: the time until ``may_have`` sandboxes are ready; None: not known.
     """
 
     fits: bool
@@ -104,15 +104,15 @@ class Foresight:
     estimate_ms: int | None
 
 
-def foresee(facts: Facts) -> Foresight:
-    """Weighs a run."""
+def foresee(facts: Facts) -> Forecast:
+    """Computes the preflight of a run."""
     needs = [*_quota_needs(facts), *_shared_needs(facts)]
     blockers = [_refusal(problem) for problem in facts.refused]
     blockers += [_shortage(facts, need) for need in needs if need.places is not None and need.places < facts.count]
     may_have = 0 if facts.refused else _least(facts.count, [need.places for need in needs])
     most = 0 if facts.refused else _least(facts.count, [need.most for need in needs])
     estimate_ms = None if may_have == 0 else _estimate_ms(facts, may_have)
-    return Foresight(not blockers, facts.count, may_have, most, facts.warm, needs, blockers, estimate_ms)
+    return Forecast(not blockers, facts.count, may_have, most, facts.warm, needs, blockers, estimate_ms)
 
 
 def _quota_needs(facts: Facts) -> list[Need]:
@@ -129,9 +129,9 @@ def _quota_needs(facts: Facts) -> list[Need]:
 def _shared_needs(facts: Facts) -> list[Need]:
     needs: list[Need] = []
     if total := facts.limits.total:
-        # A warm one is counted already: having it takes no more room.
+        # Warm sandboxes are counted already: claiming one takes no more room.
         places = max(0, total - facts.in_all) + min(facts.warm + facts.giving, facts.in_all)
-        # Warm ones may be more than a total that was lowered meanwhile.
+        # There may be more warm sandboxes than the total, if that was lowered meanwhile.
         needs.append(Need(TOTAL, facts.count, facts.in_all, total, places, max(total, places)))
     if facts.room is not None and facts.room_when_empty is not None:
         most = max(facts.room_when_empty, facts.room + facts.warm)

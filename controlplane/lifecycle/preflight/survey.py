@@ -1,4 +1,4 @@
-"""Looks at the facts that a run is weighed against."""
+"""Collects the input of a preflight: quotas, use, warm sandboxes and the cluster's capacity."""
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
@@ -7,75 +7,77 @@ from typing import Final, Protocol
 
 from controlplane.cluster import Cluster, ImageState
 from controlplane.errors import Problem
-from controlplane.lifecycle.preflight.arithmetic import Facts, Foresight, foresee
-from controlplane.lifecycle.queue.verdict import needs
-from controlplane.lifecycle.quotas import Quotas
-from controlplane.model import Sandbox, SandboxSpec, State, Usage
+from controlplane.lifecycle.admission.queue.verdict import needs
+from controlplane.lifecycle.admission.quotas import Quotas
+from controlplane.lifecycle.preflight.arithmetic import Facts, Forecast, foresee
+from controlplane.lifecycle.record.states import Effect, Transition
+from controlplane.model import UP, Sandbox, SandboxSpec, State, Usage
 
-# How many of the last starts tell how long one takes.
+# From how many of the last starts the time of a start is estimated.
 STARTS: Final = 64
 
 
-class Books(Protocol):
-    """What the survey asks the store; see ``Store``."""
+class StoreReader(Protocol):
+    """The part of ``Store`` that a preflight uses."""
 
     async def usage(self, owner: str | None) -> Usage:
-        """What an owner (None: everybody) uses."""
+        """What an owner (None: all owners together) uses."""
         ...
 
     async def warm(self, template_hash: str) -> int:
-        """How many warm ones a template has."""
+        """How many warm sandboxes a template has."""
         ...
 
     async def find(
         self, owner: str | None, labels: Mapping[str, str], states: Collection[State] | None = None
     ) -> Sequence[Sandbox]:
-        """Those in these states."""
+        """The sandboxes in these states."""
         ...
 
     async def counts(self) -> Mapping[State, int]:
-        """How many there are in each state."""
+        """How many sandboxes are in each state."""
         ...
 
 
-class Surveyor:
-    """Weighs runs before they begin.
+class Preflight:
+    """Does preflights of runs.
 
     Args:
-        store: what is in use.
-        cluster: what the nodes can do.
-        quotas: what owners may have.
-        at_once: how many starts this installation allows side by side.
+        store: knows what is in use.
+        cluster: knows the capacity of the nodes.
+        quotas: the quotas of owners.
+        at_once: how many starts this installation allows at once.
     """
 
-    def __init__(self, store: Books, cluster: Cluster, quotas: Quotas, at_once: int) -> None:
+    def __init__(self, store: StoreReader, cluster: Cluster, quotas: Quotas, at_once: int) -> None:
         self._store = store
         self._cluster = cluster
         self._quotas = quotas
         self._at_once = at_once
         self._starts_ms: deque[int] = deque(maxlen=STARTS)
 
-    def started(self, before: Sandbox | None, after: Sandbox) -> None:
-        """Hears of every change: how long starts take is learned from those that are over."""
-        ready = after.state in (State.RUNNING, State.WARM)
-        if ready and before is not None and before.state.unready and "total" in after.timings_ms:
+    def on(self, transition: Transition) -> None:
+        """Measures how long starts take, from those that this replica has completed."""
+        after = transition.after
+        ready = Effect.SETTLE in transition.effects and after.state in UP
+        if ready and transition.before is not None and "total" in after.timings_ms:
             self._starts_ms.append(max(0, after.timings_ms["total"] - after.timings_ms.get("queue", 0)))
 
-    async def foresee(self, owner: str, spec: SandboxSpec, count: int) -> tuple[Foresight, ImageState]:
-        """What becomes of a run, and where its image is.
+    async def foresee(self, owner: str, spec: SandboxSpec, count: int) -> tuple[Forecast, ImageState]:
+        """The preflight of a run, and where its image is.
 
         Args:
-            owner: whose run.
-            spec: of each of its sandboxes.
+            owner: the owner of the run.
+            spec: the spec of each of its sandboxes.
             count: how many run at the same time.
 
         Raises:
-            Problem: upstream_timeout, the store does not say what is in use.
-        Cost: five questions to the store; up to three to the cluster.
+            Problem: upstream_timeout, the store does not answer.
+        Cost: five calls to the store; up to three to the cluster.
         """
         refused, image = await self._refused(spec)
         in_use = await self._store.usage(None)
-        # They use no quota any more, and their nodes' room until the cluster has confirmed that they are gone.
+        # They use no quota, but room on their nodes until the cluster has confirmed that they are gone.
         ending = await self._store.find(None, {}, {State.ENDING})
         warm = await self._store.warm(spec.template_hash())
         facts = Facts(
@@ -105,7 +107,7 @@ class Surveyor:
         try:
             image = await self._cluster.image(spec.image)
         except Problem as problem:
-            # What only says that nobody knows is no reason against the run.
+            # Other failures only mean that the image's state is not known, which does not prevent the run.
             if problem.entry.fault == "caller":
                 refused.append(problem)
         return refused, image

@@ -1,10 +1,10 @@
--- ARGV: a row, the limit of all, those of the owner's quota, a lease and who has to hold it ('' for none).
--- Answers {what, record, or {resource, used, limit}}; no record where it is as it was asked for.
+-- Store.admit. ARGV: a row, the installation's limit, those of the owner's quota, a lease and its required holder (''
+-- for none). Returns {outcome, record or {resource, used, limit}}; the record is '' if it was admitted as requested.
 if not intact() then return redis.error_reply('LOST') end
 local new, limit = row(), tonumber(ARGV[23])
 trim(new.now)
 local old = known(new.key, new.now) or read(new.id)
--- The caller's own, when it repeats after an answer that was lost.
+-- This call's own record: the call is retried after its answer was lost.
 if old and old.id == new.id then return {'admitted', old.record} end
 if ARGV[29] ~= '' then
   local held = redis.call('HMGET', P .. 'lease:' .. ARGV[29], 'holder', 'until')

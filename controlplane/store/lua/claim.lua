@@ -1,8 +1,8 @@
--- ARGV: a row as `rows.wish_row` makes it, 0, the limits of the owner's quota. Answers as admit, or {'none', ''}.
+-- Store.claim. ARGV: a row of `rows.wish_row`, 0, the limits of the owner's quota. Returns as admit, or {'none', ''}.
 if not intact() then return redis.error_reply('LOST') end
 local wish = row()
 trim(wish.now)
--- The caller's own, when it repeats after an answer that was lost.
+-- This call's own claim: the call is retried after its answer was lost.
 local mine = redis.call('GET', P .. 'claim:' .. wish.id)
 local old = mine and read(mine)
 if old then return {'claimed', old.record} end
@@ -13,7 +13,7 @@ repeat
   id = redis.call('ZRANGEBYSCORE', waiting, '-inf', wish.now, 'LIMIT', 0, 1)[1]
   if not id then return {'none', ''} end
   warm = read(id)
-  -- A replica of another version may have changed it without a word here.
+  -- A replica of another version may have changed the record without updating this set.
   if not (warm and warm.state == 'warm') then redis.call('ZREM', waiting, id) end
 until warm and warm.state == 'warm'
 local version = string.format('%.0f', tonumber(warm.version) + 1)

@@ -1,4 +1,5 @@
--- ARGV: now, holder, ttl. Answers intact, ours or theirs, and what the filling is called that is there or being made.
+-- Store.claim_rebuild. ARGV: now, holder, ttl. Returns 'intact', 'ours' or 'theirs', and the name of the content that
+-- is there or that is being restored.
 local filling = redis.call('GET', P .. 'intact')
 if filling then return {'intact', filling} end
 local time = redis.call('TIME')

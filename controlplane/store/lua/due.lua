@@ -1,4 +1,4 @@
--- ARGV: now, unconfirmed before, most of each. Answers four lists of ids.
+-- Store.due. ARGV: now, unconfirmed before, the most ids of each list. Returns the four lists of `Due`.
 if not intact() then return redis.error_reply('LOST') end
 local now, most = tonumber(ARGV[1]), tonumber(ARGV[3])
 local function up_to(set, at) return redis.call('ZRANGEBYSCORE', P .. set, '-inf', at, 'LIMIT', 0, most) end

@@ -1,3 +1,3 @@
--- Answers what this filling of the store is called.
+-- Store.epoch. Returns the name of the store's content.
 if not intact() then return redis.error_reply('LOST') end
 return redis.call('GET', P .. 'intact')

@@ -1,20 +1,27 @@
--- Stands before every script. KEYS[1] is the prefix of all keys; its hash tag keeps them in one slot of a cluster.
---   s:<id>            hash: version state owner key ended record writer holder cpu memory gpu weighed; of a warm one
---                     template own. `weighed` is the state that `used:` counts it in: other versions change only `state`
+-- Precedes every script. KEYS[1] is the prefix of all keys; its hash tag keeps them in one slot of a Redis cluster.
+--   s:<id>            hash: version state owner key ended record writer holder cpu memory gpu weighed; of a warm
+--                     sandbox also template own. `weighed` is the state in which `used:` counts it: other versions
+--                     of the control plane change only `state`
 --   in:<state>, of:<owner>:<state>   sorted sets of ids by creation
---   keys              hash: owner and idempotency key -> id          withdrawn   the same -> when, or that and a call
---   counts            hash: state -> how many                        tombs       ended ids by their end
---   expiries, deadlines, ends   live ids by expiry, unready ids by deadline, ending ids by end
---   slots             start slots by when they lapse                 lease:<n>   hash: holder until
---   warm:<template>   warm ids by when they are ready              claim:<id>  which one a claim got, for a while
---   group:<owner>\n<name>   ended ids of a group by their end    grouped    since when they are there; 0: since ever
---   used:<owner>      hash: sandboxes cpu_millicores memory_bytes gpu starting; used: is everybody's together
---   owners            set: those that `used:` may be there of; `recount.lua` takes off who has no live sandbox
---   wanted            there when somebody was refused a slot since the last one was freed
---   placed            hash: id -> node, of start slots; what has no slot (any more) is dropped when it is read
---   held              hash: placement key -> the full node that such starts wait for
---   intact            what this filling of the store is called; missing: it is lost
---   run               the run of Redis that was seen last
+--   keys              hash: owner and idempotency key -> id
+--   withdrawn         sorted set of withdrawn keys (owner and key, perhaps also a call) by when they were withdrawn
+--   counts            hash: state -> how many
+--   tombs             sorted set of ended ids by their confirmation
+--   expiries, deadlines, ends   sorted sets: live ids by expiry, unready ids by start deadline, ending ids by end
+--   slots             sorted set of ids with a start slot by when it expires
+--   lease:<name>      hash: holder until
+--   warm:<template>   sorted set of warm ids by when they are ready
+--   claim:<id>        the sandbox that a claim got, kept for CLAIM_MS for a retry of the claim
+--   group:<owner>\n<name>   sorted set of a group's ended ids by their confirmation
+--   grouped           since when ended ids are added to `group:`; 0: always
+--   used:<owner>      hash: sandboxes cpu_millicores memory_bytes gpu starting; `used:` alone is of all owners together
+--   owners            set of the owners that may have `used:`; `recount.lua` removes those without a live sandbox
+--   wanted            exists if a start was refused a slot since the last one was freed
+--   placed            hash: id -> node, of start slots; entries without a slot are dropped by `starts`
+--   held              hash: placement key -> the full node for which such starts wait
+--   intact            the name of the store's content; missing: the store is lost
+--   rebuild           hash: holder until filling, of a rebuild under way
+--   run               the `run_id` of the Redis process that was seen last
 local P = KEYS[1]
 local DAY_MS, TRIM, MOST_TOMBS, MOST_WITHDRAWN, CLAIM_MS, HELD_MS = 86400000, 32, 86400, 100000, 60000, 600000
 local LIVE = {requested = true, queued = true, starting = true, warm = true, running = true}
@@ -30,7 +37,7 @@ local function read(id)
     weighed = f[13] or ''}
 end
 
--- What one sandbox weighs in a state, in the order of RESOURCES.
+-- What one sandbox uses in a state, in the order of RESOURCES.
 local function weight(s, state)
   if not LIVE[state] then return {0, 0, 0, 0, 0} end
   return {1, tonumber(s.cpu), tonumber(s.memory), tonumber(s.gpu), UNREADY[state] and 1 or 0}
@@ -41,14 +48,14 @@ local function use(owner, heavier, lighter)
     local more = heavier[i] - lighter[i]
     if more ~= 0 then
       local used = redis.call('HINCRBY', P .. 'used:' .. owner, resource, string.format('%.0f', more))
-      -- An owner that uses nothing leaves nothing behind: an empty hash is none.
+      -- So that an owner that uses nothing has no key: Redis deletes an empty hash.
       if used == 0 then redis.call('HDEL', P .. 'used:' .. owner, resource) end
     end
   end
 end
 
 local NOTHING = {0, 0, 0, 0, 0}
--- What was never counted (a version without `used:` wrote it) is not taken off; its next writing counts it whole.
+-- A record that was never counted (a version without `used:` wrote it) is not subtracted; its next write counts it.
 local function reweigh(new, old)
   local after, before = new and weight(new, new.state) or NOTHING, old and weight(old, old.weighed) or NOTHING
   use('', after, before)
@@ -57,7 +64,7 @@ local function reweigh(new, old)
   if new then use(new.owner, after, NOTHING) end
 end
 
--- What of `limits` (in the order of RESOURCES, 0 is none) leaves no room: {resource, used, limit}, or nil.
+-- The first of `limits` (in the order of RESOURCES, 0 is none) without room: {resource, used, limit}, or nil.
 local function excess(new, limits)
   local wanted = weight(new, new.state)
   for i, resource in ipairs(RESOURCES) do
@@ -89,7 +96,7 @@ local function bury(old)
   redis.call('ZREM', P .. 'tombs', old.id)
 end
 
--- A little at every step: nobody waits for a day's tombstones to go.
+-- Drops a few old tombstones at every step, so that no call has to wait until a day's worth is dropped.
 local function trim(now)
   local over = redis.call('ZCARD', P .. 'tombs') - MOST_TOMBS
   local gone = redis.call('ZRANGEBYSCORE', P .. 'tombs', '-inf', now - DAY_MS, 'LIMIT', 0, TRIM)
@@ -116,7 +123,7 @@ local function moment(set, id, wanted, at)
   if wanted then redis.call('ZADD', P .. set, at, id) else redis.call('ZREM', P .. set, id) end
 end
 
--- What `rows.py` sends: ARGV[1..22].
+-- The fields that `rows.row` and `rows.wish_row` send, ARGV[1..22].
 local function row()
   return {now = tonumber(ARGV[1]), writer = ARGV[2], holder = ARGV[3], id = ARGV[4], version = ARGV[5],
     state = ARGV[6], owner = ARGV[7], key = ARGV[8], created = ARGV[9], expires = ARGV[10], deadline = ARGV[11],
@@ -144,14 +151,14 @@ local function put(new, old)
     if new.group ~= '' then
       local group = P .. 'group:' .. new.owner .. '\n' .. new.group
       redis.call('ZADD', group, ended, new.id)
-      -- Nobody buries out of it: what is older leaves with the next one, or with the whole.
+      -- `bury` does not remove ids from it: old ones are dropped with the next end, or the whole key expires.
       redis.call('ZREMRANGEBYSCORE', group, '-inf', new.now - DAY_MS)
       redis.call('PEXPIRE', group, DAY_MS)
     end
   end
   moment('expiries', new.id, LIVE[new.state], new.expires)
   moment('deadlines', new.id, UNREADY[new.state], new.deadline)
-  -- Not left to who brings it up: that replica may have died, and another one has taken the push.
+  -- Here, and not by the replica that runs the start: that one may have died, and another one accepted the push.
   if not UNREADY[new.state] then redis.call('ZREM', P .. 'slots', new.id) end
   moment('ends', new.id, new.state == 'ending', new.ending)
   if old and old.template ~= '' then moment('warm:' .. old.template, new.id, false) end
@@ -163,7 +170,7 @@ local function put(new, old)
   if new.news ~= '' then redis.call('PUBLISH', P .. 'feed', new.news) end
 end
 
--- How many start slots are on each node, and how many on none yet.
+-- How many start slots each node has, and how many starts have a slot and no node yet.
 local function starts()
   local on, unplaced, placed = {}, 0, {}
   local flat = redis.call('HGETALL', P .. 'placed')
@@ -185,11 +192,11 @@ local function taken_back(key)
   return redis.call('ZSCORE', P .. 'withdrawn', key)
 end
 
--- Why there is nothing to put: the key is known (`old`) or withdrawn, or there is no room; nil when there is.
+-- Why nothing is stored: the key is taken (by `old`) or withdrawn, or there is no room; nil when there is room.
 local function refused(new, old, limit)
   if old then return {'known', old.record} end
   if new.key ~= '' and (taken_back(new.key) or taken_back(new.key .. '\n' .. new.call)) then return {'withdrawn', ''} end
-  -- First: others need not make room for one who may not have it.
+  -- Before the total: an owner over its own quota must not make unclaimed sandboxes give way.
   local over = excess(new, {ARGV[24], ARGV[25], ARGV[26], ARGV[27], ARGV[28]})
   if over then return {'full', over} end
   local used = tonumber(redis.call('HGET', P .. 'used:', 'sandboxes') or '0')

@@ -1,3 +1,4 @@
--- ARGV: now. Answers since when what ends is in its group's index, 0 for ever: a version without one has ended the rest.
+-- ARGV: now. Returns since when ended sandboxes are added to their groups' indexes, 0: always. Older ends may be
+-- missing there, since a version without the index stored them.
 redis.call('SET', P .. 'grouped', intact() and ARGV[1] or '0', 'NX')
 return redis.call('GET', P .. 'grouped')

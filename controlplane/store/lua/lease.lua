@@ -1,4 +1,4 @@
--- ARGV: now, name, holder, ttl. Answers 1 when the holder has it.
+-- Store.lease. ARGV: now, name, holder, ttl. Returns 1 when the holder has it.
 if not intact() then return redis.error_reply('LOST') end
 local lease, now, holder, ttl = P .. 'lease:' .. ARGV[2], tonumber(ARGV[1]), ARGV[3], tonumber(ARGV[4])
 local held = redis.call('HMGET', lease, 'holder', 'until')
@@ -8,6 +8,6 @@ if ttl == 0 then
   return 0
 end
 redis.call('HSET', lease, 'holder', holder, 'until', now + ttl)
--- Names of replicas that are gone do not pile up; the clock that counts is the caller's.
+-- So that the names of dead replicas do not accumulate. Later than `until`, which goes by the callers' clocks.
 redis.call('PEXPIRE', lease, ttl + 60000)
 return 1

@@ -1,4 +1,5 @@
--- ARGV: the filling that was made. Answers 1: it holds what it should; 0: the store was emptied since it was begun.
+-- Store.rebuilt. ARGV: the name of the restored content. Returns 1: the store is intact; 0: it was emptied again since
+-- the rebuild began.
 if redis.call('GET', P .. 'intact') == ARGV[1] then return 1 end
 if redis.call('HGET', P .. 'rebuild', 'filling') ~= ARGV[1] then return 0 end
 redis.call('SET', P .. 'intact', ARGV[1])

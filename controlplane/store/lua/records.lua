@@ -1,4 +1,4 @@
--- ARGV: ids. Answers record, when it ended, record, when it ended, ...; '' for what there is not.
+-- ARGV: ids. Returns record, when it ended, record, when it ended, ...; '' for what there is not.
 if not intact() then return redis.error_reply('LOST') end
 local found = {}
 for _, id in ipairs(ARGV) do

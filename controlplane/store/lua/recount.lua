@@ -1,5 +1,5 @@
--- Counts use again from the records, and puts right what `used:` says otherwise.
--- Answers owner, {what was counted}, {what there is}, ... of each that was wrong; owner '' is everybody together.
+-- Store.recount. Sums use over the records, and corrects `used:` where it differs.
+-- Returns owner, {counted}, {sum over the records}, ... of each that was wrong; owner '' is all owners together.
 if not intact() then return redis.error_reply('LOST') end
 local there = {[''] = {0, 0, 0, 0, 0}}
 for state in pairs(LIVE) do
@@ -12,7 +12,7 @@ for state in pairs(LIVE) do
       for i = 1, #RESOURCES do
         there[owner][i], there[''][i] = there[owner][i] + one[i], there[''][i] + one[i]
       end
-      -- A version without `used:` wrote it: it is counted from now on.
+      -- A version without `used:` wrote it; the corrected `used:` includes it.
       if f[5] ~= state then redis.call('HSET', P .. 's:' .. id, 'weighed', state) end
     end
   end

@@ -1,10 +1,10 @@
--- ARGV: a row, then the expected version. Answers 1 when it was stored.
+-- Store.replace. ARGV: a row, then the expected version. Returns 1 when it was stored.
 if not intact() then return redis.error_reply('LOST') end
 local new, expected = row(), ARGV[23]
 trim(new.now)
 local old = read(new.id)
 if not old then return 0 end
--- The caller's own, when it repeats after an answer that was lost.
+-- This call's own write: the call is retried after its answer was lost.
 if old.writer == new.writer then return 1 end
 if old.version ~= expected then return 0 end
 put(new, old)

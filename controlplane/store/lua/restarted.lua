@@ -1,6 +1,6 @@
--- ARGV: this run of Redis, as it calls itself. Answers 1 when it is another one than the last that was seen: its file
--- may lack what was acknowledged last (up to two seconds of it where the disk is busy), so the store counts as lost
--- until the replicas and the cluster have said what they know.
+-- ARGV: the `run_id` of this Redis process. Returns 1 when it differs from the last one that was seen: Redis was
+-- restarted, and its append-only file may lack the last acknowledged writes (of up to two seconds if the disk is busy).
+-- So the store is marked as lost, until it is rebuilt from the replicas and the cluster.
 local before = redis.call('GET', P .. 'run')
 if before == ARGV[1] then return 0 end
 redis.call('SET', P .. 'run', ARGV[1])

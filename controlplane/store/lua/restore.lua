@@ -1,5 +1,5 @@
--- ARGV: a row. Answers 1 when it is on record now: it was missing, or what a store that is being rebuilt has is an
--- earlier moment of the same life. Asks for no intact store: this is what makes it so.
+-- Store.restore. ARGV: a row. Returns 1 when it was stored: there was no record, or an older one in a store that is
+-- being rebuilt. Works on a lost store, since rebuilds use it.
 local ORDER = {requested = 1, queued = 2, starting = 3, warm = 4, running = 5, ending = 6, ended = 7}
 local new = row()
 local old = read(new.id)

@@ -1,5 +1,5 @@
--- ARGV: now, id, limit, until, limit of one node (0: none), placement key. Answers {1, node to avoid, ...}, or {0} or
--- {0, node}: such starts are held until that node bears one. The rule is told in slots.py.
+-- Store.take_slot; slots.py has the rule. ARGV: now, id, limit, until, limit of one node (0: none), placement key.
+-- Returns {1, node to avoid, ...}, {0}, or {0, node}: such starts are held until that node is below its limit.
 if not intact() then return redis.error_reply('LOST') end
 local slots, id, limit, per_node, key = P .. 'slots', ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5]), ARGV[6]
 redis.call('ZREMRANGEBYSCORE', slots, '-inf', ARGV[1])

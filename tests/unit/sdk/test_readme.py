@@ -16,7 +16,7 @@ import yaml
 from mypy import api as mypy
 
 import rollbox
-from controlplane.lifecycle.quotas import DeclaredQuota
+from controlplane.lifecycle.admission.quotas import DeclaredQuota
 from controlplane.model.pool import PoolSpec
 from rollbox.cli import app
 from tests.support.gateway_fake import FakeGateway

@@ -10,7 +10,7 @@ import pytest
 
 from controlplane.errors import Problem
 from controlplane.lifecycle import Options
-from controlplane.lifecycle.callers import ABANDONED_MS
+from controlplane.lifecycle.record.callers import ABANDONED_MS
 from controlplane.model import State
 from tests.support.fake_cluster import FakeCluster
 from tests.support.world import OTHER_KEY, World, world

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.lifecycle.callers import MOST_CALLERS, OTHERS, call_of, joined, left, new_caller, withdrawn
+from controlplane.lifecycle.record.callers import MOST_CALLERS, OTHERS, call_of, joined, left, new_caller, withdrawn
 from controlplane.model import Sandbox, SandboxSpec
 
 CALLS = ("a", "b", "c")

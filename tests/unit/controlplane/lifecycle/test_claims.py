@@ -57,13 +57,13 @@ async def warmed(plane: World, number: int) -> list[Sandbox]:
     found: Sequence[Sandbox] = ()
     while len(found) < number:
         await asyncio.sleep(0.1)
-        found = await plane.parts.store.find(pool_owner("p"), {}, {State.WARM})
+        found = await plane.deps.store.find(pool_owner("p"), {}, {State.WARM})
     return list(found)
 
 
 def counted(plane: World) -> dict[str, float]:
     """Creates of the pool's image, by how they were served."""
-    registry = plane.parts.metrics.registry
+    registry = plane.deps.metrics.registry
     found = {
         served: registry.get_sample_value("rollbox_creates_total", {"pool": "p", "served": served})
         for served in get_args(Served)
@@ -78,20 +78,20 @@ async def test_a_create_gets_a_warm_one_that_is_its_owners_from_then_on() -> Non
         sandbox = created.sandbox
         assert sandbox.id in {one.id for one in warm}
         assert (sandbox.owner, sandbox.state, sandbox.warm, created.replayed) == (OWNER, State.RUNNING, True, False)
-        assert sandbox.expires_at_ms == plane.parts.clock.now_ms() + 60_000
+        assert sandbox.expires_at_ms == plane.deps.clock.now_ms() + 60_000
         assert plane.sidecars.configured[sandbox.address or ""].env == {"SECRET": "hush"}
         assert [one.id for one in await plane.service.find(OWNER, {"l": "m"})] == [sandbox.id]
         again = await plane.service.create(OWNER, ENV_SPEC, "k")
         assert (again.replayed, again.sandbox.id) == (True, sandbox.id)
         with pytest.raises(Problem, match="conflict"):
             await plane.service.create(OWNER, SPEC, "k")
-        assert await plane.parts.store.usage(OWNER) == Usage.of(sandbox)
+        assert await plane.deps.store.usage(OWNER) == Usage.of(sandbox)
         assert len(plane.cluster.started) == 2
 
 
 async def test_the_gateways_know_a_warm_one_and_whose_it_is() -> None:
     async with pooled() as plane:
-        with plane.parts.board.subscribe() as feed:
+        with plane.deps.board.subscribe() as feed:
             routes = (await feed.next()).snapshot.routes
             assert {route.owner for route in routes} == {"pool:p"}
             sandbox = (await plane.service.create(OWNER, SPEC)).sandbox
@@ -116,12 +116,12 @@ async def test_a_sandbox_that_dies_at_its_claim_is_replaced_in_the_same_call() -
             "it did not answer when it was claimed: nobody answers",
         )
         assert (await plane.service.create(OWNER, ENV_SPEC, "k")).sandbox.id == sandbox.id
-        assert await plane.parts.store.usage(OWNER) == Usage.of(sandbox)
+        assert await plane.deps.store.usage(OWNER) == Usage.of(sandbox)
 
 
 async def test_a_sidecar_that_does_not_answer_costs_three_seconds() -> None:
     async with pooled(Sick(wait_s=100)) as plane:
-        began_ms = plane.parts.clock.now_ms()
+        began_ms = plane.deps.clock.now_ms()
         create = asyncio.create_task(plane.service.create(OWNER, ENV_SPEC))
         await asyncio.sleep(7)
         assert create.done() is False
@@ -160,7 +160,7 @@ async def test_settings_that_cannot_be_are_told_and_nothing_is_replaced() -> Non
             with pytest.raises(Problem, match="there is no user nobody-knows"):
                 await plane.service.create(OWNER, ENV_SPEC, "k")
         assert len(await warmed(plane, 1)) == 1
-        assert await plane.parts.store.usage(OWNER) == Usage()
+        assert await plane.deps.store.usage(OWNER) == Usage()
 
 
 async def test_what_is_deleted_while_it_is_bound_is_not_replaced() -> None:
@@ -287,7 +287,7 @@ async def test_after_a_restart_the_claimed_one_is_its_owners_and_the_warm_one_wa
         assert (adopted.expires_at_ms, adopted.spec.labels) == (sandbox.expires_at_ms, {"l": "m"})
         assert (await after.service.create(OWNER, ENV_SPEC, "k")).sandbox.id == sandbox.id
         (warm,) = await warmed(after, 1)
-        store = after.parts.store
+        store = after.deps.store
         assert await store.usage(None) == await store.usage(OWNER) + await store.usage(pool_owner("p"))
         assert (await after.service.create("bob", SPEC)).sandbox.id == warm.id
 
@@ -311,8 +311,8 @@ async def nobody_knows(of: Sandbox, *replicas: World) -> None:
     """Lets a claim be known to the store alone, as when the only replica that knew of it died before it wrote that."""
     await asyncio.sleep(0.01)  # what is on its way to the others has come
     for plane in replicas:
-        plane.service._lives.notes.forget(of.id)
-        recent = plane.service._lives.ledger._recent
+        plane.service._core.annotations.forget(of.id)
+        recent = plane.service._core.ledger._facts
         recent._records.pop(of.id, None)
         recent._since_ms.pop(of.id, None)
 
@@ -364,7 +364,7 @@ async def test_what_only_a_dead_replica_knew_to_be_claimed_is_given_to_nobody_el
             assert bobs.id not in (one.id, other.id)
             await asyncio.sleep(1)
         assert not {one.id, other.id} & set(b.cluster.held)
-        ends = [(await b.parts.store.get(dead.id)) for dead in (one, other)]
+        ends = [(await b.deps.store.get(dead.id)) for dead in (one, other)]
         assert {end.end.cause for end in ends if end and end.end} == {"ttl_expired"}
         await asyncio.sleep(60)
         assert len(await warmed(b, 2)) == 2
@@ -385,7 +385,7 @@ async def unmarked(sidecar: str) -> AsyncIterator[tuple[World, Sandbox]]:
 
 async def test_one_that_nobody_marked_as_ready_is_not_claimable_after_a_rebuild_either() -> None:
     async with unmarked("acknowledged") as (b, sandbox):
-        found = await b.parts.store.get(sandbox.id)
+        found = await b.deps.store.get(sandbox.id)
         assert found is not None
         assert found.state is State.WARM
         assert found.expires_at_ms < (found.ready_at_ms or 0)
@@ -393,18 +393,18 @@ async def test_one_that_nobody_marked_as_ready_is_not_claimable_after_a_rebuild_
 
 async def test_a_pool_fills_up_again_beside_what_was_rebuilt_and_leaves_that_to_its_expiry() -> None:
     async with pair() as (_, a, _b):
-        cluster, documents = a.cluster, a.parts.documents
+        cluster, documents = a.cluster, a.deps.documents
     before = set(cluster.held)
     known = await documents.get("pools", "p")
     assert known is not None
     await documents.put("pools", "p", POOL | {"starts_per_minute": 60}, known.version)
     async with world(cluster, store=Core(VirtualClock()).view("c"), documents=documents) as c:
         await asyncio.sleep(4)
-        store = c.parts.store
+        store = c.deps.store
         assert len(before) == 2
         assert before < {one.id for one in await store.find(pool_owner("p"), {}, {State.WARM})}
         assert await store.warm(SPEC.template_hash()) == 2
-        (pool,) = c.service._pools._pools.values()
+        (pool,) = c.service._core.pools._pools.values()
         assert (pool._demand._refill_ms or 0) < 60_000
         await asyncio.sleep(4)
         assert await store.warm(SPEC.template_hash()) == 2
@@ -413,7 +413,7 @@ async def test_a_pool_fills_up_again_beside_what_was_rebuilt_and_leaves_that_to_
 
 async def test_one_that_does_not_answer_a_rebuild_is_not_started_again_as_if_nobody_had_claimed_it() -> None:
     async with unmarked("dead") as (b, sandbox):
-        assert await b.parts.store.get(sandbox.id) is None
+        assert await b.deps.store.get(sandbox.id) is None
         await asyncio.sleep(SPEC.start_timeout_ms / 1000 + 70)
         assert sandbox.id not in b.cluster.held
 
@@ -434,13 +434,13 @@ async def test_a_claim_that_a_restarted_store_has_lost_is_what_a_replica_or_the_
         (told, untold) = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
         await asyncio.sleep(10)  # the cluster knows whose they are
         for world in (a, b):
-            world.service._lives.ledger._recent._records.pop(told.id)
-            world.service._lives.ledger._recent._since_ms.pop(told.id, None)
+            world.service._core.ledger._facts._records.pop(told.id)
+            world.service._core.ledger._facts._since_ms.pop(told.id, None)
         b.cluster.held[untold.id].facts.pop("claim")
         core.rewind(before)
         again = [(await b.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
         assert [one.id for one in again] == [told.id, untold.id]
-        assert (await b.parts.store.usage(OWNER)).sandboxes == 2
+        assert (await b.deps.store.usage(OWNER)).sandboxes == 2
 
 
 async def unaware() -> None:
@@ -455,29 +455,29 @@ async def test_a_claim_that_another_replica_rebuilt_without_is_put_back_by_its_o
         (first, second) = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
         await asyncio.sleep(0.01)  # `b` has heard of them
         for one in (first, second):
-            b.service._lives.ledger._recent._records.pop(one.id)
-        b.service._lives.ledger._recent._since_ms.clear()
+            b.service._core.ledger._facts._records.pop(one.id)
+        b.service._core.ledger._facts._since_ms.clear()
         core.empty()
         if state is State.STARTING:
             # What a replica still holds of its start, which had not heard of the claim.
             pools = replace(first, owner=pool_owner("p"), claimed_at_ms=None, claim_id="", idempotency_key=None)
-            await b.parts.store.restore(replace(pools, state=state, ready_at_ms=None, version=2))
+            await b.deps.store.restore(replace(pools, state=state, ready_at_ms=None, version=2))
         with monkeypatch.context() as patch:
-            patch.setattr(a.service._lives.store, "ensure", unaware)
-            await b.service._lives._upkeep._rebuilder.run()
-            await refilled(b.parts.store)  # before `a` knew of the loss
-        found = await b.parts.store.get(first.id)
+            patch.setattr(a.service._core.store, "ensure", unaware)
+            await b.service._core._upkeep._comparison._observer.run()
+            await refilled(b.deps.store)  # before `a` knew of the loss
+        found = await b.deps.store.get(first.id)
         assert found is not None
         assert found.state is state
         await asyncio.sleep(5)
         assert (await b.service.get(OWNER, first.id)).state is State.RUNNING
-        assert (await b.parts.store.usage(OWNER)).sandboxes == 2
-        assert first.id not in {one.id for one in await b.parts.store.find(pool_owner("p"), {})}
+        assert (await b.deps.store.usage(OWNER)).sandboxes == 2
+        assert first.id not in {one.id for one in await b.deps.store.find(pool_owner("p"), {})}
 
 
 async def test_a_claim_whose_answer_was_lost_is_its_keys_or_nobodys() -> None:
     async with pair() as (_, a, b):
-        store = a.parts.store
+        store = a.deps.store
         claim = store.claim
 
         async def unanswered(*asked: Any) -> object:
@@ -503,6 +503,6 @@ async def test_two_replicas_never_give_one_sandbox_to_two() -> None:
         assert sum(one.sandbox.warm for one in created) == 2
         await asyncio.sleep(1)
         for plane in (a, b):
-            with plane.parts.board.subscribe() as feed:
+            with plane.deps.board.subscribe() as feed:
                 owners = {route.sandbox_id: route.owner for route in (await feed.next()).snapshot.routes}
                 assert {owners[one] for one in ids} == {OWNER}

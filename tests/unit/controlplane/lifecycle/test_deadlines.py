@@ -21,7 +21,7 @@ def repeated(left_ms: int) -> dict[str, str]:
 
 async def test_a_repetition_has_no_more_time_than_its_caller() -> None:
     async with world(FakeCluster(ready_s=None)) as plane:
-        began_ms = plane.parts.clock.now_ms()
+        began_ms = plane.deps.clock.now_ms()
         plane.cluster.next_error = Problem("capacity_unavailable", "the node turned the pod away")
         first = await plane.api("POST", "/v1/sandboxes", body=BODY, headers=repeated(20_000))
         assert first.code == "capacity_unavailable"
@@ -29,7 +29,7 @@ async def test_a_repetition_has_no_more_time_than_its_caller() -> None:
         # The same body, so the key stands for the same; what is left says how long it is held.
         again = await plane.api("POST", "/v1/sandboxes", body=BODY, headers=repeated(15_000))
         assert again.code == "start_timeout"
-        assert plane.parts.clock.now_ms() - began_ms == pytest.approx(20_000, abs=100)
+        assert plane.deps.clock.now_ms() - began_ms == pytest.approx(20_000, abs=100)
 
 
 async def test_a_repetition_joins_the_start_that_the_first_one_began(plane: World) -> None:
@@ -43,11 +43,11 @@ async def test_a_repetition_joins_the_start_that_the_first_one_began(plane: Worl
 
 async def test_a_group_has_one_deadline() -> None:
     async with world(FakeCluster(ready_s=None)) as plane:
-        began_ms = plane.parts.clock.now_ms()
+        began_ms = plane.deps.clock.now_ms()
         wish = {"count": 2, "partial": True, "sandbox": BODY}
         answer = await plane.api("PUT", "/v1/groups/g", body=wish, headers={"Start-Timeout-Ms": "3000"})
         assert [one["problem"]["code"] for one in answer.json["members"]] == ["start_timeout"] * 2
-        assert plane.parts.clock.now_ms() - began_ms == pytest.approx(3_000, abs=100)
+        assert plane.deps.clock.now_ms() - began_ms == pytest.approx(3_000, abs=100)
 
 
 @pytest.mark.parametrize("left", ["0", "-1", "x", "3600001", "1e3", ""])
@@ -70,11 +70,11 @@ async def test_one_in_the_place_of_a_dead_one_has_what_is_left() -> None:
     async with world(sidecars=Sick(wait_s=100), documents=documents) as plane:
         await warmed(plane, 4)
         plane.cluster.ready_s = None
-        began_ms = plane.parts.clock.now_ms()
+        began_ms = plane.deps.clock.now_ms()
         wish = ENV_SPEC.model_copy(update={"start_timeout_ms": 20_000})
         with pytest.raises(Problem, match="start_timeout"):
             await plane.service.create(OWNER, wish)
-        assert plane.parts.clock.now_ms() - began_ms == pytest.approx(20_000, abs=100)
+        assert plane.deps.clock.now_ms() - began_ms == pytest.approx(20_000, abs=100)
 
 
 async def test_no_more_are_tried_when_the_time_is_over() -> None:

@@ -78,7 +78,7 @@ async def test_one_that_is_ready_does_not_end_as_overdue_because_who_started_it_
         await cluster.push_now(sandbox.id)
         assert (await b.service.create(OWNER, SPEC, "k")).sandbox.state is State.RUNNING
         core.empty()
-        await a.service._lives.store.ensure()  # it puts back what it holds: a start
+        await a.service._core.store.ensure()  # it puts back what it holds: a start
         core.feeds["a"] = deaf
         deaf.put_nowait(Resync())
         await asyncio.sleep(SPEC.start_timeout_ms / 1000 + 10)
@@ -98,9 +98,9 @@ async def test_an_end_that_a_rebuild_went_without_is_put_back() -> None:
         core.tell("c", Changed(sandbox, 0))
         await asyncio.sleep(3)
         assert (await a.service.get(OWNER, sandbox.id)).state is State.ENDING
-        assert (await b.parts.store.usage(OWNER)).sandboxes == 0
+        assert (await b.deps.store.usage(OWNER)).sandboxes == 0
         assert (await delete).state is State.ENDED
-        with a.parts.board.subscribe() as feed:
+        with a.deps.board.subscribe() as feed:
             assert not (await feed.next()).snapshot.routes
 
 
@@ -109,8 +109,8 @@ async def test_an_extension_is_known_although_who_took_it_died_before_the_cluste
         sandbox = (await a.service.create(OWNER, SPEC)).sandbox
         await asyncio.sleep(6)
         longer = await a.service.extend(OWNER, sandbox.id, 2 * SPEC.ttl_ms)
-        a.service._lives.notes.forget(sandbox.id)
-        for task in a.service._lives._loops:
+        a.service._core.annotations.forget(sandbox.id)
+        for task in a.service._core._loops:
             task.cancel()
         core.empty()
         await asyncio.sleep(SPEC.ttl_ms / 1000)
@@ -137,7 +137,7 @@ async def test_what_was_put_back_in_vain_is_put_back_again(monkeypatch: pytest.M
         await asyncio.sleep(6)
         delete = asyncio.create_task(b.service.delete(OWNER, sandbox.id, wait_s=60))
         await asyncio.sleep(1)
-        for store in (a.service._lives.store, b.service._lives.store):
+        for store in (a.service._core.store, b.service._core.store):
             monkeypatch.setattr(store, "restore", failing_once(store.restore))
         core.empty()
         await core.view("c").restore(sandbox)
@@ -167,8 +167,8 @@ async def test_what_nobody_has_on_record_is_found_soon_although_who_looked_for_i
         held = cluster.held[sandbox.id]
         await a.service.delete(OWNER, sandbox.id, wait_s=60)
         cluster.held[sandbox.id] = held  # its start overtook its stop
-        (looks,) = [one for one in (a, b) if "orphans" in one.service._lives._replicas._turns]
-        for task in looks.service._lives._loops:
+        (looks,) = [one for one in (a, b) if "orphans" in one.service._core.replicas._turns]
+        for task in looks.service._core._loops:
             task.cancel()
         await asyncio.sleep(14)
         assert cluster.held == {}
@@ -181,7 +181,7 @@ async def test_whoever_waits_for_a_start_that_is_forgotten_asks_again_and_has_an
         await asyncio.sleep(1)
         waiting = asyncio.create_task(b.service.create(OWNER, spec, "k"))
         await asyncio.sleep(1)
-        for task in (begun, *a.service._lives._loops, *a.service._lives._starts.values()):
+        for task in (begun, *a.service._core._loops, *a.service._core.starts._tasks.values()):
             task.cancel()
         await asyncio.sleep(0)
         core.empty()
@@ -198,7 +198,7 @@ async def test_a_start_that_is_not_on_the_cluster_yet_keeps_its_key_when_the_sto
         await asyncio.sleep(1)
         deaf = core.feeds.pop("a")  # it finds out by itself
         core.empty()
-        await b.service._lives.store.ensure()  # there is no pod that tells of it
+        await b.service._core.store.ensure()  # there is no pod that tells of it
         again = (await b.service.create(OWNER, SPEC, "k")).sandbox
         core.feeds["a"] = deaf
         deaf.put_nowait(Resync())

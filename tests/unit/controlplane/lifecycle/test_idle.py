@@ -10,7 +10,7 @@ import pytest
 from controlplane.cluster import Health
 from controlplane.errors import Problem
 from controlplane.lifecycle import Options
-from controlplane.lifecycle.vigil import MISSING_MS, MOST_GATEWAYS, Vigil
+from controlplane.lifecycle.expiry.gateway_reports import MISSING_MS, MOST_GATEWAYS, GatewayReports
 from controlplane.model import Sandbox, SandboxSpec, State
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
 from tests.support.reports import reporting
@@ -166,7 +166,7 @@ async def test_a_herd_that_falls_idle_together_is_asked_a_few_at_a_time() -> Non
 
 
 async def test_a_vigil_judges_from_the_later_of_the_two_beginnings() -> None:
-    vigil = Vigil(VirtualClock())
+    vigil = GatewayReports(VirtualClock())
     assert vigil.judges_from(EPOCH_MS, 1000) is None
     vigil.report("gw-1")
     assert vigil.judges_from(EPOCH_MS - 500_000, 1000) == EPOCH_MS + 1000 + MISSING_MS
@@ -179,7 +179,7 @@ async def test_a_vigil_judges_from_the_later_of_the_two_beginnings() -> None:
 
 
 async def test_gateways_that_come_and_go_do_not_pile_up() -> None:
-    vigil = Vigil(VirtualClock())
+    vigil = GatewayReports(VirtualClock())
     for number in range(3 * MOST_GATEWAYS):
         vigil.report(f"gw-{number}")
     assert len(vigil._seen_ms) == MOST_GATEWAYS
@@ -191,7 +191,7 @@ async def test_gateways_that_come_and_go_do_not_pile_up() -> None:
 async def test_what_is_extended_before_its_end_is_stored_lives_on() -> None:
     wish = SandboxSpec(image="a", ttl_ms=60_000)
     async with running(wish) as (plane, sandbox):
-        store = plane.parts.store
+        store = plane.deps.store
         replace_in = store.replace
 
         async def extended_before_it(after: Sandbox, expected_version: int) -> bool:
@@ -208,7 +208,7 @@ async def test_what_is_extended_before_its_end_is_stored_lives_on() -> None:
 
 async def test_what_is_stored_while_it_is_judged_has_it_judged_anew() -> None:
     async with running() as (plane, sandbox), reporting(plane):
-        store = plane.parts.store
+        store = plane.deps.store
         replace_in = store.replace
         tried: list[State] = []
 

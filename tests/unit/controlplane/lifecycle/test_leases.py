@@ -8,8 +8,8 @@ import pytest
 
 from controlplane.cluster import Health
 from controlplane.errors import Problem
-from controlplane.lifecycle.leases import HELD_MS
-from controlplane.lifecycle.vigil import MISSING_MS
+from controlplane.lifecycle.expiry.gateway_reports import MISSING_MS
+from controlplane.lifecycle.expiry.leases import HELD_MS
 from controlplane.model import Lease, Sandbox, SandboxSpec, State
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
 from tests.support.reports import reporting
@@ -167,7 +167,7 @@ async def test_names_that_no_sandbox_has_are_not_kept() -> None:
             assert await plane.service.renew_lease(OWNER, Lease(name=f"x{number}", ttl_ms=1000)) == 0
         assert await plane.service.renew_lease("bob", LEASE) == 0
         assert await plane.service.renew_lease(OWNER, LEASE) == 1
-        leases = plane.service._lives.endings.care.leases
+        leases = plane.service._core.expiry.leases
         assert len(leases._leases) == len(leases._of) == 1
         await plane.service.delete(OWNER, sandbox.id)
         assert not leases._leases
@@ -176,7 +176,7 @@ async def test_names_that_no_sandbox_has_are_not_kept() -> None:
 
 async def test_a_lease_that_is_being_judged_cannot_be_renewed() -> None:
     async with running() as (plane, _):
-        store, key = plane.parts.store, f"owner:{OWNER}\nrun-1"
+        store, key = plane.deps.store, f"owner:{OWNER}\nrun-1"
         assert await store.lease(key, "judge", 60_000)
         with pytest.raises(Problem, match="conflict: lease run-1 was not renewed in time"):
             await plane.service.renew_lease(OWNER, LEASE)
@@ -216,7 +216,7 @@ async def test_a_word_that_is_answered_while_the_sidecar_is_asked_wins(word: str
 
 async def test_a_detach_that_is_answered_before_the_end_is_stored_holds() -> None:
     async with running() as (plane, sandbox), reporting(plane):
-        store, asks = plane.parts.store, 0
+        store, asks = plane.deps.store, 0
         lease = store.lease
 
         async def detached_behind_it(name: str, holder: str, ttl_ms: int) -> bool:
@@ -235,12 +235,12 @@ async def test_a_detach_that_is_answered_before_the_end_is_stored_holds() -> Non
 
 async def test_a_detach_that_comes_behind_the_end_fails_with_the_end() -> None:
     async with running() as (plane, sandbox):
-        store = plane.parts.store
+        store = plane.deps.store
         replace = store.replace
 
         async def ended_before_it(after: Sandbox, expected_version: int) -> bool:
             store.replace = replace  # type: ignore[method-assign]
-            await plane.service._lives.endings.end(
+            await plane.service._core.ledger.end(
                 sandbox.id, Problem("lease_expired", "its client has gone"), "lease run-1"
             )
             return await store.replace(after, expected_version)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.lifecycle.queue.line import OLDEST_EVERY, Line
-from controlplane.lifecycle.queue.pace import TURNS, Pace
-from controlplane.lifecycle.queue.verdict import share
+from controlplane.lifecycle.admission.queue.pace import TURNS, Pace
+from controlplane.lifecycle.admission.queue.verdict import share
+from controlplane.lifecycle.fair_line import OLDEST_EVERY, Line
 from controlplane.model import Limits, Quota, Usage
 
 OWNERS = ("alice", "bob", "carol")

@@ -48,7 +48,7 @@ def test_another_fact_says_nothing(fact: str) -> None:
 
 async def test_the_gateways_hear_of_a_port_and_that_it_was_taken_back(plane: World) -> None:
     sandbox = (await plane.service.create(OWNER, SPEC)).sandbox
-    with plane.parts.board.subscribe() as feed:
+    with plane.deps.board.subscribe() as feed:
         await feed.next()
         opened = await plane.service.open_port(OWNER, sandbox.id, 8000, public=True)
         assert opened.public_ports == (8000,)
@@ -64,9 +64,9 @@ async def test_the_gateways_hear_of_a_port_and_that_it_was_taken_back(plane: Wor
 async def test_an_older_word_about_ports_changes_no_route(plane: World) -> None:
     sandbox = (await plane.service.create(OWNER, SPEC)).sandbox
     await plane.service.open_port(OWNER, sandbox.id, 8000, public=True)
-    version = plane.parts.board.version
-    plane.parts.board.publish(sandbox)
-    assert plane.parts.board.version == version
+    version = plane.deps.board.version
+    plane.deps.board.publish(sandbox)
+    assert plane.deps.board.version == version
 
 
 async def test_ports_outlive_a_restart() -> None:
@@ -79,7 +79,7 @@ async def test_ports_outlive_a_restart() -> None:
         async with world(cluster) as after:
             adopted = await after.service.get(OWNER, sandbox.id)
             assert (adopted.public_ports, adopted.ports_revision) == ((8000,), opened.ports_revision)
-            with after.parts.board.subscribe() as feed:
+            with after.deps.board.subscribe() as feed:
                 (route,) = (await feed.next()).snapshot.routes
                 assert [one.port for one in route.public_ports] == [8000]
 
@@ -101,5 +101,5 @@ async def test_too_many_and_those_of_an_ended_sandbox_are_refused(plane: World) 
 
 async def test_a_port_token_outlives_any_extension(plane: World) -> None:
     sandbox = replace(SANDBOX, public_ports=(80,), ports_revision=VirtualClock().now_ms())
-    token = plane.parts.key.port_token(sandbox, 80)
+    token = plane.deps.key.port_token(sandbox, 80)
     assert token.expires_at_ms - sandbox.ports_revision > 365 * 24 * 3_600_000

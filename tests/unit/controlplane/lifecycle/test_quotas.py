@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from controlplane.cluster.engine.documents import FileDocuments
 from controlplane.errors import Problem
 from controlplane.lifecycle import Options
-from controlplane.lifecycle.quotas import EVERYBODY, DeclaredQuota, Quotas
+from controlplane.lifecycle.admission.quotas import EVERYBODY, DeclaredQuota, Quotas
 from controlplane.model import Limits, Quota, SandboxSpec
 from tests.support.world import OWNER, SPEC, world
 
@@ -94,7 +94,7 @@ async def test_creates_wait_for_a_delete_and_live_their_whole_ttl_from_then_on()
         waits = asyncio.create_task(plane.service.create(OWNER, PATIENT))
         await asyncio.sleep(100)
         assert not waits.done()
-        deleted_ms = plane.parts.clock.now_ms()
+        deleted_ms = plane.deps.clock.now_ms()
         await plane.service.delete(OWNER, first.id)
         second = (await waits).sandbox
         assert second.ready_at_ms is not None
@@ -138,7 +138,7 @@ async def test_a_thousand_of_one_owner_while_another_makes_five() -> None:
         spec = SandboxSpec(image="a", start_timeout_ms=3_600_000, ttl_ms=5_000)
         herd = [asyncio.create_task(plane.service.create("alice", spec)) for _ in range(1_000)]
         await asyncio.sleep(0.5)
-        began_ms = plane.parts.clock.now_ms()
+        began_ms = plane.deps.clock.now_ms()
         few = await asyncio.gather(*(plane.service.create("bob", spec) for _ in range(5)))
         ready_ms = max(one.sandbox.ready_at_ms or 0 for one in few)
         # The first hundred end after five seconds each; bob is among the very next.

@@ -57,7 +57,7 @@ async def test_a_push_that_overtakes_the_clusters_answer_counts() -> None:
     async with world(FakeCluster(ready_s=None, start_s=1)) as plane:
         create = asyncio.create_task(plane.service.create(OWNER, SPEC, "k"))
         await asyncio.sleep(0.5)
-        sandbox = await plane.parts.store.by_key(OWNER, "k")
+        sandbox = await plane.deps.store.by_key(OWNER, "k")
         assert sandbox is not None
-        await plane.service.accept_push(plane.parts.key.readiness(sandbox).text, Push(sandbox.id, kernel="early"))
+        await plane.service.accept_push(plane.deps.key.readiness(sandbox).text, Push(sandbox.id, kernel="early"))
         assert (await create).sandbox.kernel == "early"

@@ -41,7 +41,7 @@ async def test_what_is_not_stopped_for_two_minutes_is_counted_until_it_is() -> N
         assert await unstopped() == 0
         await asyncio.sleep(2)
         assert await unstopped() == 2
-        assert b"rollbox_sandboxes_not_stopped 2.0" in plane.parts.metrics.render(await plane.service.levels())
+        assert b"rollbox_sandboxes_not_stopped 2.0" in plane.deps.metrics.render(await plane.service.levels())
         await asyncio.sleep(80)
         assert await unstopped() == 0
 
@@ -71,5 +71,7 @@ async def test_a_cluster_that_is_away_is_told_of_in_a_few_lines(
             deleting = asyncio.create_task(plane.service.delete_all(OWNER, {}, wait_s=60))
             await asyncio.sleep(20)
         assert (await deleting).failed == {}
-    assert [one["event"] for one in said] == ["not stopped yet"] * 8 + ["none is left that was not stopped"]
+    assert [one["event"] for one in said] == ["not stopped yet, retrying"] * 8 + [
+        "all that could not be stopped are stopped"
+    ]
     assert said[-1]["most_at_once"] == 100

@@ -26,11 +26,11 @@ async def test_a_wrong_count_is_put_right_told_and_counted(said: list[EventDict]
         await a.service.create(OWNER, SPEC)
         there = await a.service.standing(OWNER)
         await asyncio.sleep(2 * WITHIN_S)
-        assert a.parts.metrics.registry.get_sample_value(METRIC) == 0
+        assert a.deps.metrics.registry.get_sample_value(METRIC) == 0
         miscount(core)
         await asyncio.sleep(WITHIN_S)
         assert (await a.service.standing(OWNER)).used == there.used
-        assert a.parts.metrics.registry.get_sample_value(METRIC) == 1
+        assert a.deps.metrics.registry.get_sample_value(METRIC) == 1
     (line,) = [one for one in said if one["log_level"] == "error"]
     assert (line["owner"], line["counted"]["sandboxes"], line["there"]["sandboxes"]) == (OWNER, 2, 1)
 
@@ -40,7 +40,7 @@ async def test_another_replica_counts_when_the_one_that_did_has_died() -> None:
     async with world(cluster, store=core.view("a")) as a:
         await asyncio.sleep(1)
         async with world(cluster, store=core.view("b")) as b:
-            for task in a.service._lives._loops:
+            for task in a.service._core._loops:
                 task.cancel()
             miscount(core)
             await asyncio.sleep(WITHOUT_ITS_HOLDER_S)
@@ -53,4 +53,4 @@ async def test_what_is_counted_too_low_is_put_right_too() -> None:
         await a.service.create(OWNER, SPEC)
         core.memory._used.clear()
         await asyncio.sleep(WITHIN_S)
-        assert (await a.parts.store.usage(OWNER)).sandboxes == (await a.parts.store.usage(None)).sandboxes == 1
+        assert (await a.deps.store.usage(OWNER)).sandboxes == (await a.deps.store.usage(None)).sandboxes == 1

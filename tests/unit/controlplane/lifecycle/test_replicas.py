@@ -52,24 +52,24 @@ async def pair(cluster: FakeCluster | None = None, options: Options | None = Non
 
 async def recorded(plane: World) -> Sandbox:
     """The only sandbox on record."""
-    (sandbox,) = await plane.parts.store.find(None, {}, None)
+    (sandbox,) = await plane.deps.store.find(None, {}, None)
     return sandbox
 
 
 async def routes(plane: World) -> list[str]:
-    with plane.parts.board.subscribe() as feed:
+    with plane.deps.board.subscribe() as feed:
         return [route.sandbox_id for route in (await feed.next()).snapshot.routes]
 
 
 async def ends(plane: World) -> list[tuple[str, str]]:
-    with plane.parts.board.subscribe() as feed:
+    with plane.deps.board.subscribe() as feed:
         return [(end.sandbox_id, end.cause) for end in (await feed.next()).snapshot.ends]
 
 
 def kill(plane: World) -> None:
     """Ends a replica as a SIGKILL does: nothing is handed over, its lease lapses."""
-    lives = plane.service._lives
-    for task in (*lives._loops, *lives._starts.values()):
+    lives = plane.service._core
+    for task in (*lives._loops, *lives.starts._tasks.values()):
         task.cancel()
 
 
@@ -94,7 +94,7 @@ async def test_the_clusters_answer_is_not_waited_for() -> None:
         create = asyncio.create_task(two.a.service.create(OWNER, SPEC, "k"))
         await asyncio.sleep(1)
         sandbox = await recorded(two.a)
-        token = two.a.parts.key.readiness(sandbox).text
+        token = two.a.deps.key.readiness(sandbox).text
         for plane in (two.a, two.b):
             await plane.service.accept_push(token, Push(sandbox.id, "http://10.0.0.1:7070", "k"))
         assert (await create).sandbox.state is State.RUNNING
@@ -195,7 +195,7 @@ async def test_a_sandbox_is_deleted_at_another_replica_than_its_own() -> None:
         assert ended.state is State.ENDED
         assert await ends(two.a) == await ends(two.b) == [(sandbox.id, "deleted")]
         assert await routes(two.a) == []
-        assert two.a.service._lives.endings.care.ttl._moments == {}
+        assert two.a.service._core.expiry.ttl._timers._moments == {}
 
 
 async def test_a_start_is_ended_at_another_replica_and_leaves_nothing() -> None:
@@ -208,7 +208,7 @@ async def test_a_start_is_ended_at_another_replica_and_leaves_nothing() -> None:
         await asyncio.sleep(5)
         assert two.cluster.held == {}
         assert (await recorded(two.a)).state is State.ENDED
-        assert two.a.service._lives._starts == {}
+        assert two.a.service._core.starts._tasks == {}
 
 
 async def test_a_delete_waits_for_the_confirmation_that_another_replica_asked_for() -> None:
@@ -227,7 +227,7 @@ async def test_both_expire_a_sandbox_once() -> None:
         await asyncio.sleep(10)
         assert await ends(two.a) == await ends(two.b) == [(sandbox.id, "ttl_expired")]
         counted = sum(
-            plane.parts.metrics.registry.get_sample_value("rollbox_sandbox_ends_total", {"cause": "ttl_expired"}) or 0
+            plane.deps.metrics.registry.get_sample_value("rollbox_sandbox_ends_total", {"cause": "ttl_expired"}) or 0
             for plane in (two.a, two.b)
         )
         assert counted == 1
@@ -250,7 +250,7 @@ async def test_a_port_that_is_public_at_one_replica_is_so_for_the_gateways_of_al
             await two.b.service.open_port(OWNER, sandbox.id, 80, public=public)
             await asyncio.sleep(1)
             for plane in (two.a, two.b):
-                with plane.parts.board.subscribe() as feed:
+                with plane.deps.board.subscribe() as feed:
                     (route,) = (await feed.next()).snapshot.routes
                     assert [one.port for one in route.public_ports] == ports
 
@@ -304,7 +304,7 @@ async def test_repeated_late_and_forged_pushes_change_nothing_and_are_counted() 
             await two.b.service.accept_push(token, push)
         outcomes = {
             outcome: sum(
-                plane.parts.metrics.registry.get_sample_value("rollbox_readiness_pushes_total", {"outcome": outcome})
+                plane.deps.metrics.registry.get_sample_value("rollbox_readiness_pushes_total", {"outcome": outcome})
                 or 0
                 for plane in (two.a, two.b)
             )
@@ -332,7 +332,7 @@ async def test_facts_are_written_behind_and_again_when_that_fails() -> None:
         assert two.cluster.held[sandbox.id].facts == {}
         await asyncio.sleep(1)
         assert two.cluster.held[sandbox.id].facts["address"] == sandbox.address
-        assert two.b.service._lives.notes.behind == 0
+        assert two.b.service._core.annotations.pending == 0
 
 
 async def test_a_flushed_store_is_rebuilt_and_counts_are_exact() -> None:
@@ -348,7 +348,7 @@ async def test_a_flushed_store_is_rebuilt_and_counts_are_exact() -> None:
         assert created[0].sandbox.id == created[1].sandbox.id
         assert (await starting).sandbox.state is State.RUNNING
         assert two.sidecars.configured[(await starting).sandbox.address or ""].env == {"SECRET": "hush"}
-        counts = await two.a.parts.store.counts()
+        counts = await two.a.deps.store.counts()
         assert counts == {state: 4 if state is State.RUNNING else 0 for state in State}
         assert [(await two.b.service.create(OWNER, SPEC, f"k{n}")).sandbox.id for n in range(2)] == [
             one.id for one in running
@@ -360,8 +360,8 @@ async def test_a_start_that_another_replica_rebuilt_without_is_put_back_by_its_o
         create = asyncio.create_task(two.a.service.create(OWNER, ENV_SPEC, "k"))
         await asyncio.sleep(1.5)
         two.core.empty()
-        await refilled(two.b.parts.store)  # as if `b` had done it before `a` knew of the loss
-        assert await two.b.parts.store.counts() == dict.fromkeys(State, 0)
+        await refilled(two.b.deps.store)  # as if `b` had done it before `a` knew of the loss
+        assert await two.b.deps.store.counts() == dict.fromkeys(State, 0)
         assert (await create).sandbox.state is State.RUNNING
 
 
@@ -451,7 +451,7 @@ async def test_a_store_that_is_away_for_a_moment_takes_nothing_down() -> None:
 
 async def test_a_create_whose_admission_was_not_answered_is_begun_for_its_key() -> None:
     async with pair() as two:
-        store = two.a.parts.store
+        store = two.a.deps.store
         admit = store.admit
 
         async def unanswered(*asked: Any) -> object:
@@ -487,8 +487,8 @@ async def test_what_was_stored_while_nobody_listened_is_heard_though_the_first_l
 async def test_a_start_that_is_taken_on_when_it_is_over_already_holds_nothing() -> None:
     async with pair() as two:
         created = (await two.a.service.create(OWNER, SPEC)).sandbox
-        two.b.service._lives.begin(replace(created, state=State.STARTING, ready_at_ms=None))
+        two.b.service._core.starts.begin(replace(created, state=State.STARTING, ready_at_ms=None))
         await asyncio.sleep(1)
-        assert not two.b.service._lives._starts
+        assert not two.b.service._core.starts._tasks
         assert (await two.b.service.levels()).starts_in_flight == 0
         assert (await two.b.service.get(OWNER, created.id)).state is State.RUNNING

@@ -8,7 +8,7 @@ import pytest
 
 from controlplane.cluster.engine.documents import FileDocuments
 from controlplane.errors import Problem
-from controlplane.lifecycle import Options, Parts, RouteBoard, Sandboxes, SigningKey
+from controlplane.lifecycle import Dependencies, Options, RouteBoard, Sandboxes, SigningKey
 from controlplane.model import State
 from controlplane.store import Journal, JournaledStore
 from controlplane.telemetry import Metrics
@@ -22,7 +22,7 @@ async def plane(folder: Path, cluster: FakeCluster) -> AsyncIterator[tuple[Sandb
     clock = VirtualClock()
     key = SigningKey(PRIVATE, clock)
     board = RouteBoard(clock, key)
-    parts = Parts(
+    deps = Dependencies(
         store=JournaledStore(clock, Journal(folder / "ends.jsonl")),
         cluster=cluster,
         sidecars=FakeSidecars(),
@@ -33,7 +33,7 @@ async def plane(folder: Path, cluster: FakeCluster) -> AsyncIterator[tuple[Sandb
         board=board,
         documents=FileDocuments(),
     )
-    async with Sandboxes.running(parts, Options()) as service:
+    async with Sandboxes.running(deps, Options()) as service:
         cluster.push = service.accept_push
         yield service, board
         await cluster.settle()

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.errors import Problem
-from controlplane.lifecycle.queue import Answer, WaitingRoom
-from controlplane.lifecycle.queue.room import KEPT_MS, LOOK_AGAIN_S
+from controlplane.lifecycle.admission.queue import Answer, WaitingRoom
+from controlplane.lifecycle.admission.queue.room import KEPT_MS, LOOK_AGAIN_S
+from controlplane.lifecycle.record.states import Transition
 from controlplane.model import EndCause, Limits, Quota, Range, Sandbox, SandboxSpec, State, Usage
 from controlplane.store import Admitted, Known, MemoryStore
 from tests.support.virtual_time import VirtualClock, VirtualTimeLoop
@@ -67,7 +68,7 @@ class Office:
         after = replace(sandbox, state=State.ENDING, end=END, version=sandbox.version + 1)
         assert await self.store.replace(after, sandbox.version)
         if told:
-            self.room.freed(sandbox, after)
+            self.room.on(Transition.of(sandbox, after, here=True))
 
     def _disown(self, answer: Answer) -> None:
         self.disowned.append(answer)
@@ -364,7 +365,7 @@ async def test_replicas_ask_in_the_order_of_their_first_waiters() -> None:
         # The end happens at the first replica; the other one hears of it a millisecond later.
         await replicas[0].end(before)
         await asyncio.sleep(0.001)
-        replicas[1].room.freed(None, replace(before, state=State.ENDING))
+        replicas[1].room.on(Transition.of(None, replace(before, state=State.ENDING), here=False))
         await older
         assert not younger.done()
         for one in (*loops, younger):

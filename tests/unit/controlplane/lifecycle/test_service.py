@@ -125,7 +125,7 @@ async def test_delete_is_legal_at_every_moment_of_a_start(after_s: float) -> Non
     async with world(options=Options(starts_in_flight=1)) as plane:
         create = asyncio.create_task(plane.service.create(OWNER, SPEC, "k"))
         await asyncio.sleep(after_s)
-        sandbox = await plane.parts.store.by_key(OWNER, "k")
+        sandbox = await plane.deps.store.by_key(OWNER, "k")
         assert sandbox is not None
         ended = await plane.service.delete(OWNER, sandbox.id, wait_s=60)
         assert ended.state is State.ENDED

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.lifecycle.silence import (
+from controlplane.lifecycle.health.silence import (
     FEW_OF,
     GAP_MS,
     LONE_MS,

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.lifecycle.states import TRANSITIONS, Change, Effect, Event, apply, step
-from controlplane.model import EndCause, Sandbox, SandboxSpec, State
+from controlplane.lifecycle.record.states import TRANSITIONS, Change, Effect, Event, apply, effects_of
+from controlplane.model import RESOURCES, EndCause, Sandbox, SandboxSpec, State, Usage
 from tests.support.world import SPEC
 
 END = EndCause("deleted", "d", 1, "alice")
@@ -22,10 +23,10 @@ WISH = Sandbox("sb-3", "bob", SandboxSpec(image=SPEC.image, cwd="/w"), 7, 8, "g"
 def play(events: list[Event], sandbox: Sandbox = NEW) -> tuple[Sandbox, list[Effect]]:
     performed: list[Effect] = []
     for event in events:
-        applied = apply(sandbox, event, Change(end=END if event in ENDS else None))
-        if applied is not None:
-            sandbox, effects = applied
-            performed += effects
+        after = apply(sandbox, event, Change(end=END if event in ENDS else None))
+        if after is not sandbox:
+            performed += effects_of(sandbox, after)
+            sandbox = after
     return sandbox, performed
 
 
@@ -54,7 +55,7 @@ def test_what_is_claimed_cannot_be_retired() -> None:
     warm, _ = play([Event.QUEUE, Event.START, Event.READY], POOLED)
     claimed, _ = play([Event.CLAIM], warm)
     assert (warm.state, claimed.state) == (State.WARM, State.RUNNING)
-    assert apply(claimed, Event.RETIRE, Change(end=END)) is None
+    assert apply(claimed, Event.RETIRE, Change(end=END)) is claimed
     assert play([Event.RETIRE], warm)[0].state is State.ENDING
 
 
@@ -62,8 +63,7 @@ def test_a_claim_binds_what_the_table_says_and_leaves_the_rest() -> None:
     warm = replace(play([Event.QUEUE, Event.START, Event.READY], POOLED)[0], address="a", kernel="k", ready_at_ms=5)
     claimed = warm.claimed_by(WISH, 9)
     applied = apply(warm, Event.CLAIM)
-    assert applied is not None
-    assert (claimed.state, claimed.version) == (applied[0].state, applied[0].version)
+    assert (claimed.state, claimed.version) == (applied.state, applied.version) == (State.RUNNING, warm.version + 1)
     assert (claimed.id, claimed.pool, claimed.address, claimed.created_at_ms) == ("sb-2", "p", "a", 0)
     assert (claimed.owner, claimed.spec, claimed.idempotency_key) == ("bob", WISH.spec, "b")
     assert (claimed.claimed_at_ms, claimed.claim_id, claimed.warm, claimed.unclaimed) == (9, "sb-3", True, False)
@@ -74,7 +74,7 @@ def test_nothing_leaves_the_end(before: list[Event], after: list[Event]) -> None
     ended, _ = play([*before, Event.END, Event.CONFIRM])
     assert ended.state is State.ENDED
     for event in after:
-        assert apply(ended, event, Change(end=END)) is None
+        assert apply(ended, event, Change(end=END)) is ended
 
 
 @given(EVENTS)
@@ -96,26 +96,56 @@ def test_what_the_cluster_may_hold_is_stopped(events: list[Event]) -> None:
 def test_the_first_cause_stays(events: list[Event]) -> None:
     sandbox, _ = play([*events, Event.END])
     other = EndCause("oom_killed", "x", 2, "engine")
-    assert apply(sandbox, Event.END, Change(end=other)) is None
+    assert apply(sandbox, Event.END, Change(end=other)) is sandbox
 
 
 @given(EVENTS)
 def test_versions_grow_by_one_with_every_change(events: list[Event]) -> None:
     sandbox = NEW
     for event in events:
-        applied = apply(sandbox, event, Change(end=END if event in ENDS else None))
-        if applied is not None:
-            assert applied[0].version == sandbox.version + 1
-            sandbox = applied[0]
+        after = apply(sandbox, event, Change(end=END if event in ENDS else None))
+        assert after is sandbox or after.version == sandbox.version + 1
+        sandbox = after
 
 
 def test_an_end_is_legal_in_every_state_that_is_not_one() -> None:
     for state in State:
-        assert (step(state, Event.END) is not None) == state.counted
+        assert ((state, Event.END) in TRANSITIONS) == state.counted
 
 
 def test_every_state_can_be_reached() -> None:
     reached = {State.REQUESTED}
     for _ in State:  # as many rounds as there can be steps in a row
-        reached |= {taken.state for (state, _), taken in TRANSITIONS.items() if state in reached}
+        reached |= {after for (state, _), after in TRANSITIONS.items() if state in reached}
     assert reached == set(State)
+
+
+@given(EVENTS)
+def test_what_is_heard_without_its_past_has_every_effect_that_is_due(events: list[Event]) -> None:
+    """A replica that has missed all but the last record does what the one that made the changes has done."""
+    for new in (NEW, POOLED):
+        sandbox, performed = play(events, new)
+        due = set(performed) - ({Effect.ROUTE} if sandbox.end is not None else set())
+        # A confirmed end has been taken off the cluster already.
+        due -= {Effect.STOP} if sandbox.state is State.ENDED else set()
+        assert effects_of(None, sandbox) == due
+
+
+@pytest.mark.parametrize("before", [None, *State])
+@pytest.mark.parametrize("after", State)
+def test_room_is_made_by_an_end_and_by_a_start_that_is_over(before: State | None, after: State) -> None:
+    known = None if before is None else replace(NEW, state=before)
+    less = known is None or any(
+        getattr(Usage.of(known), name) > getattr(Usage.of(replace(NEW, state=after)), name) for name in RESOURCES
+    )
+    if effects_of(known, replace(NEW, state=after)) & {Effect.FREE, Effect.SETTLE}:
+        assert less
+    elif before is not None and after is not State.REQUESTED:
+        assert not less or after.unready
+
+
+def test_what_gateways_know_of_a_sandbox_is_told_again_when_it_changes() -> None:
+    running = play([Event.QUEUE, Event.START, Event.READY])[0]
+    extended = replace(running, expires_at_ms=99, version=9)
+    assert effects_of(running, extended) == frozenset()
+    assert effects_of(running, running.with_port(80, public=True, now_ms=5)) == {Effect.ROUTE}

@@ -5,8 +5,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from controlplane.lifecycle.states import Event
-from controlplane.lifecycle.timeline import FIRST_KEPT, MOST_MOMENTS, noted, story, summary
+from controlplane.lifecycle.record.states import Event
+from controlplane.lifecycle.record.timeline import FIRST_KEPT, MOST_MOMENTS, noted, story, summary
 from controlplane.model import EndCause, Lease, Moment, Sandbox, SandboxSpec, State, dump_tombstone, load_tombstone
 from controlplane.store import Journal, JournaledStore
 from controlplane.store.rows import dump, load

@@ -3,9 +3,9 @@
 import pytest
 
 from controlplane.errors import Problem
-from controlplane.lifecycle.queue import verdict
-from controlplane.lifecycle.queue.verdict import Stood
-from controlplane.model import RESOURCES, Quota, Range, Sandbox, SandboxSpec, State, Usage
+from controlplane.lifecycle.admission.queue import verdict
+from controlplane.lifecycle.admission.queue.verdict import Stood
+from controlplane.model import RESOURCES, Quota, Range, Sandbox, SandboxSpec
 from controlplane.store import Full
 
 SPEC = SandboxSpec(
@@ -54,20 +54,3 @@ def test_a_full_installation_is_nobodys_quota() -> None:
     assert (told.code, told.retry_after_ms) == ("capacity_unavailable", verdict.RETRY_MS)
     assert told.details["knob"] == verdict.TOTAL_KNOB
     assert "estimate_ms" not in told.details
-
-
-def changed(state: State) -> Sandbox:
-    return Sandbox("sb-1", "alice", SPEC, 0, 1, "f", state=state)
-
-
-@pytest.mark.parametrize("before", [None, *State])
-@pytest.mark.parametrize("after", State)
-def test_room_is_made_by_an_end_and_by_a_start_that_is_over(before: State | None, after: State) -> None:
-    known = None if before is None else Usage.of(changed(before))
-    now = Usage.of(changed(after))
-    less = known is None or any(getattr(known, name) > getattr(now, name) for name in RESOURCES)
-    told = verdict.frees(None if before is None else changed(before), changed(after))
-    if told:
-        assert less
-    elif before is not None and after is not State.REQUESTED:
-        assert not less or after.unready

@@ -9,6 +9,7 @@ from controlplane.cluster.documents import Document
 from controlplane.cluster.engine.documents import FileDocuments
 from controlplane.errors import Problem
 from controlplane.lifecycle import Options
+from controlplane.lifecycle.record.states import Transition
 from controlplane.model import Sandbox, SandboxSpec, State
 from controlplane.model.pool import PoolSpec
 from controlplane.model.spec import Template
@@ -32,7 +33,7 @@ async def plane() -> AsyncIterator[World]:
 
 
 async def ready(plane: World, pool: str = "p") -> list[Sandbox]:
-    return [one for one in await plane.parts.store.find(None, {}, {State.WARM}) if one.pool == pool]
+    return [one for one in await plane.deps.store.find(None, {}, {State.WARM}) if one.pool == pool]
 
 
 async def settle(seconds: float = 5.0) -> None:
@@ -72,7 +73,7 @@ async def test_creates_are_counted_by_how_they_were_served(plane: World) -> None
 
     def counted(pool: str, served: str) -> float | None:
         labels = {"pool": pool, "served": served}
-        return plane.parts.metrics.registry.get_sample_value("rollbox_creates_total", labels)
+        return plane.deps.metrics.registry.get_sample_value("rollbox_creates_total", labels)
 
     assert (counted("p", "warm"), counted("p", "none_ready"), counted("p", "other_template")) == (1, 1, 2)
     assert counted("", "no_pool") == 1
@@ -108,11 +109,12 @@ async def test_a_new_template_rolls_the_pool_and_there_are_never_less(plane: Wor
     warm = {one.id for one in await ready(plane)}
     counts = [len(warm)]
 
-    def heard(_: Sandbox | None, sandbox: Sandbox) -> None:
+    def heard(transition: Transition) -> None:
+        sandbox = transition.after
         (warm.add if sandbox.state is State.WARM else warm.discard)(sandbox.id)
         counts.append(len(warm))
 
-    plane.service._lives.ledger.listen(heard)
+    plane.service._core.ledger.subscribe(heard)
     await plane.service.pools.put("p", spec(4, image="python:3.13", surge=2))
     await settle(10)
     assert {one.spec.image for one in await ready(plane)} == {"python:3.13"}
@@ -268,7 +270,7 @@ async def test_a_replica_that_does_not_plan_has_warm_ones_give_way_too() -> None
         await a.service.pools.put("p", spec(3))
         await settle()
         assert len(await ready(a)) == 3
-        waiting = b if a.service._pools.leads else a
+        waiting = b if a.service._core.pools.leads else a
         assert not (await waiting.service.create(OWNER, SandboxSpec(image="other"))).sandbox.warm
         await settle(30)
         assert (len(await ready(a)), len(cluster.started)) == (2, 4)
@@ -300,7 +302,7 @@ async def test_a_declaration_past_our_api_that_is_not_sound_changes_nothing(plan
     await plane.service.pools.put("p", spec(2))
     await settle()
     before = {one.id for one in await ready(plane)}
-    await plane.parts.documents.put("pools", "p", {"template": {"image": "python:3.13"}, "min_warm": 9, "max_warm": 1})
+    await plane.deps.documents.put("pools", "p", {"template": {"image": "python:3.13"}, "min_warm": 9, "max_warm": 1})
     await settle()
     assert {one.id for one in await ready(plane)} == before
     shown = await plane.service.pools.get("p")
@@ -309,17 +311,17 @@ async def test_a_declaration_past_our_api_that_is_not_sound_changes_nothing(plan
 
 
 async def test_only_one_of_two_replicas_plans_and_the_other_goes_on_when_it_leaves(plane: World) -> None:
-    other = plane.service._pools
+    other = plane.service._core.pools
     await settle()
     assert other.leads
     await other.leave()
     assert not other.leads
-    assert await plane.parts.store.lease("pools", "other", 1_000)
+    assert await plane.deps.store.lease("pools", "other", 1_000)
 
 
 async def test_a_planner_that_was_paused_and_lost_its_lease_starts_nothing(plane: World) -> None:
     await settle()
-    store, pools = plane.parts.store, plane.service._pools
+    store, pools = plane.deps.store, plane.service._core.pools
     await store.lease("pools", store.replica, 0)
     assert await store.lease("pools", "another", 60_000)
     assert pools.leads  # so it thinks
@@ -340,16 +342,16 @@ async def test_when_the_lease_moves_the_other_replica_goes_on_and_the_rate_holds
     ):
         await a.service.pools.put("p", spec(2, starts_per_minute=3))
         await settle(3)
-        planning, waiting = (a, b) if a.service._pools.leads else (b, a)
-        assert not waiting.service._pools.leads
+        planning, waiting = (a, b) if a.service._core.pools.leads else (b, a)
+        assert not waiting.service._core.pools.leads
         assert len(await ready(a)) == 2
         for _ in range(2):
             assert (await waiting.service.create(OWNER, SandboxSpec(image=IMAGE))).sandbox.warm
         await settle(2)
         assert len(cluster.started) == 3
-        await planning.service._pools.leave()
+        await planning.service._core.pools.leave()
         await settle(10)
-        assert waiting.service._pools.leads
+        assert waiting.service._core.pools.leads
         assert len(cluster.started) == 3
         assert "3 were started within a minute already" in str((await status(waiting))["why"])
         assert (await planning.service.pools.get("p")).status == (await status(waiting))

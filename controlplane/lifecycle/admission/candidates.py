@@ -1,0 +1,86 @@
+"""What a create asks the store for, and what the store's answers mean to it. Pure but for random ids."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from controlplane.errors import Problem
+from controlplane.lifecycle.admission.queue.verdict import TOTAL_KNOB
+from controlplane.lifecycle.record.states import Event, apply
+from controlplane.lifecycle.record.timeline import noted
+from controlplane.model import Sandbox, SandboxSpec
+from controlplane.model.spec import MIN_START_MS
+from controlplane.store import Full, Known, Withdrawn
+
+_ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def new_id() -> str:
+    """A sandbox's id: a DNS label of 80 random bits, never used again."""
+    return "sb-" + "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in secrets.token_bytes(16))
+
+
+def candidate(
+    owner: str, spec: SandboxSpec, key: str | None, *, now_ms: int, idle_timeout_ms: int, by_ms: int | None = None
+) -> Sandbox:
+    """The sandbox that is asked for, before it is on record.
+
+    Args:
+        owner: whose it will be.
+        spec: what it is to be.
+        key: the idempotency key.
+        now_ms: when it was asked for (Unix ms).
+        idle_timeout_ms: of sandboxes that ask for none; 0: never.
+        by_ms: the caller's deadline (Unix ms), where less is left than the spec says.
+
+    Raises:
+        Problem: start_timeout, nothing is left of the caller's time.
+    """
+    left_ms = spec.start_timeout_ms if by_ms is None else min(by_ms - now_ms, spec.start_timeout_ms)
+    if left_ms <= 0:
+        raise Problem("start_timeout", f"nothing was ready within the start timeout of {spec.start_timeout_ms} ms")
+    return Sandbox(
+        id=new_id(),
+        owner=owner,
+        # On record is what it was promised, whatever the default becomes; the fingerprint is of what was asked for.
+        spec=_promised(spec, idle_timeout_ms, max(MIN_START_MS, left_ms)),
+        created_at_ms=now_ms,
+        expires_at_ms=now_ms + spec.ttl_ms,
+        fingerprint=spec.fingerprint(),
+        idempotency_key=key,
+    )
+
+
+def queued(wish: Sandbox, now_ms: int) -> Sandbox:
+    """The candidate as it is admitted: it waits for its turn to start from its first version on."""
+    return noted(apply(wish, Event.QUEUE), now_ms, Event.QUEUE)
+
+
+def known(answer: Known | Withdrawn | Full, wish: Sandbox) -> Sandbox:
+    """The sandbox that took the wish's key with the same parameters.
+
+    Raises:
+        Problem: there is none: deleted (the key was withdrawn), capacity_unavailable, conflict (other parameters).
+    """
+    key = wish.idempotency_key
+    if isinstance(answer, Withdrawn):
+        raise Problem("deleted", f"key {key} was deleted before its create arrived", idempotency_key=key)
+    if isinstance(answer, Full):
+        used, limit = answer.used, answer.limit
+        detail = f"{used} of at most {limit} sandboxes are in use here ({TOTAL_KNOB})"
+        raise Problem("capacity_unavailable", detail, retry_after_ms=1000, used=used, limit=limit, knob=TOTAL_KNOB)
+    if answer.sandbox.fingerprint != wish.fingerprint:
+        detail = f"key {key} was used with other parameters for {answer.sandbox.id}"
+        raise Problem("conflict", detail, idempotency_key=key, sandbox_id=answer.sandbox.id)
+    # A store that was lost has forgotten the environment; of the same fingerprint it is the same.
+    spec = answer.sandbox.spec.model_copy(update={"env": wish.spec.env})
+    return replace(answer.sandbox, spec=spec)
+
+
+def _promised(spec: SandboxSpec, idle_timeout_ms: int, left_ms: int) -> SandboxSpec:
+    promised: Mapping[str, int] = {
+        **({"idle_timeout_ms": idle_timeout_ms} if spec.idle_timeout_ms is None and idle_timeout_ms else {}),
+        **({"start_timeout_ms": left_ms} if left_ms != spec.start_timeout_ms else {}),
+    }
+    return spec.model_copy(update=promised) if promised else spec

@@ -1,0 +1,118 @@
+"""Whether a create without room is refused for good or has to wait, and the texts of the errors. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from controlplane.errors import Problem
+from controlplane.model import RESOURCES, Limits, Quota, Sandbox, SandboxSpec, Usage
+from controlplane.store import Full
+
+TOTAL: Final = "total"
+TOTAL_KNOB: Final = "ROLLBOX_CONTROLPLANE_MAX_SANDBOXES"
+# The retry-after of a refusal whose wait cannot be estimated.
+RETRY_MS: Final = 1_000
+LONGEST_RETRY_MS: Final = 60_000
+# The command line option of each field of a quota.
+OPTIONS: Final[Mapping[str, str]] = {
+    "sandboxes": "--sandboxes",
+    "cpu_millicores": "--cpu",
+    "memory_bytes": "--memory",
+    "gpu": "--gpu",
+    "starting": "--starting",
+}
+_WORDS: Final = {"sandboxes": "sandboxes", "gpu": "GPUs", "starting": "starts in flight"}
+
+
+def needs(spec: SandboxSpec) -> Usage:
+    """What one sandbox uses from its admission on."""
+    return Usage(1, spec.cpu_millicores.request, spec.memory_bytes.request, spec.gpu, starting=1)
+
+
+def knob(owner: str, resource: str) -> str:
+    """The command by which an operator raises this limit."""
+    return f"rollbox quota set {owner} {OPTIONS[resource]} N"
+
+
+def share(used: Usage, limits: Limits) -> float:
+    """The largest fraction of any of its limits that an owner uses; 0 without limits.
+
+    Starts in flight are left out: they show how busy an owner is, not how much it holds.
+    """
+    parts = [0.0]
+    for name in RESOURCES:
+        limit = getattr(limits.quota, name)
+        if limit and name != "starting":
+            parts.append(getattr(used, name) / limit)
+    if limits.total:
+        parts.append(used.sandboxes / limits.total)
+    return max(parts)
+
+
+def refuse_for_good(owner: str, need: Usage, quota: Quota) -> None:
+    """Refuses what exceeds this owner's quota even when the owner uses nothing else.
+
+    Raises:
+        Problem: quota_exceeded, with the limit, what is needed, the owner and the command that raises the limit.
+    """
+    resource = Usage().excess(need, quota)
+    if resource is None:
+        return
+    limit, wanted = getattr(quota, resource), getattr(need, resource)
+    detail = (
+        f"this needs {amount(resource, wanted)}, and the quota of {owner} is {amount(resource, limit)}: waiting does "
+        f"not help; an operator raises it with `{knob(owner, resource)}`"
+    )
+    facts = {"resource": resource, "limit": limit, "needed": wanted, "owner": owner, "knob": knob(owner, resource)}
+    raise Problem("quota_exceeded", detail, for_good="true", **facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Stood:
+    """The place of a create in the queue at its deadline.
+
+    Attributes:
+        position: among its owner's ``waiting`` creates at this replica, from 1.
+        waiting: how many creates of its owner wait at this replica.
+        waited_ms: how long it has waited.
+        estimate_ms: the estimated rest of its wait, by the queue's pace; None: not known.
+    """
+
+    position: int
+    waiting: int
+    waited_ms: int
+    estimate_ms: int | None
+
+
+def waited_out(wish: Sandbox, full: Full, stood: Stood) -> Problem:
+    """The error of a create that has waited until its deadline; ``full`` is the store's last answer."""
+    owner, used, limit, resource = wish.owner, full.used, full.limit, full.resource
+    where = f"it waited {stood.waited_ms} ms and stood at place {stood.position} of {stood.waiting} of {owner}"
+    facts: dict[str, object] = {"used": used, "limit": limit, "owner": owner, "resource": resource, **asdict(stood)}
+    facts = {name: value for name, value in facts.items() if value is not None}
+    retry_ms = min(max(stood.estimate_ms or RETRY_MS, RETRY_MS), LONGEST_RETRY_MS)
+    if resource == TOTAL:
+        detail = f"{used} of at most {limit} sandboxes are in use here ({TOTAL_KNOB}); {where}"
+        return Problem("capacity_unavailable", detail, retry_after_ms=retry_ms, knob=TOTAL_KNOB, **facts)
+    turn = knob(owner, resource)
+    detail = (
+        f"{owner} uses {amount(resource, used)} of {amount(resource, limit)}, and this needs "
+        f"{amount(resource, getattr(needs(wish.spec), resource))}; {where}; delete some, or an operator raises the "
+        f"limit with `{turn}`"
+    )
+    return Problem("quota_exceeded", detail, retry_after_ms=retry_ms, for_good="false", knob=turn, **facts)
+
+
+def too_many_wait(owner: str, most: int) -> Problem:
+    """The error of a create when too many of its owner's wait at this replica already."""
+    detail = f"{most} creates of {owner} wait here already; no more are taken until some have had their turn"
+    return Problem("rate_limited", detail, retry_after_ms=LONGEST_RETRY_MS // 10, owner=owner, waiting=most)
+
+
+def amount(resource: str, value: int) -> str:
+    """An amount of a resource, with its unit, for people."""
+    if resource == "cpu_millicores":
+        return f"{value / 1000:g} cores"
+    if resource == "memory_bytes":
+        return f"{value / (1 << 20):g} MiB of memory"
+    return f"{value} {_WORDS[resource]}"

@@ -1,0 +1,222 @@
+"""Puts the lifecycle together, top down, and runs its loops.
+
+Read ``Core.__init__`` from top to bottom: each part is given only parts above it. What has to follow changes of
+records subscribes to the ledger; there is no other way back up.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from controlplane.errors import Problem
+from controlplane.lifecycle.admission.abandonments import Abandonments
+from controlplane.lifecycle.admission.admissions import Admissions
+from controlplane.lifecycle.admission.queue import WaitingRoom
+from controlplane.lifecycle.admission.quotas import Quotas
+from controlplane.lifecycle.admission.warm_starts import WarmStarts
+from controlplane.lifecycle.creates import Creates
+from controlplane.lifecycle.dependencies import Dependencies, Options
+from controlplane.lifecycle.ending.endings import Endings
+from controlplane.lifecycle.ending.reclaim import Reclaimer
+from controlplane.lifecycle.expiry.expiry import Expiry
+from controlplane.lifecycle.owned import OwnedSandboxes
+from controlplane.lifecycle.pools import Pools
+from controlplane.lifecycle.preflight import Preflight
+from controlplane.lifecycle.record.annotations import Annotations
+from controlplane.lifecycle.record.ledger import Ledger
+from controlplane.lifecycle.record.recovering_store import RecoveringStore
+from controlplane.lifecycle.record.settlements import Settlements
+from controlplane.lifecycle.record.states import Effect, Transition
+from controlplane.lifecycle.replicas.comparison import Comparison
+from controlplane.lifecycle.replicas.loops import ReplicaLoops
+from controlplane.lifecycle.replicas.recovery import Recovery
+from controlplane.lifecycle.replicas.upkeep import Upkeep
+from controlplane.lifecycle.starting.readiness import Readiness
+from controlplane.lifecycle.starting.starter import Starter
+from controlplane.lifecycle.starting.starts import Starts
+
+CLOSE_WITHIN_S: Final = 10.0
+# What is left after that waits for an engine which does not answer; this is for the loop to unwind.
+UNWIND_WITHIN_S: Final = 0.5
+# What is written beside declared quotas, for people who read them there.
+REPORT_EVERY_S: Final = 10.0
+# A cluster full of sandboxes that do not answer is slow to rebuild from.
+OPEN_WITHIN_S: Final = 120.0
+
+
+class Core:
+    """All parts of the lifecycle of one replica; everything that they start runs in ``group`` and ends with ``close``.
+
+    Attributes:
+        store, ledger, settlements, annotations: records, how they change, and who waits for that.
+        starts, queue, readiness, starter: bringing sandboxes up.
+        expiry, endings, reclaimer: ending them.
+        quotas, room, admissions, abandonments, creates, pools: letting them in.
+        owned, surveyor: what owners ask about them.
+        replicas: what is done because there are other replicas.
+    """
+
+    def __init__(self, deps: Dependencies, options: Options, group: asyncio.TaskGroup) -> None:
+        self._deps = deps
+        self._options = options
+        self._group = group
+        # Records.
+        self.store = store = RecoveringStore(deps.store)
+        self.ledger = ledger = Ledger(store, deps.clock)
+        self.settlements = settlements = Settlements(ledger)
+        self.annotations = annotations = Annotations(deps.cluster, ledger.claim_written)
+        # Starting and ending.
+        self.readiness = Readiness(deps, store, ledger, annotations)
+        self.starter = Starter(
+            deps, store, ledger, settlements, readiness=self.readiness, at_once=options.starts_in_flight
+        )
+        self.queue = self.starter.queue
+        self.starts = starts = Starts(self.starter, store, ledger, deps.clock, group)
+        self.expiry = Expiry(deps, store, ledger)
+        self.reclaimer = reclaimer = Reclaimer(deps.cluster, ledger, starts.tasks, group)
+        self.endings = Endings(store, ledger, reclaimer)
+        # Letting in.
+        self.quotas = Quotas(deps.documents, options.max_sandboxes)
+        self.abandonments = Abandonments(ledger, deps.clock, group)
+        self.room = WaitingRoom(store, self.quotas.limits, self.abandonments.unwanted, deps.clock)
+        self.admissions = Admissions(
+            *(deps, store, ledger, settlements),
+            annotations=annotations,
+            starts=starts,
+            abandonments=self.abandonments,
+            group=group,
+        )
+        warm = WarmStarts(deps, options, ledger, self.admissions, self.quotas)
+        self.pools = Pools(
+            deps.documents,
+            store,
+            deps.clock,
+            warm=warm,
+            templates=self.admissions.templates,
+            replica=deps.store.replica,
+        )
+        self.owned = OwnedSandboxes(deps.clock, store, ledger, annotations, self.expiry)
+        self.creates = Creates(
+            *(deps, options, ledger, settlements),
+            room=self.room,
+            admissions=self.admissions,
+            abandonments=self.abandonments,
+            pools=self.pools,
+            owned=self.owned,
+        )
+        self.surveyor = Preflight(store, deps.cluster, self.quotas, options.starts_in_flight)
+        # Other replicas, and the cluster.
+        comparison = Comparison(deps, store, ledger, annotations=annotations, reclaimer=reclaimer, group=group)
+        self._recovery = Recovery(
+            *(deps, store, ledger, settlements),
+            comparison=comparison,
+            queue=self.queue,
+            activity=self.expiry.activity,
+        )
+        self._upkeep = Upkeep(
+            *(deps, store, ledger, settlements),
+            starts=starts,
+            queue=self.queue,
+            expiry=self.expiry,
+            reclaimer=reclaimer,
+            comparison=comparison,
+        )
+        self.replicas = ReplicaLoops(store, deps.clock, deps.metrics, self._upkeep, deps.store.replica)
+        self._loops: list[asyncio.Task[None]] = []
+        self._subscribe()
+
+    def _subscribe(self) -> None:
+        """What follows from a transition, in this order: gateways first, since callers wait for them."""
+        self.ledger.subscribe(self._deps.board.on)
+        self.ledger.subscribe(self.settlements.on)
+        self.ledger.subscribe(self.starts.on)
+        self.ledger.subscribe(self.expiry.on)
+        self.ledger.subscribe(self.annotations.on)
+        self.ledger.subscribe(self.room.on)
+        self.ledger.subscribe(self.surveyor.on)
+        self.ledger.subscribe(self.pools.on)
+        self.ledger.subscribe(self._count_end)
+        # Last: in a group that is closing it cannot begin anything, and raises.
+        self.ledger.subscribe(self.reclaimer.on)
+        self.quotas.listen(self.room.changed)
+
+    async def open(self) -> None:
+        """Adopts what ran before, then begins to follow the cluster, the other replicas and the time.
+
+        Raises:
+            Problem: the cluster cannot be listed.
+        """
+        self._run("recovery", self._recovery.run())
+        await self.store.ensure(within_s=OPEN_WITHIN_S)
+        await self.quotas.open()
+        await self._upkeep.reread()
+        self._run("quotas", self.quotas.run())
+        self._run("room", self.room.run())
+        self._run("quota use", self.replicas.report(REPORT_EVERY_S, self._report))
+        self._run("deaths", self._follow_deaths())
+        self._run("placements", self._follow_placements())
+        self._run("annotations", self.annotations.run())
+        for name, loop in self.expiry.loops().items():
+            self._run(name, loop)
+        if self.store.shared:
+            self._run("follow", self.replicas.follow())
+            self._run("tend", self.replicas.tend())
+            self._run("orphans", self.replicas.watch_orphans())
+            self._run("recount", self.replicas.recount())
+        if self._options.probe_every_ms:
+            self._run("prober", self.replicas.probe(self._options.probe_every_ms))
+        # Last: a pool's first look finds what was adopted.
+        self._run("pools", self.pools.run())
+
+    async def close(self) -> None:
+        """Ends the loops and gives what is under way a little time, then leaves it: the next start finds it."""
+        await self.pools.leave()
+        self.admissions.close()
+        self.abandonments.close()
+        self.room.leave()
+        if self.store.shared:
+            await self._hand_over()
+        starts = set(self.starts.tasks.values())
+        for task in (*self._loops, *starts):
+            task.cancel()
+        left = await _unfinished({*starts, *self.reclaimer.under_way}, CLOSE_WITHIN_S)
+        for _ in range(2):  # the first cancel is a request: it waits for the engine's answer; the second one insists
+            for task in left:
+                task.cancel()
+            left = await _unfinished(left, UNWIND_WITHIN_S)
+        if self.store.shared:
+            await self.replicas.go()
+
+    def _run(self, name: str, loop: Coroutine[Any, Any, None]) -> None:
+        self._loops.append(self._group.create_task(loop, name=name))
+
+    async def _hand_over(self) -> None:
+        self.settlements.leave()
+        # A call to the cluster that is under way leaves a whole sandbox, whose push lands elsewhere.
+        if unanswered := self.readiness.unanswered:
+            await asyncio.wait(unanswered, timeout=CLOSE_WITHIN_S)
+        await self.annotations.flush()
+
+    async def _report(self) -> None:
+        await self.quotas.report(self.store.usage)
+
+    async def _follow_deaths(self) -> None:
+        backend = self._deps.cluster.describe().backend
+        async for death in self._deps.cluster.watch():
+            await self.ledger.end_patiently(death.sandbox_id, Problem(death.cause, death.detail), backend)
+
+    async def _follow_placements(self) -> None:
+        # Side by side: each is a message to the store, and those of a herd would come one after the other.
+        async with asyncio.TaskGroup() as hearing:
+            async for placement in self._deps.cluster.placements():
+                if placement.sandbox_id in self.queue:
+                    hearing.create_task(self.queue.placed(placement), name=f"placed {placement.sandbox_id}")
+
+    def _count_end(self, transition: Transition) -> None:
+        if transition.here and Effect.UNROUTE in transition.effects and transition.after.end is not None:
+            self._deps.metrics.ended(transition.after.end.cause)
+
+
+async def _unfinished(tasks: set[asyncio.Task[Any]], within_s: float) -> set[asyncio.Task[Any]]:
+    """Those that have not ended in time."""
+    return (await asyncio.wait(tasks, timeout=within_s))[1] if tasks else set()

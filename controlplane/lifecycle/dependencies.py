@@ -1,0 +1,48 @@
+"""What the lifecycle is given: its dependencies (``Dependencies``) and its limits (``Options``)."""
+
+from dataclasses import dataclass
+
+from controlplane.clock import Clock
+from controlplane.cluster import Cluster, Gateways, Sidecars
+from controlplane.cluster.documents import Documents
+from controlplane.lifecycle.routes import RouteBoard
+from controlplane.lifecycle.tokens import SigningKey
+from controlplane.store import Store
+from controlplane.telemetry import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Limits and intervals.
+
+    Attributes:
+        starts_in_flight: the most starts at once, over all replicas.
+        max_sandboxes: the most sandboxes of all owners together; 0 = no limit.
+        probe_every_ms: how often the health of every running sandbox is probed; 0 = never.
+        idle_timeout_ms: the idle timeout of sandboxes whose spec has none; 0 = they have none.
+    """
+
+    starts_in_flight: int = 4
+    max_sandboxes: int = 0
+    probe_every_ms: int = 0
+    idle_timeout_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """The dependencies of the lifecycle service.
+
+    Attributes:
+        gateways: reach a sandbox through a gateway, as clients do, instead of at its sidecar's address.
+        documents: where pools and quotas are declared.
+    """
+
+    store: Store
+    cluster: Cluster
+    sidecars: Sidecars
+    gateways: Gateways
+    key: SigningKey
+    clock: Clock
+    metrics: Metrics
+    board: RouteBoard
+    documents: Documents

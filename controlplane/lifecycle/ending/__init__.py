@@ -1,0 +1,1 @@
+"""Taking ended sandboxes off the cluster, and waiting for it."""

@@ -1,0 +1,39 @@
+"""What is changed of a record besides its state: its expiry, lease, public ports and idempotency key. Pure.
+
+Each takes a record and returns the next version of it, or the same object where nothing is to be changed.
+"""
+
+from dataclasses import replace
+
+from controlplane.lifecycle.record.timeline import noted
+from controlplane.model import Lease, Sandbox
+
+
+def extended(sandbox: Sandbox, expires_at_ms: int, now_ms: int) -> Sandbox:
+    """Expires later, never earlier."""
+    if not sandbox.state.counted or sandbox.expires_at_ms >= expires_at_ms:
+        return sandbox
+    return noted(replace(sandbox, expires_at_ms=expires_at_ms, version=sandbox.version + 1), now_ms, "extend")
+
+
+def leased(sandbox: Sandbox, lease: Lease | None, now_ms: int) -> Sandbox:
+    """Belongs to this lease, or to none (None)."""
+    if not sandbox.state.counted or sandbox.spec.lease == lease:
+        return sandbox
+    spec = sandbox.spec.model_copy(update={"lease": lease})
+    return noted(
+        replace(sandbox, spec=spec, version=sandbox.version + 1), now_ms, "detach" if lease is None else "lease"
+    )
+
+
+def port_opened(sandbox: Sandbox, port: int, now_ms: int, *, public: bool) -> Sandbox:
+    """Has this port open to anyone, or not any more."""
+    after = sandbox.with_port(port, public=public, now_ms=now_ms)
+    return sandbox if after is sandbox or not sandbox.state.counted else noted(after, now_ms, "port")
+
+
+def key_freed(sandbox: Sandbox) -> Sandbox:
+    """Has given its idempotency key back: another sandbox can take it. Also of one that has ended."""
+    if sandbox.idempotency_key is None:
+        return sandbox
+    return replace(sandbox, idempotency_key=None, version=sandbox.version + 1)

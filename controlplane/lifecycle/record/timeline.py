@@ -1,0 +1,106 @@
+"""The timeline in a sandbox's record: a bounded list of what happened to it, and its text for people. Pure."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from controlplane.errors import TABLE, Problem
+from controlplane.lifecycle.record.states import Event
+from controlplane.model import Moment, Sandbox, State
+
+# About 1 KiB of a record. A sandbox has seven states; the other entries are repeated calls of its owner.
+MOST_MOMENTS: Final = 32
+# The first entries are never dropped: an owner may ask at the end why the start was slow.
+FIRST_KEPT: Final = 8
+
+WORDS: Final = {
+    "request": "asked for",
+    Event.QUEUE: "waits for its turn to start",
+    Event.START: "the cluster is asked for it",
+    Event.READY: "a command has run in it: ready",
+    Event.WARM: "ready in its pool",
+    Event.CLAIM: "claimed by its owner",
+    Event.CONFIRM: "nothing of it is left on the cluster",
+    "extend": "lives longer",
+    "lease": "given to a lease",
+    "detach": "taken off its lease: it outlives its client",
+    "port": "a port was opened to anyone, or closed again",
+    "adopt": "found running and put on record again",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineLine:
+    """One line of a timeline, for people.
+
+    Attributes:
+        after_ms: since the line before.
+        word: the event, or the cause of the end.
+        text: ``word`` as a phrase.
+    """
+
+    at_ms: int
+    after_ms: int
+    state: State
+    word: str
+    text: str
+
+
+def noted(sandbox: Sandbox, at_ms: int, word: str) -> Sandbox:
+    """The record with one more entry; an entry like the last one replaces it."""
+    kept = sandbox.timeline
+    if kept and (kept[-1].state, kept[-1].word) == (sandbox.state, word):
+        kept = kept[:-1]
+    if len(kept) >= MOST_MOMENTS:
+        kept = kept[:FIRST_KEPT] + kept[FIRST_KEPT - MOST_MOMENTS + 1 :]
+    return replace(sandbox, timeline=(*kept, Moment(at_ms, sandbox.state, word)))
+
+
+def word_of(sandbox: Sandbox, event: Event) -> str:
+    """The word of an event's entry: the event itself, or of an end its cause."""
+    if sandbox.end is not None and event is not Event.CONFIRM:
+        return sandbox.end.cause
+    return Event.WARM if sandbox.state is State.WARM else event
+
+
+def extended_at_ms(sandbox: Sandbox) -> int | None:
+    """When its expiry was last extended (Unix ms); None: never, or the entry was dropped."""
+    return max((one.at_ms for one in sandbox.timeline if one.word == "extend"), default=None)
+
+
+def story(sandbox: Sandbox) -> tuple[TimelineLine, ...]:
+    """The timeline of a sandbox for people, oldest first, with entries that the record only implies."""
+    moments = [Moment(sandbox.created_at_ms, State.REQUESTED, "request"), *sandbox.timeline]
+    words = {one.word for one in moments}
+    if sandbox.claimed_at_ms is not None and Event.CLAIM not in words:
+        # The store makes the claim in one step with the whole change, and writes no entry.
+        moments.append(Moment(sandbox.claimed_at_ms, State.RUNNING, Event.CLAIM))
+    # A record that was rebuilt from the cluster, or that a version without timelines wrote.
+    if sandbox.ready_at_ms is not None and not words & {Event.READY, Event.WARM}:
+        state = State.WARM if sandbox.pool else State.RUNNING
+        moments.insert(1, Moment(sandbox.ready_at_ms, state, Event.WARM if sandbox.pool else Event.READY))
+    if sandbox.end is not None and sandbox.end.cause not in words:
+        moments.append(Moment(sandbox.end.at_ms, State.ENDING, sandbox.end.cause))
+    moments.sort(key=lambda one: one.at_ms)
+    before = [moments[0], *moments[:-1]]
+    return tuple(
+        TimelineLine(one.at_ms, one.at_ms - last.at_ms, one.state, one.word, _text(sandbox, one))
+        for one, last in zip(moments, before, strict=True)
+    )
+
+
+def _text(sandbox: Sandbox, moment: Moment) -> str:
+    if sandbox.end is not None and moment.word == sandbox.end.cause:
+        return f"{TABLE[sandbox.end.cause].title.rstrip('.')} ({sandbox.end.by})"
+    return WORDS.get(moment.word, moment.word)
+
+
+def summary(sandbox: Sandbox, refusal: Problem | None = None) -> str:
+    """The state of a sandbox, or why it ended, in one sentence; ``refusal``: why it fits on no node."""
+    if sandbox.end is not None:
+        return f"It ended: {sandbox.end.detail.rstrip('.')}."
+    if sandbox.state is State.RUNNING:
+        return "It runs."
+    if refusal is not None:
+        return f"It waits for room: {refusal.code}: {refusal.detail.rstrip('.')}."
+    last = story(sandbox)[-1]
+    return f"It is {sandbox.state}: {last.text}."

@@ -1,0 +1,207 @@
+"""The loops of a replica: follow other replicas' changes, send heartbeats, do work that takes turns by lease."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+import structlog
+
+from controlplane.clock import Clock
+from controlplane.errors import Problem
+from controlplane.lifecycle.record.recovering_store import RecoveringStore
+from controlplane.model import Sandbox
+from controlplane.store import Changed, Due, Resync, StoreLostError
+from controlplane.telemetry import Metrics
+
+HERE_EVERY_S: Final = 2.0
+# Three heartbeats: a replica that sends none for so long counts as dead, and its starts are taken over.
+HERE_FOR_MS: Final = 6_000
+ORPHANS_EVERY_S: Final = 60.0
+# A precaution: no cause of a wrong count is known, but one would refuse every create, or admit too many, until noticed.
+RECOUNT_EVERY_S: Final = 5.0
+UNCONFIRMED_MS: Final = 30_000
+# Retry interval after a failed read of all records.
+REREAD_AGAIN_S: Final = 1.0
+# Guess: a round of health probes on a node with a thousand sandboxes of which none answers.
+TURN_WITHIN_S: Final = 600.0
+# What a sweep leaves undone is due again at the next sweep, perhaps of another replica.
+SWEEP_WITHIN_S: Final = 60.0
+
+
+class Work(Protocol):
+    """The work that the loops call; ``Upkeep`` does it."""
+
+    async def reread(self) -> None:
+        """Reads all records that are up, and all recent ends: changes may have been missed."""
+        ...
+
+    def hear(self, sandbox: Sandbox) -> None:
+        """Publishes a record that another replica has stored."""
+        ...
+
+    def wake(self) -> None:
+        """Wakes the start queue: a start slot may be free."""
+        ...
+
+    def doubt(self) -> None:
+        """Restarts the time that counts towards idle timeouts and leases: without the store clients could not renew."""
+        ...
+
+    async def settle(self, due: Due) -> None:
+        """Ends, reclaims and takes over what is due."""
+        ...
+
+    async def keep(self) -> None:
+        """Ensures that the store is intact and has what only this replica knows."""
+        ...
+
+    async def orphans(self) -> None:
+        """Compares the cluster with the records."""
+        ...
+
+    async def probe(self) -> None:
+        """Probes the health of every running sandbox."""
+        ...
+
+    async def recount(self) -> None:
+        """Compares the counted use with the records."""
+        ...
+
+
+class ReplicaLoops:
+    """The loops; each runs until it is cancelled, also while the store does not answer.
+
+    Args:
+        replica: this process's name in the store, which it writes on the records of its starts.
+    """
+
+    def __init__(self, store: RecoveringStore, clock: Clock, metrics: Metrics, work: Work, replica: str) -> None:
+        self._store = store
+        self._clock = clock
+        self._metrics = metrics
+        self._work = work
+        self._replica = replica
+        self._turns: set[str] = set()  # the leases of periodic work that this replica holds
+        self._log = structlog.get_logger("replicas")
+
+    async def follow(self) -> None:
+        """Follows what other replicas store."""
+        async for news in self._store.feed():
+            if isinstance(news, Resync):
+                self._metrics.resynced()
+                await self._reread()
+            elif isinstance(news, Changed):
+                self._metrics.lagged(self._clock.now_ms() - news.at_ms)
+                self._work.hear(news.sandbox)
+            # Also after a change: it may be a start that is over, which frees its slot.
+            self._work.wake()
+
+    async def tend(self) -> None:
+        """Sends heartbeats; keeps this replica's facts in the store and sweeps, in tasks that cannot delay them."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._repeat("here", self._here), name="here")
+            group.create_task(self._repeat("keep", self._work.keep), name="keep")
+            sweep = self._in_turn("sweep", HERE_EVERY_S, self._sweep, SWEEP_WITHIN_S)
+            group.create_task(sweep, name="sweep")
+
+    async def watch_orphans(self) -> None:
+        """Compares cluster and records, at one replica at a time."""
+        await self._in_turn("orphans", ORPHANS_EVERY_S, self._work.orphans)
+
+    async def recount(self) -> None:
+        """Compares the counted use with the records, at one replica at a time."""
+        await self._in_turn("recount", RECOUNT_EVERY_S, self._work.recount)
+
+    async def probe(self, every_ms: int) -> None:
+        """Probes the health of running sandboxes, at one replica at a time."""
+        await self._in_turn("prober", every_ms / 1000, self._work.probe)
+
+    async def report(self, every_s: float, work: Callable[[], Awaitable[None]]) -> None:
+        """Writes the use of quotas beside their declarations, at one replica at a time."""
+        await self._in_turn("quota use", every_s, work)
+
+    async def go(self) -> None:
+        """Gives this replica's lease back, so that others take its starts over at once."""
+        try:
+            await self._store.lease(f"replica:{self._replica}", self._replica, 0)
+        except Problem as problem:
+            self._log.warning(
+                "replica lease not given back, it has to expire", code=problem.code, detail=problem.detail
+            )
+
+    async def _reread(self) -> None:
+        # Until it succeeds: changes that were stored in the gap are not published again, and creates wait for them.
+        while True:
+            if await self._survive("resync", self._work.reread):
+                return
+            await asyncio.sleep(REREAD_AGAIN_S)
+
+    async def _repeat(self, what: str, call: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            if not await self._survive(what, call):
+                self._work.doubt()
+            await asyncio.sleep(HERE_EVERY_S)
+
+    async def _here(self) -> None:
+        await self._store.lease(f"replica:{self._replica}", self._replica, HERE_FOR_MS)
+        # Renewed here and not with the work, whose interval is longer: so these leases are short, and another replica
+        # takes the work over soon after this one dies.
+        for name in [*self._turns]:
+            # A lease that was given back meanwhile must not be taken again without doing its work.
+            if name in self._turns and not await self._store.lease(name, self._replica, HERE_FOR_MS):
+                self._turns.discard(name)
+
+    async def _sweep(self) -> None:
+        now_ms = self._clock.now_ms()
+        await self._work.settle(await self._store.due(now_ms, now_ms - UNCONFIRMED_MS))
+
+    async def _in_turn(
+        self, name: str, every_s: float, work: Callable[[], Awaitable[None]], within_s: float = TURN_WITHIN_S
+    ) -> None:
+        looks_s = HERE_FOR_MS / 1000
+
+        async def turn() -> None:
+            if await self._mine(name) and not await _done(work, within_s):
+                # The lease is renewed beside the work: without this, this replica would hold it while the work hangs.
+                self._turns.discard(name)
+                self._log.error("periodic work hangs, it is cancelled", turn=name, within_s=within_s)
+                await self._store.lease(name, self._replica, 0)
+                await asyncio.sleep(looks_s)
+
+        while True:
+            await self._survive(name, turn)
+            await asyncio.sleep(every_s if name in self._turns else min(every_s, looks_s))
+
+    async def _mine(self, name: str) -> bool:
+        """Takes or renews the lease of some periodic work; whether this replica holds it."""
+        mine = await self._store.lease(name, self._replica, HERE_FOR_MS)
+        (self._turns.add if mine else self._turns.discard)(name)
+        return mine
+
+    async def _survive(self, what: str, call: Callable[[], Awaitable[None]]) -> bool:
+        """Makes the call; whether it succeeded. A failure is logged."""
+        try:
+            await call()
+        except (Problem, StoreLostError) as problem:
+            self._log.warning("round failed, retrying", what=what, detail=str(problem))
+        except Exception:
+            # A loop that ends takes the control plane with it; its next round may succeed.
+            self._log.exception("round failed, retrying", what=what)
+        else:
+            return True
+        # A task group that is cancelled while one of its tasks fails raises only that failure: without this, the loop
+        # would not end.
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            raise asyncio.CancelledError
+        return False
+
+
+async def _done(work: Callable[[], Awaitable[None]], within_s: float) -> bool:
+    """Does the work; False: it was cancelled, since it took longer than ``within_s``."""
+    try:
+        async with asyncio.timeout(within_s) as limit:
+            await work()
+    except TimeoutError:
+        if not limit.expired():
+            raise
+    return not limit.expired()

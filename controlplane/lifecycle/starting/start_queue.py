@@ -1,0 +1,221 @@
+"""The start queue: limits concurrent starts, in all and on each node; at one replica it is fair between owners.
+
+``store/slots.py`` has the rule for the limits. A start holds a slot from its turn until it is over, except while the
+scheduler can place it on no node: then it waits beside the queue, and holds a slot again as soon as it is placed.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from typing import Final, Self
+
+import structlog
+
+from controlplane.cluster import Cluster, Placement
+from controlplane.errors import Problem
+from controlplane.lifecycle.record.recovering_store import RecoveringStore
+from controlplane.lifecycle.starting.lane import Lane
+from controlplane.model import Sandbox, State
+from controlplane.store import Slot, Store
+
+# Freed slots are published at once; this retry finds new nodes, and slots of replicas that died.
+LOOK_AGAIN_S: Final = 1.0
+# A slot expires this long after its start's deadline, so that it expires only when its replica has died.
+SLACK_MS: Final = 60_000
+# For a start that holds its slot already, even if the limit is lower by then.
+NO_LIMIT: Final = 1_000_000
+
+
+@dataclass(slots=True, eq=False)
+class Start:
+    """A start that has had its turn, or waits for it.
+
+    Attributes:
+        until_ms: when its slot expires (Unix ms).
+        placement_key: see ``SandboxSpec.placement_key``.
+        has_slot: whether it holds a slot.
+        node: where its pod is placed; empty: not placed yet.
+        refused: the scheduler can place its pod on no node.
+        asked: the store may have given it a slot, so that it has to be freed.
+    """
+
+    sandbox_id: str
+    owner: str
+    until_ms: int
+    placement_key: str
+    has_slot: bool = False
+    node: str = ""
+    refused: bool = False
+    asked: bool = False
+
+    @classmethod
+    def of(cls, sandbox: Sandbox) -> Self:
+        """A start without slot and node."""
+        until_ms = sandbox.start_by_ms + SLACK_MS
+        return cls(sandbox.id, sandbox.owner, until_ms, sandbox.spec.placement_key())
+
+
+class StartQueue:
+    """Only the head of this replica's queue requests a slot from the store; ``Lane`` chooses the next head.
+
+    Starts that are held until a full node can take another one wait in a lane for their placement key, beside the
+    queue: the head of each such lane goes back to the head of the queue now and then. A start that is taken over from
+    a dead replica requests its slot at once: usually it holds one already, or its pod is placed.
+    """
+
+    def __init__(self, store: RecoveringStore, cluster: Cluster, at_most: int) -> None:
+        self._store = store
+        self._cluster = cluster
+        self._at_most = at_most
+        self._starts: dict[str, Start] = {}
+        self._held: Counter[str] = Counter()  # slots by owner
+        self._queue = Lane(self._held.__getitem__)
+        self._lanes: dict[str, Lane] = {}  # by placement key
+        self._tickets = count()
+        self._news = 0
+        self._heard = asyncio.Event()
+        self.waiting = 0
+        self._log = structlog.get_logger("start queue")
+
+    def __contains__(self, sandbox_id: str) -> bool:
+        """Whether this replica runs its start, or has it in the queue."""
+        return sandbox_id in self._starts
+
+    @property
+    def taken(self) -> int:
+        """How many starts of this replica hold a slot."""
+        return self._held.total()
+
+    @property
+    def refused(self) -> Sequence[Start]:
+        """The starts of this replica that the scheduler can place on no node, oldest first."""
+        return [one for one in self._starts.values() if one.refused]
+
+    def wake(self) -> None:
+        """Wakes the waiters: a slot may have become free."""
+        self._news += 1
+        heard, self._heard = self._heard, asyncio.Event()
+        heard.set()
+
+    @asynccontextmanager
+    async def turn(self, sandbox: Sandbox) -> AsyncIterator[Sequence[str]]:
+        """Waits for a slot and holds it, by the rule in the module's docstring; yields the nodes to avoid."""
+        start = Start.of(sandbox)
+        self._starts[start.sandbox_id] = start
+        try:
+            self.waiting += 1
+            try:
+                slot = await self._slot(start, begun=sandbox.state is State.STARTING)
+            finally:
+                self.waiting -= 1
+            yield slot.avoid
+        finally:
+            del self._starts[start.sandbox_id]
+            self._mark(start, has_slot=False)
+            if start.asked:
+                await self._give_back(start)
+
+    async def placed(self, placement: Placement) -> None:
+        """Records on which node a start of this replica was placed, or that it fits on none; ignores other starts."""
+        start = self._starts.get(placement.sandbox_id)
+        if start is None:
+            return
+        start.node, start.refused, start.asked = placement.node, not placement.node, True
+        self._mark(start, has_slot=not start.refused)
+        if start.refused:
+            await self._give_back(start)
+            return
+        try:
+            await self._place(self._store, start)
+        except Problem as problem:
+            # Until it is over it counts as a start without a node, which lets fewer starts in, not more.
+            self._complain("node of a start not stored, fewer starts are let in until it is over", start, problem)
+        self.wake()
+
+    async def retake(self, store: Store) -> None:
+        """Takes slots for the starts under way again, in a store that has lost them."""
+        for start in [one for one in self._starts.values() if one.has_slot]:
+            if start.node:
+                await self._place(store, start)
+            else:
+                await store.take_slot(start.sandbox_id, NO_LIMIT, start.until_ms)
+
+    async def _slot(self, start: Start, *, begun: bool) -> Slot:
+        if begun and (placement := self._cluster.placement(start.sandbox_id)) is not None:
+            await self.placed(placement)
+        # A start that was begun elsewhere holds a slot already, and the head of the queue may be waiting for that slot.
+        if begun and (slot := await self._ask(start)):
+            return slot
+        ticket = next(self._tickets)
+        return await self._at_head(start, ticket) or await self._beside(start, ticket)
+
+    async def _at_head(self, start: Start, ticket: int, *, beside: bool = False) -> Slot:
+        """Requests a slot at the head of the queue until it has one or is held; it is held if its lane has waiters."""
+        async with self._queue.at_head(start.owner, ticket):
+            while beside or start.placement_key not in self._lanes:
+                news = self._news
+                slot = await self._ask(start)
+                if slot or slot.held_by:
+                    return slot
+                await self._next(news)
+            return Slot(taken=False)
+
+    async def _beside(self, start: Start, ticket: int) -> Slot:
+        """Waits in the lane of its placement key; the head of that lane retries at the head of the queue."""
+        lane = self._lanes.setdefault(start.placement_key, Lane(self._held.__getitem__))
+        try:
+            async with lane.at_head(start.owner, ticket):
+                while True:
+                    news = self._news
+                    if slot := await self._at_head(start, ticket, beside=True):
+                        return slot
+                    await self._next(news)
+        finally:
+            if lane.empty and self._lanes.get(start.placement_key) is lane:
+                del self._lanes[start.placement_key]
+
+    async def _next(self, since: int) -> None:
+        """Returns when a slot may have been freed since ``since``, or after ``LOOK_AGAIN_S``."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_AGAIN_S):
+                while self._news == since:
+                    await self._heard.wait()
+
+    async def _ask(self, start: Start) -> Slot:
+        if start.node or start.refused:
+            return Slot(taken=True)  # its pod exists already, so a slot would hold nothing back
+        limit, per_node = min(self._at_most, self._cluster.starts_at_once()), self._cluster.starts_per_node
+        slot, start.asked = Slot(taken=False), True
+        try:
+            if limit > 0:
+                asked = (start.sandbox_id, limit, start.until_ms, per_node, start.placement_key)
+                slot = await self._store.take_slot(*asked)
+        except Problem as problem:
+            self._complain("start slot not taken, retrying", start, problem)
+        if slot:
+            self._mark(start, has_slot=True)
+        return slot
+
+    async def _place(self, store: Store | RecoveringStore, start: Start) -> None:
+        per_node = self._cluster.starts_per_node
+        await store.place_slot(start.sandbox_id, start.node, start.until_ms, per_node, start.placement_key)
+
+    async def _give_back(self, start: Start) -> None:
+        try:
+            await self._store.free_slot(start.sandbox_id)
+        except Problem as problem:
+            # It expires by itself, and the store frees it when the record says that the start is over.
+            self._complain("start slot not freed, it is freed when the start is over", start, problem)
+        self.wake()
+
+    def _complain(self, what: str, start: Start, problem: Problem) -> None:
+        self._log.warning(what, sandbox_id=start.sandbox_id, code=problem.code, detail=problem.detail)
+
+    def _mark(self, start: Start, *, has_slot: bool) -> None:
+        self._held[start.owner] += has_slot - start.has_slot
+        if not self._held[start.owner]:
+            del self._held[start.owner]
+        start.has_slot = has_slot

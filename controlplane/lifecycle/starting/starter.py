@@ -1,0 +1,113 @@
+"""Bringing one sandbox up: its turn in the start queue, the cluster, then the readiness push, wherever it lands."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from controlplane.cluster import Boot
+from controlplane.errors import Problem
+from controlplane.lifecycle.dependencies import Dependencies
+from controlplane.lifecycle.record.ledger import Ledger
+from controlplane.lifecycle.record.recovering_store import RecoveringStore
+from controlplane.lifecycle.record.settlements import Settlements
+from controlplane.lifecycle.record.states import Change, Event
+from controlplane.lifecycle.retry import retried_while_away
+from controlplane.lifecycle.starting.phases import Phases
+from controlplane.lifecycle.starting.readiness import Readiness
+from controlplane.lifecycle.starting.start_queue import StartQueue
+from controlplane.model import Sandbox, State, dump_record
+
+# The phases that only the replica which calls the cluster can time; another replica may accept the push.
+_OURS: Final = ("pull", "start")
+
+
+class Starter:
+    """Brings sandboxes up. Owns no task: the caller of ``bring_up`` does."""
+
+    def __init__(
+        self,
+        deps: Dependencies,
+        store: RecoveringStore,
+        ledger: Ledger,
+        settlements: Settlements,
+        *,
+        readiness: Readiness,
+        at_once: int,
+    ) -> None:
+        self._cluster = deps.cluster
+        self._ledger = ledger
+        self._settlements = settlements
+        self._readiness = readiness
+        self._key = deps.key
+        self._clock = deps.clock
+        self._metrics = deps.metrics
+        self.queue = StartQueue(store, deps.cluster, at_once)
+
+    async def bring_up(self, sandbox: Sandbox) -> None:
+        """Brings an admitted sandbox up; returns when its start has succeeded, or the sandbox has ended.
+
+        A start that another replica began and left is taken over: the cluster is called again, which is safe.
+
+        Raises:
+            Problem: the cluster's. The caller ends the sandbox with it. This call has no deadline of its own; the
+                caller cancels it.
+        """
+        phases = Phases(self._clock)
+        if sandbox.state is State.REQUESTED:
+            queued = await retried_while_away(lambda: self._ledger.take(sandbox.id, Event.QUEUE, known=sandbox))
+            if queued is None:
+                return
+            sandbox = queued
+        async with self.queue.turn(sandbox) as avoid:
+            phases.lap("queue")
+            if sandbox.state is State.QUEUED and self._clock.now_ms() >= sandbox.begin_by_ms:
+                # The queue has used up the start timeout: calling the cluster could only end as its failure.
+                raise self.overdue(sandbox)
+            await self._start(sandbox, phases, avoid)
+
+    def unplaced(self, owner: str) -> Sequence[tuple[Sandbox, Problem]]:
+        """The owner's starts at this replica that fit on no node, each with the reason, oldest first."""
+        found = ((self._ledger.held(one.sandbox_id), one.owner) for one in self.queue.refused)
+        waiting = [sandbox for sandbox, whose in found if sandbox is not None and whose == owner]
+        return [(one, why) for one in waiting if (why := self.refusal(one)) is not None]
+
+    def refusal(self, sandbox: Sandbox) -> Problem | None:
+        """Why the scheduler places a starting sandbox on no node; None: it is placed, or was not judged yet."""
+        placement = self._cluster.placement(sandbox.id) if sandbox.state is State.STARTING else None
+        if placement is None or placement.node:
+            return None
+        return Problem("capacity_unavailable", f"no node takes it: {placement.why}", sandbox_id=sandbox.id)
+
+    def overdue(self, sandbox: Sandbox) -> Problem:
+        """The failure of a start whose deadline has passed; it names what the start was waiting for."""
+        within = f"within its start timeout of {sandbox.spec.start_timeout_ms} ms"
+        if sandbox.state in (State.REQUESTED, State.QUEUED):
+            ahead = f"{self.queue.taken} starts were in flight, {self.queue.waiting} waited"
+            return Problem("start_queue_timeout", f"{sandbox.id} got no turn {within}; {ahead}")
+        return self.refusal(sandbox) or Problem("start_timeout", f"{sandbox.id} was not ready {within}")
+
+    async def _start(self, sandbox: Sandbox, phases: Phases, avoid: Sequence[str]) -> None:
+        taken_on = sandbox.state is State.STARTING
+        if not taken_on:
+            change, queued = Change(timings_ms=dict(phases.timings_ms)), sandbox
+            begun = await retried_while_away(lambda: self._ledger.take(sandbox.id, Event.START, change, queued))
+            if begun is None:
+                return  # ended while it waited
+            sandbox = begun
+        over = self._settlements.expect(sandbox.id)
+        if taken_on:
+            # Another replica may have accepted its push while it waited in the queue here; the push is not repeated.
+            await retried_while_away(lambda: self._ledger.look(sandbox.id))
+            if over.done():
+                return
+        # Registered before the cluster is called: the push may arrive before the cluster's answer.
+        with self._readiness.awaited(sandbox.id, phases) as started:
+            boot = Boot(self._key.readiness(sandbox).text, self._key.public_text, dump_record(sandbox), avoid)
+            answer = await self._cluster.start(sandbox.id, sandbox.spec, boot)
+            phases.lap("start")
+            phases.timings_ms.update(answer.timings_ms)
+            started.set_result(answer)
+            settled = await asyncio.shield(over)
+            if "start" not in settled.timings_ms:
+                for phase in set(_OURS) & phases.timings_ms.keys():
+                    self._metrics.phase(phase, phases.timings_ms[phase])
