@@ -67,6 +67,8 @@ def test_the_readme_has_the_headlines_between_its_marks() -> None:
     table = headlines({"exec_path": [run(2.0)]})
     seen = "2 ms; podman exec, p50: 100 ms, ratio 50"
     assert table.splitlines()[2:] == [f"| {declared('exec_path', EXEC).headline} | {seen} | ratio >= 15 |"]
+    missed = headlines({"exec_path": [run(2.0, met=False)]})
+    assert missed.splitlines()[2].endswith("| ratio >= 15 (missed) |")
     assert in_readme(f"a\n{BEGIN}\nold\n{END}\nz", table) == f"a\n{BEGIN}\n{table}{END}\nz"
     with pytest.raises(ValueError, match="no place"):
         in_readme("a", table)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.bench.declared import all_declared
-from tests.bench.figures import BEGIN, END, headlines, in_readme, page
+from tests.bench.figures import BEGIN, END, PAGE, README, headlines, in_readme, page
 from tests.unit.bench.written import differences
 
 
@@ -38,6 +38,10 @@ def written() -> tuple[str, str]:
 
 def test_what_was_written_by_the_verb_is_what_is_declared() -> None:
     assert differences(*written()) == []
+
+
+def test_the_page_and_the_readme_as_they_stand_are_what_is_declared() -> None:
+    assert differences(PAGE.read_text(), README.read_text()) == []
 
 
 @pytest.mark.parametrize(

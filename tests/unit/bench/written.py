@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.bench.declared import Declared, all_declared, declared
-from tests.bench.figures import BEGIN, END, target_text
+from tests.bench.figures import BEGIN, END, headline_target, target_text
 
 
 def differences(page: str, readme: str) -> list[str]:
     """Where they differ from `figures.toml`, or the README from the page; empty: nowhere."""
     found, seen = [], {}
-    for scenario, (figure, statistic, value, against, target, _) in _rows_of(page):
+    for scenario, (figure, statistic, value, against, target, met) in _rows_of(page):
         try:
             what = declared(scenario, figure)
         except KeyError as error:
@@ -20,7 +20,7 @@ def differences(page: str, readme: str) -> list[str]:
         if (statistic, target) != (what.statistic, target_text(what)):
             found.append(f"the page says of {figure!r}: {statistic!r}, {target!r}; declared: {what}")
         if what.headline:
-            seen[what.headline] = [what.headline, "; ".join(filter(None, (value, against))), target_text(what)]
+            seen[what.headline] = [what.headline, "; ".join(filter(None, (value, against))), headline_target(what, met)]
     told = list(_cells(readme.partition(BEGIN)[2].partition(END)[0]))
     wanted = [seen.get(what.headline, [what.headline, "(not on the page)"]) for what in _headlines()]
     return found if told == wanted else [*found, f"the README says {told}; the page and the declarations: {wanted}"]
