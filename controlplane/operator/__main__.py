@@ -35,15 +35,14 @@ async def _run(settings: OperatorSettings) -> None:
         where = {"namespace": place.namespace, "installation": place.installation}
         notices = Notices(client, clock, place.namespace)
         nodes = NodeNotices(client, notices, **where)
-        soon = asyncio.Event()
         structlog.get_logger("operator").info("operator started", **where)
         async with asyncio.TaskGroup() as group:
             look = Sweep(client, Records(store, clock), notices, clock, Escalation(notices, clock), **where)
-            sweep = group.create_task(look.run(soon))
+            sweep = group.create_task(look.run())
             definitions = group.create_task(Definitions(client).run())
             # Returns on SIGTERM: Kopf installs its own signal handlers.
             await kopf.operator(
-                registry=registry(client.way, nodes, soon, place.installation),
+                registry=registry(client.way, nodes),
                 settings=options(),
                 standalone=True,
                 namespaces=[place.namespace],

@@ -1,40 +1,31 @@
-"""The Kopf handlers. Only plain event handlers are used, since all other kinds would write to the sandboxes' pods."""
+"""The Kopf handlers. Only a plain event handler is used, since all other kinds write to what they watch.
 
-import asyncio
+Pods are not watched: Kopf holds whole objects, and thousands of pods are more than the operator needs. The sweep
+lists them page by page and keeps a tenth of each.
+"""
+
 import logging
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import kopf
 
 from controlplane.cluster.kubernetes.access import Access
-from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION
 from controlplane.operator.nodes import NodeNotices
-from controlplane.operator.plan import STUCK_MS
-
-# How long after a pod's deletion a sweep follows: a little more than the time that the control plane has for it.
-LOOK_AFTER_S: Final = STUCK_MS / 1000 + 2
 
 
-def registry(way: Access, nodes: NodeNotices, soon: asyncio.Event, installation: str) -> kopf.OperatorRegistry:
+def registry(way: Access, nodes: NodeNotices) -> kopf.OperatorRegistry:
     """Creates the handlers.
 
     Args:
         way: address and credentials of the API server.
         nodes: called for every change of a node.
-        soon: set to trigger a sweep.
-        installation: the installation whose pods are watched.
     """
     made = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=made)
     async def login(**_: Any) -> kopf.ConnectionInfo:  # noqa: ANN401 - Kopf's own convention
         return await connection(way)
-
-    @kopf.on.event("", "v1", "pods", labels={LABEL_INSTALLATION: installation}, registry=made)
-    async def pod(meta: Mapping[str, Any], **_: Any) -> None:  # noqa: ANN401
-        if meta.get("deletionTimestamp"):
-            asyncio.get_running_loop().call_later(LOOK_AFTER_S, soon.set)
 
     @kopf.on.event("", "v1", "nodes", registry=made)
     async def node(body: Mapping[str, Any], type: str | None, **_: Any) -> None:  # noqa: A002, ANN401

@@ -13,10 +13,11 @@ from typing import Final
 import structlog
 
 from controlplane.clock import Clock
-from controlplane.cluster.kubernetes.client import STRATEGIC, KubernetesClient
+from controlplane.cluster.kubernetes.client import STRATEGIC, Json, KubernetesClient
 from controlplane.cluster.kubernetes.podspec import selector
 from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.cluster.kubernetes.removal import WITHOUT_FINALIZER
+from controlplane.cluster.kubernetes.trimmed import trimmed
 from controlplane.errors import Problem
 from controlplane.model import Sandbox
 from controlplane.operator.escalation import Escalation
@@ -54,8 +55,8 @@ class Sweep:
         self._mine = {"labelSelector": selector(installation)}
         self._log = structlog.get_logger("sweep")
 
-    async def run(self, soon: asyncio.Event) -> None:
-        """Sweeps until it is cancelled: every 30 s, and when ``soon`` is set."""
+    async def run(self) -> None:
+        """Sweeps every ``EVERY_S`` until it is cancelled."""
         while True:
             try:
                 await self.once()
@@ -63,13 +64,7 @@ class Sweep:
                 self._log.warning("store is being rebuilt, sweep skipped")
             except Problem as problem:
                 self._log.warning("sweep failed, retrying later", code=problem.code, detail=problem.detail)
-            try:
-                async with asyncio.timeout(EVERY_S):
-                    await soon.wait()
-            except TimeoutError:
-                continue
-            finally:
-                soon.clear()
+            await asyncio.sleep(EVERY_S)
 
     async def once(self) -> None:
         """Runs one sweep.
@@ -79,7 +74,7 @@ class Sweep:
             StoreLostError: the store has lost its content.
         """
         live = await self._records.live()
-        listed = (await self._client.list(self._path, self._mine)).items
+        listed = (await self._client.list(self._path, self._mine, _kept)).items
         records, pods = await self._with_ended(live, listed)
         todo = plan(records, pods, self._clock.now_ms())
         for death in todo.deaths:
@@ -121,3 +116,8 @@ class Sweep:
         except Refused as refused:
             if refused.refusal.status not in (404, 409):
                 raise
+
+
+def _kept(pod: Json) -> Json:
+    """What a sweep needs of a pod: whole, four thousand of them are more than the operator's memory limit."""
+    return trimmed(pod, "uid", "creationTimestamp", "finalizers")

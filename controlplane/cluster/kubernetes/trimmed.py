@@ -10,12 +10,18 @@ _JUDGED: Final = ("PodScheduled", "DisruptionTarget")
 _READ: Final = (ANNOTATION_START_BY, ANNOTATION_ADDRESS)
 
 
-def trimmed(pod: Json) -> Json:
-    """A copy of a pod with the fields that ``pods`` and ``deaths`` need: a tenth of its size."""
+def trimmed(pod: Json, *metadata: str) -> Json:
+    """A copy of a pod with the fields that ``pods`` and ``deaths`` need: a tenth of its size.
+
+    Args:
+        pod: as the API server has it.
+        metadata: names of more fields of its metadata that are kept.
+    """
     about, status = pod["metadata"], pod.get("status") or {}
     annotations = about.get("annotations") or {}
     return {
         "metadata": {
+            **{name: about[name] for name in metadata if name in about},
             "name": about["name"],
             "deletionTimestamp": about.get("deletionTimestamp"),
             "annotations": {name: annotations[name] for name in _READ if annotations.get(name)},

@@ -1,6 +1,5 @@
 """What Kopf is told to do: to watch, and nothing that would write to a sandbox's pod."""
 
-import asyncio
 from unittest.mock import AsyncMock
 
 from kubernetes_asyncio.client import Configuration
@@ -11,9 +10,9 @@ from controlplane.operator.handlers import connection, options, registry
 
 async def test_only_events_are_handled() -> None:
     way = Access("https://api", None, None, Configuration())
-    made = registry(way, AsyncMock(), asyncio.Event(), "r")
+    made = registry(way, AsyncMock())
     watched = {str(one.selector) for one in made._watching.get_all_handlers()}
-    assert len(watched) == 2
+    assert len(watched) == 1
     # Deletion handlers, timers and daemons put Kopf's finalizer on every object; change handlers its annotations.
     assert not made._changing.get_all_handlers()
     assert not made._spawning.get_all_handlers()
