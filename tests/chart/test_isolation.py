@@ -96,9 +96,9 @@ def test_a_hook_has_every_module_that_it_imports(manifests: list[Manifest], hook
 
 def test_the_notes_tell_the_risk() -> None:
     words = {
-        "preflight.enabled=false": "nor whether the network plugin enforces NetworkPolicy",
-        "networkPolicies.acceptUnenforced=true": "acceptUnenforced is on: sandboxes reach your network",
-        "networkPolicies.enabled=false": "networkPolicies.enabled is off: sandboxes reach your network",
+        "preflight.enabled=false": "not checked whether the network plugin enforces NetworkPolicy",
+        "networkPolicies.acceptUnenforced=true": "acceptUnenforced is on: sandboxes can reach your network",
+        "networkPolicies.enabled=false": "networkPolicies.enabled is off: sandboxes can reach your network",
     }
     for setting, told in words.items():
         shown = notes(setting)

@@ -57,7 +57,11 @@ mod tests {
         assert_eq!(ahead.message().await.unwrap(), Some(1));
         assert_eq!(ahead.ready(|next| *next < 10), Some(2));
         assert_eq!(ahead.ready(|next| *next < 10), None, "30 does not fit");
-        assert_eq!(ahead.ready(|next| *next < 10), None, "it still does not fit, and no message overtakes it");
+        assert_eq!(
+            ahead.ready(|next| *next < 10),
+            None,
+            "it still does not fit, and no message overtakes it"
+        );
         assert_eq!(ahead.message().await.unwrap(), Some(30));
         assert_eq!(ahead.ready(|_| true), Some(4));
         assert_eq!(ahead.ready(|_| true), None);

@@ -73,8 +73,7 @@ fn unheard(problem: Problem) -> Problem {
     if problem.code != Code::SandboxNotFound {
         return problem;
     }
-    let detail =
-        "this gateway has lost the route feed of the control plane, and the sandbox is not in its route table";
+    let detail = "this gateway has lost the route feed of the control plane, and the sandbox is not in its route table";
     Problem { code: Code::UpstreamTimeout, detail: detail.into(), ..problem }
 }
 

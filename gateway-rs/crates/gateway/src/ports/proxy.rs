@@ -75,7 +75,8 @@ impl Proxied {
             let Self { call, .. } = self;
             return Ok(response.map(|body| Body::new(Held::new(body, (call, permit, cut)))));
         }
-        let client = client.ok_or_else(|| unspoken(&self.place, "it switched protocols without being asked"))?;
+        let client =
+            client.ok_or_else(|| unspoken(&self.place, "it switched protocols without being asked"))?;
         self.tunnel(client, response, permit, cut)
     }
 

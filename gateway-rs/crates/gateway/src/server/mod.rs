@@ -111,7 +111,10 @@ impl Server {
         self.closing.cancel();
         self.connections.close();
         if tokio::time::timeout(grace, self.connections.wait()).await.is_err() {
-            tracing::warn!(connections = self.connections.len(), "connections did not close in time, aborting them");
+            tracing::warn!(
+                connections = self.connections.len(),
+                "connections did not close in time, aborting them"
+            );
         }
         self.cut();
         self.connections.wait().await;

@@ -275,11 +275,7 @@ impl Metrics {
 
     fn register_streams(&mut self) {
         let registry = &mut self.registry;
-        registry.register(
-            "streams_open",
-            "Streams under way, by kind of stream",
-            self.streams_open.clone(),
-        );
+        registry.register("streams_open", "Streams under way, by kind of stream", self.streams_open.clone());
         registry.register(
             "stream_bytes",
             "Data of streams; in is from the client",

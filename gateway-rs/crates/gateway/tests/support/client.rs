@@ -110,7 +110,10 @@ impl Client {
     pub async fn until(&self, condition: impl AsyncFn() -> bool) {
         let began = Instant::now();
         while !condition().await {
-            assert!(began.elapsed() < super::controlplane::PATIENCE, "the condition did not come true in time");
+            assert!(
+                began.elapsed() < super::controlplane::PATIENCE,
+                "the condition did not come true in time"
+            );
             real_pause(Duration::from_millis(5)).await;
         }
     }
