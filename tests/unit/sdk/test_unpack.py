@@ -144,3 +144,12 @@ def test_no_order_of_entries_leads_outside(
         assert path.is_symlink() or path.resolve().is_relative_to(outer / "top" / "root")
         if path.is_symlink():
             assert os.path.realpath(path).startswith(str(outer / "top" / "root"))
+
+
+def test_a_file_that_was_cut_off_is_not_left_behind(tmp_path: Path) -> None:
+    unpacker = Unpacker(tmp_path, TransferReport())
+    unpacker.feed(member("d/whole", data=b"1" * 600))
+    unpacker.feed(member("d/half", data=b"2" * (3 << 20))[: 2 << 20])
+    assert (tmp_path / "d" / "half").stat().st_size > 0
+    unpacker.close()
+    assert [one.name for one in (tmp_path / "d").iterdir()] == ["whole"]

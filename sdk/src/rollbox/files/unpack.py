@@ -73,7 +73,7 @@ class Unpacker:
             raise Internal("the archive broke off before its end")
 
     def close(self) -> None:
-        """Close all descriptors. A file that was being written stays incomplete. Idempotent."""
+        """Close all descriptors, and remove a file that was not written to its end. Idempotent."""
         self._reading.close()
         self._leave_parent()
         if self._root >= 0:
@@ -112,13 +112,14 @@ class Unpacker:
     def _entry(self, entry: tarfile.TarInfo) -> Generator[int, bytes, None]:
         if entry.size < 0 or entry.type == tarfile.GNUTYPE_SPARSE:
             raise Internal(f"the archive has an entry that cannot be read: {paths.shown(entry.name)!r}")
-        file = -1
+        file, whole = -1, False
         try:
             try:
                 file = self._made(entry)
             except (_Refused, OSError) as error:
                 self._report.skip(entry.name, getattr(error, "strerror", None) or str(error))
             yield from self._data(entry, file)
+            whole = True
             if file >= 0:
                 os.fchmod(file, entry.mode & 0o777)
                 with suppress(OverflowError, OSError, ValueError):
@@ -126,6 +127,10 @@ class Unpacker:
         finally:
             if file >= 0:
                 os.close(file)
+                if not whole and self._parent is not None:
+                    # Half a file looks like a whole one to a program that reads the directory later.
+                    with suppress(OSError):
+                        os.unlink(_parts(entry.name)[-1], dir_fd=self._parent[1])
 
     def _data(self, entry: tarfile.TarInfo, file: int) -> Generator[int, bytes, None]:
         # Only files have data; in the header of a link or directory the size is ignored.
