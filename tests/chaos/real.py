@@ -41,6 +41,8 @@ MOST_KERNELS = 24
 # for two minutes, and within seconds: what nobody can know any more is not asked for.
 REMEMBERED_S, SAID_WITHIN_S = 120.0, 30.0
 WITH_REDIS = ("redis", "gateway and redis")
+# The operator's Event on a pod that its kubelet was asked to stop two minutes ago.
+NOT_STOPPED = "SandboxNotStopped"
 # Names of the devices behind which pods are.
 POD_LINKS = "lxc"
 
@@ -71,6 +73,15 @@ class RealGround(Processes):
         return Client(stack.url, stack.api_key, retries=RetryPolicy(tries=30, budget_s=120))
 
     async def on_cluster(self) -> dict[str, str]:
+        """Whose each sandbox is by its pod, as the judge sees it.
+
+        Without those that their node cannot stop and of which the platform says so: a containerd that was killed while
+        it started a pod may never be able to stop it, and such a pod is reported and not deleted by force.
+        """
+        told = reported(await objects("events", "-n", self.first.sandboxes))
+        return {name: owner for name, owner in (await self.pods()).items() if name not in told}
+
+    async def pods(self) -> dict[str, str]:
         """Whose each sandbox is by its pod; of those of this soak."""
         found = pod_owners(await objects("pods", "-n", self.first.sandboxes))
         return {name: owner for name, owner in found.items() if owner in self.stacks or owner == f"pool:{POOL}"}
@@ -90,6 +101,15 @@ def pod_owners(pods: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         if record and LABEL_SANDBOX in (about.get("labels") or {}):
             found[str(about["name"])] = owner_of(record)
     return found
+
+
+def reported(events: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The pods of which the platform has said that their node does not stop them. Pure."""
+    return {
+        str(event["involvedObject"]["name"])
+        for event in events
+        if event.get("reason") == NOT_STOPPED and event["involvedObject"].get("kind") == "Pod"
+    }
 
 
 def some(names: Iterable[str], draw: random.Random) -> list[str]:
@@ -172,15 +192,15 @@ class RealStorm(Storm):
         if (victim := await self._victim()) is None or not await self._signal(victim, signal.SIGSTOP):
             return
         until_s = time.monotonic() + STOPPED_FOR_S
-        while victim in await self._ground.on_cluster() and time.monotonic() < until_s:  # noqa: ASYNC110 - nobody tells
+        while victim in await self._ground.pods() and time.monotonic() < until_s:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(5)
         # One that is still there would stay so for ever, and the judge is to see whether the platform had ended it.
-        if victim in await self._ground.on_cluster():
+        if victim in await self._ground.pods():
             await self._signal(victim, signal.SIGCONT)
 
     async def _victim(self) -> str | None:
         self._kernels += 1
-        owned = [name for name, owner in (await self._ground.on_cluster()).items() if owner in self._ground.stacks]
+        owned = [name for name, owner in (await self._ground.pods()).items() if owner in self._ground.stacks]
         return self._draw.choice(sorted(owned)) if owned else None
 
     async def _signal(self, sandbox_id: str, number: signal.Signals) -> bool:

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 from tests.chaos.events import Log
-from tests.chaos.real import COMPONENTS, MOST_KERNELS, RealGround, RealStorm, pod_owners, some
+from tests.chaos.real import COMPONENTS, MOST_KERNELS, RealGround, RealStorm, pod_owners, reported, some
 from tests.support.installed import Installed
 
 POOLED = '{"id": "sb-1", "owner": "pool:chaos"}'
@@ -33,6 +33,13 @@ def test_a_pod_is_whose_claim_it_carries_and_others_pods_are_nobodys() -> None:
     assert pod_owners([pod("sb-1", ours, record=POOLED)]) == {"sb-1": "pool:chaos"}
     assert pod_owners([pod("sb-1", ours, record=POOLED, claim=CLAIMED)]) == {"sb-1": "ann"}
     assert pod_owners([pod("other", None, record=CLAIMED), pod("bare", ours)]) == {}
+
+
+def test_a_pod_that_its_node_does_not_stop_is_excused_once_the_platform_says_so() -> None:
+    about = {"involvedObject": {"kind": "Pod", "name": "sb-1"}}
+    node = {"reason": "SandboxNotStopped", "involvedObject": {"kind": "Node", "name": "n1"}}
+    assert reported([{**about, "reason": "Killing"}, node]) == set()
+    assert reported([{**about, "reason": "SandboxNotStopped"}, node]) == {"sb-1"}
 
 
 def test_half_of_the_links_are_hit_the_same_ones_by_the_same_seed() -> None:
