@@ -34,6 +34,8 @@ TOMBSTONE_MS: Final = 24 * 3_600_000
 # About 2 KiB each. Guess: one end a second for a day, which is less than 200 MiB.
 MAX_TOMBSTONES: Final = 86_400
 MAX_WITHDRAWN: Final = 100_000
+# One name for ever: the content is lost only together with the process that would ask.
+FILLING: Final = "memory"
 
 Key = tuple[str, str]
 # Owner, key, and the id of the call that has withdrawn it for itself; empty: it is withdrawn for all calls.
@@ -234,16 +236,12 @@ class MemoryStore:
     async def claim_rebuild(self, ttl_ms: int) -> Rebuild:
         """See ``Store.claim_rebuild``; ``ttl_ms`` is not needed, since no other replica could take the turn over."""
         del ttl_ms
-        return Rebuild(RebuildTurn.INTACT if self._is_intact() else RebuildTurn.OURS, await self.epoch())
+        return Rebuild(RebuildTurn.INTACT if self._is_intact() else RebuildTurn.OURS, FILLING)
 
     async def rebuilt(self, filling: str) -> bool:
         """See ``Store.rebuilt``."""
-        self._intact = filling == await self.epoch()
+        self._intact = filling == FILLING
         return self._intact
-
-    async def epoch(self) -> str:
-        """See ``Store.epoch``: constant, since the content is lost only together with the process that would ask."""
-        return "memory"
 
     def bury(self, sandbox: Sandbox, ended_at_ms: int) -> None:
         """Restores a tombstone of an earlier process, with its key, until it is too old; call it oldest first."""

@@ -340,7 +340,3 @@ class Store(Protocol):
     async def rebuilt(self, filling: str) -> bool:
         """Marks the store as complete; False: it was emptied again since the rebuild of ``filling`` began."""
         ...
-
-    async def epoch(self) -> str:
-        """The name of the store's content, which is new after every loss."""
-        ...

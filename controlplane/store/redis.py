@@ -243,10 +243,6 @@ class RedisStore:
         """See ``Store.rebuilt``."""
         return bool(await self._calls.run("rebuilt", filling))
 
-    async def epoch(self) -> str:
-        """See ``Store.epoch``."""
-        return str(await self._calls.run("epoch"))
-
     def _row(self, sandbox: Sandbox) -> tuple[str | int, ...]:
         return row(sandbox, self._clock.now_ms(), self._writing(), self._replica)
 

@@ -177,10 +177,6 @@ class SharedStore(MemoryStore):
         self.core.rebuilds += 1
         return True
 
-    async def epoch(self) -> str:
-        self._check()
-        return str(self.core.fillings)
-
     def _here(self, sandbox_id: str, now_ms: int) -> bool:
         _, until_ms = self._leases.get(f"replica:{self.core.holders.get(sandbox_id)}", ("", 0))
         return until_ms > now_ms
