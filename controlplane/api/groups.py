@@ -92,7 +92,7 @@ async def create(
     """Safe to repeat: the same name with the same parameters gives the same sandboxes.
 
     With ``partial`` each sample has its sandbox or its problem; without, the first failure is the answer and nothing
-    is left of what this call has asked for. A caller who hangs up has 30 s to come back, as with one sandbox.
+    is left of what this call has asked for. A caller that disconnects has 30 s to come back, as with one sandbox.
     """
     caller, begun = new_caller(checked_call(call_id)), list[Sandbox]()
     by_ms = service.deadline_ms(wish.sandbox, start_timeout_ms)

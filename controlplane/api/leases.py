@@ -39,7 +39,7 @@ async def renew(name: Name, wish: RenewRequest, service: Service, owner: Owner) 
 
 @router.put("/sandboxes/{sandbox_id}/lease", summary="Let a sandbox go with a client")
 async def attach(sandbox_id: str, lease: Lease, service: Service, owner: Owner) -> SandboxBody:
-    """It ends when nobody renews this lease in time, instead of any lease that it had before."""
+    """It ends when this lease is not renewed in time; the lease that it had before does not matter any more."""
     return SandboxBody.of(await service.give_lease(owner, sandbox_id, lease), service.description)
 
 

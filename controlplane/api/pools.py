@@ -44,7 +44,7 @@ class PoolStatus(BaseModel):
     outdated: int = 0
     wanted: int = 0
     claimed_per_minute: int = 0
-    why: str = "nobody has looked after it yet"
+    why: str = "it has not been planned yet"
     failures: list[FailureBody] = Field(default_factory=list)
     paused_until_ms: int | None = None
 

@@ -25,7 +25,7 @@ async def expose(sandbox_id: str, port: Port, wish: PortRequest, context: App, o
 
 @router.delete("/sandboxes/{sandbox_id}/ports/{port}", summary="Take a public port back")
 async def close(sandbox_id: str, port: Port, context: App, owner: Owner) -> PortBody:
-    """Only who has a token reaches it from then on. Connections that are open go on. Repeating it is success."""
+    """Only callers with a token reach it from then on. Connections that are open go on. Repeating it is success."""
     return _body(context, await context.service.open_port(owner, sandbox_id, port, public=False), port)
 
 

@@ -13,7 +13,7 @@ from controlplane.model import RESOURCES, Sandbox
 from controlplane.model.spec import Closed
 
 Name = Annotated[
-    str, Path(pattern=OWNER, max_length=128, description="an owner; `*`: everybody without one of his own")
+    str, Path(pattern=OWNER, max_length=128, description="an owner; `*`: all owners without a quota of their own")
 ]
 
 router = APIRouter(tags=["quotas"])
@@ -68,11 +68,11 @@ class PlaceBody(BaseModel):
 
 
 class QuotaBody(BaseModel):
-    """What an owner may use, what he uses, and who waits.
+    """What an owner may use, what it uses, and which of its creates wait.
 
     Attributes:
-        declared_for: the owner, or ``*`` where everybody's quota holds for him; null: none does.
-        waiting: his creates that wait for room at the control plane that answers; others may wait at other ones.
+        declared_for: the owner, or ``*`` where the quota of all others holds for it; null: none does.
+        waiting: its creates that wait for room at the control plane that answers; others may wait at other ones.
     """
 
     owner: str
@@ -114,14 +114,14 @@ async def own(context: App, owner: Owner) -> OwnQuotaBody:
 
 @router.get("/quotas", summary="All declared quotas (operators)")
 async def find(context: App, operator: Operator) -> QuotaList:
-    """With their use; who has none of his own is not listed."""
+    """With their use; owners without a quota of their own are not listed."""
     service = context.service
     return QuotaList(quotas=[QuotaBody.of(await service.standing(owner)) for owner in sorted(service.quotas.declared)])
 
 
 @router.get("/quotas/{name}", summary="One owner's quota (operators)")
 async def get(name: Name, context: App, operator: Operator) -> QuotaBody:
-    """Also of an owner who has none of his own: what holds for him."""
+    """Also of an owner without a quota of its own: what holds for it."""
     return QuotaBody.of(await context.service.standing(name))
 
 
@@ -144,7 +144,7 @@ async def change(name: Name, limits: LimitsBody, context: App, operator: Operato
 
 @router.delete("/quotas/{name}", summary="Take an owner's quota back (operators)")
 async def delete(name: Name, context: App, operator: Operator) -> QuotaBody:
-    """Everybody's quota, if there is one, holds for him then. Repeating it is success."""
+    """The quota of all others (`*`), if there is one, holds for it then. Repeating it is success."""
     if not await context.service.quotas.take_back(name) and name in context.service.quotas.declared:
         raise Problem("conflict", f"the quota of {name} was declared again meanwhile", owner=name)
     return QuotaBody.of(await context.service.standing(name))

@@ -58,7 +58,7 @@ async def create(
 ) -> UsableSandboxBody:
     """Holds the call until a command has run in the sandbox; safe to repeat with an idempotency key.
 
-    A caller who hangs up has 30 s to come back with the key, then the sandbox ends, unless another call wants it too.
+    A caller that disconnects has 30 s to come back with the key; then the sandbox ends, if no other call wants it.
     """
     key, caller, begun = _key(idempotency_key, "Idempotency-Key"), new_caller(checked_call(call_id)), list[Sandbox]()
     by_ms = service.deadline_ms(spec, start_timeout_ms)

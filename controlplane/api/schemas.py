@@ -155,7 +155,7 @@ class ExtendRequest(Closed):
 
 
 class PortRequest(Closed):
-    """Who may reach a port: whoever has the sandbox's token, or anyone."""
+    """Which callers reach a port: those with the sandbox's token, or all."""
 
     visibility: Literal["private", "public"] = "private"
 

@@ -347,7 +347,7 @@ TABLE: dict[Code, Entry] = {
         fault="platform",
         retry="new_sandbox",
         mask_sample=True,
-        title="The sandbox died and nobody asked for it.",
+        title="The sandbox died although no call had ended it.",
         hint="Create a new sandbox and mask this sample.",
     ),
     "sandbox_evicted": Entry(

@@ -15,7 +15,7 @@ class PoolSpec(Closed):
 
     Attributes:
         template: of its sandboxes.
-        min_warm: so many are kept, whether anybody claims them or not; fewer where creates would find no room.
+        min_warm: so many are kept, whether they are claimed or not; fewer where creates would find no room.
         max_warm: never more than these; between the two, the claims decide.
         starts_per_minute: in any minute, replacements for those that fail included.
         surge: how many more there may be for a moment while a new template takes the place of an old one.

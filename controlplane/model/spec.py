@@ -131,11 +131,11 @@ class Template(Closed):
 
 
 class Lease(Closed):
-    """Whose sandbox it is for as long as he says in time that he is still there.
+    """The client that a sandbox belongs to: it ends when the client does not renew the lease in time.
 
     Attributes:
         name: of the owner's lease; many sandboxes may have the same.
-        ttl_ms: how long the sandbox outlives the last word, or its own start.
+        ttl_ms: how long the sandbox outlives the last renewal, or its own start.
     """
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$")]

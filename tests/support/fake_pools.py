@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 STATUS: dict[str, Any] = {
     **dict.fromkeys(("ready", "starting", "outdated", "wanted", "claimed_per_minute"), 0),
-    "why": "nobody has looked after it yet",
+    "why": "it has not been planned yet",
     "failures": [],
     "paused_until_ms": None,
 }

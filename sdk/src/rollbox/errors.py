@@ -363,7 +363,7 @@ class SandboxUnreachable(SandboxError):
 
 
 class SandboxLost(SandboxError):
-    """The sandbox died and nobody asked for it. Create a new sandbox and mask this sample."""
+    """The sandbox died although no call had ended it. Create a new sandbox and mask this sample."""
 
     code = "sandbox_lost"
     fault = "platform"

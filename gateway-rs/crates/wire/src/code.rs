@@ -116,7 +116,7 @@ pub enum Code {
     StartTimeout,
     /// The sandbox is on record but does not answer.
     SandboxUnreachable,
-    /// The sandbox died and nobody asked for it.
+    /// The sandbox died although no call had ended it.
     SandboxLost,
     /// The node evicted the sandbox.
     SandboxEvicted,
@@ -550,7 +550,7 @@ impl Code {
             Self::ImagePullFailed => "The image could not be pulled.",
             Self::StartTimeout => "The sandbox did not become ready within its start timeout.",
             Self::SandboxUnreachable => "The sandbox is on record but does not answer.",
-            Self::SandboxLost => "The sandbox died and nobody asked for it.",
+            Self::SandboxLost => "The sandbox died although no call had ended it.",
             Self::SandboxEvicted => "The node evicted the sandbox.",
             Self::NodeLost => "The node of the sandbox was lost.",
             Self::StoppedByOperator => "The platform was stopped, and the sandbox with it.",
