@@ -52,7 +52,7 @@ class Core:
         starts, queue, readiness, starter: bringing sandboxes up.
         expiry, endings, reclaimer: ending them.
         quotas, room, admissions, abandonments, creates, pools: letting them in.
-        owned, surveyor: what owners ask about them.
+        owned, preflight: what owners ask about them.
         replicas: what is done because there are other replicas.
     """
 
@@ -104,7 +104,7 @@ class Core:
             pools=self.pools,
             owned=self.owned,
         )
-        self.surveyor = Preflight(store, deps.cluster, self.quotas, options.starts_in_flight)
+        self.preflight = Preflight(store, deps.cluster, self.quotas, options.starts_in_flight)
         # Other replicas, and the cluster.
         comparison = Comparison(deps, store, ledger, annotations=annotations, reclaimer=reclaimer, group=group)
         self._recovery = Recovery(
@@ -133,7 +133,7 @@ class Core:
         self.ledger.subscribe(self.expiry.on)
         self.ledger.subscribe(self.annotations.on)
         self.ledger.subscribe(self.room.on)
-        self.ledger.subscribe(self.surveyor.on)
+        self.ledger.subscribe(self.preflight.on)
         self.ledger.subscribe(self.pools.on)
         self.ledger.subscribe(self._count_end)
         # Last: in a group that is closing it cannot begin anything, and raises.

@@ -124,7 +124,7 @@ class Sandboxes:
 
     async def foresee(self, owner: str, spec: SandboxSpec, count: int) -> tuple[Forecast, ImageState]:
         """What becomes of a run; see ``Preflight.foresee``."""
-        return await self._core.surveyor.foresee(owner, spec, count)
+        return await self._core.preflight.foresee(owner, spec, count)
 
     def mint(self, sandbox: Sandbox) -> Token:
         """A token for this sandbox."""
