@@ -106,6 +106,8 @@ class Pools:
     def on(self, transition: Transition) -> None:
         """Takes in a transition of a sandbox, made at this replica or another one."""
         now_ms, sandbox = self._clock.now_ms(), transition.after
+        if sandbox.state in (State.REQUESTED, State.QUEUED):
+            return  # what is started here is counted when it is, and no other replica tells of it yet
         if Effect.FREE in transition.effects:
             self._room()
         if sandbox.pool:
