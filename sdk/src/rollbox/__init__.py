@@ -9,28 +9,34 @@ All other modules are internal. Layers, lowest first: quantity, labels, request,
 < client < sync, cli.
 """
 
-from rollbox import errors
-from rollbox._problem import SandboxError
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING
+
 from rollbox._version import __version__
-from rollbox.batch import Batch, Outcome
-from rollbox.breaker import BreakerPolicy
-from rollbox.client import Client
-from rollbox.files import FileChange, FileInfo, Files, Listing, TransferReport
-from rollbox.group import SandboxGroup
-from rollbox.health import Health
-from rollbox.lazy import LazySandbox
-from rollbox.pool import Pool, PoolFailure
-from rollbox.process import ExecSummary, Gap, OutputStream, Process, Processes, StdinWriter
-from rollbox.quota import Blocker, Need, Place, Preflight, Quota, QuotaLimits
-from rollbox.record import DeleteReport, End, SandboxList, SandboxRecord
-from rollbox.request import CreateOptions, ExecOptions, SpawnOptions
-from rollbox.result import ExecResult
-from rollbox.retry import RetryPolicy
-from rollbox.sandbox import Sandbox
-from rollbox.shared import aclose
-from rollbox.shell import Shell
-from rollbox.timeline import ErrorContext, Moment, Timeline
-from rollbox.usage import Usage
+
+if TYPE_CHECKING:
+    from rollbox import errors
+    from rollbox._problem import SandboxError
+    from rollbox.batch import Batch, Outcome
+    from rollbox.breaker import BreakerPolicy
+    from rollbox.client import Client
+    from rollbox.files import FileChange, FileInfo, Files, Listing, TransferReport
+    from rollbox.group import SandboxGroup
+    from rollbox.health import Health
+    from rollbox.lazy import LazySandbox
+    from rollbox.pool import Pool, PoolFailure
+    from rollbox.process import ExecSummary, Gap, OutputStream, Process, Processes, StdinWriter
+    from rollbox.quota import Blocker, Need, Place, Preflight, Quota, QuotaLimits
+    from rollbox.record import DeleteReport, End, SandboxList, SandboxRecord
+    from rollbox.request import CreateOptions, ExecOptions, SpawnOptions
+    from rollbox.result import ExecResult
+    from rollbox.retry import RetryPolicy
+    from rollbox.sandbox import Sandbox
+    from rollbox.shared import aclose
+    from rollbox.shell import Shell
+    from rollbox.timeline import ErrorContext, Moment, Timeline
+    from rollbox.usage import Usage
 
 __all__ = [
     "Batch",
@@ -79,3 +85,69 @@ __all__ = [
     "aclose",
     "errors",
 ]
+
+# The module of each name of `__all__`, which is imported when the name is first used: to import all of them, with the
+# HTTP client, takes longer than a whole `rollbox --help`. A name stands here, in `__all__` and in the imports for type
+# checkers above.
+_MODULES = {
+    "Batch": "batch",
+    "Blocker": "quota",
+    "BreakerPolicy": "breaker",
+    "Client": "client",
+    "CreateOptions": "request",
+    "DeleteReport": "record",
+    "End": "record",
+    "ErrorContext": "timeline",
+    "ExecOptions": "request",
+    "ExecResult": "result",
+    "ExecSummary": "process",
+    "FileChange": "files",
+    "FileInfo": "files",
+    "Files": "files",
+    "Gap": "process",
+    "Health": "health",
+    "LazySandbox": "lazy",
+    "Listing": "files",
+    "Moment": "timeline",
+    "Need": "quota",
+    "Outcome": "batch",
+    "OutputStream": "process",
+    "Place": "quota",
+    "Pool": "pool",
+    "PoolFailure": "pool",
+    "Preflight": "quota",
+    "Process": "process",
+    "Processes": "process",
+    "Quota": "quota",
+    "QuotaLimits": "quota",
+    "RetryPolicy": "retry",
+    "Sandbox": "sandbox",
+    "SandboxError": "_problem",
+    "SandboxGroup": "group",
+    "SandboxList": "record",
+    "SandboxRecord": "record",
+    "Shell": "shell",
+    "SpawnOptions": "request",
+    "StdinWriter": "process",
+    "Timeline": "timeline",
+    "TransferReport": "files",
+    "Usage": "usage",
+    "aclose": "shared",
+}
+
+
+if not TYPE_CHECKING:  # A type checker would take any name for one that `__getattr__` has.
+
+    def __getattr__(name: str) -> object:
+        if name in _MODULES:
+            # Kept, so that this function is called once for each name.
+            found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+            return found
+        # A module, like `errors` and `sync`: `rollbox.errors.NotFound` needs no import of its own.
+        if not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}") is not None:
+            return importlib.import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -20,7 +20,20 @@ from rollbox.cli.up import up
 from rollbox.cli.why import why
 
 
-class _Commands(TyperGroup):
+class _Group(TyperGroup):
+    """Its `--help` is False when it is not given.
+
+    Typer (0.29) leaves it None and has pydantic convert that to a bool: an import of 0.1 s before any command's help.
+    """
+
+    def get_help_option(self, ctx: Any) -> Any:  # noqa: ANN401
+        option = super().get_help_option(ctx)
+        if option is not None and option.default is None:
+            option.default = False
+        return option
+
+
+class _Commands(_Group):
     """Runs every command so that a closed stdout ends it without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
@@ -56,9 +69,9 @@ app.command("ps")(ps)
 app.command("why")(why)
 app.command("top")(top)
 app.command("delete")(delete)
-app.add_typer(group.app, name="group")
-app.add_typer(pool.app, name="pool")
-app.add_typer(quota.app, name="quota")
+app.add_typer(group.app, name="group", cls=_Group)
+app.add_typer(pool.app, name="pool", cls=_Group)
+app.add_typer(quota.app, name="quota", cls=_Group)
 app.command("preflight")(quota.preflight)
 app.command("doctor")(doctor)
 

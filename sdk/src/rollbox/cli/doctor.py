@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import os
 import shutil
@@ -16,11 +15,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rollbox import settings
 from rollbox._problem import SandboxError
 from rollbox.cli import output
-from rollbox.client import Client
-from rollbox.retry import RetryPolicy
 
 # Checks of this machine's engine belong to the server's package; an SDK without it still checks the gateway.
 _EMBEDDED = "controlplane.embedded"
@@ -59,6 +55,8 @@ def doctor(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check the connection and this machine, or a cluster; exits with 1 when something needed is missing."""
+    import asyncio
+
     way = kubeconfig or DEFAULT_KUBECONFIG
     checks = asyncio.run(_cluster_checks(way, runtime_class, image) if cluster else _all_checks())
     healthy = all(check.ok for check in checks if check.needed)
@@ -97,6 +95,10 @@ async def _cluster_checks(kubeconfig: Path, runtime_class: str, image: str) -> l
 
 
 async def _gateway_checks(*, needed: bool) -> list[Check]:
+    from rollbox import settings
+    from rollbox.client import Client
+    from rollbox.retry import RetryPolicy
+
     try:
         found = settings.resolve()
     except SandboxError as error:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
-from typing import Annotated, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, TypedDict, cast
 
 import typer
 
 from rollbox import labels as label_rules
-from rollbox.cli import output, streaming
-from rollbox.client import Client
+from rollbox.cli import output
 from rollbox.errors import InvalidArgument, SandboxError
-from rollbox.request import Keep
-from rollbox.result import ExecResult
+
+if TYPE_CHECKING:
+    from rollbox.client import Client
+    from rollbox.request import Keep
+    from rollbox.result import ExecResult
 
 # The exit codes that shell scripts know from `timeout`, SIGKILL and Ctrl-C.
 EXIT_BY_END = {"deadline": 124, "oom_killed": 137, "cancelled": 130}
@@ -58,6 +60,8 @@ def exec_(
         _check_terminal(whole=whole, as_json=json)
 
     async def call(client: Client) -> ExecResult:
+        from rollbox.cli import streaming
+
         sandbox = await client.connect(sandbox_id)
         mask = None if umask is None else octal("umask", umask)
         variables = label_rules.parse(env or ())

@@ -7,20 +7,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-from rich.table import Column
 
 from rollbox.cli import output
 from rollbox.cli.paths import Remote, place
 from rollbox.cli.sandboxes import Json
-from rollbox.client import Client
 from rollbox.errors import FileNotFound, InvalidArgument
-from rollbox.files import Files, TransferReport, transfer
-from rollbox.files.paths import shown
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from rollbox.client import Client
+    from rollbox.files import Files, TransferReport
 
 
 def cp(
@@ -32,6 +32,7 @@ def cp(
     json: Json = False,
 ) -> None:
     """Copy a file or a directory into a sandbox, or out of it; modes and links are kept."""
+    from rollbox.files.paths import shown
 
     async def call(client: Client) -> TransferReport:
         origin, end = place(source), place(target)
@@ -59,6 +60,8 @@ def cp(
 async def _up(
     files: Files, source: Path, target: str, *, user: str | None, recursive: bool, bar: _Bar
 ) -> TransferReport:
+    from rollbox.files import TransferReport, transfer
+
     folder = _local_directory(source)
     if folder and not recursive:
         raise InvalidArgument(f"{source} is a directory", hint="Add -r to copy it with all in it.")
@@ -75,6 +78,8 @@ async def _up(
 async def _down(
     files: Files, source: str, target: Path, *, user: str | None, recursive: bool, bar: _Bar
 ) -> TransferReport:
+    from rollbox.files import TransferReport
+
     info = await files.stat(source, user=user)
     name = os.path.basename(source.rstrip("/")) or "root"  # noqa: PTH119
     if _local_directory(target) and name not in (".", ".."):
@@ -124,6 +129,10 @@ class _Bar:
 
 @contextmanager
 def _bar(label: str) -> Iterator[_Bar]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+    from rich.table import Column
+
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _Bar(None, label)

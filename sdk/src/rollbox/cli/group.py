@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rollbox import request
 from rollbox.cli import output
 from rollbox.cli.sandboxes import Json, Wait, WaitTimeout, span, tell_failed
-from rollbox.client import Client
 from rollbox.errors import NotFound
-from rollbox.group import GROUP_LABEL, SAMPLE_LABEL, checked_name, delete_group
-from rollbox.record import DeleteReport, SandboxRecord
+
+if TYPE_CHECKING:
+    from rollbox.client import Client
+    from rollbox.record import DeleteReport, SandboxRecord
 
 app = typer.Typer(help="Groups of sandboxes, one for each sample, that were made by one call.", no_args_is_help=True)
 
@@ -31,6 +31,7 @@ def list_(
     json: Json = False,
 ) -> None:
     """List your groups, oldest first."""
+    from rollbox.group import GROUP_LABEL
 
     async def call(client: Client) -> list[SandboxRecord]:
         return await client.list(all=ended)
@@ -48,6 +49,7 @@ def list_(
 @app.command()
 def show(name: Name, json: Json = False) -> None:
     """Show the samples of a group, in order: each one's sandbox and its state. Does not wait for starts."""
+    from rollbox.group import GROUP_LABEL, checked_name
 
     async def call(client: Client) -> list[SandboxRecord]:
         records = await client.list({GROUP_LABEL: checked_name(name)}, all=True)
@@ -65,6 +67,8 @@ def show(name: Name, json: Json = False) -> None:
 @app.command()
 def delete(name: Name, wait: Wait = False, wait_timeout: WaitTimeout = None, json: Json = False) -> None:
     """Delete all sandboxes of a group; prints the ids that have ended. No such group is success."""
+    from rollbox import request
+    from rollbox.group import checked_name, delete_group
 
     async def call(client: Client) -> DeleteReport:
         wait_s = request.wait_s(wait, wait_timeout)
@@ -89,6 +93,8 @@ def _latest(records: Iterable[SandboxRecord]) -> list[SandboxRecord]:
 
 
 def _sample(record: SandboxRecord) -> str:
+    from rollbox.group import SAMPLE_LABEL
+
     return record.labels.get(SAMPLE_LABEL, "0")
 
 

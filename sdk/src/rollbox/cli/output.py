@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from rollbox._problem import SandboxError
-from rollbox.client import Client
-from rollbox.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from rollbox.client import Client
 
 _T = TypeVar("_T")
 
@@ -27,7 +27,7 @@ TERMINATED = 143
 BROKEN_PIPE = 141
 _SPINNER_AFTER_S = 2.0
 # A person waits: report soon that no gateway answers, instead of retrying through a restart as programs do.
-_RETRIES = RetryPolicy(tries=3)
+_TRIES = 3
 
 
 def run(call: Callable[[Client], Awaitable[_T]], *, what: str, as_json: bool = False, quiet: bool = False) -> _T:
@@ -39,13 +39,17 @@ def run(call: Callable[[Client], Awaitable[_T]], *, what: str, as_json: bool = F
         as_json: print an error as JSON.
         quiet: no spinner, for calls that print output themselves.
     """
+    import asyncio
+
+    from rollbox.client import Client
+    from rollbox.retry import RetryPolicy
 
     async def called() -> _T:
         # SIGTERM cancels the call, as Ctrl-C does: `timeout 10 rollbox exec ...` kills the command on the server too.
         calling = asyncio.current_task()
         if calling is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, calling.cancel)
-        async with Client(retries=_RETRIES) as client, nullcontext() if quiet else _spinner(what):
+        async with Client(retries=RetryPolicy(tries=_TRIES)) as client, nullcontext() if quiet else _spinner(what):
             return await call(client)
 
     try:
@@ -98,6 +102,9 @@ def problem(error: SandboxError) -> dict[str, Any]:
 
 def talk(text: str, *, style: str = "") -> None:
     """Print a message for a person, never data, on stderr."""
+    from rich.console import Console
+    from rich.text import Text
+
     Console(stderr=True, highlight=False, soft_wrap=True).print(Text(text, style=style))
 
 
@@ -115,12 +122,23 @@ def table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
 
 @asynccontextmanager
 async def _spinner(what: str) -> AsyncIterator[None]:
-    console = Console(stderr=True)
-    status = console.status(f"{what} …")
-    timer = asyncio.get_running_loop().call_later(_SPINNER_AFTER_S, status.start) if console.is_terminal else None
+    import asyncio
+
+    status: Status | None = None
+
+    def start() -> None:
+        nonlocal status
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        if console.is_terminal:
+            status = console.status(f"{what} …")
+            status.start()
+
+    timer = asyncio.get_running_loop().call_later(_SPINNER_AFTER_S, start)
     try:
         yield
     finally:
-        if timer is not None:
-            timer.cancel()
+        timer.cancel()
+        if status is not None:
             status.stop()

@@ -7,17 +7,18 @@ import stat as modes
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rollbox.cli import output
 from rollbox.cli.exec import octal
 from rollbox.cli.sandboxes import Json
-from rollbox.client import Client
 from rollbox.errors import InvalidArgument
-from rollbox.files import FileChange, FileInfo, Files, Listing
-from rollbox.files.paths import shown
+
+if TYPE_CHECKING:
+    from rollbox.client import Client
+    from rollbox.files import FileChange, FileInfo, Files, Listing
 
 Path = Annotated[str, typer.Argument(metavar="ID:PATH", help="A path in a sandbox.")]
 User = Annotated[str | None, typer.Option(help="User to act as in the sandbox.")]
@@ -42,6 +43,8 @@ def ls(
     json: Json = False,
 ) -> None:
     """List a directory in a sandbox, or show one file."""
+    from rollbox.files import Listing
+    from rollbox.files.paths import shown
 
     async def call(client: Client) -> Listing:
         files, place = await _opened(client, path)
@@ -142,6 +145,7 @@ def watch(
     json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
 ) -> None:
     """Print changes below a path as they happen, until Ctrl-C. `overflowed`: some were lost, list the path again."""
+    from rollbox.files.paths import shown
 
     async def call(client: Client) -> None:
         files, place = await _opened(client, path)
@@ -188,11 +192,15 @@ def _tell(info: FileInfo, *, as_json: bool) -> None:
 
 
 def _line(change: FileChange) -> str:
+    from rollbox.files.paths import shown
+
     origin = "" if change.origin is None else f"{shown(change.origin)} -> "
     return f"{change.change} {origin}{shown(change.path)}".rstrip()
 
 
 def _long(info: FileInfo) -> str:
+    from rollbox.files.paths import shown
+
     mode = modes.filemode(_KINDS[info.kind] | info.mode)
     when = datetime.fromtimestamp(info.modified_at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     link = "" if info.link_target is None else f" -> {shown(info.link_target)}"

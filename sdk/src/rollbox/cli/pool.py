@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rollbox import labels as label_rules
 from rollbox.cli import output
 from rollbox.cli.sandboxes import CPU, MEMORY, Json, NodeLabels, pair
-from rollbox.client import Client
 from rollbox.errors import InvalidArgument
-from rollbox.pool import Pool, PoolChanges, PoolOptions, Warm
+
+if TYPE_CHECKING:
+    from rollbox.client import Client
+    from rollbox.pool import Pool, PoolChanges, PoolOptions, Warm
 
 app = typer.Typer(help="Sandboxes that are kept ready, so that a create takes milliseconds.", no_args_is_help=True)
 
@@ -22,7 +24,7 @@ _COLUMNS = ("pool", "image", "ready", "starting", "wanted", "min", "max", "claim
 @app.command("list")
 def list_(json: Json = False) -> None:
     """List all pools."""
-    pools = output.run(Client.pools, what="listing pools", as_json=json)
+    pools = output.run(lambda client: client.pools(), what="listing pools", as_json=json)
     if json:
         output.data([one.to_json() for one in pools])
         return
@@ -65,16 +67,16 @@ def set_(
             return await client.change_pool(name, **_changes(warm, starts_per_minute, surge))
         if warm is None:
             raise InvalidArgument("--warm is missing: how many are to be kept ready, N or MIN:MAX")
-        options = PoolOptions(
-            cpu=pair(cpu),
-            memory=pair(memory),
-            pids=pids,
-            disk=disk,
-            gpu=gpu,
-            node_selector=label_rules.parse(node_selector or ()),
-            starts_per_minute=starts_per_minute,
-            surge=surge,
-        )
+        options: PoolOptions = {
+            "cpu": pair(cpu),
+            "memory": pair(memory),
+            "pids": pids,
+            "disk": disk,
+            "gpu": gpu,
+            "node_selector": label_rules.parse(node_selector or ()),
+            "starts_per_minute": starts_per_minute,
+            "surge": surge,
+        }
         return await client.set_pool(name, image, _warm(warm), **options)
 
     _print(output.run(call, what=f"declaring the pool {name}", as_json=json), json=json)
@@ -105,7 +107,7 @@ def delete(name: Name, json: Json = False) -> None:
 
 
 def _changes(warm: str | None, starts_per_minute: int | None, surge: int | None) -> PoolChanges:
-    changes = PoolChanges()
+    changes: PoolChanges = {}
     if warm is not None:
         changes["warm"] = _warm(warm)
     if starts_per_minute is not None:

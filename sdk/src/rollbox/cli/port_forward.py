@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import signal
-import socket
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from rollbox import ports
 from rollbox._problem import SandboxError
 from rollbox.cli import output
-from rollbox.cli.datagrams import Told, forward_datagrams
-from rollbox.client import Client
 from rollbox.errors import InvalidArgument
-from rollbox.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from rollbox import ports
+    from rollbox.cli.datagrams import Told
+    from rollbox.client import Client
+    from rollbox.sandbox import Sandbox
 
 _HOST = "127.0.0.1"
 _CHUNK_BYTES = 2**16
@@ -33,6 +35,10 @@ def port_forward(
     """Listen on 127.0.0.1 and forward every connection to a port of a sandbox, until Ctrl-C."""
 
     async def call(client: Client) -> None:
+        import asyncio
+
+        from rollbox.cli.datagrams import forward_datagrams
+
         local, port = _ports(wanted)
         sandbox = await client.connect(sandbox_id)
         stop = asyncio.Event()
@@ -56,6 +62,8 @@ def port_forward(
 
 
 def _ports(text: str) -> tuple[int, int]:
+    from rollbox import ports
+
     local, colon, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit()) or (colon and not (local.isascii() and local.isdigit())):
         raise InvalidArgument(f"{text!r} is not [LOCAL:]PORT, like 8000 or 8080:8000")
@@ -72,6 +80,9 @@ def _refuse(local: int, error: OSError) -> NoReturn:
 
 
 async def _forward(sandbox: Sandbox, local: int, port: int, listening: Told, stop: asyncio.Event) -> None:
+    import asyncio
+    import socket
+
     # Before the task group, which would wrap the error of a port in use in an ExceptionGroup.
     taken = socket.create_server((_HOST, local))
     async with asyncio.TaskGroup() as connections:
@@ -93,6 +104,8 @@ async def _forward(sandbox: Sandbox, local: int, port: int, listening: Told, sto
 
 async def _pass_on(sandbox: Sandbox, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Forward one connection; its failure is printed, and the others go on."""
+    import asyncio
+
     try:
         async with await sandbox.ports.connect_tcp(port) as stream, asyncio.TaskGroup() as both:
             both.create_task(_up(reader, stream))

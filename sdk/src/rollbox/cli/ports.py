@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rollbox.cli import output
 from rollbox.cli.sandboxes import Json
-from rollbox.client import Client
-from rollbox.ports import Exposed
+
+if TYPE_CHECKING:
+    from rollbox.client import Client
+    from rollbox.ports import Exposed
 
 SandboxId = Annotated[str, typer.Argument(metavar="ID", help="The sandbox.")]
 Port = Annotated[int, typer.Argument(metavar="PORT", help="A port of the sandbox; nothing needs to listen yet.")]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rollbox.cli import output, streaming
+from rollbox.cli import output
 from rollbox.cli.exec import exit_code, tell_end
 from rollbox.cli.sandboxes import Json, span
-from rollbox.client import Client
 from rollbox.errors import InvalidArgument
-from rollbox.files.paths import shown
-from rollbox.process import ExecSummary
-from rollbox.result import ExecResult
+
+if TYPE_CHECKING:
+    from rollbox.client import Client
+    from rollbox.process import ExecSummary
+    from rollbox.result import ExecResult
 
 SandboxId = Annotated[str, typer.Argument(metavar="ID", help="The sandbox.")]
 ExecId = Annotated[str, typer.Argument(metavar="EXEC", help="As `rollbox processes` shows it.")]
@@ -47,6 +48,8 @@ def attach(
     """
 
     async def call(client: Client) -> ExecResult:
+        from rollbox.cli import streaming
+
         found = (await client.connect(sandbox_id)).processes
         async with await found.attach(exec_id, stdout_offset=offset, stderr_offset=offset) as process:
             process.detach()
@@ -89,6 +92,8 @@ def _number(name: str) -> int:
 
 
 def _row(item: ExecSummary) -> tuple[str, ...]:
+    from rollbox.files.paths import shown
+
     code = "" if item.exit_code is None else f" {item.exit_code}"
     state = "running" if item.running else f"{item.end}{code}"
     age = span(time.time() - item.started_at_ms / 1000)

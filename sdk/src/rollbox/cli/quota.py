@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rollbox import labels as label_rules
 from rollbox.cli import output
 from rollbox.cli.sandboxes import CPU, MEMORY, Json, NodeLabels, pair, span
-from rollbox.client import Client
 from rollbox.errors import InvalidArgument
-from rollbox.quota import Preflight, Quota, QuotaLimits
+
+if TYPE_CHECKING:
+    from rollbox.client import Client
+    from rollbox.quota import Preflight, Quota, QuotaLimits
 
 app = typer.Typer(help="Quotas of owners. Without a command: your own quota, its use, and your waiting creates.")
 
@@ -26,7 +28,7 @@ def own(context: typer.Context, json: Json = False) -> None:
     """Show your own quota, its use, and your waiting creates."""
     if context.invoked_subcommand is not None:
         return
-    quota = output.run(Client.quota, what="fetching the quota", as_json=json)
+    quota = output.run(lambda client: client.quota(), what="fetching the quota", as_json=json)
     if json:
         output.data(quota.to_json())
         return
@@ -40,7 +42,7 @@ def own(context: typer.Context, json: Json = False) -> None:
 @app.command("list")
 def list_(json: Json = False) -> None:
     """List all declared quotas (operators)."""
-    quotas = output.run(Client.quotas, what="listing quotas", as_json=json)
+    quotas = output.run(lambda client: client.quotas(), what="listing quotas", as_json=json)
     if json:
         output.data([one.to_json() for one in quotas])
     else:
@@ -67,7 +69,7 @@ def set_(
     """Change limits of an owner (operators); omitted ones stay, `none` removes one. No sandbox ends."""
 
     async def call(client: Client) -> Quota:
-        limits = QuotaLimits()
+        limits: QuotaLimits = {}
         for name, given in (("sandboxes", sandboxes), ("gpu", gpu), ("starting", starting)):
             if given is not None:
                 limits[name] = None if given == _NONE else _number(name, given)  # type: ignore[literal-required]

@@ -6,17 +6,19 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rollbox import labels as label_rules
 from rollbox._problem import SandboxError
 from rollbox.cli import output
-from rollbox.client import Client
 from rollbox.errors import InvalidArgument
 from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY
-from rollbox.record import DeleteReport, SandboxRecord
+
+if TYPE_CHECKING:
+    from rollbox.client import Client
+    from rollbox.record import DeleteReport, SandboxRecord
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 FilesGiven = Annotated[

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
 from rollbox._problem import SandboxError
 from rollbox.cli import output
 from rollbox.cli.sandboxes import Json
-from rollbox.client import Client
-from rollbox.sandbox import Sandbox
-from rollbox.usage import Usage
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rollbox.client import Client
+    from rollbox.sandbox import Sandbox
+    from rollbox.usage import Usage
 
 _COLUMNS = ("id", "cpu", "cpu time", "memory", "disk", "processes")
 # Between the two samples of cpu time: over less time, the cpu share would mean nothing.
@@ -34,6 +34,8 @@ class _Watched:
 
     async def look(self) -> dict[str, Usage | SandboxError]:
         """Fetch the usage of all concurrently; a sandbox whose request fails has the error instead."""
+        import asyncio
+
         ids = self._ids or [record.id for record in await self._client.list() if record.state == "running"]
         found = await asyncio.gather(*(self._one(sandbox_id) for sandbox_id in ids))
         return dict(zip(ids, found, strict=True))
@@ -67,6 +69,12 @@ def top(
     json: Json = False,
 ) -> None:
     """Show what sandboxes use: updated until Ctrl-C on a terminal, once with --json or into a pipe."""
+    import asyncio
+
+    from rich.console import Console
+
+    from rollbox.usage import Usage
+
     console = Console()
 
     async def call(client: Client) -> dict[str, Usage | SandboxError]:
@@ -93,6 +101,11 @@ def top(
 
 
 async def _refresh(watched: _Watched, console: Console, interval: float) -> None:
+    import asyncio
+
+    from rich.live import Live
+    from rich.table import Table
+
     with Live(console=console, auto_refresh=False) as live:
         while True:
             table = Table(*_COLUMNS, box=None)

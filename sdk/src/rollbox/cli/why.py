@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rollbox.cli import output
 from rollbox.cli.sandboxes import Json, span
-from rollbox.client import Client
-from rollbox.timeline import Timeline
+
+if TYPE_CHECKING:
+    from rollbox.client import Client
+    from rollbox.timeline import Timeline
 
 _FAULTS = {
     "caller": "the caller's: its owner, or the program that used it",
