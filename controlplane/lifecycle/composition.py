@@ -48,7 +48,7 @@ class Core:
     """All parts of the lifecycle of one replica; everything that they start runs in ``group`` and ends with ``close``.
 
     Attributes:
-        store, ledger, settlements, annotations: records, how they change, and who waits for that.
+        store, ledger, settlements, annotations: records, how they change, and what waits for that.
         starts, queue, readiness, starter: bringing sandboxes up.
         expiry, endings, reclaimer: ending them.
         quotas, room, admissions, abandonments, creates, pools: letting them in.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -111,7 +112,7 @@ class Run:
         return False
 
     def take_down(self) -> None:
-        """Take down what was set up, unless it was up before; what is still being built is ended."""
+        """Take down what was set up, unless it was up before; what is still being built is ended, and its logs go."""
         for ahead in self._ahead.values():
             if ahead.poll() is None:
                 os.killpg(ahead.pid, signal.SIGTERM)
@@ -125,6 +126,7 @@ class Run:
                 done.add(command)
                 if self._call(outcome.level, command) != 0:
                     outcome.trouble = outcome.trouble or f"{' '.join(command)} failed"
+        shutil.rmtree(self._folder)
 
     def _call(self, level: Level, command: Command, *, quiet: bool = False, limit_s: float | None = None) -> int:
         """The exit status. What stands still is interrupted first, so that it takes down what it has set up."""

@@ -74,6 +74,7 @@ def run(*levels: Level, strict: bool = True) -> list[Outcome]:
     made = Run(levels, strict=strict, fresh=False, pace=lambda: 1.0)
     made.levels()
     made.take_down()
+    assert not made._folder.exists()
     return made.outcomes
 
 
