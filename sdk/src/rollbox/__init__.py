@@ -4,9 +4,9 @@
         result = await sandbox.exec("pytest -q", timeout=120)
 
 The public API is `__all__` and the error classes of `rollbox.errors`; `rollbox.sync` has blocking versions.
-All other modules are internal. Layers, lowest first: quantity, labels, request, record, result, usage, breaker (pure)
-< settings < retry < transport < gateway < process, files < shell < shared < sandbox < lazy < group < batch < health
-< client < sync, cli.
+All other modules are internal. Layers, lowest first: exec_output, errors, quantity, labels, request, record, result,
+usage, breaker (pure) < settings < retry < leases < transport < gateway < process, files, ports < shell, shared
+< sandbox < lazy < group < batch, health < client < sync, cli.
 """
 
 import importlib

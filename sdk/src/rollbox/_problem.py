@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from rollbox.result import ExecResult
+    from rollbox.exec_output import ExecOutput
 
 Fault = Literal["caller", "workload", "capacity", "platform"]
 Retry = Literal["never", "later", "resume", "new_sandbox"]
@@ -29,7 +29,7 @@ class SandboxError(Exception):
         details: further machine-readable values, by name.
         retry_after_ms: how long the server asks to wait before a retry, or None.
         sandbox_id, request_id: the sandbox and the request that failed, for logs and reports; None when not known.
-        result: the result of the command, for the errors that `exec(check=True)` raises; else None.
+        result: the `ExecResult` of the command, for the errors that `exec(check=True)` raises; else None.
     """
 
     code: str = "internal"
@@ -47,7 +47,7 @@ class SandboxError(Exception):
         retry_after_ms: int | None = None,
         sandbox_id: str | None = None,
         request_id: str | None = None,
-        result: ExecResult | None = None,
+        result: ExecOutput | None = None,
     ) -> None:
         # Only the detail goes to args: exceptions are pickled as class + args + __dict__, so this one can be unpickled.
         super().__init__(detail)

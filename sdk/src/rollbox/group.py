@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
+from typing import Any, Generic, Self, TypeVar, Unpack
 from uuid import uuid4
 
 from rollbox import request, shared
@@ -20,10 +20,8 @@ from rollbox.record import DeleteReport
 from rollbox.request import CreateOptions, GroupOptions
 from rollbox.retry import REPEATABLE
 from rollbox.sandbox import Sandbox
+from rollbox.shared import GatewayOwner
 from rollbox.transport import told_problem
-
-if TYPE_CHECKING:
-    from rollbox.client import Client
 
 GROUP_LABEL = "rollbox.group"
 """The label with the name of the group."""
@@ -75,7 +73,7 @@ class SandboxGroup(Generic[Member]):
         n: int,
         name: str | None = None,
         partial: bool = False,
-        client: Client | None = None,
+        client: GatewayOwner | None = None,
         **options: Unpack[GroupOptions],
     ) -> SandboxGroup[Sandbox]:
         """Create `n` sandboxes in one call and return when all of them are ready, or have failed.
@@ -120,7 +118,7 @@ class SandboxGroup(Generic[Member]):
         *,
         n: int,
         name: str | None = None,
-        client: Client | None = None,
+        client: GatewayOwner | None = None,
         **options: Unpack[GroupOptions],
     ) -> SandboxGroup[LazySandbox]:
         """Make a group whose sandboxes start one by one, each with its first use; nothing is sent now.
@@ -138,7 +136,9 @@ class SandboxGroup(Generic[Member]):
         return SandboxGroup(made_name, members, {}, None, leased=False)
 
     @classmethod
-    async def connect(cls, name: str, *, attach: bool = False, client: Client | None = None) -> SandboxGroup[Sandbox]:
+    async def connect(
+        cls, name: str, *, attach: bool = False, client: GatewayOwner | None = None
+    ) -> SandboxGroup[Sandbox]:
         """Find the sandboxes of a group again, as after a restart of the trainer; waits for those that still start.
 
         Ended ones are in `failed`, with the cause. Of a lazy group only samples that have started are found.
@@ -292,9 +292,13 @@ async def _gone(gateway: Gateway, name: str) -> None:
 
 
 async def _opened(
-    client: Client | None, name: str, call: Callable[[Gateway], Awaitable[dict[str, Any]]], *, attach: bool = False
+    client: GatewayOwner | None,
+    name: str,
+    call: Callable[[Gateway], Awaitable[dict[str, Any]]],
+    *,
+    attach: bool = False,
 ) -> SandboxGroup[Sandbox]:
-    gateway = client.gateway if client is not None else await shared.acquire()
+    gateway = await shared.gateway_of(client)
     try:
         made, failed = _told(gateway, await call(gateway))
         group = SandboxGroup(name, made, failed, gateway, leased=client is None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from rollbox.deadline import LEAST_S, Deadline
 from rollbox.errors import Deleted, SandboxError, StartTimeout
@@ -15,10 +15,8 @@ from rollbox.request import CreateOptions, ExecOptions, SpawnOptions, create_bod
 from rollbox.result import ExecResult
 from rollbox.retry import REPEATABLE
 from rollbox.sandbox import Sandbox
+from rollbox.shared import GatewayOwner
 from rollbox.shell import DEFAULT_OUTPUT_BYTES, Shell
-
-if TYPE_CHECKING:
-    from rollbox.client import Client
 
 
 class LazySandbox:
@@ -28,7 +26,7 @@ class LazySandbox:
     one creates the sandbox, the others wait for it. Until then there is only this object: no request, no asyncio task.
     """
 
-    def __init__(self, image: str, *, client: Client | None = None, **options: Unpack[CreateOptions]) -> None:
+    def __init__(self, image: str, *, client: GatewayOwner | None = None, **options: Unpack[CreateOptions]) -> None:
         """Check the arguments; nothing is sent.
 
         Args:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from rollbox import request, shared
@@ -23,11 +23,9 @@ from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY, Cpu, Memory, Size
 from rollbox.record import SandboxList, SandboxRecord
 from rollbox.request import InitialFiles, Keep
 from rollbox.result import ExecResult
+from rollbox.shared import GatewayOwner
 from rollbox.shell import DEFAULT_OUTPUT_BYTES, Shell
 from rollbox.usage import Usage
-
-if TYPE_CHECKING:
-    from rollbox.client import Client
 
 
 class Sandbox:
@@ -66,7 +64,7 @@ class Sandbox:
         lease: float | None = 600,
         start_timeout: float = 120,
         idempotency_key: str | None = None,
-        client: Client | None = None,
+        client: GatewayOwner | None = None,
     ) -> Sandbox:
         """Create a sandbox and return it when a command can run in it.
 
@@ -133,7 +131,7 @@ class Sandbox:
         body: Mapping[str, Any],
         contents: Mapping[str, bytes | Path],
         own_key: str | None,
-        client: Client | None,
+        client: GatewayOwner | None,
         deadline: Deadline,
     ) -> Sandbox:
         key, forget = uuid4().hex if own_key is None else request.key("idempotency_key", own_key), own_key is None
@@ -143,7 +141,7 @@ class Sandbox:
         return made
 
     @classmethod
-    async def connect(cls, sandbox_id: str, *, attach: bool = False, client: Client | None = None) -> Sandbox:
+    async def connect(cls, sandbox_id: str, *, attach: bool = False, client: GatewayOwner | None = None) -> Sandbox:
         """Connect to a sandbox by its id, with the API key of its owner; SandboxNotFound when there is none.
 
         Args:
@@ -158,20 +156,19 @@ class Sandbox:
         labels: Mapping[str, str] | None = None,
         *,
         all: bool = False,  # noqa: A002
-        client: Client | None = None,
+        client: GatewayOwner | None = None,
     ) -> SandboxList:
         """List the owner's sandboxes that have all these labels; with `all`, ended ones too."""
-        if client is not None:
-            return await client.list(labels, all=all)
-        gateway = await shared.acquire()
+        gateway = await shared.gateway_of(client)
         try:
             return await gateway.list(labels, ended=all)
         finally:
-            await shared.release(gateway)
+            if client is None:
+                await shared.release(gateway)
 
     @classmethod
-    async def _open(cls, client: Client | None, call: Callable[[Gateway], Awaitable[Opened]]) -> Sandbox:
-        gateway = client.gateway if client is not None else await shared.acquire()
+    async def _open(cls, client: GatewayOwner | None, call: Callable[[Gateway], Awaitable[Opened]]) -> Sandbox:
+        gateway = await shared.gateway_of(client)
         try:
             opened = await call(gateway)
         except BaseException:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from rollbox import settings
 from rollbox.gateway import Gateway
 from rollbox.retry import RetryPolicy
+
+
+class GatewayOwner(Protocol):
+    """What keeps a gateway open for others: `rollbox.Client`."""
+
+    gateway: Gateway
 
 
 @dataclass(slots=True)
@@ -38,6 +45,11 @@ async def acquire() -> Gateway:
         await anext(shared.lifeline)
     shared.leases += 1
     return shared.gateway
+
+
+async def gateway_of(client: GatewayOwner | None) -> Gateway:
+    """Return the gateway of a client; without one that of the running loop, as `acquire`."""
+    return await acquire() if client is None else client.gateway
 
 
 async def release(gateway: Gateway) -> None:

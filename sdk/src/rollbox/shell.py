@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from rollbox import request, shell_words
 from rollbox._problem import SandboxError
 from rollbox.errors import Conflict, InvalidArgument
+from rollbox.exec_output import ExecEnd
 from rollbox.process import Process
-from rollbox.result import ExecEnd, ExecResult
+from rollbox.result import ExecResult
 from rollbox.shell_reader import Reader
 from rollbox.shell_words import Dialect, Mark
-
-if TYPE_CHECKING:
-    from rollbox.sandbox import Sandbox
 
 Farewell: TypeAlias = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
 """Runs a cleanup call within a time limit, in spite of a cancellation; see `Gateway.farewell`."""
@@ -32,6 +30,29 @@ _START_LIMIT_S = 60.0
 _KILLER_LIMIT_S = 10.0
 
 
+class CommandRunner(Protocol):
+    """What a shell needs of its sandbox; the methods are those of `Sandbox`."""
+
+    @property
+    def id(self) -> str:
+        """The id of the sandbox."""
+
+    async def spawn(
+        self, cmd: Sequence[str], *, cwd: str | None, env: Mapping[str, str] | None, user: str | None
+    ) -> Process:
+        """Start a command."""
+
+    async def exec(
+        self,
+        cmd: Sequence[str],
+        *,
+        cwd: str | None,
+        user: str | None,
+        timeout: float | None,  # noqa: ASYNC109
+    ) -> ExecResult:
+        """Run a command to its end."""
+
+
 class Shell:
     """A shell in a sandbox; made by `sandbox.shell()`. Runs one command at a time.
 
@@ -39,7 +60,7 @@ class Shell:
     """
 
     def __init__(
-        self, sandbox: Sandbox, farewell: Farewell, process: Process, dialect: Dialect, max_output_bytes: int
+        self, sandbox: CommandRunner, farewell: Farewell, process: Process, dialect: Dialect, max_output_bytes: int
     ) -> None:
         """Use `Sandbox.shell` instead."""
         self._sandbox = sandbox
@@ -59,7 +80,7 @@ class Shell:
     @classmethod
     async def start(
         cls,
-        sandbox: Sandbox,
+        sandbox: CommandRunner,
         farewell: Farewell,
         *,
         cwd: str | None,

@@ -6,16 +6,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from uuid import uuid4
 from weakref import ref
 
 from rollbox._problem import SandboxError
 from rollbox.errors import Unsupported
 from rollbox.leases import renewer
-
-if TYPE_CHECKING:
-    from rollbox.gateway import Gateway
+from rollbox.settings import Settings
 
 _log = logging.getLogger("rollbox")
 # Renewals in the ttl of a lease: when three in a row are lost, the fourth is still in time.
@@ -24,13 +22,22 @@ _WORDS_PER_TTL = 4
 _MISSED = 1.5
 
 
+class LeaseService(Protocol):
+    """Where leases are renewed; the members are those of `Gateway`."""
+
+    settings: Settings
+
+    async def owned(self, method: str, *parts: str, body: Mapping[str, Any] | None) -> Any:  # noqa: ANN401
+        """Call a route of the owner."""
+
+
 class Leases:
     """The leases of one client, one for each ttl (how long sandboxes outlive it); each has one asyncio task.
 
     The task checks whether the renewal process renews the lease, and renews it itself when it does not.
     """
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: LeaseService) -> None:
         # A weak reference: renewals stop when a client that was never closed is garbage-collected.
         self._gateway = ref(gateway)
         self._client = uuid4().hex
@@ -58,7 +65,7 @@ class Leases:
             await asyncio.wait(renewals)
 
 
-async def _renew(gateway: ref[Gateway], name: str, ttl_ms: int) -> None:
+async def _renew(gateway: ref[LeaseService], name: str, ttl_ms: int) -> None:
     every_s = ttl_ms / 1000 / _WORDS_PER_TTL
     beside = renewer.shared()
     # The create itself counts as the first renewal.
@@ -76,14 +83,16 @@ async def _renew(gateway: ref[Gateway], name: str, ttl_ms: int) -> None:
         beside.drop(name)
 
 
-async def _say(gateway: Gateway, name: str, ttl_ms: int) -> None:
+async def _say(gateway: LeaseService, name: str, ttl_ms: int) -> None:
     try:
         await gateway.owned("POST", "leases", name, body={"ttl_ms": ttl_ms})
     except SandboxError as error:
         _log.warning("lease %s could not be renewed from the event loop, retrying: %s", name, error.detail)
 
 
-def _hold(beside: renewer.Renewer, gateway: Gateway, name: str, ttl_ms: int, every_s: float, *, warn: bool) -> bool:
+def _hold(
+    beside: renewer.Renewer, gateway: LeaseService, name: str, ttl_ms: int, every_s: float, *, warn: bool
+) -> bool:
     """Register the lease with the renewal process, with the client's current settings; returns whether that worked."""
     try:
         beside.hold(name, renewer.order(gateway.settings, name, ttl_ms, every_s))

@@ -1,7 +1,8 @@
-"""Processes of a sandbox. Layers, lowest first: frames < streams < link < handle < listing."""
+"""Processes of a sandbox. Layers, lowest first: frames < streams < link < stdin < handle < listing."""
 
 from rollbox.process.handle import Process
 from rollbox.process.listing import ExecSummary, Processes
-from rollbox.process.streams import Gap, OutputStream, StdinWriter
+from rollbox.process.stdin import StdinWriter
+from rollbox.process.streams import Gap, OutputStream
 
 __all__ = ["ExecSummary", "Gap", "OutputStream", "Process", "Processes", "StdinWriter"]

@@ -9,7 +9,8 @@ from rollbox.errors import InvalidArgument
 from rollbox.gateway import Access, Gateway
 from rollbox.process import frames
 from rollbox.process.link import Link
-from rollbox.process.streams import OutputStream, StdinWriter
+from rollbox.process.stdin import StdinWriter
+from rollbox.process.streams import OutputStream
 from rollbox.request import count
 from rollbox.result import ExecResult
 

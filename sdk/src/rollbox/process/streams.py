@@ -1,16 +1,12 @@
-"""The three streams of a process, as a program uses them."""
+"""The output streams of a process, as a program uses them."""
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 from collections import deque
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, NamedTuple
-
-from rollbox.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from rollbox.process.link import Link
+from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple, Protocol
 
 UNREAD_BYTES = 2**18
 """How much unread output of a stream is buffered here; one message of the gateway may exceed it."""
@@ -23,6 +19,16 @@ class Gap(NamedTuple):
 
     offset: int
     lost_bytes: int
+
+
+class Receiver(Protocol):
+    """What brings the output of a stream: the connection of the process (`Link`)."""
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        """Receive until `done()`."""
+
+    def announce(self) -> None:
+        """Wake all callers that wait in `until`."""
 
 
 class OutputStream:
@@ -38,7 +44,7 @@ class OutputStream:
         offset: of the next byte that will be read; `processes.attach` continues there.
     """
 
-    def __init__(self, link: Link, offset: int) -> None:
+    def __init__(self, receiver: Receiver, offset: int) -> None:
         """Use `Process.stdout` or `Process.stderr` instead."""
         self.gaps: list[Gap] = []
         self.offset = offset
@@ -51,7 +57,7 @@ class OutputStream:
         self.taken_at = 0.0
         self.unread_bytes = 0
         self._unread: deque[tuple[int, bytes]] = deque()
-        self._link = link
+        self._receiver = receiver
 
     def __aiter__(self) -> OutputStream:
         return self
@@ -67,7 +73,7 @@ class OutputStream:
         self.begun = True
         self.wanted += 1
         try:
-            await self._link.until(lambda: bool(self._unread) or self.ended)
+            await self._receiver.until(lambda: bool(self._unread) or self.ended)
         finally:
             self.wanted -= 1
         if self._unread:
@@ -139,36 +145,7 @@ class OutputStream:
         offset, data = self._unread.popleft()
         self.unread_bytes -= len(data)
         self.offset = offset + len(data)
-        self.taken_at = self._link.now()
+        self.taken_at = asyncio.get_running_loop().time()
         if was_full:
-            self._link.announce()
+            self._receiver.announce()
         return data
-
-
-class StdinWriter:
-    """stdin of a process that was spawned with `stdin=True`."""
-
-    def __init__(self, link: Link) -> None:
-        """Use `Process.stdin` instead."""
-        self._link = link
-
-    async def write(self, data: bytes | str) -> None:
-        """Write; waits while the sandbox has not acknowledged an earlier MiB, as on a full pipe.
-
-        Raises:
-            Conflict: the command has ended, or takes no more input.
-        Cancel safety: a part may have been written.
-        """
-        if isinstance(data, str):
-            data = data.encode()
-        if not isinstance(data, bytes | bytearray | memoryview):
-            raise InvalidArgument(f"stdin is {type(data).__name__}, not bytes or str")
-        await self._link.write(bytes(data))
-
-    async def write_eof(self) -> None:
-        """Close the command's stdin. Idempotent."""
-        await self._link.write_eof()
-
-    async def drain(self) -> None:
-        """Wait until the sandbox has all that was written."""
-        await self._link.drain()

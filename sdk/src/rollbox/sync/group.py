@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Self, TypeVar, Unpack
+from typing import Generic, Self, TypeVar, Unpack
 
 import rollbox
 from rollbox.record import DeleteReport
 from rollbox.request import GroupOptions
+from rollbox.sync.inner import ClientOwner, inner_of
 from rollbox.sync.lazy import LazySandbox
 from rollbox.sync.portal import run
 from rollbox.sync.sandbox import Sandbox
-
-if TYPE_CHECKING:
-    from rollbox.sync.client import Client
 
 Member = TypeVar("Member", Sandbox, LazySandbox)
 
@@ -39,12 +37,13 @@ class SandboxGroup(Generic[Member]):
         n: int,
         name: str | None = None,
         partial: bool = False,
-        client: Client | None = None,
+        client: ClientOwner | None = None,
         **options: Unpack[GroupOptions],
     ) -> SandboxGroup[Sandbox]:
         """As `rollbox.SandboxGroup.create`."""
-        inner = None if client is None else client.inner
-        made = run(rollbox.SandboxGroup.create(image, n=n, name=name, partial=partial, client=inner, **options))
+        made = run(
+            rollbox.SandboxGroup.create(image, n=n, name=name, partial=partial, client=inner_of(client), **options)
+        )
         return SandboxGroup(made, {sample: Sandbox(member) for sample, member in made.items()})
 
     @classmethod
@@ -54,19 +53,17 @@ class SandboxGroup(Generic[Member]):
         *,
         n: int,
         name: str | None = None,
-        client: Client | None = None,
+        client: ClientOwner | None = None,
         **options: Unpack[GroupOptions],
     ) -> SandboxGroup[LazySandbox]:
         """As `rollbox.SandboxGroup.lazy`."""
-        inner = None if client is None else client.inner
-        made = rollbox.SandboxGroup.lazy(image, n=n, name=name, client=inner, **options)
+        made = rollbox.SandboxGroup.lazy(image, n=n, name=name, client=inner_of(client), **options)
         return SandboxGroup(made, {sample: LazySandbox.of(member) for sample, member in made.items()})
 
     @classmethod
-    def connect(cls, name: str, *, attach: bool = False, client: Client | None = None) -> SandboxGroup[Sandbox]:
+    def connect(cls, name: str, *, attach: bool = False, client: ClientOwner | None = None) -> SandboxGroup[Sandbox]:
         """As `rollbox.SandboxGroup.connect`."""
-        inner = None if client is None else client.inner
-        made = run(rollbox.SandboxGroup.connect(name, attach=attach, client=inner))
+        made = run(rollbox.SandboxGroup.connect(name, attach=attach, client=inner_of(client)))
         return SandboxGroup(made, {sample: Sandbox(member) for sample, member in made.items()})
 
     @property

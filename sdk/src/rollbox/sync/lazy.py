@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import rollbox
 from rollbox.request import CreateOptions, ExecOptions, SpawnOptions
 from rollbox.result import ExecResult
 from rollbox.shell import DEFAULT_OUTPUT_BYTES
+from rollbox.sync.inner import ClientOwner, inner_of
 from rollbox.sync.portal import run
 from rollbox.sync.process import Process
 from rollbox.sync.sandbox import Sandbox
 from rollbox.sync.shell import Shell
 
-if TYPE_CHECKING:
-    from rollbox.sync.client import Client
-
 
 class LazySandbox:
     """As `rollbox.LazySandbox`; a context manager that deletes what it has started."""
 
-    def __init__(self, image: str, *, client: Client | None = None, **options: Unpack[CreateOptions]) -> None:
+    def __init__(self, image: str, *, client: ClientOwner | None = None, **options: Unpack[CreateOptions]) -> None:
         """As `rollbox.LazySandbox`."""
-        self.inner = rollbox.LazySandbox(image, client=None if client is None else client.inner, **options)
+        self.inner = rollbox.LazySandbox(image, client=inner_of(client), **options)
 
     @classmethod
     def of(cls, inner: rollbox.LazySandbox) -> LazySandbox:

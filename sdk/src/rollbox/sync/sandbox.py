@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import rollbox
 from rollbox.record import SandboxList, SandboxRecord
@@ -12,14 +12,12 @@ from rollbox.request import CreateOptions, ExecOptions, SpawnOptions
 from rollbox.result import ExecResult
 from rollbox.shell import DEFAULT_OUTPUT_BYTES
 from rollbox.sync.files import Files
+from rollbox.sync.inner import ClientOwner, inner_of
 from rollbox.sync.portal import run
 from rollbox.sync.ports import Ports
 from rollbox.sync.process import Process, Processes
 from rollbox.sync.shell import Shell
 from rollbox.usage import Usage
-
-if TYPE_CHECKING:
-    from rollbox.sync.client import Client
 
 
 class Sandbox:
@@ -30,25 +28,24 @@ class Sandbox:
         self.inner = inner
 
     @classmethod
-    def create(cls, image: str, *, client: Client | None = None, **options: Unpack[CreateOptions]) -> Sandbox:
+    def create(cls, image: str, *, client: ClientOwner | None = None, **options: Unpack[CreateOptions]) -> Sandbox:
         """As `rollbox.Sandbox.create`."""
-        return cls(run(rollbox.Sandbox.create(image, client=None if client is None else client.inner, **options)))
+        return cls(run(rollbox.Sandbox.create(image, client=inner_of(client), **options)))
 
     @classmethod
-    def connect(cls, sandbox_id: str, *, attach: bool = False, client: Client | None = None) -> Sandbox:
+    def connect(cls, sandbox_id: str, *, attach: bool = False, client: ClientOwner | None = None) -> Sandbox:
         """As `rollbox.Sandbox.connect`."""
-        inner = None if client is None else client.inner
-        return cls(run(rollbox.Sandbox.connect(sandbox_id, attach=attach, client=inner)))
+        return cls(run(rollbox.Sandbox.connect(sandbox_id, attach=attach, client=inner_of(client))))
 
     @staticmethod
     def list(
         labels: Mapping[str, str] | None = None,
         *,
         all: bool = False,  # noqa: A002
-        client: Client | None = None,
+        client: ClientOwner | None = None,
     ) -> SandboxList:
         """As `rollbox.Sandbox.list`."""
-        return run(rollbox.Sandbox.list(labels, all=all, client=None if client is None else client.inner))
+        return run(rollbox.Sandbox.list(labels, all=all, client=inner_of(client)))
 
     def exec(self, cmd: str | Sequence[str], **options: Unpack[ExecOptions]) -> ExecResult:
         """As `rollbox.Sandbox.exec`; Ctrl-C kills the command on the server."""
