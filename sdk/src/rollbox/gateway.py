@@ -23,9 +23,7 @@ from rollbox.errors import (
     ExecNotFound,
     InvalidArgument,
     SandboxNotFound,
-    StreamInterrupted,
     Unauthenticated,
-    UpstreamTimeout,
 )
 from rollbox.given import Given
 from rollbox.leases import Leases
@@ -56,6 +54,10 @@ ATTACHED_MS = 600_000
 _FAREWELL_LIMIT_S = 2.0
 # A cancelled exec may reach the server after the first request that kills it: after this pause a second one is sent.
 _SECOND_LOOK_S = 0.05
+
+
+# The codes of calls that the server may or may not have carried out.
+_LOST_ANSWERS = ("stream_interrupted", "upstream_timeout")
 
 
 class Access:
@@ -259,21 +261,14 @@ class Gateway:
         url = self.scoped_url(access, *parts, query=query)
         data = None if body is None else json.dumps(body).encode()
 
-        async def once() -> Answer | SandboxError:
+        async def once() -> Answer:
             limit_s = _CALL_LIMIT_S if deadline is None else min(_CALL_LIMIT_S, deadline.left_s() + _ANSWER_GRACE_S)
-            try:
-                return await self.with_token(
-                    access, lambda token: self._transport.send(method, url, token, data, limit_s=limit_s)
-                )
-            except (StreamInterrupted, UpstreamTimeout) as error:
-                if idempotent:
-                    raise
-                return error
+            return await self.with_token(
+                access, lambda token: self._transport.send(method, url, token, data, limit_s=limit_s)
+            )
 
         try:
-            answer = await repeat(self._retries, once, deadline=deadline)
-            if isinstance(answer, SandboxError):
-                raise answer
+            answer = await repeat(self._retries, once, deadline=deadline, final=() if idempotent else _LOST_ANSWERS)
         except SandboxError as error:
             error.sandbox_id = access.sandbox_id
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -69,12 +69,40 @@ class RetryPolicy:
         return wait if failures < self.tries and waited_s + wait <= self.budget_s else None
 
 
+class Failures:
+    """The failures of the attempts of one call: each shows in its traceback the attempts before that failed otherwise.
+
+    An outage fails all attempts alike: of those in a row with one code and detail only the last is kept.
+    """
+
+    def __init__(self) -> None:
+        self._last: SandboxError | None = None
+        self._before: SandboxError | None = None
+
+    def add(self, error: SandboxError) -> None:
+        """Record a failure, and make the one before the cause at the end of its own chain of causes."""
+        last, self._last = self._last, error
+        if last is not None and (last.code, last.detail) != (error.code, error.detail):
+            self._before = last
+        if self._before is not None and error not in _causes(self._before):
+            [*_causes(error)][-1].__cause__ = self._before
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Iterate over an error and what its traceback shows before it, from the last to the first."""
+    shown: BaseException | None = error
+    while shown is not None:
+        yield shown
+        shown = shown.__cause__ if shown.__suppress_context__ else shown.__context__
+
+
 async def repeat(
     policy: RetryPolicy,
     send: Callable[[], Awaitable[_T]],
     *,
     deadline: Deadline | None = None,
     patient: bool = False,
+    final: Collection[str] = (),
 ) -> _T:
     """Call `send`, with retries, until it returns or its error is to be raised.
 
@@ -83,18 +111,25 @@ async def repeat(
         send: one attempt.
         deadline: of the whole call: no attempt starts without time left for it, the last error is raised instead.
         patient: while a gateway answers with a code of `PASSING`, only the deadline limits the retries.
+        final: codes after which this call cannot be repeated.
+
+    Raises:
+        SandboxError: the last failure; its causes are the failures before it (see `Failures`).
     """
     failures = 0
+    failed = Failures()
     waited_s = 0.0
     while True:
         try:
             return await send()
         except SandboxError as error:
             failures += 1
+            failed.add(error)
             patience_s = waited_s + deadline.left_s() if patient and deadline is not None else 0.0
             wait = policy.wait_s(failures, error, waited_s, patience_s)
             least_s = 0.0 if error.code in PASSING else _ROOM_S
-            if wait is None or (deadline is not None and not deadline.allows(wait + least_s)):
+            out_of_time = deadline is not None and wait is not None and not deadline.allows(wait + least_s)
+            if wait is None or out_of_time or error.code in final:
                 raise
             _log.debug("attempt %d failed with %s, retrying in %.3f s: %s", failures, error.code, wait, error.detail)
         waited_s += wait
@@ -107,18 +142,21 @@ class Resumption:
     def __init__(self, policy: RetryPolicy, budget_s: float) -> None:
         self._policy = replace(policy, tries=10**6, budget_s=budget_s)
         self._failures = 0
+        self._failed = Failures()
         self._waited_s = 0.0
         self._since = 0.0
 
     def progress(self) -> None:
         """Reset the backoff: data was received."""
-        self._failures = 0
+        if self._failures:
+            self._failures, self._failed = 0, Failures()
 
     async def after(self, error: SandboxError) -> None:
         """Wait after a failure; raises the error when it is final or the budget is spent.
 
         After the first failure there is no wait, since another gateway may answer at once.
         """
+        self._failed.add(error)
         if error.code not in REPEATABLE:
             raise error
         now = asyncio.get_running_loop().time()
@@ -128,7 +166,7 @@ class Resumption:
             return
         wait = self._policy.wait_s(self._failures - 1, error, max(self._waited_s, now - self._since))
         if wait is None:
-            self._failures = 0
+            self._failures, self._failed = 0, Failures()
             raise error
         self._waited_s += wait
         await self._policy.sleep(wait)

@@ -1,7 +1,7 @@
 """Retries: how often, how long, and after which errors."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 from hypothesis import given
@@ -9,8 +9,16 @@ from hypothesis import strategies as st
 
 from rollbox import RetryPolicy, SandboxError
 from rollbox.deadline import Deadline
-from rollbox.errors import BY_CODE, CapacityUnavailable, Draining, RateLimited, SandboxLost
-from rollbox.retry import REPEATABLE, repeat
+from rollbox.errors import (
+    BY_CODE,
+    CapacityUnavailable,
+    Draining,
+    InvalidArgument,
+    RateLimited,
+    SandboxLost,
+    StreamInterrupted,
+)
+from rollbox.retry import REPEATABLE, Resumption, repeat
 from tests.unit.sdk.conftest import Clock
 
 
@@ -125,3 +133,61 @@ def test_a_gateway_that_answers_is_waited_for_as_long_as_the_caller_does() -> No
     assert policy.wait_s(50, Draining("nobody answers"), 30, patience_s=120) is None
     assert policy.wait_s(50, RateLimited("x", request_id="r1"), 30, patience_s=120) is None
     assert RetryPolicy(tries=1).wait_s(1, answered, 0, patience_s=120) is None
+
+
+def shown(error: BaseException) -> list[str]:
+    """What the traceback of an error shows, from the last failure to the first."""
+    cause = error.__cause__ if error.__suppress_context__ else error.__context__
+    return [str(getattr(error, "detail", error)), *(shown(cause) if cause else [])]
+
+
+def failing(*errors: SandboxError) -> Callable[[], Awaitable[None]]:
+    """Attempts that fail with these, one after the other; a `StreamInterrupted` because of a reset connection."""
+    attempts = iter(errors)
+
+    async def send() -> None:
+        error = next(attempts)
+        if isinstance(error, StreamInterrupted):
+            raise error from ConnectionResetError("reset")
+        raise error
+
+    return send
+
+
+async def test_the_error_that_is_raised_shows_the_failures_before_it(clock: Clock) -> None:
+    attempts = failing(StreamInterrupted("cut"), Draining("restarting"), Draining("restarting"), InvalidArgument("no"))
+    with pytest.raises(InvalidArgument) as caught:
+        await repeat(RetryPolicy(sleep=clock.sleep), attempts)
+    assert shown(caught.value) == ["no", "restarting", "cut", "reset"]
+
+
+async def test_an_error_keeps_its_own_cause_before_the_failures_before_it(clock: Clock) -> None:
+    attempts = failing(Draining("restarting"), StreamInterrupted("cut"))
+    with pytest.raises(StreamInterrupted) as caught:
+        await repeat(RetryPolicy(tries=2, sleep=clock.sleep), attempts)
+    assert shown(caught.value) == ["cut", "reset", "restarting"]
+
+
+async def test_a_lost_answer_of_what_cannot_be_repeated_is_raised_with_the_failures_before_it(clock: Clock) -> None:
+    attempts = failing(Draining("restarting"), StreamInterrupted("cut"))
+    with pytest.raises(StreamInterrupted) as caught:
+        await repeat(RetryPolicy(sleep=clock.sleep), attempts, final=("stream_interrupted",))
+    assert shown(caught.value) == ["cut", "reset", "restarting"]
+
+
+async def test_one_failure_that_is_raised_again_and_again_is_shown_once(clock: Clock) -> None:
+    first, second = Draining("restarting"), RateLimited("slow down")
+    with pytest.raises(Draining) as caught:
+        await repeat(RetryPolicy(tries=3, sleep=clock.sleep), failing(first, second, first))
+    assert shown(caught.value) == ["restarting"]
+
+
+async def test_a_stream_that_cannot_be_resumed_shows_what_broke_it_since_its_last_data(clock: Clock) -> None:
+    resumption = Resumption(RetryPolicy(sleep=clock.sleep), 60)
+    await resumption.after(Draining("long ago"))
+    resumption.progress()
+    await resumption.after(StreamInterrupted("cut"))
+    await resumption.after(Draining("restarting"))
+    with pytest.raises(SandboxLost) as caught:
+        await resumption.after(SandboxLost("gone"))
+    assert shown(caught.value) == ["gone", "restarting", "cut"]

@@ -290,6 +290,7 @@ class Link:
             abort(self._ws)
         await self.close()
         cut = StreamInterrupted(f"the connection of exec {self.exec_id} broke: {error!r}")
+        cut.__cause__ = error
         await self._again(cut)
 
     async def _again(self, error: SandboxError) -> None:
