@@ -473,6 +473,21 @@ async def test_starts_of_a_replica_that_has_gone_are_told(pair: list[RedisStore]
     assert (await two.due(at_ms, 0)).abandoned == ("sb-1",)
 
 
+async def test_a_create_that_joins_a_start_at_another_replica_does_not_hide_that_it_is_abandoned(
+    pair: list[RedisStore], clock: ShiftedClock
+) -> None:
+    one, two = pair
+    at_ms = clock.now_ms()
+    await two.lease("replica:r1", "r1", 6_000)
+    started = sandbox("sb-1", at_ms=at_ms)
+    await one.admit(started, Limits())
+    joined = replace(started, callers=("c/1",), version=1)
+    assert await two.replace(joined, 0)
+    assert (await two.due(at_ms, 0)).abandoned == ("sb-1",)
+    assert await two.replace(replace(joined, state=State.STARTING, version=2), 1)
+    assert (await two.due(at_ms, 0)).abandoned == ()
+
+
 async def test_tombstones_leave_a_few_at_every_step(pair: list[RedisStore], clock: ShiftedClock, url: str) -> None:
     for number in range(50):
         one = sandbox(f"sb-{number}", key=f"k{number}")

@@ -124,9 +124,11 @@ class SharedStore(MemoryStore):
 
     async def replace(self, sandbox: Sandbox, expected_version: int) -> bool:
         self._check()
+        before = self._records.get(sandbox.id)
         done = await super().replace(sandbox, expected_version)
         if done:
-            self.core.holders[sandbox.id] = self.replica
+            if before is None or before.state is not sandbox.state:
+                self.core.holders[sandbox.id] = self.replica
             self._tell(sandbox)
         return done
 

@@ -30,11 +30,11 @@ local RESOURCES = {'sandboxes', 'cpu_millicores', 'memory_bytes', 'gpu', 'starti
 
 local function read(id)
   local f = redis.call('HMGET', P .. 's:' .. id, 'version', 'state', 'owner', 'key', 'ended', 'writer', 'record',
-    'cpu', 'memory', 'gpu', 'template', 'own', 'weighed')
+    'cpu', 'memory', 'gpu', 'template', 'own', 'weighed', 'holder')
   if not f[1] then return nil end
   return {id = id, version = f[1], state = f[2], owner = f[3], key = f[4], ended = f[5], writer = f[6], record = f[7],
     cpu = f[8] or '0', memory = f[9] or '0', gpu = f[10] or '0', template = f[11] or '', own = f[12] or '',
-    weighed = f[13] or ''}
+    weighed = f[13] or '', holder = f[14] or ''}
 end
 
 -- What one sandbox uses in a state, in the order of RESOURCES.

@@ -7,5 +7,7 @@ if not old then return 0 end
 -- This call's own write: the call is retried after its answer was lost.
 if old.writer == new.writer then return 1 end
 if old.version ~= expected then return 0 end
+-- A start belongs to the replica that moves it on. A create that joins it at another replica changes the record too.
+if old.state == new.state then new.holder = old.holder end
 put(new, old)
 return 1
