@@ -95,7 +95,7 @@ class Creates:
         return Created(begun[-1], replayed)
 
     async def request(
-        self, owner: str, spec: SandboxSpec, key: str | None = None, by_ms: int | None = None, *, caller: str = ""
+        self, owner: str, spec: SandboxSpec, key: str | None, by_ms: int | None, *, caller: str
     ) -> tuple[Sandbox, bool]:
         """Claims a warm sandbox, or admits one and begins its start; it is usable once ``ready`` has returned it.
 
@@ -113,7 +113,7 @@ class Creates:
             raise Problem("draining", "this control plane is stopping", retry_after_ms=1000)
         self._deps.cluster.check(spec)
         wish = self._candidate(owner, spec, key, by_ms)
-        return await self._admitted(replace(wish, callers=(caller,)) if caller and key is not None else wish)
+        return await self._admitted(wish if key is None else replace(wish, callers=(caller,)))
 
     async def ready(
         self, sandbox: Sandbox, by_ms: int | None = None, *, fresh: bool = False, lease: Lease | None = None

@@ -9,7 +9,6 @@ from controlplane.cluster import Description, ImageState
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.quotas import Quotas, QuotaUse
 from controlplane.lifecycle.composition import Core
-from controlplane.lifecycle.creates import Created
 from controlplane.lifecycle.dependencies import Dependencies, Options
 from controlplane.lifecycle.ending.endings import Deleted
 from controlplane.lifecycle.expiry.activity import Activity
@@ -32,7 +31,7 @@ class Sandboxes:
 
     Attributes:
         pools: the pools, by name.
-        deadline_ms, create_for, request, ready: see ``Creates``.
+        deadline_ms, create_for, ready: see ``Creates``.
         get, find, alive, extend, give_lease, renew_lease, open_port: see ``OwnedSandboxes``.
         refusal: why no node takes a sandbox that is being started, see ``Starter``.
         abandon: see ``Abandonments``.
@@ -44,8 +43,8 @@ class Sandboxes:
         self._core = core
         self.pools = PoolDeclarations(deps.documents, deps.cluster, options.max_sandboxes, core.pools.status)
         creates, owned = core.creates, core.owned
-        self.deadline_ms, self.create_for, self.request = creates.deadline_ms, creates.create_for, creates.request
-        self.ready, self.abandon = creates.ready, core.abandonments.abandon
+        self.deadline_ms, self.create_for, self.ready = creates.deadline_ms, creates.create_for, creates.ready
+        self.abandon = core.abandonments.abandon
         self.get, self.find, self.alive, self.extend = owned.get, owned.find, owned.alive, owned.extend
         self.give_lease, self.renew_lease, self.open_port = owned.give_lease, owned.renew_lease, owned.open_port
         self.refusal, self.accept_push = core.starter.refusal, core.readiness.accept
@@ -107,10 +106,6 @@ class Sandboxes:
             core.reclaimer.unstopped,
             len(core.queue.refused),
         )
-
-    async def create(self, owner: str, spec: SandboxSpec, key: str | None = None) -> Created:
-        """As ``create_for``, of a caller that stays."""
-        return await self.create_for(owner, spec, key, by_ms=self.deadline_ms(spec), caller="", begun=[])
 
     async def standing(self, owner: str) -> QuotaUse:
         """What an owner may use and uses, and which of its creates wait at this replica."""

@@ -54,8 +54,8 @@ class Simulated(FakeCluster):
 
 async def _deleted_s(plane: World, count: int) -> float:
     spec = SandboxSpec(image="a", labels={"run": "r1"}, start_timeout_ms=600_000)
-    keep = await plane.service.create(OWNER, SandboxSpec(image="a", labels={"run": "r2"}))
-    await asyncio.gather(*(plane.service.create(OWNER, spec) for _ in range(count)))
+    keep = await plane.create(OWNER, SandboxSpec(image="a", labels={"run": "r2"}))
+    await asyncio.gather(*(plane.create(OWNER, spec) for _ in range(count)))
     began_s = time.perf_counter()
     answer = await plane.api("DELETE", "/v1/sandboxes", query=[("label", "run=r1"), ("wait_ms", "60000")])
     took_s = time.perf_counter() - began_s

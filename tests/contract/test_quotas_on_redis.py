@@ -47,7 +47,7 @@ async def use(
     plane: World, owner: str, seen: Counter[str], most: Counter[str], may_go: asyncio.Event | None = None
 ) -> None:
     """Creates, is there for a moment, and until it may go, deletes; notes how many of an owner there were at a time."""
-    sandbox = (await plane.service.create(owner, SPEC)).sandbox
+    sandbox = (await plane.create(owner, SPEC)).sandbox
     seen[owner] += 1
     most[owner] = max(most[owner], seen[owner])
     await asyncio.sleep(0.01)
@@ -80,8 +80,8 @@ async def test_a_crowd_at_both_passes_one_quota_and_none_is_forgotten(url: str) 
 
 async def test_what_ends_at_one_lets_in_who_waits_at_the_other(url: str) -> None:
     async with planes(url, Options(), alice=1) as (a, b):
-        first = (await a.service.create("alice", SPEC)).sandbox
-        waits = asyncio.create_task(b.service.create("alice", SPEC))
+        first = (await a.create("alice", SPEC)).sandbox
+        waits = asyncio.create_task(b.create("alice", SPEC))
         await until(lambda: waiting(b))
         await a.service.delete("alice", first.id)
         await waits
@@ -113,6 +113,6 @@ async def test_a_start_that_is_over_at_one_frees_a_start_at_the_other(url: str) 
     async with planes(url, Options(starts_in_flight=64)) as (a, b):
         await a.service.quotas.change("alice", {"starting": 1})
         async with asyncio.TaskGroup() as group:
-            created = [group.create_task((a, b)[number % 2].service.create("alice", SPEC)) for number in range(10)]
+            created = [group.create_task((a, b)[number % 2].create("alice", SPEC)) for number in range(10)]
         assert len({one.result().sandbox.id for one in created}) == 10
         assert a.cluster.most_at_once == 1

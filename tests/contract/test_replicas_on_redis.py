@@ -90,11 +90,11 @@ async def test_a_crowd_created_at_one_is_ready_by_pushes_at_the_other(url: str) 
     cluster = FakeCluster(start_s=0.01, annotates_behind=True)
     async with replica(url, cluster, "a") as a, replica(url, cluster, "b") as b:
         specs = [ENV_SPEC, SPEC] * 50
-        created = await asyncio.gather(*(a.service.create(OWNER, spec, f"k{n}") for n, spec in enumerate(specs)))
+        created = await asyncio.gather(*(a.create(OWNER, spec, f"k{n}") for n, spec in enumerate(specs)))
         assert len({one.sandbox.id for one in created}) == 100
         assert cluster.most_at_once <= 64
         assert await running(b) == 100
-        again = await b.service.create(OWNER, ENV_SPEC, "k0")
+        again = await b.create(OWNER, ENV_SPEC, "k0")
         assert (again.replayed, again.sandbox.id) == (True, created[0].sandbox.id)
         deleted = await b.service.delete_all(OWNER, {}, wait_s=60)
         assert len(deleted.ids) == 100
@@ -121,18 +121,18 @@ async def test_a_group_asked_for_at_both_is_one_group(url: str) -> None:
 async def test_a_flush_in_the_middle_loses_nothing_and_counts_nothing_twice(url: str) -> None:
     cluster = FakeCluster(start_s=0.01, annotates_behind=True)
     async with replica(url, cluster, "a") as a, replica(url, cluster, "b") as b, Redis.from_url(url) as redis:
-        first = await asyncio.gather(*(a.service.create(OWNER, SPEC, f"k{n}") for n in range(20)))
+        first = await asyncio.gather(*(a.create(OWNER, SPEC, f"k{n}") for n in range(20)))
         before, cluster.ready_s = {*cluster.held}, None
-        starting = [asyncio.create_task(a.service.create(OWNER, ENV_SPEC, f"s{n}")) for n in range(10)]
+        starting = [asyncio.create_task(a.create(OWNER, ENV_SPEC, f"s{n}")) for n in range(10)]
         await eventually(lambda: len(cluster.held) == 30)
         await redis.flushall()
         pushes = asyncio.gather(*(cluster.get_ready(one) for one in {*cluster.held} - before))
         cluster.ready_s = 0.02
-        later = await asyncio.gather(*(b.service.create(OWNER, SPEC, f"l{n}") for n in range(5)))
+        later = await asyncio.gather(*(b.create(OWNER, SPEC, f"l{n}") for n in range(5)))
         await pushes
         assert {one.sandbox.state for one in await asyncio.gather(*starting)} == {State.RUNNING}
         assert await running(a) == 35
-        again = await asyncio.gather(*(b.service.create(OWNER, SPEC, f"k{n}") for n in range(20)))
+        again = await asyncio.gather(*(b.create(OWNER, SPEC, f"k{n}") for n in range(20)))
         assert [one.sandbox.id for one in again] == [one.sandbox.id for one in first]
         assert len(later) == 5
         assert len(cluster.held) == 35
@@ -145,7 +145,7 @@ async def test_a_redis_that_was_restarted_without_its_last_writes_gives_nothing_
         url = server.enter_context(redis_server(tmp_path))
         async with pooled(url, 4) as (a, b):
             unwritten()
-            ending = (await a.service.create(OWNER, SPEC, "gone")).sandbox
+            ending = (await a.create(OWNER, SPEC, "gone")).sandbox
             async with Redis.from_url(url) as redis:
                 await redis.save()
             first = await at_each("k", a, b)
@@ -162,7 +162,7 @@ async def test_a_redis_that_was_restarted_without_its_last_writes_gives_nothing_
 
 async def at_each(key: str, *planes: World) -> list[Created]:
     """A create at each."""
-    asked = (plane.service.create(OWNER, ENV_SPEC, f"{key}{number}") for number, plane in enumerate(planes))
+    asked = (plane.create(OWNER, ENV_SPEC, f"{key}{number}") for number, plane in enumerate(planes))
     return await asyncio.gather(*asked)
 
 
@@ -172,10 +172,10 @@ async def test_a_replica_that_leaves_hands_its_starts_over(url: str) -> None:
         async with replica(url, cluster, "a") as a:
             cluster.push = b.service.accept_push
             for number in range(5):
-                await a.service.request(OWNER, ENV_SPEC, f"k{number}")
+                await a.request(OWNER, ENV_SPEC, f"k{number}")
             await eventually(lambda: len(cluster.started) == 5)
             await a.service.drain(delete=False)
-        created = await asyncio.gather(*(b.service.create(OWNER, ENV_SPEC, f"k{n}") for n in range(5)))
+        created = await asyncio.gather(*(b.create(OWNER, ENV_SPEC, f"k{n}") for n in range(5)))
         assert all(one.replayed and one.sandbox.state is State.RUNNING for one in created)
         assert len(cluster.held) == 5
 
@@ -184,7 +184,7 @@ async def test_a_redis_that_was_restarted_empty_is_filled_again(tmp_path: Path) 
     cluster = FakeCluster(start_s=0.01, annotates_behind=True)
     with redis_server(tmp_path) as url:
         async with replica(url, cluster, "a") as a, replica(url, cluster, "b") as b:
-            sandbox = (await a.service.create(OWNER, SPEC, "k")).sandbox
+            sandbox = (await a.create(OWNER, SPEC, "k")).sandbox
             # Without its facts nobody could tell what the restarted one is to be filled with.
             await eventually(lambda: cluster.held[sandbox.id].facts)
             async with Redis.from_url(url) as redis:
@@ -193,9 +193,9 @@ async def test_a_redis_that_was_restarted_empty_is_filled_again(tmp_path: Path) 
             (tmp_path / "redis.sock").unlink(missing_ok=True)
             with redis_server(tmp_path):
                 assert (await b.service.get(OWNER, sandbox.id)).state is State.RUNNING
-                assert (await a.service.create(OWNER, SPEC, "k")).replayed
+                assert (await a.create(OWNER, SPEC, "k")).replayed
                 # News go round again, too.
-                other = (await a.service.create(OWNER, SPEC)).sandbox
+                other = (await a.create(OWNER, SPEC)).sandbox
                 await b.service.delete(OWNER, other.id)
                 await until(lambda: ended_at(a, other.id), 120)
 
@@ -205,7 +205,7 @@ async def test_claims_at_both_never_get_the_same_and_usage_is_exact(url: str) ->
         owners = [OWNER, "bob", "carol"]
         # Every create is asked for at both at once, as by a client whose first answer was lost.
         asked = [(owners[n % 3], ENV_SPEC if n % 5 else TEMPLATE, f"k{n}") for n in range(40)]
-        twice = await asyncio.gather(*(plane.service.create(*one) for one in asked for plane in (a, b)))
+        twice = await asyncio.gather(*(plane.create(*one) for one in asked for plane in (a, b)))
         assert [one.sandbox.id for one in twice[::2]] == [one.sandbox.id for one in twice[1::2]]
         assert all(one.replayed != other.replayed for one, other in zip(twice[::2], twice[1::2], strict=True))
         assert len({one.sandbox.id for one in twice}) == 40
@@ -216,13 +216,13 @@ async def test_claims_at_both_never_get_the_same_and_usage_is_exact(url: str) ->
 
 async def test_a_flush_right_after_claims_gives_none_of_them_to_anybody_else(url: str) -> None:
     async with pooled(url, 10) as (a, b), Redis.from_url(url) as redis:
-        claimed = await asyncio.gather(*((a, b)[n % 2].service.create(OWNER, ENV_SPEC, f"k{n}") for n in range(6)))
+        claimed = await asyncio.gather(*((a, b)[n % 2].create(OWNER, ENV_SPEC, f"k{n}") for n in range(6)))
         assert all(one.sandbox.warm for one in claimed)
         await redis.flushall()
-        others = await asyncio.gather(*((a, b)[n % 2].service.create("bob", TEMPLATE, f"o{n}") for n in range(6)))
+        others = await asyncio.gather(*((a, b)[n % 2].create("bob", TEMPLATE, f"o{n}") for n in range(6)))
         mine = [one.sandbox.id for one in claimed]
         assert not {one.sandbox.id for one in others} & set(mine)
-        again = await asyncio.gather(*((b, a)[n % 2].service.create(OWNER, ENV_SPEC, f"k{n}") for n in range(6)))
+        again = await asyncio.gather(*((b, a)[n % 2].create(OWNER, ENV_SPEC, f"k{n}") for n in range(6)))
         assert [one.sandbox.id for one in again] == mine
         for owner in (None, OWNER, "bob", pool_owner("p")):
             assert await b.deps.store.usage(owner) == await recounted(a, owner)
@@ -233,20 +233,20 @@ async def test_what_a_replica_claimed_and_ended_that_died_before_the_flush_the_o
 ) -> None:
     async with pooled(url, 4) as (a, b), Redis.from_url(url) as redis:
         unwritten()
-        first, second = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
+        first, second = [(await a.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
         await a.service.delete(OWNER, second.id, wait_s=60)
         # As killed: nothing is written behind, nothing is put back.
         for task in (*a.service._core._loops, *a.service._core.starts._tasks.values()):
             task.cancel()
         assert "claim" not in a.cluster.held[first.id].facts
         await redis.flushall()
-        others = await asyncio.gather(*(b.service.create("bob", TEMPLATE, f"o{n}") for n in range(4)))
+        others = await asyncio.gather(*(b.create("bob", TEMPLATE, f"o{n}") for n in range(4)))
         assert first.id not in {one.sandbox.id for one in others}
         assert (await b.service.get(OWNER, first.id)).state is State.RUNNING
         end = (await b.service.get(OWNER, second.id)).end
         assert end is not None
         assert end.cause == "deleted"
-        assert (await b.service.create(OWNER, ENV_SPEC, "k0")).sandbox.id == first.id
+        assert (await b.create(OWNER, ENV_SPEC, "k0")).sandbox.id == first.id
         for owner in (None, OWNER, "bob", pool_owner("p")):
             assert await b.deps.store.usage(owner) == await recounted(b, owner)
 
@@ -256,7 +256,7 @@ async def test_a_replica_that_did_not_notice_the_flush_says_what_it_knows_nevert
 ) -> None:
     async with pooled(url, 4) as (a, b), Redis.from_url(url) as redis:
         unwritten()
-        sandbox = (await a.service.create(OWNER, ENV_SPEC, "k")).sandbox
+        sandbox = (await a.create(OWNER, ENV_SPEC, "k")).sandbox
         for plane in (a, b):
             plane.service._core.annotations.forget(sandbox.id)
         await redis.flushall()

@@ -142,7 +142,7 @@ class Storm:
                 group.create_task(self._answered(key, spec))
 
     async def _answered(self, key: str, spec: SandboxSpec) -> None:
-        made = await self._asked(lambda plane: plane.service.create(OWNER, spec, key))
+        made = await self._asked(lambda plane: plane.create(OWNER, spec, key))
         if isinstance(made, Problem):
             if made.code != "deleted" or self.given.get(key) not in self.deleted:
                 self.faults.append(f"{_now_s():.2f} {key} was not created: {made}")

@@ -14,7 +14,9 @@ from controlplane.clock import Clock
 from controlplane.cluster.documents import Documents
 from controlplane.cluster.engine.documents import FileDocuments
 from controlplane.lifecycle import Dependencies, Options, RouteBoard, Sandboxes, SigningKey
-from controlplane.model import SandboxSpec
+from controlplane.lifecycle.creates import Created
+from controlplane.lifecycle.record.callers import new_caller
+from controlplane.model import Sandbox, SandboxSpec
 from controlplane.store import MemoryStore, Store
 from controlplane.telemetry import Metrics
 from tests.support.asgi import Caller
@@ -39,6 +41,16 @@ class World:
     gateways: FakeGateways
     api: Caller
     door: Caller
+
+    async def create(self, owner: str, spec: SandboxSpec, key: str | None = None) -> Created:
+        """A create as the API makes it, of a caller that stays."""
+        by_ms, caller = self.service.deadline_ms(spec), new_caller()
+        return await self.service.create_for(owner, spec, key, by_ms=by_ms, caller=caller, begun=[])
+
+    async def request(self, owner: str, spec: SandboxSpec, key: str | None = None) -> Sandbox:
+        """The first half of a create: there is a record, and nobody waits for it, as if this replica had died."""
+        caller, creates = new_caller(), self.service._core.creates
+        return (await creates.request(owner, spec, key, self.service.deadline_ms(spec), caller=caller))[0]
 
 
 @asynccontextmanager

@@ -54,14 +54,8 @@ class Reflector:
         self._query = query
         self._mirror = mirror
         self._version = ""
-        self._synced = asyncio.Event()
         self._told = ""
         self._log = structlog.get_logger("watch").bind(path=path)
-
-    @property
-    def synced(self) -> bool:
-        """Whether the mirror has got the first list."""
-        return self._synced.is_set()
 
     async def first(self) -> None:
         """Lists once, so that opening the cluster fails if the API server refuses; ``run`` continues from there.
@@ -103,7 +97,6 @@ class Reflector:
         seen = await self._client.list(self._path, self._query)
         self._mirror.replace(seen.items)
         self._version = seen.version
-        self._synced.set()
 
     async def _follow(self) -> None:
         query = {

@@ -13,7 +13,7 @@ from tests.support.world import KEY, OTHER_KEY, OWNER, SPEC, World
 
 @pytest.fixture
 async def sandbox_id(plane: World) -> str:
-    return (await plane.service.create(OWNER, SPEC)).sandbox.id
+    return (await plane.create(OWNER, SPEC)).sandbox.id
 
 
 async def test_a_port_is_private_until_it_is_made_public_and_again_when_taken_back(

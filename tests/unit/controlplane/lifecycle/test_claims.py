@@ -74,17 +74,17 @@ def counted(plane: World) -> dict[str, float]:
 async def test_a_create_gets_a_warm_one_that_is_its_owners_from_then_on() -> None:
     async with pooled() as plane:
         warm = await warmed(plane, 2)
-        created = await plane.service.create(OWNER, ENV_SPEC, "k")
+        created = await plane.create(OWNER, ENV_SPEC, "k")
         sandbox = created.sandbox
         assert sandbox.id in {one.id for one in warm}
         assert (sandbox.owner, sandbox.state, sandbox.warm, created.replayed) == (OWNER, State.RUNNING, True, False)
         assert sandbox.expires_at_ms == plane.deps.clock.now_ms() + 60_000
         assert plane.sidecars.configured[sandbox.address or ""].env == {"SECRET": "hush"}
         assert [one.id for one in await plane.service.find(OWNER, {"l": "m"})] == [sandbox.id]
-        again = await plane.service.create(OWNER, ENV_SPEC, "k")
+        again = await plane.create(OWNER, ENV_SPEC, "k")
         assert (again.replayed, again.sandbox.id) == (True, sandbox.id)
         with pytest.raises(Problem, match="conflict"):
-            await plane.service.create(OWNER, SPEC, "k")
+            await plane.create(OWNER, SPEC, "k")
         assert await plane.deps.store.usage(OWNER) == Usage.of(sandbox)
         assert len(plane.cluster.started) == 2
 
@@ -94,19 +94,19 @@ async def test_the_gateways_know_a_warm_one_and_whose_it_is() -> None:
         with plane.deps.board.subscribe() as feed:
             routes = (await feed.next()).snapshot.routes
             assert {route.owner for route in routes} == {"pool:p"}
-            sandbox = (await plane.service.create(OWNER, SPEC)).sandbox
+            sandbox = (await plane.create(OWNER, SPEC)).sandbox
             (route,) = (await feed.next()).delta.routes
             assert (route.sandbox_id, route.owner, route.address) == (sandbox.id, OWNER, sandbox.address)
 
 
 async def test_a_claim_without_late_settings_does_not_ask_the_sidecar() -> None:
     async with pooled(Sick(failures=99)) as plane:
-        assert (await plane.service.create(OWNER, SPEC)).sandbox.warm
+        assert (await plane.create(OWNER, SPEC)).sandbox.warm
 
 
 async def test_a_sandbox_that_dies_at_its_claim_is_replaced_in_the_same_call() -> None:
     async with pooled(sidecars := Sick(failures=1)) as plane:
-        sandbox = (await plane.service.create(OWNER, ENV_SPEC, "k")).sandbox
+        sandbox = (await plane.create(OWNER, ENV_SPEC, "k")).sandbox
         assert (sandbox.warm, len(sidecars.tried)) == (True, 2)
         assert counted(plane) == {"warm": 1}
         (dead,) = [one for one in await plane.service.find(OWNER, {}, None) if one.id != sandbox.id]
@@ -115,14 +115,14 @@ async def test_a_sandbox_that_dies_at_its_claim_is_replaced_in_the_same_call() -
             "sandbox_lost",
             "it did not answer when it was claimed: nobody answers",
         )
-        assert (await plane.service.create(OWNER, ENV_SPEC, "k")).sandbox.id == sandbox.id
+        assert (await plane.create(OWNER, ENV_SPEC, "k")).sandbox.id == sandbox.id
         assert await plane.deps.store.usage(OWNER) == Usage.of(sandbox)
 
 
 async def test_a_sidecar_that_does_not_answer_costs_three_seconds() -> None:
     async with pooled(Sick(wait_s=100)) as plane:
         began_ms = plane.deps.clock.now_ms()
-        create = asyncio.create_task(plane.service.create(OWNER, ENV_SPEC))
+        create = asyncio.create_task(plane.create(OWNER, ENV_SPEC))
         await asyncio.sleep(7)
         assert create.done() is False
         cold = [one for one in await plane.service.find(OWNER, {}) if one.cold_reason]
@@ -133,7 +133,7 @@ async def test_a_sidecar_that_does_not_answer_costs_three_seconds() -> None:
 
 async def test_who_goes_away_while_a_replacement_starts_leaves_none_behind() -> None:
     async with pooled(Sick(wait_s=100)) as plane:
-        create = asyncio.create_task(plane.service.create(OWNER, ENV_SPEC))
+        create = asyncio.create_task(plane.create(OWNER, ENV_SPEC))
         await asyncio.sleep(7)
         (cold,) = [one for one in await plane.service.find(OWNER, {}) if one.cold_reason]
         create.cancel()
@@ -146,7 +146,7 @@ async def test_when_all_are_dead_the_next_one_is_cold_and_says_so() -> None:
     await documents.put("pools", "p", POOL | {"min_warm": 5, "max_warm": 5, "starts_per_minute": 5}, None)
     async with world(sidecars=Sick(failures=4), documents=documents) as plane:
         await warmed(plane, 5)
-        sandbox = (await plane.service.create(OWNER, ENV_SPEC, "k")).sandbox
+        sandbox = (await plane.create(OWNER, ENV_SPEC, "k")).sandbox
         assert (sandbox.warm, sandbox.cold_reason) == (False, "4 warm ones were dead when they were claimed")
         assert len(await warmed(plane, 1)) == 1
         assert counted(plane) == {"dead": 1}
@@ -158,14 +158,14 @@ async def test_settings_that_cannot_be_are_told_and_nothing_is_replaced() -> Non
     async with pooled(sidecars) as plane:
         for _ in range(2):
             with pytest.raises(Problem, match="there is no user nobody-knows"):
-                await plane.service.create(OWNER, ENV_SPEC, "k")
+                await plane.create(OWNER, ENV_SPEC, "k")
         assert len(await warmed(plane, 1)) == 1
         assert await plane.deps.store.usage(OWNER) == Usage()
 
 
 async def test_what_is_deleted_while_it_is_bound_is_not_replaced() -> None:
     async with pooled(Sick(failures=1, wait_s=1)) as plane:
-        create = asyncio.create_task(plane.service.create(OWNER, ENV_SPEC, "k"))
+        create = asyncio.create_task(plane.create(OWNER, ENV_SPEC, "k"))
         await asyncio.sleep(0.5)
         assert len((await plane.service.delete_key(OWNER, "k", wait_s=60)).ids) == 1
         with pytest.raises(Problem, match="deleted by its owner"):
@@ -176,21 +176,21 @@ async def test_what_is_deleted_while_it_is_bound_is_not_replaced() -> None:
 
 async def test_a_death_that_is_heard_during_the_claim_is_replaced() -> None:
     async with pooled(Sick(wait_s=1)) as plane:
-        create = asyncio.create_task(plane.service.create(OWNER, ENV_SPEC, "k"))
+        create = asyncio.create_task(plane.create(OWNER, ENV_SPEC, "k"))
         await asyncio.sleep(0.5)
         (first,) = await plane.service.find(OWNER, {})
         plane.cluster.kill(Death(first.id, "oom_killed", "the kernel killed it"))
         second = (await create).sandbox
         assert second.id != first.id
         assert (await plane.service.get(OWNER, first.id)).end is not None
-        assert (await plane.service.create(OWNER, ENV_SPEC, "k")).sandbox.id == second.id
+        assert (await plane.create(OWNER, ENV_SPEC, "k")).sandbox.id == second.id
 
 
 async def test_who_repeats_a_key_binds_what_the_one_before_did_not() -> None:
     async with pooled() as plane:
-        claimed, _ = await plane.service.request(OWNER, ENV_SPEC, "k")  # and then its control plane died
+        claimed = await plane.request(OWNER, ENV_SPEC, "k")  # and then its control plane died
         assert plane.sidecars.configured == {}
-        again = await plane.service.create(OWNER, ENV_SPEC, "k")
+        again = await plane.create(OWNER, ENV_SPEC, "k")
         assert (again.replayed, again.sandbox.id) == (True, claimed.id)
         assert plane.sidecars.configured[claimed.address or ""].env == {"SECRET": "hush"}
 
@@ -198,7 +198,7 @@ async def test_who_repeats_a_key_binds_what_the_one_before_did_not() -> None:
 async def test_who_finds_a_group_binds_what_the_one_before_did_not() -> None:
     async with pooled() as plane:
         spec = ENV_SPEC.model_copy(update={"labels": {GROUP: "g", SAMPLE: "0"}})
-        claimed, _ = await plane.service.request(OWNER, spec, "g/0")  # and then its control plane died
+        claimed = await plane.request(OWNER, spec, "g/0")  # and then its control plane died
         assert plane.sidecars.configured == {}
         for _ in range(2):
             found = (await Groups(plane.service).get(OWNER, "g"))[0]
@@ -209,24 +209,24 @@ async def test_who_finds_a_group_binds_what_the_one_before_did_not() -> None:
 
 async def test_a_repetition_takes_nothing_away_from_one_that_is_in_use() -> None:
     async with pooled(sidecars := Sick()) as plane:
-        sandbox = (await plane.service.create(OWNER, ENV_SPEC.model_copy(update={"ttl_ms": 600_000}), "k")).sandbox
+        sandbox = (await plane.create(OWNER, ENV_SPEC.model_copy(update={"ttl_ms": 600_000}), "k")).sandbox
         await asyncio.sleep(120)
         sidecars.failures = 1
         with pytest.raises(Problem, match="sandbox_unreachable"):
-            await plane.service.create(OWNER, ENV_SPEC.model_copy(update={"ttl_ms": 600_000}), "k")
+            await plane.create(OWNER, ENV_SPEC.model_copy(update={"ttl_ms": 600_000}), "k")
         assert (await plane.service.get(OWNER, sandbox.id)).state is State.RUNNING
 
 
 async def test_a_claim_that_its_client_abandoned_is_deleted() -> None:
     async with pooled(Sick(wait_s=1)) as plane:
-        create = asyncio.create_task(plane.service.create(OWNER, ENV_SPEC, "k"))
+        create = asyncio.create_task(plane.create(OWNER, ENV_SPEC, "k"))
         await asyncio.sleep(0.5)
         create.cancel()
         (sandbox,) = await plane.service.find(OWNER, {})
         assert list((await plane.service.delete_key(OWNER, "k", wait_s=60)).ids) == [sandbox.id]
         assert await plane.service.find(OWNER, {}) == []
         with pytest.raises(Problem, match="deleted by its owner"):
-            await plane.service.create(OWNER, ENV_SPEC, "k")
+            await plane.create(OWNER, ENV_SPEC, "k")
 
 
 async def test_a_creator_without_a_key_who_hung_up_before_leaves_nothing() -> None:
@@ -250,18 +250,18 @@ async def test_the_answer_says_whether_it_was_warm_and_why_not() -> None:
 async def test_options_that_a_pool_cannot_bind_late_start_cold_and_say_so() -> None:
     async with pooled() as plane:
         other = SandboxSpec(image=SPEC.image, pids_limit=100)
-        sandbox = (await plane.service.create(OWNER, other)).sandbox
+        sandbox = (await plane.create(OWNER, other)).sandbox
         assert sandbox.cold_reason == f"pool p keeps {SPEC.image} with other pids_limit"
-        elsewhere = (await plane.service.create(OWNER, SandboxSpec(image="b"))).sandbox
+        elsewhere = (await plane.create(OWNER, SandboxSpec(image="b"))).sandbox
         assert (elsewhere.warm, elsewhere.cold_reason) == (False, "")
         for _ in range(2):
-            assert (await plane.service.create(OWNER, SPEC)).sandbox.warm
-        assert (await plane.service.create(OWNER, SPEC)).sandbox.cold_reason == "pool p had none ready"
+            assert (await plane.create(OWNER, SPEC)).sandbox.warm
+        assert (await plane.create(OWNER, SPEC)).sandbox.cold_reason == "pool p had none ready"
 
 
 async def test_a_claimed_one_expires_when_its_owner_said() -> None:
     async with pooled() as plane:
-        sandbox = (await plane.service.create(OWNER, ENV_SPEC)).sandbox
+        sandbox = (await plane.create(OWNER, ENV_SPEC)).sandbox
         await asyncio.sleep(61)
         ended = (await plane.service.get(OWNER, sandbox.id)).end
         assert ended is not None
@@ -278,18 +278,18 @@ async def test_a_warm_one_outlives_the_deadline_of_its_start() -> None:
 async def test_after_a_restart_the_claimed_one_is_its_owners_and_the_warm_one_warm() -> None:
     cluster = FakeCluster()
     async with pooled(cluster=cluster) as before:
-        sandbox = (await before.service.create(OWNER, ENV_SPEC, "k")).sandbox
+        sandbox = (await before.create(OWNER, ENV_SPEC, "k")).sandbox
     documents = FileDocuments()
     await documents.put("pools", "p", POOL | {"min_warm": 1, "max_warm": 1, "starts_per_minute": 1}, None)
     async with world(cluster, documents=documents) as after:
         adopted = await after.service.get(OWNER, sandbox.id)
         assert (adopted.owner, adopted.claimed_at_ms, adopted.pool) == (OWNER, sandbox.claimed_at_ms, "p")
         assert (adopted.expires_at_ms, adopted.spec.labels) == (sandbox.expires_at_ms, {"l": "m"})
-        assert (await after.service.create(OWNER, ENV_SPEC, "k")).sandbox.id == sandbox.id
+        assert (await after.create(OWNER, ENV_SPEC, "k")).sandbox.id == sandbox.id
         (warm,) = await warmed(after, 1)
         store = after.deps.store
         assert await store.usage(None) == await store.usage(OWNER) + await store.usage(pool_owner("p"))
-        assert (await after.service.create("bob", SPEC)).sandbox.id == warm.id
+        assert (await after.create("bob", SPEC)).sandbox.id == warm.id
 
 
 @asynccontextmanager
@@ -319,34 +319,34 @@ async def nobody_knows(of: Sandbox, *replicas: World) -> None:
 
 async def test_the_cluster_hears_behind_whose_a_claimed_one_is() -> None:
     async with pair() as (core, a, b):
-        sandbox = (await a.service.create(OWNER, ENV_SPEC, "k")).sandbox
+        sandbox = (await a.create(OWNER, ENV_SPEC, "k")).sandbox
         assert "claim" not in a.cluster.held[sandbox.id].facts
         await asyncio.sleep(6)
         assert "hush" not in a.cluster.held[sandbox.id].facts["claim"]
         core.empty()
         assert (await b.service.get(OWNER, sandbox.id)).owner == OWNER
-        assert (await b.service.create(OWNER, ENV_SPEC, "k")).sandbox.id == sandbox.id
+        assert (await b.create(OWNER, ENV_SPEC, "k")).sandbox.id == sandbox.id
 
 
 async def test_a_store_that_is_lost_right_after_a_claim_gives_its_sandbox_to_nobody_else() -> None:
     async with pair() as (core, a, b):
-        claimed = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
+        claimed = [(await a.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
         core.empty()
-        others = await asyncio.gather(*(b.service.create("bob", SPEC) for _ in range(4)))
+        others = await asyncio.gather(*(b.create("bob", SPEC) for _ in range(4)))
         assert not {one.sandbox.id for one in others} & {one.id for one in claimed}
         for number, one in enumerate(claimed):
-            assert (await b.service.create(OWNER, ENV_SPEC, f"k{number}")).sandbox.id == one.id
+            assert (await b.create(OWNER, ENV_SPEC, f"k{number}")).sandbox.id == one.id
 
 
 async def test_what_a_dead_replica_had_claimed_the_others_know() -> None:
     async with pair() as (core, a, b):
-        waiting, _ = await a.service.request(OWNER, ENV_SPEC, "k")  # and then its control plane died
-        sandbox = (await a.service.create(OWNER, SPEC, "l")).sandbox
+        waiting = await a.request(OWNER, ENV_SPEC, "k")  # and then its control plane died
+        sandbox = (await a.create(OWNER, SPEC, "l")).sandbox
         for one in (waiting, sandbox):
             await nobody_knows(one, a)
         core.empty()
         assert (await b.service.get(OWNER, sandbox.id)).state is State.RUNNING
-        again = (await b.service.create(OWNER, ENV_SPEC, "k")).sandbox
+        again = (await b.create(OWNER, ENV_SPEC, "k")).sandbox
         assert again.id == waiting.id
         assert b.sidecars.configured[again.address or ""].env == {"SECRET": "hush"}
         await asyncio.sleep(70)
@@ -355,12 +355,12 @@ async def test_what_a_dead_replica_had_claimed_the_others_know() -> None:
 
 async def test_what_only_a_dead_replica_knew_to_be_claimed_is_given_to_nobody_else() -> None:
     async with pair() as (core, a, b):
-        (one, other) = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
+        (one, other) = [(await a.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
         for dead in (one, other):
             await nobody_knows(dead, a, b)
         core.empty()
         for _ in range(20):
-            bobs = (await b.service.create("bob", SPEC)).sandbox
+            bobs = (await b.create("bob", SPEC)).sandbox
             assert bobs.id not in (one.id, other.id)
             await asyncio.sleep(1)
         assert not {one.id, other.id} & set(b.cluster.held)
@@ -374,12 +374,12 @@ async def test_what_only_a_dead_replica_knew_to_be_claimed_is_given_to_nobody_el
 async def unmarked(sidecar: str) -> AsyncIterator[tuple[World, Sandbox]]:
     """A replica that rebuilds without a word of a claimed sandbox whose sidecar is ``acknowledged``, or ``dead``."""
     async with pair() as (core, a, b):
-        sandbox = (await a.service.create(OWNER, ENV_SPEC, "k")).sandbox
+        sandbox = (await a.create(OWNER, ENV_SPEC, "k")).sandbox
         await nobody_knows(sandbox, a, b)
         a.cluster.held[sandbox.id].facts.clear()
         getattr(a.sidecars, sidecar).add(sandbox.address)
         core.empty()
-        assert (await b.service.create("bob", SPEC)).sandbox.id != sandbox.id
+        assert (await b.create("bob", SPEC)).sandbox.id != sandbox.id
         yield b, sandbox
 
 
@@ -420,7 +420,7 @@ async def test_one_that_does_not_answer_a_rebuild_is_not_started_again_as_if_nob
 
 async def test_a_claim_whose_note_was_lost_is_told_to_the_cluster_again() -> None:
     async with pair() as (core, a, b):
-        sandbox = (await a.service.create(OWNER, ENV_SPEC.model_copy(update={"ttl_ms": 600_000}), "k")).sandbox
+        sandbox = (await a.create(OWNER, ENV_SPEC.model_copy(update={"ttl_ms": 600_000}), "k")).sandbox
         await nobody_knows(sandbox, a, b)
         await asyncio.sleep(70)
         assert "hush" not in a.cluster.held[sandbox.id].facts["claim"]
@@ -431,14 +431,14 @@ async def test_a_claim_whose_note_was_lost_is_told_to_the_cluster_again() -> Non
 async def test_a_claim_that_a_restarted_store_has_lost_is_what_a_replica_or_the_cluster_knows() -> None:
     async with pair() as (core, a, b):
         before = core.copy()
-        (told, untold) = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
+        (told, untold) = [(await a.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
         await asyncio.sleep(10)  # the cluster knows whose they are
         for world in (a, b):
             world.service._core.ledger._facts._records.pop(told.id)
             world.service._core.ledger._facts._since_ms.pop(told.id, None)
         b.cluster.held[untold.id].facts.pop("claim")
         core.rewind(before)
-        again = [(await b.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
+        again = [(await b.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
         assert [one.id for one in again] == [told.id, untold.id]
         assert (await b.deps.store.usage(OWNER)).sandboxes == 2
 
@@ -452,7 +452,7 @@ async def test_a_claim_that_another_replica_rebuilt_without_is_put_back_by_its_o
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with pair() as (core, a, b):
-        (first, second) = [(await a.service.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
+        (first, second) = [(await a.create(OWNER, ENV_SPEC, f"k{n}")).sandbox for n in range(2)]
         await asyncio.sleep(0.01)  # `b` has heard of them
         for one in (first, second):
             b.service._core.ledger._facts._records.pop(one.id)
@@ -487,9 +487,9 @@ async def test_a_claim_whose_answer_was_lost_is_its_keys_or_nobodys() -> None:
         store.claim = unanswered  # type: ignore[method-assign,assignment]
         for key in ("k", None):
             with pytest.raises(Problem, match="upstream_timeout"):
-                await a.service.create(OWNER, SPEC, key)
+                await a.create(OWNER, SPEC, key)
         store.claim = claim  # type: ignore[method-assign]
-        again = await b.service.create(OWNER, SPEC, "k")
+        again = await b.create(OWNER, SPEC, "k")
         assert (again.replayed, again.sandbox.warm) == (True, True)
         await asyncio.sleep(1)
         assert [one.id for one in await b.service.find(OWNER, {})] == [again.sandbox.id]
@@ -497,7 +497,7 @@ async def test_a_claim_whose_answer_was_lost_is_its_keys_or_nobodys() -> None:
 
 async def test_two_replicas_never_give_one_sandbox_to_two() -> None:
     async with pair() as (_, a, b):
-        created = await asyncio.gather(*(plane.service.create(OWNER, SPEC) for plane in (a, b) * 4))
+        created = await asyncio.gather(*(plane.create(OWNER, SPEC) for plane in (a, b) * 4))
         ids = [one.sandbox.id for one in created]
         assert len(set(ids)) == 8
         assert sum(one.sandbox.warm for one in created) == 2

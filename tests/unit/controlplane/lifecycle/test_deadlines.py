@@ -73,7 +73,7 @@ async def test_one_in_the_place_of_a_dead_one_has_what_is_left() -> None:
         began_ms = plane.deps.clock.now_ms()
         wish = ENV_SPEC.model_copy(update={"start_timeout_ms": 20_000})
         with pytest.raises(Problem, match="start_timeout"):
-            await plane.service.create(OWNER, wish)
+            await plane.create(OWNER, wish)
         assert plane.deps.clock.now_ms() - began_ms == pytest.approx(20_000, abs=100)
 
 
@@ -83,15 +83,15 @@ async def test_no_more_are_tried_when_the_time_is_over() -> None:
     async with world(sidecars=Sick(wait_s=100), documents=documents) as plane:
         await warmed(plane, 4)
         with pytest.raises(Problem, match="nothing was ready within the start timeout"):
-            await plane.service.create(OWNER, ENV_SPEC.model_copy(update={"start_timeout_ms": 2_500}))
+            await plane.create(OWNER, ENV_SPEC.model_copy(update={"start_timeout_ms": 2_500}))
 
 
 @pytest.mark.parametrize("left_s", [0.0, 0.5, 1.9])
 async def test_a_turn_that_comes_too_late_is_the_queues_fault_and_asks_no_cluster(left_s: float) -> None:
     async with world(FakeCluster(start_s=10 - left_s), options=Options(starts_in_flight=1)) as plane:
-        first = asyncio.create_task(plane.service.create(OWNER, SPEC))
+        first = asyncio.create_task(plane.create(OWNER, SPEC))
         await asyncio.sleep(0)
         with pytest.raises(Problem, match="start_queue_timeout") as caught:
-            await plane.service.create(OWNER, SPEC.model_copy(update={"start_timeout_ms": 10_000}))
+            await plane.create(OWNER, SPEC.model_copy(update={"start_timeout_ms": 10_000}))
         assert caught.value.code == "start_queue_timeout"
         assert plane.cluster.started == [(await first).sandbox.id]

@@ -39,7 +39,7 @@ async def test_what_takes_long_costs_a_replica_neither_turns_nor_starts(monkeypa
 
 async def test_a_turn_whose_work_hangs_goes_to_another_replica(monkeypatch: pytest.MonkeyPatch) -> None:
     async with pair(cluster := FakeCluster(annotates_behind=True)) as (_, a, b):
-        sandbox = (await b.service.create(OWNER, SPEC)).sandbox
+        sandbox = (await b.create(OWNER, SPEC)).sandbox
         monkeypatch.setattr(a.service._core._upkeep._comparison._observer, "run", lambda _: hang())
         cluster.held.clear()
         await asyncio.sleep(TURN_WITHIN_S + 120)

@@ -30,17 +30,17 @@ async def pair(cluster: FakeCluster) -> AsyncIterator[tuple[Core, World, World]]
 
 async def test_an_end_is_known_although_the_store_was_emptied() -> None:
     async with pair(FakeCluster(annotates_behind=True)) as (core, a, b):
-        sandbox = (await a.service.create(OWNER, SPEC, "k")).sandbox
+        sandbox = (await a.create(OWNER, SPEC, "k")).sandbox
         await a.service.delete(OWNER, sandbox.id, wait_s=60)
         core.empty()
         assert (await b.service.get(OWNER, sandbox.id)).state is State.ENDED
         with pytest.raises(Problem, match="deleted"):
-            await a.service.create(OWNER, SPEC, "k")
+            await a.create(OWNER, SPEC, "k")
 
 
 async def test_one_that_is_being_stopped_is_not_adopted() -> None:
     async with pair(FakeCluster(annotates_behind=True, stop_s=10)) as (core, a, b):
-        sandbox = (await a.service.create(OWNER, SPEC)).sandbox
+        sandbox = (await a.create(OWNER, SPEC)).sandbox
         await asyncio.sleep(6)  # its facts are written: it looks alive
         delete = asyncio.create_task(a.service.delete(OWNER, sandbox.id, wait_s=60))
         await asyncio.sleep(1)
@@ -53,7 +53,7 @@ async def test_one_that_is_being_stopped_is_not_adopted() -> None:
 
 async def test_what_another_replica_still_holds_does_not_bring_an_ended_one_back() -> None:
     async with pair(FakeCluster(annotates_behind=True, ready_s=None)) as (core, a, b):
-        create = asyncio.create_task(a.service.create(OWNER, SPEC, "k"))
+        create = asyncio.create_task(a.create(OWNER, SPEC, "k"))
         await asyncio.sleep(1)
         (sandbox,) = await b.service.find(OWNER, {})
         deaf = core.feeds.pop("a")
@@ -70,13 +70,13 @@ async def test_what_another_replica_still_holds_does_not_bring_an_ended_one_back
 
 async def test_one_that_is_ready_does_not_end_as_overdue_because_who_started_it_had_not_heard() -> None:
     async with pair(cluster := FakeCluster(annotates_behind=True, ready_s=None)) as (core, a, b):
-        waiting = asyncio.create_task(a.service.create(OWNER, SPEC, "k"))
+        waiting = asyncio.create_task(a.create(OWNER, SPEC, "k"))
         await asyncio.sleep(1)
         (sandbox,) = await b.service.find(OWNER, {})
         deaf = core.feeds.pop("a")
         # Its push lands at the other replica, which answers whoever asks there.
         await cluster.push_now(sandbox.id)
-        assert (await b.service.create(OWNER, SPEC, "k")).sandbox.state is State.RUNNING
+        assert (await b.create(OWNER, SPEC, "k")).sandbox.state is State.RUNNING
         core.empty()
         await a.service._core.store.ensure()  # it puts back what it holds: a start
         core.feeds["a"] = deaf
@@ -88,7 +88,7 @@ async def test_one_that_is_ready_does_not_end_as_overdue_because_who_started_it_
 
 async def test_an_end_that_a_rebuild_went_without_is_put_back() -> None:
     async with pair(FakeCluster(annotates_behind=True, stop_s=20)) as (core, a, b):
-        sandbox = (await a.service.create(OWNER, SPEC)).sandbox
+        sandbox = (await a.create(OWNER, SPEC)).sandbox
         await asyncio.sleep(6)
         delete = asyncio.create_task(b.service.delete(OWNER, sandbox.id, wait_s=60))
         await asyncio.sleep(1)
@@ -106,7 +106,7 @@ async def test_an_end_that_a_rebuild_went_without_is_put_back() -> None:
 
 async def test_an_extension_is_known_although_who_took_it_died_before_the_cluster_heard_of_it() -> None:
     async with pair(FakeCluster(annotates_behind=True)) as (core, a, b):
-        sandbox = (await a.service.create(OWNER, SPEC)).sandbox
+        sandbox = (await a.create(OWNER, SPEC)).sandbox
         await asyncio.sleep(6)
         longer = await a.service.extend(OWNER, sandbox.id, 2 * SPEC.ttl_ms)
         a.service._core.annotations.forget(sandbox.id)
@@ -120,7 +120,7 @@ async def test_an_extension_is_known_although_who_took_it_died_before_the_cluste
 
 async def test_an_extension_that_a_rebuild_went_without_is_put_back() -> None:
     async with pair(FakeCluster(annotates_behind=True)) as (core, a, b):
-        sandbox = (await a.service.create(OWNER, SPEC)).sandbox
+        sandbox = (await a.create(OWNER, SPEC)).sandbox
         longer = await a.service.extend(OWNER, sandbox.id, 2 * SPEC.ttl_ms)
         await asyncio.sleep(1)
         core.empty()
@@ -133,7 +133,7 @@ async def test_an_extension_that_a_rebuild_went_without_is_put_back() -> None:
 
 async def test_what_was_put_back_in_vain_is_put_back_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async with pair(FakeCluster(annotates_behind=True, stop_s=20)) as (core, a, b):
-        sandbox = (await a.service.create(OWNER, SPEC)).sandbox
+        sandbox = (await a.create(OWNER, SPEC)).sandbox
         await asyncio.sleep(6)
         delete = asyncio.create_task(b.service.delete(OWNER, sandbox.id, wait_s=60))
         await asyncio.sleep(1)
@@ -163,7 +163,7 @@ def failing_once(restore: Callable[[Sandbox], Awaitable[bool]]) -> Callable[[San
 async def test_what_nobody_has_on_record_is_found_soon_although_who_looked_for_it_has_died() -> None:
     async with pair(cluster := FakeCluster(annotates_behind=True)) as (_, a, b):
         await asyncio.sleep(10)
-        sandbox = (await a.service.create(OWNER, SPEC)).sandbox
+        sandbox = (await a.create(OWNER, SPEC)).sandbox
         held = cluster.held[sandbox.id]
         await a.service.delete(OWNER, sandbox.id, wait_s=60)
         cluster.held[sandbox.id] = held  # its start overtook its stop
@@ -177,9 +177,9 @@ async def test_what_nobody_has_on_record_is_found_soon_although_who_looked_for_i
 async def test_whoever_waits_for_a_start_that_is_forgotten_asks_again_and_has_another_one() -> None:
     spec = SPEC.model_copy(update={"env": {"SECRET": "hush"}})  # no pod has it: only who began it can put it back
     async with pair(cluster := FakeCluster(annotates_behind=True, ready_s=None)) as (core, a, b):
-        begun = asyncio.create_task(a.service.create(OWNER, spec, "k"))
+        begun = asyncio.create_task(a.create(OWNER, spec, "k"))
         await asyncio.sleep(1)
-        waiting = asyncio.create_task(b.service.create(OWNER, spec, "k"))
+        waiting = asyncio.create_task(b.create(OWNER, spec, "k"))
         await asyncio.sleep(1)
         for task in (begun, *a.service._core._loops, *a.service._core.starts._tasks.values()):
             task.cancel()
@@ -189,17 +189,17 @@ async def test_whoever_waits_for_a_start_that_is_forgotten_asks_again_and_has_an
             with pytest.raises(Problem, match="upstream_timeout: .* forgotten"):
                 await waiting
         cluster.ready_s = 0.02
-        assert (await b.service.create(OWNER, spec, "k")).sandbox.state is State.RUNNING
+        assert (await b.create(OWNER, spec, "k")).sandbox.state is State.RUNNING
 
 
 async def test_a_start_that_is_not_on_the_cluster_yet_keeps_its_key_when_the_store_is_lost() -> None:
     async with pair(FakeCluster(annotates_behind=True, start_s=3)) as (core, a, b):
-        begun = asyncio.create_task(a.service.create(OWNER, SPEC, "k"))
+        begun = asyncio.create_task(a.create(OWNER, SPEC, "k"))
         await asyncio.sleep(1)
         deaf = core.feeds.pop("a")  # it finds out by itself
         core.empty()
         await b.service._core.store.ensure()  # there is no pod that tells of it
-        again = (await b.service.create(OWNER, SPEC, "k")).sandbox
+        again = (await b.create(OWNER, SPEC, "k")).sandbox
         core.feeds["a"] = deaf
         deaf.put_nowait(Resync())
         assert again.id == (await begun).sandbox.id

@@ -25,7 +25,7 @@ MISSING_S = MISSING_MS / 1000
 @asynccontextmanager
 async def running(spec: SandboxSpec = IDLE, **more: object) -> AsyncIterator[tuple[World, Sandbox]]:
     async with world(**more) as plane:  # type: ignore[arg-type]
-        yield plane, (await plane.service.create(OWNER, spec)).sandbox
+        yield plane, (await plane.create(OWNER, spec)).sandbox
 
 
 async def state(plane: World, sandbox: Sandbox) -> State:
@@ -133,7 +133,7 @@ async def test_the_installations_default_is_what_a_sandbox_is_promised() -> None
     default = Options(idle_timeout_ms=50_000)
     async with running(SandboxSpec(image="a"), options=default) as (plane, sandbox), reporting(plane):
         assert sandbox.spec.idle_timeout_ms == 50_000
-        again = await plane.service.create(OWNER, SandboxSpec(image="a", idle_timeout_ms=90_000))
+        again = await plane.create(OWNER, SandboxSpec(image="a", idle_timeout_ms=90_000))
         assert again.sandbox.spec.idle_timeout_ms == 90_000
         await asyncio.sleep(70)
         assert await state(plane, sandbox) is State.ENDED
@@ -159,7 +159,7 @@ async def test_a_herd_that_falls_idle_together_is_asked_a_few_at_a_time() -> Non
             return replace(await super().health(address, token), running_execs=0)
 
     async with world(sidecars=Slow(), options=Options(starts_in_flight=500)) as plane, reporting(plane):
-        await asyncio.gather(*(plane.service.create(OWNER, IDLE) for _ in range(300)))
+        await asyncio.gather(*(plane.create(OWNER, IDLE) for _ in range(300)))
         await asyncio.sleep(2 * IDLE_S)
         assert not await plane.service.find(OWNER, {})
         assert most == 16

@@ -26,7 +26,7 @@ MISSING_S = MISSING_MS / 1000
 @asynccontextmanager
 async def running(spec: SandboxSpec = LEASED, **more: object) -> AsyncIterator[tuple[World, Sandbox]]:
     async with world(**more) as plane:  # type: ignore[arg-type]
-        yield plane, (await plane.service.create(OWNER, spec)).sandbox
+        yield plane, (await plane.create(OWNER, spec)).sandbox
 
 
 @asynccontextmanager
@@ -53,7 +53,7 @@ async def state(plane: World, sandbox: Sandbox) -> State:
 
 async def test_a_client_that_has_gone_takes_its_sandboxes_along() -> None:
     async with running() as (plane, sandbox), reporting(plane):
-        other = (await plane.service.create(OWNER, SandboxSpec(image="a"))).sandbox
+        other = (await plane.create(OWNER, SandboxSpec(image="a"))).sandbox
         async with renewing(plane):
             await asyncio.sleep(10 * TTL_S)
             assert await state(plane, sandbox) is State.RUNNING
@@ -111,7 +111,7 @@ async def test_a_lease_is_renewed_at_one_replica_and_judged_at_another() -> None
     core, cluster, sidecars = Core(VirtualClock()), FakeCluster(annotates_behind=True), FakeSidecars()
     async with world(cluster, sidecars, store=core.view("a")) as a, world(cluster, sidecars, store=core.view("b")) as b:
         await asyncio.sleep(0.01)
-        sandbox = (await a.service.create(OWNER, LEASED)).sandbox
+        sandbox = (await a.create(OWNER, LEASED)).sandbox
         async with reporting(b):
             async with renewing(a):
                 await asyncio.sleep(10 * TTL_S)
@@ -124,7 +124,7 @@ async def test_a_store_that_was_away_or_lost_begins_anew() -> None:
     core, cluster, sidecars = Core(VirtualClock()), FakeCluster(annotates_behind=True), FakeSidecars()
     async with world(cluster, sidecars, store=core.view("a")) as plane, reporting(plane):
         await asyncio.sleep(0.01)
-        sandbox = (await plane.service.create(OWNER, LEASED)).sandbox
+        sandbox = (await plane.create(OWNER, LEASED)).sandbox
         async with renewing(plane):
             await asyncio.sleep(10)
             core.away = Problem("upstream_timeout", "no Redis")
@@ -252,14 +252,14 @@ async def test_a_detach_that_comes_behind_the_end_fails_with_the_end() -> None:
 
 async def test_a_client_that_comes_back_with_its_key_takes_its_sandbox_along() -> None:
     async with world() as plane, reporting(plane):
-        first = await plane.service.create(OWNER, LEASED, "k")
+        first = await plane.create(OWNER, LEASED, "k")
         second = Lease(name="run-2", ttl_ms=TTL_S * 1000)
-        again = await plane.service.create(OWNER, SandboxSpec(image="a", lease=second), "k")
+        again = await plane.create(OWNER, SandboxSpec(image="a", lease=second), "k")
         assert again.replayed
         assert again.sandbox.id == first.sandbox.id
         async with renewing(plane, second):
             await asyncio.sleep(10 * TTL_S)
             assert await state(plane, first.sandbox) is State.RUNNING
         await plane.service.give_lease(OWNER, first.sandbox.id, None)
-        third = await plane.service.create(OWNER, LEASED, "k")
+        third = await plane.create(OWNER, LEASED, "k")
         assert third.sandbox.spec.lease is None, "what was detached stays so"

@@ -30,13 +30,13 @@ async def test_a_start_timeout_is_kept_also_when_the_engine_hangs() -> None:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         with pytest.raises(Problem, match="start_timeout"):
-            await plane.service.create(OWNER, SandboxSpec(image="a", start_timeout_ms=500))
+            await plane.create(OWNER, SandboxSpec(image="a", start_timeout_ms=500))
         assert loop.time() - began_s == pytest.approx(0.5)
 
 
 async def test_a_delete_of_a_start_that_hangs_answers_its_creator_at_once() -> None:
     async with world(HungCluster()) as plane:
-        create = asyncio.create_task(plane.service.create(OWNER, SPEC, "k"))
+        create = asyncio.create_task(plane.create(OWNER, SPEC, "k"))
         await asyncio.sleep(1)
         delete = asyncio.create_task(plane.service.delete_key(OWNER, "k", wait_s=60))
         await asyncio.sleep(0.001)
@@ -47,7 +47,7 @@ async def test_a_delete_of_a_start_that_hangs_answers_its_creator_at_once() -> N
 async def test_the_end_does_not_wait_for_an_engine_that_hangs() -> None:
     loop = asyncio.get_running_loop()
     async with world(HungCluster()) as plane:
-        creates = [asyncio.create_task(plane.service.create(OWNER, SPEC, f"k{n}")) for n in range(3)]
+        creates = [asyncio.create_task(plane.create(OWNER, SPEC, f"k{n}")) for n in range(3)]
         await asyncio.sleep(1)
         delete = asyncio.create_task(plane.service.delete_key(OWNER, "k0", wait_s=60))
         await asyncio.sleep(1)
@@ -62,7 +62,7 @@ async def test_the_end_does_not_wait_for_an_engine_that_hangs() -> None:
 async def test_a_deadline_at_the_moment_of_readiness_is_one_or_the_other(timeout_ms: int) -> None:
     async with world() as plane:
         spec = SandboxSpec(image="a", start_timeout_ms=timeout_ms)
-        create = asyncio.create_task(plane.service.create(OWNER, spec))
+        create = asyncio.create_task(plane.create(OWNER, spec))
         await asyncio.sleep(10)
         (record,) = await plane.service.find(OWNER, {}, None)
         if create.exception() is None:
@@ -76,17 +76,17 @@ async def test_a_deadline_at_the_moment_of_readiness_is_one_or_the_other(timeout
 async def test_who_asks_after_the_start_has_settled_hears_what_came_of_it(plane: World) -> None:
     plane.cluster.start_s = 0
     plane.cluster.next_error = Problem("image_not_found", "there is no image a")
-    sandbox, _ = await plane.service.request(OWNER, SPEC)
+    sandbox = await plane.request(OWNER, SPEC)
     await asyncio.sleep(1)
     with pytest.raises(Problem, match="image_not_found"):
         await plane.service.ready(sandbox)
-    other, _ = await plane.service.request(OWNER, SPEC)
+    other = await plane.request(OWNER, SPEC)
     await asyncio.sleep(1)
     assert (await plane.service.ready(other)).state is State.RUNNING
 
 
 async def test_a_bug_while_one_is_stopped_takes_no_other_down(plane: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    sandbox = (await plane.service.create(OWNER, SPEC)).sandbox
+    sandbox = (await plane.create(OWNER, SPEC)).sandbox
     stop, calls = plane.cluster.stop, 0
 
     async def broken(sandbox_id: str) -> None:
@@ -102,7 +102,7 @@ async def test_a_bug_while_one_is_stopped_takes_no_other_down(plane: World, monk
 
 async def test_drain_waits_while_the_cluster_gets_on_with_it() -> None:
     async with world(FakeCluster(stop_s=35), options=Options(starts_in_flight=20)) as plane:
-        await asyncio.gather(*(plane.service.create(OWNER, SPEC) for _ in range(20)))
+        await asyncio.gather(*(plane.create(OWNER, SPEC) for _ in range(20)))
         drained = await plane.service.drain(delete=True)
         assert (len(drained.ids), dict(drained.failed)) == (20, {})
         assert plane.cluster.held == {}
@@ -110,7 +110,7 @@ async def test_drain_waits_while_the_cluster_gets_on_with_it() -> None:
 
 async def test_a_push_cannot_say_that_its_sandbox_is_elsewhere() -> None:
     async with world(FakeCluster(ready_s=None)) as plane:
-        create = asyncio.create_task(plane.service.create(OWNER, SPEC))
+        create = asyncio.create_task(plane.create(OWNER, SPEC))
         await asyncio.sleep(1)
         ((sandbox_id, held),) = plane.cluster.held.items()
         await plane.service.accept_push(held.boot.ready_token, Push(sandbox_id, address="unix:/other/agent.sock"))
@@ -119,7 +119,7 @@ async def test_a_push_cannot_say_that_its_sandbox_is_elsewhere() -> None:
 
 async def test_an_extension_at_the_moment_of_expiry_is_one_or_the_other() -> None:
     async with world() as plane:
-        sandbox = (await plane.service.create(OWNER, SandboxSpec(image="a", ttl_ms=5_000))).sandbox
+        sandbox = (await plane.create(OWNER, SandboxSpec(image="a", ttl_ms=5_000))).sandbox
         await asyncio.sleep(5 - 0.12)
         extend = asyncio.create_task(plane.service.extend(OWNER, sandbox.id, 60_000))
         await asyncio.wait([extend])
@@ -129,7 +129,7 @@ async def test_an_extension_at_the_moment_of_expiry_is_one_or_the_other() -> Non
 
 
 async def test_two_deletes_and_a_ttl_at_once_are_one_end(plane: World) -> None:
-    sandbox = (await plane.service.create(OWNER, SandboxSpec(image="a", ttl_ms=5_000), "k")).sandbox
+    sandbox = (await plane.create(OWNER, SandboxSpec(image="a", ttl_ms=5_000), "k")).sandbox
     await asyncio.sleep(5 - 0.12)
     one, two = await asyncio.gather(
         plane.service.delete(OWNER, sandbox.id, wait_s=60), plane.service.delete_key(OWNER, "k", wait_s=60)
@@ -144,7 +144,7 @@ async def test_two_thousand_sandboxes_leave_nothing_behind() -> None:
         for turn in range(4):
             run = {"run": "r"}
             spec = SandboxSpec(image="a", labels=run)
-            await asyncio.gather(*(plane.service.create(OWNER, spec, f"k{turn}-{n}") for n in range(500)))
+            await asyncio.gather(*(plane.create(OWNER, spec, f"k{turn}-{n}") for n in range(500)))
             assert len((await plane.service.delete_all(OWNER, run, wait_s=60)).ids) == 500
             await plane.service.delete_key(OWNER, "never", wait_s=60)
         # Once only: the planner looks every second of it.

@@ -47,7 +47,7 @@ def test_another_fact_says_nothing(fact: str) -> None:
 
 
 async def test_the_gateways_hear_of_a_port_and_that_it_was_taken_back(plane: World) -> None:
-    sandbox = (await plane.service.create(OWNER, SPEC)).sandbox
+    sandbox = (await plane.create(OWNER, SPEC)).sandbox
     with plane.deps.board.subscribe() as feed:
         await feed.next()
         opened = await plane.service.open_port(OWNER, sandbox.id, 8000, public=True)
@@ -62,7 +62,7 @@ async def test_the_gateways_hear_of_a_port_and_that_it_was_taken_back(plane: Wor
 
 
 async def test_an_older_word_about_ports_changes_no_route(plane: World) -> None:
-    sandbox = (await plane.service.create(OWNER, SPEC)).sandbox
+    sandbox = (await plane.create(OWNER, SPEC)).sandbox
     await plane.service.open_port(OWNER, sandbox.id, 8000, public=True)
     version = plane.deps.board.version
     plane.deps.board.publish(sandbox)
@@ -73,7 +73,7 @@ async def test_ports_outlive_a_restart() -> None:
     for behind in (False, True):
         cluster = FakeCluster(annotates_behind=behind)
         async with world(cluster) as before:
-            sandbox = (await before.service.create(OWNER, SPEC)).sandbox
+            sandbox = (await before.create(OWNER, SPEC)).sandbox
             opened = await before.service.open_port(OWNER, sandbox.id, 8000, public=True)
             await asyncio.sleep(1)
         async with world(cluster) as after:
@@ -85,7 +85,7 @@ async def test_ports_outlive_a_restart() -> None:
 
 
 async def test_too_many_and_those_of_an_ended_sandbox_are_refused(plane: World) -> None:
-    sandbox = (await plane.service.create(OWNER, SPEC)).sandbox
+    sandbox = (await plane.create(OWNER, SPEC)).sandbox
     for port in range(1, MOST_PUBLIC_PORTS + 1):
         await plane.service.open_port(OWNER, sandbox.id, port, public=True)
     with pytest.raises(Problem, match="no more are opened") as refused:

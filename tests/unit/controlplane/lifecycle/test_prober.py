@@ -37,7 +37,7 @@ class Asked(FakeSidecars):
 @asynccontextmanager
 async def running(sidecars: FakeSidecars, number: int) -> AsyncIterator[tuple[World, list[Sandbox]]]:
     async with world(FakeCluster(), sidecars, EVERY) as plane:
-        creates = await asyncio.gather(*(plane.service.create(OWNER, SPEC) for _ in range(number)))
+        creates = await asyncio.gather(*(plane.create(OWNER, SPEC) for _ in range(number)))
         yield plane, [created.sandbox for created in creates]
 
 
@@ -139,6 +139,6 @@ async def test_those_that_answer_do_not_wait_for_those_that_do_not() -> None:
 async def test_nobody_is_asked_when_it_is_switched_off() -> None:
     sidecars = Asked()
     async with world(FakeCluster(), sidecars) as plane:
-        await plane.service.create(OWNER, SPEC)
+        await plane.create(OWNER, SPEC)
         await asyncio.sleep(100)
     assert sidecars.asked == 0

@@ -79,8 +79,8 @@ async def test_what_another_replica_declares_lets_a_waiting_create_in() -> None:
     documents = FileDocuments()
     await documents.put("quotas", OWNER, {"owner": OWNER, "sandboxes": 1})
     async with world(documents=documents) as plane:
-        await plane.service.create(OWNER, PATIENT)
-        waits = asyncio.create_task(plane.service.create(OWNER, PATIENT))
+        await plane.create(OWNER, PATIENT)
+        waits = asyncio.create_task(plane.create(OWNER, PATIENT))
         await asyncio.sleep(5)
         assert (await plane.service.standing(OWNER)).waiting == 1
         await documents.put("quotas", OWNER, {"owner": OWNER, "sandboxes": 2})
@@ -90,8 +90,8 @@ async def test_what_another_replica_declares_lets_a_waiting_create_in() -> None:
 async def test_creates_wait_for_a_delete_and_live_their_whole_ttl_from_then_on() -> None:
     async with world() as plane:
         await plane.service.quotas.declare(DeclaredQuota(owner=OWNER, sandboxes=1))
-        first = (await plane.service.create(OWNER, PATIENT)).sandbox
-        waits = asyncio.create_task(plane.service.create(OWNER, PATIENT))
+        first = (await plane.create(OWNER, PATIENT)).sandbox
+        waits = asyncio.create_task(plane.create(OWNER, PATIENT))
         await asyncio.sleep(100)
         assert not waits.done()
         deleted_ms = plane.deps.clock.now_ms()
@@ -107,14 +107,14 @@ async def test_starts_of_one_owner_are_bounded_by_his_quota() -> None:
         await plane.service.quotas.declare(DeclaredQuota(owner=OWNER, starting=3))
         async with asyncio.TaskGroup() as group:
             for _ in range(20):
-                group.create_task(plane.service.create(OWNER, PATIENT))
+                group.create_task(plane.create(OWNER, PATIENT))
         assert plane.cluster.most_at_once == 3
 
 
 async def test_a_full_installation_is_waited_for_too() -> None:
     async with world(options=Options(max_sandboxes=1)) as plane:
-        first = (await plane.service.create("bob", SPEC)).sandbox
-        waits = asyncio.create_task(plane.service.create(OWNER, SPEC))
+        first = (await plane.create("bob", SPEC)).sandbox
+        waits = asyncio.create_task(plane.create(OWNER, SPEC))
         await asyncio.sleep(10)
         await plane.service.delete("bob", first.id)
         assert (await waits).sandbox.owner == OWNER
@@ -123,8 +123,8 @@ async def test_a_full_installation_is_waited_for_too() -> None:
 async def test_a_deleted_key_is_not_created_when_its_turn_comes() -> None:
     async with world() as plane:
         await plane.service.quotas.declare(DeclaredQuota(owner=OWNER, sandboxes=1))
-        first = (await plane.service.create(OWNER, SPEC)).sandbox
-        waits = asyncio.create_task(plane.service.create(OWNER, SPEC, "k"))
+        first = (await plane.create(OWNER, SPEC)).sandbox
+        waits = asyncio.create_task(plane.create(OWNER, SPEC, "k"))
         await asyncio.sleep(1)
         await plane.service.delete_key(OWNER, "k")
         await plane.service.delete(OWNER, first.id)
@@ -136,10 +136,10 @@ async def test_a_deleted_key_is_not_created_when_its_turn_comes() -> None:
 async def test_a_thousand_of_one_owner_while_another_makes_five() -> None:
     async with world(options=Options(starts_in_flight=16, max_sandboxes=100)) as plane:
         spec = SandboxSpec(image="a", start_timeout_ms=3_600_000, ttl_ms=5_000)
-        herd = [asyncio.create_task(plane.service.create("alice", spec)) for _ in range(1_000)]
+        herd = [asyncio.create_task(plane.create("alice", spec)) for _ in range(1_000)]
         await asyncio.sleep(0.5)
         began_ms = plane.deps.clock.now_ms()
-        few = await asyncio.gather(*(plane.service.create("bob", spec) for _ in range(5)))
+        few = await asyncio.gather(*(plane.create("bob", spec) for _ in range(5)))
         ready_ms = max(one.sandbox.ready_at_ms or 0 for one in few)
         # The first hundred end after five seconds each; bob is among the very next.
         assert ready_ms - began_ms < 6_000
@@ -154,7 +154,7 @@ async def test_what_owners_use_is_written_beside_their_quotas_and_only_when_it_c
     async with world(documents=documents) as plane:
         await plane.service.quotas.declare(DeclaredQuota(owner=OWNER, sandboxes=2))
         await plane.service.quotas.declare(DeclaredQuota(owner=EVERYBODY, sandboxes=2))
-        await plane.service.create(OWNER, SPEC)
+        await plane.create(OWNER, SPEC)
         await asyncio.sleep(30)
         told = await documents.get("quotas", OWNER)
         assert told is not None

@@ -12,13 +12,13 @@ from tests.support.world import OWNER, SPEC, World, world
 
 
 async def test_a_repeated_push_is_acknowledged_and_changes_nothing(plane: World) -> None:
-    sandbox = (await plane.service.create(OWNER, SPEC)).sandbox
+    sandbox = (await plane.create(OWNER, SPEC)).sandbox
     await plane.cluster.push_now(sandbox.id)
     assert await plane.service.get(OWNER, sandbox.id) == sandbox
 
 
 async def test_a_late_push_hears_why_the_sandbox_ended(plane: World) -> None:
-    sandbox = (await plane.service.create(OWNER, SPEC)).sandbox
+    sandbox = (await plane.create(OWNER, SPEC)).sandbox
     token = plane.cluster.held[sandbox.id].boot.ready_token
     await plane.service.delete(OWNER, sandbox.id)
     with pytest.raises(Problem, match="deleted"):
@@ -26,15 +26,15 @@ async def test_a_late_push_hears_why_the_sandbox_ended(plane: World) -> None:
 
 
 async def test_a_push_for_another_sandbox_is_refused(plane: World) -> None:
-    one = (await plane.service.create(OWNER, SPEC)).sandbox
-    two = (await plane.service.create(OWNER, SPEC)).sandbox
+    one = (await plane.create(OWNER, SPEC)).sandbox
+    two = (await plane.create(OWNER, SPEC)).sandbox
     with pytest.raises(Problem, match="permission_denied: the credential speaks for"):
         await plane.cluster.push_now(one.id, token=plane.cluster.held[two.id].boot.ready_token)
 
 
 async def test_a_forged_push_does_not_make_a_start_ready() -> None:
     async with world(FakeCluster(ready_s=None)) as plane:
-        create = asyncio.create_task(plane.service.create(OWNER, SPEC))
+        create = asyncio.create_task(plane.create(OWNER, SPEC))
         await asyncio.sleep(1)
         (sandbox_id,) = plane.cluster.started
         with pytest.raises(Problem, match="unauthenticated"):
@@ -45,7 +45,7 @@ async def test_a_forged_push_does_not_make_a_start_ready() -> None:
 
 
 async def test_a_push_for_an_unknown_sandbox_is_refused(plane: World) -> None:
-    sandbox = (await plane.service.create(OWNER, SPEC)).sandbox
+    sandbox = (await plane.create(OWNER, SPEC)).sandbox
     token = plane.cluster.held[sandbox.id].boot.ready_token
     await plane.service.delete(OWNER, sandbox.id)
     await asyncio.sleep(25 * 3600)
@@ -55,7 +55,7 @@ async def test_a_push_for_an_unknown_sandbox_is_refused(plane: World) -> None:
 
 async def test_a_push_that_overtakes_the_clusters_answer_counts() -> None:
     async with world(FakeCluster(ready_s=None, start_s=1)) as plane:
-        create = asyncio.create_task(plane.service.create(OWNER, SPEC, "k"))
+        create = asyncio.create_task(plane.create(OWNER, SPEC, "k"))
         await asyncio.sleep(0.5)
         sandbox = await plane.deps.store.by_key(OWNER, "k")
         assert sandbox is not None

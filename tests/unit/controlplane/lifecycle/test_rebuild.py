@@ -18,16 +18,16 @@ from tests.support.world import OWNER, SPEC, world
 async def test_what_runs_is_adopted_with_key_token_and_route() -> None:
     cluster = FakeCluster()
     async with world(cluster) as before:
-        sandbox = (await before.service.create(OWNER, SandboxSpec(image="a", labels={"l": "m"}), "k")).sandbox
+        sandbox = (await before.create(OWNER, SandboxSpec(image="a", labels={"l": "m"}), "k")).sandbox
     async with world(cluster) as after:
         adopted = await after.service.get(OWNER, sandbox.id)
-        told = replace(sandbox, version=0, timings_ms={}, spec=adopted.spec, timeline=adopted.timeline)
+        told = replace(sandbox, version=0, timings_ms={}, spec=adopted.spec, timeline=adopted.timeline, callers=())
         assert adopted == told
         assert [one.word for one in story(adopted)] == ["request", "ready", "adopt"]
-        again = await after.service.create(OWNER, SandboxSpec(image="a", labels={"l": "m"}), "k")
+        again = await after.create(OWNER, SandboxSpec(image="a", labels={"l": "m"}), "k")
         assert again.replayed
         with pytest.raises(Problem, match="conflict"):
-            await after.service.create(OWNER, SandboxSpec(image="b"), "k")
+            await after.create(OWNER, SandboxSpec(image="b"), "k")
         with after.deps.board.subscribe() as feed:
             (route,) = (await feed.next()).snapshot.routes
             assert (route.sandbox_id, route.address) == (sandbox.id, f"unix:/fake/{sandbox.id}")
@@ -38,7 +38,7 @@ async def test_what_runs_is_adopted_with_key_token_and_route() -> None:
 async def test_an_extension_outlives_a_restart() -> None:
     cluster = FakeCluster()
     async with world(cluster) as before:
-        sandbox = (await before.service.create(OWNER, SandboxSpec(image="a", ttl_ms=10_000))).sandbox
+        sandbox = (await before.create(OWNER, SandboxSpec(image="a", ttl_ms=10_000))).sandbox
         extended = await before.service.extend(OWNER, sandbox.id, 100_000)
     async with world(cluster) as after:
         assert (await after.service.get(OWNER, sandbox.id)).expires_at_ms == extended.expires_at_ms
@@ -47,7 +47,7 @@ async def test_an_extension_outlives_a_restart() -> None:
 async def test_an_adopted_sandbox_still_expires() -> None:
     cluster = FakeCluster()
     async with world(cluster) as before:
-        sandbox = (await before.service.create(OWNER, SandboxSpec(image="a", ttl_ms=10_000))).sandbox
+        sandbox = (await before.create(OWNER, SandboxSpec(image="a", ttl_ms=10_000))).sandbox
     async with world(cluster) as after:
         await asyncio.sleep(11)
         ended = (await after.service.get(OWNER, sandbox.id)).end
@@ -58,7 +58,7 @@ async def test_an_adopted_sandbox_still_expires() -> None:
 async def test_what_expired_meanwhile_is_buried() -> None:
     cluster = FakeCluster()
     async with world(cluster) as before:
-        sandbox = (await before.service.create(OWNER, SandboxSpec(image="a", ttl_ms=10_000))).sandbox
+        sandbox = (await before.create(OWNER, SandboxSpec(image="a", ttl_ms=10_000))).sandbox
     await asyncio.sleep(60)
     async with world(cluster) as after:
         ended = (await after.service.get(OWNER, sandbox.id)).end
@@ -71,7 +71,7 @@ async def test_what_expired_meanwhile_is_buried() -> None:
 async def test_what_died_meanwhile_gets_its_tombstone() -> None:
     cluster = FakeCluster()
     async with world(cluster) as before:
-        sandbox = (await before.service.create(OWNER, SPEC)).sandbox
+        sandbox = (await before.create(OWNER, SPEC)).sandbox
     cluster.held[sandbox.id].death = Death(sandbox.id, "oom_killed", "the kernel killed the sidecar for memory")
     async with world(cluster) as after:
         with pytest.raises(Problem, match="oom_killed"):
@@ -84,7 +84,7 @@ async def test_what_died_meanwhile_gets_its_tombstone() -> None:
 async def test_what_gives_no_proof_of_life_is_lost() -> None:
     cluster, sidecars = FakeCluster(), FakeSidecars()
     async with world(cluster, sidecars) as before:
-        sandbox = (await before.service.create(OWNER, SPEC)).sandbox
+        sandbox = (await before.create(OWNER, SPEC)).sandbox
     sidecars.dead.add(f"unix:/fake/{sandbox.id}")
     async with world(cluster, sidecars) as after:
         with pytest.raises(Problem, match="sandbox_lost: it gave no proof of life after a restart"):
@@ -94,7 +94,7 @@ async def test_what_gives_no_proof_of_life_is_lost() -> None:
 async def test_one_call_that_fails_is_no_death_where_a_network_lies_between() -> None:
     cluster, sidecars = FakeCluster(annotates_behind=True), FakeSidecars()
     async with world(cluster, sidecars) as before:
-        sandbox = (await before.service.create(OWNER, SPEC)).sandbox
+        sandbox = (await before.create(OWNER, SPEC)).sandbox
         await asyncio.sleep(1)
     sidecars.dead.add(sandbox.address or "")
     async with world(cluster, sidecars) as after:
@@ -105,13 +105,13 @@ async def test_one_call_that_fails_is_no_death_where_a_network_lies_between() ->
 async def test_what_never_got_ready_is_removed_and_its_key_is_free() -> None:
     cluster = FakeCluster(ready_s=None)
     async with world(cluster) as before:
-        create = asyncio.create_task(before.service.create(OWNER, SPEC, "k"))
+        create = asyncio.create_task(before.create(OWNER, SPEC, "k"))
         await asyncio.sleep(1)
         create.cancel()
     assert len(cluster.held) == 1
     cluster.ready_s = 0.1
     async with world(cluster) as after:
-        assert not (await after.service.create(OWNER, SPEC, "k")).replayed
+        assert not (await after.create(OWNER, SPEC, "k")).replayed
     assert len(cluster.held) == 1
 
 
@@ -159,7 +159,7 @@ class Hesitant(FakeSidecars):
 async def test_one_that_nobody_has_marked_is_asked_more_than_once_before_it_is_removed() -> None:
     cluster, sidecars = FakeCluster(annotates_behind=True), Hesitant()
     async with world(cluster, sidecars) as before:
-        sandbox = (await before.service.create(OWNER, SandboxSpec(image="a", start_timeout_ms=1_000))).sandbox
+        sandbox = (await before.create(OWNER, SandboxSpec(image="a", start_timeout_ms=1_000))).sandbox
         await asyncio.sleep(2)
     cluster.held[sandbox.id].facts.clear()
     sidecars.acknowledged.add(sandbox.address or "")

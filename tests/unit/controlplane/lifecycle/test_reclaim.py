@@ -16,7 +16,7 @@ async def test_a_stop_that_hangs_does_not_hold_the_end_back() -> None:
     cluster = FakeCluster(stop_s=3600)
     loop = asyncio.get_running_loop()
     async with world(cluster) as plane:
-        sandbox = (await plane.service.create(OWNER, SPEC)).sandbox
+        sandbox = (await plane.create(OWNER, SPEC)).sandbox
         delete = asyncio.create_task(plane.service.delete(OWNER, sandbox.id, wait_s=60))
         await asyncio.sleep(1)
         left_s = loop.time()
@@ -33,7 +33,7 @@ async def test_what_is_not_stopped_for_two_minutes_is_counted_until_it_is() -> N
         async def unstopped() -> int:
             return (await plane.service.levels()).unstopped
 
-        made = [(await plane.service.create(OWNER, SPEC)).sandbox for _ in range(3)]
+        made = [(await plane.create(OWNER, SPEC)).sandbox for _ in range(3)]
         for sandbox in made[:2]:
             await plane.service.delete(OWNER, sandbox.id)
         await asyncio.sleep(119)
@@ -50,7 +50,7 @@ async def test_a_thousand_are_confirmed_in_time_where_the_cluster_takes_them_at_
     cluster = FakeCluster(stops_at_once=4096, stop_s=20)
     spec = SandboxSpec(image="a", labels={"run": "r1"})
     async with world(cluster, options=Options(starts_in_flight=1024)) as plane:
-        await asyncio.gather(*(plane.service.create(OWNER, spec) for _ in range(1000)))
+        await asyncio.gather(*(plane.create(OWNER, spec) for _ in range(1000)))
         deleted = await plane.service.delete_all(OWNER, {"run": "r1"}, wait_s=60)
         assert len(deleted.ids) == 1000
         assert deleted.failed == {}
@@ -65,7 +65,7 @@ async def test_a_cluster_that_is_away_is_told_of_in_a_few_lines(
         raise Problem("internal", "the API server is away")
 
     async with world(cluster, options=Options(starts_in_flight=1024)) as plane:
-        await asyncio.gather(*(plane.service.create(OWNER, SPEC) for _ in range(100)))
+        await asyncio.gather(*(plane.create(OWNER, SPEC) for _ in range(100)))
         with monkeypatch.context() as patch:
             patch.setattr(cluster, "stop", away)
             deleting = asyncio.create_task(plane.service.delete_all(OWNER, {}, wait_s=60))

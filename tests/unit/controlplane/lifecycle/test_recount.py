@@ -23,7 +23,7 @@ def miscount(core: Core) -> None:
 async def test_a_wrong_count_is_put_right_told_and_counted(said: list[EventDict]) -> None:
     core = Core(VirtualClock())
     async with world(FakeCluster(annotates_behind=True), store=core.view("a")) as a:
-        await a.service.create(OWNER, SPEC)
+        await a.create(OWNER, SPEC)
         there = await a.service.standing(OWNER)
         await asyncio.sleep(2 * WITHIN_S)
         assert a.deps.metrics.registry.get_sample_value(METRIC) == 0
@@ -50,7 +50,7 @@ async def test_another_replica_counts_when_the_one_that_did_has_died() -> None:
 async def test_what_is_counted_too_low_is_put_right_too() -> None:
     core = Core(VirtualClock())
     async with world(FakeCluster(annotates_behind=True), store=core.view("a")) as a:
-        await a.service.create(OWNER, SPEC)
+        await a.create(OWNER, SPEC)
         core.memory._used.clear()
         await asyncio.sleep(WITHIN_S)
         assert (await a.deps.store.usage(OWNER)).sandboxes == (await a.deps.store.usage(None)).sandboxes == 1

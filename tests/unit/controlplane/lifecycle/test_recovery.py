@@ -16,7 +16,7 @@ from tests.support.world import OWNER, SPEC, world
 async def test_a_crowd_that_finds_the_store_lost_rebuilds_it_once() -> None:
     core, cluster = Core(VirtualClock()), FakeCluster(annotates_behind=True)
     async with world(cluster, store=core.view("a")) as plane:
-        sandbox = (await plane.service.create(OWNER, SPEC)).sandbox
+        sandbox = (await plane.create(OWNER, SPEC)).sandbox
         await asyncio.sleep(1)
         core.empty()
         found = await asyncio.gather(*(plane.service.get(OWNER, sandbox.id) for _ in range(100)))
@@ -61,7 +61,7 @@ async def test_a_store_that_does_not_answer_its_rebuild_is_away_and_nothing_is_b
     core, cluster = Core(VirtualClock()), FakeCluster(annotates_behind=True)
     async with world(cluster, store=core.view("a")) as plane:
         for _ in range(3):
-            await plane.service.create(OWNER, SPEC)
+            await plane.create(OWNER, SPEC)
         await asyncio.sleep(6)  # their facts are written
 
         async def away(_: str) -> None:

@@ -75,7 +75,7 @@ def kill(plane: World) -> None:
 
 async def test_a_push_completes_a_start_of_another_replica() -> None:
     async with pair() as two:
-        created = await two.a.service.create(OWNER, ENV_SPEC)
+        created = await two.a.create(OWNER, ENV_SPEC)
         assert created.sandbox.state is State.RUNNING
         assert created.sandbox.address == f"http://10.0.0.1:7070/{created.sandbox.id}"
         assert created.sandbox.timings_ms.keys() == {"queue", "boot", "configure", "total"}
@@ -85,13 +85,13 @@ async def test_a_push_completes_a_start_of_another_replica() -> None:
 
 async def test_nothing_is_configured_where_there_is_nothing_to_say() -> None:
     async with pair() as two:
-        await two.a.service.create(OWNER, SPEC)
+        await two.a.create(OWNER, SPEC)
         assert two.sidecars.configured == {}
 
 
 async def test_the_clusters_answer_is_not_waited_for() -> None:
     async with pair(on_kubernetes(ready_s=None, start_s=10)) as two:
-        create = asyncio.create_task(two.a.service.create(OWNER, SPEC, "k"))
+        create = asyncio.create_task(two.a.create(OWNER, SPEC, "k"))
         await asyncio.sleep(1)
         sandbox = await recorded(two.a)
         token = two.a.deps.key.readiness(sandbox).text
@@ -103,12 +103,12 @@ async def test_the_clusters_answer_is_not_waited_for() -> None:
 async def test_a_replica_that_dies_in_the_middle_leaves_its_start_to_the_others() -> None:
     core, cluster = Core(VirtualClock()), on_kubernetes(ready_s=5)
     async with world(cluster, store=core.view("a")) as a:
-        create = asyncio.create_task(a.service.create(OWNER, SPEC, "k"))
+        create = asyncio.create_task(a.create(OWNER, SPEC, "k"))
         await asyncio.sleep(1)
         async with world(cluster, store=core.view("b")) as b:
             kill(a)
             create.cancel()
-            again = await b.service.create(OWNER, SPEC, "k")
+            again = await b.create(OWNER, SPEC, "k")
             assert again.replayed
             assert again.sandbox.state is State.RUNNING
             assert len(cluster.held) == 1
@@ -117,11 +117,11 @@ async def test_a_replica_that_dies_in_the_middle_leaves_its_start_to_the_others(
 async def test_a_start_that_died_with_its_replica_before_the_cluster_heard_of_it_is_taken_on() -> None:
     core, cluster = Core(VirtualClock()), on_kubernetes(start_s=5)
     async with world(cluster, store=core.view("a")) as a:
-        await a.service.request(OWNER, ENV_SPEC, "k")
+        await a.request(OWNER, ENV_SPEC, "k")
         await asyncio.sleep(1)
         async with world(cluster, store=core.view("b")) as b:
             kill(a)
-            again = await b.service.create(OWNER, ENV_SPEC, "k")
+            again = await b.create(OWNER, ENV_SPEC, "k")
             assert (again.replayed, again.sandbox.state) == (True, State.RUNNING)
             assert b.sidecars.configured[again.sandbox.address or ""].env == {"SECRET": "hush"}
 
@@ -134,10 +134,10 @@ async def test_queued_starts_of_a_replica_that_has_gone_are_taken_on() -> None:
         async with world(cluster, options=one, store=core.view("a")) as a:
             cluster.push = b.service.accept_push
             for number in range(3):
-                await a.service.request(OWNER, SPEC, f"k{number}")
+                await a.request(OWNER, SPEC, f"k{number}")
             await asyncio.sleep(1)
         assert core.holders
-        creates = [await b.service.create(OWNER, SPEC, f"k{number}") for number in range(3)]
+        creates = [await b.create(OWNER, SPEC, f"k{number}") for number in range(3)]
         assert all(created.replayed and created.sandbox.state is State.RUNNING for created in creates)
         assert len(cluster.held) == 3
         await asyncio.sleep(5)
@@ -149,15 +149,15 @@ async def test_a_drain_sends_waiters_to_the_others_and_fails_no_start() -> None:
     async with world(cluster, store=core.view("b")) as b:
         async with world(cluster, store=core.view("a")) as a:
             cluster.push = b.service.accept_push
-            create = asyncio.create_task(a.service.create(OWNER, SPEC, "k"))
+            create = asyncio.create_task(a.create(OWNER, SPEC, "k"))
             await asyncio.sleep(1)
             await a.service.drain(delete=False)
             with pytest.raises(Problem, match="draining: .* gets ready elsewhere") as caught:
                 await create
             assert caught.value.retry_after_ms is not None
             with pytest.raises(Problem, match="draining"):
-                await a.service.create(OWNER, SPEC, "k")
-        again = await b.service.create(OWNER, SPEC, "k")
+                await a.create(OWNER, SPEC, "k")
+        again = await b.create(OWNER, SPEC, "k")
         assert again.replayed
         assert len(cluster.held) == 1
 
@@ -166,7 +166,7 @@ async def test_a_drain_ends_a_start_that_nobody_can_ask_for_again() -> None:
     core, cluster = Core(VirtualClock()), on_kubernetes(ready_s=3)
     async with world(cluster, store=core.view("b")) as b:
         async with world(cluster, store=core.view("a")) as a:
-            create = asyncio.create_task(a.service.create(OWNER, SPEC))
+            create = asyncio.create_task(a.create(OWNER, SPEC))
             await asyncio.sleep(1)
             await a.service.drain(delete=False)
             with pytest.raises(Problem, match="draining"):
@@ -181,15 +181,15 @@ async def test_a_call_to_the_cluster_is_finished_before_a_replica_leaves() -> No
     async with world(cluster, store=core.view("b")) as b:
         async with world(cluster, store=core.view("a")) as a:
             cluster.push = b.service.accept_push
-            await a.service.request(OWNER, SPEC, "k")
+            await a.request(OWNER, SPEC, "k")
             await asyncio.sleep(1)
         assert len(cluster.held) == 1
-        assert (await b.service.create(OWNER, SPEC, "k")).sandbox.state is State.RUNNING
+        assert (await b.create(OWNER, SPEC, "k")).sandbox.state is State.RUNNING
 
 
 async def test_a_sandbox_is_deleted_at_another_replica_than_its_own() -> None:
     async with pair() as two:
-        sandbox = (await two.a.service.create(OWNER, SPEC)).sandbox
+        sandbox = (await two.a.create(OWNER, SPEC)).sandbox
         ended = await two.b.service.delete(OWNER, sandbox.id, wait_s=60)
         await asyncio.sleep(0)
         assert ended.state is State.ENDED
@@ -200,7 +200,7 @@ async def test_a_sandbox_is_deleted_at_another_replica_than_its_own() -> None:
 
 async def test_a_start_is_ended_at_another_replica_and_leaves_nothing() -> None:
     async with pair(on_kubernetes(ready_s=None, start_s=1)) as two:
-        create = asyncio.create_task(two.a.service.create(OWNER, SPEC, "k"))
+        create = asyncio.create_task(two.a.create(OWNER, SPEC, "k"))
         await asyncio.sleep(0.5)
         await two.b.service.delete_key(OWNER, "k", wait_s=60)
         with pytest.raises(Problem, match="deleted"):
@@ -213,7 +213,7 @@ async def test_a_start_is_ended_at_another_replica_and_leaves_nothing() -> None:
 
 async def test_a_delete_waits_for_the_confirmation_that_another_replica_asked_for() -> None:
     async with pair(on_kubernetes(stop_s=2)) as two:
-        sandbox = (await two.a.service.create(OWNER, SPEC)).sandbox
+        sandbox = (await two.a.create(OWNER, SPEC)).sandbox
         one, other = await asyncio.gather(
             two.a.service.delete(OWNER, sandbox.id, wait_s=60), two.b.service.delete(OWNER, sandbox.id, wait_s=60)
         )
@@ -223,7 +223,7 @@ async def test_a_delete_waits_for_the_confirmation_that_another_replica_asked_fo
 
 async def test_both_expire_a_sandbox_once() -> None:
     async with pair() as two:
-        sandbox = (await two.a.service.create(OWNER, SandboxSpec(image="a", ttl_ms=5_000))).sandbox
+        sandbox = (await two.a.create(OWNER, SandboxSpec(image="a", ttl_ms=5_000))).sandbox
         await asyncio.sleep(10)
         assert await ends(two.a) == await ends(two.b) == [(sandbox.id, "ttl_expired")]
         counted = sum(
@@ -235,7 +235,7 @@ async def test_both_expire_a_sandbox_once() -> None:
 
 async def test_an_extension_at_another_replica_holds() -> None:
     async with pair() as two:
-        sandbox = (await two.a.service.create(OWNER, SandboxSpec(image="a", ttl_ms=5_000))).sandbox
+        sandbox = (await two.a.create(OWNER, SandboxSpec(image="a", ttl_ms=5_000))).sandbox
         await two.b.service.extend(OWNER, sandbox.id, 60_000)
         await asyncio.sleep(30)
         assert (await two.a.service.get(OWNER, sandbox.id)).state is State.RUNNING
@@ -245,7 +245,7 @@ async def test_an_extension_at_another_replica_holds() -> None:
 
 async def test_a_port_that_is_public_at_one_replica_is_so_for_the_gateways_of_all() -> None:
     async with pair() as two:
-        sandbox = (await two.a.service.create(OWNER, SPEC)).sandbox
+        sandbox = (await two.a.create(OWNER, SPEC)).sandbox
         for public, ports in ((True, [80]), (False, [])):
             await two.b.service.open_port(OWNER, sandbox.id, 80, public=public)
             await asyncio.sleep(1)
@@ -259,14 +259,14 @@ async def test_slots_are_shared_and_a_freed_one_is_heard_of_at_once() -> None:
     async with pair(options=Options(starts_in_flight=2)) as two:
         began_s = asyncio.get_running_loop().time()
         planes = [two.a, two.b] * 4
-        await asyncio.gather(*(plane.service.create(OWNER, SPEC) for plane in planes))
+        await asyncio.gather(*(plane.create(OWNER, SPEC) for plane in planes))
         assert two.cluster.most_at_once == 2
         assert asyncio.get_running_loop().time() - began_s == pytest.approx(4 * 0.12, abs=0.01)
 
 
 async def test_no_node_takes_a_start_until_one_does() -> None:
     async with pair(on_kubernetes(slots=0)) as two:
-        create = asyncio.create_task(two.a.service.create(OWNER, SPEC))
+        create = asyncio.create_task(two.a.create(OWNER, SPEC))
         await asyncio.sleep(3)
         assert two.cluster.started == []
         two.cluster.slots = 8
@@ -276,7 +276,7 @@ async def test_no_node_takes_a_start_until_one_does() -> None:
 async def test_a_kernel_that_was_not_promised_ends_the_sandbox() -> None:
     async with pair(on_kubernetes(isolation="gVisor")) as two:
         with pytest.raises(Problem, match="isolation_missing: kernel 'Linux version 6.1 fake' is not gVisor"):
-            await two.a.service.create(OWNER, ENV_SPEC)
+            await two.a.create(OWNER, ENV_SPEC)
         assert two.sidecars.configured == {}
         await asyncio.sleep(1)
         assert two.cluster.held == {}
@@ -286,12 +286,12 @@ async def test_a_failure_that_is_pushed_elsewhere_fails_the_create() -> None:
     async with pair() as two:
         two.cluster.next_failure = Problem("start_timeout", "the target did not appear")
         with pytest.raises(Problem, match="start_timeout: the target did not appear"):
-            await two.a.service.create(OWNER, SPEC)
+            await two.a.create(OWNER, SPEC)
 
 
 async def test_repeated_late_and_forged_pushes_change_nothing_and_are_counted() -> None:
     async with pair() as two:
-        sandbox = (await two.a.service.create(OWNER, SPEC)).sandbox
+        sandbox = (await two.a.create(OWNER, SPEC)).sandbox
         token = two.cluster.held[sandbox.id].boot.ready_token
         push = Push(sandbox.id, "http://10.9.9.9:7070", "other")
         await two.a.service.accept_push(token, push)
@@ -315,7 +315,7 @@ async def test_repeated_late_and_forged_pushes_change_nothing_and_are_counted() 
 
 async def test_one_push_at_both_replicas_is_one_readiness() -> None:
     async with pair(on_kubernetes(ready_s=None)) as two:
-        create = asyncio.create_task(two.a.service.create(OWNER, SPEC, "k"))
+        create = asyncio.create_task(two.a.create(OWNER, SPEC, "k"))
         await asyncio.sleep(1)
         sandbox = await recorded(two.a)
         token = two.cluster.held[sandbox.id].boot.ready_token
@@ -328,7 +328,7 @@ async def test_one_push_at_both_replicas_is_one_readiness() -> None:
 async def test_facts_are_written_behind_and_again_when_that_fails() -> None:
     async with pair() as two:
         two.cluster.next_annotate_error = Problem("internal", "the API server is busy")
-        sandbox = (await two.a.service.create(OWNER, SPEC)).sandbox
+        sandbox = (await two.a.create(OWNER, SPEC)).sandbox
         assert two.cluster.held[sandbox.id].facts == {}
         await asyncio.sleep(1)
         assert two.cluster.held[sandbox.id].facts["address"] == sandbox.address
@@ -337,27 +337,25 @@ async def test_facts_are_written_behind_and_again_when_that_fails() -> None:
 
 async def test_a_flushed_store_is_rebuilt_and_counts_are_exact() -> None:
     async with pair() as two:
-        running = [(await plane.service.create(OWNER, SPEC, f"k{n}")).sandbox for n, plane in enumerate([two.a, two.b])]
+        running = [(await plane.create(OWNER, SPEC, f"k{n}")).sandbox for n, plane in enumerate([two.a, two.b])]
         await asyncio.sleep(1)
         two.cluster.ready_s = 2
-        starting = asyncio.create_task(two.a.service.create(OWNER, ENV_SPEC, "k2"))
+        starting = asyncio.create_task(two.a.create(OWNER, ENV_SPEC, "k2"))
         await asyncio.sleep(1)
         two.core.empty()
-        created = await asyncio.gather(*(plane.service.create(OWNER, SPEC, "k3") for plane in (two.a, two.b)))
+        created = await asyncio.gather(*(plane.create(OWNER, SPEC, "k3") for plane in (two.a, two.b)))
         assert two.core.rebuilds == 2
         assert created[0].sandbox.id == created[1].sandbox.id
         assert (await starting).sandbox.state is State.RUNNING
         assert two.sidecars.configured[(await starting).sandbox.address or ""].env == {"SECRET": "hush"}
         counts = await two.a.deps.store.counts()
         assert counts == {state: 4 if state is State.RUNNING else 0 for state in State}
-        assert [(await two.b.service.create(OWNER, SPEC, f"k{n}")).sandbox.id for n in range(2)] == [
-            one.id for one in running
-        ]
+        assert [(await two.b.create(OWNER, SPEC, f"k{n}")).sandbox.id for n in range(2)] == [one.id for one in running]
 
 
 async def test_a_start_that_another_replica_rebuilt_without_is_put_back_by_its_own() -> None:
     async with pair(on_kubernetes(ready_s=6)) as two:
-        create = asyncio.create_task(two.a.service.create(OWNER, ENV_SPEC, "k"))
+        create = asyncio.create_task(two.a.create(OWNER, ENV_SPEC, "k"))
         await asyncio.sleep(1.5)
         two.core.empty()
         await refilled(two.b.deps.store)  # as if `b` had done it before `a` knew of the loss
@@ -369,24 +367,24 @@ async def test_a_sandbox_without_facts_is_adopted_by_its_own_word() -> None:
     cluster, sidecars = on_kubernetes(), FakeSidecars()
     core = Core(VirtualClock())
     async with world(cluster, sidecars, store=core.view("a")) as a:
-        sandbox = (await a.service.create(OWNER, SPEC, "k")).sandbox
+        sandbox = (await a.create(OWNER, SPEC, "k")).sandbox
     cluster.held[sandbox.id].facts.clear()
     sidecars.acknowledged.add(sandbox.address or "")
     core.empty()
     async with world(cluster, sidecars, store=core.view("b")) as b:
         adopted = await b.service.get(OWNER, sandbox.id)
         assert (adopted.state, adopted.address) == (State.RUNNING, sandbox.address)
-        assert (await b.service.create(OWNER, SPEC, "k")).replayed
+        assert (await b.create(OWNER, SPEC, "k")).replayed
 
 
 async def test_a_start_without_secrets_goes_on_after_everything_was_lost() -> None:
     cluster, core = on_kubernetes(ready_s=None), Core(VirtualClock())
     async with world(cluster, store=core.view("a")) as a:
-        await a.service.request(OWNER, SPEC, "k")
+        await a.request(OWNER, SPEC, "k")
         await asyncio.sleep(1)
     core.empty()
     async with world(cluster, store=core.view("b")) as b:
-        create = asyncio.create_task(b.service.create(OWNER, SPEC, "k"))
+        create = asyncio.create_task(b.create(OWNER, SPEC, "k"))
         await asyncio.sleep(1)
         await cluster.push_now(cluster.started[0])
         created = await create
@@ -398,7 +396,7 @@ async def test_a_start_whose_replica_has_gone_is_ended_at_its_deadline() -> None
     core, cluster = Core(VirtualClock()), on_kubernetes(ready_s=None)
     async with world(cluster, store=core.view("b")) as b:
         async with world(cluster, store=core.view("a")) as a:
-            sandbox, _ = await a.service.request(OWNER, SandboxSpec(image="a", start_timeout_ms=20_000), "k")
+            sandbox = await a.request(OWNER, SandboxSpec(image="a", start_timeout_ms=20_000), "k")
             await asyncio.sleep(1)
         with pytest.raises(Problem, match="start_timeout"):
             await b.service.ready(sandbox)
@@ -410,7 +408,7 @@ async def test_an_end_that_its_replica_left_unconfirmed_is_confirmed() -> None:
     core, cluster = Core(VirtualClock()), on_kubernetes(stop_s=3600)
     async with world(cluster, store=core.view("b")) as b:
         async with world(cluster, store=core.view("a")) as a:
-            sandbox = (await a.service.create(OWNER, SPEC)).sandbox
+            sandbox = (await a.create(OWNER, SPEC)).sandbox
             delete = asyncio.create_task(a.service.delete(OWNER, sandbox.id, wait_s=60))
             await asyncio.sleep(1)
         await asyncio.wait([delete])
@@ -422,7 +420,7 @@ async def test_an_end_that_its_replica_left_unconfirmed_is_confirmed() -> None:
 
 async def test_what_the_cluster_does_not_have_any_more_is_lost() -> None:
     async with pair() as two:
-        sandbox = (await two.a.service.create(OWNER, SPEC)).sandbox
+        sandbox = (await two.a.create(OWNER, SPEC)).sandbox
         two.cluster.held.clear()
         await asyncio.sleep(200)
         assert await ends(two.b) == [(sandbox.id, "sandbox_lost")]
@@ -430,7 +428,7 @@ async def test_what_the_cluster_does_not_have_any_more_is_lost() -> None:
 
 async def test_a_death_that_nobody_saw_is_found() -> None:
     async with pair() as two:
-        sandbox = (await two.a.service.create(OWNER, SPEC)).sandbox
+        sandbox = (await two.a.create(OWNER, SPEC)).sandbox
         two.cluster.held[sandbox.id].death = Death(sandbox.id, "oom_killed", "out of memory")
         await asyncio.sleep(120)
         assert await ends(two.a) == [(sandbox.id, "oom_killed")]
@@ -438,15 +436,15 @@ async def test_a_death_that_nobody_saw_is_found() -> None:
 
 async def test_a_store_that_is_away_for_a_moment_takes_nothing_down() -> None:
     async with pair() as two:
-        sandbox = (await two.a.service.create(OWNER, SandboxSpec(image="a", ttl_ms=10_000))).sandbox
+        sandbox = (await two.a.create(OWNER, SandboxSpec(image="a", ttl_ms=10_000))).sandbox
         two.core.away = Problem("upstream_timeout", "Redis at redis:6379 did not do what was asked")
         with pytest.raises(Problem, match="upstream_timeout: Redis at"):
-            await two.a.service.create(OWNER, SPEC)
+            await two.a.create(OWNER, SPEC)
         await asyncio.sleep(12)
         two.core.away = None
         await asyncio.sleep(20)
         assert (sandbox.id, "ttl_expired") in await ends(two.b)
-        assert (await two.b.service.create(OWNER, SPEC)).sandbox.state is State.RUNNING
+        assert (await two.b.create(OWNER, SPEC)).sandbox.state is State.RUNNING
 
 
 async def test_a_create_whose_admission_was_not_answered_is_begun_for_its_key() -> None:
@@ -460,17 +458,17 @@ async def test_a_create_whose_admission_was_not_answered_is_begun_for_its_key() 
 
         store.admit = unanswered  # type: ignore[method-assign,assignment]
         with pytest.raises(Problem, match="upstream_timeout"):
-            await two.a.service.create(OWNER, SPEC, "k")
+            await two.a.create(OWNER, SPEC, "k")
         with pytest.raises(Problem, match="upstream_timeout"):
-            await two.a.service.create(OWNER, SPEC)
-        assert (await two.b.service.create(OWNER, SPEC, "k")).replayed
+            await two.a.create(OWNER, SPEC)
+        assert (await two.b.create(OWNER, SPEC, "k")).replayed
         await asyncio.sleep(1)
         assert len(two.cluster.held) == 1
 
 
 async def test_what_was_stored_while_nobody_listened_is_heard_though_the_first_look_failed() -> None:
     async with pair() as two:
-        created = [(await two.a.service.create(OWNER, SPEC)).sandbox for _ in range(2)]
+        created = [(await two.a.create(OWNER, SPEC)).sandbox for _ in range(2)]
         await asyncio.sleep(1)
         deaf = two.core.feeds.pop("b")
         await two.a.service.delete(OWNER, created[0].id, wait_s=60)
@@ -486,7 +484,7 @@ async def test_what_was_stored_while_nobody_listened_is_heard_though_the_first_l
 
 async def test_a_start_that_is_taken_on_when_it_is_over_already_holds_nothing() -> None:
     async with pair() as two:
-        created = (await two.a.service.create(OWNER, SPEC)).sandbox
+        created = (await two.a.create(OWNER, SPEC)).sandbox
         two.b.service._core.starts.begin(replace(created, state=State.STARTING, ready_at_ms=None))
         await asyncio.sleep(1)
         assert not two.b.service._core.starts._tasks

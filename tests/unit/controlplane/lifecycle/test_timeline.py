@@ -23,7 +23,7 @@ def words(one: Sandbox) -> list[tuple[int, str, str]]:
 
 
 async def test_a_life_is_told_from_its_first_moment_to_its_last(plane: World) -> None:
-    created = (await plane.service.create(OWNER, SPEC)).sandbox
+    created = (await plane.create(OWNER, SPEC)).sandbox
     await asyncio.sleep(1)
     await plane.service.extend(OWNER, created.id, 7_200_000)
     ended = await plane.service.delete(OWNER, created.id, wait_s=60)
@@ -85,7 +85,7 @@ def test_a_record_of_before_there_were_timelines_has_a_story_too() -> None:
 async def test_it_outlives_a_restart(tmp_path: Path) -> None:
     clock, journal = VirtualClock(), Journal(tmp_path / "ends")
     async with world(clock=clock, store=JournaledStore(clock, journal)) as plane:
-        created = (await plane.service.create(OWNER, SPEC)).sandbox
+        created = (await plane.create(OWNER, SPEC)).sandbox
         ended = await plane.service.delete(OWNER, created.id, wait_s=60)
     async with world(clock=clock, store=JournaledStore(clock, journal)) as plane:
         again = await plane.service.get(OWNER, created.id)

@@ -66,10 +66,10 @@ class Scheduled(FakeCluster):
 async def test_what_no_node_takes_blocks_nobody_and_ends_with_the_schedulers_words() -> None:
     cluster = Scheduled({"a": 4.0, "b": 4.0})
     async with world(cluster, options=Options(starts_in_flight=64)) as plane:
-        large = [asyncio.create_task(plane.service.create(OWNER, LARGE)) for _ in range(8)]
+        large = [asyncio.create_task(plane.create(OWNER, LARGE)) for _ in range(8)]
         await asyncio.sleep(1)
         began_s = asyncio.get_running_loop().time()
-        await asyncio.gather(*(plane.service.create(OWNER, SPEC) for _ in range(4)))
+        await asyncio.gather(*(plane.create(OWNER, SPEC) for _ in range(4)))
         assert asyncio.get_running_loop().time() - began_s <= 3, "it waited behind what no node takes"
         for one in large:
             with pytest.raises(Problem, match="Insufficient cpu") as caught:
@@ -101,13 +101,13 @@ async def test_whoever_waits_for_a_node_hears_why() -> None:
 async def test_a_node_that_comes_gets_what_has_waited_and_little_that_is_new_beside_it() -> None:
     cluster = Scheduled({"a": 4.0})
     async with world(cluster, options=Options(starts_in_flight=64)) as plane:
-        large = [asyncio.create_task(plane.service.create(OWNER, LARGE)) for _ in range(3)]
+        large = [asyncio.create_task(plane.create(OWNER, LARGE)) for _ in range(3)]
         await asyncio.sleep(1)
         cluster.slots = 8
         cluster.add("new", 64.0)
         await asyncio.sleep(0.1)
         # The three that were placed at once count there: what is new goes elsewhere.
-        small = await asyncio.gather(*(plane.service.create(OWNER, SPEC) for _ in range(2)))
+        small = await asyncio.gather(*(plane.create(OWNER, SPEC) for _ in range(2)))
         assert {cluster.placed[one.sandbox.id].node for one in small} == {"a"}
         await asyncio.gather(*large)
         assert {cluster.placed[(await one).sandbox.id].node for one in large} == {"new"}
@@ -117,7 +117,7 @@ async def test_every_node_gets_as_many_starts_as_it_bears_of_a_herd_over_eight_n
     cluster = Scheduled({f"n{number}": 64.0 for number in range(8)}, per_node=8)
     async with world(cluster, options=Options(starts_in_flight=64)) as plane:
         began_s = asyncio.get_running_loop().time()
-        await asyncio.gather(*(plane.service.create(OWNER, SPEC) for _ in range(256)))
+        await asyncio.gather(*(plane.create(OWNER, SPEC) for _ in range(256)))
         took_s = asyncio.get_running_loop().time() - began_s
         assert max(cluster.most.values()) <= 8
         # 64 at a time would take four seconds.
@@ -127,7 +127,7 @@ async def test_every_node_gets_as_many_starts_as_it_bears_of_a_herd_over_eight_n
 async def test_a_herd_that_only_one_of_eight_nodes_has_room_for_does_not_meet_on_it() -> None:
     cluster = Scheduled({**{f"n{number}": 0.0 for number in range(7)}, "n7": 64.0}, per_node=8)
     async with world(cluster, options=Options(starts_in_flight=64)) as plane:
-        await asyncio.gather(*(plane.service.create(OWNER, SPEC) for _ in range(64)))
+        await asyncio.gather(*(plane.create(OWNER, SPEC) for _ in range(64)))
         assert cluster.most["n7"] <= 9
 
 
@@ -139,7 +139,7 @@ async def test_a_node_that_is_slow_to_start_stops_nobody() -> None:
 
     cluster.run_on = pulling  # type: ignore[method-assign]
     async with world(cluster, options=Options(starts_in_flight=64)) as plane:
-        herd = [asyncio.create_task(plane.service.create(OWNER, SPEC)) for _ in range(20)]
+        herd = [asyncio.create_task(plane.create(OWNER, SPEC)) for _ in range(20)]
         await asyncio.sleep(10)
         assert sum(one.done() for one in herd) == 18
         await asyncio.gather(*herd)

@@ -48,7 +48,7 @@ async def test_a_declared_pool_is_filled_and_a_claim_is_refilled_at_once(plane: 
     await plane.service.pools.put("p", spec(3))
     await settle()
     assert len(await ready(plane)) == 3
-    created = await plane.service.create(OWNER, SandboxSpec(image=IMAGE, env={"A": "1"}))
+    created = await plane.create(OWNER, SandboxSpec(image=IMAGE, env={"A": "1"}))
     assert created.sandbox.pool == "p"
     assert created.sandbox.warm
     await settle(0.5)
@@ -68,8 +68,8 @@ async def test_creates_are_counted_by_how_they_were_served(plane: World) -> None
         SandboxSpec(image="other"),
     ]
     for number, wish in enumerate(wishes):
-        created = await plane.service.create(OWNER, wish, str(number))
-        assert (await plane.service.create(OWNER, wish, str(number))).sandbox.id == created.sandbox.id
+        created = await plane.create(OWNER, wish, str(number))
+        assert (await plane.create(OWNER, wish, str(number))).sandbox.id == created.sandbox.id
 
     def counted(pool: str, served: str) -> float | None:
         labels = {"pool": pool, "served": served}
@@ -91,7 +91,7 @@ async def test_nothing_is_started_beyond_what_nodes_and_queue_bear_at_once() -> 
 
 async def test_a_pool_that_found_no_room_resumes_as_soon_as_there_is_some() -> None:
     async with world(options=Options(starts_in_flight=16, max_sandboxes=3)) as plane:
-        others = [(await plane.service.create(OWNER, SandboxSpec(image="other", ttl_ms=7_200_000))) for _ in range(3)]
+        others = [(await plane.create(OWNER, SandboxSpec(image="other", ttl_ms=7_200_000))) for _ in range(3)]
         await plane.service.pools.put("p", spec(2))
         await settle(3_600)
         told = await status(plane)
@@ -125,7 +125,7 @@ async def test_a_new_template_rolls_the_pool_and_there_are_never_less(plane: Wor
 async def test_a_drained_pool_keeps_none_and_what_was_claimed_goes_on(plane: World) -> None:
     await plane.service.pools.put("p", spec(2))
     await settle()
-    mine = (await plane.service.create(OWNER, SandboxSpec(image=IMAGE))).sandbox
+    mine = (await plane.create(OWNER, SandboxSpec(image=IMAGE))).sandbox
     await plane.service.pools.put("p", spec(2, drain=True))
     await settle()
     assert await ready(plane) == []
@@ -149,14 +149,14 @@ async def test_a_pool_grows_with_the_claims_and_comes_back_to_nothing(plane: Wor
     await settle()
     assert await ready(plane) == []
     wish = SandboxSpec(image=IMAGE)
-    cold = (await plane.service.create(OWNER, wish)).sandbox
+    cold = (await plane.create(OWNER, wish)).sandbox
     assert cold.cold_reason == "pool p had none ready"
     await settle()
     told = await status(plane)
     assert told["wanted"] == len(await ready(plane)) == 2
     assert "at most 1 were asked for within" in str(told["why"])
     for _ in range(2):
-        assert (await plane.service.create(OWNER, wish)).sandbox.warm
+        assert (await plane.create(OWNER, wish)).sandbox.warm
     await settle()
     assert len(await ready(plane)) > 2
     await settle(700)
@@ -182,7 +182,7 @@ async def test_an_image_that_does_not_exist_is_tried_ever_more_rarely_and_the_po
         await settle(3600)
         assert len(cluster.started) < 20
         with pytest.raises(Problem, match="no image"):
-            await plane.service.create(OWNER, SandboxSpec(image="nope:1"))
+            await plane.create(OWNER, SandboxSpec(image="nope:1"))
 
 
 async def test_a_changed_pool_is_tried_at_once_whatever_failed_before() -> None:
@@ -198,7 +198,7 @@ async def test_a_changed_pool_is_tried_at_once_whatever_failed_before() -> None:
 
 async def test_a_full_installation_holds_the_pool_up_and_it_says_so() -> None:
     async with world(options=Options(starts_in_flight=16, max_sandboxes=3)) as plane:
-        await plane.service.create(OWNER, SandboxSpec(image="other"))
+        await plane.create(OWNER, SandboxSpec(image="other"))
         await plane.service.pools.put("p", spec(3))
         await settle()
         assert len(await ready(plane)) == 2
@@ -210,27 +210,27 @@ async def test_unclaimed_ones_give_way_to_creates_least_wanted_first_and_claimed
         await plane.service.pools.put("busy", spec(3))
         await plane.service.pools.put("idle", spec(3, image="python:3.13"))
         await settle()
-        mine = (await plane.service.create(OWNER, SandboxSpec(image=IMAGE))).sandbox
+        mine = (await plane.create(OWNER, SandboxSpec(image=IMAGE))).sandbox
         assert mine.warm
         await settle()
         assert [len(await ready(plane, pool)) for pool in ("busy", "idle")] == [2, 3]
         for left in ([2, 2], [2, 1], [2, 0], [1, 0], [0, 0]):
-            cold = (await plane.service.create(OWNER, SandboxSpec(image="other"))).sandbox
+            cold = (await plane.create(OWNER, SandboxSpec(image="other"))).sandbox
             assert not cold.warm
             assert [len(await ready(plane, pool)) for pool in ("busy", "idle")] == left
         with pytest.raises(Problem, match="6 of at most 6 sandboxes are in use here"):
-            await plane.service.create(OWNER, SandboxSpec(image="other", start_timeout_ms=5_000))
+            await plane.create(OWNER, SandboxSpec(image="other", start_timeout_ms=5_000))
         assert (await plane.service.alive(OWNER, mine.id)).state is State.RUNNING
 
 
 async def test_one_who_is_at_his_own_quota_makes_nobody_give_way() -> None:
     async with world(options=Options(starts_in_flight=16, max_sandboxes=3)) as plane:
         await plane.service.quotas.change(OWNER, {"sandboxes": 1})
-        await plane.service.create(OWNER, SandboxSpec(image="other"))
+        await plane.create(OWNER, SandboxSpec(image="other"))
         await plane.service.pools.put("p", spec(2))
         await settle()
         with pytest.raises(Problem, match="quota"):
-            await plane.service.create(OWNER, SandboxSpec(image="other", start_timeout_ms=5_000))
+            await plane.create(OWNER, SandboxSpec(image="other", start_timeout_ms=5_000))
         assert len(await ready(plane)) == 2
 
 
@@ -238,7 +238,7 @@ async def test_a_herd_of_creates_takes_a_place_each_and_no_more_than_that_give_w
     async with world(options=Options(starts_in_flight=16, max_sandboxes=20)) as plane:
         await plane.service.pools.put("p", spec(20))
         await settle(10)
-        wishes = [plane.service.create(OWNER, SandboxSpec(image="other")) for _ in range(8)]
+        wishes = [plane.create(OWNER, SandboxSpec(image="other")) for _ in range(8)]
         assert len({one.sandbox.id for one in await asyncio.gather(*wishes)}) == 8
         assert len(await ready(plane)) == 12
 
@@ -249,7 +249,7 @@ async def test_a_place_that_was_given_up_is_not_filled_again_at_once() -> None:
         await plane.service.pools.put("p", spec(4))
         await settle()
         for number in range(3):
-            cold = (await plane.service.create(OWNER, SandboxSpec(image="other"))).sandbox
+            cold = (await plane.create(OWNER, SandboxSpec(image="other"))).sandbox
             await plane.service.delete(OWNER, cold.id)
             await settle(10)
             assert (len(await ready(plane)), len(cluster.started)) == (3, 5 + number)
@@ -271,7 +271,7 @@ async def test_a_replica_that_does_not_plan_has_warm_ones_give_way_too() -> None
         await settle()
         assert len(await ready(a)) == 3
         waiting = b if a.service._core.pools.leads else a
-        assert not (await waiting.service.create(OWNER, SandboxSpec(image="other"))).sandbox.warm
+        assert not (await waiting.create(OWNER, SandboxSpec(image="other"))).sandbox.warm
         await settle(30)
         assert (len(await ready(a)), len(cluster.started)) == (2, 4)
 
@@ -346,7 +346,7 @@ async def test_when_the_lease_moves_the_other_replica_goes_on_and_the_rate_holds
         assert not waiting.service._core.pools.leads
         assert len(await ready(a)) == 2
         for _ in range(2):
-            assert (await waiting.service.create(OWNER, SandboxSpec(image=IMAGE))).sandbox.warm
+            assert (await waiting.create(OWNER, SandboxSpec(image=IMAGE))).sandbox.warm
         await settle(2)
         assert len(cluster.started) == 3
         await planning.service._core.pools.leave()
