@@ -68,7 +68,7 @@ async def create(
         if begun:
             service.abandon(begun[-1], caller)
 
-    creating = service.create_for(owner, spec, key, by_ms=by_ms, caller=caller, begun=begun)
+    creating = service.create(owner, spec, key, by_ms=by_ms, caller=caller, begun=begun)
     created = await unless_gone(request, creating, give_up, from_s=0.0 if key is None else KEYED_FROM_S)
     if created.replayed:
         response.status_code = 200

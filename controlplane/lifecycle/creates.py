@@ -63,7 +63,7 @@ class Creates:
         start_ms = spec.start_timeout_ms
         return self._deps.clock.now_ms() + (start_ms if left_ms is None else min(left_ms, start_ms))
 
-    async def create_for(
+    async def create(
         self, owner: str, spec: SandboxSpec, key: str | None, *, by_ms: int | None, caller: str, begun: list[Sandbox]
     ) -> Created:
         """Creates a sandbox and returns when it is ready.
@@ -104,7 +104,7 @@ class Creates:
             spec: what it is to be.
             key: the idempotency key.
             by_ms: the caller's deadline for all that it waits for (Unix ms), where less is left than the spec says.
-            caller: as for ``create_for``.
+            caller: as for ``create``.
 
         Returns:
             The record, and whether the key had been used before.

@@ -63,7 +63,7 @@ class Groups:
         async def one(sample: int) -> None:
             try:
                 wish, key = _member(spec, name, sample), _key(name, sample)
-                created = await self._service.create_for(owner, wish, key, by_ms=by_ms, caller=caller, begun=begun)
+                created = await self._service.create(owner, wish, key, by_ms=by_ms, caller=caller, begun=begun)
                 made[sample] = created.sandbox
             except Problem as problem:
                 if not partial or problem.code in _OF_THE_CALL:

@@ -31,7 +31,7 @@ class Sandboxes:
 
     Attributes:
         pools: the pools, by name.
-        deadline_ms, create_for, ready: see ``Creates``.
+        deadline_ms, create, ready: see ``Creates``.
         get, find, alive, extend, give_lease, renew_lease, open_port: see ``OwnedSandboxes``.
         refusal: why no node takes a sandbox that is being started, see ``Starter``.
         abandon: see ``Abandonments``.
@@ -43,7 +43,7 @@ class Sandboxes:
         self._core = core
         self.pools = PoolDeclarations(deps.documents, deps.cluster, options.max_sandboxes, core.pools.status)
         creates, owned = core.creates, core.owned
-        self.deadline_ms, self.create_for, self.ready = creates.deadline_ms, creates.create_for, creates.ready
+        self.deadline_ms, self.create, self.ready = creates.deadline_ms, creates.create, creates.ready
         self.abandon = core.abandonments.abandon
         self.get, self.find, self.alive, self.extend = owned.get, owned.find, owned.alive, owned.extend
         self.give_lease, self.renew_lease, self.open_port = owned.give_lease, owned.renew_lease, owned.open_port

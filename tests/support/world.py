@@ -45,7 +45,7 @@ class World:
     async def create(self, owner: str, spec: SandboxSpec, key: str | None = None) -> Created:
         """A create as the API makes it, of a caller that stays."""
         by_ms, caller = self.service.deadline_ms(spec), new_caller()
-        return await self.service.create_for(owner, spec, key, by_ms=by_ms, caller=caller, begun=[])
+        return await self.service.create(owner, spec, key, by_ms=by_ms, caller=caller, begun=[])
 
     async def request(self, owner: str, spec: SandboxSpec, key: str | None = None) -> Sandbox:
         """The first half of a create: there is a record, and nobody waits for it, as if this replica had died."""
