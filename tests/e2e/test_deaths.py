@@ -69,10 +69,10 @@ async def test_a_pod_deleted_from_outside_is_sandbox_lost(stack: Installed, clie
 async def test_an_eviction_is_told_as_one(stack: Installed, client: Client) -> None:
     async with await client.create(IMAGE, memory="128Mi") as sandbox, waiting(sandbox) as call:
         node = (await objects("nodes"))[0]["metadata"]["name"]
-        selector = f"rollbox.dev/sandbox={sandbox.id}"
+        await kubectl("label", "pod", sandbox.id, "-n", stack.sandboxes, "drained=first")
         try:
             await kubectl(
-                *("drain", node, "--pod-selector", selector, "--force", "--disable-eviction=false"),
+                *("drain", node, "--pod-selector", "drained=first", "--force", "--disable-eviction=false"),
                 *("--delete-emptydir-data", "--ignore-daemonsets", "--timeout=60s"),
             )
             with pytest.raises(SandboxEvicted) as evicted:

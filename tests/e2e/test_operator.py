@@ -109,7 +109,7 @@ async def _orphan(stack: Installed, like: str) -> str:
     ours = next(pod for pod in await objects("pods", "-n", stack.sandboxes) if pod["metadata"]["name"] == like)
     name = _orphan_of(like)
     container = {key: ours["spec"]["containers"][1][key] for key in ("name", "image", "resources")}
-    labels = {**ours["metadata"]["labels"], "rollbox.dev/sandbox": name}
+    labels = ours["metadata"]["labels"]
     manifest = {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -10,11 +10,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
+from typing import IO
 
 from tests.levels.outcome import Outcome
 from tests.levels.pace import pace
-from tests.levels.steps import Command, Step
+from tests.levels.steps import Beside, Command, Step
 from tests.levels.table import Level
 
 ROOT = Path(__file__).parent.parent.parent
@@ -41,6 +44,7 @@ class Run:
         self._folder = Path(tempfile.mkdtemp(prefix="rollbox-levels-"))
         self._ahead: dict[Command, subprocess.Popen[bytes]] = {}
         self._stood: set[Command] = set()
+        self._numbers = count()
         self.outcomes: list[Outcome] = []
 
     def levels(self) -> None:
@@ -72,7 +76,7 @@ class Run:
         began = time.monotonic()
         outcome.trouble = self._set_up(level)
         for step in () if outcome.trouble else level.steps:
-            if not self._step(outcome, step):
+            if not self._beside(outcome, step.steps if isinstance(step, Beside) else (step,)):
                 break
         outcome.seconds = time.monotonic() - began
         outcome.pace = max(outcome.pace, self._pace())
@@ -93,10 +97,28 @@ class Run:
                 return f"{' '.join(command)} failed (exit {status})"
         return ""
 
-    def _step(self, outcome: Outcome, step: Step) -> bool:
-        """Whether it ran to its end, whatever its tests did."""
-        record = self._folder / f"{outcome.level.name}-{outcome.level.steps.index(step)}.jsonl"
-        status = self._call(outcome.level, step.command(record), limit_s=outcome.budget_s * STUCK)
+    def _beside(self, outcome: Outcome, steps: Sequence[Step]) -> bool:
+        """Run steps at the same time; whether all ran to their end, whatever their tests did.
+
+        The first one's output is shown as it comes, that of the others when all have ended.
+        """
+        limit_s = outcome.budget_s * STUCK
+        records = [self._folder / f"{outcome.level.name}-{next(self._numbers)}.jsonl" for _ in steps]
+        logs = [record.with_suffix(".log") for record in records[1:]]
+        with ExitStack() as files:
+            outputs = [None, *(files.enter_context(log.open("wb")) for log in logs)]
+            running = [
+                self._start(outcome.level, step.command(record), output)
+                for step, record, output in zip(steps, records, outputs, strict=True)
+            ]
+            ended = [self._ended(outcome.level, process, limit_s) for process in running]
+        for log in logs:
+            sys.stdout.write(log.read_text(errors="replace"))
+        judged = [self._judge(outcome, *one) for one in zip(steps, records, ended, strict=True)]
+        return all(judged)
+
+    def _judge(self, outcome: Outcome, step: Step, record: Path, status: int) -> bool:
+        """Take over what the step's tests did; whether it ran to its end."""
         report = step.report(record)
         outcome.failed += report.failed
         outcome.skipped += report.skipped
@@ -104,7 +126,7 @@ class Run:
         if status == 0:
             return True
         if report.failed and status == 1:
-            outcome.trouble = f"{len(outcome.failed)} failed"
+            outcome.trouble = outcome.trouble or f"{len(outcome.failed)} failed"
             return True
         # It broke off: what its tests did before is no measure, and no second look helps.
         outcome.trouble = f"exit {status}"
@@ -128,11 +150,16 @@ class Run:
                     outcome.trouble = outcome.trouble or f"{' '.join(command)} failed"
         shutil.rmtree(self._folder)
 
-    def _call(self, level: Level, command: Command, *, quiet: bool = False, limit_s: float | None = None) -> int:
-        """The exit status. What stands still is interrupted first, so that it takes down what it has set up."""
-        silence = subprocess.DEVNULL if quiet else None
+    def _call(self, level: Level, command: Command, *, quiet: bool = False) -> int:
+        """Run a command; its exit status."""
+        return self._start(level, command, subprocess.DEVNULL if quiet else None).wait()
+
+    def _start(self, level: Level, command: Command, output: IO[bytes] | int | None) -> subprocess.Popen[bytes]:
         environ = {**os.environ, **level.environ}
-        process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=silence, stderr=silence)
+        return subprocess.Popen(command, cwd=ROOT, env=environ, stdout=output, stderr=output)
+
+    def _ended(self, level: Level, process: subprocess.Popen[bytes], limit_s: float) -> int:
+        """The exit status. What stands still is interrupted first, so that it takes down what it has set up."""
         try:
             return process.wait(limit_s)
         except subprocess.TimeoutExpired:

@@ -122,6 +122,13 @@ class Rust:
         return found
 
 
+@dataclass(frozen=True)
+class Beside:
+    """Steps that run at the same time; none of them may need what another one takes away."""
+
+    steps: tuple[Step, ...]
+
+
 def pytest_command() -> Command:
     """pytest, telling what `record` reads."""
     return (sys.executable, "-m", "pytest", "-q", "--durations=8", "-p", "tests.levels.record")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tests.levels.steps import Command, Plain, Pytest, Rust, Step
+from tests.levels.steps import Beside, Command, Plain, Pytest, Rust, Step
 from tests.support.installed import program, why_no_cluster
 from tests.support.stack import why_no_engine
 
@@ -30,7 +30,7 @@ class Level:
     """
 
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[Step | Beside, ...]
     budget_s: float
     fresh_s: float
     why_not: Callable[[], str | None] = lambda: None
@@ -70,7 +70,7 @@ IMAGES = ("gateway", "controlplane", "sidecar", "dns", "redis", "python")
 ON_CLUSTER = {"ROLLBOX_TEST_PRODUCT": "cluster"}
 
 
-def _cluster_level(name: str, *steps: Step, budget_s: float, fresh_s: float, images: Command = ()) -> Level:
+def _cluster_level(name: str, *steps: Step | Beside, budget_s: float, fresh_s: float, images: Command = ()) -> Level:
     """A level on the real cluster, with one release of the chart for all its steps, and all or some of the images."""
     return Level(
         *(name, steps, budget_s, fresh_s, why_no_cluster),
@@ -107,9 +107,13 @@ LEVELS = (
     _cluster_level("e2e-core", Pytest(("e2e", "product"), marks="core"), budget_s=480, fresh_s=1500, images=IMAGES),
     _cluster_level(
         "e2e",
-        Pytest(("e2e", "product"), marks="not disrupts and not alone and not soak", workers=2),
-        # Each process has a release of its own.
-        Pytest(("e2e",), marks="disrupts and not alone", workers=2),
+        Beside(
+            (
+                Pytest(("e2e", "product"), marks="not disrupts and not alone and not soak", workers=2),
+                # Each process has a release of its own.
+                Pytest(("e2e",), marks="disrupts and not alone", workers=2),
+            )
+        ),
         Pytest(("e2e",), marks="alone"),
         budget_s=900,
         fresh_s=1800,

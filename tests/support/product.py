@@ -25,6 +25,9 @@ from tests.support.stack import Product, start, stop_process, why_no_engine
 
 # The label of sandboxes that outlive the test that uses them.
 SHARED = "tests-shared"
+# pytest-xdist names the processes that share a run gw0, gw1, ...
+WORKER = "gw"
+FIRST_WORKER = f"{WORKER}0"
 
 
 @pytest.fixture(scope="session")
@@ -32,15 +35,15 @@ def stack(request: pytest.FixtureRequest) -> Iterator[Product]:
     """One product for the whole level; at the end it must stop cleanly and leave nothing."""
     if os.environ.get("ROLLBOX_TEST_PRODUCT") != "cluster":
         yield from _on_engine()
-    elif (worker := _worker()) and any(item.get_closest_marker("disrupts") for item in request.session.items):
+    elif (worker := os.environ.get("PYTEST_XDIST_WORKER")) and _disrupted(request):
         yield from _on_release_of_its_own(worker)
     else:
-        yield from _on_cluster(worker)
+        yield from _on_cluster(worker or FIRST_WORKER)
 
 
-def _worker() -> int:
-    """Which of the processes that share a run this one is; 0 where there is one."""
-    return int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+def _disrupted(request: pytest.FixtureRequest) -> bool:
+    """Whether tests of this run take parts of their release away."""
+    return any(item.get_closest_marker("disrupts") for item in request.session.items)
 
 
 def _on_engine() -> Iterator[Product]:
@@ -58,19 +61,19 @@ def _on_engine() -> Iterator[Product]:
     shutil.rmtree(folder)
 
 
-def _on_cluster(worker: int) -> Iterator[Product]:
+def _on_cluster(worker: str) -> Iterator[Product]:
     """The release that the levels have installed, else one for this run; each process of a run has its own owner."""
     own = not NOTES.is_file()
     with asyncio.Runner() as runner:
         if own:
             runner.run(up())
-        yield runner.run(seen_by(OWNERS[worker]))
+        yield runner.run(seen_by(OWNERS[int(worker.removeprefix(WORKER))]))
         if own:
             runner.run(down())
 
 
-def _on_release_of_its_own(worker: int) -> Iterator[Product]:
-    """For tests that stop parts of a release while the tests of another process run."""
+def _on_release_of_its_own(worker: str) -> Iterator[Product]:
+    """For tests that stop parts of a release while the tests of other processes run."""
     with asyncio.Runner() as runner:
         installing = installed(f"{RELEASE}-{worker}", *VALUES, *BESIDE_ANOTHER)
         yield runner.run(installing.__aenter__())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tests.levels import again, flaky, table
 from tests.levels.outcome import Outcome
 from tests.levels.outcome import table as told
 from tests.levels.run import Run
-from tests.levels.steps import Command, Failed, Plain, Pytest, Report
+from tests.levels.steps import Beside, Command, Failed, Plain, Pytest, Report
 from tests.levels.table import Level
 
 PASSES = (sys.executable, "-c", "print('well')")
@@ -94,6 +95,20 @@ def test_a_command_that_fails_ends_its_level_and_no_other(capfd: pytest.CaptureF
     assert capfd.readouterr().out.count("well") == 1
 
 
+def test_steps_run_beside_each_other_and_each_is_judged(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Each waits for the other one's pipe: one after the other, the first would wait for ever."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reads = Plain((sys.executable, "-c", f"print(open({str(pipe)!r}).read())"))
+    writes = Plain((sys.executable, "-c", f"open({str(pipe)!r}, 'w').write('met'); print('wrote')"))
+    (outcome,) = run(Level("one", (Beside((reads, writes)),), budget_s=60, fresh_s=60))
+    assert outcome.trouble == ""
+    assert capfd.readouterr().out.split()[-2:] == ["met", "wrote"]
+    (outcome,) = run(Level("one", (Beside((Plain(PASSES), Plain(FAILS))), Plain(PASSES)), budget_s=60, fresh_s=60))
+    assert outcome.trouble == "exit 1"
+    assert capfd.readouterr().out.count("well") == 1
+
+
 def test_what_stands_still_is_interrupted() -> None:
     forever = (sys.executable, "-c", "import time; time.sleep(600)")
     (outcome,) = run(level(forever, budget_s=0.1))
@@ -141,7 +156,8 @@ def test_groups_and_levels_are_chosen_by_name() -> None:
 
 def test_every_test_is_of_a_level() -> None:
     tests = Path(table.__file__).parent.parent
-    steps = [step for level in table.LEVELS for step in level.steps if isinstance(step, Pytest)]
-    places = {tests / path for step in steps for path in step.paths}
+    steps = [step for level in table.LEVELS for step in level.steps]
+    single = [one for step in steps for one in (step.steps if isinstance(step, Beside) else (step,))]
+    places = {tests / path for step in single if isinstance(step, Pytest) for path in step.paths}
     files = set(tests.rglob("test_*.py"))
     assert {file for file in files if not places & {file, *file.parents}} == set()

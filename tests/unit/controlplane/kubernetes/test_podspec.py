@@ -119,6 +119,13 @@ def test_what_only_policies_take_for_a_sandbox_is_none_for_the_control_plane() -
     assert not wanted.keys() <= policy_labels("release").keys()
 
 
+def test_labels_name_no_sandbox() -> None:
+    """Network plugins make an identity of each set of labels, and count them."""
+    names = [f"sb-{number}" for number in range(100)]
+    made = [pod(name, SandboxSpec(image="a"), BOOT, PLACE, 1)["metadata"]["labels"] for name in names]
+    assert len({tuple(sorted(labels.items())) for labels in made}) == PLACE.dns_shards
+
+
 def test_shards_are_those_of_the_contract() -> None:
     for one in json.loads(VECTORS.read_text()):
         assert fnv1a(one["id"].encode()) == one["fnv1a"]
