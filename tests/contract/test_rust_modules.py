@@ -1,0 +1,80 @@
+"""The modules of each Rust crate use one another in one direction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import rust_modules
+
+# What is left to untie. Nothing is added.
+LEFT = {
+    "gateway-rs/crates/gateway": {
+        "gateway: activity, call, dns_checks, exec, feed, forward, gateway, telemetry, upstream",
+        "gateway: ports, router, server",
+        "upstream: channel, link, outgoing, pool",
+    },
+    "sidecar": {
+        "files/archive: mod, stream, unpack",
+        "files: change, copy",
+        "process: mod, readers, stdin, streams, terminal, watched",
+        "sidecar: auth, server",
+        "sidecar: files, oom, process, request, spawner",
+        "spawner/frame: codec, mod",
+        "spawner: serve, settle",
+    },
+}
+
+CYCLES = {
+    "two files": ({"a": "use crate::b;", "b": "use crate::a::Thing;"}, {"src: a, b"}),
+    "three files": (
+        {"a": "use crate::b::X;", "b": "use crate::{c::{self, D}};", "c": "crate::a::f()"},
+        {"src: a, b, c"},
+    ),
+    "two folders": ({"a": "", "a/x": "use crate::b::y;", "b": "", "b/y": "", "b/z": "use crate::a::w;"}, {"src: a, b"}),
+    "a file and its folder's own": ({"a": "mod b; use b::T;", "a/b": "use super::CONSTANT;"}, {"a: b, mod"}),
+    "the same as mod.rs": ({"a/mod": "pub use self::b::T;", "a/b": "use super::C;"}, {"a: b, mod"}),
+    "two files of a folder": ({"a/mod": "", "a/b": "use super::c;", "a/c": "use super::super::a::b;"}, {"a: b, c"}),
+    "re-exports": (
+        {"lib": "pub use a::{T, V}; pub use b::U as W;", "a": "use crate::W;", "b": "crate::T"},
+        {"src: a, b"},
+    ),
+    "a path in the code": ({"a": "mod b; fn f() { b::g() }", "a/b": "fn g() { super::f() }"}, {"a: b, mod"}),
+}
+NONE = {
+    "one direction": {"a": "use crate::b;", "b": "use crate::c;", "c": ""},
+    "tests": {"a": "use crate::b;", "b": "fn f() {}\n#[cfg(test)]\nmod tests { use crate::a; fn g() {} }\n"},
+    "a folder's files": {"a/mod": "mod b; use b::T;", "a/b": "use super::c;", "a/c": "use crate::d;", "d": ""},
+    "re-exports of a folder": {"a/mod": "mod b; mod c; pub use b::T;", "a/b": "", "a/c": "use super::T;"},
+    "a visibility": {"a": "mod b; use b::T;", "a/b": "pub(in crate::a) struct T;"},
+    "comments and strings": {"a": "use crate::b;", "b": '/// crate::a\nconst A: &str = "crate::a"; // crate::a'},
+    "the crate's own file": {"lib": "pub use a::T;", "a": "use crate::EXIT;"},
+    "another crate's module": {"a": "use crate::b;", "b": "use tokio::a;"},
+    "a name like a module's": {"a": "use crate::b;", "b": "fn f(a: A) { a::<T>() }"},
+}
+
+
+def crate(folder: Path, files: dict[str, str]) -> Path:
+    """A crate with these files."""
+    for name, text in files.items():
+        file = folder / "src" / f"{name}.rs"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("name", rust_modules.CRATES)
+def test_no_crate_has_a_new_cycle(name: str) -> None:
+    assert rust_modules.cycles(rust_modules.ROOT / name) == LEFT.get(name, set())
+
+
+@pytest.mark.parametrize(("files", "found"), CYCLES.values(), ids=CYCLES.keys())
+def test_a_cycle_is_found(tmp_path: Path, files: dict[str, str], found: set[str]) -> None:
+    named = {one.replace("src:", f"{tmp_path.name}:") for one in found}
+    assert rust_modules.cycles(crate(tmp_path, files)) == named
+
+
+@pytest.mark.parametrize("files", NONE.values(), ids=NONE.keys())
+def test_what_is_no_cycle_is_let_pass(tmp_path: Path, files: dict[str, str]) -> None:
+    assert rust_modules.cycles(crate(tmp_path, files)) == set()
