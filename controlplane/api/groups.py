@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from controlplane.api.context import Owner, Service
 from controlplane.api.hangup import unless_gone
 from controlplane.api.request_id import request_id
-from controlplane.api.sandboxes import KEYED_FROM_S, CallId, Left, checked_call
+from controlplane.api.sandboxes import KEYED_FROM_S, CallId, Left, Replaced, checked_call
 from controlplane.api.schemas import DeletedBody, FailedDelete, UsableSandboxBody, WaitMs
 from controlplane.errors import Code, Fault, Problem
 from controlplane.lifecycle.groups import Groups, Members
@@ -88,6 +88,7 @@ async def create(
     *,
     start_timeout_ms: Left = None,
     call_id: CallId = None,
+    sandboxes_replaced: Replaced = 0,
 ) -> GroupBody:
     """Safe to repeat: the same name with the same parameters gives the same sandboxes.
 
@@ -102,7 +103,15 @@ async def create(
             service.abandon(sandbox, caller)
 
     creating = Groups(service).create(
-        owner, name, wish.sandbox, wish.count, by_ms, partial=wish.partial, caller=caller, begun=begun
+        owner,
+        name,
+        wish.sandbox,
+        wish.count,
+        by_ms,
+        partial=wish.partial,
+        caller=caller,
+        begun=begun,
+        replaced=sandboxes_replaced,
     )
     members = await unless_gone(request, creating, give_up, from_s=KEYED_FROM_S)
     return GroupBody.of(service, name, members)

@@ -62,6 +62,8 @@ class Plain:
         left = request.headers.get("start-timeout-ms")
         if spec is None or owner is None or (left is not None and not _LEFT.fullmatch(left)):
             return None
+        if "sandboxes-replaced" in request.headers:
+            return None
         headers, answer = request.headers, Response(status_code=201)
         work = sandboxes.create(
             spec,

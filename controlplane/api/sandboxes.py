@@ -13,6 +13,7 @@ from controlplane.api.schemas import (
     FailedDelete,
     SandboxBody,
     SandboxList,
+    UnboundRequest,
     UsableSandboxBody,
     WaitMs,
 )
@@ -33,6 +34,10 @@ KEYED_FROM_S: Final = 0.05
 Left = Annotated[int | None, Header(ge=1, le=MAX_START_MS, description="what is left of the caller's start_timeout_ms")]
 # The same id for a create and all its retries.
 CallId = Annotated[str | None, Header(description="names a call among all with the same key: 1 to 64 of A-Za-z0-9_-")]
+# Of this create's claimed sandboxes; from a few on the next one is a cold start.
+Replaced = Annotated[
+    int, Header(ge=0, le=1024, include_in_schema=False, description="gateways: how many could not be bound")
+]
 Labels = Annotated[list[str] | None, Query(description="KEY=VALUE; repeated: all must match")]
 
 
@@ -55,6 +60,7 @@ async def create(
     idempotency_key: Annotated[str | None, Header()] = None,
     start_timeout_ms: Left = None,
     call_id: CallId = None,
+    sandboxes_replaced: Replaced = 0,
 ) -> UsableSandboxBody:
     """Holds the call until a command has run in the sandbox; safe to repeat with an idempotency key.
 
@@ -68,7 +74,7 @@ async def create(
         if begun:
             service.abandon(begun[-1], caller)
 
-    creating = service.create(owner, spec, key, by_ms=by_ms, caller=caller, begun=begun)
+    creating = service.create(owner, spec, key, by_ms=by_ms, caller=caller, begun=begun, replaced=sandboxes_replaced)
     created = await unless_gone(request, creating, give_up, from_s=0.0 if key is None else KEYED_FROM_S)
     if created.replayed:
         response.status_code = 200
@@ -127,6 +133,17 @@ async def get(sandbox_id: str, service: Service, owner: Owner) -> SandboxBody:
 async def delete(sandbox_id: str, service: Service, owner: Owner, wait_ms: WaitMs = 0) -> SandboxBody:
     """Legal in every state; repeating it is success. The cluster takes it off behind the answer, unless waited for."""
     return _body(service, await service.delete(owner, sandbox_id, wait_s=wait_ms / 1000))
+
+
+@router.post("/sandboxes/{sandbox_id}/unbound", status_code=204, include_in_schema=False)
+async def unbound(sandbox_id: str, why: UnboundRequest, service: Service, owner: Owner) -> None:
+    """For gateways only, which serve no such path: they could not bind the late settings that a create has promised.
+
+    204: the sandbox has ended and is to be replaced, by a repetition of the create. Any other answer is the create's.
+    """
+    problem = Problem(why.code, why.detail)
+    problem.details = {**why.details, "sandbox_id": sandbox_id}
+    await service.unbound(owner, sandbox_id, problem)
 
 
 @router.post("/sandboxes/{sandbox_id}/extend", summary="Let it live longer; answers with a fresh token")

@@ -154,6 +154,14 @@ class ExtendRequest(Closed):
     ttl_ms: int = Field(ge=1_000, le=MAX_TTL_MS)
 
 
+class UnboundRequest(Closed):
+    """Why a gateway could not bind a sandbox's late settings, as the sidecar or the connection to it said."""
+
+    code: Code
+    detail: str = Field(max_length=4096)
+    details: dict[str, str] = Field(default_factory=dict, max_length=32)
+
+
 class PortRequest(Closed):
     """Which callers reach a port: those with the sandbox's token, or all."""
 

@@ -44,6 +44,7 @@ Code = Literal[
     "stream_interrupted",
     "draining",
     "upstream_timeout",
+    "settings_pending",
     "isolation_missing",
     "internal",
 ]
@@ -412,6 +413,15 @@ TABLE: dict[Code, Entry] = {
         mask_sample=True,
         title="A part of the platform did not answer in time.",
         hint="Send the request again with the same idempotency key or exec_id.",
+    ),
+    "settings_pending": Entry(
+        http=503,
+        grpc="UNAVAILABLE",
+        fault="platform",
+        retry="later",
+        mask_sample=True,
+        title="The sandbox does not have its environment, working directory and user yet, so nothing runs in it.",
+        hint="Send the request again once the create of the sandbox has answered; if that answer was lost, repeat the create with its idempotency key.",
     ),
     "isolation_missing": Entry(
         http=500,

@@ -64,7 +64,15 @@ class Creates:
         return self._deps.clock.now_ms() + (start_ms if left_ms is None else min(left_ms, start_ms))
 
     async def create(
-        self, owner: str, spec: SandboxSpec, key: str | None, *, by_ms: int | None, caller: str, begun: list[Sandbox]
+        self,
+        owner: str,
+        spec: SandboxSpec,
+        key: str | None,
+        *,
+        by_ms: int | None,
+        caller: str,
+        begun: list[Sandbox],
+        replaced: int = 0,
     ) -> Created:
         """Creates a sandbox and returns when it is ready.
 
@@ -78,12 +86,13 @@ class Creates:
             by_ms: as for ``request``.
             caller: this try of a create with a key (``callers.new_caller``).
             begun: gets the sandbox as soon as there is one, and another one in its place.
+            replaced: how many that were claimed for it have gone, because a gateway could not bind their settings.
 
         Raises:
             Problem: draining, unsupported, conflict, deleted (the key was withdrawn), capacity_unavailable, or why
                 the sandbox ended before it was ready.
         """
-        sandbox, replayed = await self.request(owner, spec, key, by_ms, caller=caller)
+        sandbox, replayed = await self.request(owner, spec, key, by_ms, caller=caller, replaced=replaced)
         begun.append(sandbox)
         try:
             begun.append(await self.ready(sandbox, by_ms, fresh=not replayed, lease=spec.lease))
@@ -95,7 +104,14 @@ class Creates:
         return Created(begun[-1], replayed)
 
     async def request(
-        self, owner: str, spec: SandboxSpec, key: str | None, by_ms: int | None, *, caller: str
+        self,
+        owner: str,
+        spec: SandboxSpec,
+        key: str | None,
+        by_ms: int | None,
+        *,
+        caller: str,
+        replaced: int = 0,
     ) -> tuple[Sandbox, bool]:
         """Claims a warm sandbox, or admits one and begins its start; it is usable once ``ready`` has returned it.
 
@@ -105,6 +121,7 @@ class Creates:
             key: the idempotency key.
             by_ms: the caller's deadline for all that it waits for (Unix ms), where less is left than the spec says.
             caller: as for ``create``.
+            replaced: as for ``create``.
 
         Returns:
             The record, and whether the key had been used before.
@@ -113,7 +130,8 @@ class Creates:
             raise Problem("draining", "this control plane is stopping", retry_after_ms=1000)
         self._deps.cluster.check(spec)
         wish = self._candidate(owner, spec, key, by_ms)
-        return await self._admitted(wish if key is None else replace(wish, callers=(caller,)))
+        wish = wish if key is None else replace(wish, callers=(caller,))
+        return await self._admitted(wish, _cold_reason(replaced))
 
     async def ready(
         self, sandbox: Sandbox, by_ms: int | None = None, *, fresh: bool = False, lease: Lease | None = None
@@ -133,10 +151,14 @@ class Creates:
         try:
             while sandbox.warm and sandbox.end is None and not await self._admissions.bind(sandbox):
                 replaced += 1
-                reason = "" if replaced < MOST_REPLACED else f"{replaced} warm ones were dead when they were claimed"
                 again = self._candidate(sandbox.owner, sandbox.spec, sandbox.idempotency_key, by_ms)
-                again = replace(again, fingerprint=sandbox.fingerprint, callers=sandbox.callers)
-                sandbox, replayed = await self._admitted(again, reason)
+                again = replace(
+                    again,
+                    fingerprint=sandbox.fingerprint,
+                    callers=sandbox.callers,
+                    settings_digest=sandbox.settings_digest,
+                )
+                sandbox, replayed = await self._admitted(again, _cold_reason(replaced))
                 fresh = fresh and not replayed
             if fresh and sandbox.warm:
                 self._deps.metrics.created(sandbox.pool, "warm")
@@ -198,3 +220,8 @@ class Creates:
         if settled.end is not None:
             raise settled.end.problem(settled.id)
         return settled
+
+
+def _cold_reason(replaced: int) -> str:
+    """Why no warm sandbox is wanted, after so many were claimed in vain; empty: one is."""
+    return "" if replaced < MOST_REPLACED else f"{replaced} warm ones were dead when they were claimed"

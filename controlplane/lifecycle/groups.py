@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from controlplane.errors import Problem
+from controlplane.lifecycle.admission.candidates import DIGEST
 from controlplane.lifecycle.ending.endings import Deleted
 from controlplane.lifecycle.owned import LIVE
 from controlplane.lifecycle.record.callers import call_of
@@ -38,6 +39,7 @@ class Groups:
         partial: bool,
         caller: str,
         begun: list[Sandbox],
+        replaced: int = 0,
     ) -> Members:
         """Creates ``count`` sandboxes concurrently and returns when the last one is ready or has failed.
 
@@ -54,6 +56,7 @@ class Groups:
             partial: whether the call succeeds when only some of the sandboxes do.
             caller: this try of the call (``callers.new_caller``).
             begun: receives the sandboxes that have to be abandoned if the caller disconnects.
+            replaced: as in ``Creates.create``.
 
         Raises:
             Problem: the first failure, unless ``partial``; conflict, when the name was used with other parameters.
@@ -63,10 +66,12 @@ class Groups:
         async def one(sample: int) -> None:
             try:
                 wish, key = _member(spec, name, sample), _key(name, sample)
-                created = await self._service.create(owner, wish, key, by_ms=by_ms, caller=caller, begun=begun)
+                created = await self._service.create(
+                    owner, wish, key, by_ms=by_ms, caller=caller, begun=begun, replaced=replaced
+                )
                 made[sample] = created.sandbox
             except Problem as problem:
-                if not partial or problem.code in _OF_THE_CALL:
+                if not partial or _of_the_call(problem):
                     raise
                 made[sample] = problem
 
@@ -79,7 +84,7 @@ class Groups:
             first = _first(failures)
         if first is None:
             return {sample: made[sample] for sample in range(count)}
-        if first.code not in _OF_THE_CALL:
+        if not _of_the_call(first):
             await self.withdraw(owner, name, count, call_of(caller))
         elif first.code != "draining":
             # The caller may not repeat the call.
@@ -124,7 +129,7 @@ class Groups:
         try:
             return await self._service.ready(sandbox) if sandbox.state in LIVE else _ended(sandbox)
         except Problem as problem:
-            if problem.code in _OF_THE_CALL:
+            if _of_the_call(problem):
                 raise
             return problem
 
@@ -163,4 +168,9 @@ def _first(failures: BaseExceptionGroup[Problem]) -> Problem:
     problems: list[Problem] = []
     for failure in failures.exceptions:
         problems += [_first(failure)] if isinstance(failure, BaseExceptionGroup) else [failure]
-    return min(problems, key=lambda one: (one.code not in _OF_THE_CALL, one.code == "deleted"))
+    return min(problems, key=lambda one: (not _of_the_call(one), one.code == "deleted"))
+
+
+def _of_the_call(problem: Problem) -> bool:
+    # A refused digest makes the gateway repeat the call with the values.
+    return problem.code in _OF_THE_CALL or problem.details.get("field") == DIGEST

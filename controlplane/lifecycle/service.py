@@ -125,6 +125,14 @@ class Sandboxes:
         """A token for this sandbox."""
         return self._deps.key.token(sandbox)
 
+    async def unbound(self, owner: str, sandbox_id: str, why: Problem) -> None:
+        """See ``Admissions.unbound``.
+
+        Raises:
+            Problem: sandbox_not_found, and those there.
+        """
+        await self._core.admissions.unbound(await self.get(owner, sandbox_id), why)
+
     async def delete(self, owner: str, sandbox_id: str, *, wait_s: float = 0.0) -> Sandbox:
         """Ends a sandbox. Legal in every state; repeating is success.
 

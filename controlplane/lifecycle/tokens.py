@@ -102,12 +102,18 @@ class SigningKey:
 
     def _mint(self, sandbox: Sandbox, scope: str, expires_at_ms: int) -> Token:
         expires_at_s = -(-expires_at_ms // 1000)
+        # With it the sidecar refuses calls until the settings are bound that were promised; see ``auth.rs`` there.
+        promised = sandbox.settings_digest if scope == "exec" else ""
         return Token(
-            self._signed(sandbox.id, sandbox.owner, scope, self._clock.now_ms() // 1000, expires_at_s),
+            self._signed(
+                sandbox.id, sandbox.owner, scope, self._clock.now_ms() // 1000, expires_at_s, promised=promised
+            ),
             expires_at_s * 1000,
         )
 
-    def _sign(self, sandbox_id: str, owner: str, scope: str, issued_at_s: int, expires_at_s: int) -> str:
+    def _sign(
+        self, sandbox_id: str, owner: str, scope: str, issued_at_s: int, expires_at_s: int, *, promised: str
+    ) -> str:
         claims = {
             "iss": ISSUER,
             "sub": sandbox_id,
@@ -115,6 +121,7 @@ class SigningKey:
             "scp": [scope],
             "iat": issued_at_s,
             "exp": expires_at_s,
+            **({"set": promised} if promised else {}),
         }
         signed = b"%b.%b" % (self._head, _base64url(to_json(claims)))
         return (b"%b.%b" % (signed, _base64url(self._private.sign(signed)))).decode()

@@ -10,7 +10,7 @@ from controlplane.errors import TABLE, Code, Fault, Problem
 from controlplane.model.spec import SandboxSpec
 
 # The fields that a claim sets on a warm sandbox, besides its state; all others stay as they are.
-BOUND: Final = ("owner", "spec", "expires_at_ms", "fingerprint", "idempotency_key", "callers")
+BOUND: Final = ("owner", "spec", "expires_at_ms", "fingerprint", "idempotency_key", "callers", "settings_digest")
 POOL_OWNER: Final = "pool:"
 # A cold start usually takes at least this long.
 COLD_START_MS: Final = 2_000
@@ -113,6 +113,7 @@ class Sandbox:
         timeline: its events, oldest first; bounded (``lifecycle.record.timeline``).
         callers: the attempts of creates with its key that want it (``lifecycle.record.callers``); empty: unknown.
         abandoned_at_ms: since when no caller wants it; None: some caller does, or it is unknown.
+        settings_digest: digest of the late settings that a gateway binds; its tokens promise them. Empty: none.
     """
 
     id: str
@@ -139,6 +140,7 @@ class Sandbox:
     timeline: tuple[Moment, ...] = ()
     callers: tuple[str, ...] = ()
     abandoned_at_ms: int | None = None
+    settings_digest: str = ""
 
     @property
     def warm(self) -> bool:

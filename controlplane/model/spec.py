@@ -168,6 +168,20 @@ class SandboxSpec(Template):
     # None: the installation's default.
     idle_timeout_ms: int | None = Field(default=None, ge=1_000, le=MAX_TTL_MS)
     lease: Lease | None = None
+    # What a gateway sends instead of env, cwd and user, which it binds itself: a keyed digest of them, 64 hex digits.
+    # Not dumped with the spec: the record has it (``Sandbox.settings_digest``).
+    settings_digest: Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{64})?$")] = Field(default="", exclude=True)
+
+    @model_validator(mode="after")
+    def _digest_or_values(self) -> Self:
+        if self.settings_digest and self.has_settings:
+            raise ValueError("settings_digest stands for env, cwd and user; give either")
+        return self
+
+    @property
+    def has_settings(self) -> bool:
+        """Whether it has late settings by value, not only their digest."""
+        return bool(self.env or self.cwd or self.user)
 
     def fingerprint(self) -> str:
         """A hash over all fields but the lease, equal for requests that ask for the same sandbox.
@@ -178,7 +192,8 @@ class SandboxSpec(Template):
             update={name: dict(sorted(getattr(self, name).items())) for name in ("env", "labels", "node_selector")}
         )
         unasked = {"idle_timeout_ms"} if self.idle_timeout_ms is None else set()
-        return hashlib.sha256(canonical.model_dump_json(exclude={"lease", *unasked}).encode()).hexdigest()
+        text = canonical.model_dump_json(exclude={"lease", *unasked}) + self.settings_digest
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def template(self) -> Self:
         """The spec with defaults for all fields that a claim can set on a warm sandbox."""

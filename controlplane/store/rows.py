@@ -17,6 +17,7 @@ _OWN: Final = (
 )
 _BROUGHT: Final = (
     *("owner", "expires_at_ms", "fingerprint", "idempotency_key", "claimed_at_ms", "claim_id", "abandoned_at_ms"),
+    "settings_digest",
 )
 _PLAIN: Final = ("version", *_OWN, *_BROUGHT)
 

@@ -534,7 +534,7 @@ class UsageReport(_message.Message):
     def __init__(self, cpu_us: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., disk_limit_bytes: _Optional[int] = ..., processes: _Optional[int] = ..., processes_limit: _Optional[int] = ...) -> None: ...
 
 class ConfigureRequest(_message.Message):
-    __slots__ = ("env", "cwd", "user")
+    __slots__ = ("env", "cwd", "user", "digest")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -545,10 +545,12 @@ class ConfigureRequest(_message.Message):
     ENV_FIELD_NUMBER: _ClassVar[int]
     CWD_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     env: _containers.ScalarMap[str, str]
     cwd: str
     user: str
-    def __init__(self, env: _Optional[_Mapping[str, str]] = ..., cwd: _Optional[str] = ..., user: _Optional[str] = ...) -> None: ...
+    digest: str
+    def __init__(self, env: _Optional[_Mapping[str, str]] = ..., cwd: _Optional[str] = ..., user: _Optional[str] = ..., digest: _Optional[str] = ...) -> None: ...
 
 class Configured(_message.Message):
     __slots__ = ()

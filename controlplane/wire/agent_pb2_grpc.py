@@ -315,7 +315,9 @@ class AgentServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Configure(self, request, context):
-        """Binds what a claim brings (environment, working directory, user), once: a repetition is success and changes nothing.
+        """Binds the late settings (environment, working directory, user), once: a repetition is success and changes nothing.
+        Until it has, calls whose token promises settings (claim `set`, a digest) are refused with settings_pending, except
+        this one, Health and Usage. The digest of another binding is a conflict.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

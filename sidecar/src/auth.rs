@@ -11,6 +11,7 @@ use tonic::{Request, Status};
 use wire::Problem;
 
 use crate::server::answer::status;
+use crate::server::bound::Bound;
 
 /// The scope that opens every call.
 const SCOPE: &str = "exec";
@@ -40,6 +41,7 @@ impl PortScope {
 pub struct Auth {
     sandbox_id: Arc<str>,
     verifier: Arc<Verifier>,
+    bound: Bound,
     known: Known,
 }
 
@@ -69,9 +71,9 @@ impl Known {
 }
 
 impl Auth {
-    /// Accepts the tokens of `sandbox_id`.
-    pub fn new(sandbox_id: &str, verifier: Arc<Verifier>) -> Self {
-        Self { sandbox_id: sandbox_id.into(), verifier, known: Known::default() }
+    /// Accepts the tokens of `sandbox_id`, once it has the settings that they promise.
+    pub fn new(sandbox_id: &str, verifier: Arc<Verifier>, bound: Bound) -> Self {
+        Self { sandbox_id: sandbox_id.into(), verifier, bound, known: Known::default() }
     }
 
     /// A copy for one connection, which sets `known` at the first valid token.
@@ -90,7 +92,7 @@ impl Auth {
         let allowed = claims.allow(&self.sandbox_id, SCOPE);
         let ours = *claims.sandbox_id == *self.sandbox_id;
         match allowed {
-            Ok(()) => Ok(None),
+            Ok(()) => self.bound.allows(path, claims.settings.as_deref()).map(|()| None),
             Err(_) if ours && PORT_CALLS.contains(&path) => Ok(Some(PortScope(claims.scopes))),
             Err(problem) => Err(problem),
         }
@@ -131,13 +133,14 @@ mod tests {
         expires_at_s: u64,
         seed: u8,
     ) -> Result<Option<PortScope>, Code> {
-        let auth =
-            Auth::new("sb-1", Arc::new(Verifier::new(&Signer::from_seed([1; 32]).public_key()).unwrap()));
+        let verifier = Arc::new(Verifier::new(&Signer::from_seed([1; 32]).public_key()).unwrap());
+        let auth = Auth::new("sb-1", verifier, Bound::default());
         let claims = Claims {
             sandbox_id: sandbox_id.into(),
             owner: "o".into(),
             scopes: vec![scope.to_owned()].into(),
             expires_at_s,
+            settings: None,
         };
         let header = format!("Bearer {}", Signer::from_seed([seed; 32]).sign(&claims));
         auth.check(path, Some(header.as_bytes()), 1000).map_err(|problem| problem.code)

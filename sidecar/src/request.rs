@@ -340,7 +340,8 @@ mod tests {
     fn only_what_may_keep_a_command_from_running_has_to_be_tried() {
         let bound = |env: &str, cwd: &str, user: &str| {
             let env = HashMap::from([("A".to_owned(), env.to_owned())]);
-            Defaults::new(ConfigureRequest { env, cwd: cwd.into(), user: user.into() }).unwrap().can_fail()
+            let request = ConfigureRequest { env, cwd: cwd.into(), user: user.into(), ..Default::default() };
+            Defaults::new(request).unwrap().can_fail()
         };
         assert!(!bound("small", "", ""));
         assert!(bound("", "/tmp", ""));

@@ -120,7 +120,7 @@ async fn serve_until_told(settings: Settings, prepared: Prepared) -> Result<(), 
     let body = readiness::ready(&settings, &kernel, boot);
     let grace = shutdown_grace(&settings.listen);
     let Settings { sandbox_id, verifier, .. } = &settings;
-    let auth = Auth::new(sandbox_id, verifier.clone());
+    let auth = Auth::new(sandbox_id, verifier.clone(), service.bound());
     let serve = serve(listener, service.clone(), auth, draining.subscribe(), grace);
     let told = async {
         tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }

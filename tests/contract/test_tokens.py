@@ -1,5 +1,7 @@
 """Tokens of the control plane as gateway and sidecar judge them, by clocks that are not the control plane's."""
 
+from dataclasses import replace
+
 import rollbox_gateway
 from controlplane.lifecycle import SigningKey
 from controlplane.lifecycle.tokens import SLACK_MS
@@ -10,6 +12,21 @@ from tests.support.world import PRIVATE, SPEC
 TTL_S = 3_600
 SANDBOX = Sandbox("sb-1", "alice", SPEC, EPOCH_MS, EPOCH_MS + TTL_S * 1000, "f")
 EPOCH_S, SLACK_S = EPOCH_MS // 1000, SLACK_MS // 1000
+
+
+async def test_a_token_promises_the_settings_that_a_gateway_binds() -> None:
+    key = SigningKey(PRIVATE, VirtualClock())
+    promised = replace(SANDBOX, settings_digest="d" * 64)
+
+    def settings(text: str) -> object:
+        said = rollbox_gateway.verify_token(key.public_text, text, EPOCH_S)
+        assert not isinstance(said, str)
+        return said["settings"]
+
+    assert settings(key.token(promised).text) == "d" * 64
+    assert settings(key.token(SANDBOX).text) is None
+    # Public ports serve nothing before a command has started a server.
+    assert settings(key.port_token(promised, 80).text) is None
 
 
 async def test_a_token_serves_its_sandbox_to_the_end_where_clocks_are_a_minute_ahead() -> None:

@@ -125,6 +125,31 @@ class Admissions:
             return await self._dead(sandbox, Problem("sandbox_lost", "it died while it was claimed"))
         return True
 
+    async def unbound(self, sandbox: Sandbox, why: Problem) -> None:
+        """Decides about a sandbox whose promised settings a gateway could not bind.
+
+        Returns when it is replaceable: it has ended and its key is free, so the create is to be repeated.
+
+        Args:
+            sandbox: its record.
+            why: the sidecar's refusal of the settings, or that it does not answer.
+
+        Raises:
+            Problem: what the create answers: ``why`` with the detail ``ended``, the end that came before, or ``why``
+                without the detail where the sandbox lives on, since it may be in use by now.
+        """
+        refused = sandbox.end is None and TABLE[why.code].fault == "caller"
+        if sandbox.warm and not refused:
+            await self._dead(sandbox, why)
+            return
+        if sandbox.end is not None:
+            raise sandbox.end.problem(sandbox.id)
+        usable_ms = sandbox.claimed_at_ms or sandbox.ready_at_ms or sandbox.created_at_ms
+        if self._deps.clock.now_ms() - usable_ms <= REPLACED_WITHIN_MS:
+            await self._ledger.end(sandbox.id, why, PLATFORM)
+            why.details["ended"] = "true"
+        raise why
+
     async def _claim(self, wish: Sandbox, limits: Limits) -> Claim | None:
         try:
             return await self._ledger.claim(wish, limits)
@@ -139,8 +164,9 @@ class Admissions:
         else:
             await self._annotations.write(sandbox.id, _owner_fact(sandbox))
         spec = sandbox.spec
-        if not (spec.env or spec.cwd or spec.user):
+        if not spec.has_settings:
             return
+        # By value, as a gateway of an older version sends them; others bind the settings themselves.
         try:
             async with asyncio.timeout(BIND_WITHIN_S):
                 token = self._deps.key.token(sandbox).text

@@ -14,6 +14,8 @@ from controlplane.model.spec import MIN_START_MS
 from controlplane.store import Full, Known, Withdrawn
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+# The field whose refusal makes a gateway send the settings by value, as it does to a control plane of an older version.
+DIGEST: Final = "settings_digest"
 
 
 def new_id() -> str:
@@ -49,6 +51,7 @@ def candidate(
         expires_at_ms=now_ms + spec.ttl_ms,
         fingerprint=spec.fingerprint(),
         idempotency_key=key,
+        settings_digest=spec.settings_digest,
     )
 
 
@@ -61,7 +64,8 @@ def known(answer: Known | Withdrawn | Full, wish: Sandbox) -> Sandbox:
     """The sandbox that took the wish's key with the same parameters.
 
     Raises:
-        Problem: there is none: deleted (the key was withdrawn), capacity_unavailable, conflict (other parameters).
+        Problem: there is none: deleted (the key was withdrawn), capacity_unavailable, conflict (other parameters); or
+            the two cannot be compared, see ``_differs``.
     """
     key = wish.idempotency_key
     if isinstance(answer, Withdrawn):
@@ -71,15 +75,32 @@ def known(answer: Known | Withdrawn | Full, wish: Sandbox) -> Sandbox:
         detail = f"{used} of at most {limit} sandboxes are in use here ({TOTAL_KNOB})"
         raise Problem("capacity_unavailable", detail, retry_after_ms=1000, used=used, limit=limit, knob=TOTAL_KNOB)
     if answer.sandbox.fingerprint != wish.fingerprint:
-        detail = f"key {key} was used with other parameters for {answer.sandbox.id}"
-        raise Problem("conflict", detail, idempotency_key=key, sandbox_id=answer.sandbox.id)
+        raise _differs(answer.sandbox, wish)
     # A store that was lost has forgotten the environment; of the same fingerprint it is the same.
     spec = answer.sandbox.spec.model_copy(update={"env": wish.spec.env})
     return replace(answer.sandbox, spec=spec)
 
 
+def _differs(found: Sandbox, wish: Sandbox) -> Problem:
+    """Why the wish does not get the sandbox that has its key, where their fingerprints differ.
+
+    One with settings by value and one with their digest cannot be compared here: the key of the digest is the
+    gateways'. The first comes from a gateway, or a create, of a version that gave the control plane the values.
+    """
+    key = wish.idempotency_key
+    if wish.settings_digest and found.spec.has_settings:
+        detail = f"{found.id} was created with env, cwd and user by value: send them instead of settings_digest"
+        return Problem("invalid_argument", detail, field=DIGEST, sandbox_id=found.id)
+    if found.settings_digest and wish.spec.has_settings:
+        detail = f"key {key} was used through a gateway of a newer version, which alone can compare env, cwd and user"
+        return Problem("upstream_timeout", detail, retry_after_ms=500, sandbox_id=found.id)
+    detail = f"key {key} was used with other parameters for {found.id}"
+    return Problem("conflict", detail, idempotency_key=key, sandbox_id=found.id)
+
+
 def _promised(spec: SandboxSpec, idle_timeout_ms: int, left_ms: int) -> SandboxSpec:
-    promised: Mapping[str, int] = {
+    promised: Mapping[str, int | str] = {
+        **({DIGEST: ""} if spec.settings_digest else {}),
         **({"idle_timeout_ms": idle_timeout_ms} if spec.idle_timeout_ms is None and idle_timeout_ms else {}),
         **({"start_timeout_ms": left_ms} if left_ms != spec.start_timeout_ms else {}),
     }

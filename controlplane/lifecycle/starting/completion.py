@@ -107,7 +107,8 @@ class Completion:
     async def _make_usable(self, sandbox: Sandbox, push: Push, address: str) -> None:
         self._deps.cluster.vouch(push.kernel)
         spec = sandbox.spec
-        if spec.env or spec.cwd or spec.user:
+        # By value, as a gateway of an older version sends them.
+        if spec.has_settings:
             await self._deps.sidecars.configure(address, self._deps.key.token(sandbox).text, spec)
 
     async def _announce(self, sandbox: Sandbox, push: Push, address: str, phases: Phases) -> PushOutcome:

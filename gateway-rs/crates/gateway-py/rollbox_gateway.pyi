@@ -22,6 +22,7 @@ class ClaimsDict(TypedDict):
     owner: str
     scopes: list[str]
     expires_at_s: int
+    settings: str | None
 
 def serve() -> int:
     """Run the gateway with the ROLLBOX_GATEWAY_* settings until SIGTERM or SIGINT.

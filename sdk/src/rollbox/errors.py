@@ -41,6 +41,7 @@ __all__ = [
     "SandboxLost",
     "SandboxNotFound",
     "SandboxUnreachable",
+    "SettingsPending",
     "StartQueueTimeout",
     "StartTimeout",
     "StoppedByOperator",
@@ -442,6 +443,16 @@ class UpstreamTimeout(SandboxError):
     hint = "Send the request again with the same idempotency key or exec_id."
 
 
+class SettingsPending(SandboxError):
+    """The sandbox does not have its environment, working directory and user yet, so nothing runs in it. Send the request again once the create of the sandbox has answered; if that answer was lost, repeat the create with its idempotency key."""
+
+    code = "settings_pending"
+    fault = "platform"
+    retry = "later"
+    mask_sample = True
+    hint = "Send the request again once the create of the sandbox has answered; if that answer was lost, repeat the create with its idempotency key."
+
+
 class IsolationMissing(SandboxError):
     """The nodes do not give the isolation that this installation promises. Nothing ran in it. Ask the operator to run `rollbox doctor`: the RuntimeClass or its handler is missing on a node."""
 
@@ -504,6 +515,7 @@ BY_CODE: dict[str, type[SandboxError]] = {
         StreamInterrupted,
         Draining,
         UpstreamTimeout,
+        SettingsPending,
         IsolationMissing,
         Internal,
     )

@@ -12,6 +12,7 @@ use wire::{Code, Problem};
 
 use super::answer;
 use super::attach::{Events, attach};
+use super::bound::Bound;
 use super::files::{Answers, Files};
 use super::ports;
 use super::uses::Uses;
@@ -49,7 +50,9 @@ struct Shared {
     context: Arc<Context>,
     records: Mutex<Records>,
     defaults: Mutex<Defaults>,
-    bound: tokio::sync::Mutex<bool>,
+    /// Held while settings are bound.
+    binding: tokio::sync::Mutex<()>,
+    bound: Bound,
     draining: watch::Receiver<bool>,
     acknowledged: AtomicBool,
     ports: Ports,
@@ -88,7 +91,8 @@ impl Service {
             context: context.into(),
             records: Mutex::default(),
             defaults: Mutex::default(),
-            bound: tokio::sync::Mutex::default(),
+            binding: tokio::sync::Mutex::default(),
+            bound: Bound::default(),
             draining,
             acknowledged: AtomicBool::new(false),
             ports: Ports::new(own_port),
@@ -108,6 +112,11 @@ impl Service {
     /// The calls that wait for a leg.
     pub fn legs(&self) -> Legs {
         self.shared.legs.clone()
+    }
+
+    /// Whether the late settings are bound.
+    pub fn bound(&self) -> Bound {
+        self.shared.bound.clone()
     }
 
     /// Notes that the control plane has acknowledged the readiness push.
@@ -260,14 +269,14 @@ impl Service {
         Ok(answer::result(&process, &ended, replayed))
     }
 
-    /// Sets a claim's defaults. They are tried with a command first, so that a wrong user or directory is refused here
-    /// and not by every later command. Only the first call has an effect: a sandbox is claimed once in its life, so a
-    /// later call is a retry whose answer was lost, perhaps built from a record without the environment variables, and
-    /// commands are running already.
-    async fn bind(&self, request: ConfigureRequest) -> Result<Configured, Problem> {
+    /// Sets the defaults of all commands. They are tried with a command first, so that a wrong user or directory is
+    /// refused here and not by every later command. Only the first call has an effect: a sandbox is claimed once in its
+    /// life, so a later call is a retry whose answer was lost, and commands may be running already.
+    async fn bind(&self, mut request: ConfigureRequest) -> Result<Configured, Problem> {
+        let digest = std::mem::take(&mut request.digest);
         let defaults = Defaults::new(request)?;
-        let mut bound = self.shared.bound.lock().await;
-        if !*bound {
+        let _one_at_a_time = self.shared.binding.lock().await;
+        if !self.shared.bound.knows(&digest)? {
             // Running a command takes longer than the rest of this call, and one has run before the sandbox could be
             // claimed. So where the defaults cannot fail, it is enough that the spawner still answers.
             if defaults.can_fail() {
@@ -276,7 +285,7 @@ impl Service {
                 in_time(self.shared.context.link.ping()).await?;
             }
             *lock(&self.shared.defaults) = defaults;
-            *bound = true;
+            self.shared.bound.set(digest);
         }
         Ok(Configured {})
     }

@@ -1,9 +1,9 @@
 //! What commands get from the target, the claim and the call.
 
 use wire::Code;
-use wire::agent::{ConfigureRequest, ExecRequest};
+use wire::agent::{ConfigureRequest, ExecRequest, HealthRequest};
 
-use crate::sandbox::{Sandbox, argv, env, shell, signed, text};
+use crate::sandbox::{Sandbox, argv, env, problem, promising, shell, signed, text, with_token};
 
 #[tokio::test]
 async fn environment_directory_and_user_are_the_images_then_the_claims_then_the_calls() {
@@ -18,6 +18,7 @@ async fn environment_directory_and_user_are_the_images_then_the_claims_then_the_
         env: env(&[("FROM", "claim"), ("ALSO", "claim")]),
         cwd: "/tmp".into(),
         user: "nobody".into(),
+        ..Default::default()
     };
     sandbox.client.clone().configure(signed(bound)).await.unwrap();
     // A retry, from a record that has lost the environment variables, or after the directory is gone.
@@ -82,6 +83,31 @@ async fn a_claim_that_cannot_hold_is_refused_and_changes_nothing() {
         assert_eq!(crate::sandbox::problem(&status).details["reason"], reason);
     }
     assert_eq!(sandbox.sh("id -u").await, "0\n");
+}
+
+#[tokio::test]
+async fn nothing_runs_before_the_promised_settings_are_bound() {
+    let sandbox = Sandbox::start().await;
+    let mut client = sandbox.client.clone();
+    let token = promising("digest-1");
+    let run =
+        |exec_id: &str| with_token(ExecRequest { exec_id: exec_id.into(), ..shell("echo $SECRET") }, &token);
+    let refused = problem(&client.exec(run("e-early")).await.unwrap_err());
+    assert_eq!(refused.code, Code::SettingsPending);
+    client.health(with_token(HealthRequest {}, &token)).await.unwrap();
+
+    let bind = |digest: &str, value: &str| ConfigureRequest {
+        env: env(&[("SECRET", value)]),
+        digest: digest.into(),
+        ..Default::default()
+    };
+    client.configure(with_token(bind("digest-1", "7"), &token)).await.unwrap();
+    client.configure(with_token(bind("digest-1", "7"), &token)).await.unwrap();
+    let other = client.configure(with_token(bind("digest-2", "8"), &token)).await.unwrap_err();
+    assert_eq!(problem(&other).code, Code::Conflict);
+    assert_eq!(text(&client.exec(run("e-late")).await.unwrap().into_inner()), "7\n");
+    let stranger = with_token(shell("true"), &promising("digest-2"));
+    assert_eq!(problem(&client.exec(stranger).await.unwrap_err()).code, Code::SettingsPending);
 }
 
 #[tokio::test]

@@ -365,6 +365,7 @@ async fn a_token_for_a_port_opens_that_one_and_nothing_else() {
         owner: "tester".into(),
         scopes: vec![format!("port:{port}")].into(),
         expires_at_s: 4_102_444_800,
+        settings: None,
     });
     let mut client = sandbox.client.clone();
     let mut ask = async |port: u16| {

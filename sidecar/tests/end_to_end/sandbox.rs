@@ -286,12 +286,22 @@ async fn connect(path: PathBuf) -> Channel {
 }
 
 pub fn token(sandbox_id: &str, lifetime_s: i64) -> String {
+    minted(sandbox_id, lifetime_s, None)
+}
+
+/// A token that promises the settings with this digest.
+pub fn promising(digest: &str) -> String {
+    minted(SANDBOX_ID, 600, Some(digest.into()))
+}
+
+fn minted(sandbox_id: &str, lifetime_s: i64, settings: Option<std::sync::Arc<str>>) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
     Signer::from_seed(SEED).sign(&Claims {
         sandbox_id: sandbox_id.into(),
         owner: "tester".into(),
         scopes: vec!["exec".to_owned()].into(),
         expires_at_s: now.saturating_add_signed(lifetime_s),
+        settings,
     })
 }
 

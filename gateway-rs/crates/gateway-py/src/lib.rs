@@ -90,6 +90,7 @@ fn verify_token<'py>(
     said.set_item("owner", &*claims.owner)?;
     said.set_item("scopes", claims.scopes.to_vec())?;
     said.set_item("expires_at_s", claims.expires_at_s)?;
+    said.set_item("settings", claims.settings.as_deref())?;
     Ok(said.into_any())
 }
 

@@ -55,6 +55,7 @@ pub(crate) fn anyone(route: &Route, port_token: &str) -> Bearer {
         owner: Arc::clone(&route.owner),
         scopes: Arc::new([]),
         expires_at_s: u64::MAX,
+        settings: None,
     };
     Bearer { claims, header: bearer(port_token) }
 }

@@ -121,7 +121,13 @@ async fn only_the_bearer_of_this_sandboxs_token_may() {
 
 fn claims(sandbox_id: &str, expires_at_s: u64) -> token::Claims {
     let scopes = vec!["exec".to_owned()].into();
-    token::Claims { sandbox_id: sandbox_id.into(), owner: "alice".into(), scopes, expires_at_s }
+    token::Claims {
+        sandbox_id: sandbox_id.into(),
+        owner: "alice".into(),
+        scopes,
+        expires_at_s,
+        settings: None,
+    }
 }
 
 #[tokio::test]

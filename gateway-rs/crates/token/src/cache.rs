@@ -59,7 +59,8 @@ mod tests {
     use super::*;
 
     fn claims(id: &str) -> Claims {
-        Claims { sandbox_id: id.into(), owner: "o".into(), scopes: Vec::new().into(), expires_at_s: 1 }
+        let scopes = Vec::new().into();
+        Claims { sandbox_id: id.into(), owner: "o".into(), scopes, expires_at_s: 1, settings: None }
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub struct Claims {
     pub scopes: Arc<[String]>,
     /// Unix time in seconds from which on the token is refused (`exp`).
     pub expires_at_s: u64,
+    /// Digest of the late settings that the sandbox must have before it is used (`set`); `None`: it may have any.
+    pub settings: Option<Arc<str>>,
 }
 
 impl Claims {
@@ -55,6 +57,8 @@ pub(crate) struct Payload {
     pub(crate) own: String,
     pub(crate) scp: Vec<String>,
     pub(crate) exp: u64,
+    #[serde(default)]
+    pub(crate) set: Option<String>,
 }
 
 impl Payload {
@@ -64,6 +68,7 @@ impl Payload {
             owner: self.own.into(),
             scopes: self.scp.into(),
             expires_at_s: self.exp,
+            settings: self.set.map(Into::into),
         }
     }
 }
@@ -78,6 +83,7 @@ mod tests {
             owner: "alice".into(),
             scopes: vec!["exec".to_owned()].into(),
             expires_at_s: 100,
+            settings: None,
         }
     }
 

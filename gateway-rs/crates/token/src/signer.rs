@@ -26,17 +26,18 @@ impl Signer {
 
     /// A token with exactly these claims.
     pub fn sign(&self, claims: &Claims) -> String {
-        self.sign_raw(
-            &json!({"alg": ALGORITHM, "typ": "JWT"}),
-            &json!({
-                "iss": ISSUER,
-                "sub": &*claims.sandbox_id,
-                "own": &*claims.owner,
-                "scp": &*claims.scopes,
-                "iat": 0,
-                "exp": claims.expires_at_s,
-            }),
-        )
+        let mut payload = json!({
+            "iss": ISSUER,
+            "sub": &*claims.sandbox_id,
+            "own": &*claims.owner,
+            "scp": &*claims.scopes,
+            "iat": 0,
+            "exp": claims.expires_at_s,
+        });
+        if let Some(settings) = &claims.settings {
+            payload["set"] = json!(&**settings);
+        }
+        self.sign_raw(&json!({"alg": ALGORITHM, "typ": "JWT"}), &payload)
     }
 
     /// A correctly signed token with any header and payload: for tests of tokens that are refused all the same.

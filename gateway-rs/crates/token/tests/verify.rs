@@ -27,6 +27,7 @@ fn claims() -> Claims {
         owner: "alice".into(),
         scopes: vec!["exec".to_owned()].into(),
         expires_at_s: NOW_S + 60,
+        settings: None,
     }
 }
 

@@ -132,6 +132,8 @@ pub enum Code {
     Draining,
     /// A part of the platform did not answer in time.
     UpstreamTimeout,
+    /// The sandbox does not have its environment, working directory and user yet, so nothing runs in it.
+    SettingsPending,
     /// The nodes do not give the isolation that this installation promises.
     IsolationMissing,
     /// The platform made an error.
@@ -140,7 +142,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, in the order of the table.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 42] = [
         Self::InvalidArgument,
         Self::Unauthenticated,
         Self::PermissionDenied,
@@ -180,6 +182,7 @@ impl Code {
         Self::StreamInterrupted,
         Self::Draining,
         Self::UpstreamTimeout,
+        Self::SettingsPending,
         Self::IsolationMissing,
         Self::Internal,
     ];
@@ -226,6 +229,7 @@ impl Code {
             Self::StreamInterrupted => "stream_interrupted",
             Self::Draining => "draining",
             Self::UpstreamTimeout => "upstream_timeout",
+            Self::SettingsPending => "settings_pending",
             Self::IsolationMissing => "isolation_missing",
             Self::Internal => "internal",
         }
@@ -273,6 +277,7 @@ impl Code {
             "stream_interrupted" => Self::StreamInterrupted,
             "draining" => Self::Draining,
             "upstream_timeout" => Self::UpstreamTimeout,
+            "settings_pending" => Self::SettingsPending,
             "isolation_missing" => Self::IsolationMissing,
             "internal" => Self::Internal,
             _ => return None,
@@ -321,6 +326,7 @@ impl Code {
             Self::StreamInterrupted => 502,
             Self::Draining => 503,
             Self::UpstreamTimeout => 504,
+            Self::SettingsPending => 503,
             Self::IsolationMissing => 500,
             Self::Internal => 500,
         }
@@ -368,6 +374,7 @@ impl Code {
             Self::StreamInterrupted => "UNAVAILABLE",
             Self::Draining => "UNAVAILABLE",
             Self::UpstreamTimeout => "DEADLINE_EXCEEDED",
+            Self::SettingsPending => "UNAVAILABLE",
             Self::IsolationMissing => "FAILED_PRECONDITION",
             Self::Internal => "INTERNAL",
         }
@@ -415,6 +422,7 @@ impl Code {
             Self::StreamInterrupted => Fault::Platform,
             Self::Draining => Fault::Platform,
             Self::UpstreamTimeout => Fault::Platform,
+            Self::SettingsPending => Fault::Platform,
             Self::IsolationMissing => Fault::Platform,
             Self::Internal => Fault::Platform,
         }
@@ -462,6 +470,7 @@ impl Code {
             Self::StreamInterrupted => Retry::Resume,
             Self::Draining => Retry::Later,
             Self::UpstreamTimeout => Retry::Later,
+            Self::SettingsPending => Retry::Later,
             Self::IsolationMissing => Retry::Later,
             Self::Internal => Retry::Later,
         }
@@ -509,6 +518,7 @@ impl Code {
             Self::StreamInterrupted => true,
             Self::Draining => true,
             Self::UpstreamTimeout => true,
+            Self::SettingsPending => true,
             Self::IsolationMissing => true,
             Self::Internal => true,
         }
@@ -562,6 +572,9 @@ impl Code {
             }
             Self::Draining => "This server is shutting down and takes no new work.",
             Self::UpstreamTimeout => "A part of the platform did not answer in time.",
+            Self::SettingsPending => {
+                "The sandbox does not have its environment, working directory and user yet, so nothing runs in it."
+            }
             Self::IsolationMissing => "The nodes do not give the isolation that this installation promises.",
             Self::Internal => "The platform made an error.",
         }
@@ -647,6 +660,9 @@ impl Code {
                 "Send the request again; another server answers, or this one after its restart."
             }
             Self::UpstreamTimeout => "Send the request again with the same idempotency key or exec_id.",
+            Self::SettingsPending => {
+                "Send the request again once the create of the sandbox has answered; if that answer was lost, repeat the create with its idempotency key."
+            }
             Self::IsolationMissing => {
                 "Nothing ran in it. Ask the operator to run `rollbox doctor`: the RuntimeClass or its handler is missing on a node."
             }

@@ -34,6 +34,7 @@ FULL = Sandbox(
     timeline=(Moment(1, State.QUEUED, "queue"),),
     callers=("c/1",),
     abandoned_at_ms=10,
+    settings_digest="d" * 64,
 )
 NAMES = {one.name for one in fields(Sandbox)}
 # The cluster carries what is known before the start, or once it is claimed. Readiness, expiry, lease and ports have
@@ -45,7 +46,7 @@ NOT_CARRIED = {
 # What callers have no use for, or get by a call of its own (the timeline). `pool` and `claimed_at_ms` are `source`.
 NOT_SHOWN = {
     *("version", "fingerprint", "idempotency_key", "address", "ports_revision", "pool", "claimed_at_ms", "claim_id"),
-    *("timeline", "callers", "abandoned_at_ms", "spec"),  # the spec's fields are shown one by one
+    *("timeline", "callers", "abandoned_at_ms", "settings_digest", "spec"),  # the spec's are shown one by one
 }
 
 

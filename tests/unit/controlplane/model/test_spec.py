@@ -115,11 +115,21 @@ def test_every_field_changes_the_fingerprint() -> None:
         "ttl_ms": 5_000,
         "start_timeout_ms": 500,
         "idle_timeout_ms": 5_000,
+        "settings_digest": "d" * 64,
     }
     # Whose client asks is no part of what is asked for.
     assert changes.keys() | {"lease"} == SandboxSpec.model_fields.keys()
     prints = {base.model_copy(update={name: value}).fingerprint() for name, value in changes.items()}
     assert len(prints | {base.fingerprint()}) == len(changes) + 1
+
+
+def test_settings_come_by_value_or_as_a_digest() -> None:
+    SandboxSpec(image="i", settings_digest="0" * 64)
+    for wrong in ({"settings_digest": "0"}, {"settings_digest": "0" * 64, "env": {"A": "1"}}):
+        with pytest.raises(ValueError, match="settings_digest"):
+            SandboxSpec(image="i", **wrong)
+    # A replica of an older version reads the spec of every record.
+    assert "settings_digest" not in SandboxSpec(image="i", settings_digest="0" * 64).model_dump()
 
 
 def test_a_record_comes_back_without_the_environment() -> None:

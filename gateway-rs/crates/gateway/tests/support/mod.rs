@@ -41,6 +41,7 @@ pub fn token_of(sandbox_id: &str, owner: &str, scopes: &[&str]) -> String {
         owner: owner.into(),
         scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect::<Vec<_>>().into(),
         expires_at_s: FAR_S,
+        settings: None,
     })
 }
 

@@ -1,0 +1,138 @@
+"""Late settings that gateways bind: the control plane has their digest, and decides about what cannot be bound."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+
+from controlplane.errors import Problem
+from controlplane.lifecycle.creates import Created
+from controlplane.lifecycle.groups import Groups
+from controlplane.lifecycle.record.callers import new_caller
+from controlplane.model import Sandbox, SandboxSpec
+from tests.support.world import OWNER, SPEC, World, world
+from tests.unit.controlplane.lifecycle.test_claims import ENV_SPEC, pooled
+
+ONE, OTHER = (SPEC.model_copy(update={"settings_digest": digit * 64}) for digit in "ab")
+Place = Callable[[], AbstractAsyncContextManager[World]]
+AWAY = ("sandbox_unreachable", "no answer within 3 s")
+
+
+async def _unbound(plane: World, sandbox_id: str, code: str = AWAY[0], detail: str = AWAY[1]) -> Problem | None:
+    """What a gateway is told that could not bind; None: repeat the create."""
+    try:
+        await plane.service.unbound(OWNER, sandbox_id, Problem(code, detail))  # type: ignore[arg-type]
+    except Problem as problem:
+        return problem
+    return None
+
+
+async def _again(plane: World, replaced: int) -> Created:
+    """The create that a gateway repeats after so many could not be bound."""
+    by_ms = plane.service.deadline_ms(ONE)
+    return await plane.service.create(OWNER, ONE, "k", by_ms=by_ms, caller=new_caller(), begun=[], replaced=replaced)
+
+
+@pytest.mark.parametrize("place", [pooled, world])
+async def test_settings_by_digest_are_compared_and_promised_and_not_bound_here(place: Place) -> None:
+    async with place() as plane:
+        made = await plane.create(OWNER, ONE, "k")
+        assert made.sandbox.settings_digest == "a" * 64
+        assert not any(one.has_settings for one in plane.sidecars.configured.values())
+        assert (await plane.create(OWNER, ONE, "k")).replayed
+        for other in (OTHER, SPEC):
+            with pytest.raises(Problem, match="conflict"):
+                await plane.create(OWNER, other, "k")
+
+
+async def test_a_digest_and_values_are_not_compared() -> None:
+    async with pooled() as plane:
+        by_value = await plane.create(OWNER, ENV_SPEC, "old")
+        same = SandboxSpec(**ENV_SPEC.model_dump(exclude={"env"}), settings_digest="a" * 64)
+        with pytest.raises(Problem) as refused:
+            await plane.create(OWNER, same, "old")
+        assert (refused.value.code, refused.value.details["field"]) == ("invalid_argument", "settings_digest")
+        assert (await plane.create(OWNER, ENV_SPEC, "old")).sandbox.id == by_value.sandbox.id
+        await plane.create(OWNER, same, "new")
+        with pytest.raises(Problem, match="upstream_timeout"):
+            await plane.create(OWNER, ENV_SPEC, "new")
+
+
+async def test_a_group_by_value_is_asked_for_again_by_value_and_lives_on() -> None:
+    async with world() as plane:
+        groups, made = Groups(plane.service), SandboxSpec(image=SPEC.image, env={"A": "1"})
+        wish: dict[str, Any] = {"partial": True, "caller": "c/1", "begun": []}
+        before = await groups.create(OWNER, "g", made, 2, **wish)
+        by_digest = SandboxSpec(image=SPEC.image, settings_digest="a" * 64)
+        with pytest.raises(Problem) as refused:
+            await groups.create(OWNER, "g", by_digest, 2, **wish | {"caller": "c/2"})
+        assert refused.value.details["field"] == "settings_digest"
+        again = await groups.create(OWNER, "g", made, 2, **wish | {"caller": "c/3"})
+        assert [one.id for one in again.values() if isinstance(one, Sandbox)] == [
+            one.id for one in before.values() if isinstance(one, Sandbox)
+        ]
+
+
+async def test_a_claimed_one_that_cannot_be_bound_is_replaced_by_the_repeated_create() -> None:
+    async with pooled() as plane:
+        first = (await plane.create(OWNER, ONE, "k")).sandbox
+        assert await _unbound(plane, first.id) is None
+        ended = await plane.service.get(OWNER, first.id)
+        assert ended.end is not None
+        assert (ended.end.cause, ended.end.detail) == (
+            "sandbox_lost",
+            "it did not answer when it was claimed: no answer within 3 s",
+        )
+        assert await _unbound(plane, first.id) is None, "the answer was lost, and the gateway asks again"
+        again = await _again(plane, replaced=1)
+        assert (again.sandbox.warm, again.replayed) == (True, False)
+        assert again.sandbox.id != first.id
+
+
+async def test_after_a_few_replacements_the_next_one_is_a_cold_start() -> None:
+    async with pooled() as plane:
+        made = await _again(plane, replaced=4)
+        assert (made.sandbox.warm, made.sandbox.cold_reason) == (False, "4 warm ones were dead when they were claimed")
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [(pooled, ("invalid_argument", "no user")), (world, ("invalid_argument", "no user")), (world, AWAY)],
+)
+async def test_settings_that_cannot_be_and_a_cold_start_that_does_not_answer_are_the_answer(
+    place: Place, why: tuple[str, str]
+) -> None:
+    async with place() as plane:
+        made = (await plane.create(OWNER, ONE, "k")).sandbox
+        said = await _unbound(plane, made.id, *why)
+        assert said is not None
+        assert (said.code, said.detail, said.details["ended"]) == (*why, "true")
+        end = (await plane.service.get(OWNER, made.id)).end
+        assert end is not None
+        assert (end.cause, end.detail) == why
+        with pytest.raises(Problem, match=why[1]):
+            await plane.create(OWNER, ONE, "k")
+
+
+@pytest.mark.parametrize("place", [pooled, world])
+async def test_one_that_may_be_in_use_is_not_taken_away(place: Place) -> None:
+    async with place() as plane:
+        made = (await plane.create(OWNER, ONE, "k")).sandbox
+        await asyncio.sleep(61)
+        said = await _unbound(plane, made.id)
+        assert said is not None
+        assert (said.code, "ended" in said.details) == ("sandbox_unreachable", False)
+        assert (await plane.service.alive(OWNER, made.id)).id == made.id
+
+
+async def test_what_its_owner_has_deleted_stays_deleted() -> None:
+    async with pooled() as plane:
+        made = (await plane.create(OWNER, ONE, "k")).sandbox
+        await plane.service.delete(OWNER, made.id)
+        said = await _unbound(plane, made.id)
+        assert said is not None
+        assert said.code == "deleted"
+        with pytest.raises(Problem, match="sandbox_not_found"):
+            await plane.service.unbound("bob", made.id, Problem("internal", "not bob's"))
