@@ -8,6 +8,8 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from controlplane.images import parse
+
 MIB: Final = 1 << 20
 MAX_ENV_BYTES: Final = 256 * 1024  # a guess: a quarter of what Linux allows for argv and environment together
 MAX_LABELS: Final = 64
@@ -20,9 +22,6 @@ MOST_HASHES: Final = 1024
 # The label with the name of a sandbox's group.
 GROUP: Final = "rollbox.group"
 
-# Every part between slashes begins with a letter or digit (so none is `..`): the name becomes part of a URL path of the
-# Docker Engine API.
-_IMAGE: Final = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]*(/[A-Za-z0-9][A-Za-z0-9._:@+-]*)*$"
 _LABEL_KEY: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?")
 # JSON can contain a lone surrogate (half a character), which cannot be encoded as UTF-8.
 _HALF: Final = re.compile(r"[\ud800-\udfff]")
@@ -31,6 +30,12 @@ _ENV_NAME: Final = re.compile(r"[^=\x00]{1,256}")
 # Kubernetes' syntax of label keys: an optional DNS name and a slash, then at most 63 characters.
 _NODE_KEY: Final = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _NODE_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
+
+
+def _image(name: str) -> str:
+    # The grammar also keeps `..` out: the name becomes part of a URL path of the Docker Engine API.
+    parse(name)
+    return name
 
 
 def _env(env: dict[str, str]) -> dict[str, str]:
@@ -119,7 +124,7 @@ MemoryBytes = Annotated[Range, _within("bytes", 16 * MIB, 1 << 42)]
 class Template(Closed):
     """What a sandbox is made of, and cannot be given later. Sizes in bytes, cpu in millicores (1000 = one core)."""
 
-    image: Annotated[str, StringConstraints(min_length=1, max_length=512, pattern=_IMAGE)]
+    image: Annotated[str, StringConstraints(min_length=1, max_length=512), AfterValidator(_image)]
     # The SDK has the same defaults, so that a pool that leaves these out serves creates that leave them out.
     cpu_millicores: Millicores = Range(request=100, limit=2000)
     memory_bytes: MemoryBytes = Range(request=256 * MIB, limit=2048 * MIB)

@@ -7,6 +7,7 @@ from typing import Any, Final, Self
 from controlplane.cluster.kubernetes.quantity import amount
 from controlplane.cluster.kubernetes.resources import GPU, disk_bytes, request_of, requests_of
 from controlplane.errors import Problem
+from controlplane.images import parse
 from controlplane.model import SandboxSpec, Usage
 
 _RESOURCES: Final = {"cpu": 1000, "memory": 1, "ephemeral-storage": 1, GPU: 1}
@@ -114,7 +115,8 @@ class Fleet:
 
     def have(self, image: str, nodes: Iterable[Node]) -> bool:
         """Whether a node for sandboxes reports that it has this image."""
-        return any(full_name(image) in one.images for one in self.eligible(nodes))
+        full_name = str(parse(image))
+        return any(full_name in one.images for one in self.eligible(nodes))
 
     def check(self, spec: SandboxSpec, nodes: Sequence[Node]) -> None:
         """Refuses a spec that fits on no node, even an empty one.
@@ -141,15 +143,6 @@ def _places(node: Node, wanted: Mapping[str, int]) -> int:
     """How many sandboxes with these requests fit on the node if it is empty."""
     places = min(node.allocatable[name] // needed for name, needed in wanted.items())
     return min(places, node.pods) if node.pods else places
-
-
-def full_name(image: str) -> str:
-    """An image's name with the default registry, repository prefix and tag filled in, as nodes report it."""
-    first, slash, _ = image.partition("/")
-    has_host = bool(slash) and (first == "localhost" or "." in first or ":" in first)
-    name = image if has_host else f"docker.io/{image}" if slash else f"docker.io/library/{image}"
-    last = name.rpartition("/")[2]
-    return name if "@" in last or ":" in last else f"{name}:latest"
 
 
 def _fits(spec: SandboxSpec, candidates: Sequence[Node]) -> None:

@@ -1,0 +1,42 @@
+"""Image references and manifests, as values: what a name means, where it is pulled from, whether it can run. Pure.
+
+The rules are those of the OCI distribution and image specifications, and of Docker for what these leave open (short
+names). No clock, no client: ``controlplane.registry`` asks registries, ``lifecycle.images`` decides what follows.
+"""
+
+from controlplane.images.challenge import Challenge, challenges
+from controlplane.images.keyring import Credentials, Keyring
+from controlplane.images.manifest import (
+    ACCEPTED,
+    MAX_LAYERS,
+    MAX_MANIFEST_BYTES,
+    Entry,
+    checked_config,
+    checked_manifest,
+    digest_of,
+    entries_for,
+    is_index,
+)
+from controlplane.images.reference import DIGEST, DOCKER_HUB, Reference, parse
+from controlplane.images.rewrite import Rewrites
+
+__all__ = [
+    "ACCEPTED",
+    "DIGEST",
+    "DOCKER_HUB",
+    "MAX_LAYERS",
+    "MAX_MANIFEST_BYTES",
+    "Challenge",
+    "Credentials",
+    "Entry",
+    "Keyring",
+    "Reference",
+    "Rewrites",
+    "challenges",
+    "checked_config",
+    "checked_manifest",
+    "digest_of",
+    "entries_for",
+    "is_index",
+    "parse",
+]
