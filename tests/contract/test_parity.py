@@ -13,8 +13,8 @@ import rollbox_gateway
 from controlplane.errors.table import TABLE
 from controlplane.model import SandboxSpec
 from controlplane.model.pool import PoolSpec
-from rollbox import request
 from rollbox.errors import BY_CODE
+from rollbox.options import CommandSettings, CreateSpec, Lifetime, Resources
 
 CONTRACT = Path(__file__).parent.parent.parent / "contract"
 SOURCE: dict[str, dict[str, Any]] = tomllib.loads((CONTRACT / "errors.toml").read_text())["code"]
@@ -42,9 +42,22 @@ def test_there_is_one_vector_for_every_code() -> None:
 
 def test_a_create_that_says_nothing_of_its_template_is_served_by_a_pool_that_says_nothing_either() -> None:
     declared = PoolSpec.model_validate({"template": {"image": "x"}, "max_warm": 1}).spec()
-    asked = SandboxSpec.model_validate(request.create_body("x", lease=None))
+    asked = SandboxSpec.model_validate(CreateSpec(image="x").without_lease().to_json())
     assert asked.template_hash() == declared.template_hash() == SandboxSpec(image="x").template_hash()
     assert asked == declared
+
+
+def test_the_sdk_has_every_option_of_a_create() -> None:
+    body = CreateSpec(
+        image="x",
+        resources=Resources(pids=64, disk="1Gi", gpu=1, node_selector={"zone": "a"}),
+        commands=CommandSettings(env={"A": "b"}, cwd="/", user="root"),
+        lifetime=Lifetime(idle_timeout=60),
+        labels={"run": "1"},
+    ).to_json()
+    body["lease"]["name"] = "client-1"
+    # Gateways send the digest, in place of the settings of commands.
+    assert SandboxSpec.model_validate(body).model_fields_set == {*SandboxSpec.model_fields} - {"settings_digest"}
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v["problem"]["code"])

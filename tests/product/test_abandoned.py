@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from rollbox import Client, Sandbox
-from rollbox.request import create_body
+from rollbox.options import CreateSpec, Resources
 from tests.support.abandoned import abandoned_create
 from tests.support.images import IMAGE
 from tests.support.stack import Product
@@ -111,7 +111,7 @@ async def dead_during_its_create(stack: Product, client: Client) -> str:
     """The id of a sandbox whose program died while it waited for it."""
     run = {"run": f"dead-{uuid4().hex}"}
     # Without a lease: nothing else would end it before its idle timeout, an hour.
-    body = create_body(IMAGE, labels=run, lease=None, **SMALL)
+    body = CreateSpec(image=IMAGE, resources=Resources(**SMALL), labels=run).without_lease().to_json()
     async with abandoned_create(stack.url, stack.api_key, body, key=uuid4().hex):
         (begun,) = await until(lambda: client.list(run))
     return begun.id

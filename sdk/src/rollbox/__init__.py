@@ -4,8 +4,8 @@
         result = await sandbox.exec("pytest -q", timeout=120)
 
 The public API is `__all__` and the error classes of `rollbox.errors`; `rollbox.sync` has blocking versions.
-All other modules are internal. Layers, lowest first: exec_output, errors, quantity, labels, request, record, result,
-usage, breaker (pure) < settings < retry < leases < transport < gateway < process, files, ports < shell, shared
+All other modules are internal. Layers, lowest first: exec_output, errors, quantity, labels, request, options, record,
+result, usage, breaker (pure) < settings < retry < leases < transport < gateway < process, files, ports < shell, shared
 < sandbox < lazy < group < batch, health < client < sync, cli.
 """
 
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from rollbox.group import SandboxGroup
     from rollbox.health import Health
     from rollbox.lazy import LazySandbox
+    from rollbox.options import CreateOptions
     from rollbox.pool import Pool, PoolFailure
     from rollbox.process import ExecSummary, Gap, OutputStream, Process, Processes, StdinWriter
     from rollbox.quota import Blocker, Need, Place, Preflight, Quota, QuotaLimits
     from rollbox.record import DeleteReport, End, SandboxList, SandboxRecord
-    from rollbox.request import CreateOptions, ExecOptions, SpawnOptions
+    from rollbox.request import ExecOptions, SpawnOptions
     from rollbox.result import ExecResult
     from rollbox.retry import RetryPolicy
     from rollbox.sandbox import Sandbox
@@ -94,7 +95,7 @@ _MODULES = {
     "Blocker": "quota",
     "BreakerPolicy": "breaker",
     "Client": "client",
-    "CreateOptions": "request",
+    "CreateOptions": "options",
     "DeleteReport": "record",
     "End": "record",
     "ErrorContext": "timeline",

@@ -14,10 +14,10 @@ from rollbox.errors import BY_CODE, InvalidArgument
 from rollbox.files import initial
 from rollbox.gateway import Gateway
 from rollbox.health import Health
+from rollbox.options import CreateOptions, CreateSpec
 from rollbox.pool import Pool, PoolChanges, PoolList, PoolOptions, Warm, changes_body, pool_body
 from rollbox.quota import Preflight, Quota, QuotaLimits, limits_body
 from rollbox.record import DeleteReport, SandboxList, SandboxRecord
-from rollbox.request import CreateOptions, count, create_body_of
 from rollbox.retry import RetryPolicy
 from rollbox.sandbox import Sandbox
 from rollbox.timeline import ErrorContext, Timeline
@@ -168,10 +168,11 @@ class Client:
             n: how many at the same time.
             **options: as of `Sandbox.create`.
         """
-        initial.checked(options.get("files"))
+        spec = CreateSpec.of(image, options)
+        initial.checked(spec.files)
         # A lease belongs to an existing sandbox and does not change what one needs.
-        body = create_body_of(image, CreateOptions(**{**options, "lease": None}))
-        answer = await self.gateway.owned("POST", "preflight", body={"sandbox": body, "count": count("n", n)})
+        body = {"sandbox": spec.without_lease().to_json(), "count": request.count("n", n)}
+        answer = await self.gateway.owned("POST", "preflight", body=body)
         return Preflight.from_json(answer)
 
     async def pools(self) -> PoolList:

@@ -16,8 +16,8 @@ from rollbox.errors import InvalidArgument
 from rollbox.files import initial
 from rollbox.gateway import CALL_ID, Gateway
 from rollbox.lazy import LazySandbox
+from rollbox.options import CreateOptions, CreateSpec, GroupOptions
 from rollbox.record import DeleteReport
-from rollbox.request import CreateOptions, GroupOptions
 from rollbox.retry import REPEATABLE
 from rollbox.sandbox import Sandbox
 from rollbox.shared import GatewayOwner
@@ -95,12 +95,12 @@ class SandboxGroup(Generic[Member]):
         Cost: one request, open until the last one is ready; warm ones are claimed concurrently. One more request for
             each of `files` and each sandbox, 32 at a time.
         """
-        contents = initial.checked(options.get("files"))
+        spec = CreateSpec.of(image, options)
+        contents = initial.checked(spec.files)
         samples = request.count("n", n, most=MOST_SAMPLES)
         made_name = uuid4().hex if name is None else checked_name(name)
-        sandbox = request.create_body_of(image, options)
-        body = {"count": samples, "partial": partial, "sandbox": sandbox}
-        deadline = Deadline(sandbox["start_timeout_ms"] / 1000)
+        body = {"count": samples, "partial": partial, "sandbox": spec.to_json()}
+        deadline = Deadline(spec.start_timeout)
 
         async def created(gateway: Gateway) -> dict[str, Any]:
             return await _created(gateway, made_name, body, forget=name is None, deadline=deadline)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Unpack
 
 from rollbox.deadline import LEAST_S, Deadline
 from rollbox.errors import Deleted, SandboxError, StartTimeout
 from rollbox.files import initial
+from rollbox.options import CreateOptions, CreateSpec
 from rollbox.process import Process
-from rollbox.request import CreateOptions, ExecOptions, SpawnOptions, create_body_of
+from rollbox.request import ExecOptions, SpawnOptions
 from rollbox.result import ExecResult
 from rollbox.retry import REPEATABLE
 from rollbox.sandbox import Sandbox
@@ -38,12 +40,9 @@ class LazySandbox:
         Raises:
             InvalidArgument: an argument is invalid.
         """
-        body = create_body_of(image, options)
-        initial.checked(options.get("files"))
-        self._image = image
-        self._start_timeout_s = body["start_timeout_ms"] / 1000
+        self._spec = CreateSpec.of(image, options)
+        initial.checked(self._spec.files)
         self._client = client
-        self._options = options
         self._creating = asyncio.Lock()
         self._attempts = 0
         self._failures = 0
@@ -65,7 +64,7 @@ class LazySandbox:
     @property
     def labels(self) -> Mapping[str, str]:
         """The labels of the sandbox, also before it has started."""
-        return dict(self._options.get("labels") or {}) if self._sandbox is None else self._sandbox.labels
+        return dict(self._spec.labels or {}) if self._sandbox is None else self._sandbox.labels
 
     async def sandbox(self) -> Sandbox:
         """Return the sandbox, which is created if needed, for all methods that this class lacks (files, ports, ...).
@@ -78,7 +77,7 @@ class LazySandbox:
         """
         if self._sandbox is not None:
             return self._sandbox
-        deadline, failures = Deadline(self._start_timeout_s), self._failures
+        deadline, failures = Deadline(self._spec.start_timeout), self._failures
         async with self._creating:
             if self._deleted:
                 raise Deleted("this lazy sandbox was deleted by this program")
@@ -92,7 +91,7 @@ class LazySandbox:
 
     async def _created(self, deadline: Deadline) -> Sandbox:
         if deadline.left_s() < LEAST_S:
-            within = f"within the start timeout of {self._start_timeout_s:g} s"
+            within = f"within the start timeout of {self._spec.start_timeout:g} s"
             raise StartTimeout(f"a create that another call had begun was cancelled, and no time is left {within}")
         try:
             return await self._create(deadline)
@@ -101,15 +100,13 @@ class LazySandbox:
             raise
 
     async def _create(self, deadline: Deadline) -> Sandbox:
-        key = self._options.get("idempotency_key")
+        spec = self._spec.without_lease() if self._detached else self._spec
         # The platform answers the key of a failed create with that failure, so another attempt needs another key.
-        if key is not None and self._attempts:
-            key = f"{key}.{self._attempts}"
-        options = CreateOptions(**{**self._options, "lease": None}) if self._detached else self._options
-        body, contents = create_body_of(self._image, options), initial.checked(options.get("files"))
+        if spec.idempotency_key is not None and self._attempts:
+            spec = replace(spec, idempotency_key=f"{spec.idempotency_key}.{self._attempts}")
         self._attempts += 1
         try:
-            return await Sandbox._made(body, contents, key, self._client, deadline)  # noqa: SLF001 - all but the checks
+            return await Sandbox._made(spec, self._client, deadline)  # noqa: SLF001 - all but the checks
         except (SandboxError, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) or error.code in REPEATABLE:
                 # The create was withdrawn, or the same key may still return its sandbox: the key stays.
@@ -161,4 +158,4 @@ class LazySandbox:
                 await self._sandbox.__aexit__(kind, error, trace)
 
     def __repr__(self) -> str:
-        return f"LazySandbox(image={self._image!r}, id={self.id!r})"
+        return f"LazySandbox(image={self._spec.image!r}, id={self.id!r})"

@@ -7,22 +7,16 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeAlias, TypedDict
 
 from rollbox.errors import InvalidArgument
-from rollbox.quantity import Cpu, Memory, Size
-from rollbox.request import count, template_body
+from rollbox.options import ResourceOptions, Resources, template_body
+from rollbox.request import count
 
 Warm: TypeAlias = int | tuple[int, int]
 """How many are kept ready: a number, or (minimum, maximum), between which the size follows the claims."""
 
 
-class PoolOptions(TypedDict, total=False):
+class PoolOptions(ResourceOptions, total=False):
     """The options of `Client.set_pool` besides image and size; those of the template as in `Sandbox.create`."""
 
-    cpu: Cpu
-    memory: Memory
-    pids: int | None
-    disk: Size | None
-    gpu: int
-    node_selector: Mapping[str, str] | None
     starts_per_minute: int | None
     surge: int | None
 
@@ -105,7 +99,7 @@ def pool_body(image: str, warm: Warm, options: PoolOptions) -> dict[str, Any]:
     """Build the body that declares a pool; InvalidArgument for an invalid argument."""
     given: dict[str, Any] = {**options}
     rates = {name: given.pop(name, None) for name in ("starts_per_minute", "surge")}
-    body = {"template": template_body(image, **given), **warm_body(warm)}
+    body = {"template": template_body(image, Resources(**given)), **warm_body(warm)}
     return body | {name: count(name, value) for name, value in rates.items() if value is not None}
 
 

@@ -8,9 +8,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeGuard
 
-from rollbox import labels as label_rules
 from rollbox.errors import InvalidArgument
-from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY, Cpu, Memory, Size, cpu_range, memory_range, parse_memory
 
 Keep: TypeAlias = Literal["head", "tail"]
 """Which part of an output that is longer than its limit is kept."""
@@ -34,34 +32,6 @@ Stdin: TypeAlias = bytes | str | AsyncIterable[bytes] | Readable
 
 WHOLE_STDIN_BYTES = 2**20
 """A larger input is streamed separately: gateway and sidecar would hold a request with it whole in memory."""
-
-_APART = ("idempotency_key", "files")
-
-
-class GroupOptions(TypedDict, total=False):
-    """The options of `SandboxGroup.create`: those of `Sandbox.create` that all sandboxes of a group share."""
-
-    cpu: Cpu
-    memory: Memory
-    pids: int | None
-    disk: Size | None
-    gpu: int
-    node_selector: Mapping[str, str] | None
-    env: Mapping[str, str] | None
-    files: InitialFiles | None
-    cwd: str | None
-    user: str | None
-    labels: Mapping[str, str] | None
-    ttl: float
-    idle_timeout: float | None
-    lease: float | None
-    start_timeout: float
-
-
-class CreateOptions(GroupOptions, total=False):
-    """The options of `Sandbox.create`, for code that passes them on; described there."""
-
-    idempotency_key: str | None
 
 
 class ExecOptions(TypedDict, total=False):
@@ -96,66 +66,6 @@ class SpawnOptions(TypedDict, total=False):
     exec_id: str | None
 
 
-def create_body(
-    image: str,
-    *,
-    cpu: Cpu = DEFAULT_CPU,
-    memory: Memory = DEFAULT_MEMORY,
-    pids: int | None = None,
-    disk: Size | None = None,
-    gpu: int = 0,
-    node_selector: Mapping[str, str] | None = None,
-    env: Mapping[str, str] | None = None,
-    cwd: str | None = None,
-    user: str | None = None,
-    labels: Mapping[str, str] | None = None,
-    ttl: float = 3600,
-    idle_timeout: float | None = None,
-    lease: float | None = 600,
-    start_timeout: float = 120,
-) -> dict[str, Any]:
-    """Build the body of a create, arguments as in `Sandbox.create`; InvalidArgument for an invalid one."""
-    return {
-        **template_body(image, cpu=cpu, memory=memory, pids=pids, disk=disk, gpu=gpu, node_selector=node_selector),
-        **_place(env, cwd, user),
-        **({"labels": label_rules.checked(labels)} if labels else {}),
-        "ttl_ms": milliseconds("ttl", ttl),
-        **({} if idle_timeout is None else {"idle_timeout_ms": milliseconds("idle_timeout", idle_timeout)}),
-        **({} if lease is None else {"lease": {"ttl_ms": milliseconds("lease", lease)}}),
-        "start_timeout_ms": milliseconds("start_timeout", start_timeout),
-    }
-
-
-def template_body(
-    image: str,
-    *,
-    cpu: Cpu = DEFAULT_CPU,
-    memory: Memory = DEFAULT_MEMORY,
-    pids: int | None = None,
-    disk: Size | None = None,
-    gpu: int = 0,
-    node_selector: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """Build the part of a create's body that is also a pool's template; arguments as in `Sandbox.create`."""
-    if not isinstance(image, str) or not image or any(letter.isspace() for letter in image):
-        raise InvalidArgument(f"image {image!r} is not the name of an image, like 'python:3.12-slim'")
-    return {
-        "image": image,
-        "cpu_millicores": cpu_range(cpu)._asdict(),
-        "memory_bytes": memory_range(memory)._asdict(),
-        **_node(pids, disk, gpu, node_selector),
-    }
-
-
-def create_body_of(image: str, options: GroupOptions | CreateOptions) -> dict[str, Any]:
-    """Build the body of a create from a caller's options; omitted ones are as in `Sandbox.create`.
-
-    Ignores options that are not part of the body: the key is a header, files are written after the create.
-    """
-    given: dict[str, Any] = {name: value for name, value in options.items() if name not in _APART}
-    return create_body(image, **given)
-
-
 def exec_body(
     cmd: str | Sequence[str],
     exec_id: str,
@@ -176,7 +86,7 @@ def exec_body(
     """
     body: dict[str, Any] = {"exec_id": exec_id, **_command(cmd)}
     if env or cwd is not None or user is not None:
-        body.update(_place(env, cwd, user))
+        body.update(command_settings(env, cwd, user))
     if _is_whole(stdin):
         body.update(_stdin(stdin) if stdin else {})
     else:
@@ -272,29 +182,12 @@ def _command(cmd: str | Sequence[str]) -> dict[str, Any]:
     if isinstance(cmd, str):
         if not cmd.strip():
             raise InvalidArgument(f"the command {cmd!r} is empty")
-        return {"command": _text("command", cmd)}
+        return {"command": text("command", cmd)}
     if isinstance(cmd, bytes | bytearray) or not isinstance(cmd, Sequence):
         raise InvalidArgument(f"the command {cmd!r} is neither a string (for the shell) nor a sequence of strings")
     if not cmd:
         raise InvalidArgument("the command is an empty sequence")
-    return {"argv": [_text("an argument of the command", part) for part in cmd]}
-
-
-def _node(pids: int | None, disk: Size | None, gpu: int, node_selector: Mapping[str, str] | None) -> dict[str, Any]:
-    """Options that only some installations support: sent only when they are given."""
-    body: dict[str, Any] = {}
-    if pids is not None:
-        body["pids_limit"] = count("pids", pids)
-    if disk is not None:
-        body["disk_bytes"] = parse_memory(disk, name="disk")
-    if gpu:
-        body["gpu"] = count("gpu", gpu)
-    if node_selector:
-        for name, value in node_selector.items():
-            _text("a name in node_selector", name)
-            _text(f"node_selector[{name!r}]", value)
-        body["node_selector"] = dict(node_selector)
-    return body
+    return {"argv": [text("an argument of the command", part) for part in cmd]}
 
 
 def wait_s(wait: bool, wait_timeout: float | None) -> float:
@@ -306,19 +199,19 @@ def wait_s(wait: bool, wait_timeout: float | None) -> float:
     return 0.0
 
 
-def _place(env: Mapping[str, str] | None, cwd: str | None, user: str | None) -> dict[str, Any]:
-    """User, directory and variables: the part that create and exec share."""
+def command_settings(env: Mapping[str, str] | None, cwd: str | None, user: str | None) -> dict[str, Any]:
+    """Write variables, directory and user, which creates and execs share; InvalidArgument for an invalid one."""
     body: dict[str, Any] = {}
     if env:
         for name, value in env.items():
-            if not _text("a name in env", name) or "=" in name:
+            if not text("a name in env", name) or "=" in name:
                 raise InvalidArgument(f"the name {name!r} in env is empty or holds '='")
-            _text(f"env[{name!r}]", value)
+            text(f"env[{name!r}]", value)
         body["env"] = dict(env)
     if cwd is not None:
-        body["cwd"] = _text("cwd", cwd)
+        body["cwd"] = text("cwd", cwd)
     if user is not None:
-        body["user"] = _text("user", user)
+        body["user"] = text("user", user)
     return body
 
 
@@ -343,7 +236,8 @@ def _keep(keep: str) -> str:
     return keep
 
 
-def _text(name: str, value: str) -> str:
+def text(name: str, value: str) -> str:
+    """Return the value; InvalidArgument when it is not text that every process can take: no NUL, valid Unicode."""
     if not isinstance(value, str):
         raise InvalidArgument(f"{name} is {value!r}, not a string")
     if "\0" in value:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
-from typing import Any
 from uuid import uuid4
 
 from rollbox import request, shared
@@ -15,6 +13,7 @@ from rollbox.deadline import Deadline
 from rollbox.errors import Deleted, InvalidArgument, SandboxForgotten, SandboxNotFound
 from rollbox.files import Files, initial
 from rollbox.gateway import Gateway, Opened
+from rollbox.options import CommandSettings, CreateSpec, Lifetime, Resources
 from rollbox.ports import Ports
 from rollbox.process import Process, Processes
 from rollbox.process.feeding import run_fed
@@ -105,39 +104,26 @@ class Sandbox:
             minute, unless its key is used again.
         Cost: one request, open until the sandbox is ready, and one for each of `files`; no polling.
         """
-        contents = initial.checked(files)
-        body = request.create_body(
-            image,
-            cpu=cpu,
-            memory=memory,
-            pids=pids,
-            disk=disk,
-            gpu=gpu,
-            node_selector=node_selector,
-            env=env,
-            cwd=cwd,
-            user=user,
+        resources = Resources(cpu=cpu, memory=memory, pids=pids, disk=disk, gpu=gpu, node_selector=node_selector)
+        spec = CreateSpec(
+            image=image,
+            resources=resources,
+            commands=CommandSettings(env=env, cwd=cwd, user=user),
+            lifetime=Lifetime(ttl=ttl, idle_timeout=idle_timeout, lease=lease),
             labels=labels,
-            ttl=ttl,
-            idle_timeout=idle_timeout,
-            lease=lease,
+            files=files,
             start_timeout=start_timeout,
+            idempotency_key=idempotency_key,
         )
-        return await cls._made(body, contents, idempotency_key, client, Deadline(start_timeout))
+        return await cls._made(spec, client, Deadline(start_timeout))
 
     @classmethod
-    async def _made(
-        cls,
-        body: Mapping[str, Any],
-        contents: Mapping[str, bytes | Path],
-        own_key: str | None,
-        client: GatewayOwner | None,
-        deadline: Deadline,
-    ) -> Sandbox:
-        key, forget = uuid4().hex if own_key is None else request.key("idempotency_key", own_key), own_key is None
-        made = await cls._open(client, lambda gateway: gateway.create(body, key, forget=forget, deadline=deadline))
+    async def _made(cls, spec: CreateSpec, client: GatewayOwner | None, deadline: Deadline) -> Sandbox:
+        contents, body, own_key = initial.checked(spec.files), spec.to_json(), spec.idempotency_key is not None
+        key = spec.idempotency_key or uuid4().hex
+        made = await cls._open(client, lambda gateway: gateway.create(body, key, forget=not own_key, deadline=deadline))
         if contents:
-            await made._begin_with(initial.FirstFiles(contents, deadline, own_key=not forget))  # noqa: SLF001 - its own
+            await made._begin_with(initial.FirstFiles(contents, deadline, own_key=own_key))  # noqa: SLF001 - its own
         return made
 
     @classmethod

@@ -22,7 +22,7 @@ from controlplane.clock import SystemClock
 from controlplane.embedded.binaries import gateway_command
 from controlplane.lifecycle import SigningKey
 from rollbox import Client
-from rollbox.request import create_body
+from rollbox.options import Resources, template_body
 from tests.support.redis_server import redis_server
 from tests.support.stack import free_port
 
@@ -90,9 +90,7 @@ class Stage:
 
     async def fill(self, client: Client, name: str, count: int) -> None:
         """Declare a pool of so many warm sandboxes, for creates with the SDK's defaults; wait until they are ready."""
-        wish = create_body(IMAGE)
-        template = {field: wish[field] for field in ("image", "cpu_millicores", "memory_bytes")}
-        body = {"template": template, "min_warm": count, "max_warm": count, "auto": False}
+        body = {"template": template_body(IMAGE, Resources()), "min_warm": count, "max_warm": count, "auto": False}
         await client.gateway.owned("PUT", "pools", name, body={**body, "starts_per_minute": 60_000})
         await self.filled(client, name, count)
 

@@ -3,7 +3,7 @@
 import inspect
 
 import rollbox
-from rollbox import errors, request, sync
+from rollbox import errors, sync
 
 
 def test_the_door_lists_exactly_these_names() -> None:
@@ -110,21 +110,11 @@ def test_the_sync_face_has_the_same_methods() -> None:
         assert theirs - closing <= ours, name
 
 
-def test_options_are_those_of_the_methods() -> None:
-    create = set(inspect.signature(rollbox.Sandbox.create).parameters) - {"image", "client"}
+def test_options_of_commands_are_those_of_the_methods() -> None:
     run = set(inspect.signature(rollbox.Sandbox.exec).parameters) - {"self", "cmd"}
-    assert set(rollbox.CreateOptions.__annotations__) == create
     spawn = set(inspect.signature(rollbox.Sandbox.spawn).parameters) - {"self", "cmd"}
     assert set(rollbox.ExecOptions.__annotations__) == run
     assert set(rollbox.SpawnOptions.__annotations__) == spawn
-
-
-def test_options_left_out_are_as_in_create() -> None:
-    ours = inspect.signature(request.create_body).parameters
-    for name, parameter in inspect.signature(rollbox.Sandbox.create).parameters.items():
-        if name in ours:
-            assert ours[name].default == parameter.default, name
-    assert set(rollbox.CreateOptions.__annotations__) - set(request.GroupOptions.__annotations__) == {"idempotency_key"}
 
 
 def test_every_error_is_a_sandbox_error_of_its_own_code() -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rollbox.cli import output
+from rollbox.cli.options import Json
 from rollbox.cli.paths import Remote, place
-from rollbox.cli.sandboxes import Json
 from rollbox.errors import FileNotFound, InvalidArgument
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rollbox.cli import output
-from rollbox.cli.sandboxes import Json, Wait, WaitTimeout, span, tell_failed
+from rollbox.cli.options import Json, Wait, WaitTimeout
+from rollbox.cli.sandboxes import span, tell_failed
 from rollbox.errors import NotFound
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import typer
 
 from rollbox.cli import output
 from rollbox.cli.exec import octal
-from rollbox.cli.sandboxes import Json
+from rollbox.cli.options import Json
 from rollbox.errors import InvalidArgument
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rollbox import labels as label_rules
 from rollbox.cli import output
-from rollbox.cli.sandboxes import CPU, MEMORY, Json, NodeLabels, pair
+from rollbox.cli.options import Json, ResourceArguments, with_resources
 from rollbox.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ def show(name: Name, json: Json = False) -> None:
 
 
 @app.command("set")
+@with_resources
 def set_(
     name: Annotated[str, typer.Argument(help="1 to 63 of a-z, 0-9 and '-'.")],
     image: Annotated[
@@ -48,12 +48,7 @@ def set_(
         str | None,
         typer.Option(metavar="N|MIN:MAX", help="How many are kept ready; between MIN and MAX by the claims."),
     ] = None,
-    cpu: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="As of `rollbox create`.")] = CPU,
-    memory: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="As of `rollbox create`.")] = MEMORY,
-    pids: Annotated[int | None, typer.Option(help="As of `rollbox create`.")] = None,
-    disk: Annotated[str | None, typer.Option(metavar="SIZE", help="As of `rollbox create`.")] = None,
-    gpu: Annotated[int, typer.Option(help="As of `rollbox create`.")] = 0,
-    node_selector: NodeLabels = None,
+    resources: ResourceArguments,
     starts_per_minute: Annotated[int | None, typer.Option(help="The most starts in any minute.")] = None,
     surge: Annotated[int | None, typer.Option(help="How many more while a template is replaced.")] = None,
     json: Json = False,
@@ -62,18 +57,13 @@ def set_(
 
     async def call(client: Client) -> Pool:
         if image is None:
-            if (cpu, memory, pids, disk, gpu, node_selector) != (CPU, MEMORY, None, None, 0, None):
+            if resources != ResourceArguments():
                 raise InvalidArgument("IMAGE is missing: a template is declared as a whole")
             return await client.change_pool(name, **_changes(warm, starts_per_minute, surge))
         if warm is None:
             raise InvalidArgument("--warm is missing: how many are to be kept ready, N or MIN:MAX")
         options: PoolOptions = {
-            "cpu": pair(cpu),
-            "memory": pair(memory),
-            "pids": pids,
-            "disk": disk,
-            "gpu": gpu,
-            "node_selector": label_rules.parse(node_selector or ()),
+            **resources.options(),
             "starts_per_minute": starts_per_minute,
             "surge": surge,
         }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rollbox.cli import output
-from rollbox.cli.sandboxes import Json
+from rollbox.cli.options import Json
 
 if TYPE_CHECKING:
     from rollbox.client import Client

@@ -10,7 +10,8 @@ import typer
 
 from rollbox.cli import output
 from rollbox.cli.exec import exit_code, tell_end
-from rollbox.cli.sandboxes import Json, span
+from rollbox.cli.options import Json
+from rollbox.cli.sandboxes import span
 from rollbox.errors import InvalidArgument
 
 if TYPE_CHECKING:

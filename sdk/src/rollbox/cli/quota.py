@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rollbox import labels as label_rules
 from rollbox.cli import output
-from rollbox.cli.sandboxes import CPU, MEMORY, Json, NodeLabels, pair, span
+from rollbox.cli.options import Json, ResourceArguments, with_resources
+from rollbox.cli.sandboxes import span
 from rollbox.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -93,29 +93,18 @@ def remove(owner: Owner, json: Json = False) -> None:
     _print(quota, json=json)
 
 
+@with_resources
 def preflight(
     image: Annotated[str, typer.Argument(help="Name of a container image.")],
     *,
     count: Annotated[int, typer.Option("--count", "-n", help="Sandboxes at the same time.")] = 1,
-    cpu: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Cores: 2, 0.5, 500m or 0.1:2.")] = CPU,
-    memory: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Sizes: 2Gi or 256Mi:2Gi.")] = MEMORY,
-    disk: Annotated[str | None, typer.Option(metavar="SIZE", help="Most of the node's disk: 2Gi.")] = None,
-    gpu: Annotated[int, typer.Option(help="Whole devices.")] = 0,
-    node_selector: NodeLabels = None,
+    resources: ResourceArguments,
     json: Json = False,
 ) -> None:
     """Check a run against quota, capacity, image and policies; starts nothing. Exit code 0 when it fits."""
 
     async def call(client: Client) -> Preflight:
-        return await client.preflight(
-            image,
-            count,
-            cpu=pair(cpu),
-            memory=pair(memory),
-            disk=disk,
-            gpu=gpu,
-            node_selector=label_rules.parse(node_selector or ()),
-        )
+        return await client.preflight(image, count, **resources.options())
 
     told = output.run(call, what="checking the run", as_json=json)
     if json:

@@ -13,41 +13,26 @@ import typer
 from rollbox import labels as label_rules
 from rollbox._problem import SandboxError
 from rollbox.cli import output
+from rollbox.cli.options import Json, Labels, ResourceArguments, Wait, WaitTimeout, with_resources
 from rollbox.errors import InvalidArgument
-from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY
 
 if TYPE_CHECKING:
     from rollbox.client import Client
     from rollbox.record import DeleteReport, SandboxRecord
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 FilesGiven = Annotated[
     list[str] | None, typer.Option("--file", metavar="LOCAL:PATH", help="A local file to copy in; may be repeated.")
 ]
-NodeLabels = Annotated[
-    list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label that its node must have; may be repeated.")
-]
-Labels = Annotated[list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="May be repeated.")]
-Wait = Annotated[
-    bool, typer.Option("--wait", help="Wait until the cluster has confirmed that nothing of them runs any more.")
-]
-WaitTimeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="How long --wait waits at most (60).")]
-CPU = ":".join(map(str, DEFAULT_CPU))
-MEMORY = ":".join(DEFAULT_MEMORY)
 
 
+@with_resources
 def create(
     image: Annotated[str, typer.Argument(help="Name of a container image.")],
     *,
-    cpu: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Cores: 2, 0.5, 500m or 0.1:2.")] = CPU,
-    memory: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Sizes: 2Gi or 256Mi:2Gi.")] = MEMORY,
+    resources: ResourceArguments,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="May be repeated.")] = None,
     file: FilesGiven = None,
     label: Labels = None,
-    pids: Annotated[int | None, typer.Option(help="Most processes and threads at a time (512).")] = None,
-    disk: Annotated[str | None, typer.Option(metavar="SIZE", help="Most of the node's disk: 2Gi.")] = None,
-    gpu: Annotated[int, typer.Option(help="Whole devices.")] = 0,
-    node_selector: NodeLabels = None,
     cwd: Annotated[str | None, typer.Option(help="Directory of every command.")] = None,
     user: Annotated[str | None, typer.Option(help="User of every command.")] = None,
     ttl: Annotated[float, typer.Option(help="Seconds to live.")] = 3600,
@@ -60,12 +45,7 @@ def create(
     async def call(client: Client) -> SandboxRecord:
         sandbox = await client.create(
             image,
-            cpu=pair(cpu),
-            memory=pair(memory),
-            pids=pids,
-            disk=disk,
-            gpu=gpu,
-            node_selector=label_rules.parse(node_selector or ()),
+            **resources.options(),
             env=label_rules.parse(env or ()),
             files=_files(file or ()),
             cwd=cwd,
@@ -134,14 +114,6 @@ def tell_failed(report: DeleteReport, *, as_json: bool) -> None:
         output.talk(f"error: {error.detail} ({error.code})", style="bold red")
     if errors:
         output.fail(errors[-1], as_json=as_json)
-
-
-def pair(text: str) -> str | tuple[str, str]:
-    """Read `limit` or `request:limit`."""
-    parts = text.split(":")
-    if len(parts) > 2:
-        raise InvalidArgument(f"{text!r} is not of the form LIMIT or REQUEST:LIMIT")
-    return parts[0] if len(parts) == 1 else (parts[0], parts[1])
 
 
 def _files(pairs: Iterable[str]) -> dict[str, Path]:

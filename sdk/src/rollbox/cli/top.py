@@ -9,7 +9,7 @@ import typer
 
 from rollbox._problem import SandboxError
 from rollbox.cli import output
-from rollbox.cli.sandboxes import Json
+from rollbox.cli.options import Json
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rollbox.cli import output
-from rollbox.cli.sandboxes import Json, span
+from rollbox.cli.options import Json
+from rollbox.cli.sandboxes import span
 
 if TYPE_CHECKING:
     from rollbox.client import Client

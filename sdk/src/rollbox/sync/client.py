@@ -11,10 +11,10 @@ from rollbox._problem import SandboxError
 from rollbox.breaker import BreakerPolicy
 from rollbox.client import QuotaList
 from rollbox.health import Health
+from rollbox.options import CreateOptions
 from rollbox.pool import Pool, PoolChanges, PoolList, PoolOptions, Warm
 from rollbox.quota import Preflight, Quota, QuotaLimits
 from rollbox.record import DeleteReport, SandboxList, SandboxRecord
-from rollbox.request import CreateOptions
 from rollbox.retry import RetryPolicy
 from rollbox.sync.portal import run
 from rollbox.sync.sandbox import Sandbox

@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar, Unpack
 
 import rollbox
+from rollbox.options import GroupOptions
 from rollbox.record import DeleteReport
-from rollbox.request import GroupOptions
 from rollbox.sync.inner import ClientOwner, inner_of
 from rollbox.sync.lazy import LazySandbox
 from rollbox.sync.portal import run

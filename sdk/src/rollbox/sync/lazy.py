@@ -7,7 +7,8 @@ from types import TracebackType
 from typing import Unpack
 
 import rollbox
-from rollbox.request import CreateOptions, ExecOptions, SpawnOptions
+from rollbox.options import CreateOptions
+from rollbox.request import ExecOptions, SpawnOptions
 from rollbox.result import ExecResult
 from rollbox.shell import DEFAULT_OUTPUT_BYTES
 from rollbox.sync.inner import ClientOwner, inner_of

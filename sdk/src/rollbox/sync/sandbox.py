@@ -7,8 +7,9 @@ from types import TracebackType
 from typing import Unpack
 
 import rollbox
+from rollbox.options import CreateOptions
 from rollbox.record import SandboxList, SandboxRecord
-from rollbox.request import CreateOptions, ExecOptions, SpawnOptions
+from rollbox.request import ExecOptions, SpawnOptions
 from rollbox.result import ExecResult
 from rollbox.shell import DEFAULT_OUTPUT_BYTES
 from rollbox.sync.files import Files

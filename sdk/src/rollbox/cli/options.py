@@ -1,0 +1,83 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
+
+import typer
+
+from rollbox import labels as label_rules
+from rollbox.errors import InvalidArgument
+from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY
+
+if TYPE_CHECKING:
+    from rollbox.options import ResourceOptions
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Labels = Annotated[list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="May be repeated.")]
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Wait until the cluster has confirmed that nothing of them runs any more.")
+]
+WaitTimeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="How long --wait waits at most (60).")]
+
+
+class ResourceArguments(NamedTuple):
+    """The options of `rollbox.options.Resources`, as they are typed."""
+
+    cpu: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Cores: 2, 0.5, 500m or 0.1:2.")] = ":".join(
+        map(str, DEFAULT_CPU)
+    )
+    memory: Annotated[str, typer.Option(metavar="[REQUEST:]LIMIT", help="Sizes: 2Gi or 256Mi:2Gi.")] = ":".join(
+        DEFAULT_MEMORY
+    )
+    pids: Annotated[int | None, typer.Option(help="Most processes and threads at a time (512).")] = None
+    disk: Annotated[str | None, typer.Option(metavar="SIZE", help="Most of the node's disk: 2Gi.")] = None
+    gpu: Annotated[int, typer.Option(help="Whole devices.")] = 0
+    node_selector: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label that its node must have; may be repeated.")
+    ] = None
+
+    def options(self) -> ResourceOptions:
+        """Return them as keyword arguments; InvalidArgument for one of another form."""
+        return {
+            "cpu": _pair(self.cpu),
+            "memory": _pair(self.memory),
+            "pids": self.pids,
+            "disk": self.disk,
+            "gpu": self.gpu,
+            "node_selector": label_rules.parse(self.node_selector or ()),
+        }
+
+
+def with_resources(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command all of `ResourceArguments` as options, in place of its parameter `resources`."""
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:  # noqa: ANN401
+        typed = {name: given.pop(name) for name in ResourceArguments._fields}
+        command(**given, resources=ResourceArguments(**typed))
+
+    # Typer reads the parameters of a command from here.
+    vars(called)["__signature__"] = inspect.Signature([*_parameters(command)])
+    return called
+
+
+def _parameters(command: Callable[..., None]) -> Iterator[inspect.Parameter]:
+    hints = get_type_hints(ResourceArguments, include_extras=True)
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        if parameter.name != "resources":
+            yield parameter
+            continue
+        for name, default in ResourceArguments._field_defaults.items():
+            yield inspect.Parameter(name, parameter.kind, default=default, annotation=hints[name])
+
+
+def _pair(text: str) -> str | tuple[str, str]:
+    """Read `limit` or `request:limit`."""
+    parts = text.split(":")
+    if len(parts) > 2:
+        raise InvalidArgument(f"{text!r} is not of the form LIMIT or REQUEST:LIMIT")
+    return parts[0] if len(parts) == 1 else (parts[0], parts[1])
