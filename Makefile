@@ -15,7 +15,7 @@ CARGO := setup/cargo.sh
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup venv build engine redis image demo test test-quick lint check gate hunt coverage bench fuzz contract clean figures \
+.PHONY: help setup venv build engine redis registry image demo test test-quick lint check gate hunt coverage bench fuzz contract clean figures \
 	cluster cluster-down images e2e e2e-core demo-cluster bench-cluster bench-lifecycle chaos chaos-cluster
 
 help: ## print this list
@@ -100,7 +100,7 @@ fuzz: setup ## property tests with thousands of examples; then the decoders of f
 contract: venv ## regenerate all files that are generated from the contract
 	$(BIN)/python contract/generate.py
 
-setup: build engine redis image ## toolchain, builds, engine, Redis and runtime image
+setup: build engine redis registry image ## toolchain, builds, engine, Redis and runtime image
 
 venv: $(VENV)/.installed ## create the virtual environment, with Python packages pinned by hash
 
@@ -118,6 +118,9 @@ engine: ## install a container engine if there is none
 
 redis: ## install a Redis server for the tests if there is none
 	@setup/redis.sh
+
+registry: ## install an image registry for the tests if there is none
+	@setup/registry.sh
 
 image: engine ## build the runtime image of the demo and the tests
 	@images/runtimes/python/build.sh

@@ -1,0 +1,114 @@
+"""What registries are shown: a user's name and password, or a token that they give for these (or to anybody).
+
+Token flow: https://distribution.github.io/distribution/spec/auth/token/, which all public registries use.
+"""
+
+import base64
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from http import HTTPStatus
+from typing import Any, Final
+
+from yarl import URL
+
+from controlplane.clock import Clock
+from controlplane.images import Challenge, Credentials, Keyring, Reference, challenges
+from controlplane.registry.outcome import Outcome, RegistryProblem
+from controlplane.registry.transport import Transport
+
+MAX_TOKEN_BYTES: Final = 256 * 1024
+# The lifetime of a token that tells none, by the specification; and how long before its end one is not used any more.
+LIFETIME_S: Final = 60
+MARGIN_MS: Final = 10_000
+# Tokens are for one repository each.
+MOST_KEPT: Final = 4096
+
+_Key = tuple[str, str]
+
+
+class Authorizations:
+    """Values of the ``Authorization`` header by repository, kept until they expire."""
+
+    def __init__(self, transport: Transport, keyring: Callable[[], Awaitable[Keyring]], clock: Clock) -> None:
+        self._transport = transport
+        self._keyring = keyring
+        self._clock = clock
+        self._kept: dict[_Key, tuple[str, int | None]] = {}
+
+    def known(self, reference: Reference) -> str | None:
+        """The value that the repository took last; None: none, or it has expired."""
+        value, until_ms = self._kept.get((reference.registry, reference.repository), (None, None))
+        return value if until_ms is None or self._clock.now_ms() < until_ms else None
+
+    async def answer(self, reference: Reference, headers: Iterable[str], refused: str | None) -> str:
+        """A value that answers the registry's challenge.
+
+        Args:
+            reference: the image.
+            headers: the ``WWW-Authenticate`` headers.
+            refused: the value that has just been refused.
+
+        Raises:
+            RegistryProblem: denied, there is no other value; away, broken, limited.
+        """
+        offered = {one.scheme: one for header in reversed([*headers]) for one in challenges(header)}
+        credentials = (await self._keyring()).find(reference)
+        value, until_ms = None, None
+        if (bearer := offered.get("bearer")) is not None:
+            value, until_ms = await self._token(reference, bearer, credentials)
+        elif "basic" in offered and credentials is not None:
+            value = _basic(credentials)
+        if value is None or value == refused:
+            whose = "without credentials" if credentials is None else f"to the user {credentials.username[:64]!r}"
+            raise RegistryProblem("denied", reference.registry, f"it does not give {reference} {whose}")
+        if len(self._kept) >= MOST_KEPT:
+            self._kept.clear()
+        self._kept[reference.registry, reference.repository] = (value, until_ms)
+        return value
+
+    async def _token(
+        self, reference: Reference, challenge: Challenge, credentials: Credentials | None
+    ) -> tuple[str, int]:
+        registry = reference.registry
+        realm = _realm(registry, challenge.parameters.get("realm", ""))
+        if not self._transport.secure(realm):
+            raise RegistryProblem("broken", registry, "its tokens would be asked for without TLS")
+        # Not the scope of the challenge: a registry that asks for more than this image gets no more.
+        query = {"scope": f"repository:{reference.repository}:pull"}
+        if service := challenge.parameters.get("service"):
+            query["service"] = service
+        headers = {} if credentials is None else {"Authorization": _basic(credentials)}
+        answer = await self._transport.send(registry, "GET", realm.update_query(query), headers, MAX_TOKEN_BYTES)
+        if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            raise RegistryProblem("denied", registry, f"it gives no token for {reference}")
+        if answer.status != HTTPStatus.OK:
+            outcome: Outcome = "limited" if answer.status == HTTPStatus.TOO_MANY_REQUESTS else "away"
+            raise RegistryProblem(outcome, registry, f"its tokens' service answers {answer.status}")
+        token, lifetime_s = _read(registry, answer.body)
+        return f"Bearer {token}", self._clock.now_ms() + lifetime_s * 1000 - MARGIN_MS
+
+
+def _realm(registry: str, text: str) -> URL:
+    try:
+        realm = URL(text)
+        if realm.host:
+            return realm
+    except ValueError:
+        pass
+    raise RegistryProblem("broken", registry, "it names no address for tokens")
+
+
+def _read(registry: str, body: bytes) -> tuple[str, int]:
+    try:
+        told: dict[str, Any] = json.loads(body)
+        token, lifetime = told.get("token") or told.get("access_token"), told.get("expires_in")
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise RegistryProblem("broken", registry, "its tokens' service answers no JSON object") from error
+    if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
+        raise RegistryProblem("broken", registry, "its tokens' service gives no token")
+    return token, lifetime if isinstance(lifetime, int) and 0 < lifetime < 86_400 else LIFETIME_S
+
+
+def _basic(credentials: Credentials) -> str:
+    text = f"{credentials.username}:{credentials.password}".encode()
+    return f"Basic {base64.b64encode(text).decode()}"
