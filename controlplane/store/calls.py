@@ -1,8 +1,7 @@
 """Calls to one Redis: with bounded connections, timeouts and retries; every failure is a ``Problem``."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from importlib.resources import files
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -17,6 +16,7 @@ from redis.exceptions import TimeoutError as SlowError
 from controlplane.errors import Problem
 from controlplane.store.line import Line, Reply, command
 from controlplane.store.protocol import StoreLostError
+from controlplane.store.scripts import Value, scripts
 
 # A step takes a tenth of a millisecond; a Redis that needs this long counts as unavailable.
 CALL_TIMEOUT_S: Final = 2.0
@@ -25,12 +25,9 @@ TRIES: Final = 3
 CONNECTIONS: Final = 32
 # How many steps go in one message: they take Redis some milliseconds.
 TOGETHER: Final = 128
-_HEAD: Final = "head"
 # Run before any other script is loaded. A restarted Redis has no scripts, so no replica can read a record that may be
 # stale before this script has marked the store as lost.
 _FIRST: Final = "restarted"
-# When Redis is out of memory only these scripts are refused; ends, slots and leases still work, and free memory.
-_GROWING: Final = ("admit", "claim")
 # No answer to a client depends on it, so it goes along with the next message, or after ``BEHIND_S``.
 _BEHIND: Final = "free_slot"
 BEHIND_S: Final = 0.01
@@ -67,7 +64,7 @@ class Calls:
         self.redis: Redis = Redis(connection_pool=pool)
         options = pool.connection_kwargs
         self.where = str(options.get("path") or f"{options.get('host')}:{options.get('port')}")
-        self._scripts = {name: _script(name) for name in _names()}
+        self._scripts = scripts()
         self._digests: dict[str, str] = {}
         self._line = self.line()
         self._long, self._reading = self.line(), asyncio.Lock()
@@ -83,7 +80,8 @@ class Calls:
         """
         await self._load(_FIRST)
         if run := await self._current_run():
-            await self.asked(self.redis.evalsha(self._digests[_FIRST], 1, self.prefix, run))
+            marked = self._scripts[_FIRST].values({"run": run})
+            await self.asked(self.redis.evalsha(self._digests[_FIRST], 1, self.prefix, *marked))
         for name in self._scripts:
             await self._load(name)
 
@@ -91,7 +89,7 @@ class Calls:
         """A new connection; the caller closes it."""
         return Line(self._url, CALL_TIMEOUT_S)
 
-    async def run(self, name: str, *args: str | int) -> Any:  # noqa: ANN401 - Redis' own types
+    async def run(self, name: str, /, **args: Value) -> Any:  # noqa: ANN401 - Redis' own types
         """Runs one script: one round trip, more after a restart of Redis, when the scripts have to be loaded.
 
         Calls that are made while a message is under way are batched in the next one, which costs a tenth under load.
@@ -102,7 +100,7 @@ class Calls:
             await self.load()
             return await self.asked(self._step(name, args))
 
-    async def read(self, name: str, *args: str | int) -> Any:  # noqa: ANN401 - Redis' own types
+    async def read(self, name: str, /, **args: Value) -> Any:  # noqa: ANN401 - Redis' own types
         """Runs one script with a long answer, on a separate connection, so that calls of ``run`` do not wait for it."""
         try:
             return await self.asked(self._read(name, args))
@@ -157,7 +155,7 @@ class Calls:
         await self.redis.connection_pool.disconnect()
 
     async def _load(self, name: str) -> None:
-        self._digests[name] = str(await self.asked(self.redis.script_load(self._scripts[name])))
+        self._digests[name] = str(await self.asked(self.redis.script_load(self._scripts[name].source)))
 
     async def _current_run(self) -> str:
         """The ``run_id`` of this Redis process; empty: it refuses to say."""
@@ -175,17 +173,17 @@ class Calls:
         detail = f"Redis at {self.where} did not do what was asked: {type(error).__name__}: {error}"
         return Problem("upstream_timeout", detail[:500], retry_after_ms=1000)
 
-    def _message(self, name: str, args: tuple[str | int, ...]) -> bytes:
-        return command("EVALSHA", self._digests[name], 1, self.prefix, *args)
+    def _message(self, name: str, args: Mapping[str, Value]) -> bytes:
+        return command("EVALSHA", self._digests[name], 1, self.prefix, *self._scripts[name].values(args))
 
-    async def _read(self, name: str, args: tuple[str | int, ...]) -> Reply:
+    async def _read(self, name: str, args: Mapping[str, Value]) -> Reply:
         async with self._reading:
             (answer,) = await self._exchanged(self._long, self._message(name, args), 1)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    def _step(self, name: str, args: tuple[str | int, ...]) -> asyncio.Future[Any]:
+    def _step(self, name: str, args: Mapping[str, Value]) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._steps.append((self._message(name, args), answer))
         if name != _BEHIND:
@@ -241,14 +239,3 @@ def _set(future: asyncio.Future[Any], answer: object) -> None:
         future.set_exception(answer)
     else:
         future.set_result(answer)
-
-
-def _names() -> list[str]:
-    folder = files("controlplane.store") / "lua"
-    return [one.name.removesuffix(".lua") for one in folder.iterdir() if one.name not in ("head.lua",)]
-
-
-def _script(name: str) -> str:
-    folder = files("controlplane.store") / "lua"
-    flags = "#!lua\n" if name in _GROWING else "#!lua flags=allow-oom\n"
-    return flags + (folder / f"{_HEAD}.lua").read_text() + (folder / f"{name}.lua").read_text()

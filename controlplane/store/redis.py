@@ -1,12 +1,10 @@
 """The store of many replicas: every step is one script in one Redis, and publishes its change to all replicas."""
 
-import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from itertools import count
-from operator import attrgetter
 from typing import Any, Final, Self
 
 from controlplane.clock import Clock
@@ -32,7 +30,8 @@ from controlplane.store.protocol import (
     Withdrawn,
 )
 from controlplane.store.records import Records
-from controlplane.store.rows import key_of, row, wish_row
+from controlplane.store.rows import key_of, message_of, row, wish_row
+from controlplane.store.scripts import Value
 
 TOMBSTONE_MS: Final = 24 * 3_600_000
 # How many records are read at a time: parsing them blocks the event loop for some milliseconds.
@@ -40,7 +39,8 @@ CHUNK: Final = 32
 # For so long there may be ends without an entry in their group's index: during an upgrade, replicas of a version
 # without the index may run for an hour beside this one.
 UNGROUPED_MS: Final = TOMBSTONE_MS + 3_600_000
-_QUOTA: Final = attrgetter(*(one.name for one in fields(Quota)))
+# The names of an owner's limits in the scripts, by the fields of the quota.
+_MOST: Final = {one.name: f"most_{one.name}" for one in fields(Quota)}
 MOST_DUE: Final = 500
 MOST_ENDS: Final = 86_400
 
@@ -92,7 +92,7 @@ class RedisStore:
         calls = Calls(url, f"{{rollbox:{installation}}}:", failed)
         try:
             await loaded(calls, within_s)
-            grouped_ms = int(await calls.run("indexed", clock.now_ms()))
+            grouped_ms = int(await calls.run("indexed", now=clock.now_ms()))
             yield cls(calls, clock, replica or secrets.token_hex(4), Records(unreadable), grouped_ms)
         finally:
             await calls.close()
@@ -104,9 +104,9 @@ class RedisStore:
 
     async def admit(self, sandbox: Sandbox, limits: Limits, fence: Fence | None = None) -> Admission:
         """See ``Store.admit``."""
-        asked = (*self._row(sandbox), limits.total, *_QUOTA(limits.quota))
-        under = ("", "") if fence is None else (fence.lease, fence.holder)
-        what, answer = await self._calls.run("admit", *asked, *under)
+        lease, holder = ("", "") if fence is None else (fence.lease, fence.holder)
+        asked = {**self._row(sandbox), "total": limits.total, **_most(limits.quota)}
+        what, answer = await self._calls.run("admit", **asked, lease=lease, lease_holder=holder)
         if what == "fenced" and fence is not None:
             raise FencedError(fence)
         if what != "admitted":
@@ -117,7 +117,7 @@ class RedisStore:
     async def claim(self, wish: Sandbox, limits: Limits) -> Claim | None:
         """See ``Store.claim``."""
         wanted = wish_row(wish, self._clock.now_ms(), self._writing(), self._replica)
-        what, answer = await self._calls.run("claim", *wanted, 0, *_QUOTA(limits.quota))
+        what, answer = await self._calls.run("claim", **wanted, **_most(limits.quota))
         if what == "none":
             return None
         return Claimed(self._records.read(answer)) if what == "claimed" else self._refused(what, answer)
@@ -131,7 +131,7 @@ class RedisStore:
 
     async def usage(self, owner: str | None) -> Usage:
         """See ``Store.usage``."""
-        flat = await self._calls.run("usage", owner or "")
+        flat = await self._calls.run("usage", owner=owner or "")
         return Usage(**dict(zip(flat[::2], map(int, flat[1::2]), strict=True)))
 
     async def recount(self) -> Sequence[Miscount]:
@@ -142,21 +142,21 @@ class RedisStore:
 
     async def get(self, sandbox_id: str) -> Sandbox | None:
         """See ``Store.get``."""
-        record, ended = await self._calls.run("get", sandbox_id)
+        record, ended = await self._calls.run("get", id=sandbox_id, lost="")
         return self._records.read(record, sandbox_id) if self._kept(record, ended) else None
 
     async def peek(self, sandbox_id: str) -> Sandbox | None:
         """See ``Store.peek``."""
-        record, ended = await self._calls.run("get", sandbox_id, "lost too")
+        record, ended = await self._calls.run("get", id=sandbox_id, lost="1")
         return self._records.read(record, sandbox_id) if self._kept(record, ended) else None
 
     async def replace(self, sandbox: Sandbox, expected_version: int) -> bool:
         """See ``Store.replace``."""
-        return bool(await self._calls.run("replace", *self._row(sandbox), expected_version))
+        return bool(await self._calls.run("replace", **self._row(sandbox), expected=expected_version))
 
     async def restore(self, sandbox: Sandbox) -> bool:
         """See ``Store.restore``."""
-        return bool(await self._calls.run("restore", *self._row(sandbox)))
+        return bool(await self._calls.run("restore", **self._row(sandbox)))
 
     async def find(
         self, owner: str | None, labels: Mapping[str, str], states: Collection[State] | None = None
@@ -196,7 +196,7 @@ class RedisStore:
 
     async def counts(self) -> Mapping[State, int]:
         """See ``Store.counts``."""
-        flat = await self._calls.run("counts", self._clock.now_ms())
+        flat = await self._calls.run("counts", now=self._clock.now_ms())
         seen = dict(zip(flat[::2], flat[1::2], strict=True))
         return {state: int(seen.get(state, 0)) for state in State}
 
@@ -204,28 +204,42 @@ class RedisStore:
         self, sandbox_id: str, limit: int, until_ms: int, per_node: int = 0, placement_key: str = ""
     ) -> Slot:
         """See ``Store.take_slot``. Cost: O(n) in all slots unless ``per_node`` is 0."""
-        asked = (self._clock.now_ms(), sandbox_id, limit, until_ms, per_node, placement_key)
-        taken, *nodes = await self._calls.run("take_slot", *asked)
+        taken, *nodes = await self._calls.run(
+            "take_slot",
+            now=self._clock.now_ms(),
+            id=sandbox_id,
+            limit=limit,
+            until_ms=until_ms,
+            per_node=per_node,
+            placement_key=placement_key,
+        )
         return Slot(taken=True, avoid=tuple(sorted(nodes))) if taken else Slot(taken=False, held_by="".join(nodes))
 
     async def place_slot(
         self, sandbox_id: str, node: str, until_ms: int, per_node: int = 0, placement_key: str = ""
     ) -> None:
         """See ``Store.place_slot``. Cost: as ``take_slot``."""
-        news = json.dumps({"by": self._replica})
-        await self._calls.run("place_slot", sandbox_id, node, until_ms, per_node, placement_key, news)
+        await self._calls.run(
+            "place_slot",
+            id=sandbox_id,
+            node=node,
+            until_ms=until_ms,
+            per_node=per_node,
+            placement_key=placement_key,
+            message=message_of(self._replica),
+        )
 
     async def free_slot(self, sandbox_id: str) -> None:
         """See ``Store.free_slot``."""
-        await self._calls.run("free_slot", sandbox_id, json.dumps({"by": self._replica}))
+        await self._calls.run("free_slot", id=sandbox_id, message=message_of(self._replica))
 
     async def lease(self, name: str, holder: str, ttl_ms: int) -> bool:
         """See ``Store.lease``."""
-        return bool(await self._calls.run("lease", self._clock.now_ms(), name, holder, ttl_ms))
+        return bool(await self._calls.run("lease", now=self._clock.now_ms(), name=name, holder=holder, ttl=ttl_ms))
 
     async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:
         """See ``Store.due``; unreadable records are left to replicas of a version that can read them."""
-        due = await self._calls.run("due", now_ms, unconfirmed_before_ms, MOST_DUE)
+        due = await self._calls.run("due", now=now_ms, unconfirmed_before=unconfirmed_before_ms, most=MOST_DUE)
         return Due(*(tuple(one for one in ids if one not in self._records) for ids in due))
 
     def feed(self) -> AsyncIterator[News]:
@@ -234,16 +248,18 @@ class RedisStore:
 
     async def claim_rebuild(self, ttl_ms: int) -> Rebuild:
         """See ``Store.claim_rebuild``."""
-        what, filling = await self._calls.run("claim_rebuild", self._clock.now_ms(), self._replica, ttl_ms)
+        what, filling = await self._calls.run(
+            "claim_rebuild", now=self._clock.now_ms(), holder=self._replica, ttl=ttl_ms
+        )
         return Rebuild(
             {"intact": RebuildTurn.INTACT, "ours": RebuildTurn.OURS, "theirs": RebuildTurn.THEIRS}[what], filling
         )
 
     async def rebuilt(self, filling: str) -> bool:
         """See ``Store.rebuilt``."""
-        return bool(await self._calls.run("rebuilt", filling))
+        return bool(await self._calls.run("rebuilt", filling=filling))
 
-    def _row(self, sandbox: Sandbox) -> tuple[str | int, ...]:
+    def _row(self, sandbox: Sandbox) -> dict[str, Value]:
         return row(sandbox, self._clock.now_ms(), self._writing(), self._replica)
 
     def _writing(self) -> str:
@@ -256,14 +272,16 @@ class RedisStore:
         return Withdrawn() if what == "withdrawn" else Known(self._records.read(answer))
 
     async def _by_key(self, owner: str, key: str, *, withdraw: str, call_id: str = "") -> Sandbox | None:
-        record = await self._calls.run("by_key", self._clock.now_ms(), key_of(owner, key), withdraw, call_id)
+        record = await self._calls.run(
+            "by_key", now=self._clock.now_ms(), key=key_of(owner, key), withdraw=withdraw, call=call_id
+        )
         return self._records.read(record) if record else None
 
     async def _read(self, ids: Sequence[str]) -> Iterable[Sandbox]:
         found: list[Sandbox] = []
         for at in range(0, len(ids), CHUNK):
             some = ids[at : at + CHUNK]
-            flat = await self._calls.read("records", *some)
+            flat = await self._calls.read("records", ids="\n".join(some))
             for sandbox_id, record, ended in zip(some, flat[::2], flat[1::2], strict=True):
                 if self._kept(record, ended) and (one := self._records.read_or_none(record, sandbox_id)) is not None:
                     found.append(one)
@@ -272,3 +290,7 @@ class RedisStore:
     def _kept(self, record: str | None, ended: str | None) -> bool:
         """Whether there is such a record, and its tombstone is not too old."""
         return bool(record) and not (ended and int(ended) <= self._clock.now_ms() - TOMBSTONE_MS)
+
+
+def _most(quota: Quota) -> dict[str, Value]:
+    return {name: getattr(quota, field) for field, name in _MOST.items()}

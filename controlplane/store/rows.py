@@ -10,41 +10,47 @@ from pydantic_core import from_json, to_json
 
 from controlplane.errors import TABLE
 from controlplane.model import GROUP, UP, EndCause, Sandbox, SandboxSpec, State, load_timeline
+from controlplane.store.scripts import Value
 
 # The members that a sandbox keeps when it is claimed, and those that the claim replaces; ``version`` precedes both.
 _OWN: Final = (
     *("id", "created_at_ms", "generation", "ready_at_ms", "address", "kernel", "ports_revision", "pool", "cold_reason"),
 )
-_BROUGHT: Final = (
+_BOUND: Final = (
     *("owner", "expires_at_ms", "fingerprint", "idempotency_key", "claimed_at_ms", "claim_id", "abandoned_at_ms"),
     "settings_digest",
 )
-_PLAIN: Final = ("version", *_OWN, *_BROUGHT)
+_PLAIN: Final = ("version", *_OWN, *_BOUND)
+_ENV: Final = {"spec": {"env"}}
 
 
 def dump(sandbox: Sandbox, *, env: bool = True) -> str:
     """The whole record as JSON, without the environment once it has an end. Cost: 10 us, and the environment's size."""
-    return f'{{"version":{sandbox.version},{own(sandbox)},{brought(sandbox, env=env)}}}'
+    return _json({"version": sandbox.version, **_own(sandbox), **_bound(sandbox)}, env=env and sandbox.end is None)
 
 
 def own(sandbox: Sandbox) -> str:
-    """The members of the record that a claim keeps."""
-    fields = {name: getattr(sandbox, name) for name in _OWN}
+    """The members of the record that a claim keeps, as a JSON object; the version is neither of these."""
+    return _json(_own(sandbox))
+
+
+def bound(sandbox: Sandbox, *, env: bool = True) -> str:
+    """The members of the record that a claim replaces, as a JSON object."""
+    return _json(_bound(sandbox), env=env)
+
+
+def _own(sandbox: Sandbox) -> dict[str, Any]:
     more = {"public_ports": sandbox.public_ports, "timeline": sandbox.timeline}
-    return _members({**fields, "timings_ms": dict(sandbox.timings_ms), **more})
+    return {**{name: getattr(sandbox, name) for name in _OWN}, "timings_ms": dict(sandbox.timings_ms), **more}
 
 
-def brought(sandbox: Sandbox, *, env: bool = True) -> str:
-    """The members of the record that a claim replaces."""
-    secret = {"env"} if sandbox.end is not None or not env else set()
-    fields = {name: getattr(sandbox, name) for name in _BROUGHT}
-    spec = sandbox.spec.model_dump_json(exclude=secret)
-    more = {"callers": sandbox.callers, "state": sandbox.state, "end": sandbox.end}
-    return f'{_members({**fields, **more})},"spec":{spec}'
+def _bound(sandbox: Sandbox) -> dict[str, Any]:
+    more = {"callers": sandbox.callers, "state": sandbox.state, "end": sandbox.end, "spec": sandbox.spec}
+    return {**{name: getattr(sandbox, name) for name in _BOUND}, **more}
 
 
-def _members(fields: Mapping[str, Any]) -> str:
-    return to_json(fields).decode()[1:-1]
+def _json(members: Mapping[str, Any], *, env: bool = True) -> str:
+    return to_json(members, exclude=None if env else _ENV).decode()
 
 
 def load(text: str | bytes) -> Sandbox:
@@ -95,66 +101,73 @@ def group_of(sandbox: Sandbox) -> str:
     return sandbox.spec.labels.get(GROUP, "")
 
 
-def news_of(sandbox: Sandbox, record: str, origin: str, now_ms: int) -> str:
-    """The feed message of a change; empty for one during a start: other replicas follow what is up or has an end."""
-    if sandbox.state not in UP and sandbox.end is None:
-        return ""
-    told = dump(sandbox, env=False) if sandbox.spec.env else record
-    return f"{head_of(origin, now_ms)}{told}}}"
-
-
-def head_of(origin: str, now_ms: int) -> str:
-    """The part of a feed message before the record; a brace follows the record."""
-    return f'{begin_of(origin)}, "at": {now_ms}, "sandbox": '
+def begin_of(origin: str) -> str:
+    """The beginning of every feed message of ``origin``, so that a replica skips its own without parsing them."""
+    return message_of(origin)[:-1]
 
 
 @lru_cache(maxsize=4)
-def begin_of(origin: str) -> str:
-    """The beginning of every feed message of ``origin``, so that a replica skips its own without parsing them."""
-    return json.dumps({"by": origin})[:-1]
+def message_of(origin: str) -> str:
+    """The feed message that a start slot was freed; it begins as every feed message of ``origin`` does."""
+    return json.dumps({"by": origin})
 
 
-def row(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> tuple[str | int, ...]:
-    """The first arguments of every script that writes a record; ``lua/head.lua`` names them."""
-    record = dump(sandbox)
-    return (
-        *_who(sandbox, now_ms, writer, origin),
-        record,
-        news_of(sandbox, record, origin, now_ms),
-        # Of a warm one: its template, from when on it can be claimed, and the members that a claim keeps.
-        *(
-            (sandbox.spec.template_hash(), sandbox.ready_at_ms or 0, own(sandbox))
-            if sandbox.state is State.WARM
-            else ("", 0, "")
-        ),
-        group_of(sandbox),
-        call_of(sandbox),
-    )
+def row(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> dict[str, Value]:
+    """The arguments of every script that writes a record; ``lua/head.lua`` says what they are."""
+    warm = sandbox.state is State.WARM
+    # Other replicas follow what is up or has an end, and not what changes during a start.
+    heard = sandbox.state in UP or sandbox.end is not None
+    return {
+        **_fields(sandbox, now_ms, writer, origin),
+        "record": dump(sandbox),
+        "public": dump(sandbox, env=False) if heard and sandbox.spec.env else "",
+        "message": _changed(origin, now_ms) if heard else "",
+        "template": sandbox.spec.template_hash() if warm else "",
+        "ready": (sandbox.ready_at_ms or 0) if warm else 0,
+        "own": own(sandbox) if warm else "",
+    }
 
 
-def wish_row(wish: Sandbox, now_ms: int, writer: str, origin: str) -> tuple[str | int, ...]:
-    """As ``row``, for a claim: instead of record and message it has the members that a claim adds to them.
+def wish_row(wish: Sandbox, now_ms: int, writer: str, origin: str) -> dict[str, Value]:
+    """As ``row``, for a claim: ``record`` and ``public`` are what it replaces in those of the one that it gets.
 
     The template is the one that is wanted.
     """
-    bound = replace(wish, state=State.RUNNING, claimed_at_ms=now_ms, claim_id=wish.id)
-    members = brought(bound)
-    return (
-        *_who(bound, now_ms, writer, origin),
-        members,
-        brought(bound, env=False) if wish.spec.env else members,
-        *(wish.spec.template_hash(), 0, head_of(origin, now_ms)),
-        group_of(wish),
-        call_of(wish),
-    )
+    claimed = replace(wish, state=State.RUNNING, claimed_at_ms=now_ms, claim_id=wish.id)
+    return {
+        **_fields(claimed, now_ms, writer, origin),
+        "record": bound(claimed),
+        "public": bound(claimed, env=False) if wish.spec.env else "",
+        "message": _changed(origin, now_ms),
+        "template": wish.spec.template_hash(),
+        "ready": 0,
+        "own": "",
+    }
 
 
-def _who(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> tuple[str | int, ...]:
+def _changed(origin: str, now_ms: int) -> str:
+    """The feed message of a change; the script adds the record as ``sandbox``."""
+    return json.dumps({"by": origin, "at": now_ms})
+
+
+def _fields(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> dict[str, Value]:
     spec = sandbox.spec
-    return (
-        *(now_ms, writer, origin, sandbox.id, sandbox.version, sandbox.state, sandbox.owner),
-        key_of(sandbox.owner, sandbox.idempotency_key),
-        *(sandbox.created_at_ms, sandbox.expires_at_ms, sandbox.start_by_ms),
-        0 if sandbox.end is None else sandbox.end.at_ms,
-        *(spec.cpu_millicores.request, spec.memory_bytes.request, spec.gpu),
-    )
+    return {
+        "now": now_ms,
+        "writer": writer,
+        "holder": origin,
+        "id": sandbox.id,
+        "version": sandbox.version,
+        "state": sandbox.state,
+        "owner": sandbox.owner,
+        "key": key_of(sandbox.owner, sandbox.idempotency_key),
+        "created": sandbox.created_at_ms,
+        "expires": sandbox.expires_at_ms,
+        "deadline": sandbox.start_by_ms,
+        "ending": 0 if sandbox.end is None else sandbox.end.at_ms,
+        "cpu": spec.cpu_millicores.request,
+        "memory": spec.memory_bytes.request,
+        "gpu": spec.gpu,
+        "group": group_of(sandbox),
+        "call": call_of(sandbox),
+    }

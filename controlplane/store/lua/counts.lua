@@ -1,4 +1,5 @@
--- Store.counts. ARGV: now. Returns state, count, state, count, ...
+-- Store.counts. Returns state, count, state, count, ...
+-- args: now:number
 if not intact() then return redis.error_reply('LOST') end
-trim(tonumber(ARGV[1]))
+trim(a.now)
 return redis.call('HGETALL', P .. 'counts')

@@ -22,19 +22,31 @@
 --   intact            the name of the store's content; missing: the store is lost
 --   rebuild           hash: holder until filling, of a rebuild under way
 --   run               the `run_id` of the Redis process that was seen last
+--
+-- A row is one sandbox as it is to be stored. `record` is its record; `public` is what other replicas hear of it, ''
+-- if that is the same; `message` is the JSON object to which that is added, '' if nothing is published; `template`,
+-- `ready` and `own` (what a claim keeps of the record) are those of a warm sandbox. All JSON is whole.
+-- row: now:number writer holder id version state owner key created expires deadline ending cpu memory gpu
+-- row: record public message template ready own group call
 local P = KEYS[1]
 local DAY_MS, TRIM, MOST_TOMBS, MOST_WITHDRAWN, CLAIM_MS, HELD_MS = 86400000, 32, 86400, 100000, 60000, 600000
 local LIVE = {requested = true, queued = true, starting = true, warm = true, running = true}
 local UNREADY = {requested = true, queued = true, starting = true}
 local RESOURCES = {'sandboxes', 'cpu_millicores', 'memory_bytes', 'gpu', 'starting'}
 
+local sub = string.sub
+-- One JSON object with the members of three, which have no member in common.
+local function merged(one, two, three)
+  return sub(one, 1, -2) .. ',' .. sub(two, 2, -2) .. ',' .. sub(three, 2)
+end
+
 local function read(id)
   local f = redis.call('HMGET', P .. 's:' .. id, 'version', 'state', 'owner', 'key', 'ended', 'writer', 'record',
     'cpu', 'memory', 'gpu', 'template', 'own', 'weighed', 'holder')
   if not f[1] then return nil end
   return {id = id, version = f[1], state = f[2], owner = f[3], key = f[4], ended = f[5], writer = f[6], record = f[7],
-    cpu = f[8] or '0', memory = f[9] or '0', gpu = f[10] or '0', template = f[11] or '', own = f[12] or '',
-    weighed = f[13] or '', holder = f[14] or ''}
+    cpu = f[8] or '0', memory = f[9] or '0', gpu = f[10] or '0', template = f[11] or '',
+    own = f[12] or '', weighed = f[13] or '', holder = f[14] or ''}
 end
 
 -- What one sandbox uses in a state, in the order of RESOURCES.
@@ -64,9 +76,10 @@ local function reweigh(new, old)
   if new then use(new.owner, after, NOTHING) end
 end
 
--- The first of `limits` (in the order of RESOURCES, 0 is none) without room: {resource, used, limit}, or nil.
-local function excess(new, limits)
+-- The first resource of which the owner's quota (`most_`, 0 is none) leaves no room: {resource, used, limit}, or nil.
+local function excess(new)
   local wanted = weight(new, new.state)
+  local limits = {a.most_sandboxes, a.most_cpu_millicores, a.most_memory_bytes, a.most_gpu, a.most_starting}
   for i, resource in ipairs(RESOURCES) do
     local limit = tonumber(limits[i])
     if limit > 0 and wanted[i] > 0 then
@@ -123,15 +136,6 @@ local function moment(set, id, wanted, at)
   if wanted then redis.call('ZADD', P .. set, at, id) else redis.call('ZREM', P .. set, id) end
 end
 
--- The fields that `rows.row` and `rows.wish_row` send, ARGV[1..22].
-local function row()
-  return {now = tonumber(ARGV[1]), writer = ARGV[2], holder = ARGV[3], id = ARGV[4], version = ARGV[5],
-    state = ARGV[6], owner = ARGV[7], key = ARGV[8], created = ARGV[9], expires = ARGV[10], deadline = ARGV[11],
-    ending = ARGV[12], cpu = ARGV[13], memory = ARGV[14], gpu = ARGV[15], record = ARGV[16], news = ARGV[17],
-    template = ARGV[18], ready = ARGV[19], own = ARGV[20], group = ARGV[21],
-    call = ARGV[22]}
-end
-
 local function put(new, old)
   local moved = not old or old.state ~= new.state or old.owner ~= new.owner
   if old and moved then leave(old) end
@@ -165,9 +169,12 @@ local function put(new, old)
   if new.template ~= '' then moment('warm:' .. new.template, new.id, true, new.ready) end
   redis.call('HSET', P .. 's:' .. new.id, 'version', new.version, 'state', new.state, 'owner', new.owner,
     'key', new.key, 'ended', ended, 'record', new.record, 'writer', new.writer, 'holder', new.holder,
-    'cpu', new.cpu, 'memory', new.memory, 'gpu', new.gpu, 'template', new.template, 'own', new.own,
+    'cpu', new.cpu, 'memory', new.memory, 'gpu', new.gpu, 'template', new.template, 'own', sub(new.own, 2, -2),
     'weighed', new.state)
-  if new.news ~= '' then redis.call('PUBLISH', P .. 'feed', new.news) end
+  if new.message ~= '' then
+    local public = new.public ~= '' and new.public or new.record
+    redis.call('PUBLISH', P .. 'feed', sub(new.message, 1, -2) .. ',"sandbox":' .. public .. '}')
+  end
 end
 
 -- How many start slots each node has, and how many starts have a slot and no node yet.
@@ -197,7 +204,7 @@ local function refused(new, old, limit)
   if old then return {'known', old.record} end
   if new.key ~= '' and (taken_back(new.key) or taken_back(new.key .. '\n' .. new.call)) then return {'withdrawn', ''} end
   -- Before the total: an owner over its own quota must not make unclaimed sandboxes give way.
-  local over = excess(new, {ARGV[24], ARGV[25], ARGV[26], ARGV[27], ARGV[28]})
+  local over = excess(new)
   if over then return {'full', over} end
   local used = tonumber(redis.call('HGET', P .. 'used:', 'sandboxes') or '0')
   if limit > 0 and used >= limit then return {'full', {'total', used, limit}} end

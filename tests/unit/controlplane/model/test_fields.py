@@ -2,6 +2,8 @@
 
 from dataclasses import MISSING, fields, replace
 
+from pydantic_core import from_json
+
 from controlplane.api.schemas import SandboxBody
 from controlplane.model import EndCause, Lease, Moment, Sandbox, SandboxSpec, State, dump_record, load_record
 from controlplane.store import rows
@@ -68,7 +70,9 @@ def test_a_claim_in_lua_binds_what_a_claim_in_python_does() -> None:
     wish = Sandbox("sb-9", "bob", SPEC, 20, 21, "g", idempotency_key="b", callers=("d/1",))
     warm = replace(FULL, end=None, claimed_at_ms=None, claim_id="", abandoned_at_ms=None, owner="pool:p")
     bound = replace(wish, state=State.RUNNING, claimed_at_ms=22, claim_id=wish.id)
-    by_lua = rows.load(f'{{"version":{warm.version + 1},{rows.own(warm)},{rows.brought(bound)}}}')
+    by_lua = rows.load_fields(
+        {"version": warm.version + 1, **from_json(rows.own(warm)), **from_json(rows.bound(bound))}
+    )
     assert by_lua == warm.claimed_by(wish, 22)
 
 
