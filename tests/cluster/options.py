@@ -44,8 +44,6 @@ def apiserver() -> dict[str, str]:
         **_aggregation(),
         # Otherwise it waits up to a minute for its clients' connections when it is stopped.
         "shutdown-send-retry-after": "true",
-        # Debian's etcd is too old for it: every estimate would wait for a timeout.
-        "feature-gates": "SizeBasedListCostEstimate=false",
         "service-account-issuer": ISSUER,
         "service-account-key-file": f"{PKI}/service-account.pub",
         "service-account-signing-key-file": f"{PKI}/service-account.key",

@@ -25,7 +25,7 @@ def base() -> list[Program]:
         Program("janitor", (sys.executable, str(HERE / "janitor.py"), str(LOGS)), lambda: True),
         Program(
             "etcd",
-            ("etcd", *options.flags(options.ETCD)),
+            (program("etcd"), *options.flags(options.ETCD)),
             lambda: answers("http://127.0.0.1:2379/health"),
             hint="Another etcd on port 2379 would be in its way.",
         ),
