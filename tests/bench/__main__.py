@@ -36,7 +36,8 @@ async def main(names: list[str]) -> int:
     if problem := unknown(SCENARIOS, names):
         print(problem, file=sys.stderr)
         return 2
-    versions = {engine_command(): (await engine("--version")).partition("version ")[2].strip(), "python": sys.version.split()[0]}
+    of_engine = (await engine("--version")).partition("version ")[2].strip()
+    versions = {engine_command(): of_engine, "python": sys.version.split()[0]}
     async with running() as stack:
         return await measured("", {name: partial(one, stack) for name, one in SCENARIOS.items()}, names, versions)
 
