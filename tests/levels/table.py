@@ -86,14 +86,13 @@ def _cluster_level(name: str, *steps: Step | Beside, budget_s: float, fresh_s: f
 
 # No process, no socket, no real time.
 PURE = ("unit/controlplane", "unit/bench", "unit/chaos", "unit/test_cluster_parts.py", "unit/test_lint.py")
+UNIT = ("unit/sdk", "unit/levels", "unit/structure", "unit/test_import_circles.py", "unit/test_rust_sources.py")
 LEVELS = (
     Level("lint", (Plain(_make("lint")),), budget_s=60, fresh_s=300),
     Level("generated", (Plain(_python("contract/generate.py", "--check")),), budget_s=15, fresh_s=15),
     Level("setup", (Plain(_make("setup")),), budget_s=120, fresh_s=600),
     Level("pure", (Pytest(PURE, workers=2),), budget_s=45, fresh_s=45),
-    Level(
-        "unit", (Pytest(("unit/sdk", "unit/levels", "unit/test_rust_sources.py"), workers=3),), budget_s=90, fresh_s=90
-    ),
+    Level("unit", (Pytest(UNIT, workers=3),), budget_s=90, fresh_s=90),
     Level("contract", (Pytest(("contract",), workers=2),), budget_s=120, fresh_s=120),
     Level("rust", (Rust(),), budget_s=120, fresh_s=300, why_not=_why_no_cargo),
     Level(
