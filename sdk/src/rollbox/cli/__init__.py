@@ -4,10 +4,10 @@ Data goes to stdout, messages to stderr. Exit codes: 0 success, 1 a check of `do
 2 caller, 3 workload, 4 capacity, 5 platform. `exec` exits with the code of its command (124 deadline, 137 out of
 memory, 130 Ctrl-C, 143 SIGTERM).
 
-Every start imports all modules of commands, even for `--help`. So they import little at their top: no asyncio, no
-rich, and of rollbox only what is pure (errors, labels, quantity). The functions that need more import it when they run,
-and the names of types stand in a block for type checkers, except those of a command's parameters: Typer evaluates them.
-`streaming` and `datagrams` are imported by such functions only, so their own imports are at the top.
+A start imports the module of its command; help imports those of all commands. So they import little at their top: no
+asyncio, no rich, and of rollbox only what is pure (errors, labels, quantity). The functions that need more import it
+when they run, and the names of types stand in a block for type checkers, except those of a command's parameters: Typer
+evaluates them. `streaming` and `datagrams` are imported by such functions only, so their own imports are at the top.
 """
 
 from rollbox.cli.app import app, main

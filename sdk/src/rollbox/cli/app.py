@@ -1,79 +1,121 @@
 """The Typer application with all commands."""
 
+import importlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+import typer.main
+from typer.core import TyperCommand, TyperGroup
 
 from rollbox._version import __version__
-from rollbox.cli import group, output, pool, quota
-from rollbox.cli.doctor import doctor
-from rollbox.cli.exec import exec_
-from rollbox.cli.files import cp
-from rollbox.cli.paths import ls, mkdir, mv, rm, stat, watch
-from rollbox.cli.port_forward import port_forward
-from rollbox.cli.ports import expose, unexpose
-from rollbox.cli.processes import attach, kill, processes
-from rollbox.cli.sandboxes import create, delete, ps
-from rollbox.cli.top import top
-from rollbox.cli.up import up
-from rollbox.cli.why import why
+from rollbox.cli import output
+from rollbox.cli.values import taken_as_they_are
+
+# Module and function (or group) of each command, in the order of the help. Only the module of the command that runs is
+# imported; help imports them all.
+_COMMANDS = {
+    "up": "up:up",
+    "create": "sandboxes:create",
+    "exec": "exec:exec_",
+    "processes": "processes:processes",
+    "attach": "processes:attach",
+    "kill": "processes:kill",
+    "cp": "files:cp",
+    "ls": "paths:ls",
+    "stat": "paths:stat",
+    "mkdir": "paths:mkdir",
+    "mv": "paths:mv",
+    "rm": "paths:rm",
+    "watch": "paths:watch",
+    "expose": "ports:expose",
+    "unexpose": "ports:unexpose",
+    "port-forward": "port_forward:port_forward",
+    "ps": "sandboxes:ps",
+    "why": "why:why",
+    "top": "top:top",
+    "delete": "sandboxes:delete",
+    "preflight": "quota:preflight",
+    "doctor": "doctor:doctor",
+    "group": "group:app",
+    "pool": "pool:app",
+    "quota": "quota:app",
+}
+# Longer than any first sentence.
+_UNCUT = 1000
 
 
 class _Group(TyperGroup):
-    """Its `--help` is False when it is not given.
+    """Takes values as they are (see `values`), and lists commands with the whole first sentence of their help.
 
-    Typer (0.29) leaves it None and has pydantic convert that to a bool: an import of 0.1 s before any command's help.
+    Without Rich, Typer cuts what does not fit into the rest of a line.
     """
 
-    def get_help_option(self, ctx: Any) -> Any:  # noqa: ANN401
-        option = super().get_help_option(ctx)
-        if option is not None and option.default is None:
-            option.default = False
-        return option
+    def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401
+        return taken_as_they_are(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401
+        command = super().get_command(ctx, cmd_name)
+        if isinstance(command, TyperCommand) and "get_params" not in vars(command):
+            of_command = command.get_params
+            vars(command)["get_params"] = lambda ctx: taken_as_they_are(of_command(ctx))
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.get_short_help_str(limit=_UNCUT)) for name, one in commands if one])
+
+
+class _Imported(Mapping[str, Any]):
+    """The commands by name; the module of one is imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401
+        module, _, attribute = _COMMANDS[name].partition(":")
+        found = getattr(importlib.import_module(f"rollbox.cli.{module}"), attribute)
+        only = _application(_Group)
+        if isinstance(found, typer.Typer):
+            only.add_typer(found, name=name, cls=_Group)
+        else:
+            only.command(name)(found)
+        return typer.main.get_group(only).commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_COMMANDS)
+
+    def __len__(self) -> int:
+        return len(_COMMANDS)
 
 
 class _Commands(_Group):
-    """Runs every command so that a closed stdout ends it without a traceback."""
+    """Has all commands of `_COMMANDS`, and runs each so that a closed stdout ends it without a traceback."""
+
+    def __init__(self, **attributes: Any) -> None:  # noqa: ANN401
+        super().__init__(**{**attributes, "commands": _Imported()})
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401
+        # Typer goes over the items, which would import and build every command once more.
+        return [*self.commands]
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
         with output.while_read():
             return super().invoke(ctx)
 
 
-app = typer.Typer(
-    cls=_Commands,
-    name="rollbox",
-    help="Isolated sandboxes for untrusted code.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-app.command("up")(up)
-app.command("create")(create)
-app.command("exec")(exec_)
-app.command("processes")(processes)
-app.command("attach")(attach)
-app.command("kill")(kill)
-app.command("cp")(cp)
-app.command("ls")(ls)
-app.command("stat")(stat)
-app.command("mkdir")(mkdir)
-app.command("mv")(mv)
-app.command("rm")(rm)
-app.command("watch")(watch)
-app.command("expose")(expose)
-app.command("unexpose")(unexpose)
-app.command("port-forward")(port_forward)
-app.command("ps")(ps)
-app.command("why")(why)
-app.command("top")(top)
-app.command("delete")(delete)
-app.add_typer(group.app, name="group", cls=_Group)
-app.add_typer(pool.app, name="pool", cls=_Group)
-app.add_typer(quota.app, name="quota", cls=_Group)
-app.command("preflight")(quota.preflight)
-app.command("doctor")(doctor)
+def _application(group: type[TyperGroup]) -> typer.Typer:
+    # Help is plain text: Rich would take as long to import as all the rest of `rollbox --help` takes.
+    return typer.Typer(
+        cls=group,
+        name="rollbox",
+        help="Isolated sandboxes for untrusted code.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+
+
+app = _application(_Commands)
 
 
 def _version(wanted: bool) -> None:

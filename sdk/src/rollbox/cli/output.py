@@ -41,15 +41,17 @@ def run(call: Callable[[Client], Awaitable[_T]], *, what: str, as_json: bool = F
     """
     import asyncio
 
-    from rollbox.client import Client
+    from rollbox.cli.imports import client_class
     from rollbox.retry import RetryPolicy
+
+    client_of = client_class()
 
     async def called() -> _T:
         # SIGTERM cancels the call, as Ctrl-C does: `timeout 10 rollbox exec ...` kills the command on the server too.
         calling = asyncio.current_task()
         if calling is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, calling.cancel)
-        async with Client(retries=RetryPolicy(tries=_TRIES)) as client, nullcontext() if quiet else _spinner(what):
+        async with client_of(retries=RetryPolicy(tries=_TRIES)) as client, nullcontext() if quiet else _spinner(what):
             return await call(client)
 
     try:
