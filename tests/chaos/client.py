@@ -120,7 +120,7 @@ class Player:
         op, key = self._op(), shared_key("k", draw)
         self._ask_delete(op, key)
         async with self._told("delete", op):
-            await self._client.gateway.owned("DELETE", "sandboxes", query=[("idempotency_key", key)])
+            await self._client.gateway.call_api("DELETE", "sandboxes", query=[("idempotency_key", key)])
             self._log.tell("delete.answered", op=op, owner=self._owner, key=key)
 
     @asynccontextmanager

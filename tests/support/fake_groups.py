@@ -52,7 +52,7 @@ async def delete(fake: FakeGateway, request: web.Request) -> web.Response:
     if call_id is None:
         return web.json_response({"deleted": _end_all(fake, name), "failed": []})
     keys = (f"{name}/{sample}" for sample in range(int(request.query["count"])))
-    ended = [sandbox_id for key in keys for sandbox_id in fake.take_back(key, call_id)]
+    ended = [sandbox_id for key in keys for sandbox_id in fake.withdraw(key, call_id)]
     for sandbox_id in ended:
         fake.end(sandbox_id)
     return web.json_response({"deleted": ended, "failed": []})

@@ -67,7 +67,7 @@ class FakeGateway:
     tokens: dict[str, str] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
     callers: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    taken_back: set[tuple[str, str]] = field(default_factory=set)
+    withdrawn: set[tuple[str, str]] = field(default_factory=set)
     execs: dict[str, dict[str, Any]] = field(default_factory=dict)
     runs: list[str] = field(default_factory=list)
     renewed: dict[str, int] = field(default_factory=dict)
@@ -203,7 +203,7 @@ class FakeGateway:
         if self.hold_creates:
             self.holding.set()
             await asyncio.Event().wait()
-        if (key, call_id) in self.taken_back:
+        if (key, call_id) in self.withdrawn:
             return problem("deleted", f"a delete by key {key} came first")
         if body["image"].startswith("missing"):
             return problem("image_not_found", f"image {body['image']} does not exist")
@@ -246,7 +246,7 @@ class FakeGateway:
     @property
     def refused_keys(self) -> set[str]:
         """The keys that a call has taken back."""
-        return {key for key, _ in self.taken_back}
+        return {key for key, _ in self.withdrawn}
 
     def end(self, sandbox_id: str, cause: str = "deleted") -> None:
         """End a sandbox, as its owner does unless another cause is given."""
@@ -259,16 +259,16 @@ class FakeGateway:
     async def _delete_many(self, request: web.Request) -> web.Response:
         key = request.query.get("idempotency_key")
         if key is not None:
-            ids = self.take_back(key, request.headers["Call-Id"])
+            ids = self.withdraw(key, request.headers["Call-Id"])
         else:
             ids = [box["id"] for box in self._labelled(request) if box["state"] != "ended"]
         for sandbox_id in ids:
             self.end(sandbox_id)
         return web.json_response({"deleted": ids, "failed": []})
 
-    def take_back(self, key: str, call_id: str) -> list[str]:
+    def withdraw(self, key: str, call_id: str) -> list[str]:
         """Take back what a call has asked for; the sandbox that nobody else wants, whose key is free then."""
-        self.taken_back.add((key, call_id))
+        self.withdrawn.add((key, call_id))
         self.callers[key].discard(call_id)
         return [self.keys.pop(key)] if key in self.keys and not self.callers[key] else []
 

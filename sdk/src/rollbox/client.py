@@ -129,11 +129,11 @@ class Client:
     async def quota(self, owner: str | None = None) -> Quota:
         """Return limits, use and waiting creates of your quota; operators may ask for another owner's."""
         path = ("quota",) if owner is None else ("quotas", _named("owner", owner))
-        return Quota.from_json(await self.gateway.owned("GET", *path))
+        return Quota.from_json(await self.gateway.call_api("GET", *path))
 
     async def quotas(self) -> QuotaList:
         """Return all declared quotas; for operators."""
-        return [Quota.from_json(one) for one in (await self.gateway.owned("GET", "quotas"))["quotas"]]
+        return [Quota.from_json(one) for one in (await self.gateway.call_api("GET", "quotas"))["quotas"]]
 
     async def set_quota(self, owner: str, **limits: Unpack[QuotaLimits]) -> Quota:
         """Change limits of an owner's quota, for operators; omitted limits stay, None removes one.
@@ -152,11 +152,11 @@ class Client:
         body = limits_body(limits)
         if not body:
             raise InvalidArgument("no limit is given: name sandboxes, cpu, memory, gpu or starting")
-        return Quota.from_json(await self.gateway.owned("PATCH", "quotas", _named("owner", owner), body=body))
+        return Quota.from_json(await self.gateway.call_api("PATCH", "quotas", _named("owner", owner), body=body))
 
     async def remove_quota(self, owner: str) -> Quota:
         """Remove an owner's quota, for operators; returns the quota that then applies ("*", or none). Idempotent."""
-        return Quota.from_json(await self.gateway.owned("DELETE", "quotas", _named("owner", owner)))
+        return Quota.from_json(await self.gateway.call_api("DELETE", "quotas", _named("owner", owner)))
 
     async def preflight(self, image: str, n: int = 1, **options: Unpack[CreateOptions]) -> Preflight:
         """Check a run of `n` sandboxes at the same time against quota, capacity, image and policies.
@@ -172,16 +172,16 @@ class Client:
         initial.checked(spec.files)
         # A lease belongs to an existing sandbox and does not change what one needs.
         body = {"sandbox": spec.without_lease().to_json(), "count": request.count("n", n)}
-        answer = await self.gateway.owned("POST", "preflight", body=body)
+        answer = await self.gateway.call_api("POST", "preflight", body=body)
         return Preflight.from_json(answer)
 
     async def pools(self) -> PoolList:
         """Return all pools, by name."""
-        return [Pool.from_json(one) for one in (await self.gateway.owned("GET", "pools"))["pools"]]
+        return [Pool.from_json(one) for one in (await self.gateway.call_api("GET", "pools"))["pools"]]
 
     async def pool(self, name: str) -> Pool:
         """Return one pool with the reasons for its state; NotFound when there is none."""
-        return Pool.from_json(await self.gateway.owned("GET", "pools", _named("pool", name)))
+        return Pool.from_json(await self.gateway.call_api("GET", "pools", _named("pool", name)))
 
     async def set_pool(self, name: str, image: str, warm: Warm, **options: Unpack[PoolOptions]) -> Pool:
         """Declare a pool, or replace one, for operators: sandboxes of one template that are kept ready.
@@ -202,16 +202,16 @@ class Client:
             PermissionDenied: the key is not an operator's.
         """
         body = pool_body(image, warm, options)
-        return Pool.from_json(await self.gateway.owned("PUT", "pools", _named("pool", name), body=body))
+        return Pool.from_json(await self.gateway.call_api("PUT", "pools", _named("pool", name), body=body))
 
     async def change_pool(self, name: str, **changes: Unpack[PoolChanges]) -> Pool:
         """Change sizes or rates of a pool, for operators; `drain=True` keeps it empty until `drain=False`."""
         body = changes_body(changes)
-        return Pool.from_json(await self.gateway.owned("PATCH", "pools", _named("pool", name), body=body))
+        return Pool.from_json(await self.gateway.call_api("PATCH", "pools", _named("pool", name), body=body))
 
     async def remove_pool(self, name: str) -> bool:
         """Remove a pool, for operators; returns whether there was one. Claimed sandboxes go on. Idempotent."""
-        removed: bool = (await self.gateway.owned("DELETE", "pools", _named("pool", name)))["removed"]
+        removed: bool = (await self.gateway.call_api("DELETE", "pools", _named("pool", name)))["removed"]
         return removed
 
     async def timeline(self, sandbox_id: str) -> Timeline:
@@ -220,7 +220,7 @@ class Client:
         Raises:
             SandboxNotFound: there is no record of the sandbox.
         """
-        return Timeline.from_json(await self.gateway.owned("GET", "sandboxes", sandbox_id, "timeline"))
+        return Timeline.from_json(await self.gateway.call_api("GET", "sandboxes", sandbox_id, "timeline"))
 
     async def error_context(self, error: SandboxError) -> ErrorContext:
         """Combine an error with the timeline of its sandbox, for logs; never raises a SandboxError.

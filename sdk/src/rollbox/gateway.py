@@ -25,7 +25,7 @@ from rollbox.errors import (
     SandboxNotFound,
     Unauthenticated,
 )
-from rollbox.given import Given
+from rollbox.known_sandboxes import KnownSandboxes
 from rollbox.leases import Leases
 from rollbox.record import SandboxRecord
 from rollbox.retry import REPEATABLE, RetryPolicy, repeat
@@ -51,7 +51,7 @@ _HEALTH_LIMIT_S = 5.0
 # The ttl of the lease that `attach` gives to a sandbox without one: the default of a create.
 ATTACHED_MS = 600_000
 # The time limit of the cleanup after a cancelled call, which the caller waits for.
-_FAREWELL_LIMIT_S = 2.0
+_CLEANUP_LIMIT_S = 2.0
 # A cancelled exec may reach the server after the first request that kills it: after this pause a second one is sent.
 _SECOND_LOOK_S = 0.05
 
@@ -60,7 +60,7 @@ _SECOND_LOOK_S = 0.05
 _LOST_ANSWERS = ("stream_interrupted", "upstream_timeout")
 
 
-class Access:
+class SandboxAccess:
     """The token of one sandbox, shared by all its calls, and its exec URL (built only once, which takes 20 us)."""
 
     __slots__ = ("exec_url", "refreshing", "sandbox_id", "token")
@@ -76,7 +76,7 @@ class Opened(NamedTuple):
     """A sandbox's record and the access to it."""
 
     record: SandboxRecord
-    access: Access
+    access: SandboxAccess
 
 
 class Gateway:
@@ -87,9 +87,9 @@ class Gateway:
         self.breaker = Breaker(breaker or BreakerPolicy())
         self._retries = retries
         self._transport = Transport(settings.url)
-        self._owed: set[asyncio.Task[Any]] = set()
+        self._background: set[asyncio.Task[Any]] = set()
         self.leases = Leases(self)
-        self.given = Given()
+        self.known_sandboxes = KnownSandboxes()
 
     async def create(self, body: Mapping[str, Any], key: str, *, forget: bool, deadline: Deadline) -> Opened:
         """Create a sandbox and return it ready.
@@ -116,11 +116,11 @@ class Gateway:
         try:
             return await self._call("POST", url, data, headers=headers, deadline=deadline)
         except asyncio.CancelledError:
-            await self.farewell(self._take_back(key, call_id))
+            await self.run_cleanup(self._withdraw_create(key, call_id))
             raise
         except SandboxError as error:
             if forget and error.code in REPEATABLE:
-                await self.farewell(self._take_back(key, call_id))
+                await self.run_cleanup(self._withdraw_create(key, call_id))
             raise
 
     async def connect(self, sandbox_id: str, *, attach: bool = False) -> Opened:
@@ -138,7 +138,7 @@ class Gateway:
         answer = await self._call("DELETE", self._url(sandbox_id, "lease"), sandbox_id=sandbox_id)
         return SandboxRecord.from_json(answer.body)
 
-    async def extend(self, access: Access, ttl_ms: int) -> SandboxRecord:
+    async def extend(self, access: SandboxAccess, ttl_ms: int) -> SandboxRecord:
         """Extend the life of a sandbox; the token is renewed with it."""
         url = self._url(access.sandbox_id, "extend")
         answer = await self._call("POST", url, json.dumps({"ttl_ms": ttl_ms}).encode(), sandbox_id=access.sandbox_id)
@@ -166,9 +166,9 @@ class Gateway:
             record = SandboxRecord.from_json(await self._delete(self._url(sandbox_id), wait_s))
         except SandboxError as error:
             error.sandbox_id = error.sandbox_id or sandbox_id
-            self.given.judge(error)
+            self.known_sandboxes.raise_if_forgotten(error)
             raise
-        self.given.deleted(sandbox_id)
+        self.known_sandboxes.remove(sandbox_id)
         return record
 
     async def delete_labelled(self, labels: Mapping[str, str], *, wait_s: float = 0.0) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class Gateway:
 
     async def _delete_many(self, url: URL, wait_s: float) -> dict[str, Any]:
         answer = await self._delete(url, wait_s)
-        self.given.deleted(*answer["deleted"])
+        self.known_sandboxes.remove(*answer["deleted"])
         return answer
 
     async def _delete(self, url: URL, wait_s: float) -> dict[str, Any]:
@@ -194,7 +194,7 @@ class Gateway:
             asked = url.update_query(wait_ms=str(math.ceil(1000 * left_s))) if wait_s else url
             return await self._transport.send("DELETE", asked, self.settings.api_key, limit_s=left_s + _CALL_LIMIT_S)
 
-        deleting = self._owe(repeat(self._retries, send))
+        deleting = self._start_background(repeat(self._retries, send))
         body: dict[str, Any] = (await asyncio.shield(deleting)).body
         return body
 
@@ -203,7 +203,7 @@ class Gateway:
         body: dict[str, Any] = (await self._call("GET", self._address("v1/info"))).body
         return body
 
-    async def owned(
+    async def call_api(
         self,
         method: str,
         *parts: str,
@@ -226,7 +226,7 @@ class Gateway:
         """Send one request through the gateway to the control plane, without retries; raises its failure."""
         await self._transport.send("GET", self._address("v1/info"), self.settings.api_key, limit_s=_HEALTH_LIMIT_S)
 
-    async def exec(self, access: Access, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def exec(self, access: SandboxAccess, body: Mapping[str, Any]) -> dict[str, Any]:
         """Run a command and return its result as JSON.
 
         Cancel safety: the command is killed on the server, within 2 s.
@@ -235,17 +235,17 @@ class Gateway:
         deadline = Deadline(timeout_ms / 1000 + _GRACE_S) if timeout_ms else None
         return await self._started(access, access.exec_url, body, deadline)
 
-    async def spawn(self, access: Access, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def spawn(self, access: SandboxAccess, body: Mapping[str, Any]) -> dict[str, Any]:
         """Start a command and return `{exec_id, pid, ...}`. Cancel safety: as `exec`."""
-        return await self._started(access, self.scoped_url(access, "execs"), body, limit_s=_CALL_LIMIT_S)
+        return await self._started(access, self.sandbox_url(access, "execs"), body, limit_s=_CALL_LIMIT_S)
 
-    async def end_exec(self, access: Access, exec_id: str) -> None:
+    async def end_exec(self, access: SandboxAccess, exec_id: str) -> None:
         """Kill a command with all its processes, within 2 s; failures are logged. Cancel safety: the kill goes on."""
-        await self.farewell(self._cancel(access, exec_id))
+        await self.run_cleanup(self._cancel(access, exec_id))
 
-    async def scoped(
+    async def call_sandbox(
         self,
-        access: Access,
+        access: SandboxAccess,
         method: str,
         *parts: str,
         query: Query = (),
@@ -258,7 +258,7 @@ class Gateway:
         `parts` are of the path below the sandbox; bytes in `query` are sent unchanged. A call that is not `idempotent`
         is not retried after a lost answer: the error is raised. No attempt starts after the `deadline`.
         """
-        url = self.scoped_url(access, *parts, query=query)
+        url = self.sandbox_url(access, *parts, query=query)
         data = None if body is None else json.dumps(body).encode()
 
         async def once() -> Answer:
@@ -277,7 +277,7 @@ class Gateway:
     @asynccontextmanager
     async def exchange(
         self,
-        access: Access,
+        access: SandboxAccess,
         method: str,
         *parts: str,
         query: Query = (),
@@ -285,7 +285,7 @@ class Gateway:
         headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[Body]:
         """Call a route of one sandbox with streamed bodies, without retries; see `Transport.exchange`."""
-        url = self.scoped_url(access, *parts, query=query)
+        url = self.sandbox_url(access, *parts, query=query)
         try:
             async with AsyncExitStack() as stack:
                 yield await self.with_token(
@@ -298,24 +298,26 @@ class Gateway:
             error.sandbox_id = access.sandbox_id
             raise
 
-    async def attach(self, access: Access, exec_id: str, offsets: tuple[int, int]) -> aiohttp.ClientWebSocketResponse:
+    async def attach(
+        self, access: SandboxAccess, exec_id: str, offsets: tuple[int, int]
+    ) -> aiohttp.ClientWebSocketResponse:
         """Open the WebSocket of a command, from these output offsets, without retries; pings arrive as messages."""
         query = [("stdout_offset", str(offsets[0])), ("stderr_offset", str(offsets[1]))]
-        url = self.scoped_url(access, "execs", exec_id, "attach", query=query)
+        url = self.sandbox_url(access, "execs", exec_id, "attach", query=query)
         return await self.with_token(access, lambda token: self._transport.websocket(url, token, autoping=False))
 
-    async def open_port(self, access: Access, port: int, kind: str) -> aiohttp.ClientWebSocketResponse:
+    async def open_port(self, access: SandboxAccess, port: int, kind: str) -> aiohttp.ClientWebSocketResponse:
         """Open the WebSocket of a connection to a port ("tcp" or "udp"), without retries."""
-        url = self.scoped_url(access, "ports", str(port), kind)
+        url = self.sandbox_url(access, "ports", str(port), kind)
         try:
             return await self.with_token(access, lambda token: self._transport.websocket(url, token))
         except SandboxError as error:
             error.sandbox_id = access.sandbox_id
             raise
 
-    async def set_port(self, access: Access, port: int, visibility: str | None) -> dict[str, Any]:
+    async def set_port(self, access: SandboxAccess, port: int, visibility: str | None) -> dict[str, Any]:
         """Set the visibility of a port; None resets it to private. Returns its addresses."""
-        url = self.scoped_url(access, "ports", str(port))
+        url = self.sandbox_url(access, "ports", str(port))
         body = None if visibility is None else json.dumps({"visibility": visibility}).encode()
         method = "DELETE" if body is None else "POST"
         answer = await self._call(method, url, body, sandbox_id=access.sandbox_id)
@@ -330,7 +332,7 @@ class Gateway:
         """The retry policy."""
         return self._retries
 
-    def scoped_url(self, access: Access, *parts: str, query: Query = ()) -> URL:
+    def sandbox_url(self, access: SandboxAccess, *parts: str, query: Query = ()) -> URL:
         """Build a URL below one sandbox."""
         url = self._url(access.sandbox_id, *parts)
         if not query:
@@ -338,7 +340,7 @@ class Gateway:
         pairs = "&".join(f"{name}={quote(value, safe='')}" for name, value in query)
         return URL(f"{url}?{pairs}", encoded=True)
 
-    async def with_token(self, access: Access, call: Callable[[str], Awaitable[_T]]) -> _T:
+    async def with_token(self, access: SandboxAccess, call: Callable[[str], Awaitable[_T]]) -> _T:
         """Call with the sandbox's token, and once more with a fresh one when it has expired."""
         token = access.token
         try:
@@ -348,12 +350,12 @@ class Gateway:
             return await call(access.token)
         except SandboxNotFound as error:
             error.sandbox_id = access.sandbox_id
-            self.given.judge(error)
+            self.known_sandboxes.raise_if_forgotten(error)
             raise
 
     async def _started(
         self,
-        access: Access,
+        access: SandboxAccess,
         url: URL,
         body: Mapping[str, Any],
         deadline: Deadline | None = None,
@@ -374,7 +376,7 @@ class Gateway:
         try:
             return await repeat(self._retries, once, deadline=deadline)
         except asyncio.CancelledError:
-            await self.farewell(self._cancel(access, body["exec_id"]))
+            await self.run_cleanup(self._cancel(access, body["exec_id"]))
             raise
         except SandboxError as error:
             error.sandbox_id = access.sandbox_id
@@ -383,17 +385,17 @@ class Gateway:
     async def aclose(self) -> None:
         """Stop the leases, wait for the cleanup of cancelled calls, then close the connections. Idempotent."""
         await self.leases.aclose()
-        if self._owed:
-            await asyncio.wait(self._owed, timeout=_FAREWELL_LIMIT_S)
+        if self._background:
+            await asyncio.wait(self._background, timeout=_CLEANUP_LIMIT_S)
         await self._transport.aclose()
 
-    async def _refresh(self, access: Access, stale: str) -> None:
+    async def _refresh(self, access: SandboxAccess, stale: str) -> None:
         """Get a fresh token, once for all calls that found the old one expired."""
         async with access.refreshing:
             if access.token == stale:
                 access.token = (await self.connect(access.sandbox_id)).access.token
 
-    async def _cancel(self, access: Access, exec_id: str) -> None:
+    async def _cancel(self, access: SandboxAccess, exec_id: str) -> None:
         url = self._url(access.sandbox_id, "execs", exec_id)
         try:
             await self._transport.send("DELETE", url, access.token)
@@ -401,7 +403,7 @@ class Gateway:
             await self._retries.sleep(_SECOND_LOOK_S)
             await self._transport.send("DELETE", url, access.token)
 
-    async def _take_back(self, key: str, call_id: str) -> None:
+    async def _withdraw_create(self, key: str, call_id: str) -> None:
         url = self._url().with_query({"idempotency_key": key})
         await self._transport.send("DELETE", url, self.settings.api_key, headers={CALL_ID: call_id})
 
@@ -430,14 +432,14 @@ class Gateway:
             return await repeat(self._retries, send, deadline=deadline, patient=True)
         except SandboxError as error:
             error.sandbox_id = error.sandbox_id or sandbox_id
-            self.given.judge(error)
+            self.known_sandboxes.raise_if_forgotten(error)
             raise
 
     def opened(self, body: Mapping[str, Any]) -> Opened:
         """Read an answer that has a sandbox and its token."""
         record = SandboxRecord.from_json(body)
-        self.given.give(record.id)
-        return Opened(record, Access(record.id, body["token"], self._url(record.id, "exec")))
+        self.known_sandboxes.add(record.id)
+        return Opened(record, SandboxAccess(record.id, body["token"], self._url(record.id, "exec")))
 
     def _url(self, *parts: str) -> URL:
         if not all(parts):
@@ -450,30 +452,30 @@ class Gateway:
         except ValueError as error:
             raise InvalidArgument(f"the gateway address {self.settings.url!r} is not a URL: {error}") from error
 
-    def _owe(self, call: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+    def _start_background(self, call: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         """Start a request that must finish even when its caller is cancelled; `aclose` waits for it."""
-        owed = asyncio.get_running_loop().create_task(call)
-        self._owed.add(owed)
-        owed.add_done_callback(self._paid)
-        return owed
+        task = asyncio.get_running_loop().create_task(call)
+        self._background.add(task)
+        task.add_done_callback(self._background_ended)
+        return task
 
-    def _paid(self, owed: asyncio.Task[Any]) -> None:
-        self._owed.discard(owed)
+    def _background_ended(self, task: asyncio.Task[Any]) -> None:
+        self._background.discard(task)
         # Retrieves the exception, which asyncio reports otherwise when the caller was cancelled and does not await it.
-        if not owed.cancelled() and owed.exception() is not None:
-            _log.debug("a delete or a cleanup request failed: %s", owed.exception())
+        if not task.cancelled() and task.exception() is not None:
+            _log.debug("a delete or a cleanup request failed: %s", task.exception())
 
-    async def farewell(self, call: Coroutine[Any, Any, None]) -> None:
+    async def run_cleanup(self, call: Coroutine[Any, Any, None]) -> None:
         """Run a cleanup request after a cancelled or failed call, shielded from a second cancellation.
 
         It may take 2 s. Its failure is logged, not raised.
         """
 
         async def bounded() -> None:
-            async with asyncio.timeout(_FAREWELL_LIMIT_S):
+            async with asyncio.timeout(_CLEANUP_LIMIT_S):
                 await call
 
         try:
-            await asyncio.shield(self._owe(bounded()))
+            await asyncio.shield(self._start_background(bounded()))
         except (SandboxError, TimeoutError) as error:
             _log.debug("the cleanup request after a cancelled or failed call failed: %s", error)

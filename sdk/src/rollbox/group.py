@@ -21,7 +21,7 @@ from rollbox.record import DeleteReport
 from rollbox.retry import REPEATABLE
 from rollbox.sandbox import Sandbox
 from rollbox.shared import GatewayOwner
-from rollbox.transport import told_problem
+from rollbox.transport import error_from_problem
 
 GROUP_LABEL = "rollbox.group"
 """The label with the name of the group."""
@@ -153,7 +153,7 @@ class SandboxGroup(Generic[Member]):
         Cost: one request; with `attach` two more for each sandbox.
         """
         checked = checked_name(name)
-        return await _opened(client, checked, lambda gateway: gateway.owned("GET", "groups", checked), attach=attach)
+        return await _opened(client, checked, lambda gateway: gateway.call_api("GET", "groups", checked), attach=attach)
 
     async def attach(self) -> None:
         """Put the group's sandboxes on this client's lease, instead of that of the client that created them.
@@ -182,7 +182,7 @@ class SandboxGroup(Generic[Member]):
                 del self._members[sample]
                 self.failed[sample] = error
                 if not files.left_to_repetition(error):
-                    await gateway.farewell(member.delete())
+                    await gateway.run_cleanup(member.delete())
 
         try:
             async with asyncio.TaskGroup() as beginnings:
@@ -192,7 +192,7 @@ class SandboxGroup(Generic[Member]):
         except BaseException as failures:
             failure = failures.exceptions[0] if isinstance(failures, BaseExceptionGroup) else failures
             if not files.left_to_repetition(failure):
-                await gateway.farewell(_gone(gateway, self.name))
+                await gateway.run_cleanup(_gone(gateway, self.name))
             await self._release()
             raise failure from None
 
@@ -283,7 +283,7 @@ async def delete_group(gateway: Gateway, name: str, *, wait_s: float = 0.0) -> D
     answer = await gateway.delete_group(name, wait_s=wait_s)
     report = DeleteReport(answer["deleted"], {})
     for item in answer["failed"]:
-        report.failed[item["id"]] = told_problem({**item, "details": {"sandbox_id": item["id"]}}, {})
+        report.failed[item["id"]] = error_from_problem({**item, "details": {"sandbox_id": item["id"]}}, {})
     return report
 
 
@@ -318,23 +318,23 @@ async def _created(
     headers = {CALL_ID: uuid4().hex}
 
     async def withdrawn() -> None:
-        await gateway.owned("DELETE", "groups", name, query=[("count", str(body["count"]))], headers=headers)
+        await gateway.call_api("DELETE", "groups", name, query=[("count", str(body["count"]))], headers=headers)
 
     try:
         with gateway.breaker.watching():
-            answer: dict[str, Any] = await gateway.owned(
+            answer: dict[str, Any] = await gateway.call_api(
                 "PUT", "groups", name, body=body, headers=headers, deadline=deadline
             )
             # A group without any sandbox is a failed create: it is raised as one, and counts for the circuit breaker.
             if not any(member["sandbox"] for member in answer["members"]):
-                raise told_problem(answer["members"][0]["problem"], {})
+                raise error_from_problem(answer["members"][0]["problem"], {})
             return answer
     except asyncio.CancelledError:
-        await gateway.farewell(withdrawn())
+        await gateway.run_cleanup(withdrawn())
         raise
     except SandboxError as error:
         if forget and error.code in REPEATABLE:
-            await gateway.farewell(withdrawn())
+            await gateway.run_cleanup(withdrawn())
         raise
 
 
@@ -345,7 +345,7 @@ def _told(gateway: Gateway, answer: Mapping[str, Any]) -> tuple[dict[int, Sandbo
         if member["sandbox"]:
             made[member["sample"]] = Sandbox(gateway, gateway.opened(member["sandbox"]), leased=False)
         else:
-            failed[member["sample"]] = told_problem(member["problem"], {})
+            failed[member["sample"]] = error_from_problem(member["problem"], {})
     return made, failed
 
 

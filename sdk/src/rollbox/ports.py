@@ -17,8 +17,8 @@ from rollbox import request
 from rollbox._problem import SandboxError
 from rollbox.deadline import Deadline
 from rollbox.errors import InvalidArgument, PortUnreachable, StreamInterrupted
-from rollbox.gateway import Access, Gateway
-from rollbox.transport import abort, told_problem
+from rollbox.gateway import Gateway, SandboxAccess
+from rollbox.transport import abort, error_from_problem
 
 _CHUNK_BYTES: Final = 2**16
 # Messages buffered for a slow reader, 4 MiB at most; no more are received then (backpressure).
@@ -63,7 +63,7 @@ class Exposed:
 class Ports:
     """The ports of one sandbox. Get it as `sandbox.ports`."""
 
-    def __init__(self, gateway: Gateway, access: Access) -> None:
+    def __init__(self, gateway: Gateway, access: SandboxAccess) -> None:
         """Use `sandbox.ports` instead."""
         self._gateway = gateway
         self._access = access
@@ -95,7 +95,7 @@ class Ports:
             wait_ms = min(left_ms, int(_WAIT_S * 1000))
             query = [("wait_ms", str(wait_ms))]
             path = ("ports", str(port))
-            answer = await self._gateway.scoped(self._access, "GET", *path, query=query, deadline=deadline)
+            answer = await self._gateway.call_sandbox(self._access, "GET", *path, query=query, deadline=deadline)
             if answer["listening"]:
                 return
             left_ms = min(left_ms - wait_ms, round(deadline.left_s() * 1000))
@@ -214,7 +214,7 @@ class _Tunnel:
 
     def _word(self, word: Mapping[str, Any]) -> bytes | None:
         if word.get("type") == "problem":
-            error = told_problem(word, {})
+            error = error_from_problem(word, {})
             error.sandbox_id = self._sandbox_id
             if isinstance(error, StreamInterrupted):
                 error.hint = _AGAIN

@@ -314,7 +314,7 @@ class Sandbox:
         Cost: one process in the sandbox, bash where there is one.
         """
         return await Shell.start(
-            self, self._gateway.farewell, cwd=cwd, env=env, user=user, max_output_bytes=max_output_bytes
+            self, self._gateway.run_cleanup, cwd=cwd, env=env, user=user, max_output_bytes=max_output_bytes
         )
 
     @property
@@ -335,7 +335,7 @@ class Sandbox:
     async def usage(self) -> Usage:
         """Return what it uses: cpu time, memory, disk, processes. Cost: one request."""
         self._refuse_deleted()
-        return Usage.from_json(await self._gateway.scoped(self._access, "GET", "usage"))
+        return Usage.from_json(await self._gateway.call_sandbox(self._access, "GET", "usage"))
 
     async def extend(self, ttl: float) -> SandboxRecord:
         """Let the sandbox live for at least `ttl` seconds from now; returns its record with the new `expires_at_ms`."""
@@ -349,7 +349,7 @@ class Sandbox:
             await files.write(self.files)
         except BaseException as failure:
             if not files.left_to_repetition(failure):
-                await self._gateway.farewell(self._gone())
+                await self._gateway.run_cleanup(self._gone())
             await self._release()
             raise
 

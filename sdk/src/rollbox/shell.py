@@ -17,8 +17,8 @@ from rollbox.result import ExecResult
 from rollbox.shell_reader import Reader
 from rollbox.shell_words import Dialect, Mark
 
-Farewell: TypeAlias = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
-"""Runs a cleanup call within a time limit, in spite of a cancellation; see `Gateway.farewell`."""
+CleanupRunner: TypeAlias = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
+"""Runs a cleanup call within a time limit, in spite of a cancellation; see `Gateway.run_cleanup`."""
 
 DEFAULT_OUTPUT_BYTES = 2**22
 # How long a shell may take to be ready again after its commands were killed; then it is killed too. A guess.
@@ -60,11 +60,16 @@ class Shell:
     """
 
     def __init__(
-        self, sandbox: CommandRunner, farewell: Farewell, process: Process, dialect: Dialect, max_output_bytes: int
+        self,
+        sandbox: CommandRunner,
+        run_cleanup: CleanupRunner,
+        process: Process,
+        dialect: Dialect,
+        max_output_bytes: int,
     ) -> None:
         """Use `Sandbox.shell` instead."""
         self._sandbox = sandbox
-        self._farewell = farewell
+        self._run_cleanup = run_cleanup
         self._process = process
         self._dialect = dialect
         self._stdout = Reader(process.stdout, max_output_bytes)
@@ -81,7 +86,7 @@ class Shell:
     async def start(
         cls,
         sandbox: CommandRunner,
-        farewell: Farewell,
+        run_cleanup: CleanupRunner,
         *,
         cwd: str | None,
         env: Mapping[str, str] | None,
@@ -99,7 +104,7 @@ class Shell:
                     continue
                 error.hint = "The image has neither bash nor sh: run programs with exec and a list of arguments."
                 raise
-            shell = cls(sandbox, farewell, process, dialect, cap)
+            shell = cls(sandbox, run_cleanup, process, dialect, cap)
             try:
                 await shell._write(dialect.setup)
                 await shell._settled(_START_LIMIT_S, None)
@@ -176,7 +181,7 @@ class Shell:
             await self._interrupt()
             await self._settled()
         except BaseException:
-            await self._farewell(self._interrupt())
+            await self._run_cleanup(self._interrupt())
             raise
         run_ms = (asyncio.get_running_loop().time() - began) * 1000
         return await self._result(end, told, mark, run_ms)

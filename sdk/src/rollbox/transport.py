@@ -134,7 +134,7 @@ class Transport:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._broken(method, error, limit_s) from error
         if response.status >= HTTPStatus.MULTIPLE_CHOICES:
-            raise read_problem(response.status, raw, response.headers)
+            raise error_from_response(response.status, raw, response.headers)
         return Answer(response.status, _decoded(raw, url), response.headers)
 
     @asynccontextmanager
@@ -170,7 +170,7 @@ class Transport:
                 outgoing.scope = None
         async with response:
             if response.status >= HTTPStatus.MULTIPLE_CHOICES:
-                raise read_problem(response.status, await response.read(), response.headers)
+                raise error_from_response(response.status, await response.read(), response.headers)
             yield Body(response)
 
     async def websocket(
@@ -229,7 +229,7 @@ class Transport:
         return StreamInterrupted(f"the connection to {self.url} broke before the answer came: {error!r}")
 
 
-def read_problem(status: int, raw: bytes, headers: Mapping[str, str]) -> SandboxError:
+def error_from_response(status: int, raw: bytes, headers: Mapping[str, str]) -> SandboxError:
     """Build the exception of an answer with status 300 or above.
 
     A body that is not a problem of the contract (a proxy's error page) gets a code by its status, and the beginning of
@@ -244,10 +244,10 @@ def read_problem(status: int, raw: bytes, headers: Mapping[str, str]) -> Sandbox
         kind = BY_CODE.get(_CODE_OF_STATUS.get(status, "internal"), Internal)
         detail = f"HTTP {status} without a problem body: {page!r}"
         return kind(detail, request_id=headers.get("X-Request-Id"), retry_after_ms=_retry_after_ms({}, headers))
-    return told_problem(body, headers)
+    return error_from_problem(body, headers)
 
 
-def told_problem(body: Mapping[str, Any], headers: Mapping[str, str]) -> SandboxError:
+def error_from_problem(body: Mapping[str, Any], headers: Mapping[str, str]) -> SandboxError:
     """Build the exception of a problem of the contract, from an answer or the last message of a stream."""
     kind, details = BY_CODE.get(body["code"], SandboxError), body.get("details") or {}
     error = kind(
@@ -328,7 +328,7 @@ def _session() -> aiohttp.ClientSession:
 async def _refuse_handshake(response: aiohttp.ClientResponse) -> None:
     """Read the problem of a refused WebSocket: aiohttp's own error has no body."""
     if "Sec-WebSocket-Key" in response.request_info.headers and response.status != HTTPStatus.SWITCHING_PROTOCOLS:
-        raise read_problem(response.status, await response.read(), response.headers)
+        raise error_from_response(response.status, await response.read(), response.headers)
 
 
 def _socket(address: aiohttp.AddrInfoType) -> socket.socket:

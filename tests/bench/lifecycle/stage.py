@@ -91,13 +91,13 @@ class Stage:
     async def fill(self, client: Client, name: str, count: int) -> None:
         """Declare a pool of so many warm sandboxes, for creates with the SDK's defaults; wait until they are ready."""
         body = {"template": template_body(IMAGE, Resources()), "min_warm": count, "max_warm": count, "auto": False}
-        await client.gateway.owned("PUT", "pools", name, body={**body, "starts_per_minute": 60_000})
+        await client.gateway.call_api("PUT", "pools", name, body={**body, "starts_per_minute": 60_000})
         await self.filled(client, name, count)
 
     async def filled(self, client: Client, name: str, count: int) -> None:
         """Wait until a pool has so many ready."""
         async with asyncio.timeout(300):
-            while (await client.gateway.owned("GET", "pools", name))["status"]["ready"] < count:  # noqa: ASYNC110 - nobody tells
+            while (await client.gateway.call_api("GET", "pools", name))["status"]["ready"] < count:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.25)
 
     def planes_cpu_s(self) -> float:

@@ -25,7 +25,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def unhurried_farewells(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cleanup after a cancelled call has time enough, however slow a busy machine is."""
     for module in ("gateway", "sync.portal"):
-        monkeypatch.setattr(f"rollbox.{module}._FAREWELL_LIMIT_S", LIMIT_S)
+        monkeypatch.setattr(f"rollbox.{module}._CLEANUP_LIMIT_S", LIMIT_S)
 
 
 @pytest.fixture(autouse=True)

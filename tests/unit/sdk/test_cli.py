@@ -18,7 +18,7 @@ from tests.support.eventually import LIMIT_S, eventually_true
 from tests.support.gateway_fake import FakeGateway, Fault
 
 # The command line, with a long time limit for the cleanup after a cancelled call.
-UNHURRIED = f"from rollbox import cli, gateway; gateway._FAREWELL_LIMIT_S = {LIMIT_S}; cli.main()"
+UNHURRIED = f"from rollbox import cli, gateway; gateway._CLEANUP_LIMIT_S = {LIMIT_S}; cli.main()"
 
 
 def rollbox(*arguments: str, stdin: bytes = b"") -> Result:

@@ -9,7 +9,7 @@ import pytest
 
 from rollbox import SandboxError
 from rollbox.errors import BY_CODE, Draining, Internal, OomKilled, StreamInterrupted, UpstreamTimeout
-from rollbox.transport import read_problem
+from rollbox.transport import error_from_response
 
 VECTORS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[3] / "contract" / "vectors" / "errors.json").read_text()
@@ -19,7 +19,7 @@ VECTORS: list[dict[str, Any]] = json.loads(
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: str(vector["body"]["code"]))
 def test_each_vector_becomes_its_class(vector: dict[str, Any]) -> None:
     body = vector["body"]
-    error = read_problem(vector["http"], json.dumps(body).encode(), {})
+    error = error_from_response(vector["http"], json.dumps(body).encode(), {})
     assert type(error) is BY_CODE[body["code"]]
     for name in ("code", "fault", "retry", "mask_sample", "hint", "detail", "request_id", "details"):
         assert getattr(error, name) == body[name], name
@@ -34,13 +34,13 @@ def test_the_vectors_are_all_codes() -> None:
 
 def test_a_code_of_a_later_version_keeps_the_servers_words() -> None:
     body = {"code": "gpu_on_fire", "detail": "gpu 3 burns", "fault": "platform", "retry": "new_sandbox", "hint": "Run."}
-    error = read_problem(502, json.dumps(body).encode(), {"X-Request-Id": "r"})
+    error = error_from_response(502, json.dumps(body).encode(), {"X-Request-Id": "r"})
     assert type(error) is SandboxError
     assert (error.code, error.retry, error.is_infra, error.request_id) == ("gpu_on_fire", "new_sandbox", True, "r")
     assert error.mask_sample
     own = {**body, "fault": "caller", "mask_sample": True}
-    assert read_problem(410, json.dumps(own).encode(), {}).mask_sample
-    assert not read_problem(410, json.dumps({**body, "fault": "workload"}).encode(), {}).mask_sample
+    assert error_from_response(410, json.dumps(own).encode(), {}).mask_sample
+    assert not error_from_response(410, json.dumps({**body, "fault": "workload"}).encode(), {}).mask_sample
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_code_of_a_later_version_keeps_the_servers_words() -> None:
 )
 @pytest.mark.parametrize("raw", [b"<html>Bad Gateway</html>", b"", b"[]", b'{"code": 7}', b"\xff\xfe"])
 def test_a_proxys_page_becomes_what_its_status_means(status: int, kind: type[SandboxError], raw: bytes) -> None:
-    error = read_problem(status, raw, {"Retry-After": "3"})
+    error = error_from_response(status, raw, {"Retry-After": "3"})
     assert type(error) is kind
     assert str(status) in error.detail
     assert error.retry_after_ms == 3000

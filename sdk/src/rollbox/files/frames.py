@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 
 from rollbox.errors import Internal, StreamInterrupted
 from rollbox.files.info import FileInfo
-from rollbox.transport import Body, told_problem
+from rollbox.transport import Body, error_from_problem
 
 ACCEPT = {"Accept": "application/vnd.rollbox.frames"}
 DATA, END, PROBLEM, INFO = range(4)
@@ -28,7 +28,7 @@ async def read(body: Body) -> AsyncIterator[tuple[int, bytes]]:
             raise StreamInterrupted(f"the gateway announced a frame of {length} bytes: the answer is damaged")
         payload = await body.exactly(length)
         if kind == PROBLEM:
-            raise told_problem(json.loads(payload), {})
+            raise error_from_problem(json.loads(payload), {})
         yield kind, payload
         if kind == END:
             return

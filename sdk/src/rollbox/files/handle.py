@@ -19,10 +19,10 @@ from rollbox.files.pack import packed
 from rollbox.files.paths import SandboxPath
 from rollbox.files.transfer import Progress
 from rollbox.files.unpack import Unpacker
-from rollbox.gateway import Access, Gateway
+from rollbox.gateway import Gateway, SandboxAccess
 from rollbox.request import Readable, bits, count
 from rollbox.retry import Resumption
-from rollbox.transport import Body, Source, told_problem
+from rollbox.transport import Body, Source, error_from_problem
 
 _Pairs: TypeAlias = list[tuple[str, str | bytes]]
 _RETURN_BUDGET_S = 60.0
@@ -41,7 +41,7 @@ class Files:
     of `exec` for a sandbox that has ended.
     """
 
-    def __init__(self, gateway: Gateway, access: Access) -> None:
+    def __init__(self, gateway: Gateway, access: SandboxAccess) -> None:
         """Use `sandbox.files` instead."""
         self._gateway = gateway
         self._access = access
@@ -388,7 +388,9 @@ class Files:
         return FileInfo.from_json(await self._call("POST", route, query, idempotent=False))
 
     async def _call(self, method: str, route: str, query: _Pairs, *, idempotent: bool = True) -> Any:  # noqa: ANN401
-        return await self._gateway.scoped(self._access, method, *route.split("/"), query=query, idempotent=idempotent)
+        return await self._gateway.call_sandbox(
+            self._access, method, *route.split("/"), query=query, idempotent=idempotent
+        )
 
     def _place(self, path: SandboxPath, user: str | None) -> _Pairs:
         return [("path", paths.encoded("path", path)), *_user(user)]
@@ -406,7 +408,7 @@ async def _changes(body: Body) -> AsyncIterator[FileChange]:
         if line.strip():
             told = json.loads(line)
             if "problem" in told:
-                raise told_problem(told["problem"], {})
+                raise error_from_problem(told["problem"], {})
             yield FileChange.from_json(told)
 
 

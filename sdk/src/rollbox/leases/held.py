@@ -27,7 +27,7 @@ class LeaseService(Protocol):
 
     settings: Settings
 
-    async def owned(self, method: str, *parts: str, body: Mapping[str, Any] | None) -> Any:  # noqa: ANN401
+    async def call_api(self, method: str, *parts: str, body: Mapping[str, Any] | None) -> Any:  # noqa: ANN401
         """Call a route of the owner."""
 
 
@@ -85,7 +85,7 @@ async def _renew(gateway: ref[LeaseService], name: str, ttl_ms: int) -> None:
 
 async def _say(gateway: LeaseService, name: str, ttl_ms: int) -> None:
     try:
-        await gateway.owned("POST", "leases", name, body={"ttl_ms": ttl_ms})
+        await gateway.call_api("POST", "leases", name, body={"ttl_ms": ttl_ms})
     except SandboxError as error:
         _log.warning("lease %s could not be renewed from the event loop, retrying: %s", name, error.detail)
 

@@ -14,7 +14,7 @@ from typing import Any
 from rollbox._problem import SandboxError
 from rollbox.errors import Conflict, InvalidArgument, Unsupported
 from rollbox.files.transfer import of_file
-from rollbox.gateway import Access, Gateway
+from rollbox.gateway import Gateway, SandboxAccess
 from rollbox.process.link import Link
 from rollbox.request import Stdin
 
@@ -29,7 +29,7 @@ _NEWER = (
 )
 
 
-async def run_fed(gateway: Gateway, access: Access, body: Mapping[str, Any], stdin: Stdin) -> dict[str, Any]:
+async def run_fed(gateway: Gateway, access: SandboxAccess, body: Mapping[str, Any], stdin: Stdin) -> dict[str, Any]:
     """Run a command with streamed input and return its result as JSON; `body` has `stdin_open`.
 
     Holds a MiB of the input at a time. It is no error when the command does not read all of the input.

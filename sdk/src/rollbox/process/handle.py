@@ -6,7 +6,7 @@ import asyncio
 from types import TracebackType
 
 from rollbox.errors import InvalidArgument
-from rollbox.gateway import Access, Gateway
+from rollbox.gateway import Gateway, SandboxAccess
 from rollbox.process import frames
 from rollbox.process.link import Link
 from rollbox.process.stdin import StdinWriter
@@ -31,7 +31,7 @@ class Process:
         stdin: its input.
     """
 
-    def __init__(self, gateway: Gateway, access: Access, link: Link, pid: int | None) -> None:
+    def __init__(self, gateway: Gateway, access: SandboxAccess, link: Link, pid: int | None) -> None:
         """Use `Sandbox.spawn` or `Processes.attach` instead."""
         self.exec_id = link.exec_id
         self.pid = pid
@@ -82,11 +82,13 @@ class Process:
         if not 1 <= count("signal", int(number)) <= _MOST_SIGNAL:
             raise InvalidArgument(f"signal {number} is not one of 1 to {_MOST_SIGNAL}")
         body = {"signal": int(number), "tree": tree}
-        await self._gateway.scoped(self._access, "POST", "execs", self.exec_id, "signal", body=body, idempotent=False)
+        await self._gateway.call_sandbox(
+            self._access, "POST", "execs", self.exec_id, "signal", body=body, idempotent=False
+        )
 
     async def kill(self) -> None:
         """Kill it with all its processes; its end is `cancelled`. Idempotent."""
-        await self._gateway.scoped(self._access, "DELETE", "execs", self.exec_id)
+        await self._gateway.call_sandbox(self._access, "DELETE", "execs", self.exec_id)
 
     async def resize(self, columns: int, rows: int) -> None:
         """Set the window size of a command on a terminal."""

@@ -16,12 +16,12 @@ import aiohttp
 
 from rollbox._problem import SandboxError
 from rollbox.errors import Conflict, Internal, StreamInterrupted
-from rollbox.gateway import Access, Gateway
+from rollbox.gateway import Gateway, SandboxAccess
 from rollbox.process import frames
 from rollbox.process.streams import OutputStream
 from rollbox.result import ExecResult
 from rollbox.retry import REPEATABLE, Resumption
-from rollbox.transport import abort, told_problem
+from rollbox.transport import abort, error_from_problem
 
 # The gateway pings every 5 s; a connection without a message for so long is dead.
 _SILENCE_S = 15.0
@@ -39,7 +39,7 @@ _Hear = Callable[[Callable[[], bool]], Coroutine[Any, Any, None]]
 class Link:
     """Receives stdout, stderr, stdin acknowledgements and the result of one process."""
 
-    def __init__(self, gateway: Gateway, access: Access, exec_id: str, offsets: tuple[int, int]) -> None:
+    def __init__(self, gateway: Gateway, access: SandboxAccess, exec_id: str, offsets: tuple[int, int]) -> None:
         self.exec_id = exec_id
         self.result: ExecResult | None = None
         self.streams = {
@@ -209,14 +209,14 @@ class Link:
                 self._stdin.acknowledged(body["offset"])
                 self._resumption.progress()
             case "stdin_closed":
-                self._stdin.refused = told_problem(body["problem"], {}).detail
+                self._stdin.refused = error_from_problem(body["problem"], {}).detail
             case "result":
                 self.result = ExecResult.from_json(body, self._access.sandbox_id)
                 self.streams[frames.STDOUT].finish(self.result.stdout_total_bytes)
                 self.streams[frames.STDERR].finish(self.result.stderr_total_bytes)
                 await self.close()
             case "problem":
-                error = told_problem(body, {})
+                error = error_from_problem(body, {})
                 error.sandbox_id = self._access.sandbox_id
                 await self.close()
                 await self._again(error)

@@ -8,7 +8,7 @@ from typing import Any
 
 from rollbox import request
 from rollbox.errors import InvalidArgument
-from rollbox.gateway import Access, Gateway
+from rollbox.gateway import Gateway, SandboxAccess
 from rollbox.process.handle import Process
 from rollbox.process.link import Link
 
@@ -48,14 +48,14 @@ class ExecSummary:
 class Processes:
     """The processes of one sandbox. Get it as `sandbox.processes`."""
 
-    def __init__(self, gateway: Gateway, access: Access) -> None:
+    def __init__(self, gateway: Gateway, access: SandboxAccess) -> None:
         """Use `sandbox.processes` instead."""
         self._gateway = gateway
         self._access = access
 
     async def list(self) -> list[ExecSummary]:
         """List commands that run and those that ended and are still on record, newest first."""
-        body = await self._gateway.scoped(self._access, "GET", "execs")
+        body = await self._gateway.call_sandbox(self._access, "GET", "execs")
         return [ExecSummary.from_json(item) for item in body["execs"]]
 
     async def attach(self, exec_id: str, *, stdout_offset: int = 0, stderr_offset: int = 0) -> Process:

@@ -14,7 +14,7 @@ from rollbox.errors import InvalidArgument
 
 _T = TypeVar("_T")
 # A call that Ctrl-C cancels still sends its cleanup request, which takes 2 s at most.
-_FAREWELL_LIMIT_S = 5.0
+_CLEANUP_LIMIT_S = 5.0
 
 
 class _Portal:
@@ -52,14 +52,14 @@ class _Portal:
             return future.result()
         except (KeyboardInterrupt, SystemExit, CancelledError):
             future.cancel()
-            ended.wait(_FAREWELL_LIMIT_S)
+            ended.wait(_CLEANUP_LIMIT_S)
             raise
 
     def stop(self) -> None:
         """End the loop, which closes what is still open on it, and the thread."""
         if self._loop is not None and self.pid == os.getpid():
             self._loop.call_soon_threadsafe(self._stop.set)
-            self._thread.join(_FAREWELL_LIMIT_S)
+            self._thread.join(_CLEANUP_LIMIT_S)
 
 
 class _Door:

@@ -15,7 +15,7 @@ _KEPT_S = 24 * 3600.0
 _MOST = 16_384
 
 
-class Given:
+class KnownSandboxes:
     """The sandboxes that this client was given and has not deleted, for a day after it last got their token.
 
     Args:
@@ -26,19 +26,19 @@ class Given:
         self._now = now
         self._since_s: OrderedDict[str, float] = OrderedDict()
 
-    def give(self, sandbox_id: str) -> None:
+    def add(self, sandbox_id: str) -> None:
         """Record a sandbox that the platform has just returned with its token."""
         self._since_s.pop(sandbox_id, None)
         self._since_s[sandbox_id] = self._now()
         if len(self._since_s) > _MOST:
             self._since_s.popitem(last=False)
 
-    def deleted(self, *sandbox_ids: str) -> None:
+    def remove(self, *sandbox_ids: str) -> None:
         """Remove sandboxes that this client has deleted; unknown ids are fine."""
         for sandbox_id in sandbox_ids:
             self._since_s.pop(sandbox_id, None)
 
-    def judge(self, error: SandboxError) -> None:
+    def raise_if_forgotten(self, error: SandboxError) -> None:
         """Raise another error in place of SandboxNotFound for a sandbox that the platform must know.
 
         Raises:

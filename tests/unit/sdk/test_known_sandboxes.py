@@ -8,7 +8,7 @@ import pytest
 
 from rollbox import Client, Sandbox
 from rollbox.errors import InvalidArgument, SandboxForgotten, SandboxNotFound
-from rollbox.given import Given
+from rollbox.known_sandboxes import KnownSandboxes
 from tests.support.gateway_fake import FakeGateway, Fault
 
 ASKS: dict[str, tuple[str, Callable[[Client, Sandbox], Awaitable[object]]]] = {
@@ -49,27 +49,27 @@ async def test_leaving_one_that_is_forgotten_is_no_failure(client: Client, fake:
 
 def test_a_day_after_it_may_be_gone_for_good() -> None:
     clock = iter((0.0, 1.0, 23 * 3600.0, 25 * 3600.0))
-    given = Given(clock.__next__)
-    given.give("sb-1")
+    known = KnownSandboxes(clock.__next__)
+    known.add("sb-1")
     unknown = SandboxNotFound("no", sandbox_id="sb-1")
     for _ in range(2):
         with pytest.raises(SandboxForgotten):
-            given.judge(unknown)
-    given.judge(unknown)
+            known.raise_if_forgotten(unknown)
+    known.raise_if_forgotten(unknown)
 
 
 def test_other_failures_and_other_ids_are_left_as_they_are() -> None:
-    given = Given()
-    given.give("sb-1")
-    given.judge(InvalidArgument("no", sandbox_id="sb-1"))
-    given.judge(SandboxNotFound("no", sandbox_id="sb-2"))
-    given.judge(SandboxNotFound("no"))
+    known = KnownSandboxes()
+    known.add("sb-1")
+    known.raise_if_forgotten(InvalidArgument("no", sandbox_id="sb-1"))
+    known.raise_if_forgotten(SandboxNotFound("no", sandbox_id="sb-2"))
+    known.raise_if_forgotten(SandboxNotFound("no"))
 
 
 def test_of_very_many_the_oldest_are_ids_of_anybody() -> None:
-    given = Given()
+    known = KnownSandboxes()
     for number in range(20_000):
-        given.give(f"sb-{number}")
-    given.judge(SandboxNotFound("no", sandbox_id="sb-0"))
+        known.add(f"sb-{number}")
+    known.raise_if_forgotten(SandboxNotFound("no", sandbox_id="sb-0"))
     with pytest.raises(SandboxForgotten):
-        given.judge(SandboxNotFound("no", sandbox_id="sb-19999"))
+        known.raise_if_forgotten(SandboxNotFound("no", sandbox_id="sb-19999"))
