@@ -13,9 +13,9 @@ from controlplane.cluster.protocol import (
     ImageState,
     Observed,
     Placement,
+    SandboxNode,
     Sidecars,
     Started,
-    Whereabouts,
 )
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
     "ImageState",
     "Observed",
     "Placement",
+    "SandboxNode",
     "Sidecars",
     "Started",
-    "Whereabouts",
 ]

@@ -108,7 +108,7 @@ class Description:
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
+class SandboxNode:
     """The node that a sandbox is on, and whether that node is Ready."""
 
     node: str
@@ -205,7 +205,7 @@ class Cluster(Protocol):
         """
         ...
 
-    def whereabouts(self, sandbox_id: str) -> Whereabouts | None:
+    def node_of(self, sandbox_id: str) -> SandboxNode | None:
         """The node of a sandbox, by the last event; None: not known. Cost: no call."""
         ...
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes import network, trial
+from controlplane.cluster.kubernetes import check_pods, network
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.reach.ways import READY
 from tests.support.command_line import rollbox
@@ -121,7 +121,7 @@ async def test_doctor_says_it_before_an_install_too(stack: Installed) -> None:
     held = "broken" if ignores_policies() else "kept"
     for name in ("API server", "kubelet of its node", "cluster DNS", "port of another pod"):
         assert verdicts[name].state == held, verdicts[name].sentence
-    left = [one for one in await objects("namespaces") if one["metadata"]["name"].startswith(trial.NAMESPACE)]
+    left = [one for one in await objects("namespaces") if one["metadata"]["name"].startswith(check_pods.NAMESPACE)]
     assert all("deletionTimestamp" in one["metadata"] for one in left)
 
 

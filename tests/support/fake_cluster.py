@@ -12,8 +12,8 @@ from controlplane.cluster import (
     ImageState,
     Observed,
     Placement,
+    SandboxNode,
     Started,
-    Whereabouts,
 )
 from controlplane.errors import Problem
 from controlplane.lifecycle import Push
@@ -137,9 +137,9 @@ class FakeCluster:
         self.stopped.append(sandbox_id)
         self.held.pop(sandbox_id, None)
 
-    def whereabouts(self, sandbox_id: str) -> Whereabouts | None:
+    def node_of(self, sandbox_id: str) -> SandboxNode | None:
         node = self.nodes.get(sandbox_id, "n1")
-        return Whereabouts(node, node not in self.not_ready) if sandbox_id in self.held else None
+        return SandboxNode(node, node not in self.not_ready) if sandbox_id in self.held else None
 
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         error, self.next_annotate_error = self.next_annotate_error, None

@@ -27,8 +27,8 @@ from controlplane.cluster.engine.containers import (
 )
 from controlplane.cluster.engine.deaths import Inspection, death, gave_up, last_words
 from controlplane.cluster.engine.images import Images
+from controlplane.cluster.engine.live_sandboxes import LiveSandboxes
 from controlplane.cluster.engine.machine import Machine
-from controlplane.cluster.engine.roll import Roll
 from controlplane.cluster.engine.watch import Watch
 from controlplane.cluster.finish import finish
 from controlplane.cluster.protocol import (
@@ -38,8 +38,8 @@ from controlplane.cluster.protocol import (
     ImageState,
     Observed,
     Placement,
+    SandboxNode,
     Started,
-    Whereabouts,
 )
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec, Usage
@@ -62,7 +62,7 @@ class EngineCluster:
         self._images = images
         self._host = host
         self._machine = machine
-        self._roll = Roll()
+        self._live = LiveSandboxes()
 
     @classmethod
     @asynccontextmanager
@@ -150,21 +150,21 @@ class EngineCluster:
         self._host.agent_dir(sandbox_id).mkdir(mode=0o700, exist_ok=True)
         target = target_body(sandbox_id, spec, boot, self._host, image)
         sidecar = sidecar_body(sandbox_id, spec, boot, self._host)
-        with self._roll.starting(sandbox_id):
+        with self._live.starting(sandbox_id):
             await finish(asyncio.create_task(self._run(sandbox_id, target, sidecar)))
-        if self._roll.take_doubt(sandbox_id) and (dead := await self._judge(sandbox_id)) is not None:
+        if self._live.take_doubtful(sandbox_id) and (dead := await self._judge(sandbox_id)) is not None:
             raise Problem(dead.cause, dead.detail)
         return Started(self._host.address(sandbox_id), timings_ms)
 
     async def stop(self, sandbox_id: str) -> None:
         """See ``Cluster.stop``."""
-        self._roll.discard(sandbox_id)
+        self._live.discard(sandbox_id)
         await finish(asyncio.create_task(self._remove(sandbox_id)))
 
-    def whereabouts(self, sandbox_id: str) -> Whereabouts | None:
-        """See ``Cluster.whereabouts``: all are on this machine."""
+    def node_of(self, sandbox_id: str) -> SandboxNode | None:
+        """See ``Cluster.node_of``: all are on this machine."""
         del sandbox_id
-        return Whereabouts("this machine", ready=True)
+        return SandboxNode("this machine", ready=True)
 
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         """See ``Cluster.annotate``."""
@@ -182,7 +182,7 @@ class EngineCluster:
 
     def watch(self) -> AsyncIterator[Death]:
         """See ``Cluster.watch``."""
-        return Watch(self._client, self._host.installation, self._judge, self._roll).deaths()
+        return Watch(self._client, self._host.installation, self._judge, self._live).deaths()
 
     async def _image(self, image: str) -> tuple[Image, dict[str, int]]:
         if present := await self._images.local(image):
@@ -244,6 +244,6 @@ class EngineCluster:
     async def _observe(self, sandbox_id: str, record: str) -> Observed:
         dead = await self._judge(sandbox_id)
         if dead is None:
-            self._roll.add(sandbox_id)
+            self._live.add(sandbox_id)
         known = fact_files.read(self._host.facts_file(sandbox_id))
         return Observed(sandbox_id, record, known, self._host.address(sandbox_id), dead)

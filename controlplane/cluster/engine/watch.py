@@ -10,7 +10,7 @@ import structlog
 from controlplane.cluster.engine.client import EngineClient
 from controlplane.cluster.engine.containers import LABEL_INSTALLATION
 from controlplane.cluster.engine.deaths import exit_of
-from controlplane.cluster.engine.roll import Roll
+from controlplane.cluster.engine.live_sandboxes import LiveSandboxes
 from controlplane.cluster.protocol import Death
 from controlplane.errors import Problem
 
@@ -25,15 +25,15 @@ class Watch:
 
     Args:
         judge: inspects a sandbox on the engine and returns its death, if it is dead.
-        roll: the sandboxes that should be alive.
+        live: the sandboxes that should be alive.
     """
 
-    def __init__(self, client: EngineClient, installation: str, judge: Judge, roll: Roll) -> None:
+    def __init__(self, client: EngineClient, installation: str, judge: Judge, live: LiveSandboxes) -> None:
         self._client = client
         filters = {"type": ["container"], "label": [f"{LABEL_INSTALLATION}={installation}"]}
         self._query = {"filters": json.dumps(filters)}
         self._judge = judge
-        self._roll = roll
+        self._live = live
         self._log = structlog.get_logger("watch")
 
     async def deaths(self) -> AsyncIterator[Death]:
@@ -52,16 +52,16 @@ class Watch:
 
     async def _one_stream(self) -> AsyncIterator[Death]:
         async with self._client.lines("GET", "events", self._query) as events:
-            self._roll.doubt_all()
-            for sandbox_id in self._roll.alive():
+            self._live.mark_all_doubtful()
+            for sandbox_id in self._live.alive():
                 if (death := await self._judge(sandbox_id)) is not None:
                     yield death
             async for event in events:
                 seen = exit_of(event)
                 if seen is None:
                     continue
-                self._roll.doubt(seen.sandbox_id)
-                if seen.sandbox_id not in self._roll:
+                self._live.mark_doubtful(seen.sandbox_id)
+                if seen.sandbox_id not in self._live:
                     continue  # stopped by the control plane, or judged when its start is over
                 death = await self._judge(seen.sandbox_id)
                 if death is None and seen.sure:

@@ -8,8 +8,8 @@ import structlog
 
 from controlplane.cluster.kubernetes.agent_sandbox import GROUP, TEMPLATES, VERSIONS, WARM_POOLS, serves
 from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.document_cache import AgentSandboxPools
 from controlplane.cluster.kubernetes.refusals import Refused
-from controlplane.cluster.kubernetes.told import Adopted
 from controlplane.cluster.kubernetes.watch import Reflector
 from controlplane.errors import Problem
 
@@ -20,7 +20,7 @@ LOOK_S: Final = 30.0
 class Adopting:
     """Keeps ``adopted`` in sync with the objects of a namespace."""
 
-    def __init__(self, client: KubernetesClient, namespace: str, adopted: Adopted) -> None:
+    def __init__(self, client: KubernetesClient, namespace: str, adopted: AgentSandboxPools) -> None:
         self._client = client
         self._namespace = namespace
         self._adopted = adopted

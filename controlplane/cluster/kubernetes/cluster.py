@@ -36,8 +36,8 @@ from controlplane.cluster.protocol import (
     ImageState,
     Observed,
     Placement,
+    SandboxNode,
     Started,
-    Whereabouts,
 )
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec, Usage, load_record
@@ -218,10 +218,10 @@ class KubernetesCluster:
         """See ``Cluster.stop``. Cost: two calls to the API server."""
         await self._removal.remove(sandbox_id)
 
-    def whereabouts(self, sandbox_id: str) -> Whereabouts | None:
-        """See ``Cluster.whereabouts``."""
+    def node_of(self, sandbox_id: str) -> SandboxNode | None:
+        """See ``Cluster.node_of``."""
         node = self._pods.node_of(sandbox_id)
-        return Whereabouts(node, self._nodes.ready(node)) if node else None
+        return SandboxNode(node, self._nodes.ready(node)) if node else None
 
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         """See ``Cluster.annotate``. Cost: one call to the API server."""

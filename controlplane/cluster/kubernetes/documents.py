@@ -16,8 +16,8 @@ import structlog
 from controlplane.cluster.documents import KINDS, Body, Document, Kind, conflict
 from controlplane.cluster.kubernetes.adopting import Adopting
 from controlplane.cluster.kubernetes.client import JSON_PATCH, Changes, KubernetesClient
+from controlplane.cluster.kubernetes.document_cache import AgentSandboxPools, DocumentCache, document
 from controlplane.cluster.kubernetes.refusals import Refused
-from controlplane.cluster.kubernetes.told import Adopted, Told, document
 from controlplane.cluster.kubernetes.watch import Reflector
 from controlplane.errors import Problem
 
@@ -39,12 +39,12 @@ class KubernetesDocuments:
             the same name has priority.
     """
 
-    def __init__(self, client: KubernetesClient, namespace: str, adopted: Adopted | None = None) -> None:
+    def __init__(self, client: KubernetesClient, namespace: str, adopted: AgentSandboxPools | None = None) -> None:
         self._client = client
         self._namespace = namespace
         self._base = f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}"
         self._adopted = adopted
-        self._told: dict[Kind, Told] = {"pools": Told(self._adopted), "quotas": Told()}
+        self._caches: dict[Kind, DocumentCache] = {"pools": DocumentCache(self._adopted), "quotas": DocumentCache()}
         self._log = structlog.get_logger("documents")
 
     @classmethod
@@ -57,7 +57,7 @@ class KubernetesDocuments:
             namespace: the sandboxes' namespace.
             adopt: whether each ``SandboxWarmPool`` of kubernetes-sigs/agent-sandbox is a pool too.
         """
-        documents = cls(client, namespace, Adopted() if adopt else None)
+        documents = cls(client, namespace, AgentSandboxPools() if adopt else None)
         async with asyncio.TaskGroup() as group:
             watches = [group.create_task(one.run()) for one in documents._watches()]
             try:
@@ -70,7 +70,7 @@ class KubernetesDocuments:
         """See ``Documents.put``; also a conflict if an agent-sandbox object declares a pool of this name."""
         for _ in range(TRIES):
             before = await self._ours(kind, name)
-            if before is None and name in self._told[kind].adopted:
+            if before is None and name in self._caches[kind].adopted:
                 raise _others(name)
             found = None if before is None else before.version
             if expected is not None and expected != (found or ""):
@@ -88,7 +88,7 @@ class KubernetesDocuments:
 
     async def get(self, kind: Kind, name: str) -> Document | None:
         """See ``Documents.get``."""
-        return await self._ours(kind, name) or self._told[kind].adopted.get(name)
+        return await self._ours(kind, name) or self._caches[kind].adopted.get(name)
 
     async def list(self, kind: Kind) -> Sequence[Document]:
         """See ``Documents.list``."""
@@ -97,7 +97,7 @@ class KubernetesDocuments:
         except Refused as refused:
             raise _without_resource(kind, refused) from refused
         ours = {one.name: one for one in map(document, found.items)}
-        return [one for _, one in sorted((self._told[kind].adopted | ours).items())]
+        return [one for _, one in sorted((self._caches[kind].adopted | ours).items())]
 
     async def remove(self, kind: Kind, name: str) -> bool:
         """See ``Documents.remove``."""
@@ -106,14 +106,14 @@ class KubernetesDocuments:
         except Refused as refused:
             if refused.refusal.status != HTTPStatus.NOT_FOUND:
                 raise
-            if name in self._told[kind].adopted:
+            if name in self._caches[kind].adopted:
                 raise _others(name) from refused
             return False
         return True
 
     def watch(self, kind: Kind) -> AsyncIterator[Sequence[Document]]:
         """See ``Documents.watch``."""
-        return self._told[kind].watch()
+        return self._caches[kind].watch()
 
     async def status(self, kind: Kind, name: str, body: Body) -> None:
         """See ``Documents.status``."""
@@ -124,7 +124,7 @@ class KubernetesDocuments:
             self._log.debug("status not written, skipped", path=path, code=problem.code, detail=problem.detail)
 
     def _watches(self) -> Sequence[Reflector | Adopting]:
-        ours = [Reflector(self._client, self._of(kind), {}, self._told[kind].ours) for kind in KINDS]
+        ours = [Reflector(self._client, self._of(kind), {}, self._caches[kind].ours) for kind in KINDS]
         if self._adopted is None:
             return ours
         return [*ours, Adopting(self._client, self._namespace, self._adopted)]

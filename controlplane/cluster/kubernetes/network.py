@@ -5,11 +5,11 @@ from collections.abc import Awaitable
 from typing import Final
 
 from controlplane.cluster.finding import Finding
-from controlplane.cluster.kubernetes import scene
+from controlplane.cluster.kubernetes import network_check
+from controlplane.cluster.kubernetes.check_pods import namespace_with_policies, reached, report_of, running
 from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.network_check import NetworkCheck
 from controlplane.cluster.kubernetes.releases import SELECTOR, Release
-from controlplane.cluster.kubernetes.scene import Scene
-from controlplane.cluster.kubernetes.trial import namespace_with_policies, reached, report_of, running
 from controlplane.errors import Problem
 from controlplane.reach.verdict import Verdict, concluded, judged
 from controlplane.reach.ways import Way, everywhere
@@ -55,26 +55,26 @@ async def _of_release(client: KubernetesClient, release: Release) -> list[Verdic
     namespace, name, _ = release.ready
     ready, _ = await _service(client, namespace, name)
     gateway = Way("gateway", *await _service(client, release.namespace, f"{release.name}-gateway"))
-    return await _compared(client, scene.of_release(release, [*await _closed(client), gateway], ready))
+    return await _compared(client, network_check.of_release(release, [*await _closed(client), gateway], ready))
 
 
 async def _of_namespace(client: KubernetesClient, image: str, runtime_class: str) -> list[Verdict]:
     closed = await _closed(client)
     async with (
         namespace_with_policies(client) as namespace,
-        running(client, scene.peer(namespace, "peer", image)) as peer,
+        running(client, network_check.peer(namespace, "peer", image)) as peer,
     ):
         address = str((await reached(client, peer, "podIP"))["podIP"])
-        return await _compared(client, scene.of_namespace(namespace, image, runtime_class, closed, address))
+        return await _compared(client, network_check.of_namespace(namespace, image, runtime_class, closed, address))
 
 
-async def _compared(client: KubernetesClient, where: Scene) -> list[Verdict]:
+async def _compared(client: KubernetesClient, where: NetworkCheck) -> list[Verdict]:
     """Starts both pods, and compares their results."""
     name = f"doctor-{secrets.token_hex(4)}"
-    async with running(client, scene.inside(where, f"{name}-sandbox")) as sandbox:
+    async with running(client, network_check.inside(where, f"{name}-sandbox")) as sandbox:
         node = str((await reached(client, sandbox, "hostIP"))["hostIP"])
         tried = [way.of_node(node) for way in where.tried]
-        async with running(client, scene.outside(where, f"{name}-outside", tried)) as unrestricted:
+        async with running(client, network_check.outside(where, f"{name}-outside", tried)) as unrestricted:
             seen = [report_of(await reached(client, pod, "phase")) for pod in (sandbox, unrestricted)]
     return judged(tried, *seen)
 

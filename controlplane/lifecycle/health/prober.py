@@ -63,7 +63,7 @@ class Prober:
             await self._sidecars.health(sandbox.address or "", self._key.token(sandbox).text)
         except Problem:
             here = unanswered(None if before is None else before.here, asked_ms)
-        place = self._cluster.whereabouts(sandbox.id)
+        place = self._cluster.node_of(sandbox.id)
         node, ready = (None, False) if place is None else (place.node, place.ready)
         # An answer here also cancels the failures that gateways saw before.
         there = None if before is None or here is None else before.there

@@ -25,8 +25,8 @@ from controlplane.cluster.protocol import (
     ImageState,
     Observed,
     Placement,
+    SandboxNode,
     Started,
-    Whereabouts,
 )
 from controlplane.model import SandboxSpec, Usage
 from controlplane.settings import Settings
@@ -91,8 +91,8 @@ class PlayedCluster:
     async def stop(self, sandbox_id: str) -> None:
         await self._ask("stop", id=sandbox_id)
 
-    def whereabouts(self, sandbox_id: str) -> Whereabouts | None:
-        return Whereabouts("played", ready=True)
+    def node_of(self, sandbox_id: str) -> SandboxNode | None:
+        return SandboxNode("played", ready=True)
 
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         await self._ask("annotate", id=sandbox_id, facts=dict(facts))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.typing import EventDict
 
-from controlplane.cluster import Boot, Placement, Whereabouts
+from controlplane.cluster import Boot, Placement, SandboxNode
 from controlplane.cluster.kubernetes import KubernetesCluster
 from controlplane.cluster.kubernetes.client import CALLS_AT_ONCE, KubernetesClient
 from controlplane.cluster.kubernetes.pods import Pods
@@ -410,12 +410,12 @@ async def test_where_a_sandbox_is_and_whether_its_node_is_well_is_known_without_
     await cluster.start("sb-1", SPEC, BOOT)
     pod = api.objects[PODS]["sb-1"]
     await api.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "n1"}})
-    await eventually(lambda: cluster.whereabouts("sb-1") == Whereabouts("n1", ready=True))
+    await eventually(lambda: cluster.node_of("sb-1") == SandboxNode("n1", ready=True))
     before = len(api.calls)
-    assert cluster.whereabouts("sb-2") is None
+    assert cluster.node_of("sb-2") is None
     assert len(api.calls) == before
     await api.put(NODES, node(ready="Unknown"))
-    await eventually(lambda: cluster.whereabouts("sb-1") == Whereabouts("n1", ready=False))
+    await eventually(lambda: cluster.node_of("sb-1") == SandboxNode("n1", ready=False))
 
 
 async def test_no_runtime_class_is_no_cluster(api: FakeKubernetes, opener: Opener) -> None:

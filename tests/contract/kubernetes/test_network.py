@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from controlplane.cluster.finding import Finding
-from controlplane.cluster.kubernetes import network, scene, trial
+from controlplane.cluster.kubernetes import check_pods, network, network_check
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.reach.attempts import Ending, Seen, plain
 from controlplane.reach.ways import Way, loaded
@@ -225,7 +225,7 @@ async def test_a_pod_that_does_not_start_or_fails_is_told(
         found = await looked()
         assert "no such image" in found["network policies of r"].detail
         # No kubelet has heard of it, and there is no more time.
-        monkeypatch.setattr(trial, "WITHIN_S", 0.0)
+        monkeypatch.setattr(check_pods, "WITHIN_S", 0.0)
         unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
         monkeypatch.setattr(kubelet, "_status", lambda _: {"phase": "Pending", "conditions": [unscheduled]})
         found = await looked()
@@ -234,11 +234,11 @@ async def test_a_pod_that_does_not_start_or_fails_is_told(
 
 
 def test_the_policies_are_those_of_the_chart() -> None:
-    deny, ready = (one["spec"] for one in scene.policies("n"))
+    deny, ready = (one["spec"] for one in network_check.policies("n"))
     sandbox = {"matchLabels": {"app.kubernetes.io/name": "rollbox-sandbox", "rollbox.dev/installation": "n"}}
     assert deny == {"podSelector": sandbox, "policyTypes": ["Ingress", "Egress"]}
     assert ready["podSelector"] == sandbox
-    assert ready["egress"][0]["to"] == [{"podSelector": {"matchLabels": scene.PEER}}]
-    peer = scene.peer("n", "peer", "i")
-    assert scene.PEER.items() <= peer["metadata"]["labels"].items()
+    assert ready["egress"][0]["to"] == [{"podSelector": {"matchLabels": network_check.PEER}}]
+    peer = network_check.peer("n", "peer", "i")
+    assert network_check.PEER.items() <= peer["metadata"]["labels"].items()
     assert peer["spec"]["containers"][0]["command"][3:] == ["serve", "$(POD_IP)", "8082", "8083"]

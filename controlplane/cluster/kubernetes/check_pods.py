@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Final
 
-from controlplane.cluster.kubernetes import scene
+from controlplane.cluster.kubernetes import network_check
 from controlplane.cluster.kubernetes.client import Json, KubernetesClient
 from controlplane.cluster.kubernetes.deaths import death, unscheduled
 from controlplane.cluster.kubernetes.refusals import Refused
@@ -28,7 +28,7 @@ async def namespace_with_policies(client: KubernetesClient) -> AsyncIterator[str
     name = f"{NAMESPACE}{secrets.token_hex(4)}"
     try:
         await client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        for policy in scene.policies(name):
+        for policy in network_check.policies(name):
             await client.create(f"/apis/networking.k8s.io/v1/namespaces/{name}/networkpolicies", policy)
         yield name
     finally:

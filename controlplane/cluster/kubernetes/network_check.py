@@ -23,7 +23,7 @@ READY_S: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class NetworkCheck:
     """The two pods of a network check: one that policies restrict like a sandbox, and an unrestricted one.
 
     Attributes:
@@ -46,7 +46,7 @@ class Scene:
     pull_secrets: tuple[Sequence[str], Sequence[str]]
 
 
-def of_release(release: Release, closed: Sequence[Way], ready: str) -> Scene:
+def of_release(release: Release, closed: Sequence[Way], ready: str) -> NetworkCheck:
     """A check in the namespaces of a release, under the release's own policies.
 
     Args:
@@ -54,7 +54,7 @@ def of_release(release: Release, closed: Sequence[Way], ready: str) -> Scene:
         closed: the destinations that must be unreachable.
         ready: the address of the Service for readiness pushes.
     """
-    return Scene(
+    return NetworkCheck(
         sandboxes=release.sandboxes,
         platform=release.namespace,
         # Not all labels of a sandbox: the control plane would look for its record, find none, and remove the pod.
@@ -68,11 +68,11 @@ def of_release(release: Release, closed: Sequence[Way], ready: str) -> Scene:
     )
 
 
-def of_namespace(namespace: str, image: str, runtime_class: str, closed: Sequence[Way], peer: str) -> Scene:
+def of_namespace(namespace: str, image: str, runtime_class: str, closed: Sequence[Way], peer: str) -> NetworkCheck:
     """A check in a temporary namespace, with a pod that listens at the address ``peer``."""
     others = [*closed, Way("port of another pod", peer, OTHER_PORT)]
     patient = [replace(way, patience_s=NEW_POLICIES_S) for way in others]
-    return Scene(
+    return NetworkCheck(
         sandboxes=namespace,
         platform=namespace,
         labels=podspec.policy_labels(namespace),
@@ -85,23 +85,23 @@ def of_namespace(namespace: str, image: str, runtime_class: str, closed: Sequenc
     )
 
 
-def inside(scene: Scene, name: str) -> Json:
+def inside(check: NetworkCheck, name: str) -> Json:
     """The manifest of the pod that policies restrict like a sandbox."""
     return _pod(
-        *(name, scene.sandboxes, scene.labels, scene.image, [ways.dumped(scene.tried), "/dev/termination-log"]),
-        runtimeClassName=scene.runtime_class,
-        nodeSelector=dict(scene.node_selector),
-        tolerations=[dict(one) for one in scene.tolerations],
-        imagePullSecrets=[{"name": one} for one in scene.pull_secrets[0]],
+        *(name, check.sandboxes, check.labels, check.image, [ways.dumped(check.tried), "/dev/termination-log"]),
+        runtimeClassName=check.runtime_class,
+        nodeSelector=dict(check.node_selector),
+        tolerations=[dict(one) for one in check.tolerations],
+        imagePullSecrets=[{"name": one} for one in check.pull_secrets[0]],
     )
 
 
-def outside(scene: Scene, name: str, tried: Sequence[Way]) -> Json:
+def outside(check: NetworkCheck, name: str, tried: Sequence[Way]) -> Json:
     """The manifest of the pod that no policy restricts."""
     arguments = [ways.dumped([way.from_outside() for way in tried]), "/dev/termination-log"]
     labels = {**PEER, "app.kubernetes.io/component": "outside"}
-    secrets = [{"name": one} for one in scene.pull_secrets[1]]
-    return _pod(name, scene.platform, labels, scene.image, arguments, imagePullSecrets=secrets)
+    secrets = [{"name": one} for one in check.pull_secrets[1]]
+    return _pod(name, check.platform, labels, check.image, arguments, imagePullSecrets=secrets)
 
 
 def peer(namespace: str, name: str, image: str) -> Json:

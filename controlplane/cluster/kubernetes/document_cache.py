@@ -15,7 +15,7 @@ def document(thing: Json) -> Document:
     return Document(str(about.get("name")), version, thing.get("spec") or {}, thing.get("status") or {})
 
 
-class Objects:
+class ObjectCache:
     """A mirror of one kind of object, by name; ``known`` is None until the first list was received."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
@@ -39,13 +39,13 @@ class Objects:
         self._changed()
 
 
-class Adopted:
+class AgentSandboxPools:
     """The pools that are declared as objects of kubernetes-sigs/agent-sandbox."""
 
     def __init__(self) -> None:
         self.changed: Callable[[], None] | None = None
-        self.templates = Objects(self._tell)
-        self.warm_pools = Objects(self._tell)
+        self.templates = ObjectCache(self._tell)
+        self.warm_pools = ObjectCache(self._tell)
 
     def documents(self) -> dict[str, Document] | None:
         """The pools by name; None until both lists were received, since a missing pool would be taken for removed."""
@@ -59,15 +59,15 @@ class Adopted:
             self.changed()
 
 
-class Told:
+class DocumentCache:
     """The documents of one kind.
 
     Args:
         adopted: pools of agent-sandbox; a ``SandboxPool`` with the same name has priority.
     """
 
-    def __init__(self, adopted: Adopted | None = None) -> None:
-        self.ours = Objects(self._compare)
+    def __init__(self, adopted: AgentSandboxPools | None = None) -> None:
+        self.ours = ObjectCache(self._compare)
         self._adopted = adopted
         self._told: dict[str, str] | None = None
         self._watchers: set[asyncio.Event] = set()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Roll:
+class LiveSandboxes:
     """The sandboxes that should be alive; written by the cluster, read by its watch.
 
     A container may exit before the start that created it has returned. While the sandbox's other container does not
@@ -44,16 +44,16 @@ class Roll:
         finally:
             self._starting.discard(sandbox_id)
 
-    def doubt(self, sandbox_id: str) -> None:
+    def mark_doubtful(self, sandbox_id: str) -> None:
         """Marks a sandbox as doubtful, since one of its containers has exited; does nothing if it is not starting."""
         if sandbox_id in self._starting:
             self._doubtful.add(sandbox_id)
 
-    def doubt_all(self) -> None:
+    def mark_all_doubtful(self) -> None:
         """Marks all starting sandboxes as doubtful, since events were missed."""
         self._doubtful |= self._starting
 
-    def take_doubt(self, sandbox_id: str) -> bool:
+    def take_doubtful(self, sandbox_id: str) -> bool:
         """Whether a sandbox is doubtful and has to be judged; clears the mark."""
         doubtful = sandbox_id in self._doubtful
         self._doubtful.discard(sandbox_id)
