@@ -11,7 +11,7 @@ from redis.exceptions import TimeoutError as SlowError
 
 from controlplane.store.calls import Calls
 from controlplane.store.line import Line, command
-from controlplane.store.protocol import Changed, News, Resync, SlotFreed
+from controlplane.store.protocol import Changed, FeedMessage, Resync, SlotFreed
 from controlplane.store.rows import begin_of, load_fields
 
 FIRST_PAUSE_S: Final = 0.05
@@ -24,7 +24,7 @@ QUIET_S: Final = 5.0
 REST_S: Final = 0.005
 
 
-async def feed(calls: Calls, origin: str) -> AsyncIterator[News]:
+async def feed(calls: Calls, origin: str) -> AsyncIterator[FeedMessage]:
     """All changes but those of ``origin``, without end; ``Resync`` whenever the subscription begins."""
     pause_s, own = FIRST_PAUSE_S, begin_of(origin)
     while True:
@@ -66,7 +66,7 @@ async def _messages(line: Line) -> AsyncIterator[tuple[str, str]]:
         await line.rest(REST_S)
 
 
-def _read(text: str, own: str) -> News | None:
+def _read(text: str, own: str) -> FeedMessage | None:
     if text.startswith(own):
         return None
     try:

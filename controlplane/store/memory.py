@@ -14,12 +14,12 @@ from controlplane.store.protocol import (
     Claim,
     Claimed,
     Due,
+    FeedMessage,
     Fence,
     FencedError,
     Full,
     Known,
     Miscount,
-    News,
     Rebuild,
     RebuildTurn,
     Resync,
@@ -35,7 +35,7 @@ TOMBSTONE_MS: Final = 24 * 3_600_000
 MAX_TOMBSTONES: Final = 86_400
 MAX_WITHDRAWN: Final = 100_000
 # One name for ever: the content is lost only together with the process that would ask.
-FILLING: Final = "memory"
+CONTENT_ID: Final = "memory"
 
 Key = tuple[str, str]
 # Owner, key, and the id of the call that has withdrawn it for itself; empty: it is withdrawn for all calls.
@@ -228,7 +228,7 @@ class MemoryStore:
             ],
         )
 
-    async def feed(self) -> AsyncIterator[News]:
+    async def feed(self) -> AsyncIterator[FeedMessage]:
         """See ``Store.feed``: there are no other replicas, so it yields one ``Resync`` and then nothing."""
         yield Resync()
         await asyncio.get_running_loop().create_future()
@@ -236,11 +236,11 @@ class MemoryStore:
     async def claim_rebuild(self, ttl_ms: int) -> Rebuild:
         """See ``Store.claim_rebuild``; ``ttl_ms`` is not needed, since no other replica could take the turn over."""
         del ttl_ms
-        return Rebuild(RebuildTurn.INTACT if self._is_intact() else RebuildTurn.OURS, FILLING)
+        return Rebuild(RebuildTurn.INTACT if self._is_intact() else RebuildTurn.OURS, CONTENT_ID)
 
-    async def rebuilt(self, filling: str) -> bool:
+    async def rebuilt(self, content_id: str) -> bool:
         """See ``Store.rebuilt``."""
-        self._intact = filling == FILLING
+        self._intact = content_id == CONTENT_ID
         return self._intact
 
     def bury(self, sandbox: Sandbox, ended_at_ms: int) -> None:

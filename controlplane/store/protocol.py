@@ -125,7 +125,7 @@ class Resync:
     """The feed has begun, or has reconnected: changes that were stored before may have been missed."""
 
 
-News = Changed | SlotFreed | Resync
+FeedMessage = Changed | SlotFreed | Resync
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +173,12 @@ class Rebuild:
     """Which replica rebuilds a store, and the name of its content, which is new after each loss.
 
     Attributes:
-        custody: whose turn it is.
-        filling: the name of the content that is there, or that is being restored.
+        turn: whose turn it is.
+        content_id: the name of the content that is there, or that is being restored.
     """
 
-    custody: RebuildTurn
-    filling: str
+    turn: RebuildTurn
+    content_id: str
 
 
 def is_later(one: Sandbox, other: Sandbox) -> bool:
@@ -329,7 +329,7 @@ class Store(Protocol):
         """The sandboxes that have to be ended, reclaimed or taken over. Cost: bounded, independent of the records."""
         ...
 
-    def feed(self) -> AsyncIterator[News]:
+    def feed(self) -> AsyncIterator[FeedMessage]:
         """The changes that other replicas store, from now on, without end; yields ``Resync`` after each reconnect."""
         ...
 
@@ -337,6 +337,6 @@ class Store(Protocol):
         """Takes the turn to rebuild a new or lost store, unless another replica has it; it lasts for ``ttl_ms``."""
         ...
 
-    async def rebuilt(self, filling: str) -> bool:
-        """Marks the store as complete; False: it was emptied again since the rebuild of ``filling`` began."""
+    async def rebuilt(self, content_id: str) -> bool:
+        """Marks the store as complete; False: it was emptied again since the rebuild of ``content_id`` began."""
         ...

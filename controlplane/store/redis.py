@@ -18,12 +18,12 @@ from controlplane.store.protocol import (
     Claim,
     Claimed,
     Due,
+    FeedMessage,
     Fence,
     FencedError,
     Full,
     Known,
     Miscount,
-    News,
     Rebuild,
     RebuildTurn,
     Slot,
@@ -242,22 +242,22 @@ class RedisStore:
         due = await self._calls.run("due", now=now_ms, unconfirmed_before=unconfirmed_before_ms, most=MOST_DUE)
         return Due(*(tuple(one for one in ids if one not in self._records) for ids in due))
 
-    def feed(self) -> AsyncIterator[News]:
+    def feed(self) -> AsyncIterator[FeedMessage]:
         """See ``Store.feed``."""
         return feed.feed(self._calls, self._replica)
 
     async def claim_rebuild(self, ttl_ms: int) -> Rebuild:
         """See ``Store.claim_rebuild``."""
-        what, filling = await self._calls.run(
+        what, content_id = await self._calls.run(
             "claim_rebuild", now=self._clock.now_ms(), holder=self._replica, ttl=ttl_ms
         )
         return Rebuild(
-            {"intact": RebuildTurn.INTACT, "ours": RebuildTurn.OURS, "theirs": RebuildTurn.THEIRS}[what], filling
+            {"intact": RebuildTurn.INTACT, "ours": RebuildTurn.OURS, "theirs": RebuildTurn.THEIRS}[what], content_id
         )
 
-    async def rebuilt(self, filling: str) -> bool:
+    async def rebuilt(self, content_id: str) -> bool:
         """See ``Store.rebuilt``."""
-        return bool(await self._calls.run("rebuilt", filling=filling))
+        return bool(await self._calls.run("rebuilt", content_id=content_id))
 
     def _row(self, sandbox: Sandbox) -> dict[str, Value]:
         return row(sandbox, self._clock.now_ms(), self._writing(), self._replica)

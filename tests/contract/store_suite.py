@@ -322,7 +322,7 @@ class StoreSuite(ClaimsSuite):
 
     async def test_a_store_is_rebuilt_once(self, store: Store) -> None:
         rebuild = await store.claim_rebuild(1_000)
-        assert rebuild.custody is RebuildTurn.INTACT
+        assert rebuild.turn is RebuildTurn.INTACT
         assert await store.claim_rebuild(1_000) == rebuild
 
 

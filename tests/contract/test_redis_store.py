@@ -382,7 +382,7 @@ async def test_an_emptied_store_is_lost_until_it_is_rebuilt(pair: list[RedisStor
     first = sandbox("sb-1", key="k")
     await one.admit(first, Limits())
     before = await one.claim_rebuild(60_000)
-    assert before.custody is RebuildTurn.INTACT
+    assert before.turn is RebuildTurn.INTACT
     assert await two.claim_rebuild(60_000) == before
     async with Redis.from_url(url) as redis:
         await redis.flushall()
@@ -394,12 +394,12 @@ async def test_an_emptied_store_is_lost_until_it_is_rebuilt(pair: list[RedisStor
         with pytest.raises(StoreLostError):
             await question
     rebuild = await one.claim_rebuild(60_000)
-    assert rebuild.custody is RebuildTurn.OURS
-    assert await two.claim_rebuild(60_000) == Rebuild(RebuildTurn.THEIRS, rebuild.filling)
+    assert rebuild.turn is RebuildTurn.OURS
+    assert await two.claim_rebuild(60_000) == Rebuild(RebuildTurn.THEIRS, rebuild.content_id)
     assert await one.restore(first)
-    assert await one.rebuilt(rebuild.filling)
-    assert await two.claim_rebuild(60_000) == Rebuild(RebuildTurn.INTACT, rebuild.filling)
-    assert rebuild.filling != before.filling
+    assert await one.rebuilt(rebuild.content_id)
+    assert await two.claim_rebuild(60_000) == Rebuild(RebuildTurn.INTACT, rebuild.content_id)
+    assert rebuild.content_id != before.content_id
     assert await two.get("sb-1") == first
 
 
@@ -423,7 +423,7 @@ async def test_a_rebuild_that_is_given_up_is_taken_over(pair: list[RedisStore], 
         await redis.flushall()
     first = await pair[0].claim_rebuild(1_000)
     clock.ahead_ms += 2_000
-    assert first == await pair[1].claim_rebuild(1_000) == Rebuild(RebuildTurn.OURS, first.filling)
+    assert first == await pair[1].claim_rebuild(1_000) == Rebuild(RebuildTurn.OURS, first.content_id)
 
 
 async def test_a_store_that_is_emptied_while_it_is_rebuilt_is_not_taken_for_whole(
@@ -433,12 +433,12 @@ async def test_a_store_that_is_emptied_while_it_is_rebuilt_is_not_taken_for_whol
         await redis.flushall()
         first = await pair[0].claim_rebuild(60_000)
         await redis.flushall()
-    assert not await pair[0].rebuilt(first.filling)
+    assert not await pair[0].rebuilt(first.content_id)
     second = await pair[1].claim_rebuild(60_000)
-    assert second.custody is RebuildTurn.OURS
-    assert second.filling != first.filling
-    assert not await pair[0].rebuilt(first.filling)
-    assert await pair[1].rebuilt(second.filling)
+    assert second.turn is RebuildTurn.OURS
+    assert second.content_id != first.content_id
+    assert not await pair[0].rebuilt(first.content_id)
+    assert await pair[1].rebuilt(second.content_id)
 
 
 async def test_a_crowd_of_calls_shares_messages_and_one_that_gives_up_harms_nobody(

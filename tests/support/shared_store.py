@@ -14,9 +14,9 @@ from controlplane.store import (
     Claim,
     Claimed,
     Due,
+    FeedMessage,
     Fence,
     MemoryStore,
-    News,
     Rebuild,
     RebuildTurn,
     Resync,
@@ -39,9 +39,9 @@ class Core:
     rebuilder: str = ""
     rebuilder_until_ms: int = 0
     rebuilds: int = 0
-    fillings: int = 0
+    losses: int = 0
     holders: dict[str, str] = field(default_factory=dict)
-    feeds: dict[str, asyncio.Queue[News]] = field(default_factory=dict)
+    feeds: dict[str, asyncio.Queue[FeedMessage]] = field(default_factory=dict)
     away: Exception | None = None
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class Core:
 
     def empty(self) -> None:
         """Forgets everything, as a Redis without a disk that was restarted."""
-        self.intact, self.rebuilder, self.fillings = False, "", self.fillings + 1
+        self.intact, self.rebuilder, self.losses = False, "", self.losses + 1
         self.holders.clear()
         for kept in vars(self.memory).values():
             if hasattr(kept, "clear"):
@@ -76,7 +76,7 @@ class Core:
         for name, kept in copy.items():
             vars(self.memory)[name].update(kept)
 
-    def tell(self, by: str, news: News) -> None:
+    def tell(self, by: str, news: FeedMessage) -> None:
         """Tells all others."""
         for name, feed in self.feeds.items():
             if name != by:
@@ -149,17 +149,17 @@ class SharedStore(MemoryStore):
         unready = [one for one in self._records.values() if one.state.unready and one.start_by_ms > now_ms]
         return replace(due, abandoned=[one.id for one in unready if not self._here(one.id, now_ms)])
 
-    async def feed(self) -> AsyncIterator[News]:
-        feed: asyncio.Queue[News] = asyncio.Queue()
+    async def feed(self) -> AsyncIterator[FeedMessage]:
+        feed: asyncio.Queue[FeedMessage] = asyncio.Queue()
         self.core.feeds[self.replica] = feed
         yield Resync()
         while True:
             yield await feed.get()
 
     async def claim_rebuild(self, ttl_ms: int) -> Rebuild:
-        return Rebuild(self._custody(ttl_ms), str(self.core.fillings))
+        return Rebuild(self._rebuild_turn(ttl_ms), str(self.core.losses))
 
-    def _custody(self, ttl_ms: int) -> RebuildTurn:
+    def _rebuild_turn(self, ttl_ms: int) -> RebuildTurn:
         if self.core.intact:
             return RebuildTurn.INTACT
         now_ms = self.core.clock.now_ms()
@@ -171,8 +171,8 @@ class SharedStore(MemoryStore):
     def _is_intact(self) -> bool:
         return self.core.intact
 
-    async def rebuilt(self, filling: str) -> bool:
-        if filling != str(self.core.fillings):
+    async def rebuilt(self, content_id: str) -> bool:
+        if content_id != str(self.core.losses):
             return False
         self.core.intact = True
         self.core.rebuilder = ""

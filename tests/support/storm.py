@@ -53,9 +53,9 @@ class Mortal(SharedStore):
         self._alive()
         return await super().claim_rebuild(ttl_ms)
 
-    async def rebuilt(self, filling: str) -> bool:
+    async def rebuilt(self, content_id: str) -> bool:
         self._alive()
-        return await super().rebuilt(filling)
+        return await super().rebuilt(content_id)
 
     def _alive(self) -> None:
         if self.dead:

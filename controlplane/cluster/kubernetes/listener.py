@@ -7,10 +7,10 @@ from typing import Generic, TypeVar
 
 from controlplane.cluster.protocol import Death, Placement
 
-News = TypeVar("News", Death, Placement)
+Change = TypeVar("Change", Death, Placement)
 
 
-class Listener(Generic[News]):
+class Listener(Generic[Change]):
     """A queue of events that holds at most one event per sandbox, so its size is bounded by the number of sandboxes.
 
     Args:
@@ -18,18 +18,18 @@ class Listener(Generic[News]):
         newest: whether a later event of a sandbox replaces one that is queued; else the first one stays.
     """
 
-    def __init__(self, known: Sequence[News], *, newest: bool = False) -> None:
-        self._pending: OrderedDict[str, News] = OrderedDict((one.sandbox_id, one) for one in known)
+    def __init__(self, known: Sequence[Change], *, newest: bool = False) -> None:
+        self._pending: OrderedDict[str, Change] = OrderedDict((one.sandbox_id, one) for one in known)
         self._newest = newest
         self._some = asyncio.Event()
 
-    def tell(self, one: News) -> None:
+    def tell(self, one: Change) -> None:
         """Adds an event."""
         if self._newest or one.sandbox_id not in self._pending:
             self._pending[one.sandbox_id] = one
         self._some.set()
 
-    async def each(self) -> AsyncIterator[News]:
+    async def each(self) -> AsyncIterator[Change]:
         """Yields all events, without end."""
         while True:
             while self._pending:

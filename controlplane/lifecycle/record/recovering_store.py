@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 from controlplane.errors import Problem
 from controlplane.model import Limits, Sandbox, State, Usage
-from controlplane.store import Admission, Claim, Due, Fence, Miscount, News, Slot, Store, StoreLostError
+from controlplane.store import Admission, Claim, Due, FeedMessage, Fence, Miscount, Slot, Store, StoreLostError
 
 # A rebuild lists the cluster once and probes its sandboxes; a caller that waits longer than this gets an error.
 WITHIN_S: Final = 15.0
@@ -167,6 +167,6 @@ class RecoveringStore:
         """See ``Store.due``."""
         return await self._asked(lambda: self._store.due(now_ms, unconfirmed_before_ms))
 
-    def feed(self) -> AsyncIterator[News]:
+    def feed(self) -> AsyncIterator[FeedMessage]:
         """See ``Store.feed``."""
         return self._store.feed()

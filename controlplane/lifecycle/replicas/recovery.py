@@ -43,7 +43,7 @@ class Recovery:
         self._comparison = comparison
         self._queue = queue
         self._activity = activity
-        self._filling = ""  # what this replica has last seen the store filled with
+        self._content_id = ""  # what this replica has last seen the store filled with
         self._log = structlog.get_logger("recovery")
 
     async def run(self) -> None:
@@ -72,19 +72,19 @@ class Recovery:
 
     async def _restore(self) -> None:
         rebuild = await self._raw.claim_rebuild(TURN_MS)
-        before = said = self._filling
-        if rebuild.custody is RebuildTurn.INTACT and rebuild.filling == before:
+        before = said = self._content_id
+        if rebuild.turn is RebuildTurn.INTACT and rebuild.content_id == before:
             return
         while True:
-            # Before the first filling there is nothing that this replica could know. Once for each loss: the store may
-            # be emptied again while it is rebuilt, and what was said before has gone then.
-            if before and rebuild.filling != said:
+            # Before it was filled for the first time there is nothing that this replica could know. Once for
+            # each loss: the store may be emptied again while it is rebuilt, and what was said before has gone then.
+            if before and rebuild.content_id != said:
                 await self._put_back()
-                said = rebuild.filling
-            if rebuild.custody is RebuildTurn.INTACT or await self._rebuilt(rebuild, known=bool(before)):
+                said = rebuild.content_id
+            if rebuild.turn is RebuildTurn.INTACT or await self._rebuilt(rebuild, known=bool(before)):
                 break
             rebuild = await self._raw.claim_rebuild(TURN_MS)
-        self._filling = rebuild.filling
+        self._content_id = rebuild.content_id
         if before:
             # The starts under way here have their slots again, and what was not heard meanwhile counts from now on.
             self._activity.gateway_reports.doubt()
@@ -101,14 +101,14 @@ class Recovery:
         """One try, if it is this replica's turn; whether the store holds what it should from now on.
 
         Args:
-            rebuild: whose turn it is, and the filling.
+            rebuild: whose turn it is, and the name of the content.
             known: whether this replica has used the store before it was lost.
         """
-        if rebuild.custody is RebuildTurn.THEIRS:
+        if rebuild.turn is RebuildTurn.THEIRS:
             await asyncio.sleep(LOOK_AGAIN_S)
             return False
         # What others start may not be on the cluster yet; only the first store of an empty cluster need not wait.
         if self._store.shared and (known or await self._deps.cluster.list()):
             await asyncio.sleep(OTHERS_SAY_S)
         await self._comparison.run()
-        return await self._raw.rebuilt(rebuild.filling)
+        return await self._raw.rebuilt(rebuild.content_id)

@@ -1,8 +1,8 @@
 -- Store.claim_rebuild. Returns 'intact', 'ours' or 'theirs', and the name of the content that is there or that is being
 -- restored.
 -- args: now:number holder ttl:number
-local filling = redis.call('GET', P .. 'intact')
-if filling then return {'intact', filling} end
+local content_id = redis.call('GET', P .. 'intact')
+if content_id then return {'intact', content_id} end
 local time = redis.call('TIME')
 redis.call('HSETNX', P .. 'rebuild', 'filling', time[1] .. '.' .. time[2])
 local held = redis.call('HMGET', P .. 'rebuild', 'holder', 'until', 'filling')

@@ -46,7 +46,7 @@ local function read(id)
   if not f[1] then return nil end
   return {id = id, version = f[1], state = f[2], owner = f[3], key = f[4], ended = f[5], writer = f[6], record = f[7],
     cpu = f[8] or '0', memory = f[9] or '0', gpu = f[10] or '0', template = f[11] or '',
-    own = f[12] or '', weighed = f[13] or '', holder = f[14] or ''}
+    own = f[12] or '', counted_as = f[13] or '', holder = f[14] or ''}
 end
 
 -- What one sandbox uses in a state, in the order of RESOURCES.
@@ -69,7 +69,7 @@ end
 local NOTHING = {0, 0, 0, 0, 0}
 -- A record that was never counted (a version without `used:` wrote it) is not subtracted; its next write counts it.
 local function reweigh(new, old)
-  local after, before = new and weight(new, new.state) or NOTHING, old and weight(old, old.weighed) or NOTHING
+  local after, before = new and weight(new, new.state) or NOTHING, old and weight(old, old.counted_as) or NOTHING
   use('', after, before)
   if new and old and new.owner == old.owner then return use(new.owner, after, before) end
   if old then use(old.owner, NOTHING, before) end

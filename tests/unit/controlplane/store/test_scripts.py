@@ -10,7 +10,7 @@ ALL = scripts()
 
 
 def test_arguments_are_sent_in_the_declared_order() -> None:
-    assert ALL["rebuilt"].names == ("filling",)
+    assert ALL["rebuilt"].names == ("content_id",)
     assert ALL["due"].values({"most": 3, "now": 1, "unconfirmed_before": 2}) == [1, 2, 3]
 
 
