@@ -76,7 +76,7 @@ class PreflightBody(BaseModel):
 @router.post("/preflight", summary="What a run needs against quota, capacity, image and policies; starts nothing")
 async def preflight(run: PreflightRequest, service: Service, owner: Owner) -> PreflightBody:
     """True of this moment: nothing is set aside."""
-    told, image = await service.foresee(owner, run.sandbox, run.count)
+    forecast, image = await service.forecast(owner, run.sandbox, run.count)
     needs = [
         NeedBody(
             resource=need.resource,
@@ -86,19 +86,19 @@ async def preflight(run: PreflightRequest, service: Service, owner: Owner) -> Pr
             may_run=need.places,
             may_run_alone=need.most,
         )
-        for need in told.needs
+        for need in forecast.needs
     ]
     blockers = [
-        BlockerBody(code=one.code, detail=one.detail, hint=one.hint, for_good=one.for_good) for one in told.blockers
+        BlockerBody(code=one.code, detail=one.detail, hint=one.hint, for_good=one.for_good) for one in forecast.blockers
     ]
     return PreflightBody(
-        fits=told.fits,
-        count=told.count,
-        may_have=told.may_have,
-        may_have_alone=told.most,
-        warm=told.warm,
+        fits=forecast.fits,
+        count=forecast.count,
+        may_have=forecast.may_have,
+        may_have_alone=forecast.most,
+        warm=forecast.warm,
         image=image,
         needs=needs,
         blockers=blockers,
-        estimate_ms=told.estimate_ms,
+        estimate_ms=forecast.estimate_ms,
     )

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from controlplane.api.context import App, Operator, Owner
 from controlplane.errors import Problem
-from controlplane.lifecycle.admission.queue import Place
+from controlplane.lifecycle.admission.queue import WaitingCreate
 from controlplane.lifecycle.admission.quotas import MOST, OWNER, DeclaredQuota, QuotaUse
 from controlplane.model import RESOURCES, Sandbox
 from controlplane.model.spec import Closed
@@ -82,9 +82,9 @@ class QuotaBody(BaseModel):
     waiting: int
 
     @classmethod
-    def of(cls, standing: QuotaUse) -> Self:
+    def of(cls, use: QuotaUse) -> Self:
         """From the lifecycle's view of an owner's quota."""
-        return cls(**_fields(standing))
+        return cls(**_fields(use))
 
 
 class OwnQuotaBody(QuotaBody):
@@ -104,32 +104,30 @@ class QuotaList(BaseModel):
 @router.get("/quota", summary="Your own quota, its use, and where your creates stand")
 async def own(context: App, owner: Owner) -> OwnQuotaBody:
     """What every refusal for want of room refers to."""
-    standing = await context.service.standing(owner)
-    queue = [_unplaced(*one, position) for position, one in enumerate(standing.unplaced, start=1)]
-    queue += [_place(*one, position) for position, one in enumerate(standing.places, start=len(queue) + 1)]
-    return OwnQuotaBody(
-        **_fields(standing), max_sandboxes=standing.total or None, sandboxes_in_all=standing.in_all, queue=queue
-    )
+    use = await context.service.quota_use(owner)
+    queue = [_unplaced(*one, position) for position, one in enumerate(use.unplaced, start=1)]
+    queue += [_place(*one, position) for position, one in enumerate(use.places, start=len(queue) + 1)]
+    return OwnQuotaBody(**_fields(use), max_sandboxes=use.total or None, sandboxes_in_all=use.in_all, queue=queue)
 
 
 @router.get("/quotas", summary="All declared quotas (operators)")
 async def find(context: App, operator: Operator) -> QuotaList:
     """With their use; owners without a quota of their own are not listed."""
     service = context.service
-    return QuotaList(quotas=[QuotaBody.of(await service.standing(owner)) for owner in sorted(service.quotas.declared)])
+    return QuotaList(quotas=[QuotaBody.of(await service.quota_use(owner)) for owner in sorted(service.quotas.declared)])
 
 
 @router.get("/quotas/{name}", summary="One owner's quota (operators)")
 async def get(name: Name, context: App, operator: Operator) -> QuotaBody:
     """Also of an owner without a quota of its own: what holds for it."""
-    return QuotaBody.of(await context.service.standing(name))
+    return QuotaBody.of(await context.service.quota_use(name))
 
 
 @router.put("/quotas/{name}", summary="Declare an owner's quota, in the place of the one before (operators)")
 async def put(name: Name, limits: LimitsBody, context: App, operator: Operator) -> QuotaBody:
     """A quota below its use ends nothing: nothing new comes in until use has fallen below it."""
     await context.service.quotas.declare(DeclaredQuota(owner=name, **limits.model_dump()))
-    return QuotaBody.of(await context.service.standing(name))
+    return QuotaBody.of(await context.service.quota_use(name))
 
 
 @router.patch("/quotas/{name}", summary="Change some limits of an owner's quota (operators)")
@@ -139,7 +137,7 @@ async def change(name: Name, limits: LimitsBody, context: App, operator: Operato
     if not given:
         raise Problem("invalid_argument", f"no limit is named: give one of {', '.join(RESOURCES)}")
     await context.service.quotas.change(name, given)
-    return QuotaBody.of(await context.service.standing(name))
+    return QuotaBody.of(await context.service.quota_use(name))
 
 
 @router.delete("/quotas/{name}", summary="Take an owner's quota back (operators)")
@@ -147,10 +145,10 @@ async def delete(name: Name, context: App, operator: Operator) -> QuotaBody:
     """The quota of all others (`*`), if there is one, holds for it then. Repeating it is success."""
     if not await context.service.quotas.take_back(name) and name in context.service.quotas.declared:
         raise Problem("conflict", f"the quota of {name} was declared again meanwhile", owner=name)
-    return QuotaBody.of(await context.service.standing(name))
+    return QuotaBody.of(await context.service.quota_use(name))
 
 
-def _place(place: Place, estimate_ms: int | None, position: int) -> PlaceBody:
+def _place(place: WaitingCreate, estimate_ms: int | None, position: int) -> PlaceBody:
     return PlaceBody(
         position=position,
         idempotency_key=place.wish.idempotency_key,
@@ -175,12 +173,12 @@ def _unplaced(sandbox: Sandbox, why: Problem, position: int) -> PlaceBody:
     )
 
 
-def _fields(standing: QuotaUse) -> dict[str, object]:
-    used = standing.used
+def _fields(use: QuotaUse) -> dict[str, object]:
+    used = use.used
     return {
-        "owner": standing.owner,
-        "declared_for": None if standing.declared is None else standing.declared.owner,
-        "limits": LimitsBody.of(standing.declared),
+        "owner": use.owner,
+        "declared_for": None if use.declared is None else use.declared.owner,
+        "limits": LimitsBody.of(use.declared),
         "used": UsedBody(**{name: getattr(used, name) for name in RESOURCES}),
-        "waiting": standing.waiting + len(standing.unplaced),
+        "waiting": use.waiting + len(use.unplaced),
     }

@@ -107,7 +107,7 @@ class Sandboxes:
             len(core.queue.refused),
         )
 
-    async def standing(self, owner: str) -> QuotaUse:
+    async def quota_use(self, owner: str) -> QuotaUse:
         """What an owner may use and uses, and which of its creates wait at this replica."""
         room, quotas, store = self._core.room, self._core.quotas, self._core.store
         places = room.waiting(owner)
@@ -117,9 +117,9 @@ class Sandboxes:
         unplaced = self._core.starter.unplaced(owner)
         return QuotaUse(owner, quotas.of(owner), used, total, in_all.sandboxes, len(places), first, unplaced)
 
-    async def foresee(self, owner: str, spec: SandboxSpec, count: int) -> tuple[Forecast, ImageState]:
-        """What becomes of a run; see ``Preflight.foresee``."""
-        return await self._core.preflight.foresee(owner, spec, count)
+    async def forecast(self, owner: str, spec: SandboxSpec, count: int) -> tuple[Forecast, ImageState]:
+        """What becomes of a run; see ``Preflight.forecast``."""
+        return await self._core.preflight.forecast(owner, spec, count)
 
     def mint(self, sandbox: Sandbox) -> Token:
         """A token for this sandbox."""

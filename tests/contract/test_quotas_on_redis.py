@@ -59,7 +59,7 @@ async def use(
 
 async def waiting(plane: World, owner: str = "alice") -> int:
     """How many of an owner's creates wait there."""
-    return (await plane.service.standing(owner)).waiting
+    return (await plane.service.quota_use(owner)).waiting
 
 
 async def all_wait(planes: tuple[World, World], owner: str, number: int) -> bool:
@@ -75,7 +75,7 @@ async def test_a_crowd_at_both_passes_one_quota_and_none_is_forgotten(url: str) 
                 group.create_task(use((a, b)[number % 2], "alice", seen, most))
         assert most["alice"] <= 5
         assert await a.deps.store.usage("alice") == Usage()
-        assert [(await one.service.standing("alice")).waiting for one in (a, b)] == [0, 0]
+        assert [(await one.service.quota_use("alice")).waiting for one in (a, b)] == [0, 0]
 
 
 async def test_what_ends_at_one_lets_in_who_waits_at_the_other(url: str) -> None:

@@ -21,7 +21,7 @@ from controlplane.cluster.kubernetes.podspec import (
     ANNOTATION_START_BY,
     DOMAIN,
     SIDECAR_PORT,
-    Place,
+    PodDefaults,
     pod,
     selector,
 )
@@ -57,7 +57,7 @@ class KubernetesCluster:
     def __init__(
         self,
         client: KubernetesClient,
-        place: Place,
+        defaults: PodDefaults,
         fleet: Fleet,
         what: Description,
         *,
@@ -66,17 +66,17 @@ class KubernetesCluster:
         forged: Callable[[], None],
     ) -> None:
         self._client = client
-        self._place = place
+        self._defaults = defaults
         self._fleet = fleet
         self._what = what
         self._required = required
         self._per_node = per_node
         self._clock: Clock = SystemClock()
-        self._ready = ReadyAddress(place.ready_url)
+        self._ready = ReadyAddress(defaults.ready_url)
         self._nodes = Nodes(self._lost)
         self._pods = Pods(self._clock, self._nodes.trouble, forged)
-        self._path = f"/api/v1/namespaces/{place.namespace}/pods"
-        self._mine = {"labelSelector": selector(place.installation)}
+        self._path = f"/api/v1/namespaces/{defaults.namespace}/pods"
+        self._mine = {"labelSelector": selector(defaults.installation)}
         self._removal = Removal(client, self._pods, self._path)
 
     @classmethod
@@ -121,7 +121,7 @@ class KubernetesCluster:
             Problem: isolation_missing, if there is no such RuntimeClass or no node has its runtime; internal, if the
                 API server does not answer or refuses, or if there is no node for sandboxes.
         """
-        place = Place(
+        defaults = PodDefaults(
             namespace=namespace,
             installation=installation,
             sidecar_image=sidecar_image,
@@ -142,7 +142,7 @@ class KubernetesCluster:
             # The API server adds the RuntimeClass's node selector and tolerations to every pod.
             fleet = Fleet({**runtime.selector, **node_selector}, (*tolerations, *runtime.tolerations), runtime.handler)
             cluster = cls(
-                *(client, place, fleet, what), required=required_kernel, per_node=starts_per_node, forged=forged
+                *(client, defaults, fleet, what), required=required_kernel, per_node=starts_per_node, forged=forged
             )
             async with cluster._watching():
                 yield cluster
@@ -197,10 +197,10 @@ class KubernetesCluster:
 
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
         """See ``Cluster.start``. Cost: one call to the API server."""
-        place = replace(self._place, ready_url=await self._ready.url())
+        defaults = replace(self._defaults, ready_url=await self._ready.url())
         record = load_record(boot.record)
         start_by_ms = self._clock.now_ms() + spec.start_timeout_ms if record is None else record.start_by_ms
-        manifest = pod(sandbox_id, spec, boot, place, start_by_ms)
+        manifest = pod(sandbox_id, spec, boot, defaults, start_by_ms)
         # Retried until the create's deadline: an API server that is down may be back before that.
         within_s = max(0.0, start_by_ms - self._clock.now_ms()) / 1000
         try:
@@ -262,7 +262,7 @@ class KubernetesCluster:
 
     def _reflectors(self) -> Sequence[Reflector]:
         """The watches; nodes come first, since the state of a node decides about its pods."""
-        events = f"/api/v1/namespaces/{self._place.namespace}/events"
+        events = f"/api/v1/namespaces/{self._defaults.namespace}/events"
 
         def told(reason: str) -> dict[str, str]:
             return {"fieldSelector": f"reason={reason},involvedObject.kind=Pod"}

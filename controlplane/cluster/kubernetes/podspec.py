@@ -48,7 +48,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PodDefaults:
     """What all sandboxes of an installation have in common.
 
     Attributes:
@@ -82,25 +82,25 @@ def policy_labels(installation: str) -> Json:
     return {"app.kubernetes.io/name": "rollbox-sandbox", LABEL_INSTALLATION: installation}
 
 
-def pod(sandbox_id: str, spec: SandboxSpec, boot: Boot, place: Place, start_by_ms: int) -> Json:
+def pod(sandbox_id: str, spec: SandboxSpec, boot: Boot, defaults: PodDefaults, start_by_ms: int) -> Json:
     """The manifest of one sandbox.
 
     Args:
         sandbox_id: the pod's name.
         spec: what the create requested.
         boot: the parameters of the start.
-        place: what all sandboxes of the installation have in common.
+        defaults: what all sandboxes of the installation have in common.
         start_by_ms: the start's deadline (Unix time), for every replica that watches the pod.
     """
-    shard = shard_of(sandbox_id, place.dns_shards)
+    shard = shard_of(sandbox_id, defaults.dns_shards)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
             "name": sandbox_id,
-            "namespace": place.namespace,
+            "namespace": defaults.namespace,
             "labels": {
-                **policy_labels(place.installation),
+                **policy_labels(defaults.installation),
                 "app.kubernetes.io/managed-by": "rollbox",
                 LABEL_SANDBOX: "true",
                 LABEL_SHARD: str(shard),
@@ -111,7 +111,7 @@ def pod(sandbox_id: str, spec: SandboxSpec, boot: Boot, place: Place, start_by_m
         "spec": {
             "hostname": sandbox_id,
             "subdomain": f"shard-{shard}",
-            "runtimeClassName": place.runtime_class,
+            "runtimeClassName": defaults.runtime_class,
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 1,
             "shareProcessNamespace": True,
@@ -119,22 +119,22 @@ def pod(sandbox_id: str, spec: SandboxSpec, boot: Boot, place: Place, start_by_m
             "enableServiceLinks": False,
             "dnsConfig": {"options": [{"name": "ndots", "value": "1"}]},
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [_sidecar(sandbox_id, spec, boot, place), _target(spec)],
+            "containers": [_sidecar(sandbox_id, spec, boot, defaults), _target(spec)],
             "volumes": [{"name": "rollbox", "emptyDir": {"medium": "Memory", "sizeLimit": str(SHARED_BYTES)}}],
-            **_placement(spec, place, boot.avoid),
+            **_placement(spec, defaults, boot.avoid),
         },
     }
 
 
-def _sidecar(sandbox_id: str, spec: SandboxSpec, boot: Boot, place: Place) -> Json:
+def _sidecar(sandbox_id: str, spec: SandboxSpec, boot: Boot, defaults: PodDefaults) -> Json:
     return {
         "name": SIDECAR,
-        "image": place.sidecar_image,
+        "image": defaults.sidecar_image,
         "imagePullPolicy": "IfNotPresent",
         "command": [SIDECAR_COMMAND],
         "env": [
             {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-            *_settings(sandbox_id, spec, boot, place),
+            *_settings(sandbox_id, spec, boot, defaults),
         ],
         # Puts the log's end into the pod's status, so that a failed sidecar's error is known without reading logs. Not
         # for the target, whose output is the user's.
@@ -145,23 +145,23 @@ def _sidecar(sandbox_id: str, spec: SandboxSpec, boot: Boot, place: Place) -> Js
             "privileged": False,
             "capabilities": {"add": list(CAPABILITIES), "drop": list(DROPPED)},
         },
-        "resources": resources.of_sidecar(spec, commands_inside=place.commands_in_sidecar),
+        "resources": resources.of_sidecar(spec, commands_inside=defaults.commands_in_sidecar),
         "volumeMounts": [{"name": "rollbox", "mountPath": SHARED_DIR}],
     }
 
 
-def _settings(sandbox_id: str, spec: SandboxSpec, boot: Boot, place: Place) -> list[Json]:
+def _settings(sandbox_id: str, spec: SandboxSpec, boot: Boot, defaults: PodDefaults) -> list[Json]:
     settings = (
         ("SANDBOX_ID", sandbox_id),
         ("LISTEN", f"tcp:0.0.0.0:{SIDECAR_PORT}"),
         ("ADVERTISE", f"http://$(POD_IP):{SIDECAR_PORT}"),
-        ("READY_URL", place.ready_url),
+        ("READY_URL", defaults.ready_url),
         ("READY_TOKEN", boot.ready_token),
         ("TOKEN_PUBLIC_KEY", boot.token_public_key),
         ("START_TIMEOUT_MS", str(spec.start_timeout_ms)),
         ("MEMORY_LIMIT_BYTES", str(spec.memory_bytes.limit)),
         ("DISK_LIMIT_BYTES", str(resources.disk_bytes(spec))),
-        ("PIDS_LIMIT", str(spec.pids_limit or place.pids_limit or 0)),
+        ("PIDS_LIMIT", str(spec.pids_limit or defaults.pids_limit or 0)),
         ("INSTALL", TARGET_COMMAND),
         ("TARGET_COMMAND", TARGET_COMMAND),
     )
@@ -180,14 +180,14 @@ def _target(spec: SandboxSpec) -> Json:
     }
 
 
-def _placement(spec: SandboxSpec, place: Place, avoid: Sequence[str]) -> Json:
+def _placement(spec: SandboxSpec, defaults: PodDefaults, avoid: Sequence[str]) -> Json:
     """The fields for the scheduler; empty ones are left out, since they would override the cluster's defaults."""
     wishes: Json = {
-        "priorityClassName": place.priority_class,
-        "nodeSelector": {**spec.node_selector, **(place.node_selector or {})},
+        "priorityClassName": defaults.priority_class,
+        "nodeSelector": {**spec.node_selector, **(defaults.node_selector or {})},
         "affinity": _away_from(avoid[:MOST_AVOIDED]),
-        "tolerations": [dict(one) for one in place.tolerations],
-        "imagePullSecrets": [{"name": name} for name in place.image_pull_secrets],
+        "tolerations": [dict(one) for one in defaults.tolerations],
+        "imagePullSecrets": [{"name": name} for name in defaults.image_pull_secrets],
     }
     return {name: wish for name, wish in wishes.items() if wish}
 

@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from controlplane.cluster.documents import NONE_YET, Document, Documents
 from controlplane.errors import Problem
-from controlplane.lifecycle.admission.queue import Place
+from controlplane.lifecycle.admission.queue import WaitingCreate
 from controlplane.model import RESOURCES, Limits, Quota, Sandbox, Usage
 from controlplane.model.spec import Closed
 
@@ -63,7 +63,7 @@ class QuotaUse:
     total: int
     in_all: int
     waiting: int
-    places: Sequence[tuple[Place, int | None]]
+    places: Sequence[tuple[WaitingCreate, int | None]]
     unplaced: Sequence[tuple[Sandbox, Problem]] = ()
 
 

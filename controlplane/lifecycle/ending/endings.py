@@ -64,6 +64,6 @@ class Endings:
         if self._store.shared and not self._reclaimer.has(sandbox.id):
             now = await self._store.get(sandbox.id)
             if now is not None and now.state is State.ENDING:
-                self._ledger.hear(now)
+                self._ledger.publish(now)
                 self._reclaimer.begin(sandbox.id)
         return await self._reclaimer.confirmed(sandbox, within_s)

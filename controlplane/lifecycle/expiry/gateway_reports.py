@@ -36,7 +36,7 @@ class GatewayReports:
         if gateway_id in self._seen_ms or len(self._seen_ms) < MOST_GATEWAYS:
             self._seen_ms[gateway_id] = now_ms
 
-    def doubt(self) -> None:
+    def restart_quiet_time(self) -> None:
         """Restarts the time that counts: something that callers need was unavailable until now."""
         self._since_ms = self._settled()
 

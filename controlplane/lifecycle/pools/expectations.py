@@ -19,19 +19,19 @@ class Members:
 
     def __init__(self) -> None:
         self._known: dict[str, Member] = {}
-        self._heard_ms: dict[str, int] = {}
+        self._added_ms: dict[str, int] = {}
         self._gone: dict[str, int] = {}
 
     def all(self) -> Sequence[Member]:
         """All members, with those that were started and no read shows yet."""
         return list(self._known.values())
 
-    def heard(self, member: Member, now_ms: int) -> bool:
+    def add(self, member: Member, now_ms: int) -> bool:
         """Adds a member that was started here, or that has changed; whether that was not known yet."""
-        if not self.news(member):
+        if not self.is_new(member):
             return False
         self._known[member.id] = member
-        self._heard_ms[member.id] = now_ms
+        self._added_ms[member.id] = now_ms
         return True
 
     def gone(self, sandbox_id: str, now_ms: int) -> bool:
@@ -40,7 +40,7 @@ class Members:
         news = self._gone.pop(sandbox_id, None) is None
         self._gone[sandbox_id] = now_ms
         self._known.pop(sandbox_id, None)
-        self._heard_ms.pop(sandbox_id, None)
+        self._added_ms.pop(sandbox_id, None)
         return news
 
     def seen(self, view: Iterable[Member], now_ms: int) -> None:
@@ -48,14 +48,14 @@ class Members:
         shown = {member.id: member for member in view}
         self._forget(now_ms)
         for member in shown.values():
-            if self.news(member):
+            if self.is_new(member):
                 self._known[member.id] = member
         for sandbox_id in [one for one in self._known if one not in shown]:
-            if now_ms - self._heard_ms.get(sandbox_id, 0) >= LAG_MS:
+            if now_ms - self._added_ms.get(sandbox_id, 0) >= LAG_MS:
                 del self._known[sandbox_id]
-                self._heard_ms.pop(sandbox_id, None)
+                self._added_ms.pop(sandbox_id, None)
 
-    def news(self, member: Member) -> bool:
+    def is_new(self, member: Member) -> bool:
         """Whether this version of a member is not known yet."""
         known = self._known.get(member.id)
         return member.id not in self._gone and (known is None or known.version < member.version)

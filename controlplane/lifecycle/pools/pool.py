@@ -99,7 +99,7 @@ class Pool:
         """Marks the pool as removed: it keeps no sandboxes."""
         self._withdrawn = True
 
-    def hear(self, sandbox: Sandbox, now_ms: int) -> bool:
+    def observe(self, sandbox: Sandbox, now_ms: int) -> bool:
         """Takes in a change of a sandbox of this pool; whether the planner may have something to do."""
         self.started_at(sandbox, now_ms)
         if not sandbox.unclaimed:
@@ -110,7 +110,7 @@ class Pool:
             return self._members.gone(sandbox.id, now_ms)
         member = _member(sandbox)
         self._prove(sandbox, member)
-        return self._members.heard(member, now_ms)
+        return self._members.add(member, now_ms)
 
     def see(self, view: Iterable[Sandbox], now_ms: int) -> None:
         """Takes in all of its unclaimed sandboxes, as they were read from the store."""
@@ -134,7 +134,7 @@ class Pool:
     def started(self, sandbox: Sandbox, now_ms: int) -> None:
         """Takes in a sandbox that this replica has started."""
         self._pace.admitted()
-        self._members.heard(_member(sandbox), now_ms)
+        self._members.add(_member(sandbox), now_ms)
         self.started_at(sandbox, now_ms)
 
     def started_at(self, sandbox: Sandbox, now_ms: int) -> None:
@@ -153,7 +153,7 @@ class Pool:
         """Takes in that a sandbox was stopped here, or was claimed before that."""
         self._members.gone(sandbox_id, now_ms)
 
-    def look(self, now_ms: int) -> Step:
+    def next_step(self, now_ms: int) -> Step:
         """The next step."""
         current, old = self._split(now_ms)
         if self._withdrawn:
@@ -180,7 +180,7 @@ class Pool:
 
     def status(self, now_ms: int) -> dict[str, Any]:
         """Its status; see ``PoolStatus`` in the API."""
-        step = self.look(now_ms)
+        step = self.next_step(now_ms)
         current, old = self._split(now_ms)
         starting = _unready(current)
         return {
@@ -214,7 +214,7 @@ class Pool:
 
     def _prove(self, sandbox: Sandbox, member: Member) -> None:
         """Counts a successful start of the pool's template, once."""
-        if member.ready_at_ms is not None and member.template == self._template and self._members.news(member):
+        if member.ready_at_ms is not None and member.template == self._template and self._members.is_new(member):
             self._demand.started(max(0, member.ready_at_ms - sandbox.created_at_ms))
             self._pace.succeeded()
 

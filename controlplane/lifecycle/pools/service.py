@@ -114,7 +114,7 @@ class Pools:
             if sandbox.end is not None and sandbox.unclaimed and sandbox.end.by == GIVEN_WAY:
                 self._given[sandbox.id] = sandbox.end.at_ms
             pool = self._pools.get(sandbox.pool)
-            if pool is not None and pool.hear(sandbox, now_ms):
+            if pool is not None and pool.observe(sandbox, now_ms):
                 self._woken.set()
         # Not of an older start: a record is published again whenever it changes.
         elif sandbox.cold_reason and sandbox.state is State.RUNNING and now_ms - (sandbox.ready_at_ms or 0) < NEWS_MS:
@@ -177,10 +177,10 @@ class Pools:
         if self._left or not self._synced or not await self._lead(now_ms):
             return
         await self._know(now_ms)
-        steps = {name: pool.look(now_ms).plan for name, pool in self._pools.items()}
+        steps = {name: pool.next_step(now_ms).plan for name, pool in self._pools.items()}
         if any(step.stop for step in steps.values()):
             await self._stop([(self._pools[name], one) for name, step in steps.items() for one in step.stop])
-            steps = {name: pool.look(now_ms).plan for name, pool in self._pools.items()}
+            steps = {name: pool.next_step(now_ms).plan for name, pool in self._pools.items()}
         await self._start({name: step.start for name, step in steps.items() if step.start})
 
     async def tell(self) -> None:

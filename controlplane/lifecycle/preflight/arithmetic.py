@@ -104,7 +104,7 @@ class Forecast:
     estimate_ms: int | None
 
 
-def foresee(facts: Facts) -> Forecast:
+def forecast(facts: Facts) -> Forecast:
     """Computes the preflight of a run."""
     needs = [*_quota_needs(facts), *_shared_needs(facts)]
     blockers = [_refusal(problem) for problem in facts.refused]

@@ -9,7 +9,7 @@ from controlplane.cluster import Cluster, ImageState
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.queue.verdict import needs
 from controlplane.lifecycle.admission.quotas import Quotas
-from controlplane.lifecycle.preflight.arithmetic import Facts, Forecast, foresee
+from controlplane.lifecycle.preflight.arithmetic import Facts, Forecast, forecast
 from controlplane.lifecycle.record.states import Effect, Transition
 from controlplane.model import UP, Sandbox, SandboxSpec, State, Usage
 
@@ -63,7 +63,7 @@ class Preflight:
         if ready and transition.before is not None and "total" in after.timings_ms:
             self._starts_ms.append(max(0, after.timings_ms["total"] - after.timings_ms.get("queue", 0)))
 
-    async def foresee(self, owner: str, spec: SandboxSpec, count: int) -> tuple[Forecast, ImageState]:
+    async def forecast(self, owner: str, spec: SandboxSpec, count: int) -> tuple[Forecast, ImageState]:
         """The preflight of a run, and where its image is.
 
         Args:
@@ -95,7 +95,7 @@ class Preflight:
             start_ms=round(median(self._starts_ms)) if self._starts_ms else None,
             refused=refused,
         )
-        return foresee(facts), image
+        return forecast(facts), image
 
     async def _refused(self, spec: SandboxSpec) -> tuple[list[Problem], ImageState]:
         refused: list[Problem] = []

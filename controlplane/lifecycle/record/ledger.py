@@ -143,24 +143,24 @@ class Ledger:
 
     # -- what is known from elsewhere ---------------------------------------------------------------------------
 
-    def hear(self, sandbox: Sandbox) -> None:
+    def publish(self, sandbox: Sandbox) -> None:
         """Publishes a record as it was read, or as another replica has stored it."""
         self._publish(None, sandbox, here=False)
 
-    async def look(self, sandbox_id: str) -> Sandbox | None:
+    async def refresh(self, sandbox_id: str) -> Sandbox | None:
         """Reads a record and publishes it; None: there is none."""
         sandbox = await self._store.get(sandbox_id)
         if sandbox is not None:
-            self.hear(sandbox)
+            self.publish(sandbox)
         return sandbox
 
     async def reread(self) -> None:
         """Publishes everything that is up, and every end since the last time."""
         began_ms = self._clock.now_ms()
         for sandbox in await self._store.find(None, {}, UP):
-            self.hear(sandbox)
+            self.publish(sandbox)
         for sandbox in await self._store.ended_since(self._ends_read_ms):
-            self.hear(sandbox)
+            self.publish(sandbox)
         # Only now: a reread that breaks off is repeated from where the last one ended.
         self._ends_read_ms = began_ms - OVERLAP_MS
 
@@ -169,7 +169,7 @@ class Ledger:
         sandbox = noted(sandbox, self._clock.now_ms(), "adopt")
         if not await self._store.restore(sandbox):
             return False
-        self.hear(sandbox)
+        self.publish(sandbox)
         return True
 
     # -- what a lost store has forgotten ------------------------------------------------------------------------
@@ -252,11 +252,11 @@ class Ledger:
             if on_record is None:
                 return
             if not self._facts.outweighs(on_record):
-                self.hear(on_record)
+                self.publish(on_record)
                 return
             after = self._facts.corrected(on_record)
             if await self._store.replace(after, on_record.version):
-                self.hear(after)
+                self.publish(after)
                 return
 
     def _publish_claim(self, sandbox_id: str) -> None:
@@ -272,7 +272,7 @@ class Ledger:
             self._contested.add(after.id)
             return
         if self._store.shared:
-            self._facts.hear(after)
+            self._facts.observe(after)
         transition = Transition.of(before, after, here=here)
         for subscriber in self._subscribers:
             subscriber(transition)

@@ -56,7 +56,7 @@ class Settlements:
     async def reread(self) -> None:
         """Reads all that callers wait for: changes may have been missed."""
         for sandbox_id in [*self._unsettled]:
-            await self._ledger.look(sandbox_id)
+            await self._ledger.refresh(sandbox_id)
 
     def store_lost(self) -> None:
         """The store has forgotten the starts of other replicas, which may be gone: ``reread_doubtful`` finds out."""
@@ -70,7 +70,7 @@ class Settlements:
 
     async def _look(self, sandbox_id: str) -> None:
         if (
-            await self._ledger.look(sandbox_id) is None
+            await self._ledger.refresh(sandbox_id) is None
             and (future := self._unsettled.pop(sandbox_id, None)) is not None
         ):
             future.set_exception(Problem("sandbox_not_found", f"there is no sandbox {sandbox_id} any more"))

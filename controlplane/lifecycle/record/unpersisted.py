@@ -46,7 +46,7 @@ class UnpersistedFacts:
         if sandbox_id in self._records:
             self._date(sandbox_id)
 
-    def hear(self, sandbox: Sandbox) -> None:
+    def observe(self, sandbox: Sandbox) -> None:
         """Keeps a record that got ready, was claimed, extended or ended lately, or that is newer than the one kept."""
         known = self._records.get(sandbox.id)
         at_ms = _at_ms(sandbox)

@@ -35,15 +35,15 @@ class Work(Protocol):
         """Reads all records that are up, and all recent ends: changes may have been missed."""
         ...
 
-    def hear(self, sandbox: Sandbox) -> None:
+    def publish(self, sandbox: Sandbox) -> None:
         """Publishes a record that another replica has stored."""
         ...
 
-    def wake(self) -> None:
+    def wake_start_queue(self) -> None:
         """Wakes the start queue: a start slot may be free."""
         ...
 
-    def doubt(self) -> None:
+    def restart_quiet_time(self) -> None:
         """Restarts the time that counts towards idle timeouts and leases: without the store clients could not renew."""
         ...
 
@@ -92,9 +92,9 @@ class ReplicaLoops:
                 await self._reread()
             elif isinstance(news, Changed):
                 self._metrics.lagged(self._clock.now_ms() - news.at_ms)
-                self._work.hear(news.sandbox)
+                self._work.publish(news.sandbox)
             # Also after a change: it may be a start that is over, which frees its slot.
-            self._work.wake()
+            self._work.wake_start_queue()
 
     async def tend(self) -> None:
         """Sends heartbeats; keeps this replica's facts in the store and sweeps, in tasks that cannot delay them."""
@@ -139,7 +139,7 @@ class ReplicaLoops:
     async def _repeat(self, what: str, call: Callable[[], Awaitable[None]]) -> None:
         while True:
             if not await self._survive(what, call):
-                self._work.doubt()
+                self._work.restart_quiet_time()
             await asyncio.sleep(HERE_EVERY_S)
 
     async def _here(self) -> None:

@@ -116,7 +116,7 @@ class Observer:
 
     def _known(self, known: Sandbox, seen: Observed, found: Found) -> None:
         if known.end is not None:
-            self._ledger.hear(known)
+            self._ledger.publish(known)
             began_ms = self._clock.now_ms() - known.end.at_ms
             if known.state is State.ENDED or began_ms > RECLAIMED_WITHIN_MS:
                 found.removed.append(seen.sandbox_id)

@@ -87,7 +87,7 @@ class Recovery:
         self._content_id = rebuild.content_id
         if before:
             # The starts under way here have their slots again, and what was not heard meanwhile counts from now on.
-            self._activity.gateway_reports.doubt()
+            self._activity.gateway_reports.restart_quiet_time()
             await self._queue.retake(self._raw)
 
     async def _put_back(self) -> None:

@@ -51,17 +51,17 @@ class Upkeep:
         self._prober = Prober(deps, store, ledger)
         self._log = structlog.get_logger("upkeep")
 
-    def hear(self, sandbox: Sandbox) -> None:
-        """See ``Work.hear``."""
-        self._ledger.hear(sandbox)
+    def publish(self, sandbox: Sandbox) -> None:
+        """See ``Work.publish``."""
+        self._ledger.publish(sandbox)
 
-    def wake(self) -> None:
-        """See ``Work.wake``."""
+    def wake_start_queue(self) -> None:
+        """See ``Work.wake_start_queue``."""
         self._queue.wake()
 
-    def doubt(self) -> None:
-        """See ``Work.doubt``."""
-        self._expiry.activity.gateway_reports.doubt()
+    def restart_quiet_time(self) -> None:
+        """See ``Work.restart_quiet_time``."""
+        self._expiry.activity.gateway_reports.restart_quiet_time()
 
     async def reread(self) -> None:
         """See ``Work.reread``."""
@@ -82,7 +82,7 @@ class Upkeep:
             await self._starts.end_overdue(sandbox_id, self._clock.now_ms() - OVERDUE_SLACK_MS)
         for sandbox_id in due.unconfirmed:
             # Its end may not have been heard of here.
-            await self._ledger.look(sandbox_id)
+            await self._ledger.refresh(sandbox_id)
             self._reclaimer.begin(sandbox_id)
         for sandbox_id in due.abandoned:
             sandbox = await self._store.get(sandbox_id)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from controlplane.lifecycle.fair_line import Line
+from controlplane.lifecycle.fair_queue import FairQueue
 
 
 class Lane:
@@ -16,19 +16,19 @@ class Lane:
 
     def __init__(self, holds: Callable[[str], int]) -> None:
         self._holds = holds
-        self._line: Line[asyncio.Future[None]] = Line()
+        self._queue: FairQueue[asyncio.Future[None]] = FairQueue()
         self._headed = False
 
     @property
     def empty(self) -> bool:
         """Whether it has no waiter and no head."""
-        return not self._headed and not len(self._line)
+        return not self._headed and not len(self._queue)
 
     @asynccontextmanager
     async def at_head(self, owner: str, ticket: int) -> AsyncIterator[None]:
         """Waits until this waiter is the head, and keeps it there for the block; a smaller ticket came earlier."""
         turn = asyncio.get_running_loop().create_future()
-        self._line.join(owner, ticket, turn)
+        self._queue.join(owner, ticket, turn)
         self._pass_on()
         try:
             await turn
@@ -39,16 +39,16 @@ class Lane:
                 self._headed = False
                 self._pass_on()
             else:
-                self._line.leave(owner, ticket)
+                self._queue.leave(owner, ticket)
 
     def _pass_on(self) -> None:
         """Chooses the next head, if there is none: usually a waiter of the owner that holds least."""
         while not self._headed:
-            owner = self._line.choose(self._holds, self._line.owners())
+            owner = self._queue.choose(self._holds, self._queue.owners())
             if owner is None:
                 return
-            ticket, turn = next(self._line.of(owner))
-            self._line.served(owner, ticket)
+            ticket, turn = next(self._queue.of(owner))
+            self._queue.served(owner, ticket)
             # A waiter whose task has just been cancelled is skipped.
             if not turn.done():
                 self._headed = True

@@ -97,7 +97,7 @@ class Starter:
         over = self._settlements.expect(sandbox.id)
         if taken_on:
             # Another replica may have accepted its push while it waited in the queue here; the push is not repeated.
-            await retried_while_away(lambda: self._ledger.look(sandbox.id))
+            await retried_while_away(lambda: self._ledger.refresh(sandbox.id))
             if over.done():
                 return
         # Registered before the cluster is called: the push may arrive before the cluster's answer.

@@ -44,7 +44,7 @@ class Starts:
             return False
         self._ledger.hold(sandbox)
         # An admission is no change of a record: from here on the subscribers follow it.
-        self._ledger.hear(sandbox)
+        self._ledger.publish(sandbox)
         task = self._group.create_task(self._run(sandbox), name=f"start {sandbox.id}")
         self._tasks[sandbox.id] = task
         # Beside the start, not around it: a start that waits for an engine which hangs unwinds too late to tell.

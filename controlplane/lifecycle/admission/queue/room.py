@@ -12,8 +12,17 @@ from controlplane.clock import Clock
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.queue import verdict
 from controlplane.lifecycle.admission.queue.pace import Pace
-from controlplane.lifecycle.admission.queue.place import UNASKED, Answer, Attempt, Key, Place, again, outcome, settle
-from controlplane.lifecycle.fair_line import Line
+from controlplane.lifecycle.admission.queue.waiting_create import (
+    UNASKED,
+    Answer,
+    Attempt,
+    Key,
+    WaitingCreate,
+    again,
+    outcome,
+    settle,
+)
+from controlplane.lifecycle.fair_queue import FairQueue
 from controlplane.lifecycle.record.states import Effect, Transition
 from controlplane.model import Limits, Sandbox, Usage
 from controlplane.store import Full
@@ -71,9 +80,9 @@ class WaitingRoom:
         self._limits = limits
         self._unwanted = unwanted
         self._clock = clock
-        self._line: Line[Place] = Line()
+        self._queue: FairQueue[WaitingCreate] = FairQueue()
         self._paces: dict[str, Pace] = {}
-        self._places: dict[Key, Place] = {}
+        self._places: dict[Key, WaitingCreate] = {}
         self._kept: dict[Key, tuple[int, int]] = {}  # key -> its ticket, and until when it is kept (Unix ms)
         self._blocked: dict[str, str] = {}  # owners whose first create had no room, and which resource it lacked
         self._frees = 0
@@ -83,7 +92,7 @@ class WaitingRoom:
         self._log = structlog.get_logger("room")
 
     def __len__(self) -> int:
-        return len(self._line)
+        return len(self._queue)
 
     async def enter(self, wish: Sandbox, attempt: Attempt) -> Answer:
         """Returns the answer of ``attempt`` as soon as it is not ``Full``.
@@ -109,13 +118,13 @@ class WaitingRoom:
             if not isinstance(answer, Full):
                 return answer
             verdict.refuse_for_good(wish.owner, verdict.needs(wish.spec), limits.quota)
-            place = self._join(Place(ticket, wish, attempt, answer, self._clock.now_ms()))
+            place = self._join(WaitingCreate(ticket, wish, attempt, answer, self._clock.now_ms()))
         answer = await self._listen(place)
         return answer if place.wish is wish else again(wish, answer)
 
     def on(self, transition: Transition) -> None:
         """Retries the creates that may wait for quota which a sandbox has freed, at this replica or another one."""
-        if not self._line or not transition.effects & FREES:
+        if not self._queue or not transition.effects & FREES:
             return
         self._frees, after = self._frees + 1, transition.after
         for owner, resource in [*self._blocked.items()]:
@@ -134,14 +143,14 @@ class WaitingRoom:
 
     def leave(self) -> None:
         """Ends all waits with ``draining``: the callers retry at another replica, behind those that wait there."""
-        for owner in [*self._line.owners()]:
-            for ticket, place in [*self._line.of(owner)]:
-                self._line.leave(owner, ticket)
+        for owner in [*self._queue.owners()]:
+            for ticket, place in [*self._queue.of(owner)]:
+                self._queue.leave(owner, ticket)
                 settle(place, Problem("draining", "this control plane is stopping: ask again", retry_after_ms=200))
 
-    def waiting(self, owner: str) -> Sequence[Place]:
+    def waiting(self, owner: str) -> Sequence[WaitingCreate]:
         """The owner's creates that wait at this replica, in order."""
-        return [place for _, place in self._line.of(owner)]
+        return [place for _, place in self._queue.of(owner)]
 
     def wait_ms(self, owner: str, position: int) -> int | None:
         """The estimated wait (ms) of the owner's create at this position, by the queue's pace; None: not known."""
@@ -157,14 +166,14 @@ class WaitingRoom:
             except Problem as problem:
                 self._log.warning("waiting creates not served, retrying", code=problem.code, detail=problem.detail)
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_AGAIN_S if self._line else None):
+                async with asyncio.timeout(LOOK_AGAIN_S if self._queue else None):
                     await self._look.wait()
                     continue
             self._blocked.clear()
 
     def _contended(self, owner: str) -> bool:
         """Whether an earlier create may be waiting for the same room."""
-        return bool(self._line.waiting(owner)) or verdict.TOTAL in self._blocked.values()
+        return bool(self._queue.waiting(owner)) or verdict.TOTAL in self._blocked.values()
 
     async def _taken(self, wish: Sandbox) -> bool:
         """Whether a sandbox has its key already: then the create needs no room."""
@@ -176,23 +185,23 @@ class WaitingRoom:
         kept = self._kept.pop((wish.owner, wish.idempotency_key or ""), None)
         return kept[0] if kept is not None and kept[1] > self._clock.now_ms() else next(self._tickets)
 
-    def _join(self, place: Place) -> Place:
+    def _join(self, place: WaitingCreate) -> WaitingCreate:
         owner = place.wish.owner
-        if self._line.waiting(owner) >= MOST_WAITING:
+        if self._queue.waiting(owner) >= MOST_WAITING:
             raise verdict.too_many_wait(owner, MOST_WAITING)
         # Two creates with one key at the same time: the second waits together with the first.
         if place.key is not None:
             if (first := self._places.get(place.key)) is not None:
                 return first
             self._places[place.key] = place
-        self._line.join(owner, place.ticket, place)
+        self._queue.join(owner, place.ticket, place)
         self._paces.setdefault(owner, Pace())
         # Quota may have been freed since it was refused, which ``on`` ignores while no create waits.
         self._blocked.pop(owner, None)
         self._look.set()
         return place
 
-    async def _listen(self, place: Place) -> Answer:
+    async def _listen(self, place: WaitingCreate) -> Answer:
         left_s = max(0, place.until_ms - self._clock.now_ms()) / 1000
         place.callers += 1
         try:
@@ -209,7 +218,7 @@ class WaitingRoom:
             if not place.callers:
                 self._forget(place)
 
-    def _left(self, place: Place) -> None:
+    def _left(self, place: WaitingCreate) -> None:
         """Cleans up after the last caller of a place disconnected without its answer."""
         if place.answer.done():
             if place.answer.exception() is None:
@@ -217,17 +226,17 @@ class WaitingRoom:
         elif place.key is not None:
             self._keep(place.key, place.ticket)
 
-    def _late(self, place: Place) -> Problem:
+    def _late(self, place: WaitingCreate) -> Problem:
         owner, now_ms = place.wish.owner, self._clock.now_ms()
         # Only an owner's first create is tried at the store: those behind it wait for the same resource.
-        full = self._line.first(owner).full
+        full = self._queue.first(owner).full
         if full is UNASKED:
             return Problem("upstream_timeout", f"{place.wish.id} was not asked for in time", retry_after_ms=1000)
-        position = self._line.position(owner, place.ticket)
-        stood = verdict.Stood(
-            position, self._line.waiting(owner), now_ms - place.since_ms, self.wait_ms(owner, position)
+        position = self._queue.position(owner, place.ticket)
+        place_in_queue = verdict.QueuePosition(
+            position, self._queue.waiting(owner), now_ms - place.since_ms, self.wait_ms(owner, position)
         )
-        return verdict.waited_out(place.wish, full, stood)
+        return verdict.waited_out(place.wish, full, place_in_queue)
 
     def _keep(self, key: Key, ticket: int) -> None:
         now_ms = self._clock.now_ms()
@@ -236,29 +245,29 @@ class WaitingRoom:
         if len(self._kept) < MOST_WAITING:
             self._kept[key] = (ticket, now_ms + KEPT_MS)
 
-    def _forget(self, place: Place) -> None:
+    def _forget(self, place: WaitingCreate) -> None:
         if place.key is not None and self._places.get(place.key) is place:
             del self._places[place.key]
         owner = place.wish.owner
-        if self._line.leave(owner, place.ticket):
+        if self._queue.leave(owner, place.ticket):
             # The next create of this owner may need less than this one did.
             self._blocked.pop(owner, None)
             self._look.set()
-        if not self._line.waiting(owner):
+        if not self._queue.waiting(owner):
             self._paces.pop(owner, None)
             self._blocked.pop(owner, None)
 
     async def _serve(self) -> None:
         shares: dict[str, float] = {}
-        while ready := [owner for owner in self._line.owners() if owner not in self._blocked]:
+        while ready := [owner for owner in self._queue.owners() if owner not in self._blocked]:
             if len(ready) > 1:
                 for owner in [one for one in ready if one not in shares]:
                     shares[owner] = verdict.share(await self._store.usage(owner), self._limits(owner))
-            chosen = self._line.choose(lambda owner: shares.get(owner, 0.0), ready)
-            if chosen is not None and await self._turn(self._line.first(chosen)):
+            chosen = self._queue.choose(lambda owner: shares.get(owner, 0.0), ready)
+            if chosen is not None and await self._turn(self._queue.first(chosen)):
                 shares.pop(chosen, None)
 
-    async def _turn(self, place: Place) -> bool:
+    async def _turn(self, place: WaitingCreate) -> bool:
         """Tries the admission of the create at this place; whether its wait is over."""
         owner = place.wish.owner
         limits, frees = self._limits(owner), self._frees
@@ -278,7 +287,7 @@ class WaitingRoom:
                 self._blocked[owner] = came.resource
             return False
         if place.waits:
-            self._line.served(owner, place.ticket)
+            self._queue.served(owner, place.ticket)
             self._paces[owner].turn(self._clock.now_ms())
             settle(place, came)
         elif not isinstance(came, Problem):
@@ -292,5 +301,5 @@ class WaitingRoom:
     def _pause_s(self) -> float:
         """Shorter the longer the first create here has waited, so that replicas retry roughly in order of waiting."""
         now_ms = self._clock.now_ms()
-        firsts = (self._line.first(owner).since_ms for owner in self._line.owners())
+        firsts = (self._queue.first(owner).since_ms for owner in self._queue.owners())
         return PAUSE_S / (1 + max(0, now_ms - min(firsts, default=now_ms)) / 1000)

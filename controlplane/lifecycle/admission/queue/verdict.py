@@ -68,7 +68,7 @@ def refuse_for_good(owner: str, need: Usage, quota: Quota) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Stood:
+class QueuePosition:
     """The place of a create in the queue at its deadline.
 
     Attributes:
@@ -84,13 +84,13 @@ class Stood:
     estimate_ms: int | None
 
 
-def waited_out(wish: Sandbox, full: Full, stood: Stood) -> Problem:
+def waited_out(wish: Sandbox, full: Full, place: QueuePosition) -> Problem:
     """The error of a create that has waited until its deadline; ``full`` is the store's last answer."""
     owner, used, limit, resource = wish.owner, full.used, full.limit, full.resource
-    where = f"it waited {stood.waited_ms} ms and stood at place {stood.position} of {stood.waiting} of {owner}"
-    facts: dict[str, object] = {"used": used, "limit": limit, "owner": owner, "resource": resource, **asdict(stood)}
+    where = f"it waited {place.waited_ms} ms and stood at place {place.position} of {place.waiting} of {owner}"
+    facts: dict[str, object] = {"used": used, "limit": limit, "owner": owner, "resource": resource, **asdict(place)}
     facts = {name: value for name, value in facts.items() if value is not None}
-    retry_ms = min(max(stood.estimate_ms or RETRY_MS, RETRY_MS), LONGEST_RETRY_MS)
+    retry_ms = min(max(place.estimate_ms or RETRY_MS, RETRY_MS), LONGEST_RETRY_MS)
     if resource == TOTAL:
         detail = f"{used} of at most {limit} sandboxes are in use here ({TOTAL_KNOB}); {where}"
         return Problem("capacity_unavailable", detail, retry_after_ms=retry_ms, knob=TOTAL_KNOB, **facts)

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.cluster import Boot
-from controlplane.cluster.kubernetes.podspec import Place, pod, policy_labels, selector
+from controlplane.cluster.kubernetes.podspec import PodDefaults, pod, policy_labels, selector
 from controlplane.cluster.kubernetes.shard import fnv1a, shard_of
 from controlplane.model import Range, SandboxSpec
 
 GOLDEN = Path(__file__).parent / "pod.json"
 VECTORS = Path(__file__).parents[4] / "contract/vectors/shard.json"
 BOOT = Boot(ready_token="ready-token", token_public_key="public-key", record='{"some":"record"}')
-PLACE = Place(
+DEFAULTS = PodDefaults(
     namespace="boxes",
     installation="release",
     sidecar_image="registry.example/rollbox/sidecar:1",
@@ -50,19 +50,19 @@ specs = st.builds(
 
 def test_the_pod_is_as_it_was_agreed() -> None:
     spec = SandboxSpec(image="python:3.12-slim", gpu=1, node_selector={"zone": "b"}, env={"SECRET": "x"})
-    made = pod("sb-0123456789abcdef", spec, BOOT, PLACE, 1_700_000_000_000)
+    made = pod("sb-0123456789abcdef", spec, BOOT, DEFAULTS, 1_700_000_000_000)
     assert json.loads(json.dumps(made)) == json.loads(GOLDEN.read_text())
 
 
 def test_a_plain_installation_sends_no_empty_fields() -> None:
-    place = Place("boxes", "r", "s", "http://1.2.3.4:1", "gvisor", 16)
-    made = pod("sb-1", SandboxSpec(image="a"), BOOT, place, 1)["spec"]
+    defaults = PodDefaults("boxes", "r", "s", "http://1.2.3.4:1", "gvisor", 16)
+    made = pod("sb-1", SandboxSpec(image="a"), BOOT, defaults, 1)["spec"]
     assert made.keys().isdisjoint({"nodeSelector", "tolerations", "imagePullSecrets", "priorityClassName"})
 
 
 @given(specs)
 def test_every_container_has_requests_and_limits(spec: SandboxSpec) -> None:
-    for container in pod("sb-1", spec, BOOT, PLACE, 1)["spec"]["containers"]:
+    for container in pod("sb-1", spec, BOOT, DEFAULTS, 1)["spec"]["containers"]:
         requests, limits = container["resources"]["requests"], container["resources"]["limits"]
         assert set(requests) == set(limits) >= {"cpu", "memory", "ephemeral-storage"}
         for name, wanted in requests.items():
@@ -71,7 +71,7 @@ def test_every_container_has_requests_and_limits(spec: SandboxSpec) -> None:
 
 @given(specs)
 def test_nothing_is_privileged_and_nothing_of_the_platform_is_inside(spec: SandboxSpec) -> None:
-    made = pod("sb-1", spec, BOOT, PLACE, 1)["spec"]
+    made = pod("sb-1", spec, BOOT, DEFAULTS, 1)["spec"]
     assert made["automountServiceAccountToken"] is False
     assert made["enableServiceLinks"] is False
     assert made["restartPolicy"] == "Never"
@@ -88,14 +88,14 @@ def test_nothing_is_privileged_and_nothing_of_the_platform_is_inside(spec: Sandb
 
 @given(specs)
 def test_no_environment_of_the_user_is_in_the_pod(spec: SandboxSpec) -> None:
-    text = json.dumps(pod("sb-1", spec, BOOT, PLACE, 1))
+    text = json.dumps(pod("sb-1", spec, BOOT, DEFAULTS, 1))
     assert "SECRET_NAME" not in text
     assert "secret-value" not in text
 
 
 @given(specs, st.from_regex(r"sb-[a-z0-9]{16}", fullmatch=True))
 def test_labels_are_labels_whatever_the_spec_says(spec: SandboxSpec, sandbox_id: str) -> None:
-    made = pod(sandbox_id, spec, BOOT, PLACE, 1)
+    made = pod(sandbox_id, spec, BOOT, DEFAULTS, 1)
     labels: dict[str, Any] = made["metadata"]["labels"]
     assert all(LABEL.fullmatch(value) for value in labels.values())
     assert made["spec"]["subdomain"] == f"shard-{labels['rollbox.dev/shard']}"
@@ -104,8 +104,8 @@ def test_labels_are_labels_whatever_the_spec_says(spec: SandboxSpec, sandbox_id:
 
 def test_where_commands_count_for_the_sidecar_it_carries_their_limits() -> None:
     spec = SandboxSpec(image="a", memory_bytes=Range(request=1 << 30, limit=1 << 30))
-    place = Place("boxes", "r", "s", "http://1.2.3.4:1", "runc", 16, commands_in_sidecar=True)
-    sidecar = pod("sb-1", spec, BOOT, place, 1)["spec"]["containers"][0]
+    defaults = PodDefaults("boxes", "r", "s", "http://1.2.3.4:1", "runc", 16, commands_in_sidecar=True)
+    sidecar = pod("sb-1", spec, BOOT, defaults, 1)["spec"]["containers"][0]
     assert int(sidecar["resources"]["limits"]["memory"]) > 1 << 30
     assert int(sidecar["resources"]["requests"]["memory"]) < 1 << 30
 
@@ -113,7 +113,7 @@ def test_where_commands_count_for_the_sidecar_it_carries_their_limits() -> None:
 def test_what_only_policies_take_for_a_sandbox_is_none_for_the_control_plane() -> None:
     wanted = dict.fromkeys(("rollbox.dev/installation", "rollbox.dev/sandbox"))
     assert selector("release") == "rollbox.dev/installation=release,rollbox.dev/sandbox"
-    labels = pod("sb-1", SandboxSpec(image="a"), BOOT, PLACE, 1)["metadata"]["labels"]
+    labels = pod("sb-1", SandboxSpec(image="a"), BOOT, DEFAULTS, 1)["metadata"]["labels"]
     assert wanted.keys() <= labels.keys()
     assert policy_labels("release").items() <= labels.items()
     assert not wanted.keys() <= policy_labels("release").keys()
@@ -122,8 +122,8 @@ def test_what_only_policies_take_for_a_sandbox_is_none_for_the_control_plane() -
 def test_labels_name_no_sandbox() -> None:
     """Network plugins make an identity of each set of labels, and count them."""
     names = [f"sb-{number}" for number in range(100)]
-    made = [pod(name, SandboxSpec(image="a"), BOOT, PLACE, 1)["metadata"]["labels"] for name in names]
-    assert len({tuple(sorted(labels.items())) for labels in made}) == PLACE.dns_shards
+    made = [pod(name, SandboxSpec(image="a"), BOOT, DEFAULTS, 1)["metadata"]["labels"] for name in names]
+    assert len({tuple(sorted(labels.items())) for labels in made}) == DEFAULTS.dns_shards
 
 
 def test_shards_are_those_of_the_contract() -> None:

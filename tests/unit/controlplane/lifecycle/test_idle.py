@@ -166,26 +166,26 @@ async def test_a_herd_that_falls_idle_together_is_asked_a_few_at_a_time() -> Non
 
 
 async def test_a_vigil_judges_from_the_later_of_the_two_beginnings() -> None:
-    vigil = GatewayReports(VirtualClock())
-    assert vigil.judges_from(EPOCH_MS, 1000) is None
-    vigil.report("gw-1")
-    assert vigil.judges_from(EPOCH_MS - 500_000, 1000) == EPOCH_MS + 1000 + MISSING_MS
-    assert vigil.judges_from(EPOCH_MS + 500, 1000) == EPOCH_MS + 1500 + MISSING_MS
+    reports = GatewayReports(VirtualClock())
+    assert reports.judges_from(EPOCH_MS, 1000) is None
+    reports.report("gw-1")
+    assert reports.judges_from(EPOCH_MS - 500_000, 1000) == EPOCH_MS + 1000 + MISSING_MS
+    assert reports.judges_from(EPOCH_MS + 500, 1000) == EPOCH_MS + 1500 + MISSING_MS
     await asyncio.sleep(10)
-    vigil.doubt()
-    assert vigil.judges_from(EPOCH_MS, 1000) == EPOCH_MS + 11_000 + MISSING_MS
+    reports.restart_quiet_time()
+    assert reports.judges_from(EPOCH_MS, 1000) == EPOCH_MS + 11_000 + MISSING_MS
     await asyncio.sleep(MISSING_S)
-    assert vigil.judges_from(EPOCH_MS, 1000) is None, "nobody has reported for too long"
+    assert reports.judges_from(EPOCH_MS, 1000) is None, "nobody has reported for too long"
 
 
 async def test_gateways_that_come_and_go_do_not_pile_up() -> None:
-    vigil = GatewayReports(VirtualClock())
+    reports = GatewayReports(VirtualClock())
     for number in range(3 * MOST_GATEWAYS):
-        vigil.report(f"gw-{number}")
-    assert len(vigil._seen_ms) == MOST_GATEWAYS
+        reports.report(f"gw-{number}")
+    assert len(reports._seen_ms) == MOST_GATEWAYS
     await asyncio.sleep(2 * MISSING_S)
-    vigil.report("gw-1")
-    assert len(vigil._seen_ms) == 1
+    reports.report("gw-1")
+    assert len(reports._seen_ms) == 1
 
 
 async def test_what_is_extended_before_its_end_is_stored_lives_on() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.errors import Problem
-from controlplane.lifecycle.preflight.arithmetic import Facts, foresee
+from controlplane.lifecycle.preflight.arithmetic import Facts, forecast
 from controlplane.model import Limits, Quota, Usage
 
 EACH = Usage(1, 500, 1 << 30, 0, 1)
@@ -45,17 +45,17 @@ FACTS = st.builds(
 
 
 def test_without_limits_everything_fits_and_takes_its_waves() -> None:
-    told = foresee(FREE)
+    told = forecast(FREE)
     assert (told.fits, told.may_have, told.most, told.blockers) == (True, 960, 960, [])
     assert told.estimate_ms == 15_000
-    assert foresee(replace(FREE, warm=960)).estimate_ms == 0
-    assert foresee(replace(FREE, start_ms=None)).estimate_ms is None
+    assert forecast(replace(FREE, warm=960)).estimate_ms == 0
+    assert forecast(replace(FREE, start_ms=None)).estimate_ms is None
     slow = Limits(quota=Quota(starting=1))
-    assert foresee(replace(FREE, limits=slow)).estimate_ms == 960_000
+    assert forecast(replace(FREE, limits=slow)).estimate_ms == 960_000
 
 
 def test_a_quota_says_what_is_needed_what_may_be_had_and_the_knob() -> None:
-    told = foresee(replace(FREE, limits=Limits(quota=Quota(sandboxes=512)), used=Usage(sandboxes=12)))
+    told = forecast(replace(FREE, limits=Limits(quota=Quota(sandboxes=512)), used=Usage(sandboxes=12)))
     assert (told.fits, told.may_have, told.most) == (False, 500, 512)
     (blocker,) = told.blockers
     assert (blocker.code, blocker.for_good) == ("quota_exceeded", True)
@@ -64,13 +64,13 @@ def test_a_quota_says_what_is_needed_what_may_be_had_and_the_knob() -> None:
 
 
 def test_what_others_of_the_owner_use_is_only_a_wait() -> None:
-    told = foresee(replace(FREE, count=500, limits=Limits(quota=Quota(sandboxes=512)), used=Usage(sandboxes=100)))
+    told = forecast(replace(FREE, count=500, limits=Limits(quota=Quota(sandboxes=512)), used=Usage(sandboxes=100)))
     assert (told.fits, told.may_have, told.most) == (False, 412, 500)
     assert [one.for_good for one in told.blockers] == [False]
 
 
 def test_the_nodes_and_the_installation_are_capacity() -> None:
-    told = foresee(replace(FREE, limits=Limits(total=900), in_all=100, room=600, room_when_empty=700, warm=50))
+    told = forecast(replace(FREE, limits=Limits(total=900), in_all=100, room=600, room_when_empty=700, warm=50))
     assert [(one.code, one.for_good) for one in told.blockers] == [("capacity_unavailable", True)] * 2
     assert (told.may_have, told.most) == (650, 700)
     assert "the nodes have room for 650 now, 700 when empty" in told.blockers[1].detail
@@ -78,19 +78,19 @@ def test_the_nodes_and_the_installation_are_capacity() -> None:
 
 def test_unclaimed_ones_of_other_templates_give_way() -> None:
     full = replace(FREE, count=8, limits=Limits(total=10), in_all=10)
-    assert [foresee(replace(full, warm=warm, giving=giving)).may_have for warm, giving in ((0, 0), (1, 5))] == [0, 6]
+    assert [forecast(replace(full, warm=warm, giving=giving)).may_have for warm, giving in ((0, 0), (1, 5))] == [0, 6]
 
 
 def test_what_can_never_start_has_nothing() -> None:
     refused = [Problem("image_not_found", "a: manifest unknown"), Problem("unsupported", "gpu 1")]
-    told = foresee(replace(FREE, refused=refused))
+    told = forecast(replace(FREE, refused=refused))
     assert (told.fits, told.may_have, told.most, told.estimate_ms) == (False, 0, 0, None)
     assert [(one.code, one.for_good) for one in told.blockers] == [("image_not_found", True), ("unsupported", True)]
 
 
 @given(FACTS)
 def test_what_may_be_had_keeps_every_limit(facts: Facts) -> None:
-    told = foresee(facts)
+    told = forecast(facts)
     assert 0 <= told.may_have <= facts.count
     assert told.fits == (told.may_have == facts.count) == (not told.blockers)
     quota, more = facts.limits.quota, Usage()
@@ -103,18 +103,18 @@ def test_what_may_be_had_keeps_every_limit(facts: Facts) -> None:
 
 @given(FACTS)
 def test_one_more_than_may_be_had_would_pass_a_limit(facts: Facts) -> None:
-    told = foresee(facts)
-    more = foresee(replace(facts, count=told.may_have + 1))
+    told = forecast(facts)
+    more = forecast(replace(facts, count=told.may_have + 1))
     assert told.fits or not more.fits
 
 
 @given(FACTS)
 def test_a_wait_helps_exactly_when_an_empty_place_would_do(facts: Facts) -> None:
-    told = foresee(facts)
+    told = forecast(facts)
     assert any(one.for_good for one in told.blockers) == (told.most < facts.count)
 
 
 def test_warm_ones_beyond_a_lowered_total_may_all_be_had() -> None:
     facts = replace(FREE, count=2, limits=Limits(total=1), in_all=2, warm=2)
-    told = foresee(facts)
+    told = forecast(facts)
     assert (told.fits, told.may_have, told.most, told.blockers) == (True, 2, 2, [])

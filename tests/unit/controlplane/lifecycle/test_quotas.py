@@ -82,7 +82,7 @@ async def test_what_another_replica_declares_lets_a_waiting_create_in() -> None:
         await plane.create(OWNER, PATIENT)
         waits = asyncio.create_task(plane.create(OWNER, PATIENT))
         await asyncio.sleep(5)
-        assert (await plane.service.standing(OWNER)).waiting == 1
+        assert (await plane.service.quota_use(OWNER)).waiting == 1
         await documents.put("quotas", OWNER, {"owner": OWNER, "sandboxes": 2})
         await waits
 
@@ -130,7 +130,7 @@ async def test_a_deleted_key_is_not_created_when_its_turn_comes() -> None:
         await plane.service.delete(OWNER, first.id)
         with pytest.raises(Problem, match="deleted: key k was deleted before its create arrived"):
             await waits
-        assert (await plane.service.standing(OWNER)).used.sandboxes == 0
+        assert (await plane.service.quota_use(OWNER)).used.sandboxes == 0
 
 
 async def test_a_thousand_of_one_owner_while_another_makes_five() -> None:
@@ -146,7 +146,7 @@ async def test_a_thousand_of_one_owner_while_another_makes_five() -> None:
         everyone = await asyncio.gather(*herd)
         assert len({one.sandbox.id for one in everyone}) == 1_000
         await asyncio.sleep(6)
-        assert (await plane.service.standing("alice")).used.sandboxes == 0
+        assert (await plane.service.quota_use("alice")).used.sandboxes == 0
 
 
 async def test_what_owners_use_is_written_beside_their_quotas_and_only_when_it_changes() -> None:

@@ -24,12 +24,12 @@ async def test_a_wrong_count_is_put_right_told_and_counted(said: list[EventDict]
     core = Core(VirtualClock())
     async with world(FakeCluster(annotates_behind=True), store=core.view("a")) as a:
         await a.create(OWNER, SPEC)
-        there = await a.service.standing(OWNER)
+        there = await a.service.quota_use(OWNER)
         await asyncio.sleep(2 * WITHIN_S)
         assert a.deps.metrics.registry.get_sample_value(METRIC) == 0
         miscount(core)
         await asyncio.sleep(WITHIN_S)
-        assert (await a.service.standing(OWNER)).used == there.used
+        assert (await a.service.quota_use(OWNER)).used == there.used
         assert a.deps.metrics.registry.get_sample_value(METRIC) == 1
     (line,) = [one for one in said if one["log_level"] == "error"]
     assert (line["owner"], line["counted"]["sandboxes"], line["there"]["sandboxes"]) == (OWNER, 2, 1)
@@ -44,7 +44,7 @@ async def test_another_replica_counts_when_the_one_that_did_has_died() -> None:
                 task.cancel()
             miscount(core)
             await asyncio.sleep(WITHOUT_ITS_HOLDER_S)
-            assert (await b.service.standing(OWNER)).used == Usage()
+            assert (await b.service.quota_use(OWNER)).used == Usage()
 
 
 async def test_what_is_counted_too_low_is_put_right_too() -> None:

@@ -36,18 +36,18 @@ WARM = replace(claimed(), owner="pool:p", state=State.WARM, claimed_at_ms=None)
 def test_an_end_outweighs_a_claim_and_both_what_a_rebuild_reads() -> None:
     known = UnpersistedFacts(MovedClock())
     assert not known.outweighs(WARM)
-    known.hear(claimed())
+    known.observe(claimed())
     assert known.outweighs(WARM)
     assert not known.outweighs(claimed())
-    known.hear(ended())
-    known.hear(claimed())
+    known.observe(ended())
+    known.observe(claimed())
     assert known.outweighs(claimed())
     assert known.records == {"sb-1": ended()}
 
 
 def test_an_end_that_was_heard_of_before_the_claims_answer_stays() -> None:
     known = UnpersistedFacts(MovedClock())
-    known.hear(ended())
+    known.observe(ended())
     known.hold(claimed())
     assert known.records == {"sb-1": ended()}
 
@@ -55,7 +55,7 @@ def test_an_end_that_was_heard_of_before_the_claims_answer_stays() -> None:
 def test_what_is_neither_or_long_ago_is_not_kept() -> None:
     known = UnpersistedFacts(MovedClock())
     for one in (WARM, claimed(at_ms=1), ended(at_ms=1)):
-        known.hear(one)
+        known.observe(one)
     assert known.records == {}
 
 
@@ -63,14 +63,14 @@ def test_the_newest_word_of_a_claim_is_kept_and_a_late_one_is_not() -> None:
     known = UnpersistedFacts(MovedClock())
     newer = replace(claimed(), version=6, public_ports=(7,))
     for one in (claimed(), newer, claimed()):
-        known.hear(one)
+        known.observe(one)
     assert known.records == {"sb-1": newer}
 
 
 def test_a_claim_is_kept_until_the_cluster_knows_of_it_and_a_while_longer() -> None:
     known = UnpersistedFacts(clock := MovedClock())
     known.hold(claimed())
-    known.hear(claimed())
+    known.observe(claimed())
     clock.at_ms += 10 * KEPT_MS
     known.forget()
     assert "sb-1" in known.records
@@ -86,10 +86,10 @@ def test_a_claim_is_kept_until_the_cluster_knows_of_it_and_a_while_longer() -> N
 
 def test_an_end_that_is_heard_while_its_claim_is_old_is_kept_as_long() -> None:
     known = UnpersistedFacts(clock := MovedClock())
-    known.hear(claimed())
-    known.hear(claimed("sb-2"))
+    known.observe(claimed())
+    known.observe(claimed("sb-2"))
     clock.at_ms += KEPT_MS - 1
-    known.hear(ended(at_ms=clock.at_ms))
+    known.observe(ended(at_ms=clock.at_ms))
     clock.at_ms += KEPT_MS - 1
     known.forget()
     assert known.records.keys() == {"sb-1"}
@@ -99,7 +99,7 @@ def test_there_is_a_bound_and_the_oldest_make_room(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(unpersisted, "MOST_KEPT", 2)
     known = UnpersistedFacts(MovedClock())
     for number in range(4):
-        known.hear(claimed(f"sb-{number}"))
+        known.observe(claimed(f"sb-{number}"))
     known.forget()
     assert [*known.records] == ["sb-2", "sb-3"]
 
@@ -111,19 +111,19 @@ def extended(at_ms: int = MovedClock.at_ms, expires_at_ms: int = 9_000_000) -> S
 
 def test_an_extension_outweighs_the_life_before_it_and_the_longer_one_is_true() -> None:
     known = UnpersistedFacts(MovedClock())
-    known.hear(extended())
+    known.observe(extended())
     before = replace(extended(), expires_at_ms=8_000_000, version=7, timeline=())
-    known.hear(noted(before, MovedClock.at_ms, "extend"))
+    known.observe(noted(before, MovedClock.at_ms, "extend"))
     assert known.outweighs(before)
     assert not known.outweighs(replace(before, expires_at_ms=9_000_000))
     public = replace(before, public_ports=(80,))
     assert known.corrected(public) == replace(public, version=8, expires_at_ms=9_000_000)
-    known.hear(ended())
+    known.observe(ended())
     assert known.records == {"sb-1": ended()}
 
 
 def test_an_extension_of_long_ago_or_before_it_ran_is_not_kept() -> None:
     known = UnpersistedFacts(MovedClock())
-    known.hear(extended(at_ms=1))
-    known.hear(replace(extended(), state=State.STARTING))
+    known.observe(extended(at_ms=1))
+    known.observe(replace(extended(), state=State.STARTING))
     assert known.records == {}

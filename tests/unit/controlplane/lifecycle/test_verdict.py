@@ -4,7 +4,7 @@ import pytest
 
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.queue import verdict
-from controlplane.lifecycle.admission.queue.verdict import Stood
+from controlplane.lifecycle.admission.queue.verdict import QueuePosition
 from controlplane.model import RESOURCES, Quota, Range, Sandbox, SandboxSpec
 from controlplane.store import Full
 
@@ -41,7 +41,7 @@ def test_every_field_of_a_quota_has_its_knob() -> None:
 
 
 def test_a_refusal_after_a_wait_tells_the_place_and_what_would_help() -> None:
-    told = verdict.waited_out(WISH, Full(10, 11, "cpu_millicores"), Stood(3, 900, 120_000, 4_000))
+    told = verdict.waited_out(WISH, Full(10, 11, "cpu_millicores"), QueuePosition(3, 900, 120_000, 4_000))
     assert (told.code, told.retry_after_ms) == ("quota_exceeded", 4_000)
     assert "alice uses 0.01 cores of 0.011 cores, and this needs 2 cores" in told.detail
     assert "place 3 of 900" in told.detail
@@ -50,7 +50,7 @@ def test_a_refusal_after_a_wait_tells_the_place_and_what_would_help() -> None:
 
 
 def test_a_full_installation_is_nobodys_quota() -> None:
-    told = verdict.waited_out(WISH, Full(5, 5), Stood(1, 1, 10, None))
+    told = verdict.waited_out(WISH, Full(5, 5), QueuePosition(1, 1, 10, None))
     assert (told.code, told.retry_after_ms) == ("capacity_unavailable", verdict.RETRY_MS)
     assert told.details["knob"] == verdict.TOTAL_KNOB
     assert "estimate_ms" not in told.details

@@ -70,7 +70,7 @@ class Histories(RuleBasedStateMachine):
         self.now_ms += ms
 
     @rule()
-    def look(self) -> None:
+    def next_step(self) -> None:
         self.act()
 
     @rule(at=st.integers(0, 100), heard=st.booleans())
@@ -89,7 +89,7 @@ class Histories(RuleBasedStateMachine):
             taken = replace(one, state=State.RUNNING, owner="a", claimed_at_ms=self.now_ms, version=one.version + 1)
             self.change(taken, heard=heard)
             if heard and twice:
-                self.pool.hear(taken, self.now_ms)
+                self.pool.observe(taken, self.now_ms)
 
     @rule(at=st.integers(0, 100), heard=st.booleans())
     def one_dies(self, at: int, heard: bool) -> None:
@@ -133,7 +133,7 @@ class Histories(RuleBasedStateMachine):
             self.pool.see(self.alive.values(), self.now_ms)
             self.act()
         self.pool.see(self.alive.values(), self.now_ms)
-        step = self.pool.look(self.now_ms)
+        step = self.pool.next_step(self.now_ms)
         assert not step.plan.stop
         assert not step.plan.start
         assert len(self.alive) == step.size.wanted, self.pool.status(self.now_ms)
@@ -141,7 +141,7 @@ class Histories(RuleBasedStateMachine):
         assert all(one.spec.template_hash() == template for one in self.alive.values())
 
     def act(self) -> None:
-        step = self.pool.look(self.now_ms)
+        step = self.pool.next_step(self.now_ms)
         # By what it knows: of a death that nobody has told it, it learns from the views.
         ready = {one.id for one in self.pool._members.all() if one.ready}
         assert len(ready.difference(step.plan.stop)) >= min(len(ready), step.size.wanted)
@@ -166,7 +166,7 @@ class Histories(RuleBasedStateMachine):
         if after.unclaimed and after.end is None:
             self.alive[after.id] = after
         if heard:
-            self.pool.hear(after, self.now_ms)
+            self.pool.observe(after, self.now_ms)
 
 
 def test_whatever_happens_and_is_heard_the_pool_keeps_its_bounds_and_comes_to_what_is_wanted() -> None:

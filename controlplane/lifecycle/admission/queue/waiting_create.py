@@ -17,7 +17,7 @@ UNASKED: Final = Full(0, 0, "")
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class WaitingCreate:
     """One create that waits.
 
     Attributes:
@@ -58,7 +58,7 @@ async def outcome(attempt: Attempt, limits: Limits) -> Answer | Problem:
         return problem
 
 
-def settle(place: Place, came: Answer | Problem) -> None:
+def settle(place: WaitingCreate, came: Answer | Problem) -> None:
     """Ends a wait with an answer or a problem."""
     if isinstance(came, Problem):
         place.answer.set_exception(came)

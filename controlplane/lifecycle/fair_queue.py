@@ -21,7 +21,7 @@ class _Row(Generic[T]):
     waiters: dict[int, T] = field(default_factory=dict)
 
 
-class Line(Generic[T]):
+class FairQueue(Generic[T]):
     """Waiters by owner and ticket; a smaller ticket came earlier."""
 
     def __init__(self) -> None:
