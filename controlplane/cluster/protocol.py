@@ -134,7 +134,7 @@ class Cluster(Protocol):
         """
         ...
 
-    def vouch(self, kernel: str) -> None:
+    def check_kernel(self, kernel: str) -> None:
         """Checks that a sandbox's kernel is that of the configured isolation.
 
         Args:

@@ -154,7 +154,7 @@ async def test_a_sandbox_gets_ready_in_the_isolation_that_was_promised(
         push = await pushed_by(ready)
         assert push["sandbox_id"] == "sb-real1"
         assert push.get("failure") is None
-        cluster.vouch(push["kernel"])
+        cluster.check_kernel(push["kernel"])
         (seen,) = await cluster.list()
         assert seen.death is None
         assert seen.address in (None, push["address"])

@@ -74,7 +74,7 @@ class FakeCluster:
         if spec.cpu_millicores.limit > 64_000:
             raise Problem("unsupported", "cpu_millicores.limit is more than 64000", option="cpu_millicores.limit")
 
-    def vouch(self, kernel: str) -> None:
+    def check_kernel(self, kernel: str) -> None:
         if self.isolation not in kernel:
             raise Problem("isolation_missing", f"kernel {kernel!r} is not {self.isolation}")
 

@@ -113,8 +113,8 @@ class EngineCluster:
         """See ``Cluster.annotates_behind``: on an engine facts are in a local file, which is fast to write."""
         return False
 
-    def vouch(self, kernel: str) -> None:
-        """See ``Cluster.vouch``: nothing to check, an engine is only expected to use the runtime that it names."""
+    def check_kernel(self, kernel: str) -> None:
+        """See ``Cluster.check_kernel``: nothing to check, an engine is only expected to use the runtime that it names."""
 
     def starts_at_once(self) -> int:
         """See ``Cluster.starts_at_once``: only the setting ``STARTS_IN_FLIGHT`` limits it."""

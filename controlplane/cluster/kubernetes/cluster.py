@@ -166,9 +166,9 @@ class KubernetesCluster:
         """See ``Cluster.annotates_behind``: writing facts is a call to the API server."""
         return True
 
-    def vouch(self, kernel: str) -> None:
-        """See ``Cluster.vouch``."""
-        isolation.vouch(kernel, self._required)
+    def check_kernel(self, kernel: str) -> None:
+        """See ``Cluster.check_kernel``."""
+        isolation.check_kernel(kernel, self._required)
 
     def starts_at_once(self) -> int:
         """See ``Cluster.starts_at_once``."""

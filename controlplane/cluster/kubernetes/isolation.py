@@ -58,8 +58,8 @@ def check_nodes(fleet: Fleet, nodes: Sequence[Node]) -> None:
         raise Problem("isolation_missing", detail, handler=fleet.handler)
 
 
-def vouch(kernel: str, required: str) -> None:
-    """See ``Cluster.vouch``.
+def check_kernel(kernel: str, required: str) -> None:
+    """See ``Cluster.check_kernel``.
 
     Args:
         kernel: ``/proc/version``, as read by a command in the sandbox.

@@ -105,7 +105,7 @@ class Completion:
         return address
 
     async def _make_usable(self, sandbox: Sandbox, push: Push, address: str) -> None:
-        self._deps.cluster.vouch(push.kernel)
+        self._deps.cluster.check_kernel(push.kernel)
         spec = sandbox.spec
         # By value, as a gateway of an older version sends them.
         if spec.has_settings:

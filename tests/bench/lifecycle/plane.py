@@ -62,7 +62,7 @@ class PlayedCluster:
     def check(self, spec: SandboxSpec) -> None:
         """Everything is offered."""
 
-    def vouch(self, kernel: str) -> None:
+    def check_kernel(self, kernel: str) -> None:
         """Every kernel is right."""
 
     def starts_at_once(self) -> int:

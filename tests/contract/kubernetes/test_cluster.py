@@ -440,11 +440,11 @@ async def test_no_node_is_no_cluster(api: FakeKubernetes, opener: Opener) -> Non
 
 
 async def test_a_kernel_that_was_not_promised_is_refused(cluster: KubernetesCluster, opener: Opener) -> None:
-    cluster.vouch("Linux version 4.19.0-gvisor #1 SMP")
+    cluster.check_kernel("Linux version 4.19.0-gvisor #1 SMP")
     with pytest.raises(Problem, match="isolation_missing"):
-        cluster.vouch("Linux version 6.1.0-13-amd64 (debian-kernel@lists.debian.org)")
+        cluster.check_kernel("Linux version 6.1.0-13-amd64 (debian-kernel@lists.debian.org)")
     async with opener(required_kernel="any") as careless:
-        careless.vouch("Linux version 6.1.0")
+        careless.check_kernel("Linux version 6.1.0")
         assert "not checked" in careless.describe().isolation_detail
 
 
