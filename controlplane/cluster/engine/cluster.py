@@ -114,7 +114,7 @@ class EngineCluster:
         return False
 
     def check_kernel(self, kernel: str) -> None:
-        """See ``Cluster.check_kernel``: nothing to check, an engine is only expected to use the runtime that it names."""
+        """See ``Cluster.check_kernel``: nothing to check, an engine is expected to use the runtime that it names."""
 
     def starts_at_once(self) -> int:
         """See ``Cluster.starts_at_once``: only the setting ``STARTS_IN_FLIGHT`` limits it."""
