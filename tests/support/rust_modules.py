@@ -167,7 +167,7 @@ def main(arguments: list[str]) -> int:
         print(f"{name}: {len(modules(crate))} modules, {len(found)} cycles with {tied} modules in them")
         print("".join(f"  {one}\n" for one in found), end="")
         if "--graph" in arguments:
-            graph = dict(levels(uses(modules(crate))))[()]
+            graph = dict(levels(uses(modules(crate)))).get((), {})
             print(
                 "".join(f"  {module} -> {' '.join(sorted(graph[module])) or '-'}\n" for module in sorted(graph)), end=""
             )

@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use axum::extract::Path;
+use axum::extract::rejection::PathRejection;
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 use resolve::Route;
 use token::{Claims, Verifier};
 use wire::{Code, Problem};
+
+use crate::http::fields;
 
 /// The scope that every exec endpoint requires.
 const SCOPE: &str = "exec";
@@ -31,6 +35,19 @@ pub(crate) fn check(verifier: &Verifier, headers: &HeaderMap, sandbox_id: &str) 
         return Err(Problem::new(Code::Unauthenticated, "the Authorization header is given more than once"));
     }
     check_token(verifier, token::bearer(header.map(HeaderValue::as_bytes))?, sandbox_id)
+}
+
+/// The same for the sandbox that a request's path names.
+///
+/// # Errors
+/// As [`check`], and `invalid_argument` for a path that cannot be read.
+pub(crate) fn check_path(
+    verifier: &Verifier,
+    headers: &HeaderMap,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Bearer, Problem> {
+    let Path(id) = id.map_err(fields::unreadable_path)?;
+    check(verifier, headers, &id)
 }
 
 /// The same for a token that was sent in another way (own header, query parameter, cookie).

@@ -6,18 +6,23 @@ use std::time::Duration;
 
 use futures_util::Stream;
 use http::HeaderValue;
-use resolve::{Address, Fate, Route};
+use resolve::{Address, Fate, Resolver, Route};
+use token::Verifier;
 use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Request, Status, Streaming};
+use wire::agent::agent_client::AgentClient;
 use wire::{Code, Problem};
 
 use crate::admission::{Admission, Permit};
 use crate::auth::Bearer;
-use crate::drain;
-use crate::gateway::Gateway;
-use crate::upstream::{self, Loss, Streamed};
+use crate::drain::{self, Drain};
+use crate::feed::FeedState;
+use crate::leg::{Leg, Way};
+use crate::telemetry::Metrics;
+use crate::transport::Dialer;
+use crate::upstream::{self, Channel, Loss, Pool, Streamed};
 
 /// How long a failed call waits for the cause. When a sandbox dies, its connection breaks at once and its end is
 /// pushed a moment later; this wait replaces "the connection broke" with the end cause. On Kubernetes the delay is the
@@ -32,40 +37,220 @@ pub(crate) const GONE_WAIT: Duration = Duration::from_secs(14);
 /// Timeout of calls that take the sidecar milliseconds: queries about execs and files, and cancels.
 const QUESTION_DEADLINE: Duration = Duration::from_secs(15);
 
-/// Returns a current route and a permit. The permit is taken last, so that no call holds one while it waits for a
-/// route.
-///
-/// # Errors
-/// `capacity_unavailable`, `draining`, or the reason why the sandbox cannot be called.
-pub(crate) async fn admit(
-    gateway: &Gateway,
-    gate: &Arc<Admission>,
-    bearer: &Bearer,
-) -> Result<(Arc<Route>, Permit), Problem> {
-    let sandbox_id = &bearer.claims.sandbox_id;
-    let route = resolve(gateway, sandbox_id).await?;
-    let place = tokio::select! {
-        biased;
-        place = gate.enter(&bearer.claims.owner, sandbox_id) => place?,
-        problem = end(gateway, &route) => return Err(problem),
-        () = gateway.drain.started() => return Err(drain::refused()),
-    };
-    let route = if route.is_current() { route } else { resolve(gateway, sandbox_id).await? };
-    route.touch();
-    Ok((route, place))
+/// What all calls to sandboxes share: where each sandbox is, the connections to sidecars, and the shutdown.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    verifier: Arc<Verifier>,
+    resolver: Arc<Resolver>,
+    feed: Arc<FeedState>,
+    upstream: Arc<Pool>,
+    dialer: Arc<Dialer>,
+    drain: Drain,
+    metrics: Arc<Metrics>,
 }
 
-/// Returns the route of a live sandbox.
-///
-/// # Errors
-/// The end cause of a sandbox that has ended; `sandbox_not_found` for one that the route feed does not know;
-/// `upstream_timeout` while the feed is disconnected, so that this gateway cannot tell.
-pub(crate) async fn resolve(gateway: &Gateway, sandbox_id: &str) -> Result<Arc<Route>, Problem> {
-    let found = gateway.resolver.resolve(sandbox_id).await;
-    let route =
-        found.map_err(|problem| if gateway.feed.is_current() { problem } else { unheard(problem) })?;
-    gateway.metrics.resolved(route.source);
-    Ok(route)
+impl Calls {
+    pub(crate) fn new(
+        verifier: Arc<Verifier>,
+        resolver: Arc<Resolver>,
+        feed: Arc<FeedState>,
+        upstream: Arc<Pool>,
+        dialer: Arc<Dialer>,
+        drain: Drain,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self { verifier, resolver, feed, upstream, dialer, drain, metrics }
+    }
+
+    /// Verifies the tokens of callers.
+    pub(crate) fn verifier(&self) -> &Verifier {
+        &self.verifier
+    }
+
+    /// What is known of sandboxes.
+    pub(crate) fn resolver(&self) -> &Resolver {
+        &self.resolver
+    }
+
+    /// The progress of the shutdown.
+    pub(crate) fn drain(&self) -> &Drain {
+        &self.drain
+    }
+
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Registers a new call.
+    ///
+    /// # Errors
+    /// As [`Drain::enter`].
+    pub(crate) fn enter(&self) -> Result<drain::Call, Problem> {
+        self.drain.enter()
+    }
+
+    /// Returns stubs for the sidecar at the end of `route`. Opens no connection yet.
+    pub(crate) fn agent(&self, route: &Arc<Route>) -> AgentClient<Channel> {
+        upstream::agent(&self.upstream, route)
+    }
+
+    /// Makes a leg for a call that is about to be sent.
+    pub(crate) fn leg(&self, way: Way, route: &Arc<Route>) -> Leg {
+        Leg::new(way, Arc::clone(&self.dialer), Arc::clone(route))
+    }
+
+    /// Returns the route of a live sandbox.
+    ///
+    /// # Errors
+    /// The end cause of a sandbox that has ended; `sandbox_not_found` for one that the route feed does not know;
+    /// `upstream_timeout` while the feed is disconnected, so that this gateway cannot tell.
+    pub(crate) async fn resolve(&self, sandbox_id: &str) -> Result<Arc<Route>, Problem> {
+        let found = self.resolver.resolve(sandbox_id).await;
+        let route =
+            found.map_err(|problem| if self.feed.is_current() { problem } else { unheard(problem) })?;
+        self.metrics.resolved(route.source);
+        Ok(route)
+    }
+
+    /// Returns a current route and a permit. The permit is taken last, so that no call holds one while it waits for a
+    /// route.
+    ///
+    /// # Errors
+    /// `capacity_unavailable`, `draining`, or the reason why the sandbox cannot be called.
+    pub(crate) async fn admit(
+        &self,
+        gate: &Arc<Admission>,
+        bearer: &Bearer,
+    ) -> Result<(Arc<Route>, Permit), Problem> {
+        let sandbox_id = &bearer.claims.sandbox_id;
+        let route = self.resolve(sandbox_id).await?;
+        let place = tokio::select! {
+            biased;
+            place = gate.enter(&bearer.claims.owner, sandbox_id) => place?,
+            problem = self.end(&route) => return Err(problem),
+            () = self.drain.started() => return Err(drain::refused()),
+        };
+        let route = if route.is_current() { route } else { self.resolve(sandbox_id).await? };
+        route.touch();
+        Ok((route, place))
+    }
+
+    /// Completes when the sandbox has ended; a move to another address does not count.
+    async fn end(&self, route: &Arc<Route>) -> Problem {
+        let mut route = Arc::clone(route);
+        loop {
+            match route.over().await {
+                Fate::Replaced => match self.resolver.resolve(&route.sandbox_id).await {
+                    Ok(next) => route = next,
+                    Err(problem) => return problem,
+                },
+                fate => return fate.problem(&route.sandbox_id),
+            }
+        }
+    }
+
+    /// Returns the answer to a call that takes the sidecar a moment; fails after [`QUESTION_DEADLINE`].
+    pub(crate) async fn ask<T>(
+        &self,
+        route: &Arc<Route>,
+        call: impl Future<Output = Result<tonic::Response<T>, Status>>,
+    ) -> Result<T, Problem> {
+        match tokio::time::timeout(QUESTION_DEADLINE, self.patiently(route, call)).await {
+            Ok(answered) => answered,
+            Err(_) => Err(late("an answer", route)),
+        }
+    }
+
+    /// Returns the answer to a call without a timeout: a walk through many files, or all the data that a client sends.
+    pub(crate) async fn patiently<T>(
+        &self,
+        route: &Arc<Route>,
+        call: impl Future<Output = Result<tonic::Response<T>, Status>>,
+    ) -> Result<T, Problem> {
+        match self.uncut(route, call).await {
+            Ok(answer) => Ok(answer.into_inner()),
+            Err(cut) => Err(cut.explain(self, route).await),
+        }
+    }
+
+    /// Runs a call until the sandbox ends or the drain expires. An answer that has arrived wins over both.
+    ///
+    /// # Cancel safety
+    /// As that of `call`.
+    pub(crate) async fn uncut<T>(
+        &self,
+        route: &Route,
+        call: impl Future<Output = Result<T, Status>>,
+    ) -> Result<T, Cut> {
+        tokio::select! {
+            biased;
+            answered = call => answered.map_err(Cut::Failed),
+            fate = route.over() => Err(Cut::Ended(fate)),
+            () = self.drain.expired() => Err(Cut::Expired),
+        }
+    }
+
+    /// Returns the next message of a stream; `None` at its end.
+    ///
+    /// # Errors
+    /// What ended the stream instead: the sandbox's end, the sidecar's problem, or the end of the drain.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: the cause of a failure may be lost.
+    pub(crate) async fn next<T>(
+        &self,
+        route: &Arc<Route>,
+        messages: &mut Streaming<T>,
+    ) -> Result<Option<T>, Problem> {
+        match self.uncut(route, messages.message()).await {
+            Ok(message) => Ok(message),
+            Err(cut) => Err(cut.explain(self, route).await),
+        }
+    }
+
+    /// Explains a failed call: by the sandbox's end if there is one, else by the failure itself.
+    pub(crate) async fn explain(&self, route: &Arc<Route>, status: &Status) -> Problem {
+        let id = &route.sandbox_id;
+        let began = Instant::now();
+        let said = async {
+            let problem = match upstream::of(status) {
+                Loss::Answered(problem) => return problem,
+                Loss::Unreachable(reason) => {
+                    self.resolver.directory().forget_dns(route);
+                    unreachable(id, &reason)
+                }
+                Loss::Broken(reason) => self.broken(route, &reason).await,
+            };
+            let wait = if problem.code == Code::SandboxUnreachable { GONE_WAIT } else { END_WAIT };
+            tokio::time::sleep_until(began + wait).await;
+            problem
+        };
+        let mut said = std::pin::pin!(said);
+        tokio::select! {
+            biased;
+            fate = route.over() => match fate {
+                Fate::Ended(tombstone) => tombstone.problem(),
+                Fate::Replaced | Fate::Forgotten => said.await,
+            },
+            problem = said.as_mut() => problem,
+        }
+    }
+
+    /// Explains a broken connection. A pod that vanished with its node breaks the connection too, only later and without a
+    /// reason. It differs in accepting no new connection; then it is pointless to ask for the result again.
+    async fn broken(&self, route: &Arc<Route>, reason: &str) -> Problem {
+        let id = &route.sandbox_id;
+        if matches!(route.address, Address::Tcp { .. })
+            && let Err(gone) = self.upstream.reach(route).await
+        {
+            return unreachable(
+                id,
+                &format!("the connection broke ({reason}), and there is no other: {gone}"),
+            );
+        }
+        let detail = format!("the connection to sandbox {id} broke while a call was under way: {reason}");
+        Problem::new(Code::StreamInterrupted, detail)
+    }
 }
 
 /// The sandbox may have been created since the feed was lost, and "not found" would put the fault on its caller.
@@ -75,44 +260,6 @@ fn unheard(problem: Problem) -> Problem {
     }
     let detail = "this gateway has lost the route feed of the control plane, and the sandbox is not in its route table";
     Problem { code: Code::UpstreamTimeout, detail: detail.into(), ..problem }
-}
-
-/// Completes when the sandbox has ended; a move to another address does not count.
-async fn end(gateway: &Gateway, route: &Arc<Route>) -> Problem {
-    let mut route = Arc::clone(route);
-    loop {
-        match route.over().await {
-            Fate::Replaced => match gateway.resolver.resolve(&route.sandbox_id).await {
-                Ok(next) => route = next,
-                Err(problem) => return problem,
-            },
-            fate => return fate.problem(&route.sandbox_id),
-        }
-    }
-}
-
-/// Returns the answer to a call that takes the sidecar a moment; fails after [`QUESTION_DEADLINE`].
-pub(crate) async fn ask<T>(
-    gateway: &Gateway,
-    route: &Arc<Route>,
-    call: impl Future<Output = Result<tonic::Response<T>, Status>>,
-) -> Result<T, Problem> {
-    match tokio::time::timeout(QUESTION_DEADLINE, patiently(gateway, route, call)).await {
-        Ok(answered) => answered,
-        Err(_) => Err(late("an answer", route)),
-    }
-}
-
-/// Returns the answer to a call without a timeout: a walk through many files, or all the data that a client sends.
-pub(crate) async fn patiently<T>(
-    gateway: &Gateway,
-    route: &Arc<Route>,
-    call: impl Future<Output = Result<tonic::Response<T>, Status>>,
-) -> Result<T, Problem> {
-    match uncut(gateway, route, call).await {
-        Ok(answer) => Ok(answer.into_inner()),
-        Err(cut) => Err(cut.explain(gateway, route).await),
-    }
 }
 
 /// Why a call under way got no answer.
@@ -127,89 +274,13 @@ pub(crate) enum Cut {
 
 impl Cut {
     /// Returns the problem for the caller. Takes up to [`GONE_WAIT`] where the end cause is not known yet.
-    pub(crate) async fn explain(self, gateway: &Gateway, route: &Arc<Route>) -> Problem {
+    pub(crate) async fn explain(self, calls: &Calls, route: &Arc<Route>) -> Problem {
         match self {
-            Self::Failed(status) => explain(gateway, route, &status).await,
+            Self::Failed(status) => calls.explain(route, &status).await,
             Self::Ended(fate) => fate.problem(&route.sandbox_id),
             Self::Expired => cut_off(),
         }
     }
-}
-
-/// Runs a call until the sandbox ends or the drain expires. An answer that has arrived wins over both.
-///
-/// # Cancel safety
-/// As that of `call`.
-pub(crate) async fn uncut<T>(
-    gateway: &Gateway,
-    route: &Route,
-    call: impl Future<Output = Result<T, Status>>,
-) -> Result<T, Cut> {
-    tokio::select! {
-        biased;
-        answered = call => answered.map_err(Cut::Failed),
-        fate = route.over() => Err(Cut::Ended(fate)),
-        () = gateway.drain.expired() => Err(Cut::Expired),
-    }
-}
-
-/// Returns the next message of a stream; `None` at its end.
-///
-/// # Errors
-/// What ended the stream instead: the sandbox's end, the sidecar's problem, or the end of the drain.
-///
-/// # Cancel safety
-/// Not cancel safe: the cause of a failure may be lost.
-pub(crate) async fn next<T>(
-    gateway: &Gateway,
-    route: &Arc<Route>,
-    messages: &mut Streaming<T>,
-) -> Result<Option<T>, Problem> {
-    match uncut(gateway, route, messages.message()).await {
-        Ok(message) => Ok(message),
-        Err(cut) => Err(cut.explain(gateway, route).await),
-    }
-}
-
-/// Explains a failed call: by the sandbox's end if there is one, else by the failure itself.
-pub(crate) async fn explain(gateway: &Gateway, route: &Arc<Route>, status: &Status) -> Problem {
-    let id = &route.sandbox_id;
-    let began = Instant::now();
-    let said = async {
-        let problem = match upstream::of(status) {
-            Loss::Answered(problem) => return problem,
-            Loss::Unreachable(reason) => {
-                gateway.resolver.directory().forget_dns(route);
-                unreachable(id, &reason)
-            }
-            Loss::Broken(reason) => broken(gateway, route, &reason).await,
-        };
-        let wait = if problem.code == Code::SandboxUnreachable { GONE_WAIT } else { END_WAIT };
-        tokio::time::sleep_until(began + wait).await;
-        problem
-    };
-    let mut said = std::pin::pin!(said);
-    tokio::select! {
-        biased;
-        fate = route.over() => match fate {
-            Fate::Ended(tombstone) => tombstone.problem(),
-            Fate::Replaced | Fate::Forgotten => said.await,
-        },
-        problem = said.as_mut() => problem,
-    }
-}
-
-/// Explains a broken connection. A pod that vanished with its node breaks the connection too, only later and without a
-/// reason. It differs in accepting no new connection; then it is pointless to ask for the result again.
-async fn broken(gateway: &Gateway, route: &Arc<Route>, reason: &str) -> Problem {
-    let id = &route.sandbox_id;
-    if matches!(route.address, Address::Tcp { .. })
-        && let Err(gone) = gateway.upstream.reach(route).await
-    {
-        return unreachable(id, &format!("the connection broke ({reason}), and there is no other: {gone}"));
-    }
-    let detail = format!("the connection to sandbox {id} broke while a call was under way: {reason}");
-    Problem::new(Code::StreamInterrupted, detail)
 }
 
 fn unreachable(sandbox_id: &str, reason: &str) -> Problem {

@@ -7,11 +7,14 @@ use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 use wire::{Code, Problem};
 
 /// The progress of the shutdown, and the calls that it waits for.
-#[derive(Debug, Default)]
+/// Cheap to clone; all clones are the same drain.
+#[derive(Debug, Clone)]
 pub(crate) struct Drain {
     started: CancellationToken,
     expired: CancellationToken,
     calls: TaskTracker,
+    /// Calls of all kinds that may be under way.
+    limit: usize,
 }
 
 /// A call under way; the drain waits until it is dropped.
@@ -21,14 +24,31 @@ pub(crate) struct Call {
 }
 
 impl Drain {
+    /// A drain that has not started, for at most `limit` calls at one time.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            started: CancellationToken::new(),
+            expired: CancellationToken::new(),
+            calls: TaskTracker::new(),
+            limit,
+        }
+    }
+
     /// Registers a new call.
     ///
     /// # Errors
-    /// `draining` once the drain has started.
+    /// `draining` once the drain has started, `capacity_unavailable` when too many calls are under way.
     pub(crate) fn enter(&self) -> Result<Call, Problem> {
         // Registered before the check: a drain that starts in between either waits for this call or is seen by it.
         let call = Call { _counted: self.calls.token() };
-        if self.is_draining() { Err(refused()) } else { Ok(call) }
+        if self.is_draining() {
+            return Err(refused());
+        }
+        if self.calls() > self.limit {
+            let detail = format!("{} calls of all kinds are under way, no more are taken", self.limit);
+            return Err(Problem::new(Code::CapacityUnavailable, detail));
+        }
+        Ok(call)
     }
 
     pub(crate) fn is_draining(&self) -> bool {
@@ -78,7 +98,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_drain_refuses_new_calls_and_waits_for_the_running_ones() {
-        let drain = Drain::default();
+        let drain = Drain::new(2);
         let running = drain.enter().unwrap();
         drain.start();
         assert_eq!(drain.enter().unwrap_err().code, Code::Draining);

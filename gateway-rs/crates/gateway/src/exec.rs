@@ -12,6 +12,5 @@ pub(crate) mod endpoints;
 mod request;
 pub(crate) mod rules;
 
-pub(crate) use answer::{end_name, ms, write};
-pub(crate) use endpoints::json;
+pub(crate) use call::Execs;
 pub use request::{decode, decode_start};

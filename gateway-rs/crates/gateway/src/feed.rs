@@ -1,22 +1,19 @@
 //! Keeps the route table up to date from the route feed: a snapshot, then deltas; a new snapshot after each reconnect.
 
-use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::{Stream as Messages, StreamExt as _};
 use http::Uri;
-use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use resolve::{Address, Directory, Found, Update};
 use tokio::time::Instant;
 use tonic::Status;
 use wire::routes::{self, WatchRequest, routes_client::RoutesClient};
 
 use crate::activity::Activity;
+use crate::controlplane::{Connection, Sender};
 use crate::dns_checks::Checks;
-use crate::request_id;
+use crate::http::request_id;
 use crate::telemetry::Metrics;
 use crate::transport::Dialer;
 
@@ -152,7 +149,7 @@ async fn watch(
         lost = consume(messages, sink) => lost,
         never = activity.report(client, gateway_id) => match never {},
     };
-    connection.abort();
+    drop(connection);
     lost
 }
 
@@ -214,51 +211,15 @@ fn take_in(message: routes::Update, sink: &Sink<'_>) -> bool {
     snapshot
 }
 
-/// The task of the connection; aborted when dropped, so that it never outlives the feed.
-struct Connection(tokio::task::JoinHandle<()>);
-
-impl Connection {
-    fn abort(&self) {
-        self.0.abort();
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.abort();
-    }
-}
-
-/// Sends requests over the connection of the feed.
-#[derive(Debug, Clone)]
-pub(crate) struct Sender(http2::SendRequest<tonic::body::Body>);
-
-impl tower::Service<http::Request<tonic::body::Body>> for Sender {
-    type Response = http::Response<hyper::body::Incoming>;
-    type Error = hyper::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, hyper::Error>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), hyper::Error>> {
-        self.0.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: http::Request<tonic::body::Body>) -> Self::Future {
-        Box::pin(self.0.send_request(request))
-    }
-}
-
+/// Connects, and requests the feed.
 async fn open(
     dialer: &Dialer,
     address: &Address,
     gateway_id: &str,
 ) -> Result<(RoutesClient<Sender>, tonic::Streaming<routes::Update>, Connection), Lost> {
-    let connect = |e: &dyn std::fmt::Display| Lost::Connect(e.to_string());
-    let stream = dialer.connect(address).await.map_err(|e| connect(&e))?;
-    let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
-    let (sender, connection) = handshake.map_err(|e| connect(&e))?;
-    // The message stream reports how the connection ended.
-    let connection = Connection(tokio::spawn(async move { drop(connection.await) }));
-    let mut client = RoutesClient::with_origin(Sender(sender), Uri::from_static("http://controlplane"))
+    let connected = Connection::open(dialer, address).await;
+    let (sender, connection) = connected.map_err(|e| Lost::Connect(e.to_string()))?;
+    let mut client = RoutesClient::with_origin(sender, Uri::from_static("http://controlplane"))
         .max_decoding_message_size(MAX_MESSAGE_BYTES);
     let request = WatchRequest { gateway_id: gateway_id.to_owned() };
     let messages = client.watch(request).await.map_err(Box::new)?.into_inner();

@@ -22,5 +22,6 @@ mod watch;
 pub(crate) use download::{read_archive, read_file};
 pub(crate) use endpoints::{copy, info as stat, make_directory, move_file, remove};
 pub(crate) use listing::list;
+pub(crate) use operation::Files;
 pub(crate) use upload::{write_archive, write_file};
 pub(crate) use watch::watch;

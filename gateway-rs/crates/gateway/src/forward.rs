@@ -1,12 +1,7 @@
 //! Forwards everything under `/v1` that the gateway does not serve itself to the control plane, and its responses to
 //! the client.
 
-mod body;
-mod headers;
 mod limits;
-
-pub(crate) use body::Held;
-pub(crate) use headers::strip;
 
 use std::io;
 use std::sync::Arc;
@@ -28,10 +23,11 @@ use tokio::time::Instant;
 use tower::util::BoxCloneSyncService;
 use wire::{Code, Problem};
 
-use crate::body::{BrokenOff, SILENCE, Timed};
-use crate::drain;
-use crate::error::Failure;
-use crate::gateway::Gateway;
+use crate::drain::{self, Drain};
+use crate::http::Failure;
+use crate::http::body::{BrokenOff, Held, SILENCE, Timed};
+use crate::http::hop_by_hop;
+use crate::telemetry::Metrics;
 use crate::transport::{Dialer, Stream};
 
 /// Timeout of a connect. The control plane is on the same machine or in the same cluster.
@@ -54,20 +50,22 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 type Connector = BoxCloneSyncService<Uri, TokioIo<Stream>, io::Error>;
 
 /// The HTTP client, with pooled connections to one control plane.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Forwarder {
     client: Client<Connector, Timed>,
+    drain: Drain,
+    metrics: Arc<Metrics>,
 }
 
 impl Forwarder {
-    pub(crate) fn new(address: Address, dialer: Arc<Dialer>) -> Self {
+    pub(crate) fn new(address: Address, dialer: Arc<Dialer>, drain: Drain, metrics: Arc<Metrics>) -> Self {
         let connect = move |_: Uri| connect(Arc::clone(&dialer), address.clone());
         let connector = BoxCloneSyncService::new(tower::service_fn(connect));
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .build(connector);
-        Self { client }
+        Self { client, drain, metrics }
     }
 }
 
@@ -80,19 +78,19 @@ async fn connect(dialer: Arc<Dialer>, address: Address) -> io::Result<TokioIo<St
 ///
 /// When the client disconnects, the request to the control plane is dropped, with body and response.
 pub(crate) async fn forward(
-    State(gateway): State<Arc<Gateway>>,
+    State(forwarder): State<Forwarder>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let call = gateway.enter()?;
+    let call = forwarder.drain.enter()?;
     let (head, body) = prepare(request)?;
     let response = tokio::select! {
         biased;
-        response = send(&gateway.forwarder.client, head, body) => response?,
-        () = gateway.drain.expired() => return Err(drain::refused().into()),
+        response = send(&forwarder.client, head, body) => response?,
+        () = forwarder.drain.expired() => return Err(drain::refused().into()),
     };
-    gateway.metrics.forwarded(response.status().as_u16());
+    forwarder.metrics.forwarded(response.status().as_u16());
     let (mut head, body) = response.into_parts();
-    headers::strip(&mut head.headers);
+    hop_by_hop::strip(&mut head.headers);
     Ok(Response::from_parts(head, Body::new(Held::new(body, call))))
 }
 
@@ -144,7 +142,7 @@ fn prepare(request: Request) -> Result<(Parts, Body), Problem> {
         .map_err(|e| Problem::new(Code::InvalidArgument, format!("the path {path:?} cannot be read: {e}")))?;
     head.version = http::Version::HTTP_11;
     head.extensions.clear();
-    headers::strip(&mut head.headers);
+    hop_by_hop::strip(&mut head.headers);
     Ok((head, body))
 }
 

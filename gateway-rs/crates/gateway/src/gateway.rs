@@ -1,20 +1,29 @@
+//! All parts of a gateway, put together from the bottom to the top; each gets only what it needs.
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use resolve::{Directory, Dns, LookupFailed, NameServers, Resolver};
+use axum::extract::FromRef;
+use resolve::{Address, Directory, Dns, LookupFailed, NameServers, Resolver};
 use tokio_util::task::TaskTracker;
-use wire::{Code, Problem};
 
 use crate::activity::Activity;
 use crate::admission::{Admission, Limits};
-use crate::body;
-use crate::drain::{Call, Drain};
-use crate::feed::FeedState;
+use crate::call::Calls;
+use crate::dns_checks::{self, Checks};
+use crate::drain::Drain;
+use crate::exec::Execs;
+use crate::feed::{self, FeedState};
+use crate::files::Files;
 use crate::forward::Forwarder;
+use crate::http::body::Reader;
+use crate::ports::Ports;
+use crate::processes::Attaches;
 use crate::settings::{Headless, Settings};
 use crate::telemetry::{Gauges, Metrics};
 use crate::transport::Dialer;
 use crate::upstream::Pool;
+use crate::usage::UsageCalls;
 
 /// How long a call with a valid token waits for the push of its sandbox's route (contract: route feed).
 const PUSH_WAIT: Duration = Duration::from_secs(1);
@@ -31,30 +40,77 @@ const MAX_QUEUED: usize = 16_384;
 /// number.
 const MAX_OTHERS: usize = 16_384;
 
-/// State that all calls share.
+/// Everything that runs.
 #[derive(Debug)]
 pub(crate) struct Gateway {
-    pub(crate) settings: Settings,
-    pub(crate) activity: Activity,
+    metrics: Arc<Metrics>,
+    dialer: Arc<Dialer>,
+    drain: Drain,
+    resolver: Arc<Resolver>,
+    /// Where the route feed comes from.
+    routes: Address,
+    feed: Arc<FeedState>,
+    activity: Activity,
+    upstream: Arc<Pool>,
+    bodies: Reader,
     /// Admission gate of execs.
-    pub(crate) admission: Arc<Admission>,
-    /// Admission gate of long-lived streams: attached clients, watches.
-    pub(crate) streams: Arc<Admission>,
-    /// Admission gate of connections to ports: any client may open them where a port is public, and must not take the
-    /// permits of the sandbox's owner.
-    pub(crate) ports: Arc<Admission>,
-    /// Admission gate of file calls.
-    pub(crate) transfers: Arc<Admission>,
-    pub(crate) bodies: body::Reader,
-    pub(crate) dialer: Arc<Dialer>,
-    pub(crate) drain: Drain,
-    pub(crate) feed: FeedState,
-    pub(crate) forwarder: Forwarder,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) resolver: Resolver,
-    /// Connections to ports, one task each; they end by themselves when the drain expires.
-    pub(crate) tunnels: TaskTracker,
-    pub(crate) upstream: Arc<Pool>,
+    exec_gate: Arc<Admission>,
+    /// Connections to ports, and other tasks beside calls.
+    tunnels: TaskTracker,
+    execs: Execs,
+    attaches: Attaches,
+    files: Files,
+    ports: Ports,
+    usage: UsageCalls,
+    forwarder: Forwarder,
+}
+
+/// Admission gates, one for each kind of call.
+struct Gates {
+    execs: Arc<Admission>,
+    /// Long-lived streams: attached clients, watches.
+    streams: Arc<Admission>,
+    /// Connections to ports: any client may open them where a port is public, and must not take the permits of the
+    /// sandbox's owner.
+    ports: Arc<Admission>,
+    /// File calls.
+    transfers: Arc<Admission>,
+}
+
+impl Gates {
+    fn new(settings: &Settings) -> Self {
+        let gate = |inflight, per_sandbox, knob| {
+            let limits =
+                Limits { inflight, per_sandbox, queued_per_owner: MAX_QUEUED_PER_OWNER, queued: MAX_QUEUED };
+            Admission::new(limits, settings.queue_timeout, knob)
+        };
+        Self {
+            execs: gate(
+                settings.max_inflight,
+                settings.max_inflight_per_sandbox,
+                "ROLLBOX_GATEWAY_MAX_INFLIGHT, ROLLBOX_GATEWAY_MAX_INFLIGHT_PER_SANDBOX",
+            ),
+            streams: gate(
+                settings.max_streams,
+                settings.max_streams_per_sandbox,
+                "ROLLBOX_GATEWAY_MAX_STREAMS, ROLLBOX_GATEWAY_MAX_STREAMS_PER_SANDBOX",
+            ),
+            ports: gate(
+                settings.max_port_connections,
+                settings.max_port_connections_per_sandbox,
+                "ROLLBOX_GATEWAY_MAX_PORT_CONNECTIONS, ROLLBOX_GATEWAY_MAX_PORT_CONNECTIONS_PER_SANDBOX",
+            ),
+            transfers: gate(
+                settings.max_transfers,
+                settings.max_transfers_per_sandbox,
+                "ROLLBOX_GATEWAY_MAX_TRANSFERS, ROLLBOX_GATEWAY_MAX_TRANSFERS_PER_SANDBOX",
+            ),
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<Admission>> {
+        [&self.execs, &self.streams, &self.ports, &self.transfers].map(Arc::clone).to_vec()
+    }
 }
 
 impl Gateway {
@@ -63,75 +119,83 @@ impl Gateway {
     /// # Errors
     /// When a DNS zone is set but the system's resolver configuration cannot be read.
     pub(crate) fn new(settings: Settings) -> Result<Self, LookupFailed> {
-        let dns = match &settings.dns {
-            Some(Headless { zone, shards, server }) => {
-                let names = NameServers::full_names(*server)?;
-                Some(Dns::new(Box::new(names), zone.clone(), *shards))
-            }
-            None => None,
-        };
-        let dialer = Arc::new(Dialer::default());
-        let gate = |inflight, per_sandbox, knob| {
-            let limits =
-                Limits { inflight, per_sandbox, queued_per_owner: MAX_QUEUED_PER_OWNER, queued: MAX_QUEUED };
-            Admission::new(limits, settings.queue_timeout, knob)
-        };
         let metrics = Arc::new(Metrics::new());
-        let admission = gate(
-            settings.max_inflight,
-            settings.max_inflight_per_sandbox,
-            "ROLLBOX_GATEWAY_MAX_INFLIGHT, ROLLBOX_GATEWAY_MAX_INFLIGHT_PER_SANDBOX",
-        );
-        let streams = gate(
-            settings.max_streams,
-            settings.max_streams_per_sandbox,
-            "ROLLBOX_GATEWAY_MAX_STREAMS, ROLLBOX_GATEWAY_MAX_STREAMS_PER_SANDBOX",
-        );
-        let ports = gate(
-            settings.max_port_connections,
-            settings.max_port_connections_per_sandbox,
-            "ROLLBOX_GATEWAY_MAX_PORT_CONNECTIONS, ROLLBOX_GATEWAY_MAX_PORT_CONNECTIONS_PER_SANDBOX",
-        );
-        let transfers = gate(
-            settings.max_transfers,
-            settings.max_transfers_per_sandbox,
-            "ROLLBOX_GATEWAY_MAX_TRANSFERS, ROLLBOX_GATEWAY_MAX_TRANSFERS_PER_SANDBOX",
-        );
+        let dialer = Arc::new(Dialer::default());
+        let drain = Drain::new(most_calls(&settings));
         let directory = Arc::new(Directory::new());
-        let gates = [&admission, &streams, &ports, &transfers].map(Arc::clone).to_vec();
+        let resolver = Arc::new(Resolver::new(Arc::clone(&directory), dns(&settings)?, PUSH_WAIT));
+        let feed = Arc::new(FeedState::default());
+        let upstream = Pool::new(Arc::clone(&metrics), Arc::clone(&dialer));
+        let gates = Gates::new(&settings);
+        let bodies = Reader::new(settings.max_body_bytes, settings.queue_timeout);
+        let tunnels = TaskTracker::new();
+        let calls = Arc::new(Calls::new(
+            settings.verifier,
+            Arc::clone(&resolver),
+            Arc::clone(&feed),
+            Arc::clone(&upstream),
+            Arc::clone(&dialer),
+            drain.clone(),
+            Arc::clone(&metrics),
+        ));
+        let shared = || Arc::clone(&calls);
+        let domain = settings.ports_domain.map(Into::into);
         Ok(Self {
-            activity: Activity::new(Arc::clone(&directory), gates),
-            admission,
-            streams,
-            ports,
-            transfers,
-            bodies: body::Reader::new(settings.max_body_bytes, settings.queue_timeout),
-            drain: Drain::default(),
-            feed: FeedState::default(),
-            forwarder: Forwarder::new(settings.controlplane.clone(), Arc::clone(&dialer)),
-            resolver: Resolver::new(directory, dns, PUSH_WAIT),
-            tunnels: TaskTracker::new(),
-            upstream: Pool::new(Arc::clone(&metrics), Arc::clone(&dialer)),
-            dialer,
+            activity: Activity::new(directory, gates.all()),
+            execs: Execs::new(shared(), Arc::clone(&gates.execs), bodies.clone()),
+            attaches: Attaches::new(shared(), Arc::clone(&gates.streams)),
+            files: Files::new(shared(), gates.transfers, gates.streams, tunnels.clone()),
+            ports: Ports::new(shared(), gates.ports, tunnels.clone(), domain),
+            usage: UsageCalls::new(shared()),
+            forwarder: Forwarder::new(
+                settings.controlplane,
+                Arc::clone(&dialer),
+                drain.clone(),
+                Arc::clone(&metrics),
+            ),
+            exec_gate: gates.execs,
+            routes: settings.routes,
             metrics,
-            settings,
+            dialer,
+            drain,
+            resolver,
+            feed,
+            upstream,
+            bodies,
+            tunnels,
         })
     }
 
-    /// Registers a new call.
-    ///
-    /// # Errors
-    /// `draining` once the drain has started, `capacity_unavailable` when too many calls are under way.
-    pub(crate) fn enter(&self) -> Result<Call, Problem> {
-        let call = self.drain.enter()?;
-        let Settings { max_inflight, max_streams, max_port_connections, max_transfers, .. } = self.settings;
-        let running = max_inflight + max_streams + max_port_connections + max_transfers;
-        let limit = running + MAX_QUEUED + MAX_OTHERS;
-        if self.drain.calls() > limit {
-            let detail = format!("{limit} calls of all kinds are under way, no more are taken");
-            return Err(Problem::new(Code::CapacityUnavailable, detail));
+    /// Keeps the route table up to date and compares it with DNS, until it is dropped.
+    pub(crate) async fn follow_feed(&self) {
+        let dns = self.resolver.dns();
+        let (checks, queue) = Checks::new();
+        let sink = feed::Sink {
+            directory: self.resolver.directory(),
+            metrics: &self.metrics,
+            state: &self.feed,
+            checks: dns.map(|_| &checks),
+        };
+        let follow = feed::follow(&self.dialer, &self.routes, &sink, &self.activity);
+        match dns {
+            Some(dns) => drop(tokio::join!(follow, dns_checks::run(dns, &self.metrics, queue))),
+            None => follow.await,
         }
-        Ok(call)
+    }
+
+    /// Closes the connections to sandboxes and waits for their tasks.
+    pub(crate) async fn close(&self) {
+        self.upstream.close().await;
+        self.tunnels.close();
+        self.tunnels.wait().await;
+    }
+
+    pub(crate) fn drain(&self) -> &Drain {
+        &self.drain
+    }
+
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
     }
 
     /// Returns why new calls should go to another replica; `None` when this one is ready.
@@ -143,7 +207,7 @@ impl Gateway {
     }
 
     pub(crate) fn gauges(&self) -> Gauges {
-        let (inflight, queued) = self.admission.counts();
+        let (inflight, queued) = self.exec_gate.counts();
         let (routes, tombstones) = self.resolver.directory().len();
         Gauges {
             inflight,
@@ -159,3 +223,33 @@ impl Gateway {
         }
     }
 }
+
+fn dns(settings: &Settings) -> Result<Option<Dns>, LookupFailed> {
+    let Some(Headless { zone, shards, server }) = &settings.dns else { return Ok(None) };
+    let names = NameServers::full_names(*server)?;
+    Ok(Some(Dns::new(Box::new(names), zone.clone(), *shards)))
+}
+
+/// Calls of all kinds that may be under way.
+fn most_calls(settings: &Settings) -> usize {
+    let Settings { max_inflight, max_streams, max_port_connections, max_transfers, .. } = settings;
+    max_inflight + max_streams + max_port_connections + max_transfers + MAX_QUEUED + MAX_OTHERS
+}
+
+/// Each endpoint takes only its own part of the gateway as its state.
+macro_rules! part {
+    ($part:ty, $field:ident) => {
+        impl FromRef<Arc<Gateway>> for $part {
+            fn from_ref(gateway: &Arc<Gateway>) -> Self {
+                gateway.$field.clone()
+            }
+        }
+    };
+}
+
+part!(Execs, execs);
+part!(Attaches, attaches);
+part!(Files, files);
+part!(Ports, ports);
+part!(UsageCalls, usage);
+part!(Forwarder, forwarder);

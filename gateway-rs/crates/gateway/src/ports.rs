@@ -4,7 +4,7 @@
 //!   reaches a server in a sandbox. `headers`: the other headers that change on the way. All pure.
 //! - `connection`: one connection to a port, as a byte stream over the sandbox's multiplexed connection.
 //! - `proxy`: HTTP/1.1 over it, one connection per request: nothing of one caller is left for the next.
-//! - `raw`: TCP and UDP as messages of a WebSocket. `endpoints`: the routes.
+//! - `raw`: TCP and UDP as messages of a WebSocket. `endpoints`: the routes; `state`: what they share.
 
 mod connection;
 mod credential;
@@ -13,3 +13,6 @@ mod headers;
 mod place;
 mod proxy;
 mod raw;
+mod state;
+
+pub(crate) use state::Ports;

@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{FromRef as _, Request, State};
 use axum::middleware;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, delete, get, post};
@@ -13,17 +13,17 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode};
 use wire::{Code, Fault, Problem};
 
-use crate::error::{self, Failure};
 use crate::exec::endpoints as exec;
 use crate::files;
 use crate::forward::forward;
 use crate::gateway::Gateway;
-use crate::ports::endpoints as ports;
+use crate::http::{Failure, error, request_id};
+use crate::ports::{Ports, endpoints as ports};
 use crate::processes;
-use crate::request_id;
+use crate::telemetry::Metrics;
 use crate::usage::usage;
 
-pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
+pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
     Router::new()
         .route("/v1/sandboxes/{id}/exec", post(exec::exec))
         .route("/v1/sandboxes/{id}/execs", get(exec::list).post(exec::start))
@@ -50,17 +50,17 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         .route("/metrics", get(metrics))
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
-        .layer(middleware::from_fn_with_state(Arc::clone(&gateway), ports::by_host))
-        .with_state(gateway)
+        .layer(middleware::from_fn_with_state(Ports::from_ref(gateway), ports::by_host))
+        .with_state(Arc::clone(gateway))
 }
 
 /// Answers one request: sets its id first, renders its problem last.
-pub(crate) async fn answer(gateway: &Gateway, router: Router, mut request: Request) -> Response {
+pub(crate) async fn answer(metrics: &Metrics, router: Router, mut request: Request) -> Response {
     let request_id = request_id::ensure(request.headers_mut());
     let line = (request.method().clone(), request.uri().path().to_owned());
-    let mut response = routed(gateway, router, request).await;
+    let mut response = routed(metrics, router, request).await;
     if let Some(problem) = error::carried(&mut response) {
-        gateway.metrics.problem(problem.code);
+        metrics.problem(problem.code);
         log(&line, &request_id, &problem);
         response = error::render(&problem, &request_id);
     }
@@ -69,11 +69,11 @@ pub(crate) async fn answer(gateway: &Gateway, router: Router, mut request: Reque
 }
 
 /// A panic fails its own request, not the others on the connection.
-async fn routed(gateway: &Gateway, router: Router, request: Request) -> Response {
+async fn routed(metrics: &Metrics, router: Router, request: Request) -> Response {
     match AssertUnwindSafe(tower::ServiceExt::oneshot(router, request)).catch_unwind().await {
         Ok(answered) => answered.unwrap_or_else(|never| match never {}),
         Err(_) => {
-            gateway.metrics.panics.inc();
+            metrics.panics.inc();
             let detail = "the gateway failed at this request; its log says where";
             Failure::from(Problem::new(Code::Internal, detail)).into_response()
         }
@@ -103,7 +103,7 @@ async fn ready(State(gateway): State<Arc<Gateway>>) -> (StatusCode, String) {
 
 async fn metrics(State(gateway): State<Arc<Gateway>>) -> ([(http::HeaderName, &'static str); 1], String) {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(CONTENT_TYPE, kind)], gateway.metrics.render(&gateway.gauges()))
+    ([(CONTENT_TYPE, kind)], gateway.metrics().render(&gateway.gauges()))
 }
 
 async fn wrong_method(request: Request) -> Failure {
@@ -131,9 +131,9 @@ mod tests {
         }
         let (gateway, router) = (Gateway::new(settings()).unwrap(), Router::new().fallback(broken));
         let request = Request::get("/v1").body(Body::empty()).unwrap();
-        let response = answer(&gateway, router, request).await;
+        let response = answer(gateway.metrics(), router, request).await;
         assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
         assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
-        assert_eq!(gateway.metrics.panics.get(), 1);
+        assert_eq!(gateway.metrics().panics.get(), 1);
     }
 }

@@ -11,8 +11,6 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
-use crate::dns_checks::{self, Checks};
-use crate::feed;
 use crate::gateway::Gateway;
 use crate::memory;
 use crate::server::Server;
@@ -107,6 +105,8 @@ pub struct Running {
     gateway: Arc<Gateway>,
     server: Arc<Server>,
     tasks: JoinSet<()>,
+    /// How long running calls may continue after the drain has started.
+    drain_time: Duration,
 }
 
 /// Binds and serves. Must be called inside a tokio runtime.
@@ -117,35 +117,22 @@ pub async fn start(settings: Settings) -> Result<Running, StartFailed> {
     let listen = settings.listen;
     let listener = TcpListener::bind(listen).await.map_err(|e| StartFailed::Listen(listen, e))?;
     let address = listener.local_addr()?;
+    let (routes, controlplane, drain_time) =
+        (settings.routes.clone(), settings.controlplane.clone(), settings.drain);
     let gateway = Arc::new(Gateway::new(settings)?);
-    let server = Server::new(Arc::clone(&gateway));
+    let server = Server::new(&gateway);
     let mut tasks = JoinSet::new();
     tasks.spawn(Arc::clone(&server).accept(listener));
-    tasks.spawn(follow_feed(Arc::clone(&gateway)));
+    let follower = Arc::clone(&gateway);
+    tasks.spawn(async move { follower.follow_feed().await });
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         %address,
-        routes = %gateway.settings.routes,
-        controlplane = %gateway.settings.controlplane,
+        %routes,
+        %controlplane,
         "gateway started"
     );
-    Ok(Running { address, gateway, server, tasks })
-}
-
-async fn follow_feed(gateway: Arc<Gateway>) {
-    let dns = gateway.resolver.dns();
-    let (checks, queue) = Checks::new();
-    let sink = feed::Sink {
-        directory: gateway.resolver.directory(),
-        metrics: &gateway.metrics,
-        state: &gateway.feed,
-        checks: dns.map(|_| &checks),
-    };
-    let follow = feed::follow(&gateway.dialer, &gateway.settings.routes, &sink, &gateway.activity);
-    match dns {
-        Some(dns) => drop(tokio::join!(follow, dns_checks::run(dns, &gateway.metrics, queue))),
-        None => follow.await,
-    }
+    Ok(Running { address, gateway, server, tasks, drain_time })
 }
 
 impl Running {
@@ -170,23 +157,21 @@ impl Running {
 
     /// The same, but the calls that are left are aborted as soon as `hurry` completes.
     pub async fn stop_within(mut self, hurry: impl Future<Output = ()>) {
-        let drain = &self.gateway.drain;
+        let drain = self.gateway.drain();
         tracing::info!(calls = drain.calls(), "draining, new calls are refused");
         drain.start();
         let idle = tokio::select! {
             biased;
             () = drain.idle() => true,
             () = hurry => false,
-            () = tokio::time::sleep(self.gateway.settings.drain) => false,
+            () = tokio::time::sleep(self.drain_time) => false,
         };
         if !idle {
             tracing::warn!(calls = drain.calls(), "drain time is over, aborting the running calls");
             drain.expire();
         }
         self.server.close(CLOSE_GRACE).await;
-        self.gateway.upstream.close().await;
-        self.gateway.tunnels.close();
-        self.gateway.tunnels.wait().await;
+        self.gateway.close().await;
         self.tasks.shutdown().await;
         tracing::info!("gateway stopped");
     }
@@ -195,6 +180,6 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.server.cut();
-        self.gateway.drain.expire();
+        self.gateway.drain().expire();
     }
 }

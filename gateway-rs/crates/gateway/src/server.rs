@@ -4,7 +4,6 @@ mod preface;
 #[cfg(test)]
 mod tests;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,8 +20,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::drain::Drain;
 use crate::gateway::Gateway;
+use crate::http::Peer;
 use crate::router;
+use crate::telemetry::Metrics;
 use preface::{Protocol, Replayed};
 
 /// Connections at one time; further ones are closed at once. About 20 KiB each while idle: 320 MiB at most (an
@@ -56,14 +58,11 @@ const UNSENT_BYTES: u32 = 256 << 10;
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The address of a request's client; in the request's extensions.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) IpAddr);
-
 /// The server of the public port.
 #[derive(Debug)]
 pub(crate) struct Server {
-    gateway: Arc<Gateway>,
+    metrics: Arc<Metrics>,
+    drain: Drain,
     router: Router,
     places: Arc<Semaphore>,
     connections: TaskTracker,
@@ -74,14 +73,15 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(gateway: Arc<Gateway>) -> Arc<Self> {
+    pub(crate) fn new(gateway: &Arc<Gateway>) -> Arc<Self> {
         Self::with_places(gateway, MAX_CONNECTIONS)
     }
 
-    fn with_places(gateway: Arc<Gateway>, places: usize) -> Arc<Self> {
+    fn with_places(gateway: &Arc<Gateway>, places: usize) -> Arc<Self> {
         Arc::new(Self {
-            router: router::router(Arc::clone(&gateway)),
-            gateway,
+            router: router::router(gateway),
+            metrics: Arc::clone(gateway.metrics()),
+            drain: gateway.drain().clone(),
             places: Arc::new(Semaphore::new(places)),
             connections: TaskTracker::new(),
             closing: CancellationToken::new(),
@@ -125,13 +125,13 @@ impl Server {
         self.closing.cancel();
         self.cut.cancel();
         // Upgraded connections run in tasks of their own, which watch the drain.
-        self.gateway.drain.start();
-        self.gateway.drain.expire();
+        self.drain.start();
+        self.drain.expire();
     }
 
     fn place(self: &Arc<Self>, stream: TcpStream) {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            self.gateway.metrics.refused_connections.inc();
+            self.metrics.refused_connections.inc();
             return;
         };
         let (server, cut) = (Arc::clone(self), self.cut.clone());
@@ -139,7 +139,7 @@ impl Server {
     }
 
     async fn serve(self: Arc<Self>, mut stream: TcpStream, _place: OwnedSemaphorePermit) {
-        let _counted = Counted::new(&self.gateway.metrics.client_connections);
+        let _counted = Counted::new(&self.metrics.client_connections);
         // A connection that has closed already has no peer address.
         let Ok(peer) = stream.peer_addr().map(|address| Peer(address.ip())) else { return };
         let preface = async {
@@ -200,7 +200,7 @@ impl Server {
         peer: Peer,
     ) -> Result<http::Response<Body>, std::convert::Infallible> {
         request.extensions_mut().insert(peer);
-        Ok(router::answer(&self.gateway, self.router.clone(), request.map(Body::new)).await)
+        Ok(router::answer(&self.metrics, self.router.clone(), request.map(Body::new)).await)
     }
 }
 

@@ -13,7 +13,7 @@ mod loss;
 mod outgoing;
 mod pool;
 
-pub(crate) use channel::Channel;
+pub(crate) use channel::{Channel, agent};
 pub(crate) use loss::{Loss, of};
 pub(crate) use outgoing::Streamed;
 pub(crate) use pool::Pool;

@@ -9,11 +9,22 @@ use http::HeaderMap;
 use serde::Serialize;
 use wire::agent::{UsageReport, UsageRequest};
 
-use crate::call::{self, authorized};
-use crate::error::Failure;
-use crate::exec::endpoints::authorize;
-use crate::exec::{json, ms, write};
-use crate::gateway::Gateway;
+use crate::auth;
+use crate::call::{Calls, authorized};
+use crate::http::Failure;
+use crate::http::json::{self, ms, write};
+
+/// What calls for usage share.
+#[derive(Debug, Clone)]
+pub(crate) struct UsageCalls {
+    calls: Arc<Calls>,
+}
+
+impl UsageCalls {
+    pub(crate) fn new(calls: Arc<Calls>) -> Self {
+        Self { calls }
+    }
+}
 
 /// A limit is `null` where there is none or where it is not known.
 #[derive(Serialize)]
@@ -43,17 +54,16 @@ impl From<UsageReport> for Usage {
 
 /// Takes no permit: it must work while all are taken.
 pub(crate) async fn usage(
-    State(gateway): State<Arc<Gateway>>,
+    State(UsageCalls { calls }): State<UsageCalls>,
     id: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let _call = gateway.enter()?;
-    let bearer = authorize(&gateway, id, &headers)?;
-    let route = call::resolve(&gateway, &bearer.claims.sandbox_id).await?;
-    let mut agent = gateway.upstream.agent(&route);
-    let report =
-        call::ask(&gateway, &route, agent.usage(authorized(UsageRequest {}, &bearer.header))).await?;
+    let _call = calls.enter()?;
+    let bearer = auth::check_path(calls.verifier(), &headers, id)?;
+    let route = calls.resolve(&bearer.claims.sandbox_id).await?;
+    let mut agent = calls.agent(&route);
+    let report = calls.ask(&route, agent.usage(authorized(UsageRequest {}, &bearer.header))).await?;
     let mut body = Vec::new();
     write(&mut body, &Usage::from(report));
-    Ok(json(body))
+    Ok(json::response(body))
 }

@@ -4,9 +4,11 @@
 //! `agent` and `routes` from the protocol files beside it.
 
 mod code;
+mod end;
 mod problem;
 
 pub use code::{Code, Fault, Retry};
+pub use end::end_name;
 pub use problem::Problem;
 
 /// Messages and, with feature `rpc`, stubs of `contract/agent.proto`.

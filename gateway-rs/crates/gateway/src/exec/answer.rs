@@ -5,6 +5,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use wire::agent::{End, ExecResult, ExecSummary, ListResponse, Output, Started};
+use wire::end_name;
+
+use crate::http::json::{ms, write};
 
 /// The answer to `POST .../exec` and to a cancel.
 #[derive(Serialize)]
@@ -114,35 +117,12 @@ fn summary(exec: &ExecSummary) -> Summary<'_> {
     }
 }
 
-/// The JSON name of an end; `None` when the sidecar did not set one.
-pub(crate) fn end_name(end: End) -> Option<&'static str> {
-    match end {
-        End::Unspecified => None,
-        End::Exited => Some("exited"),
-        End::Signalled => Some("signalled"),
-        End::Deadline => Some("deadline"),
-        End::OomKilled => Some("oom_killed"),
-        End::Cancelled => Some("cancelled"),
-    }
-}
-
 /// UTF-8 text as it is, anything else as base64: no byte is replaced or lost.
 fn text(data: &[u8]) -> (Cow<'_, str>, &'static str) {
     match std::str::from_utf8(data) {
         Ok(text) => (Cow::Borrowed(text), "utf-8"),
         Err(_) => (Cow::Owned(STANDARD.encode(data)), "base64"),
     }
-}
-
-/// Milliseconds with three decimals, since times are measured in microseconds.
-pub(crate) fn ms(duration: Duration) -> f64 {
-    let us = u32::try_from(duration.as_micros());
-    us.map_or_else(|_| (duration.as_secs_f64() * 1e6).round() / 1e3, |us| f64::from(us) / 1e3)
-}
-
-/// Appends `value` as JSON. Writing plain structs of strings and numbers to memory cannot fail.
-pub(crate) fn write(json: &mut Vec<u8>, value: &impl Serialize) {
-    drop(serde_json::to_writer(json, value));
 }
 
 #[cfg(test)]
@@ -242,10 +222,5 @@ mod tests {
         let list: Value =
             serde_json::from_slice(&encode_list(&ListResponse { execs: vec![running] })).unwrap();
         assert_eq!((&list["execs"][0]["end"], &list["execs"][0]["exit_code"]), (&json!(null), &json!(null)));
-    }
-
-    #[test]
-    fn a_run_of_hours_keeps_its_microseconds() {
-        assert_eq!(ms(Duration::from_micros(10_000_000_001)), 10_000_000.001);
     }
 }

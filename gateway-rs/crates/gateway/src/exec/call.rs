@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -6,10 +7,10 @@ use wire::agent::{
 };
 use wire::{Code, Problem};
 
+use crate::admission::Admission;
 use crate::auth::Bearer;
-use crate::body::Budget;
-use crate::call::{self, Cut, authorized};
-use crate::gateway::Gateway;
+use crate::call::{self, Calls, Cut, authorized};
+use crate::http::body::{Budget, Reader};
 use crate::upstream::{self, Loss};
 
 const SIGKILL: u32 = 9;
@@ -17,6 +18,21 @@ const SIGKILL: u32 = 9;
 /// Grace after the command's own timeout, which the sidecar enforces: time to kill the process tree and collect the
 /// output.
 const DEADLINE_GRACE: Duration = Duration::from_secs(30);
+
+/// What the calls of execs share.
+#[derive(Debug, Clone)]
+pub(crate) struct Execs {
+    pub(super) calls: Arc<Calls>,
+    pub(super) gate: Arc<Admission>,
+    pub(super) bodies: Reader,
+}
+
+impl Execs {
+    /// Execs that take their permits from `gate`, and read the bodies of their requests with `bodies`.
+    pub(crate) fn new(calls: Arc<Calls>, gate: Arc<Admission>, bodies: Reader) -> Self {
+        Self { calls, gate, bodies }
+    }
+}
 
 /// The result of an exec, how long it waited for admission, and how long the sidecar's call took.
 pub(super) struct Outcome {
@@ -34,24 +50,24 @@ pub(super) struct Outcome {
 /// # Cancel safety
 /// Dropping it drops the call to the sidecar, whose orphan grace then decides when the command is killed.
 pub(super) async fn exec(
-    gateway: &Gateway,
+    execs: &Execs,
     bearer: Bearer,
     request: ExecRequest,
     budget: Budget,
 ) -> Result<Outcome, Problem> {
     let arrived = Instant::now();
-    let (route, place) = call::admit(gateway, &gateway.admission, &bearer).await?;
+    let (route, place) = execs.calls.admit(&execs.gate, &bearer).await?;
     let queue = arrived.elapsed();
     let deadline = deadline(request.timeout_ms);
     let exec_id = request.exec_id.clone();
-    let mut agent = gateway.upstream.agent(&route);
+    let mut agent = execs.calls.agent(&route);
     let mut request = authorized(request, &bearer.header);
     // The decoded body lives on in the request until that is sent, and its share of the budget with it.
     request.extensions_mut().insert(budget);
     let sent = Instant::now();
     let answered = tokio::select! {
         biased;
-        answered = call::uncut(gateway, &route, agent.exec(request)) => answered,
+        answered = execs.calls.uncut(&route, agent.exec(request)) => answered,
         () = deadline => return Err(call::late("the end of the command", &route)),
     };
     let sidecar = sent.elapsed();
@@ -60,10 +76,10 @@ pub(super) async fn exec(
     let result = match answered {
         Ok(answer) => answer.into_inner(),
         Err(Cut::Ended(fate)) => by_memory(fate.problem(&route.sandbox_id), exec_id, sidecar)?,
-        Err(cut @ Cut::Expired) => return Err(cut.explain(gateway, &route).await),
+        Err(cut @ Cut::Expired) => return Err(cut.explain(&execs.calls, &route).await),
         Err(Cut::Failed(status)) => {
             let under_way = matches!(upstream::of(&status), Loss::Broken(_));
-            let problem = call::explain(gateway, &route, &status).await;
+            let problem = execs.calls.explain(&route, &status).await;
             if !under_way {
                 return Err(problem);
             }
@@ -93,21 +109,17 @@ fn by_memory(problem: Problem, exec_id: String, ran: Duration) -> Result<ExecRes
 }
 
 /// Lists running and recorded execs of the bearer's sandbox. Takes no permit: it must work while all are taken.
-pub(super) async fn list(gateway: &Gateway, bearer: &Bearer) -> Result<ListResponse, Problem> {
-    let route = call::resolve(gateway, &bearer.claims.sandbox_id).await?;
-    let mut agent = gateway.upstream.agent(&route);
-    call::ask(gateway, &route, agent.list(authorized(ListRequest {}, &bearer.header))).await
+pub(super) async fn list(execs: &Execs, bearer: &Bearer) -> Result<ListResponse, Problem> {
+    let route = execs.calls.resolve(&bearer.claims.sandbox_id).await?;
+    let mut agent = execs.calls.agent(&route);
+    execs.calls.ask(&route, agent.list(authorized(ListRequest {}, &bearer.header))).await
 }
 
 /// Kills an exec and returns its result. Takes no permit: it must work while all are taken.
-pub(super) async fn cancel(
-    gateway: &Gateway,
-    bearer: &Bearer,
-    exec_id: String,
-) -> Result<ExecResult, Problem> {
-    let route = call::resolve(gateway, &bearer.claims.sandbox_id).await?;
-    let mut agent = gateway.upstream.agent(&route);
-    call::ask(gateway, &route, agent.cancel(authorized(CancelRequest { exec_id }, &bearer.header))).await
+pub(super) async fn cancel(execs: &Execs, bearer: &Bearer, exec_id: String) -> Result<ExecResult, Problem> {
+    let route = execs.calls.resolve(&bearer.claims.sandbox_id).await?;
+    let mut agent = execs.calls.agent(&route);
+    execs.calls.ask(&route, agent.cancel(authorized(CancelRequest { exec_id }, &bearer.header))).await
 }
 
 /// Starts a checked request in the bearer's sandbox and returns once it runs. Safe to repeat with the same `exec_id`.
@@ -115,27 +127,23 @@ pub(super) async fn cancel(
 /// # Errors
 /// As [`exec`].
 pub(super) async fn start(
-    gateway: &Gateway,
+    execs: &Execs,
     bearer: &Bearer,
     request: ExecRequest,
     budget: Budget,
 ) -> Result<Started, Problem> {
-    let (route, _place) = call::admit(gateway, &gateway.admission, bearer).await?;
-    let mut agent = gateway.upstream.agent(&route);
+    let (route, _place) = execs.calls.admit(&execs.gate, bearer).await?;
+    let mut agent = execs.calls.agent(&route);
     let mut request = authorized(request, &bearer.header);
     request.extensions_mut().insert(budget);
-    call::ask(gateway, &route, agent.start(request)).await
+    execs.calls.ask(&route, agent.start(request)).await
 }
 
 /// Sends a signal to a running exec, or to all its processes. Takes no permit: it must work while all are taken.
-pub(super) async fn signal(
-    gateway: &Gateway,
-    bearer: &Bearer,
-    request: SignalRequest,
-) -> Result<(), Problem> {
-    let route = call::resolve(gateway, &bearer.claims.sandbox_id).await?;
-    let mut agent = gateway.upstream.agent(&route);
-    call::ask(gateway, &route, agent.signal(authorized(request, &bearer.header))).await.map(drop)
+pub(super) async fn signal(execs: &Execs, bearer: &Bearer, request: SignalRequest) -> Result<(), Problem> {
+    let route = execs.calls.resolve(&bearer.claims.sandbox_id).await?;
+    let mut agent = execs.calls.agent(&route);
+    execs.calls.ask(&route, agent.signal(authorized(request, &bearer.header))).await.map(drop)
 }
 
 /// Completes when a command with this timeout must have ended; never for a command without one.

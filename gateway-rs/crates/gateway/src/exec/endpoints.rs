@@ -1,25 +1,21 @@
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
 use resolve::Found;
+use token::Verifier;
 use tokio::time::Instant;
 use wire::Problem;
 use wire::agent::SignalRequest;
 
-use super::call::Outcome;
+use super::call::{Execs, Outcome};
 use super::request::Signal;
 use super::{answer, call, request, rules};
 use crate::auth::{self, Bearer};
-use crate::body::Read;
-use crate::error::Failure;
-use crate::gateway::Gateway;
-use crate::request_id;
+use crate::http::body::Read;
+use crate::http::{Failure, fields, json, request_id};
 use crate::telemetry::Ended;
 
 /// `POST /v1/sandboxes/{id}/exec`: runs a command and answers with its result.
@@ -27,21 +23,21 @@ use crate::telemetry::Ended;
 /// The checks run in this order, so that a bad request costs only its caller: token, end of the sandbox, body, fields,
 /// admission.
 pub(crate) async fn exec(
-    State(gateway): State<Arc<Gateway>>,
+    State(execs): State<Execs>,
     id: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let _call = gateway.enter()?;
+    let _call = execs.calls.enter()?;
     let checking = Instant::now();
-    let bearer = authorize(&gateway, id, request.headers())?;
+    let bearer = auth::check_path(execs.calls.verifier(), request.headers(), id)?;
     let checked = checking.elapsed();
-    let Read { bytes, budget } = body(&gateway, &bearer, request).await?;
+    let Read { bytes, budget } = body(&execs, &bearer, request).await?;
     let decoding = Instant::now();
     let decoded = request::decode(&bytes, request_id::unique)?;
     drop(bytes);
-    let Outcome { result, queue, sidecar } = call::exec(&gateway, bearer, decoded, budget).await?;
-    let answer = json(answer::encode(&result, queue));
-    gateway.metrics.exec_ended(&Ended {
+    let Outcome { result, queue, sidecar } = call::exec(&execs, bearer, decoded, budget).await?;
+    let answer = json::response(answer::encode(&result, queue));
+    execs.calls.metrics().exec_ended(&Ended {
         end: result.end(),
         queue,
         spawn: Duration::from_micros(result.spawn_us),
@@ -55,90 +51,72 @@ pub(crate) async fn exec(
 
 /// `POST /v1/sandboxes/{id}/execs`: starts a command and answers as soon as it runs.
 pub(crate) async fn start(
-    State(gateway): State<Arc<Gateway>>,
+    State(execs): State<Execs>,
     id: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let _call = gateway.enter()?;
-    let bearer = authorize(&gateway, id, request.headers())?;
-    let Read { bytes, budget } = body(&gateway, &bearer, request).await?;
+    let _call = execs.calls.enter()?;
+    let bearer = auth::check_path(execs.calls.verifier(), request.headers(), id)?;
+    let Read { bytes, budget } = body(&execs, &bearer, request).await?;
     let decoded = request::decode_start(&bytes, request_id::unique)?;
     drop(bytes);
-    let started = call::start(&gateway, &bearer, decoded, budget).await?;
-    Ok(json(answer::encode_started(&started)))
+    let started = call::start(&execs, &bearer, decoded, budget).await?;
+    Ok(json::response(answer::encode_started(&started)))
 }
 
 /// `POST /v1/sandboxes/{id}/execs/{exec_id}/signal`: sends a signal to the command, or to all its processes.
 pub(crate) async fn signal(
-    State(gateway): State<Arc<Gateway>>,
+    State(execs): State<Execs>,
     path: Result<Path<(String, String)>, PathRejection>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let _call = gateway.enter()?;
-    let (bearer, exec_id) = authorize_exec(&gateway, path, request.headers())?;
-    let Read { bytes, .. } = body(&gateway, &bearer, request).await?;
+    let _call = execs.calls.enter()?;
+    let (bearer, exec_id) = authorize_exec(execs.calls.verifier(), path, request.headers())?;
+    let Read { bytes, .. } = body(&execs, &bearer, request).await?;
     let Signal { signal, tree } = request::decode_signal(&bytes)?;
-    call::signal(&gateway, &bearer, SignalRequest { exec_id, signal, tree }).await?;
-    Ok(json(b"{}".to_vec()))
+    call::signal(&execs, &bearer, SignalRequest { exec_id, signal, tree }).await?;
+    Ok(json::response(b"{}".to_vec()))
 }
 
 /// `GET /v1/sandboxes/{id}/execs`: running and recorded execs, newest first.
 pub(crate) async fn list(
-    State(gateway): State<Arc<Gateway>>,
+    State(execs): State<Execs>,
     id: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let _call = gateway.enter()?;
-    let bearer = authorize(&gateway, id, &headers)?;
-    Ok(json(answer::encode_list(&call::list(&gateway, &bearer).await?)))
+    let _call = execs.calls.enter()?;
+    let bearer = auth::check_path(execs.calls.verifier(), &headers, id)?;
+    Ok(json::response(answer::encode_list(&call::list(&execs, &bearer).await?)))
 }
 
 /// `DELETE /v1/sandboxes/{id}/execs/{exec_id}`: kills an exec with all its processes; idempotent.
 pub(crate) async fn cancel(
-    State(gateway): State<Arc<Gateway>>,
+    State(execs): State<Execs>,
     path: Result<Path<(String, String)>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let _call = gateway.enter()?;
-    let (bearer, exec_id) = authorize_exec(&gateway, path, &headers)?;
-    let result = call::cancel(&gateway, &bearer, exec_id).await?;
-    Ok(json(answer::encode(&result, Duration::ZERO)))
+    let _call = execs.calls.enter()?;
+    let (bearer, exec_id) = authorize_exec(execs.calls.verifier(), path, &headers)?;
+    let result = call::cancel(&execs, &bearer, exec_id).await?;
+    Ok(json::response(answer::encode(&result, Duration::ZERO)))
 }
 
 /// Reads the body, unless the sandbox is known to have ended: then the client need not send it.
-async fn body(gateway: &Gateway, bearer: &Bearer, request: Request) -> Result<Read, Problem> {
-    if let Found::Ended(tombstone) = gateway.resolver.directory().find(&bearer.claims.sandbox_id) {
+async fn body(execs: &Execs, bearer: &Bearer, request: Request) -> Result<Read, Problem> {
+    if let Found::Ended(tombstone) = execs.calls.resolver().directory().find(&bearer.claims.sandbox_id) {
         return Err(tombstone.problem());
     }
-    gateway.bodies.read(request.into_body()).await
+    execs.bodies.read(request.into_body()).await
 }
 
+/// Checks the token, and the `exec_id` of the path.
 pub(crate) fn authorize_exec(
-    gateway: &Gateway,
+    verifier: &Verifier,
     path: Result<Path<(String, String)>, PathRejection>,
     headers: &HeaderMap,
 ) -> Result<(Bearer, String), Problem> {
-    let Path((id, exec_id)) = path.map_err(unreadable)?;
-    let bearer = auth::check(&gateway.settings.verifier, headers, &id)?;
+    let Path((id, exec_id)) = path.map_err(fields::unreadable_path)?;
+    let bearer = auth::check(verifier, headers, &id)?;
     rules::check_exec_id(&exec_id)?;
     Ok((bearer, exec_id))
-}
-
-pub(crate) fn authorize(
-    gateway: &Gateway,
-    id: Result<Path<String>, PathRejection>,
-    headers: &HeaderMap,
-) -> Result<Bearer, Problem> {
-    let Path(id) = id.map_err(unreadable)?;
-    auth::check(&gateway.settings.verifier, headers, &id)
-}
-
-pub(crate) fn unreadable(rejection: PathRejection) -> Problem {
-    rules::invalid("path", format!("the path cannot be read: {rejection}"))
-}
-
-pub(crate) fn json(body: Vec<u8>) -> Response {
-    let mut response = Response::new(Body::from(body));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
 }

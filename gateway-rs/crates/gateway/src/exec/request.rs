@@ -9,6 +9,7 @@ use wire::agent::{ExecRequest, TerminalSize};
 use wire::{Code, Problem};
 
 use super::rules;
+use crate::http::fields;
 
 /// The body of `POST .../exec` and of `POST .../execs` as it is sent. `null` means absent.
 #[derive(serde::Deserialize)]
@@ -67,7 +68,7 @@ pub fn decode(body: &[u8], make_id: impl FnOnce() -> String) -> Result<ExecReque
     let given = [("terminal", body.terminal.is_some()), ("output_waits", body.output_waits.is_some())];
     if let Some((field, _)) = given.iter().find(|(_, given)| *given) {
         let detail = format!("{field} is given; it is for commands that are attached to (POST .../execs)");
-        return Err(rules::invalid(field, detail));
+        return Err(fields::invalid(field, detail));
     }
     checked(body, make_id)
 }
@@ -80,12 +81,12 @@ pub fn decode_start(body: &[u8], make_id: impl FnOnce() -> String) -> Result<Exe
     let body: Body = read(body)?;
     if body.terminal.is_some() && body.max_stderr_bytes.is_some() {
         let detail = "max_stderr_bytes is given with a terminal, on which all output is stdout";
-        return Err(rules::invalid("max_stderr_bytes", detail));
+        return Err(fields::invalid("max_stderr_bytes", detail));
     }
     if body.output_waits == Some(true) && body.keep.as_deref() == Some("head") {
         let detail =
             "output_waits is given with keep head, which never waits: what is over the limit is dropped";
-        return Err(rules::invalid("output_waits", detail));
+        return Err(fields::invalid("output_waits", detail));
     }
     checked(body, make_id)
 }
@@ -109,7 +110,7 @@ pub(super) fn decode_signal(body: &[u8]) -> Result<Signal, Problem> {
         tree: Option<bool>,
     }
     let Body { signal, tree } = read(body)?;
-    Ok(Signal { signal: rules::small("signal", signal, rules::SIGNAL)?, tree: tree.unwrap_or_default() })
+    Ok(Signal { signal: fields::small("signal", signal, rules::SIGNAL)?, tree: tree.unwrap_or_default() })
 }
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
@@ -127,11 +128,11 @@ fn checked(body: Body, make_id: impl FnOnce() -> String) -> Result<ExecRequest, 
         env: body.env.unwrap_or_default().0,
         user: rules::filled("user", body.user)?,
         stdin: stdin(body.stdin, body.stdin_encoding)?,
-        timeout_ms: rules::in_range("timeout_ms", body.timeout_ms, rules::TIMEOUT_MS)?,
-        max_output_bytes: rules::in_range("max_output_bytes", body.max_output_bytes, rules::OUTPUT_BYTES)?,
-        max_stderr_bytes: rules::in_range("max_stderr_bytes", body.max_stderr_bytes, rules::OUTPUT_BYTES)?,
+        timeout_ms: fields::in_range("timeout_ms", body.timeout_ms, rules::TIMEOUT_MS)?,
+        max_output_bytes: fields::in_range("max_output_bytes", body.max_output_bytes, rules::OUTPUT_BYTES)?,
+        max_stderr_bytes: fields::in_range("max_stderr_bytes", body.max_stderr_bytes, rules::OUTPUT_BYTES)?,
         keep: rules::keep(body.keep)?.into(),
-        umask: body.umask.map(|umask| rules::small("umask", umask, rules::UMASK)).transpose()?,
+        umask: body.umask.map(|umask| fields::small("umask", umask, rules::UMASK)).transpose()?,
         stdin_open: body.stdin_open.unwrap_or_default(),
         terminal: body.terminal.map(terminal).transpose()?,
         output_waits: body.output_waits.unwrap_or_default(),
@@ -142,8 +143,8 @@ fn checked(body: Body, make_id: impl FnOnce() -> String) -> Result<ExecRequest, 
 
 fn terminal(size: Terminal) -> Result<TerminalSize, Problem> {
     Ok(TerminalSize {
-        columns: rules::small("terminal.columns", size.columns, rules::TERMINAL)?,
-        rows: rules::small("terminal.rows", size.rows, rules::TERMINAL)?,
+        columns: fields::small("terminal.columns", size.columns, rules::TERMINAL)?,
+        rows: fields::small("terminal.rows", size.rows, rules::TERMINAL)?,
     })
 }
 
@@ -169,7 +170,7 @@ fn locate<T: DeserializeOwned>(body: &[u8]) -> Problem {
         Ok(_) => match serde_json::from_slice::<T>(body) {
             // A valid value with more text behind it: only reading to the end finds that.
             Err(error) => (String::new(), error),
-            Ok(_) => return rules::invalid("body", "the body is wrong"),
+            Ok(_) => return fields::invalid("body", "the body is wrong"),
         },
         Err(error) => (error.path().to_string(), error.into_inner()),
     };
@@ -193,7 +194,7 @@ fn unknown_field(error: &serde_json::Error) -> String {
 fn stdin(text: Option<String>, encoding: Option<String>) -> Result<Bytes, Problem> {
     let Some(text) = text else {
         return match encoding {
-            Some(_) => Err(rules::invalid("stdin_encoding", "stdin_encoding is given but stdin is not")),
+            Some(_) => Err(fields::invalid("stdin_encoding", "stdin_encoding is given but stdin is not")),
             None => Ok(Bytes::new()),
         };
     };
@@ -202,10 +203,10 @@ fn stdin(text: Option<String>, encoding: Option<String>) -> Result<Bytes, Proble
         Some("base64") => STANDARD
             .decode(text.as_bytes())
             .map(Bytes::from)
-            .map_err(|e| rules::invalid("stdin", format!("stdin is not base64: {e}"))),
+            .map_err(|e| fields::invalid("stdin", format!("stdin is not base64: {e}"))),
         Some(other) => {
             let detail = format!("stdin_encoding is {other:?}, it must be utf-8 or base64");
-            Err(rules::invalid("stdin_encoding", detail))
+            Err(fields::invalid("stdin_encoding", detail))
         }
     }
 }

@@ -1,8 +1,10 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
+use wire::Problem;
 use wire::agent::{ExecRequest, Keep};
-use wire::{Code, Problem};
+
+use crate::http::fields::{check_no_nul, check_text, check_user, invalid, too_large};
 
 /// The upper end is a week: longer than any sandbox lives (an estimate). 0 is refused: to have no
 /// timeout, the field is left out.
@@ -40,20 +42,6 @@ const POINTER_BYTES: usize = 8;
 /// PATH_MAX less its NUL (path_resolution(7)).
 const MAX_CWD_BYTES: usize = 4095;
 
-/// A user and a group name of 255 characters each, and a colon.
-const MAX_USER_BYTES: usize = 511;
-
-/// `invalid_argument` for one field.
-pub(crate) fn invalid(field: &str, detail: impl Into<String>) -> Problem {
-    Problem::new(Code::InvalidArgument, detail).with("field", field)
-}
-
-fn too_large(field: &str, bytes: usize, limit: usize) -> Problem {
-    Problem::new(Code::PayloadTooLarge, format!("{field} has {bytes} bytes, at most {limit} are allowed"))
-        .with("field", field)
-        .with("limit_bytes", limit)
-}
-
 /// The problem for arguments that no kernel accepts.
 fn arguments_too_large(field: &str, bytes: usize, limit: usize) -> Problem {
     let detail = format!("{field} has {bytes} bytes, a kernel takes at most {limit}");
@@ -79,27 +67,6 @@ pub(super) fn filled(field: &str, text: Option<String>) -> Result<String, Proble
         Some(text) if text.is_empty() => Err(invalid(field, format!("{field} is empty"))),
         text => Ok(text.unwrap_or_default()),
     }
-}
-
-/// Returns the number, which must be within its range, or 0 where it is absent (as on the wire to the sidecar).
-pub(crate) fn in_range(field: &str, number: Option<u64>, range: RangeInclusive<u64>) -> Result<u64, Problem> {
-    match number {
-        Some(number) => bounded(field, number, range),
-        None => Ok(0),
-    }
-}
-
-/// The same for a required number whose range fits 32 bits.
-pub(crate) fn small(field: &str, number: u64, range: RangeInclusive<u64>) -> Result<u32, Problem> {
-    bounded(field, number, range).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
-}
-
-fn bounded(field: &str, number: u64, range: RangeInclusive<u64>) -> Result<u64, Problem> {
-    if range.contains(&number) {
-        return Ok(number);
-    }
-    let (least, most) = range.into_inner();
-    Err(invalid(field, format!("{field} is {number}, it must be {least} to {most}")))
 }
 
 /// Which part of a longer stream is kept; by default the last bytes.
@@ -145,11 +112,6 @@ pub(super) fn check(request: &ExecRequest) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Checks a user, which is a name or uid, optionally with ":group", for its length and for NULs.
-pub(crate) fn check_user(field: &str, user: &str) -> Result<(), Problem> {
-    check_text(field, user, MAX_USER_BYTES)
-}
-
 fn check_variable(name: &str, value: &str) -> Result<(), Problem> {
     if name.is_empty() || name.contains(['=', '\0']) {
         let rule = "a name has at least one character and neither = nor NUL";
@@ -164,19 +126,4 @@ fn check_argument(field: impl Display, text: &str, more: usize) -> Result<(), Pr
         return Err(arguments_too_large(&field.to_string(), text.len() + more, MAX_ARGUMENT_BYTES));
     }
     check_no_nul(field, text)
-}
-
-fn check_text(field: impl Display, text: &str, most: usize) -> Result<(), Problem> {
-    if text.len() > most {
-        return Err(too_large(&field.to_string(), text.len(), most));
-    }
-    check_no_nul(field, text)
-}
-
-/// Refuses a NUL. `field` is formatted only when there is one.
-fn check_no_nul(field: impl Display, text: &str) -> Result<(), Problem> {
-    match text.bytes().position(|b| b == 0) {
-        Some(at) => Err(invalid(&field.to_string(), format!("{field} has a NUL at byte {at}"))),
-        None => Ok(()),
-    }
 }

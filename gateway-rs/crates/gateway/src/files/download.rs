@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -12,14 +10,12 @@ use wire::Problem;
 use wire::agent::{FileChunk, FileInfo, FileKind, ReadArchiveRequest, ReadFileRequest};
 
 use super::chunks::Chunks;
-use super::operation::Operation;
+use super::operation::{Files, Operation};
 use super::{frames, info};
-use crate::call;
-use crate::error::Failure;
-use crate::exec::rules;
-use crate::gateway::Gateway;
+use crate::http::Failure;
+use crate::http::Query;
+use crate::http::fields;
 use crate::leg::Way;
-use crate::query::Query;
 use crate::telemetry::{Direction, FileOperation, Open, Stream};
 
 /// Data in one frame, unless a chunk is larger.
@@ -27,7 +23,7 @@ const MAX_FRAME_BYTES: usize = 256 << 10;
 
 /// `GET /v1/sandboxes/{id}/file`: the bytes of a file, or of a part of it.
 pub(crate) async fn read_file(
-    State(gateway): State<Arc<Gateway>>,
+    State(files): State<Files>,
     id: Result<Path<String>, PathRejection>,
     uri: Uri,
     headers: HeaderMap,
@@ -37,7 +33,7 @@ pub(crate) async fn read_file(
         let (offset_bytes, length) = (query.number("offset")?.unwrap_or(0), query.number("length")?);
         if length == Some(0) {
             // To the sidecar 0 means "to the end".
-            return Err(rules::invalid(
+            return Err(fields::invalid(
                 "length",
                 "length is 0, it must be 1 or more; leave it out for the rest",
             ));
@@ -46,8 +42,7 @@ pub(crate) async fn read_file(
         let length_bytes = length.unwrap_or(0);
         Ok(ReadFileRequest { path, offset_bytes, length_bytes, user, ticket: Vec::new() })
     };
-    let (mut operation, request) =
-        Operation::enter(gateway, id, &headers, FileOperation::Read, check).await?;
+    let (mut operation, request) = Operation::enter(files, id, &headers, FileOperation::Read, check).await?;
     let (offset, length) = (request.offset_bytes, request.length_bytes);
     let leg = operation.leg(Way::Out);
     let request = operation.authorized(ReadFileRequest { ticket: leg.ticket(), ..request });
@@ -59,7 +54,7 @@ pub(crate) async fn read_file(
 
 /// `GET /v1/sandboxes/{id}/archive`: a directory (or file) as one tar stream.
 pub(crate) async fn read_archive(
-    State(gateway): State<Arc<Gateway>>,
+    State(files): State<Files>,
     id: Result<Path<String>, PathRejection>,
     uri: Uri,
     headers: HeaderMap,
@@ -69,7 +64,7 @@ pub(crate) async fn read_archive(
         Ok(ReadArchiveRequest { path: query.path("path")?, user: query.user("user")?, ticket: Vec::new() })
     };
     let (mut operation, request) =
-        Operation::enter(gateway, id, &headers, FileOperation::ReadArchive, check).await?;
+        Operation::enter(files, id, &headers, FileOperation::ReadArchive, check).await?;
     let leg = operation.leg(Way::Out);
     let request = operation.authorized(ReadArchiveRequest { ticket: leg.ticket(), ..request });
     let mut agent = operation.agent.clone();
@@ -79,10 +74,10 @@ pub(crate) async fn read_archive(
 }
 
 async fn next(operation: &Operation, chunks: &mut Chunks) -> Result<Option<FileChunk>, Problem> {
-    let Operation { gateway, route, .. } = operation;
-    match call::uncut(gateway, route, chunks.next()).await {
+    let Operation { calls, route, .. } = operation;
+    match calls.uncut(route, chunks.next()).await {
         Ok(chunk) => Ok(chunk),
-        Err(cut) => Err(cut.explain(gateway, route).await),
+        Err(cut) => Err(cut.explain(calls, route).await),
     }
 }
 
@@ -118,7 +113,7 @@ impl Download {
         let first = next(&operation, &mut chunks).await;
         let mut first = first.inspect_err(|problem| operation.failed(problem))?;
         let info = first.as_mut().and_then(|chunk| chunk.info.take());
-        let open = Open::new(&operation.gateway.metrics, Stream::Download);
+        let open = Open::new(operation.calls.metrics(), Stream::Download);
         let mut ready = std::collections::VecDeque::with_capacity(2);
         if let Some(info) = info.as_ref().filter(|_| framed) {
             ready.push_back(frames::info(&info::json(info)));
@@ -213,7 +208,7 @@ impl Download {
 
     fn count(&mut self, bytes: usize) {
         self.sent_bytes += u64::try_from(bytes).unwrap_or(0);
-        self.operation.gateway.metrics.streamed(Stream::Download, Direction::Out, bytes);
+        self.operation.calls.metrics().streamed(Stream::Download, Direction::Out, bytes);
         if self.length == Some(self.sent_bytes) {
             self.operation.done();
         }

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -9,19 +7,17 @@ use wire::Problem;
 use wire::agent::{FileInfo, MakeDirectoryRequest, MoveFileRequest, PathRequest, RemoveFileRequest};
 
 use super::info;
-use super::operation::Operation;
-use crate::error::Failure;
-use crate::exec::json;
-use crate::gateway::Gateway;
-use crate::query::Query;
+use super::operation::{Files, Operation};
+use crate::http::Failure;
+use crate::http::Query;
+use crate::http::json;
 use crate::telemetry::FileOperation;
 
-type Shared = State<Arc<Gateway>>;
 type Id = Result<Path<String>, PathRejection>;
 
 /// `GET /v1/sandboxes/{id}/file/info`: what is at a path.
 pub(crate) async fn info(
-    State(gateway): Shared,
+    State(files): State<Files>,
     id: Id,
     uri: Uri,
     headers: HeaderMap,
@@ -31,8 +27,7 @@ pub(crate) async fn info(
         let (path, user) = (query.path("path")?, query.user("user")?);
         Ok(PathRequest { path, user, follow: query.flag("follow", true)? })
     };
-    let (mut operation, request) =
-        Operation::enter(gateway, id, &headers, FileOperation::Info, check).await?;
+    let (mut operation, request) = Operation::enter(files, id, &headers, FileOperation::Info, check).await?;
     let (mut agent, request) = (operation.agent.clone(), operation.authorized(request));
     let info = operation.ask(agent.stat_file(request)).await?;
     Ok(answered(&mut operation, &info))
@@ -40,7 +35,7 @@ pub(crate) async fn info(
 
 /// `POST /v1/sandboxes/{id}/directory`: makes a directory.
 pub(crate) async fn make_directory(
-    State(gateway): Shared,
+    State(files): State<Files>,
     id: Id,
     uri: Uri,
     headers: HeaderMap,
@@ -51,8 +46,7 @@ pub(crate) async fn make_directory(
         let (parents, mode) = (query.flag("parents", false)?, query.mode("mode")?);
         Ok(MakeDirectoryRequest { path, user, parents, mode })
     };
-    let (mut operation, request) =
-        Operation::enter(gateway, id, &headers, FileOperation::Make, check).await?;
+    let (mut operation, request) = Operation::enter(files, id, &headers, FileOperation::Make, check).await?;
     let (mut agent, request) = (operation.agent.clone(), operation.authorized(request));
     let info = operation.ask(agent.make_directory(request)).await?;
     Ok(answered(&mut operation, &info))
@@ -60,14 +54,13 @@ pub(crate) async fn make_directory(
 
 /// `POST /v1/sandboxes/{id}/file/move`: renames, also across file systems.
 pub(crate) async fn move_file(
-    State(gateway): Shared,
+    State(files): State<Files>,
     id: Id,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let check = || from_and_to(&uri);
-    let (mut operation, request) =
-        Operation::enter(gateway, id, &headers, FileOperation::Move, check).await?;
+    let (mut operation, request) = Operation::enter(files, id, &headers, FileOperation::Move, check).await?;
     let (mut agent, request) = (operation.agent.clone(), operation.authorized(request));
     let info = operation.patiently(agent.move_file(request)).await?;
     Ok(answered(&mut operation, &info))
@@ -75,14 +68,13 @@ pub(crate) async fn move_file(
 
 /// `POST /v1/sandboxes/{id}/file/copy`: copies a file.
 pub(crate) async fn copy(
-    State(gateway): Shared,
+    State(files): State<Files>,
     id: Id,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let check = || from_and_to(&uri);
-    let (mut operation, request) =
-        Operation::enter(gateway, id, &headers, FileOperation::Copy, check).await?;
+    let (mut operation, request) = Operation::enter(files, id, &headers, FileOperation::Copy, check).await?;
     let (mut agent, request) = (operation.agent.clone(), operation.authorized(request));
     let info = operation.patiently(agent.copy_file(request)).await?;
     Ok(answered(&mut operation, &info))
@@ -90,7 +82,7 @@ pub(crate) async fn copy(
 
 /// `DELETE /v1/sandboxes/{id}/file`: removes a file, or a directory with all that is in it.
 pub(crate) async fn remove(
-    State(gateway): Shared,
+    State(files): State<Files>,
     id: Id,
     uri: Uri,
     headers: HeaderMap,
@@ -102,11 +94,11 @@ pub(crate) async fn remove(
         Ok(RemoveFileRequest { path, recursive, user, missing_ok })
     };
     let (mut operation, request) =
-        Operation::enter(gateway, id, &headers, FileOperation::Remove, check).await?;
+        Operation::enter(files, id, &headers, FileOperation::Remove, check).await?;
     let (mut agent, request) = (operation.agent.clone(), operation.authorized(request));
     let removed = operation.patiently(agent.remove_file(request)).await?;
     operation.done();
-    Ok(json(json!({"removed": removed.count}).to_string().into_bytes()))
+    Ok(json::response(json!({"removed": removed.count}).to_string().into_bytes()))
 }
 
 fn from_and_to(uri: &Uri) -> Result<MoveFileRequest, Problem> {
@@ -122,5 +114,5 @@ fn from_and_to(uri: &Uri) -> Result<MoveFileRequest, Problem> {
 
 fn answered(operation: &mut Operation, info: &FileInfo) -> Response {
     operation.done();
-    json(info::json(info))
+    json::response(info::json(info))
 }

@@ -12,8 +12,8 @@ use wire::agent::{WriteArchiveRequest, WriteFileRequest};
 use wire::{Code, Problem};
 
 use super::operation::Operation;
-use crate::body::Timed;
 use crate::call::{self, GONE_WAIT};
+use crate::http::body::Timed;
 use crate::leg::Leg;
 use crate::telemetry::{Direction, Metrics, Open, Stream};
 use crate::transport;
@@ -89,7 +89,7 @@ impl<M: From<Piece> + Send + 'static> Feed<M> {
             stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
         let messages = stream::iter([first]).chain(rest);
         let (request, guard) = call::streamed(messages, &operation.bearer.header, operation.place());
-        let metrics = Arc::clone(&operation.gateway.metrics);
+        let metrics = Arc::clone(operation.calls.metrics());
         let open = Open::new(&metrics, Stream::Upload);
         (request, Self { guard, messages: sender, leg, metrics, open })
     }

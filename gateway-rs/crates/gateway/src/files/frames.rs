@@ -5,7 +5,7 @@ use serde_json::json;
 use wire::Problem;
 
 use super::info::hex;
-use crate::error::retry_after_ms;
+use crate::http::error::retry_after_ms;
 
 /// The media type, requested by `Accept`, of a stream that reports how it ended.
 pub(super) const TYPE: &str = "application/vnd.rollbox.frames";

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use wire::agent::{FileInfo, FileKind};
 
-use crate::exec::write;
+use crate::http::json::write;
 
 /// The file's info, in the response to a download.
 pub(super) const HEADER: http::HeaderName = http::HeaderName::from_static("x-rollbox-file");

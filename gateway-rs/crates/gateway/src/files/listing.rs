@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -13,12 +11,10 @@ use wire::Problem;
 use wire::agent::{FileInfo, ListDirectoryRequest};
 
 use super::info::Info;
-use super::operation::Operation;
-use crate::call;
-use crate::error::Failure;
-use crate::exec::write;
-use crate::gateway::Gateway;
-use crate::query::Query;
+use super::operation::{Files, Operation};
+use crate::http::Failure;
+use crate::http::Query;
+use crate::http::json::write;
 use crate::telemetry::{Direction, FileOperation, Open, Stream};
 
 /// Entries in one answer: the default and the maximum.
@@ -30,7 +26,7 @@ const PIECE_BYTES: usize = 32 << 10;
 
 /// `GET /v1/sandboxes/{id}/directory`: its entries, of one level or of all.
 pub(crate) async fn list(
-    State(gateway): State<Arc<Gateway>>,
+    State(files): State<Files>,
     id: Result<Path<String>, PathRejection>,
     uri: Uri,
     headers: HeaderMap,
@@ -42,14 +38,13 @@ pub(crate) async fn list(
         // One entry more than the limit shows that there are more.
         Ok(ListDirectoryRequest { path, recursive: query.flag("recursive", false)?, limit: limit + 1, user })
     };
-    let (mut operation, request) =
-        Operation::enter(gateway, id, &headers, FileOperation::List, check).await?;
+    let (mut operation, request) = Operation::enter(files, id, &headers, FileOperation::List, check).await?;
     let limit = request.limit - 1;
     let (mut agent, request) = (operation.agent.clone(), operation.authorized(request));
     let mut entries = operation.ask(agent.list_directory(request)).await?;
-    let first = call::next(&operation.gateway, &operation.route, &mut entries).await;
+    let first = operation.calls.next(&operation.route, &mut entries).await;
     let first = first.inspect_err(|problem| operation.failed(problem))?;
-    let open = Open::new(&operation.gateway.metrics, Stream::Download);
+    let open = Open::new(operation.calls.metrics(), Stream::Download);
     let listing =
         Listing { operation, entries, next: first, left: limit, begun: false, over: false, _open: open };
     let pieces = stream::unfold(listing, |mut listing| async { Some((listing.piece().await?, listing)) });
@@ -83,7 +78,7 @@ impl Listing {
                 return Some(Err(problem));
             }
         }
-        self.operation.gateway.metrics.streamed(Stream::Download, Direction::Out, piece.len());
+        self.operation.calls.metrics().streamed(Stream::Download, Direction::Out, piece.len());
         Some(Ok(Bytes::from(piece)))
     }
 
@@ -93,8 +88,7 @@ impl Listing {
                 piece.extend_from_slice(if self.begun { b"," } else { b"{\"entries\":[" });
                 write(piece, &Info(&entry));
                 (self.begun, self.left) = (true, self.left - 1);
-                self.next =
-                    call::next(&self.operation.gateway, &self.operation.route, &mut self.entries).await?;
+                self.next = self.operation.calls.next(&self.operation.route, &mut self.entries).await?;
             }
             rest => {
                 if !self.begun {

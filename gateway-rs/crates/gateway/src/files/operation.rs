@@ -4,24 +4,52 @@ use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
 use http::{HeaderMap, HeaderValue};
 use resolve::Route;
+use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 use wire::agent::agent_client::AgentClient;
 use wire::{Fault, Problem};
 
-use crate::admission::Permit;
-use crate::auth::Bearer;
-use crate::call;
+use crate::admission::{Admission, Permit};
+use crate::auth::{self, Bearer};
+use crate::call::{self, Calls};
 use crate::drain::Call;
-use crate::exec::endpoints;
-use crate::gateway::Gateway;
+use crate::http::request_id;
 use crate::leg::{Leg, Way};
-use crate::request_id;
-use crate::telemetry::{FileOperation, FileOutcome};
+use crate::telemetry::{FileOperation, FileOutcome, Metrics};
 use crate::upstream::Channel;
+
+/// What file calls share.
+#[derive(Debug, Clone)]
+pub(crate) struct Files {
+    calls: Arc<Calls>,
+    /// Admission gate of transfers.
+    transfers: Arc<Admission>,
+    /// Admission gate of watches.
+    streams: Arc<Admission>,
+    /// Tasks that read on what refused clients still send.
+    discards: TaskTracker,
+}
+
+impl Files {
+    /// File calls that take their permits from these gates, watches from `streams`. Their tasks run in `discards`.
+    pub(crate) fn new(
+        calls: Arc<Calls>,
+        transfers: Arc<Admission>,
+        streams: Arc<Admission>,
+        discards: TaskTracker,
+    ) -> Self {
+        Self { calls, transfers, streams, discards }
+    }
+
+    /// Runs a task beside the call.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.discards.spawn(task);
+    }
+}
 
 /// One file call. Its outcome is counted when it is dropped; a caller that leaves early drops it before it has one.
 pub(super) struct Operation {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) calls: Arc<Calls>,
     pub(super) bearer: Bearer,
     pub(super) route: Arc<Route>,
     pub(super) agent: AgentClient<Channel>,
@@ -33,14 +61,14 @@ pub(super) struct Operation {
 
 /// Counts the outcome of an operation when dropped.
 struct Counted {
-    gateway: Arc<Gateway>,
+    metrics: Arc<Metrics>,
     operation: FileOperation,
     outcome: FileOutcome,
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.gateway.metrics.file(self.operation, self.outcome);
+        self.metrics.file(self.operation, self.outcome);
     }
 }
 
@@ -50,29 +78,30 @@ impl Operation {
     /// # Errors
     /// The problem of the first step that fails.
     pub(super) async fn enter<T>(
-        gateway: Arc<Gateway>,
+        files: Files,
         id: Result<Path<String>, PathRejection>,
         headers: &HeaderMap,
         operation: FileOperation,
         check: impl FnOnce() -> Result<T, Problem>,
     ) -> Result<(Self, T), Problem> {
-        let mut counted = Counted { gateway: Arc::clone(&gateway), operation, outcome: FileOutcome::Gone };
+        let Files { calls, transfers, streams, .. } = files;
+        let mut counted =
+            Counted { metrics: Arc::clone(calls.metrics()), operation, outcome: FileOutcome::Gone };
         let entered = async {
-            let call = gateway.enter()?;
-            let bearer = endpoints::authorize(&gateway, id, headers)?;
+            let call = calls.enter()?;
+            let bearer = auth::check_path(calls.verifier(), headers, id)?;
             let checked = check()?;
             // A watch lives as long as its caller, so it counts as a stream.
-            let gate = if operation == FileOperation::Watch { &gateway.streams } else { &gateway.transfers };
-            let (route, place) = call::admit(&gateway, gate, &bearer).await?;
+            let gate = if operation == FileOperation::Watch { &streams } else { &transfers };
+            let (route, place) = calls.admit(gate, &bearer).await?;
             Ok((call, bearer, checked, route, place))
         };
         let (call, bearer, checked, route, place) =
             entered.await.inspect_err(|problem| counted.outcome = outcome(problem))?;
-        let agent = gateway.upstream.agent(&route);
+        let agent = calls.agent(&route);
         let request_id = headers.get(request_id::HEADER).cloned().unwrap_or(HeaderValue::from_static(""));
         let place = Arc::new(place);
-        let operation =
-            Self { gateway, bearer, route, agent, request_id, counted, _place: place, _call: call };
+        let operation = Self { calls, bearer, route, agent, request_id, counted, _place: place, _call: call };
         Ok((operation, checked))
     }
 
@@ -91,7 +120,7 @@ impl Operation {
 
     /// Makes a leg for a call that is about to be sent.
     pub(super) fn leg(&self, way: Way) -> Leg {
-        Leg::new(way, Arc::clone(&self.gateway.dialer), Arc::clone(&self.route))
+        self.calls.leg(way, &self.route)
     }
 
     /// Returns the answer to a call that takes the sidecar a moment.
@@ -99,7 +128,7 @@ impl Operation {
         &mut self,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, Problem> {
-        let answered = call::ask(&self.gateway, &self.route, call).await;
+        let answered = self.calls.ask(&self.route, call).await;
         answered.inspect_err(|problem| self.failed(problem))
     }
 
@@ -108,7 +137,7 @@ impl Operation {
         &mut self,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, Problem> {
-        let answered = call::patiently(&self.gateway, &self.route, call).await;
+        let answered = self.calls.patiently(&self.route, call).await;
         answered.inspect_err(|problem| self.failed(problem))
     }
 
@@ -125,7 +154,7 @@ impl Operation {
     /// The same for a response that has begun: its problem is counted nowhere else.
     pub(super) fn broke(&mut self, problem: &Problem) {
         self.failed(problem);
-        self.gateway.metrics.problem(problem.code);
+        self.calls.metrics().problem(problem.code);
         let (request_id, code) = (self.request_id(), problem.code.name());
         tracing::info!(request_id, code, detail = problem.detail, "response aborted after it had begun");
     }

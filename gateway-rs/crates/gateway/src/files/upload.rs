@@ -1,4 +1,3 @@
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::rejection::PathRejection;
@@ -13,14 +12,12 @@ use wire::{Code, Problem};
 
 use super::feed::{Feed, Held};
 use super::info;
-use super::operation::Operation;
-use crate::body::{Timed, discard};
-use crate::call;
-use crate::error::Failure;
-use crate::exec::{json, rules};
-use crate::gateway::Gateway;
+use super::operation::{Files, Operation};
+use crate::http::Failure;
+use crate::http::Query;
+use crate::http::body::{Timed, discard};
+use crate::http::{fields, json};
 use crate::leg::Way;
-use crate::query::Query;
 use crate::telemetry::FileOperation;
 
 /// A client that sends nothing for this long counts as gone (contract: files).
@@ -30,46 +27,42 @@ type Id = Result<Path<String>, PathRejection>;
 
 /// `PUT /v1/sandboxes/{id}/file`: writes a file; readers in the sandbox see the old one or the new one.
 pub(crate) async fn write_file(
-    State(gateway): State<Arc<Gateway>>,
+    State(files): State<Files>,
     id: Id,
     request: Request,
 ) -> Result<Response, Failure> {
     let (head, body) = request.into_parts();
     let mut body = Timed::new(body, SILENCE);
-    let written = file(Arc::clone(&gateway), id, &head, &mut body).await;
-    answered(&gateway, written, body)
+    let written = file(files.clone(), id, &head, &mut body).await;
+    answered(&files, written, body)
 }
 
 /// `PUT /v1/sandboxes/{id}/archive`: unpacks a tar stream below a directory.
 pub(crate) async fn write_archive(
-    State(gateway): State<Arc<Gateway>>,
+    State(files): State<Files>,
     id: Id,
     request: Request,
 ) -> Result<Response, Failure> {
     let (head, body) = request.into_parts();
     let mut body = Timed::new(body, SILENCE);
-    let written = archive(Arc::clone(&gateway), id, &head, &mut body).await;
-    answered(&gateway, written, body)
+    let written = archive(files.clone(), id, &head, &mut body).await;
+    answered(&files, written, body)
 }
 
 /// Sends a refusal at once, so that a client that reads while it sends can stop. A client that does not read receives
 /// the refusal only if it may send its body to the end, or nearly; a client without a valid token is not worth that.
-fn answered(
-    gateway: &Gateway,
-    written: Result<Vec<u8>, Problem>,
-    mut body: Timed,
-) -> Result<Response, Failure> {
+fn answered(files: &Files, written: Result<Vec<u8>, Problem>, mut body: Timed) -> Result<Response, Failure> {
     if matches!(&written, Err(problem) if problem.code != Code::Unauthenticated) {
-        gateway.tunnels.spawn(async move { discard(&mut body).await });
+        files.spawn(async move { discard(&mut body).await });
     }
-    Ok(json(written?))
+    Ok(json::response(written?))
 }
 
-async fn file(gateway: Arc<Gateway>, id: Id, head: &Parts, body: &mut Timed) -> Result<Vec<u8>, Problem> {
+async fn file(files: Files, id: Id, head: &Parts, body: &mut Timed) -> Result<Vec<u8>, Problem> {
     let announced = body.size_hint().exact();
     let check = || file_request(head, announced);
     let (mut operation, first) =
-        Operation::enter(gateway, id, &head.headers, FileOperation::Write, check).await?;
+        Operation::enter(files, id, &head.headers, FileOperation::Write, check).await?;
     let leg = operation.leg(Way::In);
     let first = WriteFileRequest { ticket: leg.ticket(), ..first };
     let (request, feed) = Feed::new(first, leg, &operation);
@@ -78,14 +71,14 @@ async fn file(gateway: Arc<Gateway>, id: Id, head: &Parts, body: &mut Timed) -> 
     Ok(info::json(&info))
 }
 
-async fn archive(gateway: Arc<Gateway>, id: Id, head: &Parts, body: &mut Timed) -> Result<Vec<u8>, Problem> {
+async fn archive(files: Files, id: Id, head: &Parts, body: &mut Timed) -> Result<Vec<u8>, Problem> {
     let check = || {
         let query = Query::read(head.uri.query(), &["path", "parents", "user"])?;
         let (path, user) = (query.path("path")?, query.user("user")?);
         Ok(WriteArchiveRequest { path, user, parents: query.flag("parents", false)?, ..Default::default() })
     };
     let (mut operation, first) =
-        Operation::enter(gateway, id, &head.headers, FileOperation::WriteArchive, check).await?;
+        Operation::enter(files, id, &head.headers, FileOperation::WriteArchive, check).await?;
     let leg = operation.leg(Way::In);
     let first = WriteArchiveRequest { ticket: leg.ticket(), ..first };
     let (request, feed) = Feed::new(first, leg, &operation);
@@ -103,7 +96,7 @@ fn file_request(head: &Parts, announced: Option<u64>) -> Result<WriteFileRequest
         && size != announced
     {
         let detail = format!("size is {size}, the body has {announced} bytes");
-        return Err(rules::invalid("size", detail).with("reason", "size_mismatch"));
+        return Err(fields::invalid("size", detail).with("reason", "size_mismatch"));
     }
     Ok(WriteFileRequest {
         path: query.path("path")?,
@@ -123,7 +116,7 @@ async fn upload<T>(
     pump: impl Future<Output = Result<Held, Problem>>,
 ) -> Result<T, Problem> {
     let both = async {
-        let mut call = std::pin::pin!(call::patiently(&operation.gateway, &operation.route, call));
+        let mut call = std::pin::pin!(operation.calls.patiently(&operation.route, call));
         let _held = tokio::select! {
             biased;
             answered = &mut call => return answered,

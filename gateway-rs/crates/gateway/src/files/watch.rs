@@ -16,13 +16,12 @@ use tonic::Streaming;
 use wire::agent::{Change, WatchEvent, WatchRequest};
 use wire::{Code, Problem};
 
-use super::operation::Operation;
+use super::operation::{Files, Operation};
 use super::{frames, info};
-use crate::call::{self, Cut};
-use crate::error::Failure;
-use crate::exec::write;
-use crate::gateway::Gateway;
-use crate::query::Query;
+use crate::call::Cut;
+use crate::http::Failure;
+use crate::http::Query;
+use crate::http::json::write;
 use crate::telemetry::{Direction, FileOperation, Open, Stream};
 
 /// Shows the client that nothing has changed, and the gateway that the client is still there.
@@ -30,7 +29,7 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// `GET /v1/sandboxes/{id}/watch`: changes below a path, one JSON object per line, until the client disconnects.
 pub(crate) async fn watch(
-    State(gateway): State<Arc<Gateway>>,
+    State(files): State<Files>,
     id: Result<Path<String>, PathRejection>,
     uri: Uri,
     headers: HeaderMap,
@@ -40,13 +39,12 @@ pub(crate) async fn watch(
         let (path, user) = (query.path("path")?, query.user("user")?);
         Ok(WatchRequest { path, recursive: query.flag("recursive", false)?, user })
     };
-    let (mut operation, request) =
-        Operation::enter(gateway, id, &headers, FileOperation::Watch, check).await?;
+    let (mut operation, request) = Operation::enter(files, id, &headers, FileOperation::Watch, check).await?;
     let (mut agent, request) = (operation.agent.clone(), operation.authorized(request));
     let mut events = operation.ask(agent.watch_files(request)).await?;
-    let first = call::next(&operation.gateway, &operation.route, &mut events).await;
+    let first = operation.calls.next(&operation.route, &mut events).await;
     let first = first.inspect_err(|problem| operation.failed(problem))?;
-    let open = Open::new(&operation.gateway.metrics, Stream::Watch);
+    let open = Open::new(operation.calls.metrics(), Stream::Watch);
     let framed = frames::wanted(&headers);
     let watch = Watch { operation, events, first, framed, over: false, _open: open };
     let pieces = stream::unfold(watch, |mut watch| async {
@@ -76,10 +74,10 @@ impl Watch {
         if let Some(first) = self.first.take() {
             return Some(self.told(&first));
         }
-        let (gateway, route) = (Arc::clone(&self.operation.gateway), Arc::clone(&self.operation.route));
+        let (calls, route) = (Arc::clone(&self.operation.calls), Arc::clone(&self.operation.route));
         let event = tokio::select! {
-            event = call::uncut(&gateway, &route, self.events.message()) => event,
-            () = gateway.drain.started() => Err(Cut::Expired),
+            event = calls.uncut(&route, self.events.message()) => event,
+            () = calls.drain().started() => Err(Cut::Expired),
             () = tokio::time::sleep(HEARTBEAT) => return Some(self.heartbeat()),
         };
         match event {
@@ -89,7 +87,7 @@ impl Watch {
                 Some(self.ended(&Problem::new(Code::StreamInterrupted, detail)))
             }
             Err(cut) => {
-                let problem = cut.explain(&gateway, &route).await;
+                let problem = cut.explain(&calls, &route).await;
                 Some(self.ended(&problem))
             }
         }
@@ -100,7 +98,7 @@ impl Watch {
         self.operation.done();
         let mut json = Vec::new();
         write(&mut json, &Told(event));
-        self.operation.gateway.metrics.streamed(Stream::Watch, Direction::Out, json.len());
+        self.operation.calls.metrics().streamed(Stream::Watch, Direction::Out, json.len());
         self.line(json)
     }
 
@@ -115,7 +113,7 @@ impl Watch {
             return frames::problem(problem, self.operation.request_id());
         }
         let problem =
-            problem.to_json(self.operation.request_id(), crate::error::retry_after_ms(problem.code));
+            problem.to_json(self.operation.request_id(), crate::http::error::retry_after_ms(problem.code));
         self.line(json!({"problem": problem}).to_string().into_bytes())
     }
 

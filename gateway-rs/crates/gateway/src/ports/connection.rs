@@ -14,8 +14,7 @@ use wire::Problem;
 use wire::agent::PortFrame;
 
 use crate::auth::Bearer;
-use crate::call;
-use crate::gateway::Gateway;
+use crate::call::{self, Calls};
 use crate::leg::Leg;
 
 /// Frames that may wait on their way to the sidecar; the sender of a further one waits.
@@ -36,7 +35,7 @@ pub(super) struct Frames {
 /// # Errors
 /// `port_unreachable` where nothing listens, or the reason why the sandbox cannot be called.
 pub(super) async fn open(
-    gateway: &Gateway,
+    calls: &Calls,
     bearer: &Bearer,
     route: &Arc<Route>,
     first: PortFrame,
@@ -48,9 +47,9 @@ pub(super) async fn open(
         frames.recv().await.map(|frame| (frame, frames))
     });
     let (request, guard) = call::streamed(messages, &bearer.header, ());
-    let mut agent = gateway.upstream.agent(route);
-    let mut down = call::ask(gateway, route, agent.connect(request)).await?;
-    call::next(gateway, route, &mut down).await?;
+    let mut agent = calls.agent(route);
+    let mut down = calls.ask(route, agent.connect(request)).await?;
+    calls.next(route, &mut down).await?;
     Ok(Frames { up, down, guard })
 }
 

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use axum::body::Body;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{FromRequestParts as _, Request, State};
@@ -18,14 +16,14 @@ use super::headers::{self, Outside};
 use super::place::Place;
 use super::proxy::Proxied;
 use super::raw::{MAX_MESSAGE_BYTES, Tunnel};
+use super::state::Ports;
 use crate::auth::{self, Bearer};
-use crate::call::{self, authorized};
-use crate::error::Failure;
-use crate::exec::rules;
-use crate::gateway::Gateway;
-use crate::processes::socket;
-use crate::query::Query;
-use crate::request_id;
+use crate::call::{Calls, authorized};
+use crate::http::Failure;
+use crate::http::Query;
+use crate::http::fields;
+use crate::http::request_id;
+use crate::http::socket;
 
 /// An authorized caller, and the rest of the query.
 struct Asker {
@@ -36,26 +34,23 @@ struct Asker {
 }
 
 /// `GET /v1/sandboxes/{id}/ports/{port}`: whether something listens; waits up to `wait_ms` until it does.
-pub(crate) async fn state(
-    State(gateway): State<Arc<Gateway>>,
-    request: Request,
-) -> Result<Response, Failure> {
-    let _call = gateway.enter()?;
+pub(crate) async fn state(State(ports): State<Ports>, request: Request) -> Result<Response, Failure> {
+    let _call = ports.calls.enter()?;
     let (mut head, _) = request.into_parts();
     let place = Place::of_path(head.uri.path())?;
-    let asker = authorize(&gateway, &mut head, &place).await?;
+    let asker = authorize(&ports.calls, &mut head, &place).await?;
     let wait_ms = Query::read(asker.query.as_deref(), &["wait_ms"])?.number("wait_ms")?.unwrap_or(0);
-    let (route, _permit) = call::admit(&gateway, &gateway.ports, &asker.bearer).await?;
-    let mut agent = gateway.upstream.agent(&route);
+    let (route, _permit) = ports.calls.admit(&ports.gate, &asker.bearer).await?;
+    let mut agent = ports.calls.agent(&route);
     let request = WaitPortRequest { port: place.port.into(), timeout_ms: wait_ms };
     let waited = agent.wait_port(authorized(request, &asker.bearer.header));
-    let listening = call::patiently(&gateway, &route, waited).await?.listening;
+    let listening = ports.calls.patiently(&route, waited).await?.listening;
     let body = json!({"port": place.port, "listening": listening}).to_string();
     Ok(([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response())
 }
 
 /// `/v1/sandboxes/{id}/ports/{port}/http/...`: any request to the server on that port.
-pub(crate) async fn http(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, Failure> {
+pub(crate) async fn http(State(ports): State<Ports>, request: Request) -> Result<Response, Failure> {
     let path = request.uri().path();
     let place = Place::of_path(path)?;
     if path == place.prefix && matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -63,28 +58,28 @@ pub(crate) async fn http(State(gateway): State<Arc<Gateway>>, request: Request) 
         let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
         return Ok(redirect(StatusCode::PERMANENT_REDIRECT, &format!("{path}/{query}")));
     }
-    proxy(gateway, request, place).await
+    proxy(ports, request, place).await
 }
 
 /// The same by host name, before any route is matched; requests to other hosts are passed on.
 pub(crate) async fn by_host(
-    State(gateway): State<Arc<Gateway>>,
+    State(ports): State<Ports>,
     request: Request,
     next: Next,
 ) -> Result<Response, Failure> {
-    let Some(domain) = &gateway.settings.ports_domain else { return Ok(next.run(request).await) };
+    let Some(domain) = &ports.domain else { return Ok(next.run(request).await) };
     let named = request.headers().get(HOST).and_then(|host| host.to_str().ok());
     let host = named.or(request.uri().authority().map(|authority| authority.as_str())).unwrap_or_default();
     match Place::of_host(host, request.uri().path(), domain)? {
-        Some(place) => proxy(gateway, request, place).await,
+        Some(place) => proxy(ports, request, place).await,
         None => Ok(next.run(request).await),
     }
 }
 
-async fn proxy(gateway: Arc<Gateway>, request: Request, place: Place) -> Result<Response, Failure> {
-    let call = gateway.enter()?;
+async fn proxy(ports: Ports, request: Request, place: Place) -> Result<Response, Failure> {
+    let call = ports.calls.enter()?;
     let (mut head, body) = request.into_parts();
-    let Asker { bearer, token, query } = authorize(&gateway, &mut head, &place).await?;
+    let Asker { bearer, token, query } = authorize(&ports.calls, &mut head, &place).await?;
     let outside = Outside::of(&head);
     if let Some((Source::Query, token)) = &token
         && matches!(head.method, Method::GET | Method::HEAD)
@@ -92,7 +87,7 @@ async fn proxy(gateway: Arc<Gateway>, request: Request, place: Place) -> Result<
     {
         return Ok(keep_token(token, &place, &outside, query.as_deref()));
     }
-    let proxied = Proxied { gateway, call, bearer, place, outside, query };
+    let proxied = Proxied { ports, call, bearer, place, outside, query };
     Ok(proxied.send(Request::from_parts(head, body)).await?)
 }
 
@@ -122,38 +117,39 @@ fn redirect(status: StatusCode, to: &str) -> Response {
 }
 
 /// `GET /v1/sandboxes/{id}/ports/{port}/tcp`: a WebSocket whose binary messages are the bytes of a TCP connection.
-pub(crate) async fn tcp(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, Failure> {
-    raw(gateway, request, false).await
+pub(crate) async fn tcp(State(ports): State<Ports>, request: Request) -> Result<Response, Failure> {
+    raw(ports, request, false).await
 }
 
 /// `GET /v1/sandboxes/{id}/ports/{port}/udp`: a WebSocket whose binary messages are one datagram each.
-pub(crate) async fn udp(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, Failure> {
-    raw(gateway, request, true).await
+pub(crate) async fn udp(State(ports): State<Ports>, request: Request) -> Result<Response, Failure> {
+    raw(ports, request, true).await
 }
 
-async fn raw(gateway: Arc<Gateway>, request: Request, datagrams: bool) -> Result<Response, Failure> {
-    let call = gateway.enter()?;
+async fn raw(ports: Ports, request: Request, datagrams: bool) -> Result<Response, Failure> {
+    let call = ports.calls.enter()?;
     let (mut head, _) = request.into_parts();
     let place = Place::of_path(head.uri.path())?;
-    let Asker { bearer, query, .. } = authorize(&gateway, &mut head, &place).await?;
+    let Asker { bearer, query, .. } = authorize(&ports.calls, &mut head, &place).await?;
     Query::read(query.as_deref(), &[])?;
     let upgrade = WebSocketUpgrade::from_request_parts(&mut head, &()).await.map_err(|rejection| {
-        rules::invalid("upgrade", format!("this is a WebSocket over HTTP/1.1: {}", rejection.body_text()))
+        fields::invalid("upgrade", format!("this is a WebSocket over HTTP/1.1: {}", rejection.body_text()))
     })?;
-    let (route, permit) = call::admit(&gateway, &gateway.ports, &bearer).await?;
+    let (route, permit) = ports.calls.admit(&ports.gate, &bearer).await?;
     let first = PortFrame { port: place.port.into(), datagrams, ..PortFrame::default() };
-    let frames = connection::open(&gateway, &bearer, &route, first).await?;
+    let frames = connection::open(&ports.calls, &bearer, &route, first).await?;
     let request_id = head.headers.get(request_id::HEADER).cloned().unwrap_or(HeaderValue::from_static(""));
-    let tunnel = Tunnel { gateway, route, frames, datagrams, request_id, _call: call, _place: permit };
+    let tunnel =
+        Tunnel { calls: ports.calls, route, frames, datagrams, request_id, _call: call, _place: permit };
     Ok(socket::bounded(upgrade, MAX_MESSAGE_BYTES).on_upgrade(|socket| tunnel.run(socket)))
 }
 
 /// Authorizes with the first token that is valid for the sandbox, else with the token of a public port.
-async fn authorize(gateway: &Gateway, head: &mut Parts, place: &Place) -> Result<Asker, Problem> {
+async fn authorize(calls: &Calls, head: &mut Parts, place: &Place) -> Result<Asker, Problem> {
     if head.headers.get_all(AUTHORIZATION).iter().count() > 1 {
         return Err(Problem::new(Code::Unauthenticated, "the Authorization header is given more than once"));
     }
-    let verifier = &gateway.settings.verifier;
+    let verifier = calls.verifier();
     let Given { tokens, query } = credential::take(head, |token| auth::is_ours(verifier, token));
     let mut refused = None;
     for token in tokens {
@@ -162,7 +158,7 @@ async fn authorize(gateway: &Gateway, head: &mut Parts, place: &Place) -> Result
             Err(problem) => refused = refused.or(Some(problem)),
         }
     }
-    let resolver = &gateway.resolver;
+    let resolver = calls.resolver();
     let public = match resolver.directory().public(&place.sandbox_id, place.port) {
         // A caller with a refused token does not wait for the port to become public.
         None if refused.is_none() => resolver.becomes_public(&place.sandbox_id, place.port).await,

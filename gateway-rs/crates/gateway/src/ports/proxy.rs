@@ -19,21 +19,20 @@ use wire::{Code, Problem};
 use super::connection::{self, CHUNK_BYTES, Connection, status_of};
 use super::headers::{self, Outside};
 use super::place::Place;
+use super::state::Ports;
 use crate::admission::Permit;
 use crate::auth::Bearer;
-use crate::call;
 use crate::drain::Call;
-use crate::forward::Held;
-use crate::gateway::Gateway;
-use crate::leg::{Leg, Way};
-use crate::server::Peer;
+use crate::http::Peer;
+use crate::http::body::Held;
+use crate::leg::Way;
 
 /// Size limit of the head of a server's response; hyper limits the number of headers to 100.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// A request on its way to a server in a sandbox.
 pub(super) struct Proxied {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) ports: Ports,
     pub(super) call: Call,
     pub(super) bearer: Bearer,
     pub(super) place: Place,
@@ -62,11 +61,11 @@ impl Proxied {
         let switch = headers::wants_websocket(&head);
         let client = head.extensions.remove::<OnUpgrade>().filter(|_| switch);
         self.prepare(&mut head, client.is_some())?;
-        let (gateway, bearer) = (&self.gateway, &self.bearer);
-        let (route, permit) = call::admit(gateway, &gateway.ports, bearer).await?;
-        let leg = Leg::new(Way::Out, Arc::clone(&gateway.dialer), Arc::clone(&route));
+        let (Ports { calls, gate, .. }, bearer) = (&self.ports, &self.bearer);
+        let (route, permit) = calls.admit(gate, bearer).await?;
+        let leg = calls.leg(Way::Out, &route);
         let first = PortFrame { port: self.place.port.into(), ticket: leg.ticket(), ..PortFrame::default() };
-        let frames = connection::open(gateway, bearer, &route, first).await?;
+        let frames = connection::open(calls, bearer, &route, first).await?;
         let (mut sender, cut) = self.handshake(Connection::new(frames, leg), &route).await?;
         let answered = sender.send_request(Request::from_parts(head, body));
         let mut response = self.answered(&route, answered).await?;
@@ -99,14 +98,14 @@ impl Proxied {
         builder.max_buf_size(MAX_HEAD_BYTES);
         let handshake = builder.handshake(TokioIo::new(connection));
         let (sender, connection) = self.answered(route, handshake).await?;
-        let (cut, gateway) = (CancellationToken::new(), Arc::clone(&self.gateway));
+        let (cut, drain) = (CancellationToken::new(), self.ports.calls.drain().clone());
         let guard = cut.clone().drop_guard();
-        self.gateway.tunnels.spawn(async move {
+        self.ports.tunnels.spawn(async move {
             tokio::select! {
                 // The sender of the request or the reader of the response gets the error.
                 _ = connection.with_upgrades() => {}
                 () = cut.cancelled() => {}
-                () = gateway.drain.expired() => {}
+                () = drain.expired() => {}
             }
         });
         Ok((sender, guard))
@@ -127,11 +126,11 @@ impl Proxied {
                 }
             })
         };
-        match call::uncut(&self.gateway, route, asked).await {
+        match self.ports.calls.uncut(route, asked).await {
             Ok(answer) => Ok(answer),
             Err(cut) => match garbled {
                 Some(error) => Err(unspoken(&self.place, &error.to_string())),
-                None => Err(cut.explain(&self.gateway, route).await),
+                None => Err(cut.explain(&self.ports.calls, route).await),
             },
         }
     }
@@ -149,12 +148,12 @@ impl Proxied {
         *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
         *answer.headers_mut() = std::mem::take(response.headers_mut());
         headers::switching(answer.headers_mut());
-        let gateway = Arc::clone(&self.gateway);
-        self.gateway.tunnels.spawn(async move {
+        let drain = self.ports.calls.drain().clone();
+        self.ports.tunnels.spawn(async move {
             let _held = (self.call, permit);
             tokio::select! {
                 () = carry(client, server, cut) => {}
-                () = gateway.drain.expired() => {}
+                () = drain.expired() => {}
             }
         });
         Ok(answer)

@@ -11,11 +11,9 @@ use wire::{Code, Problem};
 
 use super::connection::Frames;
 use crate::admission::Permit;
-use crate::call::{self, Cut};
+use crate::call::{Calls, Cut};
 use crate::drain::Call;
-use crate::gateway::Gateway;
-use crate::processes::message;
-use crate::processes::socket::{self, Gone, Reader, Said, Writer};
+use crate::http::socket::{self, Gone, Reader, Said, Writer};
 
 /// Largest message of a client: a connection holds at most two of them and one on its way.
 pub(super) const MAX_MESSAGE_BYTES: usize = 256 << 10;
@@ -25,7 +23,7 @@ const EOF: &str = r#"{"type":"eof"}"#;
 
 /// A connection to a port as WebSocket messages: binary ones are bytes of a TCP stream, or one datagram each.
 pub(super) struct Tunnel {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) calls: Arc<Calls>,
     pub(super) route: Arc<Route>,
     pub(super) frames: Frames,
     pub(super) datagrams: bool,
@@ -76,12 +74,12 @@ impl Tunnel {
         let Frames { up, mut down, guard } = self.frames;
         // Outlives the guard: the stream of a client that breaks off must not look like one that has ended.
         let open = up.clone();
-        let (gateway, route) = (&*self.gateway, &self.route);
+        let (calls, route) = (&*self.calls, &self.route);
         let ending = tokio::select! {
             biased;
-            () = gateway.drain.expired() => Ending::Expired,
+            () = calls.drain().expired() => Ending::Expired,
             ending = send(&mut reader, up, self.datagrams) => ending,
-            ending = receive(gateway, route, &mut down, &mut writer, self.datagrams) => {
+            ending = receive(calls, route, &mut down, &mut writer, self.datagrams) => {
                 ending.unwrap_or_else(Ending::from)
             }
         };
@@ -92,7 +90,7 @@ impl Tunnel {
             Ending::Done => (socket::NORMAL, ""),
             Ending::Expired => (socket::RESTARTS, "this gateway is shutting down; connect again"),
             Ending::Problem(problem, code) => {
-                gateway.metrics.problem(problem.code);
+                calls.metrics().problem(problem.code);
                 let request_id = self.request_id.to_str().unwrap_or_default();
                 tracing::info!(
                     request_id,
@@ -100,7 +98,7 @@ impl Tunnel {
                     detail = problem.detail,
                     "port connection ended with a problem"
                 );
-                if writer.send(message::problem(problem, request_id)).await.is_err() {
+                if writer.send(socket::problem(problem, request_id)).await.is_err() {
                     return;
                 }
                 (*code, "")
@@ -136,7 +134,7 @@ async fn send(reader: &mut Reader, up: mpsc::Sender<PortFrame>, datagrams: bool)
 
 /// Forwards the server's data to the client.
 async fn receive(
-    gateway: &Gateway,
+    calls: &Calls,
     route: &Arc<Route>,
     down: &mut Streaming<PortFrame>,
     writer: &mut Writer,
@@ -145,7 +143,7 @@ async fn receive(
     loop {
         let frame = tokio::select! {
             biased;
-            frame = call::uncut(gateway, route, down.message()) => frame,
+            frame = calls.uncut(route, down.message()) => frame,
             () = writer.ping_is_due() => {
                 writer.ping().await?;
                 continue;
@@ -156,7 +154,7 @@ async fn receive(
             Ok(None) => return Ok(Ending::Done),
             Err(Cut::Expired) => return Ok(Ending::Expired),
             Err(cut) => {
-                let problem = writer.pinging(cut.explain(gateway, route)).await?;
+                let problem = writer.pinging(cut.explain(calls, route)).await?;
                 return Ok(Ending::Problem(problem.into(), socket::NORMAL));
             }
         };

@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use wire::agent::attach_event::Event;
 use wire::agent::{Chunk, End, ExecResult, Output, TerminalSize};
-use wire::{Code, Problem};
+use wire::{Code, Problem, end_name};
 
-use crate::exec::{end_name, ms, rules};
+use crate::exec::rules;
+use crate::http::fields;
+use crate::http::json::ms;
 
 /// Kinds of binary messages: their first byte. Then eight bytes of offset, big-endian, then data.
 const STDIN: u8 = 0;
@@ -56,20 +58,20 @@ enum Text {
 pub(super) fn binary(mut message: Bytes) -> Result<Said, Problem> {
     if message.len() < HEAD_BYTES {
         let detail = format!("a binary message has {} bytes, its head alone has {HEAD_BYTES}", message.len());
-        return Err(rules::invalid("message", detail));
+        return Err(fields::invalid("message", detail));
     }
     match message.get_u8() {
         STDIN => {
             let offset = message.get_u64();
             let end = offset.checked_add(u64::try_from(message.len()).unwrap_or(u64::MAX));
             end.ok_or_else(|| {
-                rules::invalid("offset", format!("stdin at offset {offset} exceeds 2^64 - 1"))
+                fields::invalid("offset", format!("stdin at offset {offset} exceeds 2^64 - 1"))
             })?;
             Ok(Said::Stdin { offset, data: message, eof: false })
         }
         kind => {
             let detail = format!("a binary message is of kind {kind}, a client sends only {STDIN} (stdin)");
-            Err(rules::invalid("kind", detail))
+            Err(fields::invalid("kind", detail))
         }
     }
 }
@@ -79,7 +81,7 @@ pub(super) fn binary(mut message: Bytes) -> Result<Said, Problem> {
 /// # Errors
 /// `invalid_argument` naming what is wrong with it.
 pub(super) fn text(message: &str) -> Result<Said, Problem> {
-    let wrong = |e| rules::invalid("message", format!("a text message is wrong: {e}"));
+    let wrong = |e| fields::invalid("message", format!("a text message is wrong: {e}"));
     Ok(match serde_json::from_str(message).map_err(wrong)? {
         Text::StdinEof { offset } => Said::Stdin { offset, data: Bytes::new(), eof: true },
         Text::Signal { signal, tree } => {
@@ -93,7 +95,7 @@ pub(super) fn text(message: &str) -> Result<Said, Problem> {
 }
 
 fn number(field: &str, number: u64, range: RangeInclusive<u64>) -> Result<u32, Problem> {
-    rules::small(field, number, range)
+    fields::small(field, number, range)
 }
 
 /// Decodes any message: after a first byte of 0 as text, after any other as binary. For fuzzing: it must neither panic
@@ -174,15 +176,6 @@ pub(super) fn taken(offset: u64) -> Message {
 /// Tells the client that no more stdin will be taken; output continues.
 pub(super) fn stdin_closed(problem: &Problem, request_id: &str) -> Message {
     Message::text(json!({"type": "stdin_closed", "problem": problem.to_json(request_id, None)}).to_string())
-}
-
-/// The last message where there is no result: the reason.
-pub(crate) fn problem(problem: &Problem, request_id: &str) -> Message {
-    let retry_after_ms = crate::error::retry_after_ms(problem.code);
-    let mut body = problem.to_json(request_id, retry_after_ms);
-    // Overwrites the problem's own `type`, the URN of its code; `code` has that too.
-    body["type"] = "problem".into();
-    Message::text(body.to_string())
 }
 
 /// The last message: the result of the command, whose output was sent before.
@@ -287,13 +280,6 @@ mod tests {
         }
         assert_eq!(gathered.bytes(), 3);
         assert_eq!(gathered.message().into_data().as_ref(), b"\x02\0\0\0\0\0\0\x01\x02hi!");
-    }
-
-    #[test]
-    fn a_problem_keeps_everything_but_its_type() {
-        let message = parsed(&problem(&Problem::new(Code::Draining, "going").with("a", 1), "req-1"));
-        assert_eq!((&message["type"], &message["code"]), (&json!("problem"), &json!("draining")));
-        assert_eq!((&message["request_id"], &message["details"]["a"]), (&json!("req-1"), &json!("1")));
     }
 
     #[test]

@@ -9,15 +9,14 @@ use wire::agent::{AttachEvent, ResizeRequest, SignalRequest, attach_event::Event
 use wire::{Code, Problem};
 
 use super::message::{self, Gathered, Said};
-use super::socket::{self, Gone, Reader, Writer};
 use super::stdin::{self, Progress, Stdin};
 use crate::admission::Permit;
 use crate::ahead::Ahead;
 use crate::auth::Bearer;
-use crate::call::{self, authorized};
+use crate::call::{Calls, authorized};
 use crate::drain::Call;
-use crate::exec::rules;
-use crate::gateway::Gateway;
+use crate::http::fields;
+use crate::http::socket::{self, Gone, Reader, Writer};
 use crate::telemetry::{AttachEnd, Direction, Open, Stream};
 use crate::upstream::{self, Channel, Loss};
 
@@ -26,7 +25,7 @@ const MAX_CONTROLS: usize = 64;
 
 /// One attached client, and the exec that it is attached to.
 pub(super) struct Relay {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) calls: Arc<Calls>,
     pub(super) bearer: Bearer,
     pub(super) route: Arc<Route>,
     pub(super) agent: AgentClient<Channel>,
@@ -67,8 +66,8 @@ enum Control {
 impl Relay {
     /// Moves bytes both ways until the command, the client, the sandbox or this gateway ends.
     pub(super) async fn run(mut self, socket: WebSocket) {
-        let gateway = Arc::clone(&self.gateway);
-        let _open = Open::new(&gateway.metrics, Stream::Attach);
+        let calls = Arc::clone(&self.calls);
+        let _open = Open::new(calls.metrics(), Stream::Attach);
         let (mut reader, mut writer) = socket::split(socket);
         let ending = self.relay(&mut reader, &mut writer).await;
         self.finish(ending, reader, writer).await;
@@ -79,13 +78,13 @@ impl Relay {
         let (mut stdin, writes, progress) = stdin::stdin(done);
         let (controls, orders) = mpsc::channel(MAX_CONTROLS);
         let exec_id = self.exec_id.clone();
-        let (header, gateway) = (&self.bearer.header, &self.gateway);
+        let (header, calls) = (&self.bearer.header, &self.calls);
         let request_id = self.request_id.to_str().unwrap_or_default();
-        let down = Down { gateway, route: &self.route, request_id, events: &mut self.events, writer };
+        let down = Down { calls, route: &self.route, request_id, events: &mut self.events, writer };
         tokio::select! {
             biased;
-            () = gateway.drain.started() => Ending::Drain,
-            ending = listen(gateway, &exec_id, reader, &mut stdin, &controls) => ending,
+            () = calls.drain().started() => Ending::Drain,
+            ending = listen(calls, &exec_id, reader, &mut stdin, &controls) => ending,
             ending = down.run(progress) => ending,
             problem = control(self.agent.clone(), header, orders, obeyed) => Ending::Problem(problem.into(), socket::NORMAL),
             () = writes.run(self.agent.clone(), header, &exec_id) => Ending::Left,
@@ -94,7 +93,7 @@ impl Relay {
 
     async fn finish(&self, ending: Ending, reader: Reader, mut writer: Writer) {
         let request_id = self.request_id.to_str().unwrap_or_default();
-        let metrics = &self.gateway.metrics;
+        let metrics = self.calls.metrics();
         let (last, code, reason) = match ending {
             Ending::Left => return metrics.attach_ended(AttachEnd::Left),
             Ending::Drain => {
@@ -114,7 +113,7 @@ impl Relay {
                     detail = problem.detail,
                     "attach ended with a problem"
                 );
-                (Some(message::problem(&problem, request_id)), code, "")
+                (Some(socket::problem(&problem, request_id)), code, "")
             }
         };
         if let Some(last) = last
@@ -128,7 +127,7 @@ impl Relay {
 
 /// The direction from the command to the client: its output, and how far its input was taken.
 struct Down<'a> {
-    gateway: &'a Gateway,
+    calls: &'a Calls,
     route: &'a Arc<Route>,
     request_id: &'a str,
     events: &'a mut Ahead<AttachEvent>,
@@ -151,7 +150,7 @@ impl Down<'_> {
                         self.writer.send(message::stdin_closed(&problem, self.request_id)).await?;
                     }
                 }
-                event = call::uncut(self.gateway, self.route, self.events.message()) => match event {
+                event = self.calls.uncut(self.route, self.events.message()) => match event {
                     Ok(Some(AttachEvent { event })) => {
                         if let Some(ending) = self.event(event).await? {
                             return Ok(ending);
@@ -159,7 +158,7 @@ impl Down<'_> {
                     }
                     Ok(None) => return Ok(unfinished()),
                     Err(cut) => {
-                        let problem = self.writer.pinging(cut.explain(self.gateway, self.route)).await?;
+                        let problem = self.writer.pinging(cut.explain(self.calls, self.route)).await?;
                         return Ok(Ending::Problem(problem.into(), socket::NORMAL));
                     }
                 }
@@ -179,7 +178,7 @@ impl Down<'_> {
             output.add(event);
         }
         self.writer.send(output.message()).await?;
-        self.gateway.metrics.streamed(Stream::Attach, Direction::Out, output.bytes());
+        self.calls.metrics().streamed(Stream::Attach, Direction::Out, output.bytes());
         Ok(None)
     }
 }
@@ -192,7 +191,7 @@ fn unfinished() -> Ending {
 /// The direction from the client to the command. Never waits for the command: a Ctrl-C must overtake input that the
 /// command does not read.
 async fn listen(
-    gateway: &Gateway,
+    calls: &Calls,
     exec_id: &str,
     reader: &mut Reader,
     stdin: &mut Stdin,
@@ -204,14 +203,14 @@ async fn listen(
             Ok(socket::Said::Text(text)) => message::text(&text),
             Err(gone) => return gone.into(),
         };
-        if let Err(problem) = heard.and_then(|said| obey(gateway, exec_id, said, stdin, controls)) {
+        if let Err(problem) = heard.and_then(|said| obey(calls, exec_id, said, stdin, controls)) {
             return Ending::Problem(problem.into(), socket::MALFORMED);
         }
     }
 }
 
 fn obey(
-    gateway: &Gateway,
+    calls: &Calls,
     exec_id: &str,
     said: Said,
     stdin: &mut Stdin,
@@ -220,13 +219,13 @@ fn obey(
     let exec_id = exec_id.to_owned();
     let control = match said {
         Said::Stdin { offset, data, eof } => {
-            gateway.metrics.streamed(Stream::Attach, Direction::In, data.len());
+            calls.metrics().streamed(Stream::Attach, Direction::In, data.len());
             return stdin.write(offset, data, eof);
         }
         Said::Signal { signal, tree } => Control::Signal(SignalRequest { exec_id, signal, tree }),
         Said::Resize(terminal) => Control::Resize(ResizeRequest { exec_id, terminal: Some(terminal) }),
     };
-    let full = |_| rules::invalid("message", format!("{MAX_CONTROLS} signals and sizes wait already"));
+    let full = |_| fields::invalid("message", format!("{MAX_CONTROLS} signals and sizes wait already"));
     controls.try_send(control).map_err(full)?;
     stdin.control();
     Ok(())

@@ -8,7 +8,7 @@ use wire::agent::StdinChunk;
 use wire::agent::agent_client::AgentClient;
 
 use crate::call::authorized;
-use crate::exec::rules;
+use crate::http::fields;
 use crate::upstream::{self, Channel, Loss};
 
 /// How much stdin a client may have sent that was not yet acknowledged (contract: attach).
@@ -79,7 +79,7 @@ impl Stdin {
         let cost = u32::try_from(data.len() + MESSAGE_BYTES).unwrap_or(u32::MAX);
         let Ok(share) = Arc::clone(&self.window).try_acquire_many_owned(cost) else {
             let detail = format!("more than {WINDOW_BYTES} bytes of stdin were sent and not yet taken");
-            return Err(rules::invalid("stdin", detail));
+            return Err(fields::invalid("stdin", detail));
         };
         // Without a receiver the relay is ending.
         let _gone = self.writes.send(Write { offset, data, eof, after: self.controls, _share: share });

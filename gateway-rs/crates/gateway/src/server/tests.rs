@@ -11,7 +11,7 @@ mod clock;
 
 /// A server for this many connections, on a port of its own; its accept loop ends with the runtime of the test.
 async fn server(places: usize) -> (Arc<Server>, std::net::SocketAddr) {
-    let server = Server::with_places(Arc::new(Gateway::new(settings()).unwrap()), places);
+    let server = Server::with_places(&Arc::new(Gateway::new(settings()).unwrap()), places);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(Arc::clone(&server).accept(listener));
@@ -62,7 +62,7 @@ async fn connections_over_the_limit_are_closed_at_once_and_counted() {
     assert!(first.read(&mut [0; 1024]).await.unwrap() > 0);
     let mut second = TcpStream::connect(address).await.unwrap();
     assert_eq!(second.read(&mut [0; 1]).await.unwrap_or(0), 0);
-    assert_eq!(server.gateway.metrics.refused_connections.get(), 1);
+    assert_eq!(server.metrics.refused_connections.get(), 1);
     drop(first);
     server.close(Duration::from_secs(1)).await;
     assert_eq!(server.places.available_permits(), 1);

@@ -483,7 +483,7 @@ const ENDS: [agent::End; 6] = [
 ];
 
 fn end_name(end: agent::End) -> &'static str {
-    crate::exec::end_name(end).unwrap_or("unspecified")
+    wire::end_name(end).unwrap_or("unspecified")
 }
 
 fn counters<const N: usize>(label: &'static str, values: [&'static str; N]) -> CounterBy {

@@ -1,21 +1,28 @@
 use std::error::Error as _;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use h2::Reason;
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full};
+use resolve::Route;
 use tonic::Status;
 use tonic::body::Body;
 use tower::Service;
+use wire::agent::agent_client::AgentClient;
 
-use crate::body::Budget;
+use crate::http::body::{Budget, Held};
 
 use super::link::Unreachable;
-use super::outgoing::{Answered, Outgoing, Parts, Streamed};
-use super::pool::Lease;
+use super::outgoing::{Outgoing, Parts, Streamed};
+use super::pool::{Lease, Pool};
+
+/// Largest message in either direction: two outputs of 16 MiB, or stdin of 16 MiB and 6 MiB of arguments, and what
+/// surrounds them.
+const MAX_MESSAGE_BYTES: usize = 40 << 20;
 
 /// How often one request is sent at most. It is sent again only if the attempt before provably started nothing.
 const ATTEMPTS: usize = 3;
@@ -44,10 +51,16 @@ pub(crate) enum SendFailed {
     Lost(#[source] hyper::Error),
 }
 
-impl Channel {
-    pub(super) fn new(lease: Lease) -> Self {
-        Self { lease }
-    }
+/// The body of a sidecar's answer; while it is read the connection counts as used.
+type Answered = Held<Lease>;
+
+/// Returns stubs for the sidecar at the end of `route`. Opens no connection yet.
+pub(crate) fn agent(pool: &Arc<Pool>, route: &Arc<Route>) -> AgentClient<Channel> {
+    // Sidecars ignore the authority; a unix socket has none.
+    let origin = Uri::from_static("http://sandbox");
+    AgentClient::with_origin(Channel { lease: pool.lease(route) }, origin)
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES)
 }
 
 impl Service<Request<Body>> for Channel {
@@ -69,14 +82,14 @@ async fn send(lease: Lease, request: Request<Body>) -> Result<Response<Answered>
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let mut sender = lease.link.sender(&lease.pool).await?;
+        let mut sender = lease.sender().await?;
         let mut failed = match sender.try_send_request(request).await {
-            Ok(response) => return Ok(response.map(|body| Answered::new(body, lease))),
+            Ok(response) => return Ok(response.map(|body| Held::new(body, lease))),
             Err(failed) => failed,
         };
         let refusal = Refusal::of(failed.error());
         if refusal == Some(Refusal::Connection) {
-            lease.link.retire();
+            lease.retire();
         }
         // The request comes back only when not a byte of it was given to the connection (hyper, TrySendError).
         let again = || kept.clone().filter(|_| refusal.is_some()).map(|request| request.map(Outgoing::Whole));

@@ -8,8 +8,6 @@ use resolve::{Address, Route};
 use tokio::time::Instant;
 
 use super::outgoing::Outgoing;
-use super::pool::Pool;
-use crate::telemetry::Connects;
 use crate::transport::{Dialer, Stream};
 
 /// Timeout of all attempts to connect together. A sidecar is on the same node or network and accepts in well under a
@@ -23,10 +21,6 @@ const CONNECT_PAUSES: [Duration; 4] = [
     Duration::from_millis(200),
     Duration::from_millis(500),
 ];
-
-/// A connection that has no calls at two checks in a row, this far apart, is closed: an idle sandbox costs a table
-/// row. Opening one costs about 0.2 ms on a unix socket.
-const IDLE: Duration = Duration::from_secs(60);
 
 /// HTTP/2 pings detect a peer that vanished without closing (its node lost power) after the sum of the two, also while
 /// no call is under way: otherwise the next call would have to wait for that. A pong may take a while where all cores
@@ -50,7 +44,7 @@ const FRAME_BYTES: u32 = 256 << 10;
 const CONNECTION_BYTES: u32 = 2 * 256 * STREAM_BYTES;
 
 pub(super) type Sender = SendRequest<Outgoing>;
-type Connection = hyper::client::conn::http2::Connection<TokioIo<Stream>, Outgoing, TokioExecutor>;
+pub(super) type Connection = hyper::client::conn::http2::Connection<TokioIo<Stream>, Outgoing, TokioExecutor>;
 
 /// The sidecar could not be reached; nothing was sent.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -95,15 +89,18 @@ impl Link {
         self.leases.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns the connection, which is opened if there is none.
+    /// Returns the connection; `open` opens one if there is none.
     ///
     /// # Errors
-    /// [`Unreachable`] when no attempt succeeded before the deadline. All callers that waited for the attempt get the
+    /// That of `open`. All callers that waited for the attempt get the
     /// same error: if each tried in turn, the last would wait for the deadlines of all.
     ///
     /// # Cancel safety
     /// Cancel safe: the next caller that waits continues.
-    pub(super) async fn sender(self: &Arc<Self>, pool: &Arc<Pool>) -> Result<Sender, Unreachable> {
+    pub(super) async fn sender(
+        &self,
+        open: impl Future<Output = Result<Sender, Unreachable>>,
+    ) -> Result<Sender, Unreachable> {
         if let Some(sender) = self.open() {
             return Ok(sender);
         }
@@ -115,11 +112,8 @@ impl Link {
         if let Some((_, unreachable)) = failure.as_ref().filter(|(at, _)| *at >= asked) {
             return Err(unreachable.clone());
         }
-        let connected = connect(&pool.dialer, &self.route.address).await;
-        pool.metrics.connect(if connected.is_ok() { Connects::Connected } else { Connects::Failed });
-        let (sender, connection) = connected.inspect_err(|e| *failure = Some((Instant::now(), e.clone())))?;
+        let sender = open.await.inspect_err(|e| *failure = Some((Instant::now(), e.clone())))?;
         *self.lock() = Some(sender.clone());
-        pool.drivers.spawn(drive(Arc::clone(pool), Arc::clone(self), connection));
         Ok(sender)
     }
 
@@ -141,27 +135,11 @@ impl Link {
     }
 }
 
-/// Drives the connection until it breaks, the route ends or it has been idle for a while.
-async fn drive(pool: Arc<Pool>, link: Arc<Link>, connection: Connection) {
-    let (mut connection, mut over) = (std::pin::pin!(connection), std::pin::pin!(link.route.over()));
-    let mut was_idle = false;
-    loop {
-        tokio::select! {
-            // The calls on the connection get the reason, each as its own error.
-            _ = &mut connection => return,
-            _ = &mut over => return pool.forget(&link),
-            () = pool.closing.cancelled() => return,
-            () = tokio::time::sleep(IDLE) => {
-                if was_idle && pool.forget_if_idle(&link) {
-                    return;
-                }
-                was_idle = link.is_idle();
-            }
-        }
-    }
-}
-
-async fn connect(dialer: &Dialer, address: &Address) -> Result<(Sender, Connection), Unreachable> {
+/// Connects to a sidecar.
+///
+/// # Errors
+/// [`Unreachable`] when no attempt succeeded before the deadline.
+pub(super) async fn connect(dialer: &Dialer, address: &Address) -> Result<(Sender, Connection), Unreachable> {
     let deadline = Instant::now() + CONNECT_DEADLINE;
     let mut pauses = CONNECT_PAUSES.into_iter();
     loop {

@@ -7,12 +7,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 use tonic::Status;
 use tonic::body::Body;
-
-use super::pool::Lease;
 
 /// The body of a request to a sidecar.
 pub(super) enum Outgoing {
@@ -102,37 +99,5 @@ impl http_body::Body for Outgoing {
             Self::Whole(body) => body.size_hint(),
             Self::Streamed(parts) => parts.body.size_hint(),
         }
-    }
-}
-
-/// The body of a sidecar's answer; while it is read the connection counts as used.
-pub(crate) struct Answered {
-    body: Incoming,
-    _lease: Lease,
-}
-
-impl Answered {
-    pub(super) fn new(body: Incoming, lease: Lease) -> Self {
-        Self { body, _lease: lease }
-    }
-}
-
-impl http_body::Body for Answered {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

@@ -1,38 +1,36 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use http::Uri;
 use resolve::Route;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use wire::agent::agent_client::AgentClient;
 
-use super::channel::Channel;
-use super::link::{Link, Unreachable};
-use crate::telemetry::Metrics;
+use super::link::{Connection, Link, Sender, Unreachable, connect};
+use crate::telemetry::{Connects, Metrics};
 use crate::transport::Dialer;
 
-/// Largest message in either direction: two outputs of 16 MiB, or stdin of 16 MiB and 6 MiB of arguments, and what
-/// surrounds them.
-const MAX_MESSAGE_BYTES: usize = 40 << 20;
+/// A connection that has no calls at two checks in a row, this far apart, is closed: an idle sandbox costs a table
+/// row. Opening one costs about 0.2 ms on a unix socket.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// The links of all sandboxes that are in use.
 #[derive(Debug)]
 pub(crate) struct Pool {
     links: Mutex<HashMap<Arc<str>, Arc<Link>>>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) dialer: Arc<Dialer>,
+    metrics: Arc<Metrics>,
+    dialer: Arc<Dialer>,
     /// One task per open connection; ends with it.
-    pub(super) drivers: TaskTracker,
+    drivers: TaskTracker,
     /// When cancelled, every driver ends.
-    pub(super) closing: CancellationToken,
+    closing: CancellationToken,
 }
 
 /// The right to use a sandbox's connection; while one is held the connection is not closed for being idle.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    pub(super) pool: Arc<Pool>,
-    pub(super) link: Arc<Link>,
+    pool: Arc<Pool>,
+    link: Arc<Link>,
 }
 
 impl Pool {
@@ -46,23 +44,13 @@ impl Pool {
         })
     }
 
-    /// Returns stubs for the sidecar at the end of `route`. Opens no connection yet.
-    pub(crate) fn agent(self: &Arc<Self>, route: &Arc<Route>) -> AgentClient<Channel> {
-        // Sidecars ignore the authority; a unix socket has none.
-        let origin = Uri::from_static("http://sandbox");
-        AgentClient::with_origin(Channel::new(self.lease(route)), origin)
-            .max_decoding_message_size(MAX_MESSAGE_BYTES)
-            .max_encoding_message_size(MAX_MESSAGE_BYTES)
-    }
-
     /// Whether the sidecar at the end of `route` accepts connections; an open one counts. Takes as long as an attempt
     /// to connect.
     ///
     /// # Errors
     /// [`Unreachable`]
     pub(crate) async fn reach(self: &Arc<Self>, route: &Arc<Route>) -> Result<(), Unreachable> {
-        let lease = self.lease(route);
-        lease.link.sender(self).await.map(drop)
+        self.lease(route).sender().await.map(drop)
     }
 
     /// Closes all connections and waits until they are closed.
@@ -77,7 +65,8 @@ impl Pool {
         self.drivers.len()
     }
 
-    fn lease(self: &Arc<Self>, route: &Arc<Route>) -> Lease {
+    /// Returns the right to use the connection of `route`, which is not opened yet.
+    pub(super) fn lease(self: &Arc<Self>, route: &Arc<Route>) -> Lease {
         let mut links = self.lock();
         let held = links.get(&route.sandbox_id).filter(|link| link.route.is_same(route));
         let link = match held {
@@ -95,7 +84,16 @@ impl Pool {
         Lease { pool: Arc::clone(self), link }
     }
 
-    pub(super) fn forget(&self, link: &Arc<Link>) {
+    /// Opens the connection of a link, and drives it from then on.
+    async fn open(self: &Arc<Self>, link: &Arc<Link>) -> Result<Sender, Unreachable> {
+        let connected = connect(&self.dialer, &link.route.address).await;
+        self.metrics.connect(if connected.is_ok() { Connects::Connected } else { Connects::Failed });
+        let (sender, connection) = connected?;
+        self.drivers.spawn(drive(Arc::clone(self), Arc::clone(link), connection));
+        Ok(sender)
+    }
+
+    fn forget(&self, link: &Arc<Link>) {
         let mut links = self.lock();
         if links.get(&link.route.sandbox_id).is_some_and(|held| Arc::ptr_eq(held, link)) {
             links.remove(&link.route.sandbox_id);
@@ -103,7 +101,7 @@ impl Pool {
     }
 
     /// Removes the link if it is idle; returns whether it was.
-    pub(super) fn forget_if_idle(&self, link: &Arc<Link>) -> bool {
+    fn forget_if_idle(&self, link: &Arc<Link>) -> bool {
         let mut links = self.lock();
         let idle = link.is_idle();
         if idle && links.get(&link.route.sandbox_id).is_some_and(|held| Arc::ptr_eq(held, link)) {
@@ -114,6 +112,24 @@ impl Pool {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Link>>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lease {
+    /// Returns the connection, which is opened if there is none.
+    ///
+    /// # Errors
+    /// [`Unreachable`] when no attempt succeeded before the deadline.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the next caller that waits continues.
+    pub(super) async fn sender(&self) -> Result<Sender, Unreachable> {
+        self.link.sender(self.pool.open(&self.link)).await
+    }
+
+    /// Sends nothing more over the present connection; calls on it continue.
+    pub(super) fn retire(&self) {
+        self.link.retire();
     }
 }
 
@@ -130,6 +146,26 @@ impl Drop for Lease {
         // A link whose connection broke, or was never opened, has no driver that would remove it.
         if self.link.is_idle() && !self.link.is_open() {
             self.pool.forget_if_idle(&self.link);
+        }
+    }
+}
+
+/// Drives the connection until it breaks, the route ends or it has been idle for a while.
+async fn drive(pool: Arc<Pool>, link: Arc<Link>, connection: Connection) {
+    let (mut connection, mut over) = (std::pin::pin!(connection), std::pin::pin!(link.route.over()));
+    let mut was_idle = false;
+    loop {
+        tokio::select! {
+            // The calls on the connection get the reason, each as its own error.
+            _ = &mut connection => return,
+            _ = &mut over => return pool.forget(&link),
+            () = pool.closing.cancelled() => return,
+            () = tokio::time::sleep(IDLE) => {
+                if was_idle && pool.forget_if_idle(&link) {
+                    return;
+                }
+                was_idle = link.is_idle();
+            }
         }
     }
 }

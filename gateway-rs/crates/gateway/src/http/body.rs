@@ -1,6 +1,7 @@
 //! Request bodies. Those of execs are read whole, with limits on size, time and (over all calls) memory; those that
 //! are forwarded are streamed, with a timeout for silence.
 
+mod held;
 mod timed;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::{Code, Problem};
 
+pub(crate) use held::Held;
 pub(crate) use timed::{BrokenOff, Timed};
 
 /// A client that sends nothing for this long counts as gone (an estimate: a TCP retransmission takes seconds at most).
@@ -33,7 +35,8 @@ const FREE_BYTES: usize = 64 << 10;
 const BUDGET_KIB: usize = 1 << 20;
 
 /// Reads bodies within the limits.
-#[derive(Debug)]
+/// Cheap to clone; all clones share one budget.
+#[derive(Debug, Clone)]
 pub(crate) struct Reader {
     max_bytes: usize,
     /// How long a body may wait for memory.

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use wire::{Code, Problem};
 
-use crate::exec::rules;
+use super::fields;
 
 /// PATH_MAX without its NUL (path_resolution(7)): a longer path can never work.
 const MAX_PATH_BYTES: usize = 4095;
@@ -31,13 +31,13 @@ impl Query {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             if !names.contains(&name) {
                 let detail = format!("the query has {name:?}, there is only {}", names.join(", "));
-                return Err(rules::invalid(name, detail));
+                return Err(fields::invalid(name, detail));
             }
             let value = decoded(value).ok_or_else(|| {
-                rules::invalid(name, format!("{name} is {value:?}: a % needs two hexadecimal digits"))
+                fields::invalid(name, format!("{name} is {value:?}: a % needs two hexadecimal digits"))
             })?;
             if values.insert(name.to_owned(), value).is_some() {
-                return Err(rules::invalid(name, format!("{name} is given twice")));
+                return Err(fields::invalid(name, format!("{name} is given twice")));
             }
         }
         Ok(Self { values })
@@ -49,13 +49,14 @@ impl Query {
     /// `invalid_argument`: it is absent, empty, too long (`details.reason`) or has a NUL.
     pub(crate) fn path(&self, name: &str) -> Result<Vec<u8>, Problem> {
         let path = self.values.get(name).filter(|path| !path.is_empty());
-        let path = path.ok_or_else(|| rules::invalid(name, format!("{name} is missing; it names a file")))?;
+        let path =
+            path.ok_or_else(|| fields::invalid(name, format!("{name} is missing; it names a file")))?;
         if path.len() > MAX_PATH_BYTES {
             let detail = format!("{name} has {} bytes, at most {MAX_PATH_BYTES} are a path", path.len());
-            return Err(rules::invalid(name, detail).with("reason", "name_too_long"));
+            return Err(fields::invalid(name, detail).with("reason", "name_too_long"));
         }
         match path.contains(&0) {
-            true => Err(rules::invalid(name, format!("{name} has a NUL"))),
+            true => Err(fields::invalid(name, format!("{name} has a NUL"))),
             false => Ok(path.clone()),
         }
     }
@@ -63,7 +64,7 @@ impl Query {
     /// Returns a user (or owner) in the form that execs have; empty when absent.
     pub(crate) fn user(&self, name: &str) -> Result<String, Problem> {
         let user = self.text(name)?.unwrap_or_default();
-        rules::check_user(name, user)?;
+        fields::check_user(name, user)?;
         Ok(user.to_owned())
     }
 
@@ -74,7 +75,7 @@ impl Query {
             Some("true") => Ok(true),
             Some("false") => Ok(false),
             Some(other) => {
-                Err(rules::invalid(name, format!("{name} is {other:?}, it must be true or false")))
+                Err(fields::invalid(name, format!("{name} is {other:?}, it must be true or false")))
             }
         }
     }
@@ -85,7 +86,7 @@ impl Query {
         let digits = text.bytes().all(|b| b.is_ascii_digit());
         let number = text.parse().ok().filter(|_| digits);
         let wrong = || {
-            rules::invalid(name, format!("{name} is {text:?}, it must be a whole number of 0 to 2^64 - 1"))
+            fields::invalid(name, format!("{name} is {text:?}, it must be a whole number of 0 to 2^64 - 1"))
         };
         number.ok_or_else(wrong).map(Some)
     }
@@ -94,7 +95,7 @@ impl Query {
     pub(crate) fn count(&self, name: &str, default: u32, range: RangeInclusive<u64>) -> Result<u32, Problem> {
         match self.number(name)? {
             None => Ok(default),
-            Some(number) => rules::small(name, number, range),
+            Some(number) => fields::small(name, number, range),
         }
     }
 
@@ -104,7 +105,7 @@ impl Query {
         let digits = text.bytes().all(|b| (b'0'..=b'7').contains(&b));
         let mode = u32::from_str_radix(text, 8).ok().filter(|mode| digits && *mode <= MAX_MODE);
         let wrong =
-            || rules::invalid(name, format!("{name} is {text:?}, it must be octal, 0 to {MAX_MODE:o}"));
+            || fields::invalid(name, format!("{name} is {text:?}, it must be octal, 0 to {MAX_MODE:o}"));
         mode.ok_or_else(wrong).map(Some)
     }
 
@@ -116,7 +117,7 @@ impl Query {
             _ => None,
         });
         let digest: Option<Vec<u8>> = pairs.collect();
-        let wrong = || rules::invalid(name, format!("{name} is {text:?}, it must be 64 hexadecimal digits"));
+        let wrong = || fields::invalid(name, format!("{name} is {text:?}, it must be 64 hexadecimal digits"));
         digest.filter(|digest| digest.len() == 32).ok_or_else(wrong)
     }
 

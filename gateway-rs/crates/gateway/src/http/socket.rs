@@ -7,6 +7,8 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::time::{Interval, MissedTickBehavior, timeout};
 use wire::{Code, Problem};
 
+use super::error::retry_after_ms;
+
 /// Interval of pings to the client, which answers them with pongs.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -168,10 +170,34 @@ impl Writer {
     }
 }
 
+/// The last message where there is no result: the reason.
+pub(crate) fn problem(problem: &Problem, request_id: &str) -> Message {
+    let retry_after_ms = retry_after_ms(problem.code);
+    let mut body = problem.to_json(request_id, retry_after_ms);
+    // Overwrites the problem's own `type`, the URN of its code; `code` has that too.
+    body["type"] = "problem".into();
+    Message::text(body.to_string())
+}
+
 fn too_slow() -> Problem {
     let detail = format!(
         "this client took nothing for {} s and was cut off: read all the time, or connect again when you read",
         STALL.as_secs()
     );
     Problem::new(Code::StreamInterrupted, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_problem_keeps_everything_but_its_type() {
+        let message = problem(&Problem::new(Code::Draining, "going").with("a", 1), "req-1");
+        let message: Value = serde_json::from_str(message.to_text().unwrap()).unwrap();
+        assert_eq!((&message["type"], &message["code"]), (&json!("problem"), &json!("draining")));
+        assert_eq!((&message["request_id"], &message["details"]["a"]), (&json!("req-1"), &json!("1")));
+    }
 }
