@@ -7,7 +7,11 @@
 //! Written by hand instead of with a filter library, because it has to cover what those leave open or kill: on x86-64
 //! also the 32-bit numbers (programs built for i386 work, their `mount` does not) and the x32 ones.
 
+mod numbers;
+
 use libc::{BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
+
+use numbers::{CLONE, CLONE3, DENIED, TABLES, Table};
 
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 const DENY: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
@@ -26,6 +30,7 @@ const LISTED: usize = 2;
 
 /// The spawner's pid, as commands see it.
 const INIT: u32 = 1;
+/// `fcntl.h`; the libc crate has it for one architecture only.
 const F_SETSIG: libc::c_int = 10;
 
 const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS
@@ -56,52 +61,6 @@ const TO_PROCESS: [libc::c_long; 6] = [
     libc::SYS_rt_tgsigqueueinfo,
     libc::SYS_pidfd_open,
 ];
-
-/// One system-call table.
-struct Table {
-    arch: u32,
-    denied: &'static [u32],
-    clone: u32,
-    clone3: u32,
-    /// Numbers from here on belong to another table with the same `arch`.
-    foreign_from: Option<u32>,
-}
-
-/// Since Linux 5.1 new calls have the same number everywhere.
-const MODERN: [u32; 9] = [428, 429, 430, 431, 432, 433, 442, 443, 467];
-
-#[cfg(target_arch = "x86_64")]
-const TABLES: [Table; 2] = [
-    Table {
-        arch: 0xc000_003e,
-        // mount umount2 pivot_root quotactl sethostname setdomainname syslog lookup_dcookie unshare
-        // perf_event_open fanotify_init setns bpf
-        denied: &[165, 166, 155, 179, 170, 171, 103, 212, 272, 298, 300, 308, 321],
-        clone: 56,
-        clone3: 435,
-        foreign_from: Some(0x4000_0000),
-    },
-    Table {
-        arch: 0x4000_0003,
-        // mount umount umount2 pivot_root quotactl sethostname setdomainname syslog lookup_dcookie unshare
-        // perf_event_open fanotify_init setns bpf
-        denied: &[21, 22, 52, 217, 131, 74, 121, 103, 253, 310, 336, 338, 346, 357],
-        clone: 120,
-        clone3: 435,
-        foreign_from: None,
-    },
-];
-
-#[cfg(target_arch = "aarch64")]
-const TABLES: [Table; 1] = [Table {
-    arch: 0xc000_00b7,
-    // mount umount2 pivot_root quotactl sethostname setdomainname syslog lookup_dcookie unshare perf_event_open
-    // fanotify_init setns bpf
-    denied: &[40, 39, 41, 60, 161, 162, 116, 18, 97, 241, 262, 268, 280],
-    clone: 220,
-    clone3: 435,
-    foreign_from: None,
-}];
 
 /// Builds the whole program. On an architecture without a table no system call is allowed.
 ///
@@ -143,11 +102,13 @@ fn block(table: &Table, exposed: bool) -> Vec<sock_filter> {
 }
 
 fn cases(table: &Table, exposed: bool) -> Vec<Case> {
-    let denied = table.denied.iter().chain(&MODERN).map(|number| (*number, vec![answer(DENY)]));
+    let number = |call| (table.number)(call);
+    let denied = DENIED.iter().filter_map(number).map(|number| (number, vec![answer(DENY)]));
     let new_namespaces =
         vec![load(FIRST_ARGUMENT), jump(BPF_JSET, NEW_NAMESPACES, 0, 1), answer(DENY), answer(ALLOW)];
-    let clones = [(table.clone3, vec![answer(ABSENT)]), (table.clone, new_namespaces)];
-    denied.chain(clones).chain(if exposed { shield() } else { Vec::new() }).collect()
+    let clone3 = number(&CLONE3).map(|number| (number, vec![answer(ABSENT)]));
+    let clone = number(&CLONE).map(|number| (number, new_namespaces));
+    denied.chain(clone3).chain(clone).chain(if exposed { shield() } else { Vec::new() }).collect()
 }
 
 fn shield() -> Vec<Case> {
@@ -238,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_native_table_means_what_its_comment_says() {
+    fn the_native_numbers_are_those_of_the_names() {
         for number in [
             libc::SYS_mount,
             libc::SYS_umount2,
@@ -327,11 +288,13 @@ mod tests {
     fn other_tables_and_architectures_are_no_way_around() {
         assert_eq!(run(0x1234_5678, 0, 0), ABSENT);
         for table in &TABLES {
-            assert_eq!(run(table.arch, table.denied[0], 0), DENY);
-            assert_eq!(run(table.arch, table.clone, libc::CLONE_NEWUSER as u32), DENY);
+            let number = |call| (table.number)(call).unwrap();
+            let mount = DENIED.iter().find(|call| call.name == "mount").unwrap();
+            assert_eq!(run(table.arch, number(mount), 0), DENY);
+            assert_eq!(run(table.arch, number(&CLONE), libc::CLONE_NEWUSER as u32), DENY);
             assert!(block(table, true).len() < usize::from(u8::MAX));
             if let Some(from) = table.foreign_from {
-                assert_eq!(run(table.arch, from + table.denied[0], 0), ABSENT);
+                assert_eq!(run(table.arch, from + number(mount), 0), ABSENT);
             }
         }
     }
