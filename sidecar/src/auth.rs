@@ -10,8 +10,8 @@ use tonic::service::Interceptor;
 use tonic::{Request, Status};
 use wire::Problem;
 
-use crate::server::answer::status;
-use crate::server::bound::Bound;
+use crate::bound::Bound;
+use crate::problem::status;
 
 /// The scope that opens every call.
 const SCOPE: &str = "exec";

@@ -15,18 +15,22 @@
 //! - `files`: operations on the sandbox's files, by file workers inside it.
 //! - `ports`: connections to servers that listen in the sandbox.
 //! - `leg`: connections that carry the bytes of large transfers beside a call.
+//! - `problem`: problems as they are sent.
+//! - `bound`: which late settings the sandbox has; calls are refused until it has those that were promised.
 //! - `request`, `auth`, `server`: validation of requests, authentication, the gRPC service.
 //! - `usage`: the sandbox's resource usage.
 //! - `readiness`: the readiness push to the control plane; `run`: the sidecar's life, from start to shutdown.
 //! - `sys`, `spawner::clone`: the only unsafe code.
 
 pub mod auth;
+pub mod bound;
 pub mod files;
 pub mod install;
 pub mod leg;
 pub mod log;
 pub mod oom;
 pub mod ports;
+pub mod problem;
 pub mod process;
 pub mod readiness;
 pub mod records;

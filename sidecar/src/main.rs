@@ -7,7 +7,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sidecar::settings::Settings;
 use sidecar::spawner::{self, Mission};
 use sidecar::sys::SingleThread;
-use sidecar::{install, log, run, sys};
+use sidecar::{files, install, log, run, sys};
 use wire::Problem;
 
 /// Exit code when a setting is invalid.
@@ -51,6 +51,7 @@ fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
         target_command: settings.target_command.clone(),
         start_timeout: settings.start_timeout,
         processes: settings.limits.pids,
+        file_worker: files::worker::run,
         started,
     };
     let (socket, child) = {

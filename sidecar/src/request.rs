@@ -9,6 +9,7 @@ use bytes::Bytes;
 use wire::agent::{self, ConfigureRequest, ExecRequest, TerminalSize};
 use wire::{Code, Problem};
 
+use crate::problem::arguments_too_large;
 use crate::ring::Keep;
 use crate::spawner::frame::{OsBytes, Program, Size};
 
@@ -290,11 +291,6 @@ fn check_stdin(bytes: usize) -> Result<(), Problem> {
     Err(Problem::new(Code::PayloadTooLarge, detail)
         .with("limit_bytes", MAX_STDIN_BYTES)
         .with("actual_bytes", bytes))
-}
-
-/// The problem for arguments and variables that no kernel takes.
-pub fn arguments_too_large(detail: impl Into<String>) -> Problem {
-    Problem::new(Code::InvalidArgument, detail).with("reason", "arguments_too_large")
 }
 
 fn check_arguments(what: &str, bytes: usize, limit: usize) -> Result<(), Problem> {

@@ -1,17 +1,15 @@
 //! The agent's gRPC service.
 //!
 //! # Layout
-//! - `agent`: the calls, one method each; `answer`: builds messages from records and problems.
+//! - `agent`: the calls, one method each; `answer`: builds messages from records.
 //! - `attach`: output as a stream; `ports`: connections as streams; `files`: the calls on files; `incoming`: upload
 //!   data.
-//! - `bound`: which late settings the sandbox has, and refuses calls until it has those that were promised.
 //! - `uses`: for how long the sandbox has not been used.
 //! - `listen`: sockets; `connections`: limits on connections, shutdown.
 
 pub mod agent;
 pub mod answer;
 mod attach;
-pub mod bound;
 pub mod connections;
 mod files;
 mod incoming;

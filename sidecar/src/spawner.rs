@@ -40,8 +40,8 @@ use crate::sys::SingleThread;
 use crate::target::{self, Target};
 use channel::Channel;
 use frame::Report;
+pub(crate) use identity::Databases;
 use serve::Spawner;
-pub(crate) use serve::read_databases;
 
 /// The bit of `CAP_DAC_OVERRIDE`.
 const DAC_OVERRIDE: u64 = 1 << 1;
@@ -56,6 +56,8 @@ pub struct Mission {
     /// Processes and threads of commands at most; 0: no limit. Enforced here only where nothing outside can
     /// ([`settle`]).
     pub processes: u32,
+    /// What a forked process does that is a file worker.
+    pub file_worker: extern "C" fn(),
     /// When the sidecar started; reported times count from there.
     pub started: Instant,
 }
@@ -119,7 +121,8 @@ fn serve(
     let settled =
         settle::settle(target, mission.processes).map_err(|err| failed("set up the sandbox's init", &err))?;
     let kernel = settled.kernel.clone();
-    let mut spawner = Spawner::new(settled).map_err(|err| failed("watch for ended processes", &err))?;
+    let mut spawner = Spawner::new(settled, mission.file_worker)
+        .map_err(|err| failed("watch for ended processes", &err))?;
     let ready = Report::Ready { kernel, target_found_us, entered_us: elapsed_us(mission) };
     // From here on an error means that the sidecar is gone, so it is not reported.
     let _ = channel.send(&ready).and_then(|()| spawner.serve(channel));

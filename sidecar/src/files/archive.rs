@@ -15,6 +15,3 @@ mod unpack;
 
 pub(super) use pack::read;
 pub(super) use unpack::write;
-
-/// The block size of tar.
-const BLOCK_BYTES: usize = 512;

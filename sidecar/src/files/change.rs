@@ -11,8 +11,8 @@ use wire::agent::{FileInfo, MakeDirectoryRequest, MoveFileRequest, RemoveFileReq
 
 use super::copy;
 use super::errors::{At, Stop, refusal};
-use super::info::{info, info_with_target, is_directory, same};
-use super::place::{Place, locate, make_directories, make_parents};
+use super::info::{info, is_directory, same};
+use super::place::{Place, described, locate, make_directories, make_parents};
 use super::walk::remove_tree;
 
 /// Makes a directory.
@@ -55,12 +55,6 @@ pub(super) fn rename(request: &MoveFileRequest) -> Result<FileInfo, Stop> {
         taken => taken.at(to)?,
     }
     described(&target, to)
-}
-
-/// Describes a place that has just been filled.
-pub(super) fn described(place: &Place, path: &[u8]) -> Result<FileInfo, Stop> {
-    let stat = place.stat().at(path)?;
-    Ok(info_with_target(path, &stat, &place.directory, place.name.as_slice()))
 }
 
 fn take_away(place: &Place, path: &[u8], directory: bool) -> Result<u64, Stop> {

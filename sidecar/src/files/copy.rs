@@ -12,11 +12,10 @@ use nix::unistd::{Gid, Uid, fchownat, symlinkat};
 use wire::Code;
 use wire::agent::{FileInfo, MoveFileRequest};
 
-use super::change::described;
 use super::errors::{At, Stop, refusal};
 use super::info::{is_directory, kind, mode, same};
 use super::pipes::still_wanted;
-use super::place::{Place, Temporary, locate, make_parents};
+use super::place::{Place, Temporary, described, locate, make_parents};
 use super::read;
 use super::walk::{self, Moment, Next, walk};
 

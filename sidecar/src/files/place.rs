@@ -9,8 +9,10 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, openat, readlinkat, renameat, renameat2};
 use nix::sys::stat::{FileStat, Mode, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
+use wire::agent::FileInfo;
 
 use super::errors::{At, Stop};
+use super::info::info_with_target;
 use super::walk;
 
 /// The kernel's limit of symbolic links in one path.
@@ -166,6 +168,12 @@ impl Drop for Temporary<'_> {
 fn fresh_name(salt: u32) -> Vec<u8> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{TEMPORARY}{:x}-{:x}-{salt:x}", std::process::id(), now.as_nanos()).into_bytes()
+}
+
+/// Describes a place that has just been filled.
+pub(super) fn described(place: &Place, path: &[u8]) -> Result<FileInfo, Stop> {
+    let stat = place.stat().at(path)?;
+    Ok(info_with_target(path, &stat, &place.directory, place.name.as_slice()))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::errors::{At, Stop, refusal, shown};
 use super::info::{info, kind, mode};
 use super::pipes::Incoming;
 use super::place::{Place, Temporary, locate, make_parents};
-use crate::spawner::read_databases;
+use crate::spawner::Databases;
 
 /// Mode of a new file when the request names none, before the umask.
 const FRESH_MODE: u32 = 0o666;
@@ -69,7 +69,7 @@ fn owner(spec: &str) -> Result<Option<(Uid, Gid)>, Stop> {
     if spec.is_empty() {
         return Ok(None);
     }
-    let found = read_databases().resolve(spec).map_err(|detail| {
+    let found = Databases::read().resolve(spec).map_err(|detail| {
         Problem::new(Code::InvalidArgument, detail).with("reason", "user_not_found").with("field", "owner")
     })?;
     Ok(Some((Uid::from_raw(found.uid), Gid::from_raw(found.gid))))

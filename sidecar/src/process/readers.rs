@@ -1,12 +1,12 @@
 //! The readers that an output waits for: those that are attached, and for a while the last one that was.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::watched::Watched;
-use super::{Process, Stream};
+use super::stream::Stream;
+use super::watched::{Watched, lock};
 use crate::ring::Ring;
 
 /// A reader that takes nothing for this long counts as gone, and the command goes on without it. Progress shows only
@@ -42,13 +42,6 @@ struct Place {
     gone: bool,
 }
 
-/// An attached reader, until this is dropped.
-#[derive(Debug)]
-pub struct Reader {
-    process: Arc<Process>,
-    number: u64,
-}
-
 impl Readers {
     /// No reader yet, but the output waits for the first one.
     pub(super) fn new() -> Self {
@@ -56,7 +49,8 @@ impl Readers {
         Self { places: Watched::new(Places { next: 1, all: vec![expected] }) }
     }
 
-    fn enter(&self, from: Position) -> u64 {
+    /// Adds a reader that has everything before `from`; returns its number.
+    pub(super) fn enter(&self, from: Position) -> u64 {
         self.places.change(|places| {
             places.all.retain(|place| place.attached);
             let number = places.next;
@@ -66,11 +60,11 @@ impl Readers {
         })
     }
 
-    fn took(&self, number: u64, taken: Position) {
+    pub(super) fn took(&self, number: u64, taken: Position) {
         self.move_to(number, |place| Place { taken, last: Instant::now(), gone: false, ..place });
     }
 
-    fn leave(&self, number: u64) {
+    pub(super) fn leave(&self, number: u64) {
         self.move_to(number, |place| Place { last: Instant::now(), attached: false, ..place });
     }
 
@@ -93,7 +87,7 @@ impl Readers {
         let began = Instant::now();
         loop {
             let changed = self.places.changed();
-            let looked = self.look(stream, &mut super::lock(ring), began);
+            let looked = self.look(stream, &mut lock(ring), began);
             match looked {
                 Ok(room) => return room,
                 // Either a place has changed or the time is over; the next round finds out which.
@@ -127,29 +121,6 @@ impl Readers {
 impl Place {
     fn new(number: u64, begun: Position, attached: bool) -> Self {
         Self { number, begun, taken: begun, last: Instant::now(), attached, gone: false }
-    }
-}
-
-impl Reader {
-    /// Attaches a reader that has everything before `from`.
-    pub fn new(process: &Arc<Process>, from: Position) -> Self {
-        let number = process.readers.as_ref().map_or(0, |readers| readers.enter(from));
-        Self { process: Arc::clone(process), number }
-    }
-
-    /// Notes that the reader has taken everything before `position`.
-    pub fn took(&self, position: Position) {
-        if let Some(readers) = &self.process.readers {
-            readers.took(self.number, position);
-        }
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        if let Some(readers) = &self.process.readers {
-            readers.leave(self.number);
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use wire::{Code, Problem};
 
-use super::streams::Side;
+use super::side::Side;
 use super::terminal::Terminal;
 
 /// The writing side of a command's standard input.

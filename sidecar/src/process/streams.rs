@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::unistd::{pipe2, read, write};
+use nix::unistd::{pipe2, read};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
+use super::side::Side;
+use super::state::Process;
+use super::stream::Stream;
 use super::terminal::{Promise, Terminal};
-use super::{Process, Stream};
 use crate::sys;
 
 /// The largest size that a pipe can be set to.
@@ -33,40 +35,6 @@ const LONGEST_REST: Duration = Duration::from_millis(4);
 const POOR_LOOKS: usize = 2;
 /// Pause between two reads of a pipe that the runtime cannot watch.
 const UNWATCHED_REST: Duration = Duration::from_millis(20);
-
-/// The sidecar's end of a pipe, or of a terminal.
-#[derive(Debug)]
-pub(super) struct Side(AsyncFd<OwnedFd>);
-
-impl Side {
-    fn new(fd: OwnedFd, interest: Interest) -> io::Result<Self> {
-        // The flag belongs to this end alone; commands expect theirs to block.
-        fcntl(&fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        Ok(Self(sys::watch(fd, interest)?))
-    }
-
-    pub(super) fn both_ways(fd: OwnedFd) -> io::Result<Self> {
-        Self::new(fd, Interest::READABLE | Interest::WRITABLE)
-    }
-
-    pub(super) fn to_write(fd: OwnedFd) -> io::Result<Self> {
-        Self::new(fd, Interest::WRITABLE)
-    }
-
-    /// Writes some of `data`, once there is space.
-    ///
-    /// # Errors
-    /// Nothing reads the other end any more.
-    pub(super) async fn write(&self, data: &[u8]) -> io::Result<usize> {
-        self.0.async_io(Interest::WRITABLE, |fd| Ok(write(fd, data)?)).await
-    }
-}
-
-impl AsFd for Side {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.get_ref().as_fd()
-    }
-}
 
 /// The sidecar's ends of a command's streams.
 #[derive(Debug)]

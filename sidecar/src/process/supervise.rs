@@ -10,12 +10,15 @@ use tokio::time::{sleep, timeout};
 use wire::agent::End;
 use wire::{Code, Problem};
 
-use super::streams::{Prepared, Side, Streams, pump};
-use super::watched::Watched;
-use super::{Cause, Ended, Life, Phase, Process, Stream};
+use super::side::Side;
+use super::state::{Cause, Ended, Life, Phase, Process};
+use super::stream::Stream;
+use super::streams::{Prepared, Streams, pump};
+use super::watched::{Watched, lock};
 use crate::log;
 use crate::oom::{self, OomCounter};
-use crate::request::{Command, Defaults, arguments_too_large};
+use crate::problem::arguments_too_large;
+use crate::request::{Command, Defaults};
 use crate::ring::Budget;
 use crate::spawner::frame::{Ending, Order, Program, Refusal, Report, Spawn};
 use crate::spawner::link::{Link, Subscription, lost};
@@ -62,7 +65,7 @@ pub async fn supervise(process: Arc<Process>, start: Start, context: Arc<Context
     if let Some(readers) = &process.readers {
         readers.clear();
     }
-    super::lock(&process.terminal).take();
+    lock(&process.terminal).take();
     process.enter(phase);
     // Last, because a call may hold the lock while it writes to a daemon that does not read, until it sees the end.
     process.stdin.lock().await.close();
@@ -86,7 +89,7 @@ async fn run(process: &Process, start: Start, context: &Context) -> Result<Ended
             return Err(out_of_descriptors(&err));
         }
     };
-    super::lock(&process.terminal).clone_from(&streams.terminal);
+    lock(&process.terminal).clone_from(&streams.terminal);
     process.enter(Phase::Running { spawn_us });
 
     let traffic = traffic(process, streams.stdin.take(), &streams, &command.stdin);

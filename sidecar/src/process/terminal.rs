@@ -8,7 +8,7 @@ use std::sync::Arc;
 use nix::sys::termios::{LocalFlags, SpecialCharacterIndices, tcgetattr};
 use nix::unistd::write;
 
-use super::streams::Side;
+use super::side::Side;
 use crate::spawner::frame::Size;
 use crate::spawner::terminal;
 use crate::sys;

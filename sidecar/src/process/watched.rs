@@ -1,7 +1,7 @@
 //! A value that tasks wait for. Smaller than tokio's watch channel, which spreads its waiters over eight lists for many
 //! threads: hundreds of finished processes are kept.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
@@ -20,7 +20,7 @@ impl<T> Watched<T> {
 
     /// Locks the value; not to be held for long.
     pub(super) fn look(&self) -> MutexGuard<'_, T> {
-        super::lock(&self.value)
+        lock(&self.value)
     }
 
     /// Changes the value and wakes all that wait.
@@ -46,4 +46,9 @@ impl<T> Watched<T> {
             changed.await;
         }
     }
+}
+
+/// Ignores poisoning: no code panics while it holds a lock.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,13 +12,14 @@ use wire::{Code, Problem};
 
 use super::answer;
 use super::attach::{Events, attach};
-use super::bound::Bound;
 use super::files::{Answers, Files};
 use super::ports;
 use super::uses::Uses;
+use crate::bound::Bound;
 use crate::files::call::Places;
 use crate::leg::Legs;
 use crate::ports::Ports;
+use crate::problem::status;
 use crate::process::supervise::{Context, Start, supervise};
 use crate::process::{Cause, Process};
 use crate::records::{Claim, Records};
@@ -293,7 +294,7 @@ impl Service {
     /// The operations on files, with the defaults of this moment.
     fn files(&self) -> Result<Files<'_>, Status> {
         if *self.shared.draining.borrow() {
-            return Err(answer::status(&Problem::new(Code::Draining, "the sandbox is shutting down")));
+            return Err(status(&Problem::new(Code::Draining, "the sandbox is shutting down")));
         }
         let defaults = lock(&self.shared.defaults).clone();
         let shared = &self.shared;
@@ -441,7 +442,7 @@ async fn in_time<T>(asked: impl Future<Output = Result<T, Problem>>) -> Result<T
 }
 
 fn answered<T>(outcome: Result<T, Problem>) -> Answer<T> {
-    outcome.map(Response::new).map_err(|problem| answer::status(&problem))
+    outcome.map(Response::new).map_err(|problem| status(&problem))
 }
 
 fn unix_ms() -> u64 {

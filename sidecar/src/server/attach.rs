@@ -9,6 +9,7 @@ use wire::agent::attach_event::Event;
 use wire::agent::{AttachEvent, Chunk};
 
 use super::answer;
+use crate::problem::status;
 use crate::process::{Phase, Position, Process, Reader, Stream};
 
 /// Bytes in one event.
@@ -56,7 +57,7 @@ async fn feed(
                 let result = answer::result_without_data(process, &ended, false);
                 Ok(AttachEvent { event: Some(Event::Result(result)) })
             }
-            Phase::Failed(problem) => Err(answer::status(&problem)),
+            Phase::Failed(problem) => Err(status(&problem)),
             Phase::Starting | Phase::Running { .. } => {
                 activity.await;
                 continue;

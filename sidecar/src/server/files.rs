@@ -16,11 +16,11 @@ use wire::agent::{
 };
 use wire::{Code, Problem};
 
-use super::answer::status;
 use super::incoming::{Incoming, Piece};
 use crate::files::call::{Call, Places, Said, Who};
 use crate::files::frames::Job;
 use crate::leg::{Awaited, Leg, Legs, Way};
+use crate::problem::status;
 use crate::process::supervise::Context;
 use crate::request::{Defaults, invalid};
 

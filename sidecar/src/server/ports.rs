@@ -10,10 +10,10 @@ use tonic::{Request, Status, Streaming};
 use wire::agent::{PortFrame, PortState, WaitPortRequest};
 use wire::{Code, Problem};
 
-use super::answer;
 use crate::auth::PortScope;
 use crate::leg::{Legs, Way};
 use crate::ports::{Answers, Ports, datagrams, dial, stream};
+use crate::problem::status;
 
 /// Timeout of the first message: a caller has it ready when it calls.
 const FIRST_WITHIN: Duration = Duration::from_secs(10);
@@ -90,7 +90,7 @@ fn greet(answers: &Answers) {
 async fn until_gone(answers: &Answers, connection: impl Future<Output = Result<(), Problem>>) {
     tokio::select! {
         ended = connection => if let Err(problem) = ended {
-            let _ = answers.send(Err(answer::status(&problem))).await;
+            let _ = answers.send(Err(status(&problem))).await;
         },
         () = answers.closed() => {}
     }

@@ -7,6 +7,7 @@
 
 mod codec;
 
+pub use codec::{HEADER_BYTES, Malformed, OsBytes};
 use codec::{Reader, Writer};
 
 use crate::usage::Disk;
@@ -14,11 +15,6 @@ use crate::usage::Disk;
 /// Upper bound of a frame's length; a longer one is an error of the peer. Everything that a kernel takes fits: 6 MiB,
 /// counted with more overhead for each string than a frame has.
 pub const MAX_FRAME_BYTES: usize = 8 << 20;
-/// Length of the length field.
-pub const HEADER_BYTES: usize = 4;
-
-/// A name or value of the operating system: bytes without NUL.
-pub type OsBytes = Vec<u8>;
 
 /// What to execute.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -200,10 +196,6 @@ pub enum Report {
         disk: Disk,
     },
 }
-
-/// The bytes are not a valid frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Malformed;
 
 /// How many bytes the frame at the start of `bytes` has, header included; `None` when the header is incomplete.
 ///

@@ -1,4 +1,13 @@
-//! Resolves users and groups by the target's own `/etc/passwd` and `/etc/group`. Pure: takes the files' text.
+//! Resolves users and groups by the target's own `/etc/passwd` and `/etc/group`.
+
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+
+use nix::errno::Errno;
+
+/// User files are cut beyond this size: no image has larger ones, and a command may have put them there.
+const MAX_DATABASE_BYTES: u64 = 1 << 20;
 
 /// Largest uid and gid that container runtimes accept.
 const MAX_ID: u32 = i32::MAX.cast_unsigned();
@@ -42,6 +51,11 @@ struct User<'a> {
 }
 
 impl Databases {
+    /// Reads the target's user files; must be called in its mount namespace.
+    pub fn read() -> Self {
+        Self { passwd: read_bounded("/etc/passwd"), group: read_bounded("/etc/group") }
+    }
+
     /// Resolves `user` or `user:group`, each a name or a number. A number needs no entry; without one its primary group
     /// is 0, as in container engines. A group that is given replaces all other groups of the user.
     ///
@@ -115,6 +129,19 @@ fn account(uid: u32, entry: Option<User<'_>>) -> Account {
 /// Bounded, because the kernel takes the largest id of all as "keep the current one", which is root here.
 fn number(text: &str) -> Option<u32> {
     text.parse().ok().filter(|id| *id <= MAX_ID)
+}
+
+/// A missing file reads as an empty one. The open does not block, in case a command has put a FIFO there.
+fn read_bounded(path: &str) -> String {
+    let mut bytes = Vec::new();
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    if let Ok(file) =
+        opened.and_then(|file| if file.metadata()?.is_file() { Ok(file) } else { Err(Errno::EINVAL.into()) })
+    {
+        // A partly read file is better than none: its complete lines are valid.
+        let _ = file.take(MAX_DATABASE_BYTES).read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use wire::{Code, Problem};
 
 use super::frame::{HEADER_BYTES, MAX_FRAME_BYTES, Order, Report, frame_length};
-use crate::request::arguments_too_large;
+use crate::problem::arguments_too_large;
 use crate::sys;
 use crate::usage::Disk;
 

@@ -2,11 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{CStr, OsStr};
-use std::fs::OpenOptions;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Instant;
 
@@ -27,7 +25,6 @@ use super::settle::Settled;
 use super::sweep::{self, Marks, Sweep};
 use super::terminal;
 use super::untold::Untold;
-use crate::files::worker;
 use crate::sys::{self, Ended};
 use crate::usage::Disk;
 
@@ -37,8 +34,6 @@ const MAX_READS: usize = 512;
 const MAX_REAPS: usize = 32;
 /// How much of a detail is sent: it may repeat a caller's value, which may be long.
 const MAX_DETAIL_CHARS: usize = 1024;
-/// User files are cut beyond this size: no image has larger ones, and a command may have put them there.
-const MAX_DATABASE_BYTES: u64 = 1 << 20;
 
 /// A command whose process has not been reaped yet.
 #[derive(Debug)]
@@ -67,6 +62,8 @@ enum Stdio {
 /// The init of a sandbox.
 pub(super) struct Spawner {
     settled: Settled,
+    /// What a file worker runs.
+    file_worker: extern "C" fn(),
     ended: SignalFd,
     stack: Stack,
     commands: BTreeMap<u64, Command>,
@@ -79,11 +76,12 @@ pub(super) struct Spawner {
 }
 
 impl Spawner {
-    pub(super) fn new(settled: Settled) -> nix::Result<Self> {
+    pub(super) fn new(settled: Settled, file_worker: extern "C" fn()) -> nix::Result<Self> {
         let awaited: SigSet = [Signal::SIGCHLD].into_iter().collect();
         let ended = SignalFd::with_flags(&awaited, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         Ok(Self {
             settled,
+            file_worker,
             ended,
             stack: Stack::new(),
             commands: BTreeMap::new(),
@@ -239,7 +237,7 @@ impl Spawner {
 
     fn spawn(&mut self, spawn: &Spawn, stdio: &Stdio) -> Result<Pid, Refused> {
         let settled = &self.settled;
-        let fresh = (!spawn.user.is_empty()).then(read_databases);
+        let fresh = (!spawn.user.is_empty()).then(Databases::read);
         let plan = Plan::new(spawn, &settled.target, fresh.as_ref().unwrap_or(&settled.databases))?;
         give_to(stdio, plan.identity.uid);
         let (groups, inherited) = (&*plan.identity.groups, &settled.target.status);
@@ -261,7 +259,7 @@ impl Spawner {
             attempts: &plan.attempts,
         };
         let started = match spawn.program {
-            Program::Worker => clone::fork(&child, worker::run),
+            Program::Worker => clone::fork(&child, self.file_worker),
             Program::Argv(_) | Program::Shell(_) => clone::start(&mut self.stack, &child),
         };
         let leader = started.map_err(|failure| refused(failure, &plan))?;
@@ -387,28 +385,10 @@ fn exists(plan: &Plan, attempt: &clone::Attempt) -> bool {
     path(&plan.cwd).join(path(&attempt.path)).exists()
 }
 
-/// Reads the target's user files; must be called in its mount namespace.
-pub(crate) fn read_databases() -> Databases {
-    Databases { passwd: read_bounded("/etc/passwd"), group: read_bounded("/etc/group") }
-}
-
 /// Usage of the root file system as commands see it.
 fn disk() -> Disk {
     let Ok(seen) = statvfs("/") else { return Disk::default() };
     let (blocks, block_bytes) = (seen.blocks(), seen.fragment_size());
     let used = blocks.saturating_sub(seen.blocks_free());
     Disk { used_bytes: used.saturating_mul(block_bytes), size_bytes: blocks.saturating_mul(block_bytes) }
-}
-
-/// A missing file reads as an empty one. The open does not block, in case a command has put a FIFO there.
-fn read_bounded(path: &str) -> String {
-    let mut bytes = Vec::new();
-    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-    if let Ok(file) =
-        opened.and_then(|file| if file.metadata()?.is_file() { Ok(file) } else { Err(Errno::EINVAL.into()) })
-    {
-        // A partly read file is better than none: its complete lines are valid.
-        let _ = file.take(MAX_DATABASE_BYTES).read_to_end(&mut bytes);
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }

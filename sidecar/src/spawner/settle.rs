@@ -11,7 +11,6 @@ use nix::unistd::{Gid, Uid, geteuid, getuid, setgroups, setresgid, setresuid};
 
 use super::identity::Databases;
 use super::seccomp::InitSignals;
-use super::serve::read_databases;
 use super::{clone, proc_mount, seccomp};
 use crate::sys;
 use crate::target::Target;
@@ -75,7 +74,7 @@ pub(super) fn settle(target: Target, processes: u32) -> io::Result<Settled> {
     Ok(Settled {
         limits: within_reach(&wanted, &limits::parse(&fs::read_to_string("/proc/self/limits")?)),
         kernel: fs::read_to_string("/proc/version")?.trim_end().to_owned(),
-        databases: read_databases(),
+        databases: Databases::read(),
         oom_killer: !gvisor,
         permitted,
         inheritable,

@@ -10,7 +10,7 @@ use tar::{EntryType, Header};
 use wire::Code;
 use wire::agent::{FileChunk, ReadArchiveRequest};
 
-use super::BLOCK_BYTES;
+use super::stream::BLOCK_BYTES;
 use crate::files::errors::{At, Stop, refusal};
 use crate::files::info::{is_directory, kind, mode};
 use crate::files::pipes::Outgoing;

@@ -6,11 +6,13 @@ use std::io::Read;
 use tar::{EntryType, GnuExtSparseHeader, GnuSparseHeader, Header};
 use wire::{Code, Problem};
 
-use super::BLOCK_BYTES;
 use super::extended::{Extended, number};
 use super::sparse::{MAX_PIECES, Sparse};
 use crate::files::errors::{Stop, shown};
 use crate::files::pipes::Incoming;
+
+/// The block size of tar.
+pub(super) const BLOCK_BYTES: usize = 512;
 
 /// Bytes of the long names and of the PAX records of one entry at most, each.
 const MAX_EXTENDED_BYTES: u64 = 1 << 20;

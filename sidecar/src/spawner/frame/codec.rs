@@ -1,6 +1,14 @@
 //! Writes and reads the fields of a frame.
 
-use super::{HEADER_BYTES, Malformed, OsBytes};
+/// Length of the length field.
+pub const HEADER_BYTES: usize = 4;
+
+/// A name or value of the operating system: bytes without NUL.
+pub type OsBytes = Vec<u8>;
+
+/// The bytes are not a valid frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed;
 
 pub(super) struct Writer {
     bytes: Vec<u8>,
