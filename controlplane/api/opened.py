@@ -1,6 +1,6 @@
 """Opens the backends of a control plane as its settings say: cluster, store, gateways, declared pools and quotas."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -10,6 +10,8 @@ from controlplane.cluster.by_gateway import HttpGateways, NoGateways
 from controlplane.cluster.documents import Documents
 from controlplane.cluster.engine import EngineCluster
 from controlplane.cluster.engine.documents import FILE, FileDocuments
+from controlplane.images import Keyring
+from controlplane.registry import Registries
 from controlplane.settings import PREFIX, EngineSettings, KubernetesSettings, SettingError, Settings
 from controlplane.store import Journal, JournaledStore, MemoryStore, RedisStore, Store
 from controlplane.telemetry import Metrics
@@ -96,6 +98,36 @@ async def opened_documents(settings: Settings) -> AsyncIterator[Documents]:
         KubernetesDocuments.open(client, backend.namespace, adopt=backend.agent_sandbox) as documents,
     ):
         yield documents
+
+
+@asynccontextmanager
+async def opened_registry(settings: Settings, clock: Clock) -> AsyncIterator[Registries | None]:
+    """A client of image registries, with the pull secrets of the sandboxes' namespace; None: none is to be asked."""
+    if settings.images.digests == "never":
+        yield None
+        return
+    async with (
+        _keyring(settings.backend, clock) as keyring,
+        Registries.open(keyring, clock, settings.images.plain_registries) as registries,
+    ):
+        yield registries
+
+
+@asynccontextmanager
+async def _keyring(
+    backend: EngineSettings | KubernetesSettings, clock: Clock
+) -> AsyncIterator[Callable[[], Awaitable[Keyring]]]:
+    if isinstance(backend, EngineSettings) or not backend.image_pull_secrets:
+        yield _no_credentials
+        return
+    from controlplane.cluster.kubernetes import KubernetesClient, PullSecrets  # noqa: PLC0415
+
+    async with KubernetesClient.connect(backend.kubeconfig) as client:
+        yield PullSecrets(client, backend.namespace, backend.image_pull_secrets, clock).keyring
+
+
+async def _no_credentials() -> Keyring:
+    return Keyring()
 
 
 @asynccontextmanager

@@ -37,6 +37,8 @@ class SandboxBody(BaseModel):
     """One sandbox as callers see it.
 
     Attributes:
+        image: as the create named it.
+        image_digest: what it was started from; empty: not resolved, its node understood the name by itself.
         source: ready from a pool (warm), or started for its owner (cold).
         cold_reason: why cold, where pools of its image exist.
     """
@@ -44,6 +46,7 @@ class SandboxBody(BaseModel):
     id: str
     owner: str
     image: str
+    image_digest: str
     state: State
     labels: dict[str, str]
     cpu_millicores: Range
@@ -78,6 +81,7 @@ class SandboxBody(BaseModel):
             "id": sandbox.id,
             "owner": sandbox.owner,
             "image": spec.image,
+            "image_digest": sandbox.image_digest,
             "state": sandbox.state,
             "labels": spec.labels,
             "cpu_millicores": spec.cpu_millicores,

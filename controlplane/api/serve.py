@@ -8,11 +8,12 @@ from controlplane.api.app import create_app
 from controlplane.api.auth import ApiKeys
 from controlplane.api.context import Context
 from controlplane.api.listeners import serving_http, serving_routes
-from controlplane.api.opened import opened_cluster, opened_documents, opened_gateways, opened_store
+from controlplane.api.opened import opened_cluster, opened_documents, opened_gateways, opened_registry, opened_store
 from controlplane.api.ready import create_ready_app
 from controlplane.clock import Clock, SystemClock
 from controlplane.cluster.sidecar import GrpcSidecars
 from controlplane.lifecycle import Dependencies, Options, RouteBoard, Sandboxes, SigningKey
+from controlplane.lifecycle.images import ImageOptions
 from controlplane.settings import PREFIX, SettingError, Settings
 from controlplane.telemetry import Metrics
 
@@ -36,6 +37,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
         store = await stack.enter_async_context(opened_store(settings, clock, metrics))
         gateways = await stack.enter_async_context(opened_gateways(settings))
         documents = await stack.enter_async_context(opened_documents(settings))
+        registry = await stack.enter_async_context(opened_registry(settings, clock))
         deps = Dependencies(
             store=store,
             cluster=cluster,
@@ -46,9 +48,11 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             metrics=metrics,
             board=RouteBoard(clock, key),
             documents=documents,
+            registry=registry,
         )
         options = Options(
-            settings.starts_in_flight, settings.max_sandboxes, settings.probe_every_ms, settings.idle_timeout_ms
+            *(settings.starts_in_flight, settings.max_sandboxes, settings.probe_every_ms, settings.idle_timeout_ms),
+            images=ImageOptions(settings.images.digests, settings.images.rewrites),
         )
         # Opened before the listeners, so closed after them: pushes and calls in progress still need the service.
         service = await stack.enter_async_context(Sandboxes.running(deps, options))

@@ -177,6 +177,17 @@ class Cluster(Protocol):
         """
         ...
 
+    async def digest(self, name: str) -> str:
+        """The digest by which ``start`` takes an image that is on the machine already; no registry is asked.
+
+        Empty: it is not there, or every node has images of its own.
+        """
+        ...
+
+    def architectures(self) -> frozenset[str]:
+        """Those of the machines that sandboxes may run on, as images name them; empty: not known. Cost: no call."""
+        ...
+
     @property
     def annotates_behind(self) -> bool:
         """Whether facts may be written in the background after a create's answer, since a write is a network call."""

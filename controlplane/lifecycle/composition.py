@@ -13,12 +13,14 @@ from controlplane.lifecycle.admission.abandonments import Abandonments
 from controlplane.lifecycle.admission.admissions import Admissions
 from controlplane.lifecycle.admission.queue import WaitingRoom
 from controlplane.lifecycle.admission.quotas import Quotas
+from controlplane.lifecycle.admission.templates import Templates
 from controlplane.lifecycle.admission.warm_starts import WarmStarts
 from controlplane.lifecycle.creates import Creates
 from controlplane.lifecycle.dependencies import Dependencies, Options
 from controlplane.lifecycle.ending.endings import Endings
 from controlplane.lifecycle.ending.reclaim import Reclaimer
 from controlplane.lifecycle.expiry.expiry import Expiry
+from controlplane.lifecycle.images import Images
 from controlplane.lifecycle.owned import OwnedSandboxes
 from controlplane.lifecycle.pools import Pools
 from controlplane.lifecycle.preflight import Preflight
@@ -49,6 +51,7 @@ class Core:
 
     Attributes:
         store, ledger, settlements, annotations: records, how they change, and what waits for that.
+        images: what a start begins with.
         starts, queue, readiness, starter: bringing sandboxes up.
         expiry, endings, reclaimer: ending them.
         quotas, room, admissions, abandonments, creates, pools: letting them in.
@@ -66,9 +69,19 @@ class Core:
         self.settlements = settlements = Settlements(ledger)
         self.annotations = annotations = Annotations(deps.cluster, ledger.claim_written)
         # Starting and ending.
+        templates = Templates()
+        self.images = Images(
+            *(options.images, deps.registry, deps.cluster, store, deps.clock),
+            metrics=deps.metrics,
+            serves=templates.serves,
+            group=group,
+        )
         self.readiness = Readiness(deps, store, ledger, annotations)
         self.starter = Starter(
-            deps, store, ledger, settlements, readiness=self.readiness, at_once=options.starts_in_flight
+            *(deps, store, ledger, settlements),
+            readiness=self.readiness,
+            images=self.images,
+            at_once=options.starts_in_flight,
         )
         self.queue = self.starter.queue
         self.starts = starts = Starts(self.starter, store, ledger, deps.clock, group)
@@ -82,6 +95,8 @@ class Core:
         self.admissions = Admissions(
             *(deps, store, ledger, settlements),
             annotations=annotations,
+            images=self.images,
+            templates=templates,
             starts=starts,
             abandonments=self.abandonments,
             group=group,
@@ -92,7 +107,7 @@ class Core:
             store,
             deps.clock,
             warm=warm,
-            templates=self.admissions.templates,
+            templates=templates,
             replica=deps.store.replica,
         )
         self.owned = OwnedSandboxes(deps.clock, store, ledger, annotations, self.expiry)
@@ -104,7 +119,7 @@ class Core:
             pools=self.pools,
             owned=self.owned,
         )
-        self.preflight = Preflight(store, deps.cluster, self.quotas, options.starts_in_flight)
+        self.preflight = Preflight(store, deps.cluster, self.images, self.quotas, options.starts_in_flight)
         # Other replicas, and the cluster.
         comparison = Comparison(deps, store, ledger, annotations=annotations, reclaimer=reclaimer, group=group)
         self._recovery = Recovery(
@@ -129,6 +144,7 @@ class Core:
         """What follows from a transition, in this order: gateways first, since callers wait for them."""
         self.ledger.subscribe(self._deps.board.on)
         self.ledger.subscribe(self.settlements.on)
+        self.ledger.subscribe(self.images.on)
         self.ledger.subscribe(self.starts.on)
         self.ledger.subscribe(self.expiry.on)
         self.ledger.subscribe(self.annotations.on)
@@ -172,6 +188,7 @@ class Core:
         """Ends the loops and gives what is under way a little time, then leaves it: the next start finds it."""
         await self.pools.leave()
         self.admissions.close()
+        self.images.close()
         self.abandonments.close()
         self.room.leave()
         if self.store.shared:

@@ -1,10 +1,11 @@
 """What the lifecycle is given: its dependencies (``Dependencies``) and its limits (``Options``)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from controlplane.clock import Clock
 from controlplane.cluster import Cluster, Gateways, Sidecars
 from controlplane.cluster.documents import Documents
+from controlplane.lifecycle.images.options import ImageOptions, Registry
 from controlplane.lifecycle.routes import RouteBoard
 from controlplane.lifecycle.tokens import SigningKey
 from controlplane.store import Store
@@ -19,6 +20,7 @@ class Options:
         starts_in_flight: the most starts at once, over all replicas.
         max_sandboxes: the most sandboxes of all owners together; 0 = no limit.
         probe_every_ms: how often the health of every running sandbox is probed; 0 = never.
+        images: how images' names are resolved.
         idle_timeout_ms: the idle timeout of sandboxes whose spec has none; 0 = they have none.
     """
 
@@ -26,6 +28,7 @@ class Options:
     max_sandboxes: int = 0
     probe_every_ms: int = 0
     idle_timeout_ms: int = 0
+    images: ImageOptions = field(default_factory=ImageOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class Dependencies:
     Attributes:
         gateways: reach a sandbox through a gateway, as clients do, instead of at its sidecar's address.
         documents: where pools and quotas are declared.
+        registry: asks image registries; None where ``Options.images`` says that none is asked.
     """
 
     store: Store
@@ -46,3 +50,4 @@ class Dependencies:
     metrics: Metrics
     board: RouteBoard
     documents: Documents
+    registry: Registry | None = None

@@ -112,6 +112,7 @@ class Sandbox:
         cold_reason: why it was started for its owner although pools of its image exist.
         timeline: its events, oldest first; bounded (``lifecycle.record.timeline``).
         callers: the attempts of creates with its key that want it (``lifecycle.record.callers``); empty: unknown.
+        image_digest: of the image that it is started with; empty: not known, its node understands the name by itself.
         abandoned_at_ms: since when no caller wants it; None: some caller does, or it is unknown.
         settings_digest: digest of the late settings that a gateway binds; its tokens promise them. Empty: none.
     """
@@ -140,6 +141,7 @@ class Sandbox:
     timeline: tuple[Moment, ...] = ()
     callers: tuple[str, ...] = ()
     abandoned_at_ms: int | None = None
+    image_digest: str = ""
     settings_digest: str = ""
 
     @property

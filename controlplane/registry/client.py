@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import Final, Self
 
 from controlplane.clock import Clock
+from controlplane.errors import Problem
 from controlplane.images import (
     ACCEPTED,
     DIGEST,
@@ -26,7 +27,7 @@ from controlplane.images import (
 )
 from controlplane.images.manifest import SCHEMA_1
 from controlplane.registry.authorization import Authorizations
-from controlplane.registry.outcome import RegistryProblem
+from controlplane.registry.outcome import RegistryProblem, TooLargeError
 from controlplane.registry.transport import Answer, Transport
 
 # Docker Hub's images are named docker.io, where no registry answers.
@@ -95,7 +96,11 @@ class Registries:
         checked_config(name, _verified(reference, config, blob.body), architectures)
 
     async def _manifest(self, reference: Reference, digest: str) -> tuple[str, bytes]:
-        answer = await self._get(reference, f"manifests/{digest}", MAX_MANIFEST_BYTES)
+        try:
+            answer = await self._get(reference, f"manifests/{digest}", MAX_MANIFEST_BYTES)
+        except TooLargeError as error:
+            detail = f"image {reference} cannot run here: its manifest has more than {MAX_MANIFEST_BYTES} bytes"
+            raise Problem("unsupported", detail, option="image") from error
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip()
         if kind.startswith(SCHEMA_1):
             # Its digest leaves out the signatures in it.

@@ -1,7 +1,7 @@
 """Why a registry did not give what it was asked for."""
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 from controlplane.errors import Code, Problem
 
@@ -30,3 +30,13 @@ class RegistryProblem(Problem):
         self.outcome: Outcome = outcome
         self.registry = registry
         self.pause_s = pause_s
+
+    def again(self) -> Self:
+        """The same problem, to be raised once more."""
+        copy = type(self)(self.outcome, self.registry, "", self.pause_s)
+        copy.detail, copy.args = self.detail, self.args
+        return copy
+
+
+class TooLargeError(RegistryProblem):
+    """A registry's answer has more bytes than were to be read."""

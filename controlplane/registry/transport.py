@@ -13,7 +13,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from controlplane.registry.outcome import RegistryProblem
+from controlplane.registry.outcome import RegistryProblem, TooLargeError
 
 # Of one request with its redirects; guesses: a registry answers in tenths of a second.
 TOTAL_S: Final = 10.0
@@ -151,5 +151,5 @@ async def _body(registry: str, response: aiohttp.ClientResponse, limit: int) -> 
     async for chunk in response.content.iter_any():
         body += chunk
         if len(body) > limit:
-            raise RegistryProblem("broken", registry, f"its answer has more than {limit} bytes")
+            raise TooLargeError("broken", registry, f"its answer has more than {limit} bytes")
     return bytes(body)

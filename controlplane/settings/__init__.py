@@ -5,6 +5,7 @@ parses and validates values; ``reader`` looks variables up and reports bad ones.
 """
 
 from controlplane.settings.backends import EngineSettings, KubernetesSettings
+from controlplane.settings.images import ImageSettings
 from controlplane.settings.operator import OperatorSettings
 from controlplane.settings.reader import EXIT_CONFIG, PREFIX, SettingError
 from controlplane.settings.rules import MAX_SOCKET_PATH_BYTES, Listen, socket_path
@@ -15,6 +16,7 @@ __all__ = [
     "MAX_SOCKET_PATH_BYTES",
     "PREFIX",
     "EngineSettings",
+    "ImageSettings",
     "KubernetesSettings",
     "Listen",
     "OperatorSettings",

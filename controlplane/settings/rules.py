@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final, Self
 from urllib.parse import urlsplit
 
+from controlplane.images.reference import check_registry
+
 # Linux: sun_path has 108 bytes, the last of them NUL.
 MAX_SOCKET_PATH_BYTES: Final = 107
 MIN_KEY_CHARS: Final = 16
@@ -126,6 +128,13 @@ def word(text: str) -> str:
 def words(text: str) -> tuple[str, ...]:
     """Texts separated by commas; none when empty."""
     return tuple(one.strip() for one in text.split(",") if one.strip())
+
+
+def registries(text: str) -> tuple[str, ...]:
+    """Hosts of image registries, perhaps with ports, separated by commas."""
+    for host in words(text):
+        check_registry(host)
+    return words(text)
 
 
 def one_of(*choices: str) -> Callable[[str], str]:

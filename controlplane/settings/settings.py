@@ -1,12 +1,13 @@
 """``Settings``: all settings of a control plane, on either backend."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
 from controlplane.settings import rules
 from controlplane.settings.backends import EngineSettings, KubernetesSettings
+from controlplane.settings.images import ImageSettings
 from controlplane.settings.reader import PREFIX, Reader, SettingError
 from controlplane.settings.rules import Listen
 
@@ -37,6 +38,7 @@ class Settings:
         gateway_url: of any gateway, through which a sandbox that does not respond is probed too before it is declared
             lost; None = none.
         idle_timeout_ms: after which an unused sandbox without an idle timeout of its own ends; 0 = never.
+        images: how images' names are resolved and where images are pulled from.
         operators: owners that may change pools and quotas; if none are named, the only owner, where there is just one.
         ports_domain: the domain under which gateways serve ports by host name (PORT-ID.DOMAIN); None = they do not.
     """
@@ -55,6 +57,7 @@ class Settings:
     ports_domain: str | None = None
     idle_timeout_ms: int = IDLE_TIMEOUT_MS
     operators: frozenset[str] = frozenset()
+    images: ImageSettings = field(default_factory=ImageSettings)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
@@ -83,6 +86,7 @@ class Settings:
             gateway_url=_gateway_url(read, probe_every_ms),
             ports_domain=read.optional("PORTS_DOMAIN", rules.domain),
             operators=_operators(read, keys),
+            images=ImageSettings.read(read),
             idle_timeout_ms=read("IDLE_TIMEOUT_MS", rules.count(0, MAX_IDLE_TIMEOUT_MS), str(IDLE_TIMEOUT_MS)),
         )
 

@@ -15,6 +15,7 @@ from controlplane.store.scripts import Value
 # The members that a sandbox keeps when it is claimed, and those that the claim replaces; ``version`` precedes both.
 _OWN: Final = (
     *("id", "created_at_ms", "generation", "ready_at_ms", "address", "kernel", "ports_revision", "pool", "cold_reason"),
+    "image_digest",
 )
 _BOUND: Final = (
     *("owner", "expires_at_ms", "fingerprint", "idempotency_key", "claimed_at_ms", "claim_id", "abandoned_at_ms"),

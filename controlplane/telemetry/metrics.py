@@ -21,6 +21,10 @@ PushOutcome = Literal["accepted", "duplicate", "failure", "late", "forged", "err
 Served = Literal["warm", "none_ready", "other_template", "dead", "no_pool"]
 
 
+# What became of an image's name at a start: it was pinned to what its group or pool has, to what the machine has, or to
+# what its registry says; or it was not, for one of the registries' outcomes.
+ImagePinned = Literal["pinned", "here", "registry", "absent", "denied", "limited", "away", "broken"]
+
 POOLED: Final = ("wanted", "ready", "starting", "outdated")
 
 
@@ -56,6 +60,12 @@ class Metrics:
             "rollbox_creates",
             "Creates by how they were served: by a warm sandbox that has answered, or by a cold start and why.",
             ["pool", "served"],
+            registry=registry,
+        )
+        self._image_pins = Counter(
+            "rollbox_image_pins",
+            "Starts by how their image was pinned to a digest, or why it was not.",
+            ["outcome"],
             registry=registry,
         )
         self._ends = Counter("rollbox_sandbox_ends", "Sandboxes that ended, by cause.", ["cause"], registry=registry)
@@ -97,6 +107,10 @@ class Metrics:
     def created(self, pool: str, served: Served) -> None:
         """Counts a create once, by how it was served; ``pool`` is empty where no pool has its image."""
         self._creates.labels(pool, served).inc()
+
+    def image_pinned(self, outcome: ImagePinned) -> None:
+        """Counts how the image of a start was pinned, or why it was not."""
+        self._image_pins.labels(outcome).inc()
 
     def ended(self, cause: Code) -> None:
         """Counts an ended sandbox."""
@@ -187,5 +201,7 @@ class Metrics:
             self._ends.labels(code)
         for status in ("2xx", "3xx", "4xx", "5xx"):
             self._answers.labels(status)
+        for pinned in get_args(ImagePinned):
+            self._image_pins.labels(pinned)
         for outcome in get_args(PushOutcome):
             self._pushes.labels(outcome)

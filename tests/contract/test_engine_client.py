@@ -145,6 +145,32 @@ async def test_a_local_image_asks_no_registry_also_by_its_short_name(tmp_path: P
         assert await images.pull("a:1") == Image("sha256:a:1")
 
 
+async def test_an_image_with_a_digest_is_found_by_the_engines_id_or_by_its_registrys(tmp_path: Path) -> None:
+    ours, theirs, none = (f"sha256:{digit * 64}" for digit in "abc")
+    async with engine(tmp_path, puller([{"error": "asked"}], [ours, f"r.io/x@{theirs}"])) as client:
+        images = Images(client)
+        for name in (f"localhost/built:1@{ours}", f"r.io/x:1@{theirs}", f"r.io/x@{theirs}"):
+            assert await images.local(name) is not None
+        assert await images.local(f"r.io/x:1@{none}") is None
+
+
+async def test_an_image_that_is_pulled_by_digest_gets_its_tag_too(tmp_path: Path) -> None:
+    tagged: list[tuple[str, dict[str, str]]] = []
+    pull = puller([{"status": "Done"}])
+
+    def serve(request: web.Request) -> web.Response:
+        if not request.path.endswith("/tag"):
+            return pull(request)
+        tagged.append((request.path.partition("/images/")[2], dict(request.query)))
+        return web.Response(status=201)
+
+    digest = f"sha256:{'a' * 64}"
+    async with engine(tmp_path, serve) as client:
+        assert await Images(client).pull(f"r.io/x:1@{digest}") == Image(f"sha256:r.io/x@{digest}")
+        await Images(client).pull(f"r.io/y@{digest}")
+    assert tagged == [(f"sha256:r.io/x@{digest}/tag", {"repo": "r.io/x", "tag": "1"})]
+
+
 async def test_a_pull_brings_the_image(tmp_path: Path) -> None:
     async with engine(tmp_path, puller([{"status": "Pulling"}, {"status": "Done"}])) as client:
         assert await Images(client).pull("r/x:1") == Image("sha256:r/x:1")

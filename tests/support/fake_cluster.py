@@ -48,6 +48,8 @@ class FakeCluster:
     starts_per_node: int = 0
     placed: dict[str, Placement] = field(default_factory=dict)
     room: int | None = None
+    digests: dict[str, str] = field(default_factory=dict)  # of images that are on the machine
+    image_state: ImageState = "here"
     missing_images: set[str] = field(default_factory=set)
     stops_at_once: int = 8
     isolation: str = ""
@@ -102,7 +104,13 @@ class FakeCluster:
     async def image(self, name: str) -> ImageState:
         if name in self.missing_images:
             raise Problem("image_not_found", f"{name}: manifest unknown", image=name)
-        return "here"
+        return self.image_state
+
+    async def digest(self, name: str) -> str:
+        return self.digests.get(name, "")
+
+    def architectures(self) -> frozenset[str]:
+        return frozenset({"amd64"})
 
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
         self.started.append(sandbox_id)

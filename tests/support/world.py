@@ -15,6 +15,7 @@ from controlplane.cluster.documents import Documents
 from controlplane.cluster.engine.documents import FileDocuments
 from controlplane.lifecycle import Dependencies, Options, RouteBoard, Sandboxes, SigningKey
 from controlplane.lifecycle.creates import Created
+from controlplane.lifecycle.images import Registry
 from controlplane.lifecycle.record.callers import new_caller
 from controlplane.model import Sandbox, SandboxSpec
 from controlplane.store import MemoryStore, Store
@@ -62,6 +63,7 @@ async def world(
     store: Store | None = None,
     *,
     documents: Documents | None = None,
+    registry: Registry | None = None,
 ) -> AsyncIterator[World]:
     """A running control plane; pass a cluster that another world has left to rebuild from it.
 
@@ -82,6 +84,7 @@ async def world(
         metrics=Metrics(),
         board=RouteBoard(clock, key),
         documents=documents or FileDocuments(),
+        registry=registry,
     )
     async with Sandboxes.running(deps, options or Options()) as service:
         cluster.push = service.accept_push

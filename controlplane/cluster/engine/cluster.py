@@ -144,6 +144,15 @@ class EngineCluster:
         """See ``Cluster.image``; Podman cannot query a registry without pulling."""
         return await self._images.find(name, ask_registry=self._machine.description.engine_name == "docker")
 
+    async def digest(self, name: str) -> str:
+        """See ``Cluster.digest``: the id that the engine gives to an image's content."""
+        local = await self._images.local(name)
+        return "" if local is None else local.digest
+
+    def architectures(self) -> frozenset[str]:
+        """See ``Cluster.architectures``."""
+        return frozenset({self._machine.architecture} - {""})
+
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
         """See ``Cluster.start``."""
         image, timings_ms = await self._image(spec.image)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from controlplane.cluster.protocol import DEFAULT_PIDS, Boot
+from controlplane.images import DIGEST
 from controlplane.model import SandboxSpec
 from controlplane.model.spec import MIB
 
@@ -47,6 +48,12 @@ class Image:
 
     id: str
     health_check: bool = False
+
+    @property
+    def digest(self) -> str:
+        """The id as a digest, of the image's configuration; empty if the engine's ids are none."""
+        digest = f"sha256:{self.id.removeprefix('sha256:')}"
+        return digest if DIGEST.fullmatch(digest) else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,8 +192,17 @@ class KubernetesCluster:
         return self._fleet.holds(spec, beside, self._nodes.all)
 
     async def image(self, name: str) -> ImageState:
-        """See ``Cluster.image``: as the nodes report it; only they have the credentials to query registries."""
+        """See ``Cluster.image``: as the nodes report it, which tell only of their largest images."""
         return "here" if self._fleet.have(name, self._nodes.all) else "unknown"
+
+    async def digest(self, name: str) -> str:
+        """See ``Cluster.digest``: every node has images of its own."""
+        del name
+        return ""
+
+    def architectures(self) -> frozenset[str]:
+        """See ``Cluster.architectures``."""
+        return frozenset(one.architecture for one in self._fleet.eligible(self._nodes.all) if one.architecture)
 
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
         """See ``Cluster.start``. Cost: one call to the API server."""

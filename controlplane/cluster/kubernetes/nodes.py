@@ -34,6 +34,7 @@ class Node:
         handlers: the handlers of its container runtimes; None if its kubelet does not report them.
         pods: how many pods it takes at most; 0 if it does not report it.
         images: full names of the images that it has; its kubelet reports only the largest ones.
+        architecture: as images name it; empty if it does not report it.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Node:
     handlers: frozenset[str] | None
     pods: int = 0
     images: frozenset[str] = frozenset()
+    architecture: str = ""
 
     @classmethod
     def of(cls, node: Mapping[str, Any]) -> Self:
@@ -68,6 +70,7 @@ class Node:
             handlers=None if handlers is None else frozenset(str(one.get("name") or "") for one in handlers),
             pods=amount((status.get("allocatable") or {}).get("pods"), 1),
             images=frozenset(str(name) for one in status.get("images") or () for name in one.get("names") or ()),
+            architecture=str((status.get("nodeInfo") or {}).get("architecture") or ""),
         )
 
     def takes(self, selector: Mapping[str, str], tolerations: Sequence[Mapping[str, object]]) -> bool:

@@ -11,6 +11,7 @@ from controlplane.lifecycle.admission.abandonments import Abandonments
 from controlplane.lifecycle.admission.candidates import queued
 from controlplane.lifecycle.admission.templates import Templates
 from controlplane.lifecycle.dependencies import Dependencies
+from controlplane.lifecycle.images import Images
 from controlplane.lifecycle.record.annotations import Annotations
 from controlplane.lifecycle.record.changes import key_freed
 from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
@@ -19,7 +20,7 @@ from controlplane.lifecycle.record.settlements import Settlements
 from controlplane.lifecycle.retry import retried_while_away
 from controlplane.lifecycle.starting.starts import Starts
 from controlplane.model import Limits, Sandbox, dump_record
-from controlplane.store import Admission, Admitted, Claim, Fence
+from controlplane.store import Admission, Admitted, Claim, Claimed, Fence
 
 # A sidecar answers in milliseconds; the caller waits for a warm one, and there are others.
 BIND_WITHIN_S: Final = 3.0
@@ -38,6 +39,8 @@ class Admissions:
         settlements: Settlements,
         *,
         annotations: Annotations,
+        images: Images,
+        templates: Templates,
         starts: Starts,
         abandonments: Abandonments,
         group: asyncio.TaskGroup,
@@ -47,11 +50,12 @@ class Admissions:
         self._ledger = ledger
         self._settlements = settlements
         self._annotations = annotations
+        self._images = images
         self._starts = starts
         self._abandonments = abandonments
         self._group = group
         self._closed = False
-        self.templates = Templates()
+        self._templates = templates
         self._log = structlog.get_logger("admissions")
 
     def close(self) -> None:
@@ -69,11 +73,11 @@ class Admissions:
         Raises:
             Problem: the store's.
         """
-        if not cold_reason and self.templates.serves(wish.spec):
+        if not cold_reason and self._templates.serves(wish.spec):
             claim = await self._claim(wish, limits)
             if claim is not None:
                 return claim
-        miss = self.templates.miss(wish.spec)
+        miss = self._templates.miss(wish.spec)
         admission = await self.start(replace(wish, cold_reason=cold_reason or miss.why), limits)
         if isinstance(admission, Admitted):
             self._deps.metrics.created(miss.pool, "dead" if cold_reason else miss.served)
@@ -152,10 +156,15 @@ class Admissions:
 
     async def _claim(self, wish: Sandbox, limits: Limits) -> Claim | None:
         try:
-            return await self._ledger.claim(wish, limits)
+            claim = await self._ledger.claim(wish, limits)
         except (Problem, asyncio.CancelledError):
             self._find_out(wish)
             raise
+        if isinstance(claim, Claimed) and not self._images.agrees(claim.sandbox):
+            # Its pool has a newer image than the rest of the group: this one starts with the group's.
+            await self._set_aside(claim.sandbox.id, "its image is not the one that its group has")
+            return None
+        return claim
 
     async def _bind(self, sandbox: Sandbox) -> None:
         if self._deps.cluster.annotates_behind:
@@ -186,11 +195,14 @@ class Admissions:
         if self._deps.clock.now_ms() - (sandbox.claimed_at_ms or 0) > REPLACED_WITHIN_MS:
             raise why if now is None or now.end is None else now.end.problem(sandbox.id)
         self._log.warning("claimed sandbox is dead, replaced", sandbox_id=sandbox.id, code=why.code, detail=why.detail)
-        # First: an owner that deletes its key from now on withdraws it, and gets nothing more for it.
-        await self._ledger.change(sandbox.id, key_freed)
-        detail = f"it did not answer when it was claimed: {why.detail}"
-        await self._ledger.end(sandbox.id, Problem("sandbox_lost", detail), PLATFORM)
+        await self._set_aside(sandbox.id, f"it did not answer when it was claimed: {why.detail}")
         return False
+
+    async def _set_aside(self, sandbox_id: str, why: str) -> None:
+        """Ends a claimed sandbox that its owner is not given; another one takes its place."""
+        # First: an owner that deletes its key from now on withdraws it, and gets nothing more for it.
+        await self._ledger.change(sandbox_id, key_freed)
+        await self._ledger.end(sandbox_id, Problem("sandbox_lost", why), PLATFORM)
 
     def _find_out(self, wish: Sandbox) -> None:
         """The store did not say whether it has admitted this one: it is begun or ended as soon as it does."""

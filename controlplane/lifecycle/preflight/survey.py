@@ -9,6 +9,7 @@ from controlplane.cluster import Cluster, ImageState
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.queue.verdict import needs
 from controlplane.lifecycle.admission.quotas import Quotas
+from controlplane.lifecycle.images import Images
 from controlplane.lifecycle.preflight.arithmetic import Facts, Forecast, forecast
 from controlplane.lifecycle.record.states import Effect, Transition
 from controlplane.model import UP, Sandbox, SandboxSpec, State, Usage
@@ -45,13 +46,15 @@ class Preflight:
     Args:
         store: knows what is in use.
         cluster: knows the capacity of the nodes.
+        images: knows where images are.
         quotas: the quotas of owners.
         at_once: how many starts this installation allows at once.
     """
 
-    def __init__(self, store: StoreReader, cluster: Cluster, quotas: Quotas, at_once: int) -> None:
+    def __init__(self, store: StoreReader, cluster: Cluster, images: Images, quotas: Quotas, at_once: int) -> None:
         self._store = store
         self._cluster = cluster
+        self._images = images
         self._quotas = quotas
         self._at_once = at_once
         self._starts_ms: deque[int] = deque(maxlen=STARTS)
@@ -73,7 +76,7 @@ class Preflight:
 
         Raises:
             Problem: upstream_timeout, the store does not answer.
-        Cost: five calls to the store; up to three to the cluster.
+        Cost: five calls to the store; up to three to the cluster, and to the image's registry.
         """
         refused, image = await self._refused(spec)
         in_use = await self._store.usage(None)
@@ -105,7 +108,9 @@ class Preflight:
         except Problem as problem:
             refused.append(problem)
         try:
-            image = await self._cluster.image(spec.image)
+            image = await self._cluster.image(self._images.pulled(spec.image))
+            if image == "unknown":
+                image = await self._images.find(spec.image)
         except Problem as problem:
             # Other failures only mean that the image's state is not known, which does not prevent the run.
             if problem.entry.fault == "caller":

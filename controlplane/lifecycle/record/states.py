@@ -66,6 +66,7 @@ class Change:
 
     Attributes:
         end: the cause; needed for ``Event.END``, ``Event.FAIL`` and ``Event.RETIRE``.
+        image_digest: what the start begins with; for ``Event.START``.
         ready_at_ms, address, kernel, timings_ms: what the start found out; for ``Event.READY``.
     """
 
@@ -74,6 +75,7 @@ class Change:
     address: str | None = None
     kernel: str | None = None
     timings_ms: Mapping[str, int] | None = None
+    image_digest: str = ""
 
 
 NO_CHANGE: Final = Change()
@@ -104,6 +106,7 @@ def apply(sandbox: Sandbox, event: Event, change: Change = NO_CHANGE) -> Sandbox
         address=change.address or sandbox.address,
         kernel=change.kernel or sandbox.kernel,
         timings_ms=change.timings_ms or sandbox.timings_ms,
+        image_digest=change.image_digest or sandbox.image_digest,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Final
 from controlplane.cluster import Boot
 from controlplane.errors import Problem
 from controlplane.lifecycle.dependencies import Dependencies
+from controlplane.lifecycle.images import Images, Pin
 from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.settlements import Settlements
@@ -32,12 +33,14 @@ class Starter:
         settlements: Settlements,
         *,
         readiness: Readiness,
+        images: Images,
         at_once: int,
     ) -> None:
         self._cluster = deps.cluster
         self._ledger = ledger
         self._settlements = settlements
         self._readiness = readiness
+        self._images = images
         self._key = deps.key
         self._clock = deps.clock
         self._metrics = deps.metrics
@@ -58,12 +61,14 @@ class Starter:
             if queued is None:
                 return
             sandbox = queued
+        # Before its turn: a registry that is slow takes no slot.
+        pin = await self._images.pin(sandbox)
         async with self.queue.turn(sandbox) as avoid:
             phases.lap("queue")
             if sandbox.state is State.QUEUED and self._clock.now_ms() >= sandbox.begin_by_ms:
                 # The queue has used up the start timeout: calling the cluster could only end as its failure.
                 raise self.overdue(sandbox)
-            await self._start(sandbox, phases, avoid)
+            await self._start(sandbox, pin, phases, avoid)
 
     def unplaced(self, owner: str) -> Sequence[tuple[Sandbox, Problem]]:
         """The owner's starts at this replica that fit on no node, each with the reason, oldest first."""
@@ -86,10 +91,10 @@ class Starter:
             return Problem("start_queue_timeout", f"{sandbox.id} got no turn {within}; {ahead}")
         return self.refusal(sandbox) or Problem("start_timeout", f"{sandbox.id} was not ready {within}")
 
-    async def _start(self, sandbox: Sandbox, phases: Phases, avoid: Sequence[str]) -> None:
+    async def _start(self, sandbox: Sandbox, pin: Pin, phases: Phases, avoid: Sequence[str]) -> None:
         taken_on = sandbox.state is State.STARTING
         if not taken_on:
-            change, queued = Change(timings_ms=dict(phases.timings_ms)), sandbox
+            change, queued = Change(timings_ms=dict(phases.timings_ms), image_digest=pin.digest), sandbox
             begun = await retried_while_away(lambda: self._ledger.take(sandbox.id, Event.START, change, queued))
             if begun is None:
                 return  # ended while it waited
@@ -103,7 +108,8 @@ class Starter:
         # Registered before the cluster is called: the push may arrive before the cluster's answer.
         with self._readiness.awaited(sandbox.id, phases) as started:
             boot = Boot(self._key.readiness(sandbox).text, self._key.public_text, dump_record(sandbox), avoid)
-            answer = await self._cluster.start(sandbox.id, sandbox.spec, boot)
+            spec = sandbox.spec.model_copy(update={"image": pin.name})
+            answer = await self._cluster.start(sandbox.id, spec, boot)
             phases.lap("start")
             phases.timings_ms.update(answer.timings_ms)
             started.set_result(answer)

@@ -41,6 +41,15 @@
 {{- with .Values.controlplane.operators }}
 - {name: ROLLBOX_CONTROLPLANE_OPERATORS, value: {{ join "," . | quote }}}
 {{- end }}
+{{- with .Values.sandboxes.images }}
+- {name: ROLLBOX_CONTROLPLANE_IMAGE_DIGESTS, value: {{ .digests | quote }}}
+{{- with .rewrites }}
+- {name: ROLLBOX_CONTROLPLANE_IMAGE_REWRITES, value: {{ join "," . | quote }}}
+{{- end }}
+{{- with .plainHttpRegistries }}
+- {name: ROLLBOX_CONTROLPLANE_PLAIN_HTTP_REGISTRIES, value: {{ join "," . | quote }}}
+{{- end }}
+{{- end }}
 {{- if .Values.pools.agentSandbox }}
 - {name: ROLLBOX_CONTROLPLANE_AGENT_SANDBOX, value: "true"}
 {{- end }}

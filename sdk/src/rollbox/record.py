@@ -44,6 +44,7 @@ class SandboxRecord:
 
     Times are Unix milliseconds, sizes bytes, cpu millicores. `timings_ms` says how long each phase of the start took;
     `source` is "warm" for one that was claimed from a pool; `cold_reason` says why not, if its image has pools.
+    `image` is the name that was given, `image_digest` what it was resolved to; empty if it was not.
     """
 
     id: str
@@ -70,6 +71,7 @@ class SandboxRecord:
     public_ports: list[int] = field(default_factory=list)
     source: str = ""
     cold_reason: str = ""
+    image_digest: str = ""
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> SandboxRecord:

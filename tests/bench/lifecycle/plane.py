@@ -83,6 +83,12 @@ class PlayedCluster:
     async def image(self, name: str) -> ImageState:
         return "here"
 
+    async def digest(self, name: str) -> str:
+        return ""
+
+    def architectures(self) -> frozenset[str]:
+        return frozenset()
+
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
         wish = {"id": sandbox_id, "record": boot.record, "ready_token": boot.ready_token}
         await self._ask("start", ready_port=self._ready_port, **wish)

@@ -194,6 +194,7 @@ WAYS: dict[str, Way] = {
     "idle_expired": idle_expired,
     "refused_settings": refused_settings,
     "image_not_found": refusing("image_not_found"),
+    "image_refused": refusing("unsupported"),
     "oom_killed": dying("oom_killed"),
     "disk_full": dying("disk_full"),
     "start_queue_timeout": start_queue_timeout,

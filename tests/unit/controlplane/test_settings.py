@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.settings import EngineSettings, KubernetesSettings, Listen, SettingError, Settings
+from controlplane.images import parse
+from controlplane.settings import EngineSettings, ImageSettings, KubernetesSettings, Listen, SettingError, Settings
 
 
 @pytest.fixture
@@ -45,6 +46,9 @@ def test_what_is_left_out_lies_in_the_state_directory(environ: dict[str, str]) -
         ("ENGINE_URL", "tcp://1.2.3.4:2375", "must be unix: and an absolute path"),
         ("STARTS_IN_FLIGHT", "0", "must be a whole number from 1 to 1024"),
         ("MAX_SANDBOXES", "many", "must be a whole number from 0 to 1000000"),
+        ("IMAGE_DIGESTS", "always", "IMAGE_DIGESTS is 'always': must be one of auto, required, never"),
+        ("IMAGE_REWRITES", "docker.io/* -> mirror/*", "IMAGE_REWRITES is .* must begin with a registry"),
+        ("PLAIN_HTTP_REGISTRIES", "a.io:99999", "PLAIN_HTTP_REGISTRIES is .* 'a.io:99999' is not a registry"),
     ],
 )
 def test_a_bad_setting_is_named_with_value_and_rule(
@@ -52,6 +56,20 @@ def test_a_bad_setting_is_named_with_value_and_rule(
 ) -> None:
     with pytest.raises(SettingError, match=complaint):
         Settings.from_environment({**environ, f"ROLLBOX_CONTROLPLANE_{name}": value})
+
+
+def test_images_are_resolved_where_registries_answer_unless_a_setting_says_otherwise(environ: dict[str, str]) -> None:
+    assert Settings.from_environment(environ).images == ImageSettings("auto")
+    told = {"IMAGE_DIGESTS": "required", "IMAGE_REWRITES": "docker.io/* -> m.io/hub/*", "PLAIN_HTTP_REGISTRIES": "m.io"}
+    prefixed = {f"ROLLBOX_CONTROLPLANE_{name}": value for name, value in told.items()}
+    images = Settings.from_environment({**environ, **prefixed}).images
+    assert (images.digests, images.plain_registries) == ("required", ("m.io",))
+    assert str(images.rewrites.applied(parse("python"))) == "m.io/hub/library/python:latest"
+    nobody = {**environ, **prefixed, "ROLLBOX_CONTROLPLANE_IMAGE_DIGESTS": "never"}
+    with pytest.raises(
+        SettingError, match="PLAIN_HTTP_REGISTRIES is 'm.io': no registry is asked: IMAGE_DIGESTS=never"
+    ):
+        Settings.from_environment(nobody)
 
 
 def test_a_missing_setting_is_named(environ: dict[str, str]) -> None:

@@ -136,6 +136,12 @@ def test_a_node_holds_no_more_pods_than_it_takes_and_none_when_it_is_not_ready()
     assert FLEET.holds(spec, Usage(), [Node.of(few), Node.of(gone)]) == 3
 
 
+def test_a_node_says_which_images_it_can_run() -> None:
+    told = node("told")
+    told["status"]["nodeInfo"] = {"architecture": "arm64"}
+    assert [Node.of(one).architecture for one in (told, node("silent"))] == ["arm64", ""]
+
+
 @pytest.mark.parametrize(
     ("name", "full"),
     [

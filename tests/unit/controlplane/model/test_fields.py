@@ -37,6 +37,7 @@ FULL = Sandbox(
     callers=("c/1",),
     abandoned_at_ms=10,
     settings_digest="d" * 64,
+    image_digest="sha256:" + "e" * 64,
 )
 NAMES = {one.name for one in fields(Sandbox)}
 # The cluster carries what is known before the start, or once it is claimed. Readiness, expiry, lease and ports have

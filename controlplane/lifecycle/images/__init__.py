@@ -1,0 +1,15 @@
+"""Which image runs: a name is resolved to a digest once, and a group or a pool keeps it.
+
+A start asks, before its turn in the queue; a claim does not, and takes what its warm sandbox has. ``resolver`` asks
+registries, once for all starts that ask at the same time, and never makes a start wait for a registry that did not
+answer lately. ``pins`` decides whom a digest holds for. The truth is in the records: what a group or a pool has already
+is looked up there, so it survives replicas and a loss of the store.
+
+Where a name cannot be resolved, ``auto`` starts the sandbox with its name, as a node understands it, and the record has
+no digest; ``required`` refuses it. In both an image that is certain not to run is refused before anything is started.
+"""
+
+from controlplane.lifecycle.images.options import ImageOptions, Registry
+from controlplane.lifecycle.images.pins import Images, Pin
+
+__all__ = ["ImageOptions", "Images", "Pin", "Registry"]

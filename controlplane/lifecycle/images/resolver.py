@@ -1,0 +1,136 @@
+"""``Resolver``: names to digests, remembered for a minute; registries that do not answer delay nobody for long."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from typing import Final
+
+import structlog
+
+from controlplane.clock import Clock
+from controlplane.errors import Problem
+from controlplane.images import Reference
+from controlplane.lifecycle.images.options import Registry
+from controlplane.registry import RegistryProblem
+
+# How long a tag's digest is taken for its digest; a refusal is forgotten sooner, since somebody may be correcting it.
+TAG_MS: Final = 60_000
+REFUSAL_MS: Final = 10_000
+# After a registry gave no answer it is asked again so much later, and nobody waits for that.
+AWAY_MS: Final = 15_000
+# What a start waits for a registry at most; a guess: they answer in tenths of a second.
+WAIT_S: Final = 2.0
+# Of names; about 1 KiB each. Runs with 20,000 images are known.
+MOST_KEPT: Final = 32_768
+# Registries: their names come from users.
+MOST_AWAY: Final = 1024
+
+_Answer = str | Problem
+
+
+class Resolver:
+    """Resolves references by asking their registries.
+
+    Args:
+        registry: asks them.
+        clock: the time of day.
+        architectures: of the machines that sandboxes may run on; empty: not known.
+        patient: whether a start waits for as long as a registry takes.
+        group: owns the questions, which several starts may wait for.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        clock: Clock,
+        architectures: Callable[[], Collection[str]],
+        group: asyncio.TaskGroup,
+        *,
+        patient: bool,
+    ) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._architectures = architectures
+        self._group = group
+        self._wait_s = None if patient else WAIT_S
+        self._answers: OrderedDict[str, tuple[_Answer, int]] = OrderedDict()
+        self._asking: dict[str, asyncio.Task[_Answer]] = {}
+        self._away: OrderedDict[str, tuple[RegistryProblem, int]] = OrderedDict()
+        self._log = structlog.get_logger("images")
+
+    def close(self) -> None:
+        """Breaks off all questions."""
+        for task in self._asking.values():
+            task.cancel()
+
+    async def resolve(self, reference: Reference) -> str:
+        """The digest that is meant; of an image that can run here.
+
+        Raises:
+            Problem: unsupported, no sandbox can start from it; RegistryProblem, its registry does not say.
+        """
+        answer = self._known(reference)
+        if answer is None:
+            answer = await self._asked(reference)
+        if isinstance(answer, Problem):
+            # Not the kept one itself, which would collect the tracebacks of all that raise it.
+            raise (
+                answer.again()
+                if isinstance(answer, RegistryProblem)
+                else Problem(answer.code, answer.detail, retry_after_ms=answer.retry_after_ms, option="image")
+            )
+        return answer
+
+    def _known(self, reference: Reference) -> _Answer | None:
+        answer, until_ms = self._answers.get(str(reference), (None, 0))
+        return answer if self._clock.now_ms() < until_ms else None
+
+    async def _asked(self, reference: Reference) -> _Answer:
+        name = str(reference)
+        away, until_ms = self._away.get(reference.registry, (None, 0))
+        if away is not None and self._clock.now_ms() < until_ms:
+            return away
+        task = self._asking.get(name)
+        if task is None:
+            task = self._asking[name] = self._group.create_task(self._ask(reference), name=f"resolve {name}")
+            task.add_done_callback(lambda _: self._asking.pop(name, None))
+        if away is not None and self._wait_s is not None:
+            # Another one finds out whether it is back, not this start.
+            self._put_off(away, AWAY_MS)
+            return away
+        done, _ = await asyncio.wait({task}, timeout=self._wait_s)
+        if not done:
+            slow = RegistryProblem("away", reference.registry, f"no answer within {WAIT_S:.0f} s")
+            self._put_off(slow, AWAY_MS)
+            return slow
+        return task.result() if not task.cancelled() else RegistryProblem("away", reference.registry, "not asked")
+
+    async def _ask(self, reference: Reference) -> _Answer:
+        answer: _Answer
+        kept_ms = TAG_MS
+        try:
+            answer = reference.digest or await self._registry.digest(reference)
+            await self._registry.check(reference, answer, self._architectures())
+        except RegistryProblem as problem:
+            if problem.outcome in ("away", "limited"):
+                self._put_off(problem, AWAY_MS if problem.pause_s is None else max(1000, round(problem.pause_s * 1000)))
+                return problem
+            answer, kept_ms = problem, REFUSAL_MS
+        except Problem as problem:
+            answer, kept_ms = problem, REFUSAL_MS
+        self._away.pop(reference.registry, None)
+        self._keep(str(reference), answer, kept_ms)
+        return answer
+
+    def _keep(self, name: str, answer: _Answer, kept_ms: int) -> None:
+        self._answers[name] = (answer, self._clock.now_ms() + kept_ms)
+        self._answers.move_to_end(name)
+        if len(self._answers) > MOST_KEPT:
+            self._answers.popitem(last=False)
+
+    def _put_off(self, problem: RegistryProblem, pause_ms: int) -> None:
+        if problem.registry not in self._away:
+            self._log.warning("registry does not answer, images run by their names", detail=problem.detail)
+        self._away[problem.registry] = (problem, self._clock.now_ms() + pause_ms)
+        if len(self._away) > MOST_AWAY:
+            self._away.popitem(last=False)

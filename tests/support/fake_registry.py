@@ -1,0 +1,40 @@
+"""Registries in memory: tags that move, answers that take time, and failures."""
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from controlplane.errors import Problem
+from controlplane.images import Reference, digest_of
+from controlplane.registry import Outcome, RegistryProblem
+
+
+def digest(word: str) -> str:
+    """A digest that stands for this word."""
+    return digest_of(word.encode())
+
+
+@dataclass
+class FakeRegistry:
+    """Every image is there, with the digest of `content`."""
+
+    content: str = "a"
+    takes_s: float = 0.0
+    outcome: Outcome | None = None
+    pause_s: float | None = None
+    refused: str = ""
+    asked: list[str] = field(default_factory=list)
+
+    async def digest(self, reference: Reference) -> str:
+        self.asked.append(str(reference))
+        outcome, content = self.outcome, self.content
+        await asyncio.sleep(self.takes_s)
+        if outcome is not None:
+            raise RegistryProblem(outcome, reference.registry, f"{reference} is {outcome}", self.pause_s)
+        return digest(content)
+
+    async def check(self, reference: Reference, digest: str, architectures: Collection[str]) -> None:
+        assert digest.startswith("sha256:")
+        assert set(architectures) == {"amd64"}
+        if self.refused:
+            raise Problem("unsupported", f"image {reference} cannot run here: {self.refused}", option="image")

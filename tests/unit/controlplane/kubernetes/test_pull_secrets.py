@@ -1,0 +1,54 @@
+"""The control plane asks registries with the namespace's pull secrets, and goes on where one cannot be read."""
+
+import asyncio
+import base64
+import json
+
+from controlplane.cluster.kubernetes.client import Json
+from controlplane.cluster.kubernetes.pull_secrets import KEPT_MS, PullSecrets
+from controlplane.errors import Problem
+from controlplane.images import parse
+from tests.support.virtual_time import VirtualClock
+
+
+def secret(**auths: str) -> Json:
+    entries = {place: {"username": user, "password": "p"} for place, user in auths.items()}
+    text = json.dumps({"auths": entries}).encode()
+    return {"data": {".dockerconfigjson": base64.b64encode(text).decode()}}
+
+
+class Secrets:
+    def __init__(self, **found: Json) -> None:
+        self.found = found
+        self.asked = 0
+
+    async def get(self, path: str) -> Json:
+        self.asked += 1
+        await asyncio.sleep(0.1)
+        folder, _, name = path.rpartition("/")
+        assert folder == "/api/v1/namespaces/sandboxes/secrets"
+        if name not in self.found:
+            raise Problem("internal", f"no {name}")
+        return self.found[name]
+
+
+async def test_secrets_are_read_together_once_a_minute() -> None:
+    secrets = Secrets(one=secret(**{"a.io": "first"}), two=secret(**{"a.io": "second", "b.io": "b"}))
+    pull = PullSecrets(secrets, "sandboxes", ["one", "two"], VirtualClock())
+    rings = await asyncio.gather(*(pull.keyring() for _ in range(5)))
+    for ring in rings:
+        assert [found.username for name in ("a.io/x", "b.io/x") if (found := ring.find(parse(name)))] == ["first", "b"]
+    assert secrets.asked == 2
+    secrets.found["one"] = secret(**{"a.io": "new"})
+    await asyncio.sleep(KEPT_MS / 1000)
+    found = (await pull.keyring()).find(parse("a.io/x"))
+    assert found is not None
+    assert found.username == "new"
+
+
+async def test_a_secret_that_cannot_be_read_is_left_out() -> None:
+    odd: list[Json] = [{}, {"data": {}}, {"data": {".dockerconfigjson": "!"}}, {"data": {".dockerconfigjson": "e30="}}]
+    secrets = Secrets(good=secret(**{"a.io": "a"}), **{f"odd{n}": one for n, one in enumerate(odd)})
+    names = ["none", *(f"odd{n}" for n in range(len(odd))), "good"]
+    keyring = await PullSecrets(secrets, "sandboxes", names, VirtualClock()).keyring()
+    assert list(keyring.entries) == ["a.io"]
