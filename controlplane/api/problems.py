@@ -102,7 +102,7 @@ class Unforeseen:
         try:
             await self._app(scope, receive, noted)
         except Exception as error:
-            _log.exception("request failed", path=scope.get("path"))
+            _log.exception("request failed, its caller gets the code internal", path=scope.get("path"))
             if begun:
                 raise
             asked = f"{scope.get('method')} {scope.get('path')}"

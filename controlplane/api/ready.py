@@ -54,7 +54,7 @@ class _Door:
             credential = bearer(request.headers.get("authorization"))
             await self._service.accept_push(credential, _read(await request.body()))
         except Problem as problem:
-            _log.info("push refused", code=problem.code, detail=problem.detail)
+            _log.info("readiness push refused, it makes no sandbox ready", code=problem.code, detail=problem.detail)
             return problems.answer(problem)
         except HTTPException as refused:  # the body is too long
             return problems.answer(Problem("payload_too_large", refused.detail))

@@ -18,7 +18,7 @@ class Outage:
         self._failed += 1
         if self._since_s is None:
             self._since_s = time.monotonic()
-            self._log.warning("the API server does not answer", detail=detail)
+            self._log.warning("the API server does not answer, calls are retried", detail=detail)
 
     def answered(self) -> None:
         """A call got an answer, whatever its status."""

@@ -223,7 +223,8 @@ class Admissions:
                 untold = Problem("create_abandoned", "its creator was not told of it")
                 await self._ledger.end(on_record.id, untold, PLATFORM)
         except Problem as away:
-            self._log.error("not known whether it was admitted", sandbox_id=wish.id, detail=away.detail)
+            words = "not known whether the store has admitted a sandbox; if it has, start deadline or ttl ends it"
+            self._log.error(words, sandbox_id=wish.id, detail=away.detail)
 
 
 def _owner_fact(sandbox: Sandbox) -> dict[str, str]:

@@ -125,7 +125,7 @@ class Reclaimer:
                     self._failed(sandbox_id, f"{problem.code}: {problem.detail}")
                 except Exception:
                     # One sandbox that cannot be taken off must not take the others down with it.
-                    self._log.exception("not stopped yet, retrying", sandbox_id=sandbox_id)
+                    self._log.exception("ended sandbox is still on the cluster, retrying", sandbox_id=sandbox_id)
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, LAST_RETRY_S)
         finally:
@@ -138,7 +138,7 @@ class Reclaimer:
 
     def _failed(self, sandbox_id: str, why: str) -> None:
         if len(self._failing) < MOST_LOGGED and sandbox_id not in self._failing:
-            self._log.warning("not stopped yet, retrying", sandbox_id=sandbox_id, detail=why)
+            self._log.warning("ended sandbox is still on the cluster, retrying", sandbox_id=sandbox_id, detail=why)
         self._failing.add(sandbox_id)
         self._most_failing = max(self._most_failing, len(self._failing))
 
@@ -147,5 +147,5 @@ class Reclaimer:
             return
         self._failing.discard(sandbox_id)
         if not self._failing:
-            self._log.info("all that could not be stopped are stopped", most_at_once=self._most_failing)
+            self._log.info("all ended sandboxes are off the cluster again", most_at_once=self._most_failing)
             self._most_failing = 0

@@ -53,7 +53,8 @@ class Prober:
         asked_there = await _each(self._asked_there, doubted, SILENT_AT_ONCE)
         seen = {one.sandbox_id: one for one in (*everything, *asked_there)}
         if len(self._silent) != len(before):
-            self._log.warning("sandboxes do not answer health probes", asked=len(seen), silent=len(self._silent))
+            words = "sandboxes do not answer health probes, they end if it lasts"
+            self._log.warning(words, asked=len(seen), silent=len(self._silent))
         for one in lost([*seen.values()]):
             await self._ledger.end(one.seen.sandbox_id, Problem("sandbox_lost", _words(one)), "prober")
 

@@ -119,7 +119,7 @@ class Annotations:
             async with asyncio.timeout(FLUSH_WITHIN_S):
                 await self._idle.wait()
         except TimeoutError:
-            self._log.warning("facts left unwritten", sandboxes=self.pending)
+            self._log.warning("facts not written to the cluster at the stop", sandboxes=self.pending)
 
     async def _writer(self) -> None:
         while True:
@@ -164,7 +164,8 @@ class Annotations:
             # What was added meanwhile goes along.
             if (more := self._pending.pop(sandbox_id, None)) is not None:
                 facts |= more.facts
-        self._log.error("facts not written, given up", sandbox_id=sandbox_id, tries=TRIES, detail=why)
+        words = "facts not written to the cluster, given up: a lost store is rebuilt without them"
+        self._log.error(words, sandbox_id=sandbox_id, tries=TRIES, detail=why)
 
     def _tell(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         if "claim" in facts:

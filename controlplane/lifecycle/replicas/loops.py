@@ -183,10 +183,10 @@ class ReplicaLoops:
         try:
             await call()
         except (Problem, StoreLostError) as problem:
-            self._log.warning("round failed, retrying", what=what, detail=str(problem))
+            self._log.warning("periodic work failed, retrying", what=what, detail=str(problem))
         except Exception:
             # A loop that ends takes the control plane with it; its next round may succeed.
-            self._log.exception("round failed, retrying", what=what)
+            self._log.exception("periodic work failed, retrying", what=what)
         else:
             return True
         # A task group that is cancelled while one of its tasks fails raises only that failure: without this, the loop

@@ -66,7 +66,7 @@ class Recovery:
         except StoreLostError as error:
             return Problem("upstream_timeout", f"the store was lost again: {error}", retry_after_ms=1000)
         except Exception as error:
-            self._log.exception("store not rebuilt")
+            self._log.exception("lost store not rebuilt, retrying; calls that need it fail until then")
             return Problem("internal", f"{type(error).__name__} while the store was rebuilt")
         return None
 

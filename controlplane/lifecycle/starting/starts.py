@@ -86,10 +86,12 @@ class Starts:
         try:
             await self._starter.bring_up(sandbox)
         except Problem as problem:
-            self._log.warning("start failed", sandbox_id=sandbox.id, code=problem.code, detail=problem.detail)
+            self._log.warning(
+                "start failed, its sandbox is ended", sandbox_id=sandbox.id, code=problem.code, detail=problem.detail
+            )
             await self._ledger.end_patiently(sandbox.id, problem, PLATFORM, Event.FAIL)
         except Exception:
-            self._log.exception("start failed", sandbox_id=sandbox.id)
+            self._log.exception("start failed, its sandbox is ended", sandbox_id=sandbox.id)
             bug = Problem("internal", f"the start of {sandbox.id} failed in the control plane")
             await self._ledger.end_patiently(sandbox.id, bug, PLATFORM, Event.FAIL)
 

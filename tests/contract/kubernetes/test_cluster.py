@@ -457,7 +457,7 @@ async def test_a_server_that_is_away_is_told_of_once_and_its_return_once(
             await client.get(f"{NODES}/n1")
             await client.get(f"{NODES}/n1")
     assert [one["event"] for one in said if one["log_level"] != "debug"] == [
-        *("the API server does not answer", "the API server answers again") * 2
+        *("the API server does not answer, calls are retried", "the API server answers again") * 2
     ]
     # The HTTP client itself asks once more when a connection that was used before breaks.
     assert all(one["calls_failed"] >= 3 for one in said if "calls_failed" in one)

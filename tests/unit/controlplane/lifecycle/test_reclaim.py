@@ -71,7 +71,7 @@ async def test_a_cluster_that_is_away_is_told_of_in_a_few_lines(
             deleting = asyncio.create_task(plane.service.delete_all(OWNER, {}, wait_s=60))
             await asyncio.sleep(20)
         assert (await deleting).failed == {}
-    assert [one["event"] for one in said] == ["not stopped yet, retrying"] * 8 + [
-        "all that could not be stopped are stopped"
+    assert [one["event"] for one in said] == ["ended sandbox is still on the cluster, retrying"] * 8 + [
+        "all ended sandboxes are off the cluster again"
     ]
     assert said[-1]["most_at_once"] == 100
