@@ -23,8 +23,8 @@ const SILENCE: Duration = Duration::from_secs(15);
 /// Timeout for connecting and for the start of the response.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Backoff of reconnects: doubles up to `MAX_BACKOFF`. Each pause is a random fraction of it (full jitter), so that
-/// the gateways of an installation do not reconnect all at once.
+/// Backoff of reconnects: doubles up to `MAX_BACKOFF`. Each pause is a random part of it, so that the gateways of an
+/// installation do not reconnect all at once, and at least half of it, so that none reconnects without a pause.
 const BACKOFF: Duration = Duration::from_millis(50);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
@@ -126,9 +126,9 @@ pub(crate) async fn follow(dialer: &Dialer, address: &Address, sink: &Sink<'_>, 
     }
 }
 
-/// Returns a random fraction from 0 to 1, different in every gateway.
+/// Returns a random number from 0.5 to 1, different in every gateway.
 fn jitter() -> f64 {
-    f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX)
+    0.5 + f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX) / 2.0
 }
 
 async fn watch(
