@@ -112,7 +112,7 @@ class Gateway:
     async def _create(self, body: Mapping[str, Any], key: str, *, forget: bool, deadline: Deadline) -> Answer:
         call_id = uuid4().hex
         headers = {"Idempotency-Key": key, CALL_ID: call_id}
-        url, data = self._url(), json.dumps(self.leases.named(body)).encode()
+        url, data = self._url(), json.dumps(self.leases.with_lease(body)).encode()
         try:
             return await self._call("POST", url, data, headers=headers, deadline=deadline)
         except asyncio.CancelledError:

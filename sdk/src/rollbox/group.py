@@ -107,8 +107,8 @@ class SandboxGroup(Generic[Member]):
 
         made = await _opened(client, made_name, created)
         if contents and (gateway := made._gateway):  # noqa: SLF001 - its own, of another type parameter
-            files = initial.FirstFiles(contents, deadline, own_key=name is not None)
-            await made._begin_with(gateway, files, partial=partial)  # noqa: SLF001
+            files = initial.InitialFilesWriter(contents, deadline, own_key=name is not None)
+            await made._write_initial_files(gateway, files, partial=partial)  # noqa: SLF001
         return made
 
     @classmethod
@@ -169,7 +169,7 @@ class SandboxGroup(Generic[Member]):
         if failures:
             raise failures[0]
 
-    async def _begin_with(self, gateway: Gateway, files: initial.FirstFiles, *, partial: bool) -> None:
+    async def _write_initial_files(self, gateway: Gateway, files: initial.InitialFilesWriter, *, partial: bool) -> None:
         """Write the initial files of all sandboxes; a sample whose files cannot be written has failed."""
 
         async def begun(sample: int, member: Sandbox) -> None:
@@ -181,7 +181,7 @@ class SandboxGroup(Generic[Member]):
                     raise
                 del self._members[sample]
                 self.failed[sample] = error
-                if not files.left_to_repetition(error):
+                if not files.keeps_sandbox_after(error):
                     await gateway.run_cleanup(member.delete())
 
         try:
@@ -191,8 +191,8 @@ class SandboxGroup(Generic[Member]):
                         beginnings.create_task(begun(sample, member))
         except BaseException as failures:
             failure = failures.exceptions[0] if isinstance(failures, BaseExceptionGroup) else failures
-            if not files.left_to_repetition(failure):
-                await gateway.run_cleanup(_gone(gateway, self.name))
+            if not files.keeps_sandbox_after(failure):
+                await gateway.run_cleanup(_delete_once(gateway, self.name))
             await self._release()
             raise failure from None
 
@@ -287,7 +287,7 @@ async def delete_group(gateway: Gateway, name: str, *, wait_s: float = 0.0) -> D
     return report
 
 
-async def _gone(gateway: Gateway, name: str) -> None:
+async def _delete_once(gateway: Gateway, name: str) -> None:
     await delete_group(gateway, name)
 
 
@@ -314,7 +314,7 @@ async def _opened(
 async def _created(
     gateway: Gateway, name: str, body: dict[str, Any], *, forget: bool, deadline: Deadline
 ) -> dict[str, Any]:
-    body = {**body, "sandbox": gateway.leases.named(body["sandbox"])}
+    body = {**body, "sandbox": gateway.leases.with_lease(body["sandbox"])}
     headers = {CALL_ID: uuid4().hex}
 
     async def withdrawn() -> None:

@@ -25,10 +25,10 @@ _CHUNK_BYTES: Final = 2**16
 _QUEUE: Final = 64
 # The gateway pings every 5 s; after so long without a message it counts as gone.
 _SILENCE_S: Final = 15.0
-# While this program does not read, it pings the gateway, which cuts off a client that reads nothing for _PATIENCE_S.
+# While this program does not read, it pings the gateway, which cuts off one that reads nothing for _READER_LIMIT_S.
 _PING_S: Final = 5.0
 _PING_LIMIT_S: Final = 0.1
-_PATIENCE_S: Final = 30.0
+_READER_LIMIT_S: Final = 30.0
 # A connection that breaks within this time after a slow read was cut off for it; later there is another cause.
 _BLAME_S: Final = 60.0
 # The longest wait in one request; a longer one takes several requests.
@@ -194,7 +194,7 @@ class _Tunnel:
                     async with asyncio.timeout(_PING_LIMIT_S):
                         await self._socket.ping()
         now = asyncio.get_running_loop().time()
-        if now - began >= _PATIENCE_S:
+        if now - began >= _READER_LIMIT_S:
             self._unread_s, self._read_at = now - began, now
 
     async def _message(self) -> bytes | None:
@@ -225,7 +225,7 @@ class _Tunnel:
         if self._unread_s and asyncio.get_running_loop().time() - self._read_at < _BLAME_S:
             why = (
                 f"{why}, after nothing was read here for {self._unread_s:.0f} s: the gateway cuts off a reader that "
-                f"takes nothing for {_PATIENCE_S:.0f} s; read all the time, or connect again when you read"
+                f"takes nothing for {_READER_LIMIT_S:.0f} s; read all the time, or connect again when you read"
             )
         return StreamInterrupted(why, hint=_AGAIN, sandbox_id=self._sandbox_id)
 

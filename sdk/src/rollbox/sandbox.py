@@ -16,8 +16,8 @@ from rollbox.gateway import Gateway, Opened
 from rollbox.options import CommandSettings, CreateSpec, Lifetime, Resources
 from rollbox.ports import Ports
 from rollbox.process import Process, Processes
-from rollbox.process.feeding import run_fed
-from rollbox.process.link import Link
+from rollbox.process.connection import Connection
+from rollbox.process.streamed_stdin import run_with_streamed_stdin
 from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY, Cpu, Memory, Size
 from rollbox.record import SandboxList, SandboxRecord
 from rollbox.request import InitialFiles, Keep
@@ -123,7 +123,7 @@ class Sandbox:
         key = spec.idempotency_key or uuid4().hex
         made = await cls._open(client, lambda gateway: gateway.create(body, key, forget=not own_key, deadline=deadline))
         if contents:
-            await made._begin_with(initial.FirstFiles(contents, deadline, own_key=own_key))  # noqa: SLF001 - its own
+            await made._write_initial_files(initial.InitialFilesWriter(contents, deadline, own_key=own_key))  # noqa: SLF001 - its own
         return made
 
     @classmethod
@@ -230,7 +230,7 @@ class Sandbox:
         )
         with _hint_when_not_found(cmd):
             if body.get("stdin_open"):
-                answer = await run_fed(self._gateway, self._access, body, stdin)
+                answer = await run_with_streamed_stdin(self._gateway, self._access, body, stdin)
             else:
                 answer = await self._gateway.exec(self._access, body)
         result = ExecResult.from_json(answer, self.id)
@@ -292,7 +292,9 @@ class Sandbox:
         )
         with _hint_when_not_found(cmd):
             started = await self._gateway.spawn(self._access, body)
-        return Process(self._gateway, self._access, Link(self._gateway, self._access, made_id, (0, 0)), started["pid"])
+        return Process(
+            self._gateway, self._access, Connection(self._gateway, self._access, made_id, (0, 0)), started["pid"]
+        )
 
     async def shell(
         self,
@@ -343,13 +345,13 @@ class Sandbox:
         self._record = await self._gateway.extend(self._access, request.milliseconds("ttl", ttl))
         return self._record
 
-    async def _begin_with(self, files: initial.FirstFiles) -> None:
+    async def _write_initial_files(self, files: initial.InitialFilesWriter) -> None:
         """Write the initial files; on a failure delete the sandbox, unless a repeated create may return it."""
         try:
             await files.write(self.files)
         except BaseException as failure:
-            if not files.left_to_repetition(failure):
-                await self._gateway.run_cleanup(self._gone())
+            if not files.keeps_sandbox_after(failure):
+                await self._gateway.run_cleanup(self._delete_once())
             await self._release()
             raise
 
@@ -382,10 +384,10 @@ class Sandbox:
             UpstreamTimeout: with `wait`, not confirmed in time; it has ended all the same, and a retry is safe.
         Cost: one request, a few milliseconds.
         """
-        await self._gone(request.wait_s(wait, wait_timeout))
+        await self._delete_once(request.wait_s(wait, wait_timeout))
         await self._release()
 
-    async def _gone(self, wait_s: float = 0.0) -> None:
+    async def _delete_once(self, wait_s: float = 0.0) -> None:
         if not self._deleted or wait_s:
             with contextlib.suppress(SandboxNotFound, SandboxForgotten):
                 self._record = await self._gateway.delete(self.id, wait_s=wait_s)

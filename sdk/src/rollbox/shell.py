@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 
-from rollbox import request, shell_words
+from rollbox import request, shell_dialects
 from rollbox._problem import SandboxError
 from rollbox.errors import Conflict, InvalidArgument
 from rollbox.exec_output import ExecEnd
 from rollbox.process import Process
 from rollbox.result import ExecResult
-from rollbox.shell_reader import Reader
-from rollbox.shell_words import Dialect, Mark
+from rollbox.shell_dialects import Dialect, Mark
+from rollbox.shell_reader import MarkedReader
 
 CleanupRunner: TypeAlias = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
 """Runs a cleanup call within a time limit, in spite of a cancellation; see `Gateway.run_cleanup`."""
@@ -72,15 +72,15 @@ class Shell:
         self._run_cleanup = run_cleanup
         self._process = process
         self._dialect = dialect
-        self._stdout = Reader(process.stdout, max_output_bytes)
-        self._stderr = Reader(process.stderr, max_output_bytes)
-        self._turn = asyncio.Lock()
+        self._stdout = MarkedReader(process.stdout, max_output_bytes)
+        self._stderr = MarkedReader(process.stderr, max_output_bytes)
+        self._running = asyncio.Lock()
         # Processes that earlier commands left in the background: a timeout spares them.
-        self._kept: list[str] = []
+        self._background_pids: list[str] = []
         # The mark of an interrupted command: the shell has to print a new mark before it gets the next command.
-        self._broken: Mark | None = None
+        self._interrupted: Mark | None = None
         # Marks that the shell did not print in time: they may still come.
-        self._late: list[bytes] = []
+        self._late_marks: list[bytes] = []
 
     @classmethod
     async def start(
@@ -96,19 +96,19 @@ class Shell:
         """As `Sandbox.shell`."""
         cap = request.count("max_output_bytes", max_output_bytes)
         prompt = secrets.token_hex(16)
-        for dialect in (shell_words.BASH, shell_words.posix(prompt)):
+        for dialect in (shell_dialects.BASH, shell_dialects.posix(prompt)):
             try:
                 process = await sandbox.spawn(dialect.argv, cwd=cwd, env={**(env or {}), **dialect.env}, user=user)
             except InvalidArgument as error:
-                if dialect is shell_words.BASH and error.details.get("reason") == "command_not_found":
+                if dialect is shell_dialects.BASH and error.details.get("reason") == "command_not_found":
                     continue
                 error.hint = "The image has neither bash nor sh: run programs with exec and a list of arguments."
                 raise
             shell = cls(sandbox, run_cleanup, process, dialect, cap)
             try:
                 await shell._write(dialect.setup)
-                await shell._settled(_START_LIMIT_S, None)
-                shell._take(None)
+                await shell._make_ready(_START_LIMIT_S, None)
+                shell._take_output(None)
             except BaseException:
                 await shell.aclose()
                 raise
@@ -138,11 +138,11 @@ class Shell:
             raise InvalidArgument(f"the command {command!r} is empty, holds NUL, or is not a string")
         if timeout is not None:
             request.milliseconds("timeout", timeout)
-        async with self._turn:
-            if self._broken is not None:
-                await self._settled()
-                self._take(None)
-            self._refuse_ended()
+        async with self._running:
+            if self._interrupted is not None:
+                await self._make_ready()
+                self._take_output(None)
+            self._require_running()
             return await self._run(command, timeout)
 
     @property
@@ -168,30 +168,30 @@ class Shell:
         await self.aclose()
 
     async def _run(self, command: str, timeout: float | None) -> ExecResult:  # noqa: ASYNC109
-        mark = self._broken = Mark.fresh()
+        mark = self._interrupted = Mark.fresh()
         end: ExecEnd = "exited"
         began = asyncio.get_running_loop().time()
-        told = b""
+        report = b""
         try:
             async with asyncio.timeout(timeout):
-                told = await self._finished(mark, shell_words.run(command))
-            self._broken = None
+                report = await self._read_until_mark(mark, shell_dialects.run(command))
+            self._interrupted = None
         except TimeoutError:
             end = "deadline"
             await self._interrupt()
-            await self._settled()
+            await self._make_ready()
         except BaseException:
             await self._run_cleanup(self._interrupt())
             raise
         run_ms = (asyncio.get_running_loop().time() - began) * 1000
-        return await self._result(end, told, mark, run_ms)
+        return await self._result(end, report, mark, run_ms)
 
-    async def _finished(self, mark: Mark, line: str = "") -> bytes:
+    async def _read_until_mark(self, mark: Mark, line: str = "") -> bytes:
         """Write a line and the request for a mark, and read both streams up to the mark.
 
         Returns the status that the shell prints with the mark; empty when the shell has ended.
         """
-        ask = shell_words.ask(mark)
+        ask = shell_dialects.mark_request(mark)
         if not (line and self._dialect.prompt):
             # The empty line: after an unterminated quote, bash takes the braces of the next line for words.
             await self._write(f"{line}\n{ask}" if line else ask)
@@ -200,16 +200,16 @@ class Shell:
             await self._write(line)
         try:
             async with asyncio.TaskGroup() as group:
-                status = group.create_task(self._status(mark.seen))
-                group.create_task(self._quiet(mark.seen, ask))
+                status = group.create_task(self._read_status(mark.printed))
+                group.create_task(self._read_stderr(mark.printed, ask))
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
         return status.result()
 
-    async def _status(self, mark: bytes) -> bytes:
+    async def _read_status(self, mark: bytes) -> bytes:
         return await self._stdout.between(mark) if await self._stdout.until(mark) else b""
 
-    async def _quiet(self, mark: bytes, ask: str) -> None:
+    async def _read_stderr(self, mark: bytes, ask: str) -> None:
         """Read stderr up to the mark.
 
         After an error, a shell with a prompt discards input that it has not read, so it gets the request for the mark
@@ -222,7 +222,7 @@ class Shell:
         if await self._stderr.until(mark) and self._dialect.prompt:
             await self._stderr.until(self._dialect.prompt)
 
-    async def _settled(self, limit_s: float = _RETURN_LIMIT_S, again_s: float | None = _AGAIN_S) -> None:
+    async def _make_ready(self, limit_s: float = _RETURN_LIMIT_S, again_s: float | None = _AGAIN_S) -> None:
         """Make the shell ready again, or kill it: afterwards no output of earlier commands can follow."""
         try:
             async with asyncio.timeout(limit_s):
@@ -237,15 +237,15 @@ class Shell:
         mark = Mark.fresh()
         try:
             async with asyncio.timeout(limit_s):
-                await self._finished(mark)
+                await self._read_until_mark(mark)
         except TimeoutError:
-            self._late.append(mark.seen)
+            self._late_marks.append(mark.printed)
             return False
         return True
 
-    def _take(self, mark: Mark | None) -> tuple[tuple[bytes, int], tuple[bytes, int]]:
-        marks = self._late if mark is None else [mark.seen, *self._late]
-        self._late = []
+    def _take_output(self, mark: Mark | None) -> tuple[tuple[bytes, int], tuple[bytes, int]]:
+        marks = self._late_marks if mark is None else [mark.printed, *self._late_marks]
+        self._late_marks = []
         prompt = [self._dialect.prompt] if self._dialect.prompt else []
         return self._stdout.take(*marks), self._stderr.take(*marks, *prompt)
 
@@ -263,11 +263,11 @@ class Shell:
         argv = [
             "sh",
             "-c",
-            shell_words.KILLER,
+            shell_dialects.KILLER,
             "sh",
             str(int(self._dialect.signal)),
             str(self._process.pid),
-            *self._kept,
+            *self._background_pids,
         ]
         try:
             # As the superuser: the command may have changed its user.
@@ -275,15 +275,15 @@ class Shell:
         except SandboxError:
             await self._process.kill()
 
-    async def _result(self, end: ExecEnd, told: bytes, mark: Mark, run_ms: float) -> ExecResult:
+    async def _result(self, end: ExecEnd, report: bytes, mark: Mark, run_ms: float) -> ExecResult:
         code, number = None, None
-        if told:
-            code, self._kept = shell_words.status(told)
+        if report:
+            code, self._background_pids = shell_dialects.status(report)
         elif end == "exited":
             last = await self._process.wait()
             end, code, number = last.end, last.exit_code, last.signal
-        self._broken = None
-        (stdout, stdout_total), (stderr, stderr_total) = self._take(mark)
+        self._interrupted = None
+        (stdout, stdout_total), (stderr, stderr_total) = self._take_output(mark)
         return ExecResult(
             end=end,
             exit_code=code,
@@ -299,7 +299,7 @@ class Shell:
             sandbox_id=self._sandbox.id,
         )
 
-    def _refuse_ended(self) -> None:
+    def _require_running(self) -> None:
         result = self._process.result
         if result is not None:
             how = f"exited with code {result.exit_code}" if result.end == "exited" else f"ended as {result.end}"

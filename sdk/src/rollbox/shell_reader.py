@@ -8,28 +8,28 @@ import re
 from rollbox.process import OutputStream
 
 
-class Reader:
+class MarkedReader:
     """Reads up to marks; keeps the last `max_bytes` of a command's output."""
 
     def __init__(self, stream: OutputStream, max_bytes: int) -> None:
         self._stream = stream
         self._max_bytes = max_bytes
-        self._held = bytearray()
-        self._said = bytearray()
+        self._unread = bytearray()
+        self._output = bytearray()
         self._total = 0
 
     async def until(self, mark: bytes) -> bool:
         """Read up to a mark, which is dropped; False when the stream ended first. Cancel safety: nothing is lost."""
-        while (place := self._held.find(mark)) < 0:
+        while (place := self._unread.find(mark)) < 0:
             # The last bytes may be the beginning of the mark.
-            self._keep(max(0, len(self._held) - len(mark) + 1))
+            self._add_output(max(0, len(self._unread) - len(mark) + 1))
             data = await self._stream.next_bytes()
             if not data:
-                self._keep(len(self._held))
+                self._add_output(len(self._unread))
                 return False
-            self._held += data
-        self._keep(place)
-        del self._held[: len(mark)]
+            self._unread += data
+        self._add_output(place)
+        del self._unread[: len(mark)]
         return True
 
     async def between(self, mark: bytes) -> bytes:
@@ -37,33 +37,33 @@ class Reader:
 
         Cancel safety: `take` then finds both marks and what is between them.
         """
-        while (place := self._held.find(mark)) < 0:
+        while (place := self._unread.find(mark)) < 0:
             try:
                 data = await self._stream.next_bytes()
             except asyncio.CancelledError:
-                self._held[:0] = mark
+                self._unread[:0] = mark
                 raise
             if not data:
                 return b""
-            self._held += data
-        found = bytes(self._held[:place])
-        del self._held[: place + len(mark)]
+            self._unread += data
+        found = bytes(self._unread[:place])
+        del self._unread[: place + len(mark)]
         return found
 
     def take(self, *marks: bytes) -> tuple[bytes, int]:
         """Return the kept output and its full size, without these marks and the text between two of them."""
-        said, total = bytes(self._said), self._total
+        output, total = bytes(self._output), self._total
         for mark in marks:
-            clean = re.sub(re.escape(mark) + rb"(?:\d+\n[\d\n]*" + re.escape(mark) + rb")?", b"", said)
-            total -= len(said) - len(clean)
-            said = clean
-        self._said.clear()
+            clean = re.sub(re.escape(mark) + rb"(?:\d+\n[\d\n]*" + re.escape(mark) + rb")?", b"", output)
+            total -= len(output) - len(clean)
+            output = clean
+        self._output.clear()
         self._total = 0
-        return said, total
+        return output, total
 
-    def _keep(self, count: int) -> None:
-        self._said += self._held[:count]
-        del self._held[:count]
+    def _add_output(self, count: int) -> None:
+        self._output += self._unread[:count]
+        del self._unread[:count]
         self._total += count
-        if len(self._said) > self._max_bytes:
-            del self._said[: len(self._said) - self._max_bytes]
+        if len(self._output) > self._max_bytes:
+            del self._output[: len(self._output) - self._max_bytes]

@@ -24,7 +24,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture(autouse=True)
 def unhurried_farewells(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cleanup after a cancelled call has time enough, however slow a busy machine is."""
-    for module in ("gateway", "sync.portal"):
+    for module in ("gateway", "sync.loop_thread"):
         monkeypatch.setattr(f"rollbox.{module}._CLEANUP_LIMIT_S", LIMIT_S)
 
 
@@ -32,7 +32,7 @@ def unhurried_farewells(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_other_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The event loop renews leases, except in tests of the renewal process (`lease_process`)."""
     if "lease_process" not in request.fixturenames:
-        monkeypatch.setattr(renewer.Renewer, "hold", _without)
+        monkeypatch.setattr(renewer.Renewer, "register", _without)
 
 
 @pytest.fixture

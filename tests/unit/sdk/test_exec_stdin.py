@@ -15,7 +15,7 @@ import pytest
 
 from rollbox import Client, Sandbox, sync
 from rollbox.errors import InvalidArgument, OomKilled, StreamInterrupted, Unsupported
-from rollbox.process import feeding
+from rollbox.process import streamed_stdin
 from rollbox.request import WHOLE_STDIN_BYTES
 from tests.support.eventually import LIMIT_S, eventually
 from tests.support.fake_processes import FakeExec, Script
@@ -144,9 +144,9 @@ async def test_the_request_has_the_last_word_on_an_end_that_the_writer_hears_of(
 async def test_a_writer_that_gives_up_ends_what_waits_for_it(
     sandbox: Sandbox, fake: FakeGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeding, "_VERDICT_S", 0.001)
+    monkeypatch.setattr(streamed_stdin, "_VERDICT_S", 0.001)
     for code, kind in (("oom_killed", OomKilled), ("stream_interrupted", StreamInterrupted)):
-        monkeypatch.setattr("rollbox.process.link._RETURN_BUDGET_S", 0.0)
+        monkeypatch.setattr("rollbox.process.connection._RESUME_BUDGET_S", 0.0)
         fake.processes.problems.extend([{"code": code, "detail": "told"}] * 10)
         with pytest.raises(kind):
             await sandbox.exec("x", stdin=LARGE, exec_id=code)

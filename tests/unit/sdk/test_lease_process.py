@@ -33,7 +33,7 @@ from rollbox.errors import Unsupported
 from rollbox.leases import renewer
 from rollbox.settings import Settings
 beside = renewer.shared()
-beside.hold("of-a-trainer", renewer.order(Settings(sys.argv[1], "k"), "of-a-trainer", 400, 0.1))
+beside.register("of-a-trainer", renewer.message_of(Settings(sys.argv[1], "k"), "of-a-trainer", 400, 0.1))
 worker = os.fork() if "fork" in sys.argv else 0
 if worker or "fork" not in sys.argv:
     print(beside._process.pid, worker, flush=True)
@@ -89,7 +89,7 @@ def words() -> Iterator[Words]:
 
 
 def order(words: Words, name: str, key: str = KEY) -> dict[str, Any]:
-    return renewer.order(Settings(words.url, key), name, **OFTEN)
+    return renewer.message_of(Settings(words.url, key), name, **OFTEN)
 
 
 def lives(pid: int) -> bool:
@@ -121,10 +121,10 @@ class Beside:
         self.looks = 0
         self.held: dict[str, Any] = {}
 
-    def hold(self, name: str, wanted: dict[str, Any]) -> None:
+    def register(self, name: str, wanted: dict[str, Any]) -> None:
         self.held[name] = wanted
 
-    def drop(self, name: str) -> None:
+    def unregister(self, name: str) -> None:
         del self.held[name]
 
     def renewed_at(self, _: str) -> float:
@@ -155,32 +155,32 @@ def test_what_the_process_meets_is_logged_once(
     words: Words, lease_process: renewer.Renewer, caplog: pytest.LogCaptureFixture
 ) -> None:
     words.status = 401
-    lease_process.hold("a", order(words, "a"))
+    lease_process.register("a", order(words, "a"))
     words.wait("a", 3)
     eventually_true(lambda: lease_process.renewed_at("a") == 0.0 and caplog.text)
     words.status = 200
     eventually_true(lambda: lease_process.renewed_at("a"))
-    lease_process.drop("a")
+    lease_process.unregister("a")
     assert caplog.text.count("HTTP 401") == 1
 
 
 def test_one_process_for_all_and_none_after_the_last(words: Words, lease_process: renewer.Renewer) -> None:
-    lease_process.hold("a", order(words, "a"))
+    lease_process.register("a", order(words, "a"))
     assert lease_process._process is not None
     pid = lease_process._process.pid
-    lease_process.hold("b", order(words, "b", "another"))
+    lease_process.register("b", order(words, "b", "another"))
     words.wait("a", 1)
     words.wait("b", 1)
     assert (words.said["a"][0], words.said["b"][0]) == (f"Bearer {KEY}", "Bearer another")
     assert lease_process._process.pid == pid
-    lease_process.drop("a")
-    lease_process.hold("b", order(words, "b", "rotated"))
+    lease_process.unregister("a")
+    lease_process.register("b", order(words, "b", "rotated"))
     words.wait("b", 2)
     assert words.said["b"][-1] == "Bearer rotated"
     count = len(words.said["a"])
     words.wait("b", 5)
     assert len(words.said["a"]) <= count + 1
-    lease_process.drop("b")
+    lease_process.unregister("b")
     assert not lives(pid)
 
 
@@ -188,43 +188,43 @@ def test_a_secret_is_in_no_argument_and_no_variable(
     words: Words, lease_process: renewer.Renewer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ROLLBOX_API_KEY", KEY)
-    lease_process.hold("a", order(words, "a"))
+    lease_process.register("a", order(words, "a"))
     words.wait("a", 1)
     assert lease_process._process is not None
     about = Path(f"/proc/{lease_process._process.pid}")
     assert KEY.encode() not in (about / "cmdline").read_bytes() + (about / "environ").read_bytes()
     eventually_true(lambda: 0 < lease_process.renewed_at("a") <= time.monotonic())
-    lease_process.drop("a")
+    lease_process.unregister("a")
 
 
 def test_one_that_died_is_replaced(words: Words, lease_process: renewer.Renewer) -> None:
-    lease_process.hold("a", order(words, "a"))
-    lease_process.hold("b", order(words, "b"))
+    lease_process.register("a", order(words, "a"))
+    lease_process.register("b", order(words, "b"))
     assert lease_process._process is not None
     lease_process._process.kill()
     lease_process._process.wait()
-    lease_process.hold("a", order(words, "a"))
+    lease_process.register("a", order(words, "a"))
     words.wait("a", 2)
     words.wait("b", 2)
     lease_process.close()
 
 
 def test_one_that_takes_nothing_is_replaced(words: Words, lease_process: renewer.Renewer) -> None:
-    lease_process.hold("a", order(words, "a"))
+    lease_process.register("a", order(words, "a"))
     assert lease_process._process is not None
     stopped = lease_process._process.pid
     os.kill(stopped, signal.SIGSTOP)
     with pytest.raises(Unsupported, match="does not read"):
         _hold_often(lease_process, words)
     assert not lives(stopped)
-    lease_process.hold("a", order(words, "a"))
+    lease_process.register("a", order(words, "a"))
     words.wait("a", 1)
     lease_process.close()
 
 
 def _hold_often(beside: renewer.Renewer, words: Words) -> None:
     for n in range(10_000):
-        beside.hold("a", order(words, "a", f"key-{n}"))
+        beside.register("a", order(words, "a", f"key-{n}"))
 
 
 async def test_without_one_the_loop_renews_and_the_log_says_what_that_means(
@@ -248,8 +248,8 @@ def test_frozen_programs_are_not_started_again(
 ) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     with pytest.raises(Unsupported):
-        lease_process.hold("a", order(words, "a"))
-    lease_process.drop("a")
+        lease_process.register("a", order(words, "a"))
+    lease_process.unregister("a")
 
 
 @pytest.mark.parametrize("how", ["alone", "fork"])

@@ -20,7 +20,7 @@ SOON_S = 0.3
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give a shell on a busy machine more time to be ready again before it is killed."""
-    monkeypatch.setattr(Shell._settled, "__defaults__", (LIMIT_S, 1.0))
+    monkeypatch.setattr(Shell._make_ready, "__defaults__", (LIMIT_S, 1.0))
 
 
 @pytest.fixture(params=["bash", "sh"])

@@ -4,7 +4,7 @@ import asyncio
 from typing import cast
 
 from rollbox.process import OutputStream
-from rollbox.shell_reader import Reader
+from rollbox.shell_reader import MarkedReader
 
 MARK = b"0123456789abcdef"
 
@@ -21,7 +21,7 @@ class Stream:
 
 async def test_an_answer_that_is_given_up_halfway_is_no_output() -> None:
     stream = Stream()
-    reader = Reader(cast("OutputStream", stream), 1000)
+    reader = MarkedReader(cast("OutputStream", stream), 1000)
     stream.pieces.put_nowait(b"said" + MARK + b"0")
     assert await reader.until(MARK)
     asked = asyncio.ensure_future(reader.between(MARK))

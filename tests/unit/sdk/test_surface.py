@@ -101,7 +101,7 @@ def test_every_public_class_and_method_tells_what_it_does() -> None:
 
 def test_the_sync_face_has_the_same_methods() -> None:
     closing_names = {"Client": {"aclose", "gateway"}, "Process": {"aclose"}, "Shell": {"aclose", "start"}}
-    plumbing = {"arrived", "finish", "full", "asks_again"}
+    plumbing = {"arrived", "finish", "full", "needs_refetch"}
     streams = ("Process", "Processes", "OutputStream", "StdinWriter", "Shell", "Files")
     for name in ("Sandbox", "LazySandbox", "SandboxGroup", "Client", *streams):
         closing = closing_names.get(name, plumbing if name == "OutputStream" else set[str]())

@@ -98,7 +98,7 @@ class _Commands(_Group):
         return [*self.commands]
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
-        with output.while_read():
+        with output.exit_on_closed_stdout():
             return super().invoke(ctx)
 
 

@@ -89,7 +89,7 @@ class _Flows(asyncio.DatagramProtocol):
                     both.create_task(up())
                     both.create_task(down())
         except* SandboxError as group:
-            output.talk(f"forwarding datagrams of {peer[0]}:{peer[1]} ended: {group.exceptions[0]}")
+            output.message(f"forwarding datagrams of {peer[0]}:{peer[1]} ended: {group.exceptions[0]}")
         except* TimeoutError:
             pass
         finally:

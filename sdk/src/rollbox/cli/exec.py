@@ -99,7 +99,7 @@ def tell_end(result: ExecResult) -> None:
     """Print on stderr how a command ended that did not exit by itself."""
     if result.end != "exited":
         by = f" ({result.signal_name})" if result.end == "signalled" else ""
-        output.talk(f"the command ended as {result.end}{by} after {result.run_ms:.0f} ms")
+        output.message(f"the command ended as {result.end}{by} after {result.run_ms:.0f} ms")
 
 
 def octal(name: str, text: str) -> int:
@@ -119,7 +119,7 @@ def _print(result: ExecResult) -> None:
         ("stderr", result.stderr_bytes, result.stderr_total_bytes),
     ):
         if total > len(kept):
-            output.talk(f"{name}: {total - len(kept)} of {total} bytes were not kept")
+            output.message(f"{name}: {total - len(kept)} of {total} bytes were not kept")
 
 
 def _wants_stdin(option: str | None, *, as_json: bool) -> bool:

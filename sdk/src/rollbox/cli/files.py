@@ -52,9 +52,9 @@ def cp(
         output.data({**report.to_json(), "seconds": round(time.monotonic() - began, 3)})
         return
     for path, reason in report.skipped.items():
-        output.talk(f"skipped: {shown(path)} ({reason})")
+        output.message(f"skipped: {shown(path)} ({reason})")
     if report.skipped_count > len(report.skipped):
-        output.talk(f"skipped: {report.skipped_count - len(report.skipped)} more")
+        output.message(f"skipped: {report.skipped_count - len(report.skipped)} more")
 
 
 async def _up(

@@ -11,7 +11,7 @@ import typer
 
 from rollbox.cli import output
 from rollbox.cli.options import Json, Wait, WaitTimeout
-from rollbox.cli.sandboxes import span, tell_failed
+from rollbox.cli.sandboxes import print_failures, span
 from rollbox.errors import NotFound
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def delete(name: Name, wait: Wait = False, wait_timeout: WaitTimeout = None, jso
         for sandbox_id in report.deleted:
             typer.echo(sandbox_id)
         if not report.deleted and not report.failed:
-            output.talk(f"there was no sandbox of a group {name}")
-    tell_failed(report, as_json=json)
+            output.message(f"there was no sandbox of a group {name}")
+    print_failures(report, as_json=json)
 
 
 def _latest(records: Iterable[SandboxRecord]) -> list[SandboxRecord]:

@@ -59,12 +59,12 @@ def run(call: Callable[[Client], Awaitable[_T]], *, what: str, as_json: bool = F
     except SandboxError as error:
         fail(error, as_json=as_json)
     except (KeyboardInterrupt, asyncio.CancelledError) as interruption:
-        talk(f"interrupted while {what}")
+        message(f"interrupted while {what}")
         raise typer.Exit(INTERRUPTED if isinstance(interruption, KeyboardInterrupt) else TERMINATED) from None
 
 
 @contextmanager
-def while_read() -> Iterator[None]:
+def exit_on_closed_stdout() -> Iterator[None]:
     """When the reader of stdout is gone, as with `| head`, exit with the code that a shell reports for SIGPIPE."""
     try:
         yield
@@ -78,10 +78,10 @@ def fail(error: SandboxError, *, as_json: bool = False) -> NoReturn:
     if as_json:
         typer.echo(json.dumps(problem(error)), err=True)
     else:
-        talk(f"error: {error.detail}", style="bold red")
+        message(f"error: {error.detail}", style="bold red")
         if error.hint:
-            talk(f"hint: {error.hint}")
-        talk(f"code: {error.code} ({error.fault})" + (f"  request: {error.request_id}" if error.request_id else ""))
+            message(f"hint: {error.hint}")
+        message(f"code: {error.code} ({error.fault})" + (f"  request: {error.request_id}" if error.request_id else ""))
     raise typer.Exit(EXIT_BY_FAULT[error.fault])
 
 
@@ -102,7 +102,7 @@ def problem(error: SandboxError) -> dict[str, Any]:
     return {name: getattr(error, name) for name in names}
 
 
-def talk(text: str, *, style: str = "") -> None:
+def message(text: str, *, style: str = "") -> None:
     """Print a message for a person, never data, on stderr."""
     from rich.console import Console
     from rich.text import Text

@@ -60,7 +60,7 @@ def ls(
     for info in found:
         typer.echo(_long(info) if long else shown(info.path))
     if found.truncated:
-        output.talk(f"there are more than {limit} entries; `--limit` shows more")
+        output.message(f"there are more than {limit} entries; `--limit` shows more")
 
 
 def stat(
@@ -154,7 +154,7 @@ def watch(
                 if json:
                     typer.echo(json_text.dumps(change.to_json()))
                 elif change.change == "watching":
-                    output.talk(f"watching {shown(path)}")
+                    output.message(f"watching {shown(path)}")
                 else:
                     typer.echo(_line(change))
 

@@ -93,7 +93,7 @@ def delete(name: Name, json: Json = False) -> None:
     elif removed:
         typer.echo(name)
     else:
-        output.talk(f"there was no pool {name}")
+        output.message(f"there was no pool {name}")
 
 
 def _changes(warm: str | None, starts_per_minute: int | None, surge: int | None) -> PoolChanges:
@@ -121,7 +121,7 @@ def _print(pool: Pool, *, json: bool) -> None:
         return
     output.table(_COLUMNS, [_row(pool)])
     for failure in pool.failures:
-        output.talk(f"{failure.count} starts failed: {failure.code}: {failure.detail}", style="bold red")
+        output.message(f"{failure.count} starts failed: {failure.code}: {failure.detail}", style="bold red")
 
 
 def _row(pool: Pool) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ def port_forward(
         def listening(taken: int) -> None:
             if json:
                 output.data({"host": _HOST, "port": taken, "sandbox_id": sandbox_id, "sandbox_port": port})
-            output.talk(f"{_HOST}:{taken} is forwarded to port {port} of {sandbox_id}; Ctrl-C ends it")
+            output.message(f"{_HOST}:{taken} is forwarded to port {port} of {sandbox_id}; Ctrl-C ends it")
 
         try:
             if udp:
@@ -111,7 +111,7 @@ async def _pass_on(sandbox: Sandbox, port: int, reader: asyncio.StreamReader, wr
             both.create_task(_up(reader, stream))
             both.create_task(_down(stream, writer))
     except* SandboxError as group:
-        output.talk(f"a connection ended: {group.exceptions[0]}")
+        output.message(f"a connection ended: {group.exceptions[0]}")
         writer.transport.abort()
     except* OSError:
         # The local client has closed its connection.

@@ -53,4 +53,4 @@ def _tell(exposed: Exposed, port: int, *, as_json: bool) -> None:
     if exposed.host_url is not None:
         typer.echo(exposed.host_url)
     if not exposed.public:
-        output.talk("private: a request needs the headers that --json shows, a credential of the whole sandbox")
+        output.message("private: a request needs the headers that --json shows, a credential of the whole sandbox")

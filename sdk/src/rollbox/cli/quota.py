@@ -34,7 +34,7 @@ def own(context: typer.Context, json: Json = False) -> None:
         return
     output.table(_COLUMNS, [_row(quota)])
     if quota.max_sandboxes is not None:
-        output.talk(f"{quota.sandboxes_in_all} of at most {quota.max_sandboxes} sandboxes are in use here")
+        output.message(f"{quota.sandboxes_in_all} of at most {quota.max_sandboxes} sandboxes are in use here")
     if quota.queue:
         output.table(("place", "waits for", "waited", "refused in", "about", "labels"), _places(quota))
 
@@ -83,7 +83,7 @@ def set_(
     _print(quota, json=json)
     over = [name for name, used in quota.used.items() if used > (quota.limits.get(name) or used)]
     if over:
-        output.talk(f"{owner} uses more {', '.join(over)} than that: no sandbox ends, no new one starts")
+        output.message(f"{owner} uses more {', '.join(over)} than that: no sandbox ends, no new one starts")
 
 
 @app.command()
@@ -112,7 +112,7 @@ def preflight(
     else:
         typer.echo(str(told))
         for hint in dict.fromkeys(one.hint for one in told.blockers if one.hint):
-            output.talk(f"hint: {hint}")
+            output.message(f"hint: {hint}")
     if told.blockers:
         raise typer.Exit(output.EXIT_BY_FAULT[told.blockers[0].error().fault])
 

@@ -82,7 +82,7 @@ def ps(
     else:
         output.table(("id", "state", "image", "age", "expires in", "labels"), _rows(records))
         if not records and sys.stdout.isatty():
-            output.talk("no sandboxes; `rollbox create IMAGE` makes one, `rollbox ps --all` shows ended ones")
+            output.message("no sandboxes; `rollbox create IMAGE` makes one, `rollbox ps --all` shows ended ones")
 
 
 def delete(
@@ -104,14 +104,14 @@ def delete(
     else:
         for sandbox_id in report.deleted:
             typer.echo(sandbox_id)
-    tell_failed(report, as_json=json)
+    print_failures(report, as_json=json)
 
 
-def tell_failed(report: DeleteReport, *, as_json: bool) -> None:
+def print_failures(report: DeleteReport, *, as_json: bool) -> None:
     """Print all failures on stderr; the last one decides the exit code."""
     errors = [error for error in report.failed.values() if isinstance(error, SandboxError)]
     for error in errors[:-1]:
-        output.talk(f"error: {error.detail} ({error.code})", style="bold red")
+        output.message(f"error: {error.detail} ({error.code})", style="bold red")
     if errors:
         output.fail(errors[-1], as_json=as_json)
 

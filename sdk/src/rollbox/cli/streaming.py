@@ -48,7 +48,7 @@ async def run(process: Process, *, stdin: bool, terminal: bool) -> ExecResult:
             raise failures.exceptions[0] from None
     for name, stream in (("stdout", process.stdout), ("stderr", process.stderr)):
         for gap in stream.gaps:
-            output.talk(f"{name}: {gap.lost_bytes} bytes from byte {gap.offset} on are lost")
+            output.message(f"{name}: {gap.lost_bytes} bytes from byte {gap.offset} on are lost")
     return result
 
 

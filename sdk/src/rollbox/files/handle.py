@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 from rollbox._problem import SandboxError
 from rollbox.errors import Conflict, FileNotFound, InvalidArgument, StreamInterrupted
 from rollbox.files import frames, paths, transfer
+from rollbox.files.atomic_file import AtomicFile, directory
 from rollbox.files.info import FileChange, FileInfo, Listing, TransferReport
-from rollbox.files.landing import Landing, directory
 from rollbox.files.pack import packed
 from rollbox.files.paths import SandboxPath
 from rollbox.files.transfer import Progress
@@ -25,7 +25,7 @@ from rollbox.retry import Resumption
 from rollbox.transport import Body, Source, error_from_problem
 
 _Pairs: TypeAlias = list[tuple[str, str | bytes]]
-_RETURN_BUDGET_S = 60.0
+_RESUME_BUDGET_S = 60.0
 # The gateway sends a heartbeat every 5 s.
 _WATCH_SILENCE_S = 15.0
 _MOST_ENTRIES = 100_000
@@ -199,7 +199,7 @@ class Files:
         (changes may be lost) and `watching` again. Leave it with `contextlib.aclosing`, or by cancelling its task.
         """
         query = [*self._place(path, user), ("recursive", _flag(recursive))]
-        resumption = Resumption(self._gateway.retries, _RETURN_BUDGET_S)
+        resumption = Resumption(self._gateway.retries, _RESUME_BUDGET_S)
         while True:
             try:
                 async with self._gateway.exchange(self._access, "GET", "watch", query=query) as body:
@@ -246,8 +246,8 @@ class Files:
         `progress` is called with the bytes received so far. The rest is as for `open_read`.
         """
         name = paths.decoded(paths.encoded("remote", remote)).rstrip("/").rpartition("/")[2] or "file"
-        landing = Landing(Path(local), name)
-        behind, info, moved = transfer.Behind(landing.write), None, 0
+        landing = AtomicFile(Path(local), name)
+        behind, info, moved = transfer.WriteBehind(landing.write), None, 0
         try:
             async for part, first in self._parts(remote, 0, None, user):
                 info, moved = first, moved + len(part)
@@ -256,7 +256,7 @@ class Files:
                     progress(moved)
             await behind.finish()
             info = info or await self.stat(remote, user=user)
-            landing.land(info.mode)
+            landing.commit(info.mode)
         finally:
             try:
                 await behind.aclose()
@@ -338,7 +338,7 @@ class Files:
             raise InvalidArgument(f"offset {offset!r} is not a whole number of bytes")
         left = None if length is None else count("length", length)
         first: FileInfo | None = None
-        resumption = Resumption(self._gateway.retries, _RETURN_BUDGET_S)
+        resumption = Resumption(self._gateway.retries, _RESUME_BUDGET_S)
         while left is None or left > 0:
             rest = [] if left is None else [("length", str(left))]
             query = [*self._place(path, user), ("offset", str(offset)), *rest]
@@ -416,7 +416,7 @@ async def _unpacked(
     archive: frames.Checked, local: Path, report: TransferReport, max_bytes: int | None, progress: Progress | None
 ) -> None:
     unpacker = Unpacker(local, report, max_bytes)
-    behind = transfer.Behind(unpacker.feed)
+    behind = transfer.WriteBehind(unpacker.feed)
     try:
         async for part in archive.chunks():
             await behind.put(part)

@@ -34,7 +34,7 @@ def checked(files: InitialFiles | None) -> dict[str, bytes | Path]:
     return {_path(path): _content(path, content) for path, content in files.items()}
 
 
-class FirstFiles:
+class InitialFilesWriter:
     """The initial files of the sandboxes that one call creates.
 
     Args:
@@ -64,7 +64,7 @@ class FirstFiles:
             within = f"within the start timeout of {self._deadline.within_s:g} s"
             raise StartTimeout(f"the sandbox was ready, but its initial files were not written {within}") from error
 
-    def left_to_repetition(self, failure: BaseException) -> bool:
+    def keeps_sandbox_after(self, failure: BaseException) -> bool:
         """Whether to keep a sandbox although its files were not written.
 
         With a key of the caller's own it may be in use already. So after a cancellation or a retryable error it stays:

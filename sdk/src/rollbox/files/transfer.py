@@ -111,7 +111,7 @@ def opened(path: Path) -> BinaryIO:
     return os.fdopen(file, "rb", buffering=0)
 
 
-class Behind:
+class WriteBehind:
     """Writes behind: passes parts to a blocking consumer in a thread while the next parts arrive.
 
     Parts go in batches, since a switch to a thread costs as much as writing several of them. Buffers half a MiB that is
@@ -146,13 +146,13 @@ class Behind:
     async def _begin(self) -> None:
         await self._done()
         parts, self._parts, self._held_bytes = self._parts, [], 0
-        self._working = asyncio.ensure_future(asyncio.to_thread(self._hand_on, parts))
+        self._working = asyncio.ensure_future(asyncio.to_thread(self._pass_on, parts))
 
     async def _done(self) -> None:
         if self._working is not None:
             await asyncio.shield(self._working)
 
-    def _hand_on(self, parts: list[bytes]) -> None:
+    def _pass_on(self, parts: list[bytes]) -> None:
         for part in parts:
             self._take(part)
 

@@ -17,7 +17,7 @@ from rollbox.settings import Settings
 
 _log = logging.getLogger("rollbox")
 # Renewals in the ttl of a lease: when three in a row are lost, the fourth is still in time.
-_WORDS_PER_TTL = 4
+_RENEWALS_PER_TTL = 4
 # After so many renewal intervals without a renewal, the event loop takes over from the renewal process.
 _MISSED = 1.5
 
@@ -43,7 +43,7 @@ class Leases:
         self._client = uuid4().hex
         self._renewals: dict[int, asyncio.Task[None]] = {}
 
-    def named(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def with_lease(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return a create's body with the name of this client's lease, and begin to renew that; else the body as is."""
         lease = body.get("lease")
         return dict(body) if lease is None else {**body, "lease": self.of(lease["ttl_ms"])}
@@ -66,36 +66,36 @@ class Leases:
 
 
 async def _renew(gateway: ref[LeaseService], name: str, ttl_ms: int) -> None:
-    every_s = ttl_ms / 1000 / _WORDS_PER_TTL
-    beside = renewer.shared()
+    every_s = ttl_ms / 1000 / _RENEWALS_PER_TTL
+    process = renewer.shared()
     # The create itself counts as the first renewal.
-    said_at, helped = time.monotonic(), True
+    renewed_at, registered = time.monotonic(), True
     try:
         while (held := gateway()) is not None:
-            silent_s = time.monotonic() - max(said_at, beside.renewed_at(name))
-            if not helped or silent_s >= every_s * _MISSED:
-                said_at = time.monotonic()
-                await _say(held, name, ttl_ms)
-            helped = _hold(beside, held, name, ttl_ms, every_s, warn=helped)
+            since_renewal_s = time.monotonic() - max(renewed_at, process.renewed_at(name))
+            if not registered or since_renewal_s >= every_s * _MISSED:
+                renewed_at = time.monotonic()
+                await _renew_once(held, name, ttl_ms)
+            registered = _register(process, held, name, ttl_ms, every_s, warn=registered)
             del held
             await asyncio.sleep(every_s)
     finally:
-        beside.drop(name)
+        process.unregister(name)
 
 
-async def _say(gateway: LeaseService, name: str, ttl_ms: int) -> None:
+async def _renew_once(gateway: LeaseService, name: str, ttl_ms: int) -> None:
     try:
         await gateway.call_api("POST", "leases", name, body={"ttl_ms": ttl_ms})
     except SandboxError as error:
         _log.warning("lease %s could not be renewed from the event loop, retrying: %s", name, error.detail)
 
 
-def _hold(
-    beside: renewer.Renewer, gateway: LeaseService, name: str, ttl_ms: int, every_s: float, *, warn: bool
+def _register(
+    process: renewer.Renewer, gateway: LeaseService, name: str, ttl_ms: int, every_s: float, *, warn: bool
 ) -> bool:
     """Register the lease with the renewal process, with the client's current settings; returns whether that worked."""
     try:
-        beside.hold(name, renewer.order(gateway.settings, name, ttl_ms, every_s))
+        process.register(name, renewer.message_of(gateway.settings, name, ttl_ms, every_s))
     except Unsupported as error:
         if warn:
             _log.warning("lease %s: %s", name, error)

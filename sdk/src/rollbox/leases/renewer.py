@@ -33,12 +33,12 @@ _REPORTS_BYTES = 2**16
 _KILL_LIMIT_S = 5.0
 
 
-def order(settings: Settings, name: str, ttl_ms: int, every_s: float) -> dict[str, Any]:
+def message_of(settings: Settings, name: str, ttl_ms: int, every_s: float) -> dict[str, Any]:
     """Build the message that registers a lease: address, API key, interval and the certificates to trust.
 
     It has no proxy: the client uses none either, whatever its variables say.
     """
-    told: dict[str, Any] = {
+    message: dict[str, Any] = {
         "name": name,
         "url": f"{settings.url}/v1/leases/{quote(name, safe='')}",
         "api_key": settings.api_key,
@@ -49,8 +49,8 @@ def order(settings: Settings, name: str, ttl_ms: int, every_s: float) -> dict[st
     }
     if settings.url.startswith("https://"):
         trusted = ssl.get_default_verify_paths()
-        told |= {"cafile": trusted.cafile, "capath": trusted.capath}
-    return told
+        message |= {"cafile": trusted.cafile, "capath": trusted.capath}
+    return message
 
 
 class Renewer:
@@ -64,7 +64,7 @@ class Renewer:
         self._failures: dict[str, str] = {}
         self._unread = b""
 
-    def hold(self, name: str, wanted: Mapping[str, Any]) -> None:
+    def register(self, name: str, wanted: Mapping[str, Any]) -> None:
         """Register a lease or its new settings; a renewal process that has died is started again. Idempotent.
 
         Raises:
@@ -89,7 +89,7 @@ class Renewer:
                 self._stop()
                 raise _cannot(error) from error
 
-    def drop(self, name: str) -> None:
+    def unregister(self, name: str) -> None:
         """Stop renewing a lease; with the last one the process ends. Idempotent."""
         with self._lock:
             if self._orders.pop(name, None) is None:
@@ -102,7 +102,7 @@ class Renewer:
             try:
                 self._tell({"name": name})
             except OSError:
-                # It has died, or reads nothing: the next `hold` starts another one for the remaining leases.
+                # It has died, or reads nothing: the next `register` starts another one for the remaining leases.
                 self._stop()
 
     def renewed_at(self, name: str) -> float:

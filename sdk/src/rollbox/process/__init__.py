@@ -1,4 +1,4 @@
-"""Processes of a sandbox. Layers, lowest first: frames < streams < link < stdin < handle < listing."""
+"""Processes of a sandbox. Layers, lowest first: frames < streams < connection < stdin < handle < listing."""
 
 from rollbox.process.handle import Process
 from rollbox.process.listing import ExecSummary, Processes

@@ -8,7 +8,7 @@ from types import TracebackType
 from rollbox.errors import InvalidArgument
 from rollbox.gateway import Gateway, SandboxAccess
 from rollbox.process import frames
-from rollbox.process.link import Link
+from rollbox.process.connection import Connection
 from rollbox.process.stdin import StdinWriter
 from rollbox.process.streams import OutputStream
 from rollbox.request import count
@@ -31,27 +31,27 @@ class Process:
         stdin: its input.
     """
 
-    def __init__(self, gateway: Gateway, access: SandboxAccess, link: Link, pid: int | None) -> None:
+    def __init__(self, gateway: Gateway, access: SandboxAccess, connection: Connection, pid: int | None) -> None:
         """Use `Sandbox.spawn` or `Processes.attach` instead."""
-        self.exec_id = link.exec_id
+        self.exec_id = connection.exec_id
         self.pid = pid
-        self.stdout: OutputStream = link.streams[frames.STDOUT]
-        self.stderr: OutputStream = link.streams[frames.STDERR]
-        self.stdin = StdinWriter(link)
+        self.stdout: OutputStream = connection.streams[frames.STDOUT]
+        self.stderr: OutputStream = connection.streams[frames.STDERR]
+        self.stdin = StdinWriter(connection)
         self._gateway = gateway
         self._access = access
-        self._link = link
+        self._connection = connection
         self._detached = False
 
     @property
     def result(self) -> ExecResult | None:
         """How it ended, once this program has received that; `wait` waits for it."""
-        return self._link.result
+        return self._connection.result
 
     @property
     def ended(self) -> bool:
         """Whether this program has received its result."""
-        return self._link.result is not None
+        return self._connection.result is not None
 
     async def wait(self) -> ExecResult:
         """Wait for the end and return how it ended; its outputs are in the streams, not in the result.
@@ -61,7 +61,7 @@ class Process:
             SandboxLost, TtlExpired, ...: the sandbox has ended.
         Cancel safety: the command goes on.
         """
-        return await self._link.ended()
+        return await self._connection.ended()
 
     async def read_both(self) -> tuple[bytes, bytes]:
         """Return all of stdout and stderr, in memory; read one after the other, they would block the command."""
@@ -92,7 +92,7 @@ class Process:
 
     async def resize(self, columns: int, rows: int) -> None:
         """Set the window size of a command on a terminal."""
-        await self._link.resize(count("columns", columns), count("rows", rows))
+        await self._connection.resize(count("columns", columns), count("rows", rows))
 
     def detach(self) -> str:
         """Leave the command running when the `async with` ends; returns its exec_id."""
@@ -101,7 +101,7 @@ class Process:
 
     async def aclose(self) -> None:
         """Close the connection; the command goes on. Idempotent."""
-        await self._link.close()
+        await self._connection.close()
 
     async def __aenter__(self) -> Process:
         return self
@@ -110,7 +110,7 @@ class Process:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if not self._detached and self._link.result is None:
+            if not self._detached and self._connection.result is None:
                 await self._gateway.end_exec(self._access, self.exec_id)
         finally:
             await self.aclose()

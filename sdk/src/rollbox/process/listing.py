@@ -9,8 +9,8 @@ from typing import Any
 from rollbox import request
 from rollbox.errors import InvalidArgument
 from rollbox.gateway import Gateway, SandboxAccess
+from rollbox.process.connection import Connection
 from rollbox.process.handle import Process
-from rollbox.process.link import Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,6 @@ class Processes:
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise InvalidArgument(f"{name} {value!r} is not a whole number of bytes")
         name = request.key("exec_id", exec_id)
-        link = Link(self._gateway, self._access, name, (stdout_offset, stderr_offset))
-        await link.open()
-        return Process(self._gateway, self._access, link, None)
+        connection = Connection(self._gateway, self._access, name, (stdout_offset, stderr_offset))
+        await connection.open()
+        return Process(self._gateway, self._access, connection, None)

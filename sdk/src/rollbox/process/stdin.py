@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from rollbox.errors import InvalidArgument
-from rollbox.process.link import Link
+from rollbox.process.connection import Connection
 
 
 class StdinWriter:
     """stdin of a process that was spawned with `stdin=True`."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, connection: Connection) -> None:
         """Use `Process.stdin` instead."""
-        self._link = link
+        self._connection = connection
 
     async def write(self, data: bytes | str) -> None:
         """Write; waits while the sandbox has not acknowledged an earlier MiB, as on a full pipe.
@@ -24,12 +24,12 @@ class StdinWriter:
             data = data.encode()
         if not isinstance(data, bytes | bytearray | memoryview):
             raise InvalidArgument(f"stdin is {type(data).__name__}, not bytes or str")
-        await self._link.write(bytes(data))
+        await self._connection.write(bytes(data))
 
     async def write_eof(self) -> None:
         """Close the command's stdin. Idempotent."""
-        await self._link.write_eof()
+        await self._connection.write_eof()
 
     async def drain(self) -> None:
         """Wait until the sandbox has all that was written."""
-        await self._link.drain()
+        await self._connection.drain()

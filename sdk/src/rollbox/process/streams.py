@@ -22,7 +22,7 @@ class Gap(NamedTuple):
 
 
 class Receiver(Protocol):
-    """What brings the output of a stream: the connection of the process (`Link`)."""
+    """What brings the output of a stream: the connection of the process (`Connection`)."""
 
     async def until(self, done: Callable[[], bool]) -> None:
         """Receive until `done()`."""
@@ -50,10 +50,10 @@ class OutputStream:
         self.offset = offset
         self.received = offset
         self.ended = False
-        self.begun = False
+        self.was_read = False
         # Set when output was dropped here for lack of a reader; it is fetched again when the stream is read.
-        self.behind = False
-        self.wanted = 0
+        self.dropped_unread = False
+        self.waiting_readers = 0
         self.taken_at = 0.0
         self.unread_bytes = 0
         self._unread: deque[tuple[int, bytes]] = deque()
@@ -70,12 +70,12 @@ class OutputStream:
 
     async def next_bytes(self) -> bytes:
         """Wait for bytes and return them; empty at the end. Cancel safety: nothing is lost."""
-        self.begun = True
-        self.wanted += 1
+        self.was_read = True
+        self.waiting_readers += 1
         try:
             await self._receiver.until(lambda: bool(self._unread) or self.ended)
         finally:
-            self.wanted -= 1
+            self.waiting_readers -= 1
         if self._unread:
             return self._take()
         self.offset = self.received
@@ -109,7 +109,7 @@ class OutputStream:
 
     def arrived(self, offset: int, data: bytes) -> None:
         """Buffer received data; bytes that were received before are cut off, skipped ones become a gap."""
-        if self.behind:
+        if self.dropped_unread:
             return
         data = data[max(0, self.received - offset) :]
         if not data:
@@ -121,19 +121,19 @@ class OutputStream:
 
     def finish(self, total_bytes: int) -> None:
         """End the stream; missing bytes become a gap."""
-        if not self.behind:
+        if not self.dropped_unread:
             self._skip_to(total_bytes)
             self.ended = True
 
     @property
     def full(self) -> bool:
         """Whether the buffer is full, so that nothing more is received."""
-        return self.unread_bytes >= UNREAD_BYTES and not self.behind
+        return self.unread_bytes >= UNREAD_BYTES and not self.dropped_unread
 
     @property
-    def asks_again(self) -> bool:
+    def needs_refetch(self) -> bool:
         """Whether a reader waits for output that was dropped here."""
-        return self.behind and self.wanted > 0 and not self._unread
+        return self.dropped_unread and self.waiting_readers > 0 and not self._unread
 
     def _skip_to(self, offset: int) -> None:
         if offset > self.received:

@@ -14,7 +14,7 @@ from rollbox.sync.client import Client
 from rollbox.sync.files import Files
 from rollbox.sync.group import SandboxGroup
 from rollbox.sync.lazy import LazySandbox
-from rollbox.sync.portal import shutdown
+from rollbox.sync.loop_thread import shutdown
 from rollbox.sync.process import OutputStream, Process, Processes, StdinWriter
 from rollbox.sync.sandbox import Sandbox
 from rollbox.sync.shell import Shell

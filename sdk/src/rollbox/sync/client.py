@@ -16,7 +16,7 @@ from rollbox.pool import Pool, PoolChanges, PoolList, PoolOptions, Warm
 from rollbox.quota import Preflight, Quota, QuotaLimits
 from rollbox.record import DeleteReport, SandboxList, SandboxRecord
 from rollbox.retry import RetryPolicy
-from rollbox.sync.portal import run
+from rollbox.sync.loop_thread import run
 from rollbox.sync.sandbox import Sandbox
 from rollbox.timeline import ErrorContext, Timeline
 

@@ -10,7 +10,7 @@ from rollbox.files import FileChange, FileInfo, Listing, TransferReport
 from rollbox.files.paths import SandboxPath
 from rollbox.files.transfer import Progress
 from rollbox.request import Readable
-from rollbox.sync.portal import iterate, run
+from rollbox.sync.loop_thread import iterate, run
 
 
 class Files:

@@ -11,7 +11,7 @@ from rollbox.options import GroupOptions
 from rollbox.record import DeleteReport
 from rollbox.sync.inner import ClientOwner, inner_of
 from rollbox.sync.lazy import LazySandbox
-from rollbox.sync.portal import run
+from rollbox.sync.loop_thread import run
 from rollbox.sync.sandbox import Sandbox
 
 Member = TypeVar("Member", Sandbox, LazySandbox)

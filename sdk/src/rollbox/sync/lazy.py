@@ -12,7 +12,7 @@ from rollbox.request import ExecOptions, SpawnOptions
 from rollbox.result import ExecResult
 from rollbox.shell import DEFAULT_OUTPUT_BYTES
 from rollbox.sync.inner import ClientOwner, inner_of
-from rollbox.sync.portal import run
+from rollbox.sync.loop_thread import run
 from rollbox.sync.process import Process
 from rollbox.sync.sandbox import Sandbox
 from rollbox.sync.shell import Shell

@@ -7,7 +7,7 @@ from typing import Self
 
 from rollbox import ports
 from rollbox.ports import Exposed
-from rollbox.sync.portal import run
+from rollbox.sync.loop_thread import run
 
 
 class Ports:

@@ -8,7 +8,7 @@ from types import TracebackType
 from rollbox import process as awaited
 from rollbox.process import ExecSummary, Gap
 from rollbox.result import ExecResult
-from rollbox.sync.portal import iterate, run
+from rollbox.sync.loop_thread import iterate, run
 
 
 class OutputStream:

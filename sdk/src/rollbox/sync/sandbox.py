@@ -14,7 +14,7 @@ from rollbox.result import ExecResult
 from rollbox.shell import DEFAULT_OUTPUT_BYTES
 from rollbox.sync.files import Files
 from rollbox.sync.inner import ClientOwner, inner_of
-from rollbox.sync.portal import run
+from rollbox.sync.loop_thread import run
 from rollbox.sync.ports import Ports
 from rollbox.sync.process import Process, Processes
 from rollbox.sync.shell import Shell

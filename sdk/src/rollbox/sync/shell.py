@@ -6,7 +6,7 @@ from types import TracebackType
 
 from rollbox import shell as awaited
 from rollbox.result import ExecResult
-from rollbox.sync.portal import run
+from rollbox.sync.loop_thread import run
 
 
 class Shell:

@@ -27,16 +27,16 @@ from rollbox.transport import abort, error_from_problem
 _SILENCE_S = 15.0
 _PING_S = 5.0
 # A reader that takes nothing for so long counts as gone, here as in the sidecar.
-_PATIENCE_S = 10.0
-_RETURN_BUDGET_S = 60.0
+_READER_LIMIT_S = 10.0
+_RESUME_BUDGET_S = 60.0
 _UNACKNOWLEDGED_BYTES = 2**20
 # Small, since the gateway detects silence by whole messages.
 _STDIN_MESSAGE_BYTES = 2**16
 _BREAK = (aiohttp.ClientError, OSError)
-_Hear = Callable[[Callable[[], bool]], Coroutine[Any, Any, None]]
+_Receive = Callable[[Callable[[], bool]], Coroutine[Any, Any, None]]
 
 
-class Link:
+class Connection:
     """Receives stdout, stderr, stdin acknowledgements and the result of one process."""
 
     def __init__(self, gateway: Gateway, access: SandboxAccess, exec_id: str, offsets: tuple[int, int]) -> None:
@@ -47,7 +47,7 @@ class Link:
         }
         self._gateway = gateway
         self._access = access
-        self._resumption = Resumption(gateway.retries, _RETURN_BUDGET_S)
+        self._resumption = Resumption(gateway.retries, _RESUME_BUDGET_S)
         self._ws: aiohttp.ClientWebSocketResponse | None = None
         self._attached_at = 0.0
         self._receiving = False
@@ -63,12 +63,12 @@ class Link:
         """Receive, or wait for the caller that receives, until `done()`. Cancel safety: no received data is lost."""
         while not done():
             if self._receiving:
-                await self._change()
+                await self._wait_for_change()
                 continue
             self._receiving = True
             failure: SandboxError | None = None
             try:
-                await self._step()
+                await self._receive_one()
             except SandboxError as error:
                 failure = error
                 raise
@@ -87,22 +87,22 @@ class Link:
         if self._stdin.closing:
             raise Conflict(f"stdin of exec {self.exec_id} is closed: nothing can follow write_eof()", hint="")
         for start in range(0, len(data), _STDIN_MESSAGE_BYTES):
-            await self.until(lambda: self._stdin.has_room or self._stdin_over)
-            self._refuse_over()
+            await self.until(lambda: self._stdin.has_room or self._stdin_ended)
+            self._require_open_stdin()
             part = data[start : start + _STDIN_MESSAGE_BYTES]
             await self._send(frames.written(self._stdin.add(part), part))
 
     async def write_eof(self) -> None:
         """Send the end of stdin, once."""
-        if not self._stdin.closing and not self._stdin_over:
+        if not self._stdin.closing and not self._stdin_ended:
             self._stdin.closing = True
             await self._send(self._stdin.eof())
 
     async def drain(self) -> None:
         """Wait until the sandbox has acknowledged all of stdin."""
-        await self.until(lambda: not self._stdin.parts or self._stdin_over)
+        await self.until(lambda: not self._stdin.parts or self._stdin_ended)
         if self._stdin.parts:
-            self._refuse_over(f"the stdin from byte {self._stdin.parts[0][0]} on was not confirmed")
+            self._require_open_stdin(f"the stdin from byte {self._stdin.parts[0][0]} on was not confirmed")
 
     async def resize(self, columns: int, rows: int) -> None:
         """Send the terminal's size; it is sent again with every new connection."""
@@ -127,21 +127,21 @@ class Link:
         if changed is not None:
             changed.set_result(failure)
 
-    async def _change(self) -> None:
+    async def _wait_for_change(self) -> None:
         if self._changed is None:
             self._changed = asyncio.get_running_loop().create_future()
         failure = await asyncio.shield(self._changed)
         if failure is not None:
             raise failure
 
-    async def _step(self) -> None:
+    async def _receive_one(self) -> None:
         """Receive one message, or wait for a reader, or attach."""
-        if any(stream.asks_again for stream in self.streams.values()):
+        if any(stream.needs_refetch for stream in self.streams.values()):
             await self.close()
         if self._ws is None:
             await self._attach()
             return
-        if await self._held_up(self._ws):
+        if await self._wait_for_reader(self._ws):
             return
         message = await self._receive(self._ws)
         if message is None:
@@ -152,25 +152,25 @@ class Link:
                 self.streams[kind].arrived(offset, data)
                 self._resumption.progress()
             else:
-                await self._told(json.loads(message))
+                await self._handle_message(json.loads(message))
         except (ValueError, KeyError, TypeError) as error:
             raise Internal(f"the gateway sent a malformed message: {message[:100]!r}") from error
 
-    async def _held_up(self, ws: aiohttp.ClientWebSocketResponse) -> bool:
+    async def _wait_for_reader(self, ws: aiohttp.ClientWebSocketResponse) -> bool:
         """Wait for the reader of a full stream; returns whether there was one to wait for.
 
-        From a full stream without a reader, output is dropped here until it is read again (`behind`).
+        From a full stream without a reader, output is dropped here until it is read again (`dropped_unread`).
         """
         for stream in self.streams.values():
             if not stream.full:
                 continue
-            patience_s = stream.taken_at + _PATIENCE_S - self.now()
-            if not stream.begun or patience_s <= 0:
-                stream.behind = True
+            left_s = stream.taken_at + _READER_LIMIT_S - self.now()
+            if not stream.was_read or left_s <= 0:
+                stream.dropped_unread = True
                 continue
             try:
-                async with asyncio.timeout(min(patience_s, _PING_S)):
-                    await self._change()
+                async with asyncio.timeout(min(left_s, _PING_S)):
+                    await self._wait_for_change()
             except TimeoutError:
                 await self._pinged(ws)
             return True
@@ -181,7 +181,7 @@ class Link:
         try:
             await ws.ping()
         except _BREAK as error:
-            await self._lost(error)
+            await self._drop_connection(error)
 
     async def _receive(self, ws: aiohttp.ClientWebSocketResponse) -> bytes | str | None:
         try:
@@ -194,16 +194,16 @@ class Link:
                 if self.now() - self._attached_at >= _PING_S:
                     self._resumption.progress()
         except (TimeoutError, *_BREAK) as error:
-            await self._lost(error)
+            await self._drop_connection(error)
             return None
         if message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT):
             data: bytes | str = message.data
             return data
         if message.type not in (aiohttp.WSMsgType.PING, aiohttp.WSMsgType.PONG):
-            await self._lost(ws.exception() or ConnectionError(f"closed with {ws.close_code}"))
+            await self._drop_connection(ws.exception() or ConnectionError(f"closed with {ws.close_code}"))
         return None
 
-    async def _told(self, body: dict[str, Any]) -> None:
+    async def _handle_message(self, body: dict[str, Any]) -> None:
         match body["type"]:
             case "stdin":
                 self._stdin.acknowledged(body["offset"])
@@ -219,7 +219,7 @@ class Link:
                 error = error_from_problem(body, {})
                 error.sandbox_id = self._access.sandbox_id
                 await self.close()
-                await self._again(error)
+                await self._retry_after(error)
             case _:
                 # A message type of a later version, which this one may ignore: the contract only adds types.
                 pass
@@ -230,11 +230,11 @@ class Link:
             ws = await self._gateway.attach(self._access, self.exec_id, offsets)
         except SandboxError as error:
             error.sandbox_id = self._access.sandbox_id
-            await self._again(error)
+            await self._retry_after(error)
             return
         self._ws, self._attached_at = ws, self.now()
         for stream in self.streams.values():
-            stream.behind = False
+            stream.dropped_unread = False
         if self.result is None:
             await self._resend()
 
@@ -242,17 +242,17 @@ class Link:
         """Send again what the last connection may have lost; offsets make duplicates harmless."""
         size = [] if self._size is None else [_resize(*self._size)]
         for message in [*self._stdin.messages(), *size]:
-            await self._put(message, self._heard)
+            await self._send_while_receiving(message, self._receive_until)
 
     async def _send(self, message: bytes | str) -> None:
         """Send now, or with the next connection, which sends unacknowledged stdin and the size again."""
         if self._ws is None:
             await self.until(lambda: self._ws is not None or self.result is not None)
         else:
-            await self._put(message, self.until)
+            await self._send_while_receiving(message, self.until)
 
-    async def _put(self, message: bytes | str, hear: _Hear) -> None:
-        """Send a message; while that waits, `hear` receives: only then pings of a peer that reads nothing are seen."""
+    async def _send_while_receiving(self, message: bytes | str, receive: _Receive) -> None:
+        """Send a message, and `receive` while that waits: only so are pings of a peer that reads nothing seen."""
         ws = self._ws
         if ws is None:
             return
@@ -262,7 +262,7 @@ class Link:
             # Most sends complete at once.
             await asyncio.sleep(0)
             if not sending.done():
-                tasks.append(asyncio.ensure_future(hear(lambda: sending.done() or self._ws is not ws)))
+                tasks.append(asyncio.ensure_future(receive(lambda: sending.done() or self._ws is not ws)))
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if self._ws is not ws:
                 # The connection was dropped: the sender too waits for the backoff before the next one.
@@ -275,46 +275,46 @@ class Link:
             # The receiver may have dropped the connection already: the next one sends the message again.
             if isinstance(failure, _BREAK):
                 if self._ws is ws:
-                    await self._lost(failure)
+                    await self._drop_connection(failure)
             elif isinstance(failure, Exception):
                 raise failure
 
-    async def _heard(self, done: Callable[[], bool]) -> None:
+    async def _receive_until(self, done: Callable[[], bool]) -> None:
         """As `until`, for the caller that already receives."""
         while not done():
-            await self._step()
+            await self._receive_one()
             self.announce()
 
-    async def _lost(self, error: BaseException) -> None:
+    async def _drop_connection(self, error: BaseException) -> None:
         if self._ws is not None:
             abort(self._ws)
         await self.close()
         cut = StreamInterrupted(f"the connection of exec {self.exec_id} broke: {error!r}")
         cut.__cause__ = error
-        await self._again(cut)
+        await self._retry_after(cut)
 
-    async def _again(self, error: SandboxError) -> None:
+    async def _retry_after(self, error: SandboxError) -> None:
         """Wait before the next attempt; raises when the error is final or the time for retries is used up."""
         try:
             await self._resumption.after(error)
         except SandboxError as last:
             if last.code not in REPEATABLE:
                 raise
-            raise self._given_up(last) from last
+            raise self._unreachable(last) from last
 
-    def _given_up(self, error: SandboxError) -> StreamInterrupted:
+    def _unreachable(self, error: SandboxError) -> StreamInterrupted:
         stdout, stderr = (stream.offset for stream in self.streams.values())
-        detail = f"exec {self.exec_id} could not be reached for {_RETURN_BUDGET_S:g} s: {error.detail}"
+        detail = f"exec {self.exec_id} could not be reached for {_RESUME_BUDGET_S:g} s: {error.detail}"
         again = f"processes.attach({self.exec_id!r}, stdout_offset={stdout}, stderr_offset={stderr})"
         hint = f"The command may still run: attach again later with sandbox.{again}."
         return StreamInterrupted(detail, hint=hint, sandbox_id=self._access.sandbox_id)
 
     @property
-    def _stdin_over(self) -> bool:
+    def _stdin_ended(self) -> bool:
         return self.result is not None or bool(self._stdin.refused)
 
-    def _refuse_over(self, what: str = "stdin was not written") -> None:
-        if self._stdin_over:
+    def _require_open_stdin(self, what: str = "stdin was not written") -> None:
+        if self._stdin_ended:
             reason = self._stdin.refused or f"exec {self.exec_id} has ended"
             hint = "Nothing reads this stdin any more; the result tells how the command ended."
             raise Conflict(f"{reason}: {what}", hint=hint, sandbox_id=self._access.sandbox_id)

@@ -10,32 +10,32 @@ from pathlib import Path
 from rollbox.errors import InvalidArgument
 
 
-class Landing:
+class AtomicFile:
     """A local file that gets its name only when it is complete."""
 
     def __init__(self, local: Path, name: str) -> None:
         """Open a temporary file for the target `local`, or for `name` in it when it is a directory."""
-        self._place = local / name if local.is_dir() else local
+        self._target = local / name if local.is_dir() else local
         try:
-            self._file, self._made = tempfile.mkstemp(prefix=".rollbox-", dir=self._place.parent)
+            self._file, self._temporary = tempfile.mkstemp(prefix=".rollbox-", dir=self._target.parent)
         except OSError as error:
-            raise InvalidArgument(f"no file can be created in {self._place.parent}: {error.strerror}") from error
+            raise InvalidArgument(f"no file can be created in {self._target.parent}: {error.strerror}") from error
 
     def write(self, data: bytes) -> None:
         """Write all of the data."""
         while data:
             data = data[os.write(self._file, data) :]
 
-    def land(self, mode: int) -> None:
+    def commit(self, mode: int) -> None:
         """Rename the file to its target, with the permissions of `mode`."""
         os.fchmod(self._file, mode & 0o777)
-        Path(self._made).replace(self._place)
+        Path(self._temporary).replace(self._target)
 
     def close(self) -> None:
         """Close the file, and remove it unless it was renamed."""
         os.close(self._file)
         with suppress(FileNotFoundError):
-            Path(self._made).unlink()
+            Path(self._temporary).unlink()
 
 
 def directory(local: Path) -> Path:

@@ -80,7 +80,7 @@ class Mark(NamedTuple):
         return cls(secrets.token_hex(8), secrets.token_hex(8))
 
     @property
-    def seen(self) -> bytes:
+    def printed(self) -> bytes:
         """As the shell prints it."""
         return f"{self.first}{self.second}".encode()
 
@@ -119,12 +119,12 @@ def run(command: str) -> str:
     return f"eval '{quoted}' </dev/null\n"
 
 
-def ask(mark: Mark) -> str:
+def mark_request(mark: Mark) -> str:
     """Build the line that makes the shell print mark, exit code, jobs and mark to stdout, and the mark to stderr."""
     return f'{{ __rollbox_ask {mark.first} {mark.second} "$?"; }} 2>/dev/null\n'
 
 
-def status(told: bytes) -> tuple[int, list[str]]:
+def status(report: bytes) -> tuple[int, list[str]]:
     """Read the text between the marks: the exit code and the background processes."""
-    code, *jobs = told.decode("ascii", "replace").split()
+    code, *jobs = report.decode("ascii", "replace").split()
     return int(code), jobs

@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 _CLEANUP_LIMIT_S = 5.0
 
 
-class _Portal:
+class _LoopThread:
     """One event loop in one thread, which runs coroutines for other threads."""
 
     def __init__(self) -> None:
@@ -62,33 +62,33 @@ class _Portal:
             self._thread.join(_CLEANUP_LIMIT_S)
 
 
-class _Door:
-    """The portal of this process, opened by the first call."""
+class _SharedLoopThread:
+    """The loop thread of this process, started by the first call."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._portal: _Portal | None = None
+        self._started: _LoopThread | None = None
 
-    def portal(self) -> _Portal:
+    def current(self) -> _LoopThread:
         with self._lock:
             # A forked child has the object but not the thread.
-            if self._portal is None or self._portal.pid != os.getpid():
-                self._portal = _Portal()
-            return self._portal
+            if self._started is None or self._started.pid != os.getpid():
+                self._started = _LoopThread()
+            return self._started
 
     def close(self) -> None:
         with self._lock:
-            portal, self._portal = self._portal, None
-        if portal is not None:
-            portal.stop()
+            started, self._started = self._started, None
+        if started is not None:
+            started.stop()
 
 
-_door = _Door()
+_shared = _SharedLoopThread()
 
 
 def run(call: Coroutine[Any, Any, _T]) -> _T:
     """Run a coroutine on the loop in the background and return what it returns; Ctrl-C cancels it there."""
-    return _door.portal().run(call)
+    return _shared.current().run(call)
 
 
 def iterate(source: AsyncIterator[_T]) -> Iterator[_T]:
@@ -114,4 +114,4 @@ async def _closed(source: AsyncGenerator[Any, None]) -> None:
 @atexit.register
 def shutdown() -> None:
     """Stop the background thread and close its connections; the next call starts it again. Runs at exit by itself."""
-    _door.close()
+    _shared.close()

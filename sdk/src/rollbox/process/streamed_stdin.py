@@ -15,7 +15,7 @@ from rollbox._problem import SandboxError
 from rollbox.errors import Conflict, InvalidArgument, Unsupported
 from rollbox.files.transfer import of_file
 from rollbox.gateway import Gateway, SandboxAccess
-from rollbox.process.link import Link
+from rollbox.process.connection import Connection
 from rollbox.request import Stdin
 
 # An offset beyond all output, so that the connection brings none: the exec request returns it.
@@ -29,7 +29,9 @@ _NEWER = (
 )
 
 
-async def run_fed(gateway: Gateway, access: SandboxAccess, body: Mapping[str, Any], stdin: Stdin) -> dict[str, Any]:
+async def run_with_streamed_stdin(
+    gateway: Gateway, access: SandboxAccess, body: Mapping[str, Any], stdin: Stdin
+) -> dict[str, Any]:
     """Run a command with streamed input and return its result as JSON; `body` has `stdin_open`.
 
     Holds a MiB of the input at a time. It is no error when the command does not read all of the input.
@@ -41,13 +43,13 @@ async def run_fed(gateway: Gateway, access: SandboxAccess, body: Mapping[str, An
     Cancel safety: the command is killed on the server, within 2 s.
     """
     started = await gateway.spawn(access, body)
-    link = Link(gateway, access, body["exec_id"], (_NO_OUTPUT, _NO_OUTPUT))
+    connection = Connection(gateway, access, body["exec_id"], (_NO_OUTPUT, _NO_OUTPUT))
     running = asyncio.ensure_future(gateway.exec(access, body))
-    feeding = asyncio.ensure_future(_feed(link, stdin))
+    writing = asyncio.ensure_future(_write_all(connection, stdin))
     try:
-        await asyncio.wait((running, feeding), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((running, writing), return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
-            await _await_end(running, feeding.exception())
+            await _await_end(running, writing.exception())
         # That of the spawn: the exec request came second, so it calls every quick command a replay.
         return {**await running, "replayed": started["replayed"]}
     except InvalidArgument as error:
@@ -57,10 +59,10 @@ async def run_fed(gateway: Gateway, access: SandboxAccess, body: Mapping[str, An
         await gateway.end_exec(access, body["exec_id"])
         raise Unsupported(_OLDER, hint=_NEWER, request_id=error.request_id, sandbox_id=access.sandbox_id) from error
     finally:
-        for task in (feeding, running):
+        for task in (writing, running):
             task.cancel()
-        await asyncio.gather(feeding, running, return_exceptions=True)
-        await link.close()
+        await asyncio.gather(writing, running, return_exceptions=True)
+        await connection.close()
 
 
 async def _await_end(running: asyncio.Future[dict[str, Any]], failure: BaseException | None) -> None:
@@ -73,18 +75,18 @@ async def _await_end(running: asyncio.Future[dict[str, Any]], failure: BaseExcep
         raise failure
 
 
-async def _feed(link: Link, stdin: Stdin) -> None:
+async def _write_all(connection: Connection, stdin: Stdin) -> None:
     async for piece in _pieces(stdin):
         if not isinstance(piece, bytes | bytearray | memoryview):
             raise InvalidArgument(f"stdin gives {type(piece).__name__}, not bytes")
         try:
-            await link.write(bytes(piece))
+            await connection.write(bytes(piece))
         except Conflict:
             # The command has closed its stdin or ended; its result follows.
             return
-    await link.write_eof()
+    await connection.write_eof()
     try:
-        await link.drain()
+        await connection.drain()
     except Conflict:
         return
 

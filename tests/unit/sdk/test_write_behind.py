@@ -1,4 +1,4 @@
-"""Write-behind of downloads (`transfer.Behind`): in order, with a bounded buffer, nothing running after the close."""
+"""`transfer.WriteBehind`: in order, with a bounded buffer, nothing running after the close."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import threading
 
 import pytest
 
-from rollbox.files.transfer import Behind
+from rollbox.files.transfer import WriteBehind
 
 PART = bytes(200_000)
 
 
 async def test_parts_are_handed_on_in_order_and_all_of_them() -> None:
     taken: list[bytes] = []
-    behind = Behind(taken.append)
+    behind = WriteBehind(taken.append)
     parts = [bytes([n]) * 100_000 for n in range(40)]
     for part in parts:
         await behind.put(part)
@@ -31,7 +31,7 @@ async def test_no_more_is_held_than_two_lots() -> None:
         may_go.wait()
         taken.append(part)
 
-    behind = Behind(take)
+    behind = WriteBehind(take)
     for _ in range(5):
         await behind.put(PART)
     held_up = asyncio.ensure_future(behind.put(PART))
@@ -49,7 +49,7 @@ async def test_a_failure_is_raised_by_the_next_call() -> None:
     def take(_: bytes) -> None:
         raise OSError("full")
 
-    behind = Behind(take)
+    behind = WriteBehind(take)
     for _ in range(3):
         await behind.put(PART)
     with pytest.raises(OSError, match="full"):
@@ -66,7 +66,7 @@ async def test_who_is_cancelled_closes_with_nothing_under_way() -> None:
         may_go.wait()
         taken.append(part)
 
-    behind = Behind(take)
+    behind = WriteBehind(take)
     for _ in range(3):
         await behind.put(PART)
     await asyncio.to_thread(begun.wait)
