@@ -4,7 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Final, cast
+from typing import Final
 
 import uvicorn
 from grpc import aio
@@ -23,42 +23,6 @@ GRACE_S: Final = 5
 MOST_HEAD_BYTES: Final = 64 * 1024
 
 
-class _Joined:
-    """A transport that sends the head of an answer and its body in one packet.
-
-    uvicorn writes them separately. Each packet wakes the reader, and a write that wakes a sleeping reader costs the
-    writer a tenth of a millisecond.
-    """
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head = b""
-
-    def write(self, data: bytes) -> None:
-        if not self._head and data.startswith(b"HTTP/1.1 ") and data.endswith(b"\r\n\r\n"):
-            self._head = data
-            # For an answer without a body, or with one that comes later.
-            asyncio.get_running_loop().call_soon(self._late)
-        elif data:
-            self._flush(data)
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def _late(self) -> None:
-        if not self._transport.is_closing():
-            self._flush()
-
-    def _flush(self, data: bytes = b"") -> None:
-        whole, self._head = self._head + data, b""
-        if whole:
-            self._transport.write(whole)
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - what the transport has
-        return getattr(self._transport, name)
-
-
 class _Bounded(HttpToolsProtocol):
     """The HTTP parser of uvicorn that is written in C, with a limit for the request's head.
 
@@ -67,9 +31,6 @@ class _Bounded(HttpToolsProtocol):
     """
 
     _beside_bytes = 0
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(cast("asyncio.Transport", _Joined(transport)))
 
     def data_received(self, data: bytes) -> None:
         self._beside_bytes += len(data)

@@ -1,4 +1,4 @@
-"""The HTTP listener over real sockets: whatever an app answers arrives whole, and head and body together."""
+"""The HTTP listener over real sockets: whatever an app answers arrives whole."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,7 +8,7 @@ import pytest
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from controlplane.api.listeners import serving_http
+from controlplane.api.listeners import MOST_HEAD_BYTES, serving_http
 from controlplane.settings import Listen
 
 CLOSING = b"connection: close\r\n"
@@ -77,10 +77,12 @@ async def test_answers_on_one_connection_come_in_order(tmp_path: Path) -> None:
     assert answer.count(b"HTTP/1.1 ") == 5  # one of them is in the body
 
 
-async def test_a_head_and_its_body_come_together(tmp_path: Path) -> None:
+@pytest.mark.parametrize("head", [b"x: " + b"y" * MOST_HEAD_BYTES, b"x: y\r\n" * (MOST_HEAD_BYTES // 6)])
+async def test_a_head_without_end_is_refused(tmp_path: Path, head: bytes) -> None:
     async with serving_http(app, Listen(path=tmp_path / "s")):
         reader, writer = await asyncio.open_unix_connection(tmp_path / "s")
-        writer.write(b"GET /text HTTP/1.1\r\nhost: h\r\n\r\n")
-        assert (await reader.read(65536)).endswith(b"\r\n\r\ntext")
+        writer.write(b"GET /text HTTP/1.1\r\nhost: h\r\n" + head)
+        async with asyncio.timeout(60):
+            assert b" 400 " in (await reader.read()).partition(b"\r\n")[0]
         writer.close()
         await writer.wait_closed()
