@@ -176,23 +176,25 @@ class FakeKubernetes:
         status = name == "status"
         if status:
             collection, _, name = collection.rpartition("/")
+        # Before the object is looked at: another call may change it while the body comes.
+        asked = None if request.method == "GET" else await request.json()
         found = self.objects.get(collection, {}).get(name)
         if found is None:
             return _status(404, "NotFound", f"{name} not found")
-        if request.method == "GET":
+        if asked is None:
             return web.json_response(found)
         changed = json.loads(json.dumps(found))
         if request.method == "DELETE":
             changed["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-            grace = (await request.json()).get("gracePeriodSeconds")
+            grace = asked.get("gracePeriodSeconds")
             changed["metadata"]["ended"] = self.kubelet or grace == 0
         elif status:
-            changed["status"] = {**changed.get("status", {}), **(await request.json())["status"]}
+            changed["status"] = {**changed.get("status", {}), **asked["status"]}
         elif request.content_type == "application/json-patch+json":
-            if not _patched(changed, await request.json()):
+            if not _patched(changed, asked):
                 return _status(422, "Invalid", "the server rejected our request due to an error in our request")
         else:
-            patch = (await request.json())["metadata"]
+            patch = asked["metadata"]
             changed["metadata"].setdefault("annotations", {}).update(patch.get("annotations") or {})
             taken = patch.get("$deleteFromPrimitiveList/finalizers") or ()
             left = [one for one in changed["metadata"].get("finalizers") or () if one not in taken]
@@ -227,10 +229,12 @@ class FakeKubernetes:
 
 @asynccontextmanager
 async def fake_kubernetes(
-    folder: Path, change: Callable[[FakeKubernetes], None] = lambda _: None
+    folder: Path,
+    change: Callable[[FakeKubernetes], None] = lambda _: None,
+    made: type[FakeKubernetes] = FakeKubernetes,
 ) -> AsyncIterator[FakeKubernetes]:
     """Serves one with a ready node; `folder/kubeconfig` leads to it."""
-    fake = FakeKubernetes()
+    fake = made()
     await fake.put(NODES, node())
     change(fake)
     app = web.Application()

@@ -73,7 +73,7 @@ class _Request:
     method: str
     path: str
     query: Mapping[str, str]
-    data: bytes | None
+    body: "Json | Changes | None"
     kind: str
 
     @property
@@ -200,8 +200,7 @@ class KubernetesClient:
     ) -> Json:
         loop = asyncio.get_running_loop()
         deadline_s, disowned_until_s = loop.time() + within_s, math.inf
-        data = None if body is None else json.dumps(body).encode()
-        request = _Request(method, path, dict(query or {}), data, kind)
+        request = _Request(method, path, dict(query or {}), body, kind)
         pause_s, before = FIRST_PAUSE_S, None
         while True:
             try:
@@ -236,7 +235,7 @@ class KubernetesClient:
                         request.method,
                         self._url(request.path),
                         params=request.query,
-                        data=request.data,
+                        data=None if request.body is None else json.dumps(request.body).encode(),
                         headers=headers,
                         **self._naming,
                     ) as response:

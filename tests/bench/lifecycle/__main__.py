@@ -12,6 +12,8 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 
+from tests.bench.ab import measured as ab
+from tests.bench.ab import pods
 from tests.bench.lifecycle import creates, groups, live, saturation, sdk
 from tests.bench.record import Record
 from tests.bench.scenarios import measured, unknown
@@ -22,6 +24,8 @@ SCENARIOS: dict[str, Callable[[], Awaitable[list[Record]]]] = {
     "saturation": saturation.measure,
     "live": live.measure,
     "sdk": sdk.measure,
+    "ab": ab.measure,
+    "pods": pods.measure,
 }
 
 

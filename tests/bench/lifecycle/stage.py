@@ -27,7 +27,7 @@ from tests.support.redis_server import redis_server
 from tests.support.stack import free_port
 
 API_KEY = "rbx_bench_0123456789abcdef"
-READY_WITHIN_S = 30.0
+READY_WITHIN_S = 120.0
 # What a played sidecar takes to come up.
 BOOT_MS = 50.0
 IMAGE = "localhost/bench/played:1"
@@ -42,6 +42,8 @@ class Stage:
         urls: of the gateways, one for each control plane.
         planes: the control planes, by their process ids.
         folder: of all state.
+        program: the module that is a control plane.
+        checkout: where it is found, for a comparison with another commit.
     """
 
     folder: Path
@@ -51,6 +53,8 @@ class Stage:
     urls: list[str] = field(default_factory=list)
     planes: list[int] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
+    program: str = "tests.bench.lifecycle.plane"
+    checkout: Path | None = None
 
     def client(self, number: int = 0) -> Client:
         """Make a client of one gateway; use it as a context manager."""
@@ -75,8 +79,9 @@ class Stage:
         }
         plane = {f"ROLLBOX_CONTROLPLANE_{name}": value for name, value in settings.items()}
         stagehand = {"ROLLBOX_BENCH_STAGEHAND": str(self.folder / "stagehand.sock")}
-        command = (sys.executable, "-m", "tests.bench.lifecycle.plane")
-        self.planes.append((await self._start(*command, env={**plane, **stagehand})).pid)
+        command = (sys.executable, "-m", self.program)
+        started = await self._start(*command, env={**plane, **stagehand}, cwd=self.checkout)
+        self.planes.append(started.pid)
         gateway = {
             "LISTEN": f"127.0.0.1:{public}",
             "TOKEN_PUBLIC_KEY": self.key.public_text,
