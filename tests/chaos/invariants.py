@@ -29,7 +29,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ApiRecord:
     """A record as the API tells it."""
 
     owner: str
@@ -55,7 +55,7 @@ class Seen:
     warm: int
     used: Mapping[str, Mapping[str, int]]
     counted: Mapping[str, Mapping[str, int]]
-    records: Mapping[str, Told | None] = field(default_factory=dict)
+    records: Mapping[str, ApiRecord | None] = field(default_factory=dict)
 
 
 def double_claims(events: Sequence[Event]) -> Verdict:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from rollbox import Client, SandboxError, SandboxRecord
-from tests.chaos.invariants import Seen, Told
+from tests.chaos.invariants import ApiRecord, Seen
 
 AT_ONCE = 16
 COUNTED = ("sandboxes", "cpu_millicores", "memory_bytes", "gpu", "starting")
@@ -44,7 +44,7 @@ async def seen(ground: Place, answered: Iterable[str] = ()) -> Seen:
         ground: the product, whole and at rest.
         answered: ids whose records are wanted, too, of which the owner is not known.
     """
-    cluster, records = await ground.on_cluster(), dict[str, Told | None]()
+    cluster, records = await ground.on_cluster(), dict[str, ApiRecord | None]()
     live, used, counted, unknown = dict[str, str](), {}, {}, set(answered)
     for owner in ground.owners:
         async with ground.client(owner) as client:
@@ -62,10 +62,10 @@ async def seen(ground: Place, answered: Iterable[str] = ()) -> Seen:
     return Seen(cluster, live, warm, used, counted, {**missing, **records})
 
 
-def told(record: SandboxRecord) -> Told:
+def told(record: SandboxRecord) -> ApiRecord:
     """A record, as the judge needs it."""
     end = record.end
-    return Told(record.owner, end is None, end.cause if end else "", end.by if end else "")
+    return ApiRecord(record.owner, end is None, end.cause if end else "", end.by if end else "")
 
 
 def count(records: Iterable[SandboxRecord]) -> dict[str, int]:
@@ -79,8 +79,8 @@ def count(records: Iterable[SandboxRecord]) -> dict[str, int]:
     return {name: sums[name] for name in COUNTED}
 
 
-async def _one_by_one(client: Client, names: Sequence[str]) -> dict[str, Told | None]:
-    found: dict[str, Told | None] = {}
+async def _one_by_one(client: Client, names: Sequence[str]) -> dict[str, ApiRecord | None]:
+    found: dict[str, ApiRecord | None] = {}
     free = asyncio.Semaphore(AT_ONCE)
 
     async def one(name: str) -> None:

@@ -31,7 +31,7 @@ ASKED = (
 
 
 @dataclass
-class Core:
+class SharedMemory:
     """What all views share."""
 
     clock: Clock
@@ -88,7 +88,7 @@ class SharedStore(MemoryStore):
 
     shared = True
 
-    def __init__(self, core: Core, name: str) -> None:
+    def __init__(self, core: SharedMemory, name: str) -> None:
         vars(self).update(vars(core.memory))
         self.core = core
         self.replica = name

@@ -17,7 +17,7 @@ from controlplane.lifecycle import Push
 from controlplane.model import Sandbox, SandboxSpec, Usage, pool_owner
 from controlplane.store import Resync, Store
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
-from tests.support.shared_store import Core, SharedStore
+from tests.support.shared_store import SharedMemory, SharedStore
 from tests.support.virtual_time import VirtualClock
 from tests.support.world import OWNER, SPEC, World, world
 
@@ -88,7 +88,7 @@ class Storm:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.core = Core(VirtualClock())
+        self.core = SharedMemory(VirtualClock())
         self.cluster = FakeCluster(annotates_behind=True)
         self.sidecars = FakeSidecars()
         self.documents = FileDocuments()
@@ -208,10 +208,10 @@ class Storm:
             return
         victim = self.random.choice(able)
         self.log.append(f"{_now_s():.2f} killed {victim.name}")
-        lives = victim.plane.service._core  # type: ignore[union-attr]
+        parts = victim.plane.service._core  # type: ignore[union-attr]
         victim.store.dead = True
         self.core.feeds.pop(victim.name, None)
-        for task in (*lives._loops, *lives.starts._tasks.values(), *lives.reclaimer.under_way):
+        for task in (*parts._loops, *parts.starts._tasks.values(), *parts.reclaimer.under_way):
             task.cancel()
         victim.stop.set()
         self._replicas.remove(victim)

@@ -18,7 +18,7 @@ class Activity:
     """When followed sandboxes were last used, by the gateways' reports.
 
     Attributes:
-        vigil: from when on missing reports count as no use; ``GatewayReports`` has the rule.
+        gateway_reports: from when on missing reports count as no use; ``GatewayReports`` has the rule.
     """
 
     def __init__(self, clock: Clock, sidecars: Sidecars, key: SigningKey) -> None:

@@ -65,10 +65,10 @@ class Idle:
 
     async def _judged(self, sandbox_id: str) -> int:
         """Checks a sandbox, and ends it if it is idle; when to check again (Unix ms), 0: never."""
-        timeout_ms, vigil = self._timeouts_ms.get(sandbox_id), self._activity.gateway_reports
+        timeout_ms, reports = self._timeouts_ms.get(sandbox_id), self._activity.gateway_reports
         if timeout_ms is None:
             return 0
-        judged_ms = vigil.judges_from(self._activity.used_ms(sandbox_id), timeout_ms)
+        judged_ms = reports.judges_from(self._activity.used_ms(sandbox_id), timeout_ms)
         if judged_ms is None or judged_ms > self._clock.now_ms():
             return judged_ms or self._clock.now_ms() + LOOK_AGAIN_MS
         sandbox = await self._store.get(sandbox_id)

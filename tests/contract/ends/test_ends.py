@@ -26,7 +26,7 @@ from tests.support.abandoned import abandoned_create
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
 from tests.support.front import front, user
 from tests.support.reports import reporting
-from tests.support.shared_store import Core
+from tests.support.shared_store import SharedMemory
 from tests.support.virtual_time import VirtualClock
 from tests.support.waiting import until
 from tests.support.world import KEY, OWNER, World, world
@@ -47,7 +47,7 @@ class Ground:
     url: str
     cluster: FakeCluster
     sidecars: FakeSidecars
-    core: Core
+    core: SharedMemory
     stack: AsyncExitStack = field(repr=False)
 
     async def create(self, **options: Any) -> Sandbox:
@@ -76,7 +76,7 @@ class Ground:
 @asynccontextmanager
 async def ground(options: Options | None = None, cluster: FakeCluster | None = None) -> AsyncIterator[Ground]:
     async with AsyncExitStack() as stack:
-        cluster, sidecars, core = cluster or FakeCluster(), FakeSidecars(), Core(VirtualClock())
+        cluster, sidecars, core = cluster or FakeCluster(), FakeSidecars(), SharedMemory(VirtualClock())
         plane = await stack.enter_async_context(world(cluster, sidecars, options, store=core.view("a")))
         url = await stack.enter_async_context(front(plane))
         client = await stack.enter_async_context(user(url))

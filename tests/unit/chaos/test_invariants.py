@@ -6,12 +6,12 @@ import pytest
 
 from tests.chaos import invariants
 from tests.chaos.events import Event
-from tests.chaos.invariants import Seen, Told, Verdict
+from tests.chaos.invariants import ApiRecord, Seen, Verdict
 
 ASKED = Event(1, "create.asked", op="a", owner="ann", key="k", ttl_s=3600, label="b1")
 ANSWERED = Event(2, "create.answered", op="a", owner="ann", key="k", id="sb-1")
 EMPTIED = Event(105, "store.emptied")
-LIVE = Told("ann", live=True)
+LIVE = ApiRecord("ann", live=True)
 
 
 def seen(**told: object) -> Seen:
@@ -116,20 +116,20 @@ def test_what_was_answered_stays_known() -> None:
 @pytest.mark.parametrize(
     ("asked", "end", "fine"),
     [
-        (Event(3, "delete.asked", owner="ann", id="sb-1"), Told("ann", False, "deleted", "ann"), True),
-        (Event(3, "delete.asked", owner="ann", key="k"), Told("ann", False, "deleted", "ann"), True),
-        (Event(3, "delete.asked", owner="ann", label="b1"), Told("ann", False, "deleted", "ann"), True),
-        (Event(3, "create.cancelled", owner="ann", key="k"), Told("ann", False, "create_abandoned", "ann"), True),
-        (Event(3, "blow.client"), Told("ann", False, "create_abandoned", "control plane"), False),
-        (Event(3, "delete.asked", owner="bob", key="k"), Told("ann", False, "deleted", "ann"), False),
-        (Event(3, "delete.asked", owner="ann", label="b2"), Told("ann", False, "deleted", "ann"), False),
-        (Event(3, "delete.asked", owner="ann", id="sb-1"), Told("ann", False, "sandbox_lost", "prober"), False),
-        (Event(3, "blow.plane"), Told("ann", False, "ttl_expired", "platform"), False),
-        (Event(3700, "blow.plane"), Told("ann", False, "ttl_expired", "platform"), True),
-        (Event(3, "blow.plane"), Told("ann", False, "lease_expired", "lease x"), False),
+        (Event(3, "delete.asked", owner="ann", id="sb-1"), ApiRecord("ann", False, "deleted", "ann"), True),
+        (Event(3, "delete.asked", owner="ann", key="k"), ApiRecord("ann", False, "deleted", "ann"), True),
+        (Event(3, "delete.asked", owner="ann", label="b1"), ApiRecord("ann", False, "deleted", "ann"), True),
+        (Event(3, "create.cancelled", owner="ann", key="k"), ApiRecord("ann", False, "create_abandoned", "ann"), True),
+        (Event(3, "blow.client"), ApiRecord("ann", False, "create_abandoned", "control plane"), False),
+        (Event(3, "delete.asked", owner="bob", key="k"), ApiRecord("ann", False, "deleted", "ann"), False),
+        (Event(3, "delete.asked", owner="ann", label="b2"), ApiRecord("ann", False, "deleted", "ann"), False),
+        (Event(3, "delete.asked", owner="ann", id="sb-1"), ApiRecord("ann", False, "sandbox_lost", "prober"), False),
+        (Event(3, "blow.plane"), ApiRecord("ann", False, "ttl_expired", "platform"), False),
+        (Event(3700, "blow.plane"), ApiRecord("ann", False, "ttl_expired", "platform"), True),
+        (Event(3, "blow.plane"), ApiRecord("ann", False, "lease_expired", "lease x"), False),
     ],
 )
-def test_an_end_has_a_reason(asked: Event, end: Told, fine: bool) -> None:
+def test_an_end_has_a_reason(asked: Event, end: ApiRecord, fine: bool) -> None:
     verdict = invariants.unasked_ends([ASKED, ANSWERED, asked], seen(records={"sb-1": end}))
     assert (verdict.tried, not verdict.violations) == (1, fine)
 
@@ -147,13 +147,13 @@ DIED = Event(3, "cluster.died", id="sb-1", code="node_lost")
     ("cause", "violations"), [("node_lost", 0), ("sandbox_lost", 0), ("deleted", 1), ("internal", 1)]
 )
 def test_what_died_on_the_cluster_ends_as_what_it_died_of(cause: str, violations: int) -> None:
-    told = seen(records={"sb-1": Told("ann", live=False, cause=cause)})
+    told = seen(records={"sb-1": ApiRecord("ann", live=False, cause=cause)})
     assert len(invariants.unasked_ends([ASKED, ANSWERED, DIED], told).violations) == violations
 
 
 def test_a_node_may_take_what_had_lost_its_sidecar() -> None:
     first = Event(2.5, "cluster.died", id="sb-1", code="sandbox_lost")
-    told = seen(records={"sb-1": Told("ann", live=False, cause="node_lost")})
+    told = seen(records={"sb-1": ApiRecord("ann", live=False, cause="node_lost")})
     assert invariants.unasked_ends([ASKED, ANSWERED, first, DIED], told).violations == []
 
 

@@ -16,7 +16,7 @@ from controlplane.model import GROUP, Sandbox, SandboxSpec, State, Usage, pool_o
 from controlplane.telemetry import Served
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
 from tests.support.refilled import refilled
-from tests.support.shared_store import Core
+from tests.support.shared_store import SharedMemory
 from tests.support.virtual_time import VirtualClock
 from tests.support.world import OWNER, SPEC, World, world
 
@@ -293,10 +293,10 @@ async def test_after_a_restart_the_claimed_one_is_its_owners_and_the_warm_one_wa
 
 
 @asynccontextmanager
-async def pair() -> AsyncIterator[tuple[Core, World, World]]:
+async def pair() -> AsyncIterator[tuple[SharedMemory, World, World]]:
     """Two replicas on one store, with two warm sandboxes; facts are written behind."""
-    cluster, sidecars, core, documents = FakeCluster(annotates_behind=True), FakeSidecars(), Core(VirtualClock()), None
-    documents = FileDocuments()
+    cluster, sidecars, documents = FakeCluster(annotates_behind=True), FakeSidecars(), FileDocuments()
+    core = SharedMemory(VirtualClock())
     await documents.put("pools", "p", POOL, None)
     async with (
         world(cluster, sidecars, store=core.view("a"), documents=documents) as a,
@@ -398,7 +398,7 @@ async def test_a_pool_fills_up_again_beside_what_was_rebuilt_and_leaves_that_to_
     known = await documents.get("pools", "p")
     assert known is not None
     await documents.put("pools", "p", POOL | {"starts_per_minute": 60}, known.version)
-    async with world(cluster, store=Core(VirtualClock()).view("c"), documents=documents) as c:
+    async with world(cluster, store=SharedMemory(VirtualClock()).view("c"), documents=documents) as c:
         await asyncio.sleep(4)
         store = c.deps.store
         assert len(before) == 2

@@ -13,7 +13,7 @@ from controlplane.lifecycle.expiry.leases import HELD_MS
 from controlplane.model import Lease, Sandbox, SandboxSpec, State
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
 from tests.support.reports import reporting
-from tests.support.shared_store import Core
+from tests.support.shared_store import SharedMemory
 from tests.support.virtual_time import VirtualClock
 from tests.support.world import OWNER, World, world
 
@@ -108,7 +108,7 @@ async def test_a_restart_gives_every_lease_its_time_again() -> None:
 
 
 async def test_a_lease_is_renewed_at_one_replica_and_judged_at_another() -> None:
-    core, cluster, sidecars = Core(VirtualClock()), FakeCluster(annotates_behind=True), FakeSidecars()
+    core, cluster, sidecars = SharedMemory(VirtualClock()), FakeCluster(annotates_behind=True), FakeSidecars()
     async with world(cluster, sidecars, store=core.view("a")) as a, world(cluster, sidecars, store=core.view("b")) as b:
         await asyncio.sleep(0.01)
         sandbox = (await a.create(OWNER, LEASED)).sandbox
@@ -121,7 +121,7 @@ async def test_a_lease_is_renewed_at_one_replica_and_judged_at_another() -> None
 
 
 async def test_a_store_that_was_away_or_lost_begins_anew() -> None:
-    core, cluster, sidecars = Core(VirtualClock()), FakeCluster(annotates_behind=True), FakeSidecars()
+    core, cluster, sidecars = SharedMemory(VirtualClock()), FakeCluster(annotates_behind=True), FakeSidecars()
     async with world(cluster, sidecars, store=core.view("a")) as plane, reporting(plane):
         await asyncio.sleep(0.01)
         sandbox = (await plane.create(OWNER, LEASED)).sandbox

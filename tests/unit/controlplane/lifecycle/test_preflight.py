@@ -45,9 +45,9 @@ FACTS = st.builds(
 
 
 def test_without_limits_everything_fits_and_takes_its_waves() -> None:
-    told = forecast(FREE)
-    assert (told.fits, told.may_have, told.most, told.blockers) == (True, 960, 960, [])
-    assert told.estimate_ms == 15_000
+    found = forecast(FREE)
+    assert (found.fits, found.may_have, found.most, found.blockers) == (True, 960, 960, [])
+    assert found.estimate_ms == 15_000
     assert forecast(replace(FREE, warm=960)).estimate_ms == 0
     assert forecast(replace(FREE, start_ms=None)).estimate_ms is None
     slow = Limits(quota=Quota(starting=1))
@@ -55,25 +55,25 @@ def test_without_limits_everything_fits_and_takes_its_waves() -> None:
 
 
 def test_a_quota_says_what_is_needed_what_may_be_had_and_the_knob() -> None:
-    told = forecast(replace(FREE, limits=Limits(quota=Quota(sandboxes=512)), used=Usage(sandboxes=12)))
-    assert (told.fits, told.may_have, told.most) == (False, 500, 512)
-    (blocker,) = told.blockers
+    found = forecast(replace(FREE, limits=Limits(quota=Quota(sandboxes=512)), used=Usage(sandboxes=12)))
+    assert (found.fits, found.may_have, found.most) == (False, 500, 512)
+    (blocker,) = found.blockers
     assert (blocker.code, blocker.for_good) == ("quota_exceeded", True)
     assert blocker.detail == "this needs 960 sandboxes; alice may have 512 sandboxes and uses 12 sandboxes"
     assert blocker.hint == "An operator raises it: rollbox quota set alice --sandboxes N"
 
 
 def test_what_others_of_the_owner_use_is_only_a_wait() -> None:
-    told = forecast(replace(FREE, count=500, limits=Limits(quota=Quota(sandboxes=512)), used=Usage(sandboxes=100)))
-    assert (told.fits, told.may_have, told.most) == (False, 412, 500)
-    assert [one.for_good for one in told.blockers] == [False]
+    found = forecast(replace(FREE, count=500, limits=Limits(quota=Quota(sandboxes=512)), used=Usage(sandboxes=100)))
+    assert (found.fits, found.may_have, found.most) == (False, 412, 500)
+    assert [one.for_good for one in found.blockers] == [False]
 
 
 def test_the_nodes_and_the_installation_are_capacity() -> None:
-    told = forecast(replace(FREE, limits=Limits(total=900), in_all=100, room=600, room_when_empty=700, warm=50))
-    assert [(one.code, one.for_good) for one in told.blockers] == [("capacity_unavailable", True)] * 2
-    assert (told.may_have, told.most) == (650, 700)
-    assert "the nodes have room for 650 now, 700 when empty" in told.blockers[1].detail
+    found = forecast(replace(FREE, limits=Limits(total=900), in_all=100, room=600, room_when_empty=700, warm=50))
+    assert [(one.code, one.for_good) for one in found.blockers] == [("capacity_unavailable", True)] * 2
+    assert (found.may_have, found.most) == (650, 700)
+    assert "the nodes have room for 650 now, 700 when empty" in found.blockers[1].detail
 
 
 def test_unclaimed_ones_of_other_templates_give_way() -> None:
@@ -83,38 +83,38 @@ def test_unclaimed_ones_of_other_templates_give_way() -> None:
 
 def test_what_can_never_start_has_nothing() -> None:
     refused = [Problem("image_not_found", "a: manifest unknown"), Problem("unsupported", "gpu 1")]
-    told = forecast(replace(FREE, refused=refused))
-    assert (told.fits, told.may_have, told.most, told.estimate_ms) == (False, 0, 0, None)
-    assert [(one.code, one.for_good) for one in told.blockers] == [("image_not_found", True), ("unsupported", True)]
+    found = forecast(replace(FREE, refused=refused))
+    assert (found.fits, found.may_have, found.most, found.estimate_ms) == (False, 0, 0, None)
+    assert [(one.code, one.for_good) for one in found.blockers] == [("image_not_found", True), ("unsupported", True)]
 
 
 @given(FACTS)
 def test_what_may_be_had_keeps_every_limit(facts: Facts) -> None:
-    told = forecast(facts)
-    assert 0 <= told.may_have <= facts.count
-    assert told.fits == (told.may_have == facts.count) == (not told.blockers)
+    found = forecast(facts)
+    assert 0 <= found.may_have <= facts.count
+    assert found.fits == (found.may_have == facts.count) == (not found.blockers)
     quota, more = facts.limits.quota, Usage()
-    for _ in range(told.may_have):
+    for _ in range(found.may_have):
         more += facts.each
-    assert told.may_have == 0 or facts.used.excess(more, replace(quota, starting=0)) is None
+    assert found.may_have == 0 or facts.used.excess(more, replace(quota, starting=0)) is None
     if facts.limits.total and facts.in_all <= facts.limits.total:
-        assert facts.in_all + told.may_have - min(facts.warm + facts.giving, facts.in_all) <= facts.limits.total
+        assert facts.in_all + found.may_have - min(facts.warm + facts.giving, facts.in_all) <= facts.limits.total
 
 
 @given(FACTS)
 def test_one_more_than_may_be_had_would_pass_a_limit(facts: Facts) -> None:
-    told = forecast(facts)
-    more = forecast(replace(facts, count=told.may_have + 1))
-    assert told.fits or not more.fits
+    found = forecast(facts)
+    more = forecast(replace(facts, count=found.may_have + 1))
+    assert found.fits or not more.fits
 
 
 @given(FACTS)
 def test_a_wait_helps_exactly_when_an_empty_place_would_do(facts: Facts) -> None:
-    told = forecast(facts)
-    assert any(one.for_good for one in told.blockers) == (told.most < facts.count)
+    found = forecast(facts)
+    assert any(one.for_good for one in found.blockers) == (found.most < facts.count)
 
 
 def test_warm_ones_beyond_a_lowered_total_may_all_be_had() -> None:
     facts = replace(FREE, count=2, limits=Limits(total=1), in_all=2, warm=2)
-    told = forecast(facts)
-    assert (told.fits, told.may_have, told.most, told.blockers) == (True, 2, 2, [])
+    found = forecast(facts)
+    assert (found.fits, found.may_have, found.most, found.blockers) == (True, 2, 2, [])

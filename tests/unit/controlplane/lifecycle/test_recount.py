@@ -6,7 +6,7 @@ from structlog.typing import EventDict
 
 from controlplane.model import Usage
 from tests.support.fake_cluster import FakeCluster
-from tests.support.shared_store import Core
+from tests.support.shared_store import SharedMemory
 from tests.support.virtual_time import VirtualClock
 from tests.support.world import OWNER, SPEC, world
 
@@ -15,13 +15,13 @@ METRIC = "rollbox_quota_miscounts_total"
 WITHIN_S, WITHOUT_ITS_HOLDER_S = 6, 20
 
 
-def miscount(core: Core) -> None:
+def miscount(core: SharedMemory) -> None:
     """Counts a sandbox that there is not."""
     core.memory._used[OWNER] = core.memory._used.get(OWNER, Usage()) + Usage(1, 100, 1 << 28)
 
 
 async def test_a_wrong_count_is_put_right_told_and_counted(said: list[EventDict]) -> None:
-    core = Core(VirtualClock())
+    core = SharedMemory(VirtualClock())
     async with world(FakeCluster(annotates_behind=True), store=core.view("a")) as a:
         await a.create(OWNER, SPEC)
         there = await a.service.quota_use(OWNER)
@@ -36,7 +36,7 @@ async def test_a_wrong_count_is_put_right_told_and_counted(said: list[EventDict]
 
 
 async def test_another_replica_counts_when_the_one_that_did_has_died() -> None:
-    core, cluster = Core(VirtualClock()), FakeCluster(annotates_behind=True)
+    core, cluster = SharedMemory(VirtualClock()), FakeCluster(annotates_behind=True)
     async with world(cluster, store=core.view("a")) as a:
         await asyncio.sleep(1)
         async with world(cluster, store=core.view("b")) as b:
@@ -48,7 +48,7 @@ async def test_another_replica_counts_when_the_one_that_did_has_died() -> None:
 
 
 async def test_what_is_counted_too_low_is_put_right_too() -> None:
-    core = Core(VirtualClock())
+    core = SharedMemory(VirtualClock())
     async with world(FakeCluster(annotates_behind=True), store=core.view("a")) as a:
         await a.create(OWNER, SPEC)
         core.memory._used.clear()

@@ -8,13 +8,13 @@ from controlplane.errors import Problem
 from controlplane.lifecycle.replicas.recovery import OTHERS_SAY_S
 from controlplane.model import State
 from tests.support.fake_cluster import FakeCluster
-from tests.support.shared_store import Core
+from tests.support.shared_store import SharedMemory
 from tests.support.virtual_time import VirtualClock
 from tests.support.world import OWNER, SPEC, world
 
 
 async def test_a_crowd_that_finds_the_store_lost_rebuilds_it_once() -> None:
-    core, cluster = Core(VirtualClock()), FakeCluster(annotates_behind=True)
+    core, cluster = SharedMemory(VirtualClock()), FakeCluster(annotates_behind=True)
     async with world(cluster, store=core.view("a")) as plane:
         sandbox = (await plane.create(OWNER, SPEC)).sandbox
         await asyncio.sleep(1)
@@ -25,7 +25,7 @@ async def test_a_crowd_that_finds_the_store_lost_rebuilds_it_once() -> None:
 
 
 async def test_who_waits_for_a_rebuild_elsewhere_is_told_so_in_time() -> None:
-    core = Core(VirtualClock())
+    core = SharedMemory(VirtualClock())
     async with world(store=core.view("a")) as plane:
         core.empty()
         core.rebuilder, core.rebuilder_until_ms = "b", 1 << 62
@@ -41,7 +41,7 @@ async def test_who_waits_for_a_rebuild_elsewhere_is_told_so_in_time() -> None:
 async def test_a_cluster_that_cannot_be_listed_is_the_answer_and_the_next_one_tries_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    core, cluster = Core(VirtualClock()), FakeCluster(annotates_behind=True)
+    core, cluster = SharedMemory(VirtualClock()), FakeCluster(annotates_behind=True)
     async with world(cluster, store=core.view("a")) as plane:
 
         async def broken() -> None:
@@ -58,7 +58,7 @@ async def test_a_cluster_that_cannot_be_listed_is_the_answer_and_the_next_one_tr
 async def test_a_store_that_does_not_answer_its_rebuild_is_away_and_nothing_is_broken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    core, cluster = Core(VirtualClock()), FakeCluster(annotates_behind=True)
+    core, cluster = SharedMemory(VirtualClock()), FakeCluster(annotates_behind=True)
     async with world(cluster, store=core.view("a")) as plane:
         for _ in range(3):
             await plane.create(OWNER, SPEC)
@@ -76,7 +76,7 @@ async def test_a_store_that_does_not_answer_its_rebuild_is_away_and_nothing_is_b
 
 
 async def test_who_leaves_while_it_waits_does_not_stop_the_rebuild() -> None:
-    core, cluster = Core(VirtualClock()), FakeCluster(annotates_behind=True)
+    core, cluster = SharedMemory(VirtualClock()), FakeCluster(annotates_behind=True)
     async with world(cluster, store=core.view("a")) as plane:
         core.empty()
         core.rebuilder, core.rebuilder_until_ms = "b", 1 << 62

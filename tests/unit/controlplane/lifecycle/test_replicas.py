@@ -15,7 +15,7 @@ from controlplane.model import Sandbox, SandboxSpec, State
 from controlplane.store import Resync
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
 from tests.support.refilled import refilled
-from tests.support.shared_store import Core
+from tests.support.shared_store import SharedMemory
 from tests.support.virtual_time import VirtualClock
 from tests.support.world import OWNER, SPEC, World, world
 
@@ -26,7 +26,7 @@ ENV_SPEC = SandboxSpec(image="a", env={"SECRET": "hush"})
 class Pair:
     """Two replicas; pushes land at `b`."""
 
-    core: Core
+    core: SharedMemory
     cluster: FakeCluster
     sidecars: FakeSidecars
     a: World
@@ -41,7 +41,7 @@ def on_kubernetes(ready_s: float | None = 0.02, **more: object) -> FakeCluster:
 @asynccontextmanager
 async def pair(cluster: FakeCluster | None = None, options: Options | None = None) -> AsyncIterator[Pair]:
     cluster, sidecars = cluster or on_kubernetes(), FakeSidecars()
-    core = Core(VirtualClock())
+    core = SharedMemory(VirtualClock())
     async with (
         world(cluster, sidecars, options, store=core.view("a")) as a,
         world(cluster, sidecars, options, store=core.view("b")) as b,
@@ -68,8 +68,8 @@ async def ends(plane: World) -> list[tuple[str, str]]:
 
 def kill(plane: World) -> None:
     """Ends a replica as a SIGKILL does: nothing is handed over, its lease lapses."""
-    lives = plane.service._core
-    for task in (*lives._loops, *lives.starts._tasks.values()):
+    parts = plane.service._core
+    for task in (*parts._loops, *parts.starts._tasks.values()):
         task.cancel()
 
 
@@ -101,7 +101,7 @@ async def test_the_clusters_answer_is_not_waited_for() -> None:
 
 
 async def test_a_replica_that_dies_in_the_middle_leaves_its_start_to_the_others() -> None:
-    core, cluster = Core(VirtualClock()), on_kubernetes(ready_s=5)
+    core, cluster = SharedMemory(VirtualClock()), on_kubernetes(ready_s=5)
     async with world(cluster, store=core.view("a")) as a:
         create = asyncio.create_task(a.create(OWNER, SPEC, "k"))
         await asyncio.sleep(1)
@@ -115,7 +115,7 @@ async def test_a_replica_that_dies_in_the_middle_leaves_its_start_to_the_others(
 
 
 async def test_a_start_that_died_with_its_replica_before_the_cluster_heard_of_it_is_taken_on() -> None:
-    core, cluster = Core(VirtualClock()), on_kubernetes(start_s=5)
+    core, cluster = SharedMemory(VirtualClock()), on_kubernetes(start_s=5)
     async with world(cluster, store=core.view("a")) as a:
         await a.request(OWNER, ENV_SPEC, "k")
         await asyncio.sleep(1)
@@ -127,7 +127,7 @@ async def test_a_start_that_died_with_its_replica_before_the_cluster_heard_of_it
 
 
 async def test_queued_starts_of_a_replica_that_has_gone_are_taken_on() -> None:
-    core, cluster = Core(VirtualClock()), on_kubernetes()
+    core, cluster = SharedMemory(VirtualClock()), on_kubernetes()
     one = Options(starts_in_flight=1)
     async with world(cluster, options=one, store=core.view("b")) as b:
         cluster.start_s = 3
@@ -145,7 +145,7 @@ async def test_queued_starts_of_a_replica_that_has_gone_are_taken_on() -> None:
 
 
 async def test_a_drain_sends_waiters_to_the_others_and_fails_no_start() -> None:
-    core, cluster = Core(VirtualClock()), on_kubernetes(ready_s=3)
+    core, cluster = SharedMemory(VirtualClock()), on_kubernetes(ready_s=3)
     async with world(cluster, store=core.view("b")) as b:
         async with world(cluster, store=core.view("a")) as a:
             cluster.push = b.service.accept_push
@@ -163,7 +163,7 @@ async def test_a_drain_sends_waiters_to_the_others_and_fails_no_start() -> None:
 
 
 async def test_a_drain_ends_a_start_that_nobody_can_ask_for_again() -> None:
-    core, cluster = Core(VirtualClock()), on_kubernetes(ready_s=3)
+    core, cluster = SharedMemory(VirtualClock()), on_kubernetes(ready_s=3)
     async with world(cluster, store=core.view("b")) as b:
         async with world(cluster, store=core.view("a")) as a:
             create = asyncio.create_task(a.create(OWNER, SPEC))
@@ -177,7 +177,7 @@ async def test_a_drain_ends_a_start_that_nobody_can_ask_for_again() -> None:
 
 
 async def test_a_call_to_the_cluster_is_finished_before_a_replica_leaves() -> None:
-    core, cluster = Core(VirtualClock()), on_kubernetes(start_s=4, ready_s=0.1)
+    core, cluster = SharedMemory(VirtualClock()), on_kubernetes(start_s=4, ready_s=0.1)
     async with world(cluster, store=core.view("b")) as b:
         async with world(cluster, store=core.view("a")) as a:
             cluster.push = b.service.accept_push
@@ -365,7 +365,7 @@ async def test_a_start_that_another_replica_rebuilt_without_is_put_back_by_its_o
 
 async def test_a_sandbox_without_facts_is_adopted_by_its_own_word() -> None:
     cluster, sidecars = on_kubernetes(), FakeSidecars()
-    core = Core(VirtualClock())
+    core = SharedMemory(VirtualClock())
     async with world(cluster, sidecars, store=core.view("a")) as a:
         sandbox = (await a.create(OWNER, SPEC, "k")).sandbox
     cluster.held[sandbox.id].facts.clear()
@@ -378,7 +378,7 @@ async def test_a_sandbox_without_facts_is_adopted_by_its_own_word() -> None:
 
 
 async def test_a_start_without_secrets_goes_on_after_everything_was_lost() -> None:
-    cluster, core = on_kubernetes(ready_s=None), Core(VirtualClock())
+    cluster, core = on_kubernetes(ready_s=None), SharedMemory(VirtualClock())
     async with world(cluster, store=core.view("a")) as a:
         await a.request(OWNER, SPEC, "k")
         await asyncio.sleep(1)
@@ -393,7 +393,7 @@ async def test_a_start_without_secrets_goes_on_after_everything_was_lost() -> No
 
 
 async def test_a_start_whose_replica_has_gone_is_ended_at_its_deadline() -> None:
-    core, cluster = Core(VirtualClock()), on_kubernetes(ready_s=None)
+    core, cluster = SharedMemory(VirtualClock()), on_kubernetes(ready_s=None)
     async with world(cluster, store=core.view("b")) as b:
         async with world(cluster, store=core.view("a")) as a:
             sandbox = await a.request(OWNER, SandboxSpec(image="a", start_timeout_ms=20_000), "k")
@@ -405,7 +405,7 @@ async def test_a_start_whose_replica_has_gone_is_ended_at_its_deadline() -> None
 
 
 async def test_an_end_that_its_replica_left_unconfirmed_is_confirmed() -> None:
-    core, cluster = Core(VirtualClock()), on_kubernetes(stop_s=3600)
+    core, cluster = SharedMemory(VirtualClock()), on_kubernetes(stop_s=3600)
     async with world(cluster, store=core.view("b")) as b:
         async with world(cluster, store=core.view("a")) as a:
             sandbox = (await a.create(OWNER, SPEC)).sandbox

@@ -14,7 +14,7 @@ from controlplane.model import Sandbox, SandboxSpec, State
 from controlplane.model.pool import PoolSpec
 from controlplane.model.spec import Template
 from tests.support.fake_cluster import FakeCluster
-from tests.support.shared_store import Core
+from tests.support.shared_store import SharedMemory
 from tests.support.virtual_time import VirtualClock
 from tests.support.world import OWNER, World, world
 
@@ -261,7 +261,7 @@ async def test_a_place_that_was_given_up_is_not_filled_again_at_once() -> None:
 
 
 async def test_a_replica_that_does_not_plan_has_warm_ones_give_way_too() -> None:
-    cluster, documents, core = FakeCluster(annotates_behind=True), FileDocuments(), Core(VirtualClock())
+    cluster, documents, core = FakeCluster(annotates_behind=True), FileDocuments(), SharedMemory(VirtualClock())
     options = Options(starts_in_flight=16, max_sandboxes=3)
     async with (
         world(cluster, options=options, store=core.view("a"), documents=documents) as a,
@@ -334,7 +334,7 @@ async def test_a_planner_that_was_paused_and_lost_its_lease_starts_nothing(plane
 
 
 async def test_when_the_lease_moves_the_other_replica_goes_on_and_the_rate_holds() -> None:
-    cluster, documents, core = FakeCluster(annotates_behind=True), FileDocuments(), Core(VirtualClock())
+    cluster, documents, core = FakeCluster(annotates_behind=True), FileDocuments(), SharedMemory(VirtualClock())
     options = Options(starts_in_flight=16)
     async with (
         world(cluster, options=options, store=core.view("a"), documents=documents) as a,

@@ -150,21 +150,21 @@ async def test_two_thousand_sandboxes_leave_nothing_behind() -> None:
         # Once only: the planner looks every second of it.
         await asyncio.sleep(25 * 3600)
         assert await plane.service.find(OWNER, {}, None) == []
-        lives, store = plane.service._core, plane.deps.store
+        parts, store = plane.service._core, plane.deps.store
         kept = (
             *(
-                lives.starts._tasks,
-                lives.settlements._unsettled,
-                lives.readiness._begun,
-                lives.expiry.ttl._timers._moments,
+                parts.starts._tasks,
+                parts.settlements._unsettled,
+                parts.readiness._begun,
+                parts.expiry.ttl._timers._moments,
             ),
             *(
-                lives.reclaimer._under_way,
+                parts.reclaimer._under_way,
                 vars(store)["_records"],
                 vars(store)["_keys"],
                 vars(store)["_tombstones"],
             ),
-            *(lives.ledger._held, lives.readiness._busy, lives.queue._starts, vars(store)["_slots"]),
+            *(parts.ledger._held, parts.readiness._busy, parts.queue._starts, vars(store)["_slots"]),
         )
         assert [len(one) for one in kept] == [0] * len(kept)
-        assert len(lives.expiry.ttl._timers._heap) <= 1024
+        assert len(parts.expiry.ttl._timers._heap) <= 1024

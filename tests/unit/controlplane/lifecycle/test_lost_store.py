@@ -11,15 +11,15 @@ from controlplane.model import Sandbox, State
 from controlplane.store import Changed, Resync
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
 from tests.support.refilled import refilled
-from tests.support.shared_store import Core
+from tests.support.shared_store import SharedMemory
 from tests.support.virtual_time import VirtualClock
 from tests.support.world import OWNER, SPEC, World, world
 
 
 @asynccontextmanager
-async def pair(cluster: FakeCluster) -> AsyncIterator[tuple[Core, World, World]]:
+async def pair(cluster: FakeCluster) -> AsyncIterator[tuple[SharedMemory, World, World]]:
     """Two replicas on one store."""
-    core, sidecars = Core(VirtualClock()), FakeSidecars()
+    core, sidecars = SharedMemory(VirtualClock()), FakeSidecars()
     async with (
         world(cluster, sidecars, store=core.view("a")) as a,
         world(cluster, sidecars, store=core.view("b")) as b,

@@ -8,15 +8,15 @@ import pytest
 
 from controlplane.lifecycle.replicas.loops import HERE_FOR_MS, TURN_WITHIN_S
 from tests.support.fake_cluster import FakeCluster
-from tests.support.shared_store import Core
+from tests.support.shared_store import SharedMemory
 from tests.support.virtual_time import VirtualClock
 from tests.support.world import OWNER, SPEC, World, world
 
 
 @asynccontextmanager
-async def pair(cluster: FakeCluster) -> AsyncIterator[tuple[Core, World, World]]:
+async def pair(cluster: FakeCluster) -> AsyncIterator[tuple[SharedMemory, World, World]]:
     """Two replicas on one store; the first of them looks for orphans."""
-    core = Core(VirtualClock())
+    core = SharedMemory(VirtualClock())
     async with world(cluster, store=core.view("a")) as a:
         await asyncio.sleep(1)
         async with world(cluster, store=core.view("b")) as b:
