@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::Stream;
 use http::HeaderValue;
-use resolve::{Address, Fate, Resolver, Route};
+use resolve::{Address, Resolver, Route, RouteEnd};
 use token::Verifier;
 use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
@@ -140,11 +140,11 @@ impl Calls {
         let mut route = Arc::clone(route);
         loop {
             match route.over().await {
-                Fate::Replaced => match self.resolver.resolve(&route.sandbox_id).await {
+                RouteEnd::Replaced => match self.resolver.resolve(&route.sandbox_id).await {
                     Ok(next) => route = next,
                     Err(problem) => return problem,
                 },
-                fate => return fate.problem(&route.sandbox_id),
+                end => return end.problem(&route.sandbox_id),
             }
         }
     }
@@ -185,7 +185,7 @@ impl Calls {
         tokio::select! {
             biased;
             answered = call => answered.map_err(Cut::Failed),
-            fate = route.over() => Err(Cut::Ended(fate)),
+            end = route.over() => Err(Cut::Ended(end)),
             () = self.drain.expired() => Err(Cut::Expired),
         }
     }
@@ -228,9 +228,9 @@ impl Calls {
         let mut said = std::pin::pin!(said);
         tokio::select! {
             biased;
-            fate = route.over() => match fate {
-                Fate::Ended(tombstone) => tombstone.problem(),
-                Fate::Replaced | Fate::Forgotten => said.await,
+            end = route.over() => match end {
+                RouteEnd::Ended(tombstone) => tombstone.problem(),
+                RouteEnd::Replaced | RouteEnd::Forgotten => said.await,
             },
             problem = said.as_mut() => problem,
         }
@@ -267,7 +267,7 @@ pub(crate) enum Cut {
     /// The call itself failed.
     Failed(Status),
     /// Its sandbox ended, or moved.
-    Ended(Fate),
+    Ended(RouteEnd),
     /// The grace period of the drain is over.
     Expired,
 }
@@ -277,7 +277,7 @@ impl Cut {
     pub(crate) async fn explain(self, calls: &Calls, route: &Arc<Route>) -> Problem {
         match self {
             Self::Failed(status) => calls.explain(route, &status).await,
-            Self::Ended(fate) => fate.problem(&route.sandbox_id),
+            Self::Ended(end) => end.problem(&route.sandbox_id),
             Self::Expired => cut_off(),
         }
     }

@@ -30,7 +30,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
 /// How long a fresh route that a snapshot does not name is kept. The snapshot may come from a replica that lags by a
 /// moment; within this time the replica has received what it missed.
-const DOUBT: Duration = Duration::from_secs(5);
+const CONFIRMATION_WAIT: Duration = Duration::from_secs(5);
 
 /// Maximum message size: a snapshot of 100,000 sandboxes and as many tombstones, 300 bytes each.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
@@ -84,7 +84,7 @@ impl FeedState {
         self.lock().last_message.map(|at| at.elapsed())
     }
 
-    fn heard(&self, snapshot: bool) {
+    fn received(&self, snapshot: bool) {
         let mut state = self.lock();
         state.last_message = Some(Instant::now());
         state.connected = true;
@@ -156,13 +156,13 @@ async fn watch(
 /// Applies messages until the feed ends or falls silent.
 async fn consume(messages: impl Messages<Item = Result<routes::Update, Status>>, sink: &Sink<'_>) -> Lost {
     let mut messages = std::pin::pin!(messages);
-    let mut doubts_end = None;
+    let mut confirmation_end = None;
     loop {
         let message = tokio::select! {
             message = tokio::time::timeout(SILENCE, messages.next()) => message,
-            () = sleep_until(doubts_end) => {
-                sink.directory.forget_doubtful();
-                doubts_end = None;
+            () = sleep_until(confirmation_end) => {
+                sink.directory.forget_unconfirmed();
+                confirmation_end = None;
                 continue;
             }
         };
@@ -171,8 +171,8 @@ async fn consume(messages: impl Messages<Item = Result<routes::Update, Status>>,
             Ok(None) => return Lost::Closed,
             Ok(Some(Err(status))) => return Box::new(status).into(),
             Ok(Some(Ok(message))) => {
-                if take_in(message, sink) {
-                    doubts_end = Some(Instant::now() + DOUBT);
+                if apply(message, sink) {
+                    confirmation_end = Some(Instant::now() + CONFIRMATION_WAIT);
                 }
             }
         }
@@ -188,9 +188,9 @@ async fn sleep_until(moment: Option<Instant>) {
 }
 
 /// Applies one message; returns whether it was a snapshot.
-fn take_in(message: routes::Update, sink: &Sink<'_>) -> bool {
+fn apply(message: routes::Update, sink: &Sink<'_>) -> bool {
     let Some((update, unreadable)) = Update::from_wire(message) else {
-        sink.state.heard(false);
+        sink.state.received(false);
         return false;
     };
     for sandbox_id in unreadable {
@@ -200,7 +200,7 @@ fn take_in(message: routes::Update, sink: &Sink<'_>) -> bool {
     let applied = sink.directory.apply(update);
     sink.metrics.feed_fenced.inc_by(u64::try_from(applied.fenced).unwrap_or(u64::MAX));
     sink.metrics.dns_disagreements.inc_by(u64::try_from(applied.dns_disagreements).unwrap_or(u64::MAX));
-    sink.state.heard(snapshot);
+    sink.state.received(snapshot);
     if let Some(checks) = sink.checks.filter(|_| !snapshot) {
         for sandbox_id in &applied.changed {
             if let Found::Live(route) = sink.directory.find(sandbox_id) {

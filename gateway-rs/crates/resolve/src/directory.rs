@@ -26,10 +26,10 @@ pub struct Directory {
 #[derive(Debug, Default)]
 struct State {
     table: Table,
-    /// One bell per id that calls wait for; notified and removed when the id appears.
+    /// One notifier per id that calls wait for; used and removed when the id appears.
     awaited: HashMap<Arc<str>, Arc<Notify>>,
     /// Fresh routes that the latest snapshot does not name: they are dropped unless an update names them soon.
-    doubtful: HashSet<Arc<str>>,
+    unconfirmed: HashSet<Arc<str>>,
 }
 
 /// What the table knows of an id.
@@ -69,22 +69,22 @@ impl Directory {
     /// Cancel safe: a dropped call leaves nothing behind.
     pub async fn appears(&self, sandbox_id: &str) -> Found {
         loop {
-            let bell = {
+            let notifier = {
                 let mut state = self.write();
                 match state.find(sandbox_id) {
                     Found::Unknown => {}
                     found => return found,
                 }
-                match state.bell(sandbox_id) {
-                    Some(bell) => Awaited { directory: self, sandbox_id, bell },
+                match state.notifier(sandbox_id) {
+                    Some(notifier) => Awaited { directory: self, sandbox_id, notifier },
                     None => return Found::Unknown,
                 }
             };
-            // `notified` misses a `notify_waiters` that came before it. A bell is removed from the map under the lock
+            // `notified` misses a `notify_waiters` that came before it. A notifier is removed from the map under the lock
             // when it is notified, so if the map still holds it here, nothing was missed.
-            let rung = bell.bell.notified();
-            if self.read().holds(sandbox_id, &bell.bell) {
-                rung.await;
+            let notified = notifier.notifier.notified();
+            if self.read().holds(sandbox_id, &notifier.notifier) {
+                notified.await;
             }
         }
     }
@@ -98,7 +98,7 @@ impl Directory {
             Update::Snapshot { routes, ends } => {
                 let named = table::named(&routes, &ends);
                 let unnamed = self.read().table.unnamed(&named);
-                let old = self.write().doubt(unnamed);
+                let old = self.write().set_aside(unnamed);
                 for ids in old.chunks(PART) {
                     self.write().table.forget(ids);
                 }
@@ -119,9 +119,9 @@ impl Directory {
 
     /// Drops the routes that were too fresh for the latest snapshot and that no update has named since. The task that
     /// follows the feed calls it some seconds after a snapshot.
-    pub fn forget_doubtful(&self) {
-        let doubtful: Vec<_> = self.write().doubtful.drain().collect();
-        for ids in doubtful.chunks(PART) {
+    pub fn forget_unconfirmed(&self) {
+        let unconfirmed: Vec<_> = self.write().unconfirmed.drain().collect();
+        for ids in unconfirmed.chunks(PART) {
             self.write().table.forget(ids);
         }
     }
@@ -169,26 +169,26 @@ impl Directory {
 
 impl State {
     /// Sets the fresh ones of `unnamed` aside; returns the others.
-    fn doubt(&mut self, unnamed: Vec<Arc<str>>) -> Vec<Arc<str>> {
+    fn set_aside(&mut self, unnamed: Vec<Arc<str>>) -> Vec<Arc<str>> {
         // `None`: the clock has run for less than that, so every route is fresh.
         let moment = Instant::now().checked_sub(FRESH);
         let is_fresh = |id: &Arc<str>| moment.is_none_or(|moment| self.table.is_younger(id, moment));
         let (fresh, old): (Vec<_>, Vec<_>) = unnamed.into_iter().partition(is_fresh);
-        self.doubtful = fresh.into_iter().collect();
+        self.unconfirmed = fresh.into_iter().collect();
         old
     }
 
     fn apply(&mut self, update: Update) -> Applied {
-        if let (false, Update::Delta { routes, ends }) = (self.doubtful.is_empty(), &update) {
+        if let (false, Update::Delta { routes, ends }) = (self.unconfirmed.is_empty(), &update) {
             let named = routes.iter().map(|entry| &entry.sandbox_id);
             for id in named.chain(ends.iter().map(|end| &end.sandbox_id)) {
-                self.doubtful.remove(id);
+                self.unconfirmed.remove(id);
             }
         }
         let applied = self.table.apply(update);
         for id in &applied.changed {
-            if let Some(bell) = self.awaited.remove(id) {
-                bell.notify_waiters();
+            if let Some(notifier) = self.awaited.remove(id) {
+                notifier.notify_waiters();
             }
         }
         applied
@@ -204,35 +204,35 @@ impl State {
         }
     }
 
-    fn bell(&mut self, sandbox_id: &str) -> Option<Arc<Notify>> {
-        if let Some(bell) = self.awaited.get(sandbox_id) {
-            return Some(Arc::clone(bell));
+    fn notifier(&mut self, sandbox_id: &str) -> Option<Arc<Notify>> {
+        if let Some(notifier) = self.awaited.get(sandbox_id) {
+            return Some(Arc::clone(notifier));
         }
         if self.awaited.len() >= MAX_AWAITED_IDS {
             return None;
         }
-        let bell = Arc::new(Notify::new());
-        self.awaited.insert(sandbox_id.into(), Arc::clone(&bell));
-        Some(bell)
+        let notifier = Arc::new(Notify::new());
+        self.awaited.insert(sandbox_id.into(), Arc::clone(&notifier));
+        Some(notifier)
     }
 
-    fn holds(&self, sandbox_id: &str, bell: &Arc<Notify>) -> bool {
-        self.awaited.get(sandbox_id).is_some_and(|held| Arc::ptr_eq(held, bell))
+    fn holds(&self, sandbox_id: &str, notifier: &Arc<Notify>) -> bool {
+        self.awaited.get(sandbox_id).is_some_and(|held| Arc::ptr_eq(held, notifier))
     }
 }
 
-/// One call's share of a bell; the last one removes the bell from the map.
+/// One call's share of a notifier; the last one removes it from the map.
 struct Awaited<'a> {
     directory: &'a Directory,
     sandbox_id: &'a str,
-    bell: Arc<Notify>,
+    notifier: Arc<Notify>,
 }
 
 impl Drop for Awaited<'_> {
     fn drop(&mut self) {
         let mut state = self.directory.write();
         // Two owners: the map and this share.
-        if state.holds(self.sandbox_id, &self.bell) && Arc::strong_count(&self.bell) == 2 {
+        if state.holds(self.sandbox_id, &self.notifier) && Arc::strong_count(&self.notifier) == 2 {
             state.awaited.remove(self.sandbox_id);
         }
     }

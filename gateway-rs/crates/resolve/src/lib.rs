@@ -6,7 +6,7 @@
 //! # Layout
 //! - `address`: `unix:/PATH` and `http://HOST:PORT`.
 //! - `ports`: the public ports of a sandbox.
-//! - `route`: a route, its end ([`Tombstone`]) and why it is not valid any more ([`Fate`]).
+//! - `route`: a route, its end ([`Tombstone`]) and why it is not valid any more ([`RouteEnd`]).
 //! - `table`: snapshots and deltas in, routes out, fenced by generation; no I/O.
 //! - `update`: the feed's messages as values of this crate.
 //! - `directory`: the table as all calls share it; a call can wait for an id.
@@ -30,7 +30,7 @@ pub use directory::{Directory, Found};
 pub use dns::{Dns, Lookup, LookupFailed, NameServers};
 pub use ports::PublicPorts;
 pub use resolver::Resolver;
-pub use route::{Fate, Route, Source, Tombstone};
+pub use route::{Route, RouteEnd, Source, Tombstone};
 pub use shard::shard;
 pub use table::{Applied, Table};
 pub use update::{End, Entry, Update};

@@ -16,7 +16,7 @@ pub enum Source {
     Dns,
 }
 
-/// One sandbox's address, valid until its [`Fate`] is decided.
+/// One sandbox's address, valid until its [`RouteEnd`].
 #[derive(Debug)]
 pub struct Route {
     /// The sandbox.
@@ -39,13 +39,13 @@ pub struct Route {
 
 #[derive(Debug)]
 struct Shared {
-    fate: watch::Sender<Option<Fate>>,
+    end: watch::Sender<Option<RouteEnd>>,
     used: AtomicBool,
 }
 
 /// Why a route is not valid any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fate {
+pub enum RouteEnd {
     /// The sandbox ended.
     Ended(Arc<Tombstone>),
     /// The sandbox has another address, or its address from DNS could not be reached: look it up again.
@@ -78,7 +78,7 @@ impl Route {
         source: Source,
         ports: PublicPorts,
     ) -> Arc<Self> {
-        let shared = Arc::new(Shared { fate: watch::Sender::new(None), used: AtomicBool::new(false) });
+        let shared = Arc::new(Shared { end: watch::Sender::new(None), used: AtomicBool::new(false) });
         Arc::new(Self {
             sandbox_id,
             address,
@@ -91,8 +91,8 @@ impl Route {
         })
     }
 
-    /// Returns this route with what the table says of it, at the same address: calls under way on it continue, and get
-    /// its fate.
+    /// Returns this route with what the table says of it, at the same address: calls under way on it continue, and end
+    /// with it.
     pub(crate) fn confirmed(&self, generation: u64, owner: Arc<str>, ports: PublicPorts) -> Arc<Self> {
         Arc::new(Self {
             sandbox_id: Arc::clone(&self.sandbox_id),
@@ -106,7 +106,7 @@ impl Route {
         })
     }
 
-    /// Whether both have the same address and share one fate.
+    /// Whether both have the same address and share one end.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
@@ -124,40 +124,40 @@ impl Route {
         self.shared.used.load(Ordering::Relaxed) && self.shared.used.swap(false, Ordering::Relaxed)
     }
 
-    /// The fate of the route; `None` while it is valid.
-    pub fn fate(&self) -> Option<Fate> {
-        self.shared.fate.borrow().clone()
+    /// Why the route is not valid any more; `None` while it is.
+    pub fn end(&self) -> Option<RouteEnd> {
+        self.shared.end.borrow().clone()
     }
 
     /// Whether the route is still valid. Cost: one uncontended lock.
     pub fn is_current(&self) -> bool {
-        self.shared.fate.borrow().is_none()
+        self.shared.end.borrow().is_none()
     }
 
     /// Completes when the route is not valid any more.
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing is lost, the fate stays.
-    pub async fn over(&self) -> Fate {
-        let mut fate = self.shared.fate.subscribe();
-        let decided = fate.wait_for(Option::is_some).await.map(|fate| fate.clone());
+    /// Cancel safe: nothing is lost, the end stays.
+    pub async fn over(&self) -> RouteEnd {
+        let mut end = self.shared.end.subscribe();
+        let decided = end.wait_for(Option::is_some).await.map(|end| end.clone());
         // The sender lives as long as `self`, so the channel cannot be closed here.
-        decided.ok().flatten().unwrap_or(Fate::Forgotten)
+        decided.ok().flatten().unwrap_or(RouteEnd::Forgotten)
     }
 
-    /// Decides the fate; only the first decision counts.
-    pub(crate) fn decide(&self, fate: Fate) {
-        self.shared.fate.send_if_modified(|decided| {
+    /// Ends the route; only the first end counts.
+    pub(crate) fn end_with(&self, end: RouteEnd) {
+        self.shared.end.send_if_modified(|decided| {
             let first = decided.is_none();
             if first {
-                *decided = Some(fate);
+                *decided = Some(end);
             }
             first
         });
     }
 }
 
-impl Fate {
+impl RouteEnd {
     /// The problem for a call that was already under way.
     pub fn problem(&self, sandbox_id: &str) -> Problem {
         match self {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::{Address, End, Entry, Fate, PublicPorts, Route, Source, Tombstone, Update};
+use crate::{Address, End, Entry, PublicPorts, Route, RouteEnd, Source, Tombstone, Update};
 
 /// Tombstones kept, oldest dropped first: a day of 100,000 sandboxes, about 25 MB (an estimate of a large
 /// installation). A sandbox whose tombstone was dropped answers `sandbox_not_found` instead of its cause.
@@ -23,7 +23,7 @@ pub struct Table {
     routes: HashMap<Arc<str>, Arc<Route>>,
     tombstones: HashMap<Arc<str>, Arc<Tombstone>>,
     /// Tombstones in order of arrival; `tombstones` may have a newer one, or none, for the same sandbox.
-    burial_order: VecDeque<Arc<Tombstone>>,
+    tombstone_order: VecDeque<Arc<Tombstone>>,
     max_tombstones: usize,
     dns_routes: usize,
 }
@@ -59,7 +59,7 @@ impl Table {
         Self {
             routes: HashMap::new(),
             tombstones: HashMap::new(),
-            burial_order: VecDeque::new(),
+            tombstone_order: VecDeque::new(),
             max_tombstones,
             dns_routes: 0,
         }
@@ -91,7 +91,7 @@ impl Table {
         self.len() == (0, 0)
     }
 
-    /// Applies an update; decides the fate of every route that it makes invalid.
+    /// Applies an update; ends every route that it makes invalid.
     pub fn apply(&mut self, update: Update) -> Applied {
         let mut applied = Applied::default();
         let (routes, ends) = match update {
@@ -105,7 +105,7 @@ impl Table {
             self.place(entry, &mut applied);
         }
         for end in ends {
-            self.bury(end, &mut applied);
+            self.add_tombstone(end, &mut applied);
         }
         applied
     }
@@ -129,7 +129,7 @@ impl Table {
     pub fn forget_dns(&mut self, route: &Route) {
         let ours = self.routes.get(&route.sandbox_id).is_some_and(|held| std::ptr::eq(&**held, route));
         if ours && route.source == Source::Dns {
-            self.remove(&route.sandbox_id, Fate::Replaced);
+            self.remove(&route.sandbox_id, RouteEnd::Replaced);
         }
     }
 
@@ -151,7 +151,7 @@ impl Table {
     /// Drops the routes of sandboxes that a snapshot does not name.
     pub(crate) fn forget(&mut self, unnamed: &[Arc<str>]) {
         for id in unnamed {
-            self.remove(id, Fate::Forgotten);
+            self.remove(id, RouteEnd::Forgotten);
         }
     }
 
@@ -176,7 +176,7 @@ impl Table {
             Some(route) => route.confirmed(entry.generation, entry.owner, entry.ports),
             None => {
                 applied.dns_disagreements += usize::from(from_dns.is_some());
-                self.remove(&id, Fate::Replaced);
+                self.remove(&id, RouteEnd::Replaced);
                 let Entry { address, generation, owner, ports, .. } = entry;
                 Route::new(Arc::clone(&id), address, generation, owner, Source::Table, ports)
             }
@@ -186,7 +186,7 @@ impl Table {
         applied.changed.push(id);
     }
 
-    fn bury(&mut self, end: End, applied: &mut Applied) {
+    fn add_tombstone(&mut self, end: End, applied: &mut Applied) {
         let id = Arc::clone(&end.sandbox_id);
         let known = self.tombstones.get(&id).is_some_and(|held| held.generation >= end.generation);
         let newer = self.routes.get(&id).is_some_and(|route| route.generation > end.generation);
@@ -195,11 +195,11 @@ impl Table {
             return;
         }
         let tombstone = Arc::new(end);
-        self.remove(&id, Fate::Ended(Arc::clone(&tombstone)));
-        self.burial_order.push_back(Arc::clone(&tombstone));
+        self.remove(&id, RouteEnd::Ended(Arc::clone(&tombstone)));
+        self.tombstone_order.push_back(Arc::clone(&tombstone));
         self.tombstones.insert(Arc::clone(&id), tombstone);
-        if self.burial_order.len() > self.max_tombstones
-            && let Some(oldest) = self.burial_order.pop_front()
+        if self.tombstone_order.len() > self.max_tombstones
+            && let Some(oldest) = self.tombstone_order.pop_front()
             && self.tombstones.get(&oldest.sandbox_id).is_some_and(|held| Arc::ptr_eq(held, &oldest))
         {
             self.tombstones.remove(&oldest.sandbox_id);
@@ -213,10 +213,10 @@ impl Table {
         self.dns_routes -= usize::from(before.is_some_and(|route| route.source == Source::Dns));
     }
 
-    fn remove(&mut self, id: &str, fate: Fate) {
+    fn remove(&mut self, id: &str, end: RouteEnd) {
         if let Some(route) = self.routes.remove(id) {
             self.dns_routes -= usize::from(route.source == Source::Dns);
-            route.decide(fate);
+            route.end_with(end);
         }
     }
 }

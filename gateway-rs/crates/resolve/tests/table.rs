@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use resolve::{Address, Applied, Entry, Fate, PublicPorts, Source, Table, Tombstone, Update};
+use resolve::{Address, Applied, Entry, PublicPorts, RouteEnd, Source, Table, Tombstone, Update};
 use wire::Code;
 use wire::routes::{self, PublicPort};
 
@@ -128,7 +128,7 @@ fn an_end_decides_the_fate_of_the_route_and_a_second_end_changes_nothing() {
     table.apply(route("sb-1", 3));
     let held = table.route("sb-1").unwrap().clone();
     assert_eq!(table.apply(ended("sb-1", 3)).changed.len(), 1);
-    let Some(Fate::Ended(tombstone)) = held.fate() else { panic!("{:?}", held.fate()) };
+    let Some(RouteEnd::Ended(tombstone)) = held.end() else { panic!("{:?}", held.end()) };
     assert_eq!(tombstone.problem().detail, "sandbox sb-1 ended: by alice");
     assert_eq!(table.apply(ended("sb-1", 3)), Applied { fenced: 1, ..Applied::default() });
 }
@@ -139,10 +139,10 @@ fn a_larger_generation_replaces_the_address_and_a_snapshot_without_the_route_for
     table.apply(route("sb-1", 1));
     let first = table.route("sb-1").unwrap().clone();
     table.apply(route("sb-1", 2));
-    assert_eq!(first.fate(), Some(Fate::Replaced));
+    assert_eq!(first.end(), Some(RouteEnd::Replaced));
     let second = table.route("sb-1").unwrap().clone();
     table.apply(Update::Snapshot { routes: Vec::new(), ends: Vec::new() });
-    assert_eq!(second.fate(), Some(Fate::Forgotten));
+    assert_eq!(second.end(), Some(RouteEnd::Forgotten));
     assert!(table.is_empty());
 }
 
@@ -174,7 +174,7 @@ fn what_dns_said_holds_until_the_push_and_a_contradiction_is_counted() {
     assert_eq!(table.route("sb-1").map(|route| route.source), Some(Source::Dns));
     let applied = table.apply(route("sb-1", 0));
     assert_eq!(applied.dns_disagreements, 1);
-    assert_eq!(from_dns.fate(), Some(Fate::Replaced));
+    assert_eq!(from_dns.end(), Some(RouteEnd::Replaced));
     assert_eq!(table.route("sb-1").map(|route| route.source), Some(Source::Table));
 }
 
@@ -189,7 +189,7 @@ fn a_push_that_says_what_dns_said_interrupts_no_call_and_its_end_reaches_all() {
     table.forget_dns(&from_dns);
     assert!(pushed.is_current(), "a pushed route stays");
     table.apply(ended("sb-1", 3));
-    assert!(matches!(from_dns.fate(), Some(Fate::Ended(_))));
+    assert!(matches!(from_dns.end(), Some(RouteEnd::Ended(_))));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn only_a_route_from_dns_can_be_forgotten() {
     let mut table = Table::default();
     let from_dns = table.place_from_dns("sb-1", Address::Unix("/a".into()));
     table.forget_dns(&from_dns);
-    assert_eq!(from_dns.fate(), Some(Fate::Replaced));
+    assert_eq!(from_dns.end(), Some(RouteEnd::Replaced));
     table.apply(route("sb-2", 1));
     let pushed = table.route("sb-2").unwrap().clone();
     table.forget_dns(&pushed);

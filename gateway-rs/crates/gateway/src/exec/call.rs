@@ -75,7 +75,7 @@ pub(super) async fn exec(
     drop(place);
     let result = match answered {
         Ok(answer) => answer.into_inner(),
-        Err(Cut::Ended(fate)) => by_memory(fate.problem(&route.sandbox_id), exec_id, sidecar)?,
+        Err(Cut::Ended(end)) => by_memory(end.problem(&route.sandbox_id), exec_id, sidecar)?,
         Err(cut @ Cut::Expired) => return Err(cut.explain(&execs.calls, &route).await),
         Err(Cut::Failed(status)) => {
             let under_way = matches!(upstream::of(&status), Loss::Broken(_));

@@ -87,21 +87,21 @@ async fn a_fresh_route_outlives_the_snapshot_of_a_replica_that_lags_but_not_for_
     let rig = Rig::new();
     consume(stream::iter([snapshot(&["sb-1", "sb-2"])]), &rig.sink()).await;
     let late = stream::once(async {
-        tokio::time::sleep(DOUBT / 2).await;
+        tokio::time::sleep(CONFIRMATION_WAIT / 2).await;
         let Ok(routes::Update { body: Some(Body::Snapshot(all)), .. }) = snapshot(&["sb-2"]) else {
             panic!()
         };
         message(Body::Delta(routes::Delta { routes: all.routes, ends: Vec::new() }))
     });
     let beats = stream::unfold((), |()| async {
-        tokio::time::sleep(DOUBT).await;
+        tokio::time::sleep(CONFIRMATION_WAIT).await;
         Some((heartbeat(), ()))
     });
     let messages = stream::iter([snapshot(&[])]).chain(late).chain(beats);
     let alive = |id| matches!(rig.directory.find(id), Found::Live(_));
     let sink = rig.sink();
     let mut feed = Box::pin(consume(messages, &sink));
-    assert!(tokio::time::timeout(DOUBT - Duration::from_secs(1), &mut feed).await.is_err());
+    assert!(tokio::time::timeout(CONFIRMATION_WAIT - Duration::from_secs(1), &mut feed).await.is_err());
     assert!(alive("sb-1") && alive("sb-2"));
     assert!(tokio::time::timeout(Duration::from_secs(2), &mut feed).await.is_err());
     assert!(!alive("sb-1") && alive("sb-2"));

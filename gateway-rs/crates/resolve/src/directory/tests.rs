@@ -116,7 +116,7 @@ fn a_snapshot_of_many_parts_is_taken_in_whole() {
     };
     for update in [snapshot(0..3 * PART + 1, 0..0), snapshot(2 * PART + 1..5 * PART, 2 * PART..4 * PART)] {
         let (by_parts, whole) = (directory.apply(update.clone()), table.apply(update));
-        directory.forget_doubtful();
+        directory.forget_unconfirmed();
         assert_eq!(by_parts.dns_disagreements, whole.dns_disagreements);
         assert!((0..5 * PART).all(|n| {
             let id = format!("sb-{n}");
@@ -154,11 +154,11 @@ async fn a_snapshot_that_lags_behind_forgets_no_fresh_route_unless_nobody_names_
     assert!(["sb-confirmed", "sb-ended", "sb-gone", "sb-other"].iter().all(|id| is_live(&directory, id)));
     directory.apply(delta("sb-confirmed", 1));
     directory.apply(end("sb-ended", 1));
-    directory.forget_doubtful();
+    directory.forget_unconfirmed();
     assert!(is_live(&directory, "sb-confirmed") && is_live(&directory, "sb-other"));
     assert!(!is_live(&directory, "sb-gone"));
     assert!(matches!(directory.find("sb-ended"), Found::Ended(_)));
-    directory.forget_doubtful();
+    directory.forget_unconfirmed();
     assert!(is_live(&directory, "sb-confirmed"));
 }
 
