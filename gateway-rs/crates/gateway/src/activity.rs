@@ -26,7 +26,7 @@ const EVERY: Duration = Duration::from_secs(5);
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Sandboxes in one report: half a megabyte.
-const MOST_TOLD: usize = 10_000;
+const MAX_REPORTED: usize = 10_000;
 
 /// Sandboxes that were in use and are not reported yet.
 #[derive(Debug)]
@@ -34,20 +34,20 @@ pub(crate) struct Activity {
     directory: Arc<Directory>,
     gates: Vec<Arc<Admission>>,
     /// By sandbox: when its use was last seen. At most as many as there were routes since the last report.
-    untold: Mutex<HashMap<Arc<str>, Instant>>,
+    unreported: Mutex<HashMap<Arc<str>, Instant>>,
 }
 
 impl Activity {
     /// Creates the record of calls that mark the routes of `directory` and hold permits of `gates`.
     pub(crate) fn new(directory: Arc<Directory>, gates: Vec<Arc<Admission>>) -> Self {
-        Self { directory, gates, untold: Mutex::default() }
+        Self { directory, gates, unreported: Mutex::default() }
     }
 
     /// Sends reports until it is dropped.
     pub(crate) async fn report(&self, mut client: RoutesClient<Sender>, gateway_id: &str) -> Infallible {
         loop {
-            self.look();
-            match self.tell(&mut client, gateway_id).await {
+            self.collect();
+            match self.send(&mut client, gateway_id).await {
                 Err(status) if status.code() == Code::Unimplemented => {
                     tracing::info!(
                         "the control plane takes no activity reports: it is older than this gateway"
@@ -63,30 +63,30 @@ impl Activity {
         }
     }
 
-    fn look(&self) {
+    fn collect(&self) {
         let now = Instant::now();
         let under_way = self.gates.iter().flat_map(|gate| gate.sandboxes());
         let used: Vec<_> = self.directory.take_used().into_iter().chain(under_way).collect();
         self.lock().extend(used.into_iter().map(|id| (id, now)));
     }
 
-    async fn tell(&self, client: &mut RoutesClient<Sender>, gateway_id: &str) -> Result<(), Status> {
+    async fn send(&self, client: &mut RoutesClient<Sender>, gateway_id: &str) -> Result<(), Status> {
         let seen: Vec<(Arc<str>, Instant)> =
             self.lock().iter().map(|(id, at)| (Arc::clone(id), *at)).collect();
-        let mut parts = seen.chunks(MOST_TOLD);
+        let mut parts = seen.chunks(MAX_REPORTED);
         let mut part = parts.next().unwrap_or_default();
         loop {
             let report = ActivityReport { gateway_id: gateway_id.to_owned(), used: used(part) };
             let taken = tokio::time::timeout(DEADLINE, client.report(report)).await;
             taken.map_err(|_| Status::deadline_exceeded("no answer"))??;
             // A sandbox that was used again while this report was under way is reported the next time.
-            let mut untold = self.lock();
-            for (id, told_at) in part {
-                if untold.get(id).is_some_and(|at| at == told_at) {
-                    untold.remove(id);
+            let mut unreported = self.lock();
+            for (id, reported_at) in part {
+                if unreported.get(id).is_some_and(|at| at == reported_at) {
+                    unreported.remove(id);
                 }
             }
-            drop(untold);
+            drop(unreported);
             match parts.next() {
                 Some(next) => part = next,
                 None => return Ok(()),
@@ -95,7 +95,7 @@ impl Activity {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Instant>> {
-        self.untold.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unreported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn is_ours(verifier: &Verifier, token: &str) -> bool {
 }
 
 /// Credentials for one public port of a sandbox, for a request without a valid token.
-pub(crate) fn anyone(route: &Route, port_token: &str) -> Bearer {
+pub(crate) fn for_public_port(route: &Route, port_token: &str) -> Bearer {
     let claims = Claims {
         sandbox_id: Arc::clone(&route.sandbox_id),
         owner: Arc::clone(&route.owner),

@@ -107,7 +107,7 @@ impl Calls {
     pub(crate) async fn resolve(&self, sandbox_id: &str) -> Result<Arc<Route>, Problem> {
         let found = self.resolver.resolve(sandbox_id).await;
         let route =
-            found.map_err(|problem| if self.feed.is_current() { problem } else { unheard(problem) })?;
+            found.map_err(|problem| if self.feed.is_current() { problem } else { feed_lost(problem) })?;
         self.metrics.resolved(route.source);
         Ok(route)
     }
@@ -155,21 +155,21 @@ impl Calls {
         route: &Arc<Route>,
         call: impl Future<Output = Result<tonic::Response<T>, Status>>,
     ) -> Result<T, Problem> {
-        match tokio::time::timeout(QUESTION_DEADLINE, self.patiently(route, call)).await {
+        match tokio::time::timeout(QUESTION_DEADLINE, self.ask_without_timeout(route, call)).await {
             Ok(answered) => answered,
             Err(_) => Err(late("an answer", route)),
         }
     }
 
     /// Returns the answer to a call without a timeout: a walk through many files, or all the data that a client sends.
-    pub(crate) async fn patiently<T>(
+    pub(crate) async fn ask_without_timeout<T>(
         &self,
         route: &Arc<Route>,
         call: impl Future<Output = Result<tonic::Response<T>, Status>>,
     ) -> Result<T, Problem> {
-        match self.uncut(route, call).await {
+        match self.interruptible(route, call).await {
             Ok(answer) => Ok(answer.into_inner()),
-            Err(cut) => Err(cut.explain(self, route).await),
+            Err(interrupted) => Err(interrupted.explain(self, route).await),
         }
     }
 
@@ -177,16 +177,16 @@ impl Calls {
     ///
     /// # Cancel safety
     /// As that of `call`.
-    pub(crate) async fn uncut<T>(
+    pub(crate) async fn interruptible<T>(
         &self,
         route: &Route,
         call: impl Future<Output = Result<T, Status>>,
-    ) -> Result<T, Cut> {
+    ) -> Result<T, Interrupted> {
         tokio::select! {
             biased;
-            answered = call => answered.map_err(Cut::Failed),
-            end = route.over() => Err(Cut::Ended(end)),
-            () = self.drain.expired() => Err(Cut::Expired),
+            answered = call => answered.map_err(Interrupted::Failed),
+            end = route.over() => Err(Interrupted::Ended(end)),
+            () = self.drain.expired() => Err(Interrupted::Expired),
         }
     }
 
@@ -202,9 +202,9 @@ impl Calls {
         route: &Arc<Route>,
         messages: &mut Streaming<T>,
     ) -> Result<Option<T>, Problem> {
-        match self.uncut(route, messages.message()).await {
+        match self.interruptible(route, messages.message()).await {
             Ok(message) => Ok(message),
-            Err(cut) => Err(cut.explain(self, route).await),
+            Err(interrupted) => Err(interrupted.explain(self, route).await),
         }
     }
 
@@ -212,7 +212,7 @@ impl Calls {
     pub(crate) async fn explain(&self, route: &Arc<Route>, status: &Status) -> Problem {
         let id = &route.sandbox_id;
         let began = Instant::now();
-        let said = async {
+        let explained = async {
             let problem = match upstream::of(status) {
                 Loss::Answered(problem) => return problem,
                 Loss::Unreachable(reason) => {
@@ -225,14 +225,14 @@ impl Calls {
             tokio::time::sleep_until(began + wait).await;
             problem
         };
-        let mut said = std::pin::pin!(said);
+        let mut explained = std::pin::pin!(explained);
         tokio::select! {
             biased;
             end = route.over() => match end {
                 RouteEnd::Ended(tombstone) => tombstone.problem(),
-                RouteEnd::Replaced | RouteEnd::Forgotten => said.await,
+                RouteEnd::Replaced | RouteEnd::Forgotten => explained.await,
             },
-            problem = said.as_mut() => problem,
+            problem = explained.as_mut() => problem,
         }
     }
 
@@ -254,7 +254,7 @@ impl Calls {
 }
 
 /// The sandbox may have been created since the feed was lost, and "not found" would put the fault on its caller.
-fn unheard(problem: Problem) -> Problem {
+fn feed_lost(problem: Problem) -> Problem {
     if problem.code != Code::SandboxNotFound {
         return problem;
     }
@@ -263,7 +263,7 @@ fn unheard(problem: Problem) -> Problem {
 }
 
 /// Why a call under way got no answer.
-pub(crate) enum Cut {
+pub(crate) enum Interrupted {
     /// The call itself failed.
     Failed(Status),
     /// Its sandbox ended, or moved.
@@ -272,13 +272,13 @@ pub(crate) enum Cut {
     Expired,
 }
 
-impl Cut {
+impl Interrupted {
     /// Returns the problem for the caller. Takes up to [`GONE_WAIT`] where the end cause is not known yet.
     pub(crate) async fn explain(self, calls: &Calls, route: &Arc<Route>) -> Problem {
         match self {
             Self::Failed(status) => calls.explain(route, &status).await,
             Self::Ended(end) => end.problem(&route.sandbox_id),
-            Self::Expired => cut_off(),
+            Self::Expired => interrupted_by_drain(),
         }
     }
 }
@@ -314,6 +314,6 @@ pub(crate) fn late(what: &str, route: &Route) -> Problem {
 }
 
 /// The problem for calls that are still under way when the drain expires.
-pub(crate) fn cut_off() -> Problem {
+pub(crate) fn interrupted_by_drain() -> Problem {
     Problem::new(Code::StreamInterrupted, "the gateway shut down while the call was under way")
 }

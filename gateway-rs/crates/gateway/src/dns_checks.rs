@@ -15,13 +15,13 @@ use crate::telemetry::{DnsCheck, Metrics};
 const QUEUE: usize = 256;
 
 /// Delay of a check: Kubernetes tells its name server of a pod a second or two after the push (an estimate).
-const SETTLE: Duration = Duration::from_secs(5);
+const DELAY: Duration = Duration::from_secs(5);
 
 /// Pause between checks: at most ten look-ups a second.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Timeout of a look-up; a healthy name server answers sooner.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Accepts routes to check.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Checks {
     pub(crate) fn offer(&self, route: Arc<Route>) {
         if route.source == Source::Table {
             // Ignored when the queue is full: only a sample is checked.
-            let _ = self.queue.try_send(Waiting { route, due: Instant::now() + SETTLE });
+            let _ = self.queue.try_send(Waiting { route, due: Instant::now() + DELAY });
         }
     }
 }
@@ -73,7 +73,7 @@ pub(crate) async fn run(dns: &Dns, metrics: &Metrics, mut queue: Queue) {
 }
 
 async fn check(dns: &Dns, route: &Route) -> DnsCheck {
-    match timeout(PATIENCE, dns.addresses(&route.sandbox_id)).await {
+    match timeout(TIMEOUT, dns.addresses(&route.sandbox_id)).await {
         Ok(Ok(addresses)) if addresses.contains(&route.address) => DnsCheck::Agree,
         Ok(Ok(_)) => DnsCheck::Disagree,
         Ok(Err(failed)) if failed.absent => DnsCheck::Absent,

@@ -54,7 +54,7 @@ pub fn run_from_environment() -> u8 {
         }
     };
     telemetry::install_log(settings.log.clone());
-    memory::settle();
+    memory::configure();
     match run(settings) {
         Ok(()) => 0,
         Err(failed) => {
@@ -179,7 +179,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.server.cut();
+        self.server.abort();
         self.gateway.drain().expire();
     }
 }

@@ -69,7 +69,7 @@ pub(crate) struct Server {
     /// When cancelled, every connection ends after its present answer.
     closing: CancellationToken,
     /// When cancelled, every connection ends at once.
-    cut: CancellationToken,
+    abort: CancellationToken,
 }
 
 impl Server {
@@ -85,7 +85,7 @@ impl Server {
             places: Arc::new(Semaphore::new(places)),
             connections: TaskTracker::new(),
             closing: CancellationToken::new(),
-            cut: CancellationToken::new(),
+            abort: CancellationToken::new(),
         })
     }
 
@@ -116,14 +116,14 @@ impl Server {
                 "connections did not close in time, aborting them"
             );
         }
-        self.cut();
+        self.abort();
         self.connections.wait().await;
     }
 
     /// Aborts all connections.
-    pub(crate) fn cut(&self) {
+    pub(crate) fn abort(&self) {
         self.closing.cancel();
-        self.cut.cancel();
+        self.abort.cancel();
         // Upgraded connections run in tasks of their own, which watch the drain.
         self.drain.start();
         self.drain.expire();
@@ -134,8 +134,8 @@ impl Server {
             self.metrics.refused_connections.inc();
             return;
         };
-        let (server, cut) = (Arc::clone(self), self.cut.clone());
-        self.connections.spawn(async move { cut.run_until_cancelled(server.serve(stream, place)).await });
+        let (server, abort) = (Arc::clone(self), self.abort.clone());
+        self.connections.spawn(async move { abort.run_until_cancelled(server.serve(stream, place)).await });
     }
 
     async fn serve(self: Arc<Self>, mut stream: TcpStream, _place: OwnedSemaphorePermit) {

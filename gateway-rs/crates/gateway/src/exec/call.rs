@@ -9,7 +9,7 @@ use wire::{Code, Problem};
 
 use crate::admission::Admission;
 use crate::auth::Bearer;
-use crate::call::{self, Calls, Cut, authorized};
+use crate::call::{self, Calls, Interrupted, authorized};
 use crate::http::body::{Budget, Reader};
 use crate::upstream::{self, Loss};
 
@@ -67,7 +67,7 @@ pub(super) async fn exec(
     let sent = Instant::now();
     let answered = tokio::select! {
         biased;
-        answered = execs.calls.uncut(&route, agent.exec(request)) => answered,
+        answered = execs.calls.interruptible(&route, agent.exec(request)) => answered,
         () = deadline => return Err(call::late("the end of the command", &route)),
     };
     let sidecar = sent.elapsed();
@@ -75,9 +75,11 @@ pub(super) async fn exec(
     drop(place);
     let result = match answered {
         Ok(answer) => answer.into_inner(),
-        Err(Cut::Ended(end)) => by_memory(end.problem(&route.sandbox_id), exec_id, sidecar)?,
-        Err(cut @ Cut::Expired) => return Err(cut.explain(&execs.calls, &route).await),
-        Err(Cut::Failed(status)) => {
+        Err(Interrupted::Ended(end)) => by_memory(end.problem(&route.sandbox_id), exec_id, sidecar)?,
+        Err(interrupted @ Interrupted::Expired) => {
+            return Err(interrupted.explain(&execs.calls, &route).await);
+        }
+        Err(Interrupted::Failed(status)) => {
             let under_way = matches!(upstream::of(&status), Loss::Broken(_));
             let problem = execs.calls.explain(&route, &status).await;
             if !under_way {

@@ -100,10 +100,10 @@ impl Chunks {
                 return Poll::Ready(read.map_err(|error| Status::from_error(Box::new(error))));
             }
             if early.is_none()
-                && let Poll::Ready(said) = next.as_mut().poll(cx)
+                && let Poll::Ready(message) = next.as_mut().poll(cx)
             {
-                match said {
-                    Ok(said) => *early = Some(said),
+                match message {
+                    Ok(message) => *early = Some(message),
                     Err(status) => return Poll::Ready(Err(status)),
                 }
             }

@@ -75,9 +75,9 @@ pub(crate) async fn read_archive(
 
 async fn next(operation: &Operation, chunks: &mut Chunks) -> Result<Option<FileChunk>, Problem> {
     let Operation { calls, route, .. } = operation;
-    match calls.uncut(route, chunks.next()).await {
+    match calls.interruptible(route, chunks.next()).await {
         Ok(chunk) => Ok(chunk),
-        Err(cut) => Err(cut.explain(calls, route).await),
+        Err(interrupted) => Err(interrupted.explain(calls, route).await),
     }
 }
 

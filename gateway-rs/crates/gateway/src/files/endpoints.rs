@@ -62,7 +62,7 @@ pub(crate) async fn move_file(
     let check = || from_and_to(&uri);
     let (mut operation, request) = Operation::enter(files, id, &headers, FileOperation::Move, check).await?;
     let (mut agent, request) = (operation.agent.clone(), operation.authorized(request));
-    let info = operation.patiently(agent.move_file(request)).await?;
+    let info = operation.ask_without_timeout(agent.move_file(request)).await?;
     Ok(answered(&mut operation, &info))
 }
 
@@ -76,7 +76,7 @@ pub(crate) async fn copy(
     let check = || from_and_to(&uri);
     let (mut operation, request) = Operation::enter(files, id, &headers, FileOperation::Copy, check).await?;
     let (mut agent, request) = (operation.agent.clone(), operation.authorized(request));
-    let info = operation.patiently(agent.copy_file(request)).await?;
+    let info = operation.ask_without_timeout(agent.copy_file(request)).await?;
     Ok(answered(&mut operation, &info))
 }
 
@@ -96,7 +96,7 @@ pub(crate) async fn remove(
     let (mut operation, request) =
         Operation::enter(files, id, &headers, FileOperation::Remove, check).await?;
     let (mut agent, request) = (operation.agent.clone(), operation.authorized(request));
-    let removed = operation.patiently(agent.remove_file(request)).await?;
+    let removed = operation.ask_without_timeout(agent.remove_file(request)).await?;
     operation.done();
     Ok(json::response(json!({"removed": removed.count}).to_string().into_bytes()))
 }

@@ -26,7 +26,7 @@ const WRITE_BYTES: usize = 128 << 10;
 
 /// How long the error of a leg waits for the call, which breaks together with it and says why: at once, or when the
 /// cause of the sandbox's end is known. This is longer than both.
-const ANSWER_PATIENCE: Duration = GONE_WAIT.saturating_add(Duration::from_secs(2));
+const ANSWER_WAIT: Duration = GONE_WAIT.saturating_add(Duration::from_secs(2));
 
 /// The fields of an upload's messages after the first.
 #[derive(Default)]
@@ -159,7 +159,7 @@ impl<M: From<Piece> + Send + 'static> Feed<M> {
 /// Awaits an operation on a leg. Its error is delayed, since the call's answer says more.
 async fn or_answered(done: impl Future<Output = io::Result<()>>) -> Result<(), Problem> {
     let Err(error) = done.await else { return Ok(()) };
-    tokio::time::sleep(ANSWER_PATIENCE).await;
+    tokio::time::sleep(ANSWER_WAIT).await;
     let detail = format!("the connection that brings the data to the sandbox broke: {error}");
     Err(Problem::new(Code::StreamInterrupted, detail))
 }

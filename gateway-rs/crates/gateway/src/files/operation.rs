@@ -133,11 +133,11 @@ impl Operation {
     }
 
     /// Returns the answer to a call without a timeout.
-    pub(super) async fn patiently<T>(
+    pub(super) async fn ask_without_timeout<T>(
         &mut self,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, Problem> {
-        let answered = self.calls.patiently(&self.route, call).await;
+        let answered = self.calls.ask_without_timeout(&self.route, call).await;
         answered.inspect_err(|problem| self.failed(problem))
     }
 

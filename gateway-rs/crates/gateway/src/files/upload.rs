@@ -116,7 +116,7 @@ async fn upload<T>(
     pump: impl Future<Output = Result<Held, Problem>>,
 ) -> Result<T, Problem> {
     let both = async {
-        let mut call = std::pin::pin!(operation.calls.patiently(&operation.route, call));
+        let mut call = std::pin::pin!(operation.calls.ask_without_timeout(&operation.route, call));
         let _held = tokio::select! {
             biased;
             answered = &mut call => return answered,

@@ -18,7 +18,7 @@ use wire::{Code, Problem};
 
 use super::operation::{Files, Operation};
 use super::{frames, info};
-use crate::call::Cut;
+use crate::call::Interrupted;
 use crate::http::Failure;
 use crate::http::Query;
 use crate::http::json::write;
@@ -76,8 +76,8 @@ impl Watch {
         }
         let (calls, route) = (Arc::clone(&self.operation.calls), Arc::clone(&self.operation.route));
         let event = tokio::select! {
-            event = calls.uncut(&route, self.events.message()) => event,
-            () = calls.drain().started() => Err(Cut::Expired),
+            event = calls.interruptible(&route, self.events.message()) => event,
+            () = calls.drain().started() => Err(Interrupted::Expired),
             () = tokio::time::sleep(HEARTBEAT) => return Some(self.heartbeat()),
         };
         match event {
@@ -86,8 +86,8 @@ impl Watch {
                 let detail = "the sidecar ended the watch";
                 Some(self.ended(&Problem::new(Code::StreamInterrupted, detail)))
             }
-            Err(cut) => {
-                let problem = cut.explain(&calls, &route).await;
+            Err(interrupted) => {
+                let problem = interrupted.explain(&calls, &route).await;
                 Some(self.ended(&problem))
             }
         }

@@ -35,7 +35,7 @@ pub(crate) const RESTARTS: u16 = 1012;
 
 /// A message of a client.
 #[derive(Debug)]
-pub(crate) enum Said {
+pub(crate) enum ClientMessage {
     Binary(Bytes),
     Text(Utf8Bytes),
 }
@@ -64,7 +64,7 @@ pub(crate) fn split(socket: WebSocket) -> (Reader, Writer) {
     let (sink, stream) = socket.split();
     let mut pings = tokio::time::interval(PING_INTERVAL);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    (Reader { stream }, Writer { sink, pings, patience: STALL })
+    (Reader { stream }, Writer { sink, pings, stall: STALL })
 }
 
 /// The direction from the client.
@@ -78,11 +78,11 @@ impl Reader {
     ///
     /// # Cancel safety
     /// Cancel safe, but silence is measured from the latest call.
-    pub(crate) async fn next(&mut self) -> Result<Said, Gone> {
+    pub(crate) async fn next(&mut self) -> Result<ClientMessage, Gone> {
         loop {
             match timeout(SILENCE, self.stream.next()).await {
-                Ok(Some(Ok(Message::Binary(data)))) => return Ok(Said::Binary(data)),
-                Ok(Some(Ok(Message::Text(text)))) => return Ok(Said::Text(text)),
+                Ok(Some(Ok(Message::Binary(data)))) => return Ok(ClientMessage::Binary(data)),
+                Ok(Some(Ok(Message::Text(text)))) => return Ok(ClientMessage::Text(text)),
                 Ok(Some(Ok(Message::Ping(_) | Message::Pong(_)))) => {}
                 Ok(Some(Err(error))) => return Err(Gone::of(&error)),
                 Ok(Some(Ok(Message::Close(_))) | None) | Err(_) => return Err(Gone::Left),
@@ -112,7 +112,7 @@ impl Gone {
 pub(crate) struct Writer {
     sink: SplitSink<WebSocket, Message>,
     pings: Interval,
-    patience: Duration,
+    stall: Duration,
 }
 
 impl Writer {
@@ -136,10 +136,10 @@ impl Writer {
     /// # Cancel safety
     /// Not cancel safe: the message may be lost. The socket stays usable.
     pub(crate) async fn send(&mut self, message: Message) -> Result<(), Gone> {
-        match timeout(self.patience, self.sink.send(message)).await {
+        match timeout(self.stall, self.sink.send(message)).await {
             Ok(Ok(())) => Ok(()),
-            Err(_) if self.patience == STALL => {
-                self.patience = LAST_WORDS;
+            Err(_) if self.stall == STALL => {
+                self.stall = LAST_WORDS;
                 Err(Gone::Wrong(Box::new(too_slow()), TOO_SLOW))
             }
             Ok(Err(_)) | Err(_) => Err(Gone::Left),

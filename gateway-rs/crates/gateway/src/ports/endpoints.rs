@@ -26,7 +26,7 @@ use crate::http::request_id;
 use crate::http::socket;
 
 /// An authorized caller, and the rest of the query.
-struct Asker {
+struct Caller {
     bearer: Bearer,
     /// The token and where it was; `None` for a public port that was called without a valid one.
     token: Option<(Source, String)>,
@@ -38,13 +38,13 @@ pub(crate) async fn state(State(ports): State<Ports>, request: Request) -> Resul
     let _call = ports.calls.enter()?;
     let (mut head, _) = request.into_parts();
     let place = Place::of_path(head.uri.path())?;
-    let asker = authorize(&ports.calls, &mut head, &place).await?;
-    let wait_ms = Query::read(asker.query.as_deref(), &["wait_ms"])?.number("wait_ms")?.unwrap_or(0);
-    let (route, _permit) = ports.calls.admit(&ports.gate, &asker.bearer).await?;
+    let caller = authorize(&ports.calls, &mut head, &place).await?;
+    let wait_ms = Query::read(caller.query.as_deref(), &["wait_ms"])?.number("wait_ms")?.unwrap_or(0);
+    let (route, _permit) = ports.calls.admit(&ports.gate, &caller.bearer).await?;
     let mut agent = ports.calls.agent(&route);
     let request = WaitPortRequest { port: place.port.into(), timeout_ms: wait_ms };
-    let waited = agent.wait_port(authorized(request, &asker.bearer.header));
-    let listening = ports.calls.patiently(&route, waited).await?.listening;
+    let waited = agent.wait_port(authorized(request, &caller.bearer.header));
+    let listening = ports.calls.ask_without_timeout(&route, waited).await?.listening;
     let body = json!({"port": place.port, "listening": listening}).to_string();
     Ok(([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response())
 }
@@ -79,7 +79,7 @@ pub(crate) async fn by_host(
 async fn proxy(ports: Ports, request: Request, place: Place) -> Result<Response, Failure> {
     let call = ports.calls.enter()?;
     let (mut head, body) = request.into_parts();
-    let Asker { bearer, token, query } = authorize(&ports.calls, &mut head, &place).await?;
+    let Caller { bearer, token, query } = authorize(&ports.calls, &mut head, &place).await?;
     let outside = Outside::of(&head);
     if let Some((Source::Query, token)) = &token
         && matches!(head.method, Method::GET | Method::HEAD)
@@ -130,7 +130,7 @@ async fn raw(ports: Ports, request: Request, datagrams: bool) -> Result<Response
     let call = ports.calls.enter()?;
     let (mut head, _) = request.into_parts();
     let place = Place::of_path(head.uri.path())?;
-    let Asker { bearer, query, .. } = authorize(&ports.calls, &mut head, &place).await?;
+    let Caller { bearer, query, .. } = authorize(&ports.calls, &mut head, &place).await?;
     Query::read(query.as_deref(), &[])?;
     let upgrade = WebSocketUpgrade::from_request_parts(&mut head, &()).await.map_err(|rejection| {
         fields::invalid("upgrade", format!("this is a WebSocket over HTTP/1.1: {}", rejection.body_text()))
@@ -145,7 +145,7 @@ async fn raw(ports: Ports, request: Request, datagrams: bool) -> Result<Response
 }
 
 /// Authorizes with the first token that is valid for the sandbox, else with the token of a public port.
-async fn authorize(calls: &Calls, head: &mut Parts, place: &Place) -> Result<Asker, Problem> {
+async fn authorize(calls: &Calls, head: &mut Parts, place: &Place) -> Result<Caller, Problem> {
     if head.headers.get_all(AUTHORIZATION).iter().count() > 1 {
         return Err(Problem::new(Code::Unauthenticated, "the Authorization header is given more than once"));
     }
@@ -154,7 +154,7 @@ async fn authorize(calls: &Calls, head: &mut Parts, place: &Place) -> Result<Ask
     let mut refused = None;
     for token in tokens {
         match auth::check_token(verifier, &token.1, &place.sandbox_id) {
-            Ok(bearer) => return Ok(Asker { bearer, token: Some(token), query }),
+            Ok(bearer) => return Ok(Caller { bearer, token: Some(token), query }),
             Err(problem) => refused = refused.or(Some(problem)),
         }
     }
@@ -167,7 +167,7 @@ async fn authorize(calls: &Calls, head: &mut Parts, place: &Place) -> Result<Ask
     if let Some(route) = public
         && let Some(token) = route.ports.token(place.port)
     {
-        return Ok(Asker { bearer: auth::anyone(&route, token), token: None, query });
+        return Ok(Caller { bearer: auth::for_public_port(&route, token), token: None, query });
     }
     Err(refused.unwrap_or_else(|| {
         let detail =

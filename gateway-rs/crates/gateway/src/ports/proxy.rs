@@ -66,17 +66,17 @@ impl Proxied {
         let leg = calls.leg(Way::Out, &route);
         let first = PortFrame { port: self.place.port.into(), ticket: leg.ticket(), ..PortFrame::default() };
         let frames = connection::open(calls, bearer, &route, first).await?;
-        let (mut sender, cut) = self.handshake(Connection::new(frames, leg), &route).await?;
+        let (mut sender, abort) = self.handshake(Connection::new(frames, leg), &route).await?;
         let answered = sender.send_request(Request::from_parts(head, body));
         let mut response = self.answered(&route, answered).await?;
         headers::to_client(response.headers_mut(), &self.place);
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             let Self { call, .. } = self;
-            return Ok(response.map(|body| Body::new(Held::new(body, (call, permit, cut)))));
+            return Ok(response.map(|body| Body::new(Held::new(body, (call, permit, abort)))));
         }
         let client =
-            client.ok_or_else(|| unspoken(&self.place, "it switched protocols without being asked"))?;
-        self.tunnel(client, response, permit, cut)
+            client.ok_or_else(|| not_http(&self.place, "it switched protocols without being asked"))?;
+        self.tunnel(client, response, permit, abort)
     }
 
     fn prepare(&self, head: &mut Parts, switch: bool) -> Result<(), Problem> {
@@ -98,13 +98,13 @@ impl Proxied {
         builder.max_buf_size(MAX_HEAD_BYTES);
         let handshake = builder.handshake(TokioIo::new(connection));
         let (sender, connection) = self.answered(route, handshake).await?;
-        let (cut, drain) = (CancellationToken::new(), self.ports.calls.drain().clone());
-        let guard = cut.clone().drop_guard();
+        let (abort, drain) = (CancellationToken::new(), self.ports.calls.drain().clone());
+        let guard = abort.clone().drop_guard();
         self.ports.tunnels.spawn(async move {
             tokio::select! {
                 // The sender of the request or the reader of the response gets the error.
                 _ = connection.with_upgrades() => {}
-                () = cut.cancelled() => {}
+                () = abort.cancelled() => {}
                 () = drain.expired() => {}
             }
         });
@@ -116,21 +116,21 @@ impl Proxied {
         route: &Arc<Route>,
         answer: impl Future<Output = hyper::Result<T>>,
     ) -> Result<T, Problem> {
-        let mut garbled = None;
+        let mut no_http = None;
         let asked = async {
             answer.await.map_err(|error| match status_of(&error) {
                 Some(status) => status.clone(),
                 None => {
-                    garbled = Some(error);
+                    no_http = Some(error);
                     Status::unknown("no HTTP")
                 }
             })
         };
-        match self.ports.calls.uncut(route, asked).await {
+        match self.ports.calls.interruptible(route, asked).await {
             Ok(answer) => Ok(answer),
-            Err(cut) => match garbled {
-                Some(error) => Err(unspoken(&self.place, &error.to_string())),
-                None => Err(cut.explain(&self.ports.calls, route).await),
+            Err(interrupted) => match no_http {
+                Some(error) => Err(not_http(&self.place, &error.to_string())),
+                None => Err(interrupted.explain(&self.ports.calls, route).await),
             },
         }
     }
@@ -141,7 +141,7 @@ impl Proxied {
         client: OnUpgrade,
         mut response: http::Response<hyper::body::Incoming>,
         permit: Permit,
-        cut: tokio_util::sync::DropGuard,
+        abort: tokio_util::sync::DropGuard,
     ) -> Result<Response, Problem> {
         let server = hyper::upgrade::on(&mut response);
         let mut answer = Response::new(Body::empty());
@@ -152,7 +152,7 @@ impl Proxied {
         self.ports.tunnels.spawn(async move {
             let _held = (self.call, permit);
             tokio::select! {
-                () = carry(client, server, cut) => {}
+                () = carry(client, server, abort) => {}
                 () = drain.expired() => {}
             }
         });
@@ -160,17 +160,17 @@ impl Proxied {
     }
 }
 
-async fn carry(client: OnUpgrade, server: OnUpgrade, cut: tokio_util::sync::DropGuard) {
+async fn carry(client: OnUpgrade, server: OnUpgrade, abort: tokio_util::sync::DropGuard) {
     let Ok((client, server)) = tokio::try_join!(client, server) else { return };
     // From here on this task owns the connection; the connection's own task has ended.
-    drop(cut.disarm());
+    drop(abort.disarm());
     let io = |upgraded: Upgraded| TokioIo::new(upgraded);
     let (mut client, mut server) = (io(client), io(server));
     // The side that broke the connection needs no report.
     drop(copy_bidirectional_with_sizes(&mut client, &mut server, CHUNK_BYTES, CHUNK_BYTES).await);
 }
 
-fn unspoken(place: &Place, why: &str) -> Problem {
+fn not_http(place: &Place, why: &str) -> Problem {
     let detail = format!("what listens on port {} of the sandbox does not answer in HTTP: {why}", place.port);
     Problem::new(Code::PortUnreachable, detail).with("port", place.port).with("reason", "no_http")
 }

@@ -11,9 +11,9 @@ use wire::{Code, Problem};
 
 use super::connection::Frames;
 use crate::admission::Permit;
-use crate::call::{Calls, Cut};
+use crate::call::{Calls, Interrupted};
 use crate::drain::Call;
-use crate::http::socket::{self, Gone, Reader, Said, Writer};
+use crate::http::socket::{self, ClientMessage, Gone, Reader, Writer};
 
 /// Largest message of a client: a connection holds at most two of them and one on its way.
 pub(super) const MAX_MESSAGE_BYTES: usize = 256 << 10;
@@ -56,7 +56,7 @@ impl From<Gone> for Ending {
 /// A text message of a client.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Word {
+struct ControlMessage {
     #[serde(rename = "type")]
     _kind: Kind,
 }
@@ -113,9 +113,9 @@ async fn send(reader: &mut Reader, up: mpsc::Sender<PortFrame>, datagrams: bool)
     let mut up = Some(up);
     loop {
         let frame = match reader.next().await {
-            Ok(Said::Binary(data)) => PortFrame { data, ..PortFrame::default() },
-            Ok(Said::Text(text)) => match serde_json::from_str(&text) {
-                Ok(Word { .. }) if !datagrams => PortFrame { eof: true, ..PortFrame::default() },
+            Ok(ClientMessage::Binary(data)) => PortFrame { data, ..PortFrame::default() },
+            Ok(ClientMessage::Text(text)) => match serde_json::from_str(&text) {
+                Ok(ControlMessage { .. }) if !datagrams => PortFrame { eof: true, ..PortFrame::default() },
                 _ => return wrong(format!("the text message {:?} is not {EOF}", shortened(&text))),
             },
             Err(gone) => return gone.into(),
@@ -143,7 +143,7 @@ async fn receive(
     loop {
         let frame = tokio::select! {
             biased;
-            frame = calls.uncut(route, down.message()) => frame,
+            frame = calls.interruptible(route, down.message()) => frame,
             () = writer.ping_is_due() => {
                 writer.ping().await?;
                 continue;
@@ -152,9 +152,9 @@ async fn receive(
         let frame = match frame {
             Ok(Some(frame)) => frame,
             Ok(None) => return Ok(Ending::Done),
-            Err(Cut::Expired) => return Ok(Ending::Expired),
-            Err(cut) => {
-                let problem = writer.pinging(cut.explain(calls, route)).await?;
+            Err(Interrupted::Expired) => return Ok(Ending::Expired),
+            Err(interrupted) => {
+                let problem = writer.pinging(interrupted.explain(calls, route)).await?;
                 return Ok(Ending::Problem(problem.into(), socket::NORMAL));
             }
         };

@@ -28,7 +28,7 @@ const MAX_GATHERED_BYTES: usize = 64 << 10;
 
 /// A message of an attached client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum AttachMessage {
     Stdin { offset: u64, data: Bytes, eof: bool },
     Signal { signal: u32, tree: bool },
     Resize(TerminalSize),
@@ -55,7 +55,7 @@ enum Text {
 ///
 /// # Errors
 /// `invalid_argument` naming what is wrong with it.
-pub(super) fn binary(mut message: Bytes) -> Result<Said, Problem> {
+pub(super) fn binary(mut message: Bytes) -> Result<AttachMessage, Problem> {
     if message.len() < HEAD_BYTES {
         let detail = format!("a binary message has {} bytes, its head alone has {HEAD_BYTES}", message.len());
         return Err(fields::invalid("message", detail));
@@ -67,7 +67,7 @@ pub(super) fn binary(mut message: Bytes) -> Result<Said, Problem> {
             end.ok_or_else(|| {
                 fields::invalid("offset", format!("stdin at offset {offset} exceeds 2^64 - 1"))
             })?;
-            Ok(Said::Stdin { offset, data: message, eof: false })
+            Ok(AttachMessage::Stdin { offset, data: message, eof: false })
         }
         kind => {
             let detail = format!("a binary message is of kind {kind}, a client sends only {STDIN} (stdin)");
@@ -80,14 +80,14 @@ pub(super) fn binary(mut message: Bytes) -> Result<Said, Problem> {
 ///
 /// # Errors
 /// `invalid_argument` naming what is wrong with it.
-pub(super) fn text(message: &str) -> Result<Said, Problem> {
+pub(super) fn text(message: &str) -> Result<AttachMessage, Problem> {
     let wrong = |e| fields::invalid("message", format!("a text message is wrong: {e}"));
     Ok(match serde_json::from_str(message).map_err(wrong)? {
-        Text::StdinEof { offset } => Said::Stdin { offset, data: Bytes::new(), eof: true },
+        Text::StdinEof { offset } => AttachMessage::Stdin { offset, data: Bytes::new(), eof: true },
         Text::Signal { signal, tree } => {
-            Said::Signal { signal: number("signal", signal, rules::SIGNAL)?, tree }
+            AttachMessage::Signal { signal: number("signal", signal, rules::SIGNAL)?, tree }
         }
-        Text::Resize { columns, rows } => Said::Resize(TerminalSize {
+        Text::Resize { columns, rows } => AttachMessage::Resize(TerminalSize {
             columns: number("columns", columns, rules::TERMINAL)?,
             rows: number("rows", rows, rules::TERMINAL)?,
         }),
@@ -101,7 +101,7 @@ fn number(field: &str, number: u64, range: RangeInclusive<u64>) -> Result<u32, P
 /// Decodes any message: after a first byte of 0 as text, after any other as binary. For fuzzing: it must neither panic
 /// nor refuse with another code than `invalid_argument`.
 pub fn check_decoding(bytes: &[u8]) {
-    let said = match bytes.split_first() {
+    let decoded = match bytes.split_first() {
         Some((0, rest)) => match std::str::from_utf8(rest) {
             Ok(rest) => text(rest),
             Err(_) => return,
@@ -109,7 +109,7 @@ pub fn check_decoding(bytes: &[u8]) {
         Some((_, rest)) => binary(Bytes::copy_from_slice(rest)),
         None => binary(Bytes::new()),
     };
-    if let Err(problem) = said {
+    if let Err(problem) = decoded {
         assert_eq!(problem.code, Code::InvalidArgument, "{problem}");
     }
 }
@@ -225,13 +225,13 @@ mod tests {
     #[test]
     fn what_a_client_may_say_is_understood() {
         let stdin = binary(Bytes::from_static(b"\0\0\0\0\0\0\0\x01\x02hi")).unwrap();
-        assert_eq!(stdin, Said::Stdin { offset: 258, data: "hi".into(), eof: false });
+        assert_eq!(stdin, AttachMessage::Stdin { offset: 258, data: "hi".into(), eof: false });
         let eof = text(r#"{"type": "stdin_eof", "offset": 7}"#).unwrap();
-        assert_eq!(eof, Said::Stdin { offset: 7, data: Bytes::new(), eof: true });
+        assert_eq!(eof, AttachMessage::Stdin { offset: 7, data: Bytes::new(), eof: true });
         let signal = text(r#"{"type": "signal", "signal": 15, "tree": true}"#).unwrap();
-        assert_eq!(signal, Said::Signal { signal: 15, tree: true });
+        assert_eq!(signal, AttachMessage::Signal { signal: 15, tree: true });
         let resize = text(r#"{"type": "resize", "columns": 80, "rows": 24}"#).unwrap();
-        assert_eq!(resize, Said::Resize(TerminalSize { columns: 80, rows: 24 }));
+        assert_eq!(resize, AttachMessage::Resize(TerminalSize { columns: 80, rows: 24 }));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use wire::agent::agent_client::AgentClient;
 use wire::agent::{AttachEvent, ResizeRequest, SignalRequest, attach_event::Event};
 use wire::{Code, Problem};
 
-use super::message::{self, Gathered, Said};
+use super::message::{self, AttachMessage, Gathered};
 use super::stdin::{self, Progress, Stdin};
 use crate::admission::Permit;
 use crate::ahead::Ahead;
@@ -150,15 +150,15 @@ impl Down<'_> {
                         self.writer.send(message::stdin_closed(&problem, self.request_id)).await?;
                     }
                 }
-                event = self.calls.uncut(self.route, self.events.message()) => match event {
+                event = self.calls.interruptible(self.route, self.events.message()) => match event {
                     Ok(Some(AttachEvent { event })) => {
                         if let Some(ending) = self.event(event).await? {
                             return Ok(ending);
                         }
                     }
                     Ok(None) => return Ok(unfinished()),
-                    Err(cut) => {
-                        let problem = self.writer.pinging(cut.explain(self.calls, self.route)).await?;
+                    Err(interrupted) => {
+                        let problem = self.writer.pinging(interrupted.explain(self.calls, self.route)).await?;
                         return Ok(Ending::Problem(problem.into(), socket::NORMAL));
                     }
                 }
@@ -198,12 +198,12 @@ async fn listen(
     controls: &mpsc::Sender<Control>,
 ) -> Ending {
     loop {
-        let heard = match reader.next().await {
-            Ok(socket::Said::Binary(data)) => message::binary(data),
-            Ok(socket::Said::Text(text)) => message::text(&text),
+        let decoded = match reader.next().await {
+            Ok(socket::ClientMessage::Binary(data)) => message::binary(data),
+            Ok(socket::ClientMessage::Text(text)) => message::text(&text),
             Err(gone) => return gone.into(),
         };
-        if let Err(problem) = heard.and_then(|said| obey(calls, exec_id, said, stdin, controls)) {
+        if let Err(problem) = decoded.and_then(|message| obey(calls, exec_id, message, stdin, controls)) {
             return Ending::Problem(problem.into(), socket::MALFORMED);
         }
     }
@@ -212,18 +212,20 @@ async fn listen(
 fn obey(
     calls: &Calls,
     exec_id: &str,
-    said: Said,
+    message: AttachMessage,
     stdin: &mut Stdin,
     controls: &mpsc::Sender<Control>,
 ) -> Result<(), Problem> {
     let exec_id = exec_id.to_owned();
-    let control = match said {
-        Said::Stdin { offset, data, eof } => {
+    let control = match message {
+        AttachMessage::Stdin { offset, data, eof } => {
             calls.metrics().streamed(Stream::Attach, Direction::In, data.len());
             return stdin.write(offset, data, eof);
         }
-        Said::Signal { signal, tree } => Control::Signal(SignalRequest { exec_id, signal, tree }),
-        Said::Resize(terminal) => Control::Resize(ResizeRequest { exec_id, terminal: Some(terminal) }),
+        AttachMessage::Signal { signal, tree } => Control::Signal(SignalRequest { exec_id, signal, tree }),
+        AttachMessage::Resize(terminal) => {
+            Control::Resize(ResizeRequest { exec_id, terminal: Some(terminal) })
+        }
     };
     let full = |_| fields::invalid("message", format!("{MAX_CONTROLS} signals and sizes wait already"));
     controls.try_send(control).map_err(full)?;

@@ -10,7 +10,7 @@ use tokio::time::{Instant, Sleep};
 /// client cannot hold the connection there for ever.
 pub(crate) struct Timed {
     body: axum::body::Body,
-    patience: Duration,
+    limit: Duration,
     silence: Pin<Box<Sleep>>,
     /// Whether the timer `silence` runs: only while the client is waited for, not while the receiver is slow.
     waiting: bool,
@@ -26,8 +26,8 @@ pub(crate) enum BrokenOff {
 }
 
 impl Timed {
-    pub(crate) fn new(body: axum::body::Body, patience: Duration) -> Self {
-        Self { body, patience, silence: Box::pin(tokio::time::sleep(patience)), waiting: false }
+    pub(crate) fn new(body: axum::body::Body, limit: Duration) -> Self {
+        Self { body, limit, silence: Box::pin(tokio::time::sleep(limit)), waiting: false }
     }
 }
 
@@ -45,11 +45,11 @@ impl Body for Timed {
         }
         if !self.waiting {
             self.waiting = true;
-            let moment = Instant::now() + self.patience;
+            let moment = Instant::now() + self.limit;
             self.silence.as_mut().reset(moment);
         }
         ready!(self.silence.as_mut().poll(cx));
-        Poll::Ready(Some(Err(BrokenOff::Silent(self.patience))))
+        Poll::Ready(Some(Err(BrokenOff::Silent(self.limit))))
     }
 
     fn is_end_stream(&self) -> bool {
