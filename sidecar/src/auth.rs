@@ -63,7 +63,7 @@ impl Known {
         let _ = self.flag.subscribe().wait_for(|known| *known).await;
     }
 
-    pub(crate) fn come(&self) {
+    pub(crate) fn mark(&self) {
         if !self.is_set() {
             self.flag.send_replace(true);
         }
@@ -110,7 +110,7 @@ impl Interceptor for Auth {
         if let Some(scope) = scope {
             request.extensions_mut().insert(scope);
         }
-        self.known.come();
+        self.known.mark();
         Ok(request)
     }
 }

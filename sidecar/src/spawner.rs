@@ -6,9 +6,9 @@
 //!
 //! # Layout
 //! - `frame`: the protocol on the socket; `channel`: the spawner's end of it, `link`: the sidecar's.
-//! - `namespaces`, `proc_mount`, `seccomp`, `settle`: enter the sandbox, and protect it from commands.
-//! - `serve`: the main loop; `plan`, `identity`, `terminal`, `clone`, `stall`, `untold`: start a command; `lineage`,
-//!   `sweep`: kill one.
+//! - `namespaces`, `proc_mount`, `seccomp`, `setup`: enter the sandbox, and protect it from commands.
+//! - `serve`: the main loop; `plan`, `identity`, `terminal`, `clone`, `stall`, `unreported`: start a command;
+//!   `lineage`, `sweep`: kill one.
 
 mod channel;
 mod clone;
@@ -21,11 +21,11 @@ mod plan;
 mod proc_mount;
 mod seccomp;
 mod serve;
-mod settle;
+mod setup;
 mod stall;
 mod sweep;
 pub mod terminal;
-mod untold;
+mod unreported;
 
 use std::fmt::Display;
 use std::io;
@@ -54,7 +54,7 @@ pub struct Mission {
     /// How long the target may take to appear.
     pub start_timeout: Duration,
     /// Processes and threads of commands at most; 0: no limit. Enforced here only where nothing outside can
-    /// ([`settle`]).
+    /// ([`setup`]).
     pub processes: u32,
     /// What a forked process does that is a file worker.
     pub file_worker: extern "C" fn(),
@@ -85,7 +85,7 @@ pub fn begin(mission: &Mission, alone: &SingleThread) -> io::Result<(UnixStream,
 /// # Errors
 /// The kernel refuses.
 pub fn shed_powers() -> io::Result<()> {
-    let own = settle::own_status()?;
+    let own = setup::own_status()?;
     clone::set_capabilities(own.permitted & DAC_OVERRIDE, 0).map_err(io::Error::from_raw_os_error)
 }
 
@@ -118,11 +118,11 @@ fn serve(
     target: Target,
     target_found_us: u64,
 ) -> Result<(), Problem> {
-    let settled =
-        settle::settle(target, mission.processes).map_err(|err| failed("set up the sandbox's init", &err))?;
-    let kernel = settled.kernel.clone();
-    let mut spawner = Spawner::new(settled, mission.file_worker)
-        .map_err(|err| failed("watch for ended processes", &err))?;
+    let setup =
+        setup::set_up(target, mission.processes).map_err(|err| failed("set up the sandbox's init", &err))?;
+    let kernel = setup.kernel.clone();
+    let mut spawner =
+        Spawner::new(setup, mission.file_worker).map_err(|err| failed("watch for ended processes", &err))?;
     let ready = Report::Ready { kernel, target_found_us, entered_us: elapsed_us(mission) };
     // From here on an error means that the sidecar is gone, so it is not reported.
     let _ = channel.send(&ready).and_then(|()| spawner.serve(channel));

@@ -50,7 +50,7 @@ pub struct Places {
 
 /// The user and the directory that a file worker runs with.
 #[derive(Debug, Clone)]
-pub struct Who {
+pub struct RunAs {
     /// Working directory, where relative paths begin; empty: the target's.
     pub cwd: OsBytes,
     /// Name or uid, optionally with a group; empty: the target's.
@@ -102,7 +102,7 @@ impl Frames {
 
 /// What a file worker sends.
 #[derive(Debug)]
-pub enum Said {
+pub enum WorkerMessage {
     /// Bytes of a file or an archive.
     Data(Bytes),
     /// One message of a stream.
@@ -146,7 +146,7 @@ impl Call {
     /// The spawner's refusals (user, directory, processes), too many calls, or the sandbox's end.
     pub async fn start(
         job: &Job,
-        who: Who,
+        run_as: RunAs,
         places: &Places,
         context: &Arc<Context>,
     ) -> Result<Self, Problem> {
@@ -164,7 +164,7 @@ impl Call {
         })?;
         let ooms_before = context.oom.read();
         let subscription = context.link.subscribe();
-        context.link.send(&Order::Spawn(order(subscription.id, who)), theirs).await?;
+        context.link.send(&Order::Spawn(order(subscription.id, run_as)), theirs).await?;
         let ((started, start), (end, ended)) = (oneshot::channel(), oneshot::channel());
         tokio::spawn(keep(subscription, context.link.clone(), permits, started, end));
         start.await.map_err(|_| lost())??;
@@ -179,14 +179,14 @@ impl Call {
     ///
     /// # Errors
     /// The worker's problem; `oom_killed` or `conflict` when it was killed.
-    pub async fn next(&mut self) -> Result<Said, Problem> {
+    pub async fn next(&mut self) -> Result<WorkerMessage, Problem> {
         let Ok((kind, payload)) = self.from.next().await else {
             return Err(self.end().await);
         };
         match kind {
-            Kind::Data => Ok(Said::Data(payload)),
-            Kind::Item => Ok(Said::Item(payload)),
-            Kind::End => Ok(Said::End(payload)),
+            Kind::Data => Ok(WorkerMessage::Data(payload)),
+            Kind::Item => Ok(WorkerMessage::Item(payload)),
+            Kind::End => Ok(WorkerMessage::End(payload)),
             Kind::Problem => Err(Problem::decode(&payload)
                 .unwrap_or_else(|| Problem::new(Code::Internal, "the worker's problem cannot be read"))),
             Kind::Job => Err(Problem::new(Code::Internal, "the worker has sent a job")),
@@ -291,13 +291,13 @@ async fn data(to: &mut Sender, chunks: &[Bytes]) -> io::Result<()> {
     Ok(())
 }
 
-fn order(id: u64, who: Who) -> Spawn {
+fn order(id: u64, run_as: RunAs) -> Spawn {
     Spawn {
         id,
         exec_id: "files".to_owned(),
         program: Program::Worker,
-        cwd: who.cwd,
-        user: who.user,
+        cwd: run_as.cwd,
+        user: run_as.user,
         umask: None,
         terminal: None,
         env: Vec::new(),

@@ -47,7 +47,13 @@ pub(super) fn rename(request: &MoveFileRequest) -> Result<FileInfo, Stop> {
     let stat = source.stat().at(from)?;
     match target.take(&source.directory, &source.name, request.replace) {
         Err(Errno::EXDEV) => {
-            copy::tree(&source, from, &target, to, copy::Manner { replace: request.replace, keep: true })?;
+            copy::tree(
+                &source,
+                from,
+                &target,
+                to,
+                copy::CopyOptions { replace: request.replace, keep: true },
+            )?;
             take_away(&source, from, is_directory(&stat))?;
         }
         // The source exists (see above), so what is missing is in the target's path.

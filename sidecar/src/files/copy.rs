@@ -29,7 +29,7 @@ const NEW_FILE: OFlag = OFlag::O_WRONLY
 
 /// How a copy is made.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Manner {
+pub(super) struct CopyOptions {
     /// Whether the copy may replace what is there.
     pub(super) replace: bool,
     /// Whether times and, where that is permitted, owners are copied too.
@@ -44,7 +44,7 @@ pub(super) fn copy(request: &MoveFileRequest) -> Result<FileInfo, Stop> {
     }
     let source = locate(from, true).at(from)?;
     let target = locate(to, false).at(to)?;
-    tree(&source, from, &target, to, Manner { replace: request.replace, keep: false })?;
+    tree(&source, from, &target, to, CopyOptions { replace: request.replace, keep: false })?;
     described(&target, to)
 }
 
@@ -54,10 +54,10 @@ pub(super) fn tree(
     from: &[u8],
     target: &Place,
     to: &[u8],
-    manner: Manner,
+    options: CopyOptions,
 ) -> Result<(), Stop> {
     let stat = source.stat().at(from)?;
-    if !manner.replace && target.stat().is_ok() {
+    if !options.replace && target.stat().is_ok() {
         return Err(Errno::EEXIST).at(to);
     }
     if !is_directory(&stat) {
@@ -69,9 +69,9 @@ pub(super) fn tree(
             target.directory.as_fd(),
             &temporary.name,
             from,
-            manner,
+            options,
         )?;
-        return temporary.settle(target, manner.replace).at(to);
+        return temporary.move_to(target, options.replace).at(to);
     }
     let inner = walk::open(source.directory.as_fd(), &source.name, false).at(from)?;
     let (temporary, copy) = Temporary::new(&target.directory, |directory, name| {
@@ -79,25 +79,25 @@ pub(super) fn tree(
         walk::open(directory.as_fd(), name, false)
     })
     .at(to)?;
-    contents(inner, copy.try_clone().at(to)?, from, manner)?;
-    finish_directory(&copy, &stat, manner).at(to)?;
-    temporary.settle(target, manner.replace).at(to)
+    contents(inner, copy.try_clone().at(to)?, from, options)?;
+    finish_directory(&copy, &stat, options).at(to)?;
+    temporary.move_to(target, options.replace).at(to)
 }
 
-fn contents(from: OwnedFd, to: OwnedFd, path: &[u8], manner: Manner) -> Result<(), Stop> {
+fn contents(from: OwnedFd, to: OwnedFd, path: &[u8], options: CopyOptions) -> Result<(), Stop> {
     let top = fstat(&to).at(path)?;
     let mut levels = vec![to];
     walk(from, &mut path.to_vec(), &mut |moment, entry| {
         still_wanted()?;
         if moment == Moment::Left {
             let Some(left) = levels.pop() else { return Ok(Next::Pass) };
-            finish_directory(&left, &entry.stat, manner).at(entry.path)?;
+            finish_directory(&left, &entry.stat, options).at(entry.path)?;
             return Ok(Next::Pass);
         }
         let Some(to) = levels.last() else { return Ok(Next::Pass) };
         let name = entry.name.to_bytes();
         if !is_directory(&entry.stat) {
-            one(entry.directory, name, &entry.stat, to.as_fd(), name, entry.path, manner)?;
+            one(entry.directory, name, &entry.stat, to.as_fd(), name, entry.path, options)?;
             return Ok(Next::Pass);
         }
         if same(&entry.stat, &top) {
@@ -120,27 +120,27 @@ fn one(
     to: BorrowedFd<'_>,
     new_name: &[u8],
     path: &[u8],
-    manner: Manner,
+    options: CopyOptions,
 ) -> Result<(), Stop> {
     match kind(stat) {
         SFlag::S_IFREG => {
             let (file, _) = read::open(from, name, path, false)?;
             let new = File::from(openat(to, new_name, NEW_FILE, Mode::from_bits_truncate(0o600)).at(path)?);
             pour(&file, &new, path)?;
-            keep_owner(to, new_name, stat, manner);
+            keep_owner(to, new_name, stat, options);
             fchmod(&new, permissions(stat)).at(path)?;
         }
         SFlag::S_IFLNK => {
             let target = readlinkat(from, name).at(path)?;
             symlinkat(target.as_os_str(), to, new_name).at(path)?;
-            keep_owner(to, new_name, stat, manner);
+            keep_owner(to, new_name, stat, options);
         }
         _ => {
             let sentence = "is a device, FIFO or socket, which cannot be copied";
             return Err(refusal(Code::InvalidArgument, path, "not_regular", sentence).into());
         }
     }
-    if manner.keep { keep_times(to, new_name, stat).at(path) } else { Ok(()) }
+    if options.keep { keep_times(to, new_name, stat).at(path) } else { Ok(()) }
 }
 
 fn pour(from: &File, mut to: &File, path: &[u8]) -> Result<(), Stop> {
@@ -150,10 +150,10 @@ fn pour(from: &File, mut to: &File, path: &[u8]) -> Result<(), Stop> {
     Ok(())
 }
 
-fn finish_directory(directory: &OwnedFd, stat: &FileStat, manner: Manner) -> nix::Result<()> {
-    keep_owner(directory.as_fd(), b".", stat, manner);
+fn finish_directory(directory: &OwnedFd, stat: &FileStat, options: CopyOptions) -> nix::Result<()> {
+    keep_owner(directory.as_fd(), b".", stat, options);
     fchmod(directory, permissions(stat))?;
-    if manner.keep { keep_times(directory.as_fd(), b".", stat) } else { Ok(()) }
+    if options.keep { keep_times(directory.as_fd(), b".", stat) } else { Ok(()) }
 }
 
 /// The original's permissions without setuid and setgid, which would lend the copier's identity.
@@ -162,8 +162,8 @@ fn permissions(stat: &FileStat) -> Mode {
 }
 
 /// Copies the owner. Only root can; for any other user the failure does not matter.
-fn keep_owner(directory: BorrowedFd<'_>, name: &[u8], stat: &FileStat, manner: Manner) {
-    if manner.keep {
+fn keep_owner(directory: BorrowedFd<'_>, name: &[u8], stat: &FileStat, options: CopyOptions) {
+    if options.keep {
         let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
         let flags = AtFlags::AT_SYMLINK_NOFOLLOW;
         let _ = fchownat(directory, name, Some(uid), Some(gid), flags);

@@ -144,7 +144,7 @@ impl<'a> Temporary<'a> {
     }
 
     /// Moves it to `place`, in the same directory.
-    pub(super) fn settle(self, place: &Place, replace: bool) -> nix::Result<()> {
+    pub(super) fn move_to(self, place: &Place, replace: bool) -> nix::Result<()> {
         place.take(self.directory, &self.name, replace)?;
         std::mem::forget(self);
         Ok(())
@@ -212,10 +212,10 @@ mod tests {
         let (temporary, _) = Temporary::file(&place.directory).unwrap();
         drop(temporary);
         let (temporary, _) = Temporary::file(&place.directory).unwrap();
-        assert_eq!(temporary.settle(&place, false), Err(Errno::EEXIST));
+        assert_eq!(temporary.move_to(&place, false), Err(Errno::EEXIST));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         let (temporary, _) = Temporary::file(&place.directory).unwrap();
-        temporary.settle(&place, true).unwrap();
+        temporary.move_to(&place, true).unwrap();
         assert_eq!(std::fs::read(folder.path().join("old")).unwrap(), b"");
     }
 

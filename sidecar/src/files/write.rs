@@ -43,7 +43,7 @@ pub(super) fn write(request: &WriteFileRequest) -> Result<FileInfo, Stop> {
     // After the owner, because a change of the owner clears bits of the mode.
     fchmod(&file, Mode::from_bits_truncate(wanted_mode(request.mode, old.as_ref()))).at(path)?;
     let stat = fstat(&file).at(path)?;
-    temporary.settle(&place, true).at(path)?;
+    temporary.move_to(&place, true).at(path)?;
     Ok(FileInfo { sha256: digest, ..info(path, &stat) })
 }
 

@@ -1,9 +1,9 @@
 //! Connections: their limits, their timeouts, and graceful shutdown.
 //!
-//! Any process that can reach the socket can connect. So a connection counts as a stranger until a call with a valid
-//! token has come over it: the number of strangers is limited, each lives for seconds, and when a new one exceeds the
-//! limit the oldest is closed. A caller that has a token shows it one round trip after it has connected, so this does
-//! not affect it. A leg counts as a stranger until the call that waits for it has taken it.
+//! Any process that can reach the socket can connect. So a connection counts as unauthenticated until a call with a
+//! valid token has come over it: the number of unauthenticated ones is limited, each lives for seconds, and when a new
+//! one exceeds the limit the oldest is closed. A caller that has a token shows it one round trip after it has connected,
+//! so this does not affect it. A leg counts as unauthenticated until the call that waits for it has taken it.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -32,8 +32,8 @@ const MAX_MESSAGE_BYTES: usize = 40 << 20;
 /// A gateway keeps one connection; a few more come from other replicas and the control plane.
 const MAX_KNOWN: usize = 64;
 /// With the buffers of each (`WINDOW_BYTES` of unsolicited data, and a frame in transit) they take 24 MiB at most.
-const MAX_STRANGERS: usize = 64;
-const STRANGER_LIFETIME: Duration = Duration::from_secs(5);
+const MAX_UNAUTHENTICATED: usize = 64;
+const UNAUTHENTICATED_LIFETIME: Duration = Duration::from_secs(5);
 /// Time for calls that were sent before the peer received the notice that they come too late.
 const FAREWELL: Duration = Duration::from_secs(1);
 const MAX_STREAMS: u32 = 1024;
@@ -98,19 +98,28 @@ struct Connections {
     places: Arc<Semaphore>,
     tasks: JoinSet<()>,
     /// Oldest first; those that are known or closed by then are removed when the next one comes.
-    strangers: VecDeque<(AbortHandle, Known)>,
+    unauthenticated: VecDeque<(AbortHandle, Known)>,
 }
 
 impl Connections {
     fn new(agent: Agent, auth: Auth, uses: Arc<Uses>, legs: Legs, draining: watch::Receiver<bool>) -> Self {
         let places = Arc::new(Semaphore::new(MAX_KNOWN));
-        Self { agent, auth, uses, legs, draining, places, tasks: JoinSet::new(), strangers: VecDeque::new() }
+        Self {
+            agent,
+            auth,
+            uses,
+            legs,
+            draining,
+            places,
+            tasks: JoinSet::new(),
+            unauthenticated: VecDeque::new(),
+        }
     }
 
     fn take(&mut self, stream: Box<dyn Stream>) {
-        self.strangers.retain(|(task, known)| !known.is_set() && !task.is_finished());
-        while self.strangers.len() >= MAX_STRANGERS
-            && let Some((oldest, _)) = self.strangers.pop_front()
+        self.unauthenticated.retain(|(task, known)| !known.is_set() && !task.is_finished());
+        while self.unauthenticated.len() >= MAX_UNAUTHENTICATED
+            && let Some((oldest, _)) = self.unauthenticated.pop_front()
         {
             oldest.abort();
         }
@@ -123,7 +132,7 @@ impl Connections {
             match first_byte(&*stream, draining.clone()).await {
                 Some(first) if first == leg::MARK[0] => {
                     tokio::select! {
-                        _ = timeout(STRANGER_LIFETIME, legs.bring(stream)) => {}
+                        _ = timeout(UNAUTHENTICATED_LIFETIME, legs.bring(stream)) => {}
                         _ = draining.wait_for(|draining| *draining) => {}
                     }
                 }
@@ -131,7 +140,7 @@ impl Connections {
                 None => {}
             }
         };
-        self.strangers.push_back((self.tasks.spawn(task), known));
+        self.unauthenticated.push_back((self.tasks.spawn(task), known));
     }
 }
 
@@ -139,7 +148,7 @@ impl Connections {
 async fn first_byte(stream: &dyn Stream, mut draining: watch::Receiver<bool>) -> Option<u8> {
     tokio::select! {
         biased;
-        first = timeout(STRANGER_LIFETIME, poll_fn(|cx| stream.poll_first(cx))) => first.ok()?.ok(),
+        first = timeout(UNAUTHENTICATED_LIFETIME, poll_fn(|cx| stream.poll_first(cx))) => first.ok()?.ok(),
         _ = draining.wait_for(|draining| *draining) => None,
     }
 }
@@ -176,7 +185,7 @@ async fn connection(
     let served = protocol().serve_connection(TokioIo::new(stream), named);
     let mut served = std::pin::pin!(served);
     let accepted = async {
-        timeout(STRANGER_LIFETIME, known.set()).await.ok()?;
+        timeout(UNAUTHENTICATED_LIFETIME, known.set()).await.ok()?;
         places.try_acquire().ok()
     };
     // How a connection ends is not reported: each call has its own answer.

@@ -17,7 +17,7 @@ use wire::agent::{
 use wire::{Code, Problem};
 
 use super::incoming::{Incoming, Piece};
-use crate::files::call::{Call, Places, Said, Who};
+use crate::files::call::{Call, Places, RunAs, WorkerMessage};
 use crate::files::frames::Job;
 use crate::leg::{Awaited, Leg, Legs, Way};
 use crate::problem::status;
@@ -45,9 +45,9 @@ pub(super) struct Files<'a> {
 
 impl Files<'_> {
     pub(super) async fn read(self, request: ReadFileRequest) -> Result<Answers<FileChunk>, Problem> {
-        let who = self.who(&request.user, &[&request.path])?;
+        let run_as = self.run_as(&request.user, &[&request.path])?;
         let leg = self.legs.expect(&request.ticket, Way::Out)?;
-        self.data(Job::Read(request), who, leg).await
+        self.data(Job::Read(request), run_as, leg).await
     }
 
     pub(super) async fn write(self, mut messages: Streaming<WriteFileRequest>) -> Result<FileInfo, Problem> {
@@ -57,51 +57,51 @@ impl Files<'_> {
             let detail = format!("sha256 has {} bytes, not {DIGEST_BYTES}", first.sha256.len());
             return Err(invalid("sha256", &detail));
         }
-        let who = self.who(&first.user, &[&first.path])?;
+        let run_as = self.run_as(&first.user, &[&first.path])?;
         let begin = std::mem::take(&mut first.data);
         let leg = self.legs.expect(&std::mem::take(&mut first.ticket), Way::In)?;
         let rest = Incoming::new(messages, first.eof, leg);
-        self.upload(Job::Write(first), who, begin, rest).await
+        self.upload(Job::Write(first), run_as, begin, rest).await
     }
 
     pub(super) async fn stat(self, request: PathRequest) -> Result<FileInfo, Problem> {
-        let who = self.who(&request.user, &[&request.path])?;
-        self.once(Job::Stat(request), who).await
+        let run_as = self.run_as(&request.user, &[&request.path])?;
+        self.once(Job::Stat(request), run_as).await
     }
 
     pub(super) async fn list(self, request: ListDirectoryRequest) -> Result<Answers<FileInfo>, Problem> {
-        let who = self.who(&request.user, &[&request.path])?;
-        self.stream(Job::List(request), who, item).await
+        let run_as = self.run_as(&request.user, &[&request.path])?;
+        self.stream(Job::List(request), run_as, item).await
     }
 
     pub(super) async fn make_directory(self, request: MakeDirectoryRequest) -> Result<FileInfo, Problem> {
         check_mode(request.mode)?;
-        let who = self.who(&request.user, &[&request.path])?;
-        self.once(Job::MakeDirectory(request), who).await
+        let run_as = self.run_as(&request.user, &[&request.path])?;
+        self.once(Job::MakeDirectory(request), run_as).await
     }
 
     pub(super) async fn rename(self, request: MoveFileRequest) -> Result<FileInfo, Problem> {
-        let who = self.who(&request.user, &[&request.from, &request.to])?;
-        self.once(Job::Move(request), who).await
+        let run_as = self.run_as(&request.user, &[&request.from, &request.to])?;
+        self.once(Job::Move(request), run_as).await
     }
 
     pub(super) async fn copy(self, request: MoveFileRequest) -> Result<FileInfo, Problem> {
-        let who = self.who(&request.user, &[&request.from, &request.to])?;
-        self.once(Job::Copy(request), who).await
+        let run_as = self.run_as(&request.user, &[&request.from, &request.to])?;
+        self.once(Job::Copy(request), run_as).await
     }
 
     pub(super) async fn remove(self, request: RemoveFileRequest) -> Result<Removed, Problem> {
-        let who = self.who(&request.user, &[&request.path])?;
-        self.once(Job::Remove(request), who).await
+        let run_as = self.run_as(&request.user, &[&request.path])?;
+        self.once(Job::Remove(request), run_as).await
     }
 
     pub(super) async fn read_archive(
         self,
         request: ReadArchiveRequest,
     ) -> Result<Answers<FileChunk>, Problem> {
-        let who = self.who(&request.user, &[&request.path])?;
+        let run_as = self.run_as(&request.user, &[&request.path])?;
         let leg = self.legs.expect(&request.ticket, Way::Out)?;
-        self.data(Job::ReadArchive(request), who, leg).await
+        self.data(Job::ReadArchive(request), run_as, leg).await
     }
 
     pub(super) async fn write_archive(
@@ -109,21 +109,21 @@ impl Files<'_> {
         mut messages: Streaming<WriteArchiveRequest>,
     ) -> Result<ArchiveWritten, Problem> {
         let mut first = first(&mut messages).await?;
-        let who = self.who(&first.user, &[&first.path])?;
+        let run_as = self.run_as(&first.user, &[&first.path])?;
         let begin = std::mem::take(&mut first.data);
         let leg = self.legs.expect(&std::mem::take(&mut first.ticket), Way::In)?;
         let rest = Incoming::new(messages, first.eof, leg);
-        self.upload(Job::WriteArchive(first), who, begin, rest).await
+        self.upload(Job::WriteArchive(first), run_as, begin, rest).await
     }
 
     pub(super) async fn watch(self, request: WatchRequest) -> Result<Answers<WatchEvent>, Problem> {
-        let who = self.who(&request.user, &[&request.path])?;
-        self.stream(Job::Watch(request), who, item).await
+        let run_as = self.run_as(&request.user, &[&request.path])?;
+        self.stream(Job::Watch(request), run_as, item).await
     }
 
     /// The user and working directory of a call. The default directory is used for relative paths only, so that a
     /// missing one does not affect absolute paths.
-    fn who(&self, user: &str, paths: &[&[u8]]) -> Result<Who, Problem> {
+    fn run_as(&self, user: &str, paths: &[&[u8]]) -> Result<RunAs, Problem> {
         paths.iter().try_for_each(|path| check_path(path))?;
         if user.contains('\0') {
             return Err(invalid("user", "user has a NUL"));
@@ -131,25 +131,25 @@ impl Files<'_> {
         let relative = paths.iter().any(|path| !path.starts_with(b"/"));
         let cwd = if relative { self.defaults.cwd.clone().into_bytes() } else { b"/".to_vec() };
         let user = if user.is_empty() { self.defaults.user.clone() } else { user.to_owned() };
-        Ok(Who { cwd, user })
+        Ok(RunAs { cwd, user })
     }
 
-    async fn once<T: Message + Default>(&self, job: Job, who: Who) -> Result<T, Problem> {
-        let mut call = Call::start(&job, who, self.places, self.context).await?;
+    async fn once<T: Message + Default>(&self, job: Job, run_as: RunAs) -> Result<T, Problem> {
+        let mut call = Call::start(&job, run_as, self.places, self.context).await?;
         match call.next().await? {
-            Said::End(answer) => message(answer),
-            Said::Data(_) | Said::Item(_) => Err(misspoken()),
+            WorkerMessage::End(answer) => message(answer),
+            WorkerMessage::Data(_) | WorkerMessage::Item(_) => Err(unexpected_frame()),
         }
     }
 
     async fn upload<T: Message + Default>(
         &self,
         job: Job,
-        who: Who,
+        run_as: RunAs,
         begin: Bytes,
         rest: Incoming<impl Into<Piece>>,
     ) -> Result<T, Problem> {
-        let call = Call::start(&job, who, self.places, self.context).await?;
+        let call = Call::start(&job, run_as, self.places, self.context).await?;
         let rest = stream::unfold(rest, async |mut rest| Some((rest.next().await?, rest)));
         message(call.upload(Box::pin(stream::iter([Ok(begin)]).chain(rest))).await?)
     }
@@ -159,19 +159,24 @@ impl Files<'_> {
     async fn stream<T: Send + 'static>(
         &self,
         job: Job,
-        who: Who,
-        convert: fn(Said) -> Result<Option<T>, Problem>,
+        run_as: RunAs,
+        convert: fn(WorkerMessage) -> Result<Option<T>, Problem>,
     ) -> Result<Answers<T>, Problem> {
-        let mut call = Call::start(&job, who, self.places, self.context).await?;
-        let said = call.next().await?;
-        Ok(answers(|answers| feed(call, said, convert, answers)))
+        let mut call = Call::start(&job, run_as, self.places, self.context).await?;
+        let frame = call.next().await?;
+        Ok(answers(|answers| feed(call, frame, convert, answers)))
     }
 
     /// The same for bytes, which may move to a leg.
-    async fn data(&self, job: Job, who: Who, leg: Option<Awaited>) -> Result<Answers<FileChunk>, Problem> {
-        let mut call = Call::start(&job, who, self.places, self.context).await?;
-        let said = call.next().await?;
-        Ok(answers(|answers| feed_data(call, said, leg, answers)))
+    async fn data(
+        &self,
+        job: Job,
+        run_as: RunAs,
+        leg: Option<Awaited>,
+    ) -> Result<Answers<FileChunk>, Problem> {
+        let mut call = Call::start(&job, run_as, self.places, self.context).await?;
+        let frame = call.next().await?;
+        Ok(answers(|answers| feed_data(call, frame, leg, answers)))
     }
 }
 
@@ -193,37 +198,37 @@ fn answers<T: Send + 'static, F: Future<Output = ()> + Send + 'static>(
 
 async fn feed<T>(
     mut call: Call,
-    said: Said,
-    convert: fn(Said) -> Result<Option<T>, Problem>,
+    frame: WorkerMessage,
+    convert: fn(WorkerMessage) -> Result<Option<T>, Problem>,
     answers: mpsc::Sender<Result<T, Status>>,
 ) {
-    let mut said = Ok(said);
-    while tell(said, convert, &answers).await {
-        said = call.next().await;
+    let mut frame = Ok(frame);
+    while tell(frame, convert, &answers).await {
+        frame = call.next().await;
     }
 }
 
 /// Sends one message; returns whether more are to come.
 async fn tell<T>(
-    said: Result<Said, Problem>,
-    convert: fn(Said) -> Result<Option<T>, Problem>,
+    frame: Result<WorkerMessage, Problem>,
+    convert: fn(WorkerMessage) -> Result<Option<T>, Problem>,
     answers: &mpsc::Sender<Result<T, Status>>,
 ) -> bool {
-    let last = !matches!(said, Ok(Said::Data(_) | Said::Item(_)));
-    let Some(answer) = said.and_then(convert).transpose() else { return false };
+    let last = !matches!(frame, Ok(WorkerMessage::Data(_) | WorkerMessage::Item(_)));
+    let Some(answer) = frame.and_then(convert).transpose() else { return false };
     let failed = answer.is_err();
     answers.send(answer.map_err(|problem| status(&problem))).await.is_ok() && !last && !failed
 }
 
 async fn feed_data(
     mut call: Call,
-    said: Said,
+    frame: WorkerMessage,
     mut leg: Option<Awaited>,
     answers: mpsc::Sender<Result<FileChunk, Status>>,
 ) {
-    let mut said = Ok(said);
-    while tell(said, chunk, &answers).await {
-        said = match leg.as_mut().and_then(Awaited::take) {
+    let mut frame = Ok(frame);
+    while tell(frame, chunk, &answers).await {
+        frame = match leg.as_mut().and_then(Awaited::take) {
             Some(come) => {
                 let moved = FileChunk { moved: true, ..FileChunk::default() };
                 if answers.send(Ok(moved)).await.is_err() {
@@ -237,41 +242,41 @@ async fn feed_data(
 }
 
 /// Moves the data over the leg; returns the frame that ends them.
-async fn move_over(call: &mut Call, mut leg: Leg) -> Result<Said, Problem> {
+async fn move_over(call: &mut Call, mut leg: Leg) -> Result<WorkerMessage, Problem> {
     let broken = |err| {
         let detail = format!("the connection for the data broke: {err}");
         Problem::new(Code::StreamInterrupted, detail)
     };
     loop {
         match call.next().await? {
-            Said::Data(data) => leg.write_all(&data).await.map_err(broken)?,
+            WorkerMessage::Data(data) => leg.write_all(&data).await.map_err(broken)?,
             last => return leg.shutdown().await.map_err(broken).map(|()| last),
         }
     }
 }
 
 /// Converts for a file or archive: the worker's messages, and its bytes between them.
-fn chunk(said: Said) -> Result<Option<FileChunk>, Problem> {
-    match said {
-        Said::Data(data) => Ok(Some(FileChunk { data, ..FileChunk::default() })),
-        Said::Item(bytes) | Said::End(bytes) => message(bytes).map(Some),
+fn chunk(frame: WorkerMessage) -> Result<Option<FileChunk>, Problem> {
+    match frame {
+        WorkerMessage::Data(data) => Ok(Some(FileChunk { data, ..FileChunk::default() })),
+        WorkerMessage::Item(bytes) | WorkerMessage::End(bytes) => message(bytes).map(Some),
     }
 }
 
 /// Converts for a list: one message each, and none at the end.
-fn item<T: Message + Default>(said: Said) -> Result<Option<T>, Problem> {
-    match said {
-        Said::Item(bytes) => message(bytes).map(Some),
-        Said::End(_) => Ok(None),
-        Said::Data(_) => Err(misspoken()),
+fn item<T: Message + Default>(frame: WorkerMessage) -> Result<Option<T>, Problem> {
+    match frame {
+        WorkerMessage::Item(bytes) => message(bytes).map(Some),
+        WorkerMessage::End(_) => Ok(None),
+        WorkerMessage::Data(_) => Err(unexpected_frame()),
     }
 }
 
 fn message<T: Message + Default>(bytes: Bytes) -> Result<T, Problem> {
-    T::decode(bytes).map_err(|_| misspoken())
+    T::decode(bytes).map_err(|_| unexpected_frame())
 }
 
-fn misspoken() -> Problem {
+fn unexpected_frame() -> Problem {
     Problem::new(Code::Internal, "the worker's answer does not fit this call")
 }
 

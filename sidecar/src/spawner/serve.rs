@@ -21,10 +21,10 @@ use super::clone::{self, Child, Failure, Stack, Stage};
 use super::frame::{Ending, Order, Program, Refusal, Report, Spawn};
 use super::identity::Databases;
 use super::plan::{Plan, Refused};
-use super::settle::Settled;
+use super::setup::Setup;
 use super::sweep::{self, Marks, Sweep};
 use super::terminal;
-use super::untold::Untold;
+use super::unreported::UnreportedStarts;
 use crate::sys::{self, Ended};
 use crate::usage::Disk;
 
@@ -45,7 +45,7 @@ struct Command {
 
 /// The descriptors that came with an order to spawn.
 #[derive(Debug)]
-enum Brought {
+enum Descriptors {
     /// Standard input, output and error.
     Pipes([OwnedFd; 3]),
     /// The socket over which the terminal is to be sent.
@@ -61,33 +61,33 @@ enum Stdio {
 
 /// The init of a sandbox.
 pub(super) struct Spawner {
-    settled: Settled,
+    setup: Setup,
     /// What a file worker runs.
     file_worker: extern "C" fn(),
     ended: SignalFd,
     stack: Stack,
     commands: BTreeMap<u64, Command>,
     /// Ordered but not started yet; at most as many as the sidecar lets run at a time.
-    waiting: VecDeque<(Spawn, io::Result<Brought>)>,
+    waiting: VecDeque<(Spawn, io::Result<Descriptors>)>,
     sweeps: Vec<Sweep>,
-    untold: Untold,
+    unreported: UnreportedStarts,
     /// Whether there may be more to reap, for which no further signal comes.
     reaping: bool,
 }
 
 impl Spawner {
-    pub(super) fn new(settled: Settled, file_worker: extern "C" fn()) -> nix::Result<Self> {
+    pub(super) fn new(setup: Setup, file_worker: extern "C" fn()) -> nix::Result<Self> {
         let awaited: SigSet = [Signal::SIGCHLD].into_iter().collect();
         let ended = SignalFd::with_flags(&awaited, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         Ok(Self {
-            settled,
+            setup,
             file_worker,
             ended,
             stack: Stack::new(),
             commands: BTreeMap::new(),
             waiting: VecDeque::new(),
             sweeps: Vec::new(),
-            untold: Untold::default(),
+            unreported: UnreportedStarts::default(),
             reaping: false,
         })
     }
@@ -107,11 +107,11 @@ impl Spawner {
                 self.listen(channel)?;
             }
             self.sweep(channel)?;
-            while let Some(report) = self.untold.overdue(Instant::now()) {
+            while let Some(report) = self.unreported.overdue(Instant::now()) {
                 channel.send(&report)?;
             }
-            if let Some((spawn, brought)) = self.waiting.pop_front() {
-                self.start(&spawn, brought, channel)?;
+            if let Some((spawn, descriptors)) = self.waiting.pop_front() {
+                self.start(&spawn, descriptors, channel)?;
             }
         }
     }
@@ -136,7 +136,7 @@ impl Spawner {
             PollFd::new(channel.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.ended.as_fd(), PollFlags::POLLIN),
         ];
-        match poll(&mut watched, self.patience()) {
+        match poll(&mut watched, self.poll_timeout()) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -145,11 +145,11 @@ impl Spawner {
     }
 
     /// The time until the next start, the next round of a kill, or the next report of a start that is due.
-    fn patience(&self) -> PollTimeout {
+    fn poll_timeout(&self) -> PollTimeout {
         if !self.waiting.is_empty() || self.reaping {
             return PollTimeout::ZERO;
         }
-        let Some(due) = self.sweeps.iter().map(Sweep::due).chain(self.untold.due()).min() else {
+        let Some(due) = self.sweeps.iter().map(Sweep::due).chain(self.unreported.due()).min() else {
             return PollTimeout::NONE;
         };
         let left = due.saturating_duration_since(Instant::now());
@@ -175,7 +175,7 @@ impl Spawner {
             {
                 self.commands.remove(&id);
                 let end = Report::Ended { id, ending };
-                match self.untold.take(id, Instant::now()) {
+                match self.unreported.take(id, Instant::now()) {
                     Some(start) => channel.send_both(&start, &end)?,
                     None => channel.send(&end)?,
                 }
@@ -188,11 +188,11 @@ impl Spawner {
     fn obey(&mut self, order: Order, channel: &mut Channel) -> io::Result<()> {
         match order {
             Order::Spawn(spawn) => {
-                let brought = match spawn.terminal {
-                    Some(_) => channel.descriptors().map(|[socket]| Brought::Socket(socket)),
-                    None => channel.descriptors().map(Brought::Pipes),
+                let descriptors = match spawn.terminal {
+                    Some(_) => channel.descriptors().map(|[socket]| Descriptors::Socket(socket)),
+                    None => channel.descriptors().map(Descriptors::Pipes),
                 };
-                self.waiting.push_back((spawn, brought));
+                self.waiting.push_back((spawn, descriptors));
                 Ok(())
             }
             Order::Signal { id, signal, tree } => {
@@ -215,17 +215,17 @@ impl Spawner {
     fn start(
         &mut self,
         spawn: &Spawn,
-        brought: io::Result<Brought>,
+        descriptors: io::Result<Descriptors>,
         channel: &mut Channel,
     ) -> io::Result<()> {
         let id = spawn.id;
-        let stdio = brought.and_then(|brought| brought.stdio(spawn));
+        let stdio = descriptors.and_then(|descriptors| descriptors.stdio(spawn));
         match stdio.map_err(no_streams).and_then(|stdio| self.spawn(spawn, &stdio)) {
             Ok(pid) if spawn.prompt => {
                 channel.send(&Report::Spawned { id, pid: pid.as_raw().cast_unsigned(), age_us: 0 })
             }
             Ok(pid) => {
-                self.untold.add(id, pid.as_raw().cast_unsigned(), Instant::now());
+                self.unreported.add(id, pid.as_raw().cast_unsigned(), Instant::now());
                 Ok(())
             }
             Err((refusal, detail)) => {
@@ -236,24 +236,24 @@ impl Spawner {
     }
 
     fn spawn(&mut self, spawn: &Spawn, stdio: &Stdio) -> Result<Pid, Refused> {
-        let settled = &self.settled;
+        let setup = &self.setup;
         let fresh = (!spawn.user.is_empty()).then(Databases::read);
-        let plan = Plan::new(spawn, &settled.target, fresh.as_ref().unwrap_or(&settled.databases))?;
+        let plan = Plan::new(spawn, &setup.target, fresh.as_ref().unwrap_or(&setup.databases))?;
         give_to(stdio, plan.identity.uid);
-        let (groups, inherited) = (&*plan.identity.groups, &settled.target.status);
+        let (groups, inherited) = (&*plan.identity.groups, &setup.target.status);
         let foreign = plan.identity.gid != inherited.gid || *groups != inherited.groups;
         let child = Child {
             stdio: stdio.each().map(AsFd::as_fd),
             terminal: spawn.terminal.is_some(),
             cwd: &plan.cwd,
             umask: spawn.umask,
-            oom_killer: settled.oom_killer,
-            limits: &settled.limits,
+            oom_killer: setup.oom_killer,
+            limits: &setup.limits,
             uid: plan.identity.uid,
             groups: foreign.then_some((plan.identity.gid, groups)),
-            permitted: settled.permitted,
-            inheritable: settled.inheritable,
-            no_new_privs: settled.target.status.no_new_privs,
+            permitted: setup.permitted,
+            inheritable: setup.inheritable,
+            no_new_privs: setup.target.status.no_new_privs,
             environ: &plan.environ,
             arguments: &plan.arguments,
             attempts: &plan.attempts,
@@ -291,7 +291,7 @@ impl Spawner {
     }
 }
 
-impl Brought {
+impl Descriptors {
     /// The command's streams. A terminal is made here, so that it is one of the sandbox's.
     fn stdio(self, spawn: &Spawn) -> io::Result<Stdio> {
         match (self, spawn.terminal) {

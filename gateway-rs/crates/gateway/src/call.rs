@@ -236,8 +236,8 @@ impl Calls {
         }
     }
 
-    /// Explains a broken connection. A pod that vanished with its node breaks the connection too, only later and without a
-    /// reason. It differs in accepting no new connection; then it is pointless to ask for the result again.
+    /// Explains a broken connection. A pod that vanished with its node breaks the connection too, only later and
+    /// without a reason. It differs in accepting no new connection; then it is pointless to ask for the result again.
     async fn broken(&self, route: &Arc<Route>, reason: &str) -> Problem {
         let id = &route.sandbox_id;
         if matches!(route.address, Address::Tcp { .. })

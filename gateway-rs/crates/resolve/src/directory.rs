@@ -69,7 +69,7 @@ impl Directory {
     /// Cancel safe: a dropped call leaves nothing behind.
     pub async fn appears(&self, sandbox_id: &str) -> Found {
         loop {
-            let notifier = {
+            let awaited = {
                 let mut state = self.write();
                 match state.find(sandbox_id) {
                     Found::Unknown => {}
@@ -80,10 +80,10 @@ impl Directory {
                     None => return Found::Unknown,
                 }
             };
-            // `notified` misses a `notify_waiters` that came before it. A notifier is removed from the map under the lock
-            // when it is notified, so if the map still holds it here, nothing was missed.
-            let notified = notifier.notifier.notified();
-            if self.read().holds(sandbox_id, &notifier.notifier) {
+            // `notified` misses a `notify_waiters` that came before it. A notifier is removed from the map under the
+            // lock when it is notified, so if the map still holds it here, nothing was missed.
+            let notified = awaited.notifier.notified();
+            if self.read().holds(sandbox_id, &awaited.notifier) {
                 notified.await;
             }
         }

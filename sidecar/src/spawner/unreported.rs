@@ -10,11 +10,11 @@ use super::frame::Report;
 
 /// Longer than a small command takes, and too short to be noticed. Until then the command's output stays in its pipes,
 /// and no caller can signal it.
-const PATIENCE: Duration = Duration::from_millis(10);
+const REPORT_DELAY: Duration = Duration::from_millis(10);
 
 /// Oldest first; at most one for each command.
 #[derive(Debug, Default)]
-pub(super) struct Untold {
+pub(super) struct UnreportedStarts {
     starts: VecDeque<Start>,
 }
 
@@ -32,7 +32,7 @@ impl Start {
     }
 }
 
-impl Untold {
+impl UnreportedStarts {
     /// Notes that command `id` has started as process `pid`.
     pub(super) fn add(&mut self, id: u64, pid: u32, at: Instant) {
         self.starts.push_back(Start { id, pid, at });
@@ -52,7 +52,7 @@ impl Untold {
 
     /// When the next report is due.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.starts.front().map(|start| start.at + PATIENCE)
+        self.starts.front().map(|start| start.at + REPORT_DELAY)
     }
 }
 
@@ -62,17 +62,17 @@ mod tests {
 
     #[test]
     fn a_start_is_told_once_with_its_end_or_after_a_moment() {
-        let (mut untold, began) = (Untold::default(), Instant::now());
-        assert_eq!((untold.due(), untold.take(1, began)), (None, None));
-        untold.add(1, 11, began);
-        untold.add(2, 12, began + Duration::from_millis(1));
-        untold.add(3, 13, began + Duration::from_millis(2));
+        let (mut unreported, began) = (UnreportedStarts::default(), Instant::now());
+        assert_eq!((unreported.due(), unreported.take(1, began)), (None, None));
+        unreported.add(1, 11, began);
+        unreported.add(2, 12, began + Duration::from_millis(1));
+        unreported.add(3, 13, began + Duration::from_millis(2));
         let now = began + Duration::from_millis(3);
-        assert_eq!(untold.take(2, now), Some(Report::Spawned { id: 2, pid: 12, age_us: 2000 }));
-        assert_eq!((untold.take(2, now), untold.overdue(now)), (None, None));
-        assert_eq!(untold.due(), Some(began + PATIENCE));
-        let later = began + PATIENCE;
-        assert_eq!(untold.overdue(later), Some(Report::Spawned { id: 1, pid: 11, age_us: 10_000 }));
-        assert_eq!((untold.overdue(later), untold.take(3, later).is_some()), (None, true));
+        assert_eq!(unreported.take(2, now), Some(Report::Spawned { id: 2, pid: 12, age_us: 2000 }));
+        assert_eq!((unreported.take(2, now), unreported.overdue(now)), (None, None));
+        assert_eq!(unreported.due(), Some(began + REPORT_DELAY));
+        let later = began + REPORT_DELAY;
+        assert_eq!(unreported.overdue(later), Some(Report::Spawned { id: 1, pid: 11, age_us: 10_000 }));
+        assert_eq!((unreported.overdue(later), unreported.take(3, later).is_some()), (None, true));
     }
 }

@@ -28,7 +28,7 @@ const OWN_PROCESSES: u64 = 8;
 
 /// What the init knows of the sandbox after its setup.
 #[derive(Debug)]
-pub(super) struct Settled {
+pub(super) struct Setup {
     pub(super) target: Target,
     /// The target's limits and the one for processes, none above what this process may set.
     pub(super) limits: Vec<Limit>,
@@ -49,7 +49,7 @@ pub(super) struct Settled {
 ///
 /// The limit `processes` for commands is enforced under gVisor (0: no limit). The control group that an engine limits
 /// does not see inside that kernel, where a fork bomb takes the whole sandbox's memory and leaves this process no time.
-pub(super) fn settle(target: Target, processes: u32) -> io::Result<Settled> {
+pub(super) fn set_up(target: Target, processes: u32) -> io::Result<Setup> {
     prctl::set_name(c"rollbox-spawner")?;
     // Commands see this process as PID 1. They must not ptrace it or read its files in `/proc`, whatever capabilities
     // they have.
@@ -71,7 +71,7 @@ pub(super) fn settle(target: Target, processes: u32) -> io::Result<Settled> {
     if gvisor && processes > 0 {
         limit_processes(&mut wanted, processes);
     }
-    Ok(Settled {
+    Ok(Setup {
         limits: within_reach(&wanted, &limits::parse(&fs::read_to_string("/proc/self/limits")?)),
         kernel: fs::read_to_string("/proc/version")?.trim_end().to_owned(),
         databases: Databases::read(),
