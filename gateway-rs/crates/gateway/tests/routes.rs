@@ -368,3 +368,14 @@ async fn an_idle_connection_is_closed_and_the_next_call_opens_one() {
     assert_eq!(rig.run("sb-1", "echo two").await.json()["stdout"], "two");
     assert_eq!(rig.sidecar("sb-1").served.connections(), 2);
 }
+
+#[tokio::test]
+async fn a_connection_that_is_used_between_the_checks_stays_open() {
+    let rig = Rig::new().sandbox("sb-1").start().await;
+    let clock = Stopped::now().await;
+    for _ in 0..4 {
+        assert_eq!(rig.run("sb-1", "echo on").await.json()["stdout"], "on");
+        clock.pass(Duration::from_secs(61)).await;
+    }
+    assert_eq!(rig.sidecar("sb-1").served.connections(), 1);
+}

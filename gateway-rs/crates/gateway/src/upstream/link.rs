@@ -61,6 +61,8 @@ pub(super) struct Link {
     /// Number of leases. Grows from 0 only under the pool's lock, so that an idle link stays idle while it is removed
     /// from the pool.
     leases: AtomicUsize,
+    /// Number of leases there have been, which shows use between two checks. It may wrap.
+    uses: AtomicUsize,
     sender: Mutex<Option<Sender>>,
     /// Held while connecting, so that many first calls open one connection; the value is the latest failure and its
     /// time.
@@ -72,6 +74,7 @@ impl Link {
         Self {
             route,
             leases: AtomicUsize::new(0),
+            uses: AtomicUsize::new(0),
             sender: Mutex::new(None),
             connecting: tokio::sync::Mutex::default(),
         }
@@ -79,6 +82,7 @@ impl Link {
 
     pub(super) fn count_in(&self) {
         self.leases.fetch_add(1, Ordering::Relaxed);
+        self.uses.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn count_out(&self) {
@@ -87,6 +91,11 @@ impl Link {
 
     pub(super) fn is_idle(&self) -> bool {
         self.leases.load(Ordering::Relaxed) == 0
+    }
+
+    /// Number of leases there have been.
+    pub(super) fn uses(&self) -> usize {
+        self.uses.load(Ordering::Relaxed)
     }
 
     /// Returns the connection; `open` opens one if there is none.
