@@ -32,7 +32,8 @@ const PUSH_WAIT: Duration = Duration::from_secs(1);
 /// time out (an estimate).
 const MAX_QUEUED_PER_OWNER: usize = 4_096;
 
-/// Calls that may wait at one gate. Each may hold a body of 64 KiB: 1 GiB at most.
+/// Calls that may wait at one gate; each may hold a body of 64 KiB. At all four gates together no more than this and
+/// `MAX_OTHERS` wait, since `Gateway::enter` counts calls of all kinds: 2 GiB at most.
 const MAX_QUEUED: usize = 16_384;
 
 /// Calls that neither run nor wait for a permit: forwarded ones (a create is held until its sandbox is ready) and
