@@ -177,17 +177,17 @@ class FakeFiles:
     async def stat(self, request: web.Request) -> web.Response:
         """Answer what is there."""
         query = self.query(request)
-        return web.json_response(self.info(query["path"], follow=query["follow"] == b"true"))
+        return web.json_response(self.info(query["path"], follow=query.get("follow") != b"false"))
 
     async def list(self, request: web.Request) -> web.Response:
         """List a directory."""
         query = self.query(request)
-        limit = int(query["limit"])
+        limit = int(query.get("limit", b"10000"))
         found: list[bytes] = []
         for folder, folders, files in os.walk(self.place(query["path"])):
             below = os.path.relpath(folder, self.place(query["path"]))
             found += [os.path.normpath(os.path.join(query["path"], below, name)) for name in (*folders, *files)]
-            if query["recursive"] != b"true":
+            if query.get("recursive") != b"true":
                 break
         entries = [self.info(raw) for raw in sorted(found)[:limit]]
         return web.json_response({"entries": entries, "truncated": len(found) > limit})
@@ -195,14 +195,14 @@ class FakeFiles:
     async def mkdir(self, request: web.Request) -> web.Response:
         """Make a directory."""
         query = self.query(request)
-        os.makedirs(self.place(query["path"]), exist_ok=query["parents"] == b"true")
+        os.makedirs(self.place(query["path"]), exist_ok=query.get("parents") == b"true")
         return web.json_response(self.info(query["path"]))
 
     async def move(self, request: web.Request) -> web.Response:
         """Rename, or copy a file."""
         query = self.query(request)
         origin, target = self.place(query["from"]), self.place(query["to"])
-        if os.path.lexists(target) and query["replace"] != b"true":
+        if os.path.lexists(target) and query.get("replace") != b"true":
             raise Refused("conflict", "something is there", reason="exists")
         act: Callable[[bytes, bytes], object] = os.replace if request.path.endswith("/move") else shutil.copy2
         act(origin, target)
@@ -213,11 +213,13 @@ class FakeFiles:
         query = self.query(request)
         place = self.place(query["path"])
         if not os.path.lexists(place):
-            if query["missing_ok"] == b"true":
+            if query.get("missing_ok") == b"true":
                 return web.json_response({"removed": 0})
             raise Refused("file_not_found", "it does not exist")
-        if os.path.isdir(place) and query["recursive"] == b"true":
+        if os.path.isdir(place) and query.get("recursive") == b"true":
             shutil.rmtree(place)
+        elif os.path.isdir(place) and not Path(os.fsdecode(place)).is_symlink():
+            Path(os.fsdecode(place)).rmdir()
         else:
             os.unlink(place)
         return web.json_response({"removed": 1})

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from tests.support.fake_problems import problem
+
 if TYPE_CHECKING:
     from tests.support.gateway_fake import FakeGateway
 
@@ -26,7 +28,7 @@ async def create(fake: FakeGateway, request: web.Request) -> web.Response:
             told["detail"] = f"sample {sample} fails with {fault.code}"
             members.append({"sample": sample, "sandbox": None, "problem": told})
         else:
-            wish, call_id = {**body["sandbox"], "labels": labels}, request.headers["Call-Id"]
+            wish, call_id = {**body["sandbox"], "labels": labels}, request.headers.get("Call-Id", "")
             answer = await fake.made(wish, f"{name}/{sample}", call_id)
             members.append(_member(sample, json.loads(answer.body or b"{}"), answer.status))  # type: ignore[arg-type]
     failed = [member["problem"] for member in members if member["problem"]]
@@ -41,8 +43,7 @@ async def get(fake: FakeGateway, request: web.Request) -> web.Response:
     name = request.match_info["name"]
     boxes = [box for box in fake.sandboxes.values() if box["labels"].get(GROUP) == name]
     if not boxes:
-        told = {"code": "not_found", "detail": f"there is no group {name}"}
-        return web.json_response(told, status=404, content_type="application/problem+json")
+        return problem("not_found", f"there is no group {name}")
     return web.json_response({"name": name, "members": [_found(fake, box) for box in boxes]})
 
 

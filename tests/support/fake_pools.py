@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from tests.support.fake_problems import problem
+
 if TYPE_CHECKING:
     from tests.support.gateway_fake import FakeGateway
 
@@ -33,8 +35,7 @@ async def pool(fake: FakeGateway, request: web.Request) -> web.Response:
         spec = {**SPEC, **await request.json()}
         fake.pools[name] = found = {"name": name, "spec": spec, "trouble": "", "status": dict(STATUS)}
     if found is None:
-        told = {"code": "not_found", "detail": f"there is no pool {name!r}"}
-        return web.json_response(told, status=404, content_type="application/problem+json")
+        return problem("not_found", f"there is no pool {name!r}")
     if request.method == "PATCH":
         found["spec"].update(await request.json())
     return web.json_response(found)

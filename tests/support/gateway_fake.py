@@ -22,17 +22,11 @@ from aiohttp import web
 from rollbox.errors import BY_CODE
 from tests.support import fake_groups, fake_pools, fake_ports
 from tests.support.fake_files import FakeFiles, Refused
+from tests.support.fake_problems import problem
 from tests.support.fake_processes import STDERR, STDOUT, FakeProcesses, Script
 from tests.support.fake_quotas import FakeQuotas
 
 API_KEY = "rbx_test"
-HTTP = {"unauthenticated": 401, "sandbox_not_found": 404, "exec_not_found": 404, "conflict": 409, "deleted": 410}
-HTTP |= {"invalid_argument": 400, "capacity_unavailable": 503, "draining": 503, "upstream_timeout": 504}
-HTTP |= {"stream_interrupted": 502, "internal": 500, "quota_exceeded": 429, "image_not_found": 422, "sandbox_lost": 410}
-HTTP |= {"disk_full": 410}
-HTTP |= {"file_not_found": 404, "permission_denied": 403, "no_space": 507}
-
-
 # Routes that take the owner's key; the others take the sandbox's token.
 _OF_OWNERS = "info create list delete_many get delete extend token set_port lease renew timeline group quota pool"
 OWNERS = tuple(_OF_OWNERS.split())
@@ -66,6 +60,7 @@ class FakeGateway:
     sandboxes: dict[str, dict[str, Any]] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, dict[str, Any]] = field(default_factory=dict)
     callers: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     withdrawn: set[tuple[str, str]] = field(default_factory=set)
     execs: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -208,6 +203,11 @@ class FakeGateway:
         if body["image"].startswith("missing"):
             return problem("image_not_found", f"image {body['image']} does not exist")
         replayed = key in self.keys
+        # All but the lease, which another client of the same caller has another of.
+        asked = {name: value for name, value in body.items() if name != "lease"}
+        if self.asked.setdefault(key, asked) != asked and replayed:
+            return problem("conflict", f"the key {key} was used with other parameters")
+        self.asked[key] = asked
         sandbox_id = self.keys.setdefault(key, f"sb-{len(self.sandboxes) + 1}")
         self.callers[key].add(call_id)
         if not replayed:
@@ -273,6 +273,9 @@ class FakeGateway:
         return [self.keys.pop(key)] if key in self.keys and not self.callers[key] else []
 
     async def _extend(self, request: web.Request) -> web.Response:
+        missing = self._found(request)
+        if missing:
+            return missing
         box = self.sandboxes[request.match_info["id"]]
         box["expires_at_ms"] += (await request.json())["ttl_ms"]
         return self._opened(box["id"])
@@ -327,9 +330,12 @@ class FakeGateway:
         if body.get("stdin_open"):
             return web.json_response(await self._fed(body))
         if exec_id in self.execs:
+            if self.asked.get(exec_id, body) != body:
+                return problem("conflict", f"the exec_id {exec_id} was used with other parameters")
             return web.json_response({**self.execs[exec_id], "replayed": True})
         command = body.get("command") or " ".join(body["argv"])
         self.runs.append(exec_id)
+        self.asked[exec_id] = body
         if self.real_execs:
             return web.json_response(await self._real(body))
         if command == "hold":
@@ -421,29 +427,6 @@ class FakeGateway:
             return problem("exec_not_found", f"there is no exec {request.match_info['exec']}")
         event.set()
         return web.json_response(_result(request.match_info["exec"], {}, {"end": "cancelled", "exit_code": None}))
-
-
-def problem(
-    code: str,
-    detail: str,
-    retry_after_ms: int | None = None,
-    status: int | None = None,
-    details: dict[str, str] | None = None,
-) -> web.Response:
-    """Build an answer of the contract's shape."""
-    kind = BY_CODE.get(code)
-    body: dict[str, Any] = {
-        "code": code,
-        "detail": detail,
-        "request_id": "req-1",
-        "details": details or {},
-        "type": f"urn:rollbox:error:{code}",
-    }
-    if kind is not None:
-        body |= {"fault": kind.fault, "retry": kind.retry, "mask_sample": kind.mask_sample, "hint": kind.hint}
-    if retry_after_ms is not None:
-        body["retry_after_ms"] = retry_after_ms
-    return web.json_response(body, status=status or HTTP[code], content_type="application/problem+json")
 
 
 def _broken(request: web.Request, fault: Fault) -> web.Response:
