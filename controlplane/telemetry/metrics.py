@@ -21,8 +21,8 @@ PushOutcome = Literal["accepted", "duplicate", "failure", "late", "forged", "err
 Served = Literal["warm", "none_ready", "other_template", "dead", "no_pool"]
 
 
-# What became of an image's name at a start: it was pinned to what its group or pool has, to what the machine has, or to
-# what its registry says; or it was not, for one of the registries' outcomes.
+# What became of an image's name at a start: it was pinned to what its group, its pool or the name itself says, to what
+# the machine has, or to what its registry says; or it was not, for one of the outcomes of registries.
 ImagePinned = Literal["pinned", "here", "registry", "absent", "denied", "limited", "away", "broken"]
 
 POOLED: Final = ("wanted", "ready", "starting", "outdated")

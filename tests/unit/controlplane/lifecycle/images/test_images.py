@@ -68,10 +68,12 @@ async def test_a_start_is_given_the_digest_and_the_record_has_both() -> None:
 
 
 async def test_a_digest_that_the_user_named_stays() -> None:
-    registry, named = FakeRegistry(), f"python@{digest('mine')}"
-    async with plane(registry) as running:
-        sandbox, image = await created(running, SandboxSpec(image=named))
-    assert (sandbox.image_digest, image, registry.asked) == (digest("mine"), named, [])
+    named = f"python@{digest('mine')}"
+    for here in ({}, {named: digest("an id of the engine's")}):
+        registry = FakeRegistry(outcome="away")
+        async with plane(registry, "required", cluster=FakeCluster(digests=here)) as running:
+            sandbox, image = await created(running, SandboxSpec(image=named))
+        assert (sandbox.image_digest, image, registry.asked) == (digest("mine"), named, [])
 
 
 async def test_many_starts_at_once_ask_once_and_later_ones_see_that_a_tag_has_moved() -> None:
