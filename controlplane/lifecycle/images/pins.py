@@ -21,6 +21,9 @@ from controlplane.telemetry import Metrics
 # How long a replica remembers the digest of a pool; then it looks at the records again. A pool with no unclaimed
 # sandbox left may get another one. A group's never changes.
 POOL_MS: Final = 60_000
+# While no registry says a digest, the records of a group or a pool are searched so often for one that another replica
+# has found. A search reads all of them: one for each start would cost the square of a pool's size.
+UNPINNED_MS: Final = 5_000
 # About 0.5 KiB each.
 MOST_PINS: Final = 32_768
 _UNCLAIMED: Final = frozenset({State.REQUESTED, State.QUEUED, State.STARTING, State.WARM})
@@ -93,6 +96,7 @@ class Images:
             else Resolver(registry, clock, machines.architectures, group, patient=self._required)
         )
         self._pins: OrderedDict[_Scope, tuple[str, int | None]] = OrderedDict()
+        self._unpinned_until_ms: OrderedDict[_Scope, int] = OrderedDict()
         self._locks: WeakValueDictionary[_Scope, asyncio.Lock] = WeakValueDictionary()
 
     def close(self) -> None:
@@ -111,7 +115,8 @@ class Images:
 
         Raises:
             Problem: unsupported: no sandbox can start from it; where digests are required, why there is none.
-        Cost: nothing for a group or a pool that was asked for within a minute; see ``Resolver`` else.
+        Cost: nothing for a group or a pool that was asked for within a minute, or whose image no registry said within
+            ``UNPINNED_MS``; else a search of the group's or the pool's records, and see ``Resolver``.
         """
         name = self.pulled(sandbox.spec.image)
         if self._resolver is None:
@@ -130,6 +135,8 @@ class Images:
                     return _pinned(name, digest)
             pin = await self._resolved(self._resolver, name)
             self._remember(scopes, pin.digest)
+            if not pin.digest:
+                self._remember_unpinned(scopes)
         return pin
 
     def on(self, transition: Transition) -> None:
@@ -204,8 +211,17 @@ class Images:
             if len(self._pins) > MOST_PINS:
                 self._pins.popitem(last=False)
 
+    def _remember_unpinned(self, scopes: Sequence[_Scope]) -> None:
+        for scope in scopes:
+            if self._unpinned_until_ms.get(scope, 0) <= self._clock.now_ms():
+                self._unpinned_until_ms[scope] = self._clock.now_ms() + UNPINNED_MS
+            if len(self._unpinned_until_ms) > MOST_PINS:
+                self._unpinned_until_ms.popitem(last=False)
+
     async def _on_record(self, scope: _Scope, sandbox: Sandbox) -> str:
         """The digest of the group's oldest member that has one, or of the oldest unclaimed sandbox of the template."""
+        if self._clock.now_ms() < self._unpinned_until_ms.get(scope, 0):
+            return ""
         spec = sandbox.spec
         if scope[0] == "group":
             members = await self._store.find(sandbox.owner, {GROUP: spec.labels[GROUP]}, None)

@@ -1,8 +1,9 @@
 """Which image a start begins with: one digest for a group and for a pool, and no start that waits for a registry."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from controlplane.lifecycle import Options
 from controlplane.lifecycle.groups import Groups
 from controlplane.lifecycle.images import ImageOptions
 from controlplane.lifecycle.images.options import Mode
+from controlplane.lifecycle.images.pins import UNPINNED_MS
 from controlplane.lifecycle.images.resolver import AWAY_MS, TAG_MS, WAIT_S
 from controlplane.lifecycle.record.callers import new_caller
 from controlplane.model import GROUP, Sandbox, SandboxSpec
@@ -132,6 +134,25 @@ async def test_a_registry_that_does_not_answer_delays_the_first_start_only() -> 
         assert (await created(running, SandboxSpec(image="other")))[0].image_digest == ""
         assert loop.time() - began_s < 0.5
     assert registry.asked == [FULL, "docker.io/library/other:latest"]
+
+
+async def test_while_no_registry_answers_not_every_start_of_a_group_searches_the_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with plane(FakeRegistry(outcome="away")) as running:
+        searches, find = list[str](), running.deps.store.find
+
+        async def counted(owner: str | None, labels: Mapping[str, str], *states: Any) -> Sequence[Sandbox]:
+            searches.extend(labels.values())
+            return await find(owner, labels, *states)
+
+        monkeypatch.setattr(running.deps.store, "find", counted)
+        for number in range(20):
+            await created(running, SPEC.model_copy(update={"labels": {GROUP: "g"}}))
+            assert searches.count("g") == 1, number
+        await asyncio.sleep(UNPINNED_MS / 1000)
+        await created(running, SPEC.model_copy(update={"labels": {GROUP: "g"}}))
+        assert searches.count("g") == 2
 
 
 async def test_a_registry_that_is_back_is_used_again() -> None:
