@@ -11,7 +11,7 @@ from typing import Any, Final
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.abandonments import Abandonments
 from controlplane.lifecycle.admission.admissions import Admissions
-from controlplane.lifecycle.admission.queue import WaitingRoom
+from controlplane.lifecycle.admission.queue import CreateQueue
 from controlplane.lifecycle.admission.quotas import Quotas
 from controlplane.lifecycle.admission.templates import Templates
 from controlplane.lifecycle.admission.warm_starts import WarmStarts
@@ -54,7 +54,7 @@ class Core:
         images: what a start begins with.
         starts, queue, readiness, starter: bringing sandboxes up.
         expiry, endings, reclaimer: ending them.
-        quotas, room, admissions, abandonments, creates, pools: letting them in.
+        quotas, create_queue, admissions, abandonments, creates, pools: letting them in.
         owned, preflight: what owners ask about them.
         replicas: what is done because there are other replicas.
     """
@@ -91,7 +91,7 @@ class Core:
         # Letting in.
         self.quotas = Quotas(deps.documents, options.max_sandboxes)
         self.abandonments = Abandonments(ledger, deps.clock, group)
-        self.room = WaitingRoom(store, self.quotas.limits, self.abandonments.unwanted, deps.clock)
+        self.create_queue = CreateQueue(store, self.quotas.limits, self.abandonments.unwanted, deps.clock)
         self.admissions = Admissions(
             *(deps, store, ledger, settlements),
             annotations=annotations,
@@ -113,7 +113,7 @@ class Core:
         self.owned = OwnedSandboxes(deps.clock, store, ledger, annotations, self.expiry)
         self.creates = Creates(
             *(deps, options, ledger, settlements),
-            room=self.room,
+            create_queue=self.create_queue,
             admissions=self.admissions,
             abandonments=self.abandonments,
             pools=self.pools,
@@ -148,13 +148,13 @@ class Core:
         self.ledger.subscribe(self.starts.on)
         self.ledger.subscribe(self.expiry.on)
         self.ledger.subscribe(self.annotations.on)
-        self.ledger.subscribe(self.room.on)
+        self.ledger.subscribe(self.create_queue.on)
         self.ledger.subscribe(self.preflight.on)
         self.ledger.subscribe(self.pools.on)
         self.ledger.subscribe(self._count_end)
         # Last: in a group that is closing it cannot begin anything, and raises.
         self.ledger.subscribe(self.reclaimer.on)
-        self.quotas.listen(self.room.changed)
+        self.quotas.listen(self.create_queue.changed)
 
     async def open(self) -> None:
         """Adopts what ran before, then begins to follow the cluster, the other replicas and the time.
@@ -167,7 +167,7 @@ class Core:
         await self.quotas.open()
         await self._upkeep.reread()
         self._run("quotas", self.quotas.run())
-        self._run("room", self.room.run())
+        self._run("create queue", self.create_queue.run())
         self._run("quota use", self.replicas.report(REPORT_EVERY_S, self._report))
         self._run("deaths", self._follow_deaths())
         self._run("placements", self._follow_placements())
@@ -190,7 +190,7 @@ class Core:
         self.admissions.close()
         self.images.close()
         self.abandonments.close()
-        self.room.leave()
+        self.create_queue.leave()
         if self.store.shared:
             await self._hand_over()
         starts = set(self.starts.tasks.values())

@@ -8,7 +8,7 @@ from controlplane.errors import Problem
 from controlplane.lifecycle.admission.abandonments import Abandonments
 from controlplane.lifecycle.admission.admissions import Admissions
 from controlplane.lifecycle.admission.candidates import candidate, known
-from controlplane.lifecycle.admission.queue import Answer, WaitingRoom
+from controlplane.lifecycle.admission.queue import Answer, CreateQueue
 from controlplane.lifecycle.admission.queue.verdict import TOTAL
 from controlplane.lifecycle.dependencies import Dependencies, Options
 from controlplane.lifecycle.owned import OwnedSandboxes
@@ -41,7 +41,7 @@ class Creates:
         ledger: Ledger,
         settlements: Settlements,
         *,
-        room: WaitingRoom,
+        create_queue: CreateQueue,
         admissions: Admissions,
         abandonments: Abandonments,
         pools: Pools,
@@ -51,7 +51,7 @@ class Creates:
         self._options = options
         self._ledger = ledger
         self._settlements = settlements
-        self._room = room
+        self._queue = create_queue
         self._admissions = admissions
         self._abandonments = abandonments
         self._pools = pools
@@ -184,7 +184,7 @@ class Creates:
             return answer
 
         while True:
-            answer = await self._room.enter(wish, attempt)
+            answer = await self._queue.enter(wish, attempt)
             if isinstance(answer, Admitted | Claimed):
                 return answer.sandbox, False
             if (joined := await self._joined(known(answer, wish), wish)) is not None:

@@ -102,16 +102,16 @@ class Sandboxes:
             self._deps.board.subscribers,
             core.annotations.pending,
             core.pools.levels(),
-            len(core.room),
+            len(core.create_queue),
             core.reclaimer.unstopped,
             len(core.queue.refused),
         )
 
     async def quota_use(self, owner: str) -> QuotaUse:
         """What an owner may use and uses, and which of its creates wait at this replica."""
-        room, quotas, store = self._core.room, self._core.quotas, self._core.store
-        places = room.waiting(owner)
-        first = [(one, room.wait_ms(owner, position)) for position, one in enumerate(places[:MOST_PLACES], start=1)]
+        queue, quotas, store = self._core.create_queue, self._core.quotas, self._core.store
+        places = queue.waiting(owner)
+        first = [(one, queue.wait_ms(owner, position)) for position, one in enumerate(places[:MOST_PLACES], start=1)]
         used, in_all = await store.usage(owner), await store.usage(None)
         total = quotas.limits(owner).total
         unplaced = self._core.starter.unplaced(owner)
@@ -186,7 +186,7 @@ class Sandboxes:
         """
         core = self._core
         core.creates.draining = True
-        core.room.leave()
+        core.create_queue.leave()
         await core.pools.leave()
         if core.store.shared and not delete:
             core.settlements.leave()

@@ -9,7 +9,7 @@ import structlog
 
 from controlplane.errors import Problem
 from controlplane.lifecycle.dependencies import Dependencies
-from controlplane.lifecycle.health.silence import Lost, Seen, lost, suspects, unanswered
+from controlplane.lifecycle.health.silence import LostSandbox, ProbeResult, lost, suspects, unanswered
 from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.model import UP, Sandbox
@@ -33,7 +33,7 @@ class Prober:
         self._key = deps.key
         self._clock = deps.clock
         self._ledger = ledger
-        self._silent: dict[str, Seen] = {}  # the sandboxes that did not answer their last probe
+        self._silent: dict[str, ProbeResult] = {}  # the sandboxes that did not answer their last probe
         self._log = structlog.get_logger("prober")
 
     async def round(self) -> None:
@@ -58,7 +58,7 @@ class Prober:
         for one in lost([*seen.values()]):
             await self._ledger.end(one.seen.sandbox_id, Problem("sandbox_lost", _words(one)), "prober")
 
-    async def _asked(self, sandbox: Sandbox) -> Seen:
+    async def _asked(self, sandbox: Sandbox) -> ProbeResult:
         asked_ms, before, here = self._clock.now_ms(), self._silent.get(sandbox.id), None
         try:
             await self._sidecars.health(sandbox.address or "", self._key.token(sandbox).text)
@@ -68,9 +68,9 @@ class Prober:
         node, ready = (None, False) if place is None else (place.node, place.ready)
         # An answer here also cancels the failures that gateways saw before.
         there = None if before is None or here is None else before.there
-        return self._noted(Seen(sandbox.id, node, ready, here, there))
+        return self._noted(ProbeResult(sandbox.id, node, ready, here, there))
 
-    async def _asked_there(self, doubted: tuple[Sandbox, Seen]) -> Seen:
+    async def _asked_there(self, doubted: tuple[Sandbox, ProbeResult]) -> ProbeResult:
         sandbox, seen = doubted
         asked_ms = self._clock.now_ms()
         reaches = await self._gateways.reaches(sandbox.id, self._key.token(sandbox).text)
@@ -78,7 +78,7 @@ class Prober:
         there = None if reaches else seen.there if reaches is None else unanswered(seen.there, asked_ms)
         return self._noted(replace(seen, there=there))
 
-    def _noted(self, seen: Seen) -> Seen:
+    def _noted(self, seen: ProbeResult) -> ProbeResult:
         # At once, so that a round which is cancelled keeps what it has found out.
         if seen.here is None:
             self._silent.pop(seen.sandbox_id, None)
@@ -87,10 +87,12 @@ class Prober:
         return seen
 
 
-async def _each(ask: Callable[[Asked], Awaitable[Seen]], all_asked: Sequence[Asked], at_once: int) -> list[Seen]:
+async def _each(
+    ask: Callable[[Asked], Awaitable[ProbeResult]], all_asked: Sequence[Asked], at_once: int
+) -> list[ProbeResult]:
     free = asyncio.Semaphore(at_once)
 
-    async def asked(one: Asked) -> Seen:
+    async def asked(one: Asked) -> ProbeResult:
         async with free:
             return await ask(one)
 
@@ -99,7 +101,7 @@ async def _each(ask: Callable[[Asked], Awaitable[Seen]], all_asked: Sequence[Ask
     return [answer.result() for answer in answers]
 
 
-def _words(one: Lost) -> str:
+def _words(one: LostSandbox) -> str:
     here = one.seen.here
     for_s = 0 if here is None else (here.last_ms - here.first_ms) // 1000
     beside = f"{one.answering} of {one.neighbours} others there answer" if one.neighbours else "it is alone there"

@@ -47,7 +47,7 @@ def unanswered(before: Silence | None, asked_ms: int) -> Silence:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ProbeResult:
     """One sandbox as two places see it; a place whose last probe was answered, or did not count, has no silence.
 
     Attributes:
@@ -65,21 +65,21 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostSandbox:
     """A sandbox that is lost, how many others its node has, and how many sandboxes there answer."""
 
-    seen: Seen
+    seen: ProbeResult
     neighbours: int
     answering: int
 
 
-def suspects(everything: Sequence[Seen]) -> list[Seen]:
+def suspects(everything: Sequence[ProbeResult]) -> list[ProbeResult]:
     """The sandboxes that may be lost by the control plane's own probes; they are to be probed through a gateway."""
     total, silent = _per_node(everything)
     return [one for one in everything if _suspect(one, total, silent)]
 
 
-def lost(everything: Sequence[Seen]) -> list[Lost]:
+def lost(everything: Sequence[ProbeResult]) -> list[LostSandbox]:
     """The sandboxes that are lost.
 
     Args:
@@ -92,17 +92,17 @@ def lost(everything: Sequence[Seen]) -> list[Lost]:
             continue
         for_ms = LOST_MS if total[one.node] > 1 else LONE_MS
         if one.here.lasts(for_ms) and one.there.lasts(for_ms):
-            found.append(Lost(one, total[one.node] - 1, total[one.node] - silent[one.node]))
+            found.append(LostSandbox(one, total[one.node] - 1, total[one.node] - silent[one.node]))
     return found
 
 
-def _suspect(one: Seen, total: Counter[str | None], silent: Counter[str | None]) -> bool:
+def _suspect(one: ProbeResult, total: Counter[str | None], silent: Counter[str | None]) -> bool:
     if one.here is None or one.node is None or not one.node_ready:
         return False
     return silent[one.node] <= max(1, total[one.node] // FEW_OF)
 
 
-def _per_node(everything: Iterable[Seen]) -> tuple[Counter[str | None], Counter[str | None]]:
+def _per_node(everything: Iterable[ProbeResult]) -> tuple[Counter[str | None], Counter[str | None]]:
     """How many sandboxes each node has, and how many of them did not answer the last probe."""
     counted = [(one.node, one.here is not None) for one in everything]
     return Counter(node for node, _ in counted), Counter(node for node, is_silent in counted if is_silent)

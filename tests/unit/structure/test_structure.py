@@ -76,6 +76,6 @@ def test_the_ways_of_a_create_and_a_push_are_printed() -> None:
         timeout=120,
     ).stdout
     create, push = shown.index("a create, until"), shown.index("a readiness push")
-    assert "WaitingRoom.enter" in shown[create:push]
+    assert "CreateQueue.enter" in shown[create:push]
     assert "store/memory: MemoryStore.admit" in shown[create:push]
     assert "Completion.run" in shown[push:]

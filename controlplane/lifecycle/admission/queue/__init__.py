@@ -15,7 +15,7 @@ What holds, with one replica or many:
 * A lowered quota ends nothing: it admits nothing new until use has fallen below it.
 """
 
-from controlplane.lifecycle.admission.queue.room import WaitingRoom
+from controlplane.lifecycle.admission.queue.create_queue import CreateQueue
 from controlplane.lifecycle.admission.queue.waiting_create import Answer, Attempt, WaitingCreate
 
-__all__ = ["Answer", "Attempt", "WaitingCreate", "WaitingRoom"]
+__all__ = ["Answer", "Attempt", "CreateQueue", "WaitingCreate"]

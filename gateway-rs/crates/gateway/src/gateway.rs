@@ -33,7 +33,7 @@ const PUSH_WAIT: Duration = Duration::from_secs(1);
 const MAX_QUEUED_PER_OWNER: usize = 4_096;
 
 /// Calls that may wait at one gate; each may hold a body of 64 KiB. At all four gates together no more than this and
-/// `MAX_OTHERS` wait, since `Gateway::enter` counts calls of all kinds: 2 GiB at most.
+/// `MAX_OTHERS` wait, since `most_calls` limits those of all kinds: 2 GiB at most.
 const MAX_QUEUED: usize = 16_384;
 
 /// Calls that neither run nor wait for a permit: forwarded ones (a create is held until its sandbox is ready) and

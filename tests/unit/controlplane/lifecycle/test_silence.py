@@ -12,7 +12,7 @@ from controlplane.lifecycle.health.silence import (
     LONE_MS,
     LOST_MS,
     QUESTIONS,
-    Seen,
+    ProbeResult,
     Silence,
     lost,
     suspects,
@@ -25,12 +25,12 @@ LONG = Silence(0, LONE_MS, QUESTIONS)
 silences = st.none() | st.builds(Silence, st.just(0), st.integers(0, 2 * LONE_MS), st.integers(1, 2 * QUESTIONS))
 worlds = st.lists(
     st.tuples(st.sampled_from(["n1", "n2", None]), st.booleans(), silences, silences), min_size=1, max_size=24
-).map(lambda rows: [Seen(f"sb-{number}", *row) for number, row in enumerate(rows)])
+).map(lambda rows: [ProbeResult(f"sb-{number}", *row) for number, row in enumerate(rows)])
 
 
-def on_one_node(silent: int, answering: int, silence: Silence = MINUTE) -> list[Seen]:
-    dead = [Seen(f"sb-s{number}", "n1", True, silence, silence) for number in range(silent)]
-    return dead + [Seen(f"sb-a{number}", "n1", True) for number in range(answering)]
+def on_one_node(silent: int, answering: int, silence: Silence = MINUTE) -> list[ProbeResult]:
+    dead = [ProbeResult(f"sb-s{number}", "n1", True, silence, silence) for number in range(silent)]
+    return dead + [ProbeResult(f"sb-a{number}", "n1", True) for number in range(answering)]
 
 
 @pytest.mark.parametrize(("silent", "answering"), [(1, 1), (1, 2), (1, 100), (2, 6), (25, 75)])
@@ -51,7 +51,7 @@ def test_one_without_neighbours_has_five_minutes() -> None:
     assert lost(on_one_node(1, 0)) == []
     assert len(lost(on_one_node(1, 0, LONG))) == 1
     # What is on other nodes is no neighbour.
-    assert lost([*on_one_node(1, 0), Seen("sb-far", "n2", True)]) == []
+    assert lost([*on_one_node(1, 0), ProbeResult("sb-far", "n2", True)]) == []
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_less_than_all_of_it_ends_nobody(less: dict[str, Silence | bool | None])
 
 
 @given(worlds)
-def test_whatever_is_seen_the_rule_holds(everything: list[Seen]) -> None:
+def test_whatever_is_seen_the_rule_holds(everything: list[ProbeResult]) -> None:
     suspected = {one.sandbox_id for one in suspects(everything)}
     for found in lost(everything):
         one = found.seen
@@ -91,7 +91,7 @@ def test_whatever_is_seen_the_rule_holds(everything: list[Seen]) -> None:
 
 
 @given(worlds, st.data())
-def test_one_more_that_falls_silent_never_ends_another(everything: list[Seen], data: st.DataObject) -> None:
+def test_one_more_that_falls_silent_never_ends_another(everything: list[ProbeResult], data: st.DataObject) -> None:
     which = data.draw(st.integers(0, len(everything) - 1))
     more = [replace(one, here=one.here or Silence(0, 0)) if n == which else one for n, one in enumerate(everything)]
     before, after = ({one.seen.sandbox_id for one in lost(some)} for some in (everything, more))

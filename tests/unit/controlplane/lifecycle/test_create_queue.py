@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.errors import Problem
-from controlplane.lifecycle.admission.queue import Answer, WaitingRoom
-from controlplane.lifecycle.admission.queue.room import KEPT_MS, LOOK_AGAIN_S
+from controlplane.lifecycle.admission.queue import Answer, CreateQueue
+from controlplane.lifecycle.admission.queue.create_queue import KEPT_MS, LOOK_AGAIN_S
 from controlplane.lifecycle.record.states import Transition
 from controlplane.model import EndCause, Limits, Quota, Range, Sandbox, SandboxSpec, State, Usage
 from controlplane.store import Admitted, Known, MemoryStore
@@ -24,8 +24,8 @@ END = EndCause("deleted", "d", 1, "alice")
 
 
 @dataclass
-class Office:
-    """A waiting room over a real count, and who was admitted."""
+class Harness:
+    """A queue of creates over a real count, and which were admitted."""
 
     store: MemoryStore
     quotas: dict[str, Quota] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Office:
     ids: "count[int]" = field(default_factory=count)
 
     def __post_init__(self) -> None:
-        self.room = WaitingRoom(self.store, self.limits, self._disown, VirtualClock())
+        self.queue = CreateQueue(self.store, self.limits, self._disown, VirtualClock())
 
     def limits(self, owner: str) -> Limits:
         return Limits(self.total, self.quotas.get(owner, Quota()))
@@ -58,7 +58,7 @@ class Office:
                 self.admitted.append(answer.sandbox)
             return answer
 
-        return await self.room.enter(wish, attempt)
+        return await self.queue.enter(wish, attempt)
 
     def come(self, owner: str, spec: SandboxSpec = SPEC, key: str | None = None) -> asyncio.Task[Answer]:
         self.calls.append(call := asyncio.create_task(self.enter(self.wish(owner, spec, key))))
@@ -68,19 +68,19 @@ class Office:
         after = replace(sandbox, state=State.ENDING, end=END, version=sandbox.version + 1)
         assert await self.store.replace(after, sandbox.version)
         if told:
-            self.room.on(Transition.of(sandbox, after, here=True))
+            self.queue.on(Transition.of(sandbox, after, here=True))
 
     def _disown(self, answer: Answer) -> None:
         self.disowned.append(answer)
 
 
 @asynccontextmanager
-async def office(*, total: int = 0, shared: bool = False, **quotas: Quota) -> AsyncIterator[Office]:
+async def office(*, total: int = 0, shared: bool = False, **quotas: Quota) -> AsyncIterator[Harness]:
     async with asyncio.TaskGroup() as group:
         store = MemoryStore(VirtualClock())
         store.shared = shared
-        made = Office(store, dict(quotas), total)
-        serving = group.create_task(made.room.run())
+        made = Harness(store, dict(quotas), total)
+        serving = group.create_task(made.queue.run())
         yield made
         for running in (serving, *made.calls):
             running.cancel()
@@ -95,7 +95,7 @@ async def test_where_there_is_room_nobody_waits() -> None:
     async with office(alice=Quota(sandboxes=2)) as place:
         assert isinstance(await place.come("alice"), Admitted)
         assert isinstance(await place.come("bob"), Admitted)
-        assert len(place.room) == 0
+        assert len(place.queue) == 0
 
 
 async def test_over_the_quota_it_waits_for_the_first_that_ends_in_order() -> None:
@@ -103,7 +103,7 @@ async def test_over_the_quota_it_waits_for_the_first_that_ends_in_order() -> Non
         creates = [place.come("alice") for _ in range(10)]
         await asyncio.sleep(1)
         assert len(place.admitted) == 2
-        assert [one.wish.id for one in place.room.waiting("alice")] == [f"sb-{number}" for number in range(2, 10)]
+        assert [one.wish.id for one in place.queue.waiting("alice")] == [f"sb-{number}" for number in range(2, 10)]
         for _ in range(8):
             await place.end(place.admitted[-1])
             await asyncio.sleep(0.1)
@@ -143,7 +143,7 @@ async def test_a_deadline_refuses_with_the_place_and_leaves_the_line() -> None:
             await place.enter(place.wish("alice", SPEC.model_copy(update={"start_timeout_ms": 5_000})))
         assert (caught.value.details["position"], caught.value.details["waiting"]) == ("2", "2")
         assert caught.value.details["waited_ms"] == "3749"
-        assert len(place.room) == 1
+        assert len(place.queue) == 1
 
 
 async def test_more_than_the_quota_is_refused_at_once() -> None:
@@ -159,7 +159,7 @@ async def test_a_quota_that_is_lowered_below_its_use_ends_nothing_and_lets_nothi
         for _ in range(4):
             await place.come("alice")
         place.quotas["alice"] = Quota(sandboxes=2)
-        place.room.changed()
+        place.queue.changed()
         waits = place.come("alice")
         for sandbox in place.admitted[:2]:
             await place.end(sandbox)
@@ -176,7 +176,7 @@ async def test_a_raised_quota_lets_in_at_once_and_a_lowered_one_refuses_what_can
         fits, too_large = place.come("alice"), place.come("alice", SandboxSpec(image="a", cpu_millicores=TWO))
         await asyncio.sleep(0.1)
         place.quotas["alice"] = Quota(sandboxes=9, cpu_millicores=1000)
-        place.room.changed()
+        place.queue.changed()
         assert isinstance(await fits, Admitted)
         with pytest.raises(Problem, match="needs 2 cores, and the quota of alice is 1 cores"):
             await too_large
@@ -232,7 +232,7 @@ async def test_who_comes_back_with_his_key_soon_has_his_place_again() -> None:
         await asyncio.sleep(KEPT_MS / 2000)
         place.come("alice", key="k")
         await asyncio.sleep(0.1)
-        assert place.room.waiting("alice")[0].wish.idempotency_key == "k"
+        assert place.queue.waiting("alice")[0].wish.idempotency_key == "k"
 
 
 async def test_one_key_waits_once_and_both_callers_get_the_same() -> None:
@@ -241,7 +241,7 @@ async def test_one_key_waits_once_and_both_callers_get_the_same() -> None:
         one, two = place.come("alice", key="k"), place.come("alice", key="k")
         other = place.come("alice", SandboxSpec(image="b"), key="k")
         await asyncio.sleep(0.1)
-        assert len(place.room) == 1
+        assert len(place.queue) == 1
         await place.end(place.admitted[0])
         assert await one == Admitted(place.admitted[1])
         assert await two == Known(place.admitted[1])
@@ -277,10 +277,10 @@ async def test_a_replica_that_leaves_sends_everybody_away() -> None:
         await place.come("alice")
         waiting = [place.come("alice", key=key) for key in ("k", "l", None)]
         await asyncio.sleep(0.1)
-        place.room.leave()
+        place.queue.leave()
         told = await asyncio.gather(*waiting, return_exceptions=True)
         assert [one.code for one in told if isinstance(one, Problem)] == ["draining"] * 3
-        assert len(place.room) == 0
+        assert len(place.queue) == 0
 
 
 # Who comes (with how many cores), what ends (the oldest of), a quota that changes, time that goes.
@@ -307,8 +307,8 @@ def test_no_history_passes_a_limit_and_everybody_is_served_in_the_end(
                 in_all = await place.store.usage(None)
                 assert not total or in_all.sandboxes <= total
             place.quotas.clear()
-            place.room.changed()
-            while len(place.room):
+            place.queue.changed()
+            while len(place.queue):
                 await end_oldest(place, None)
                 await asyncio.sleep(0.01)
             admitted = [one.result() for one in place.calls if one.done() and not one.cancelled()]
@@ -321,7 +321,7 @@ def test_no_history_passes_a_limit_and_everybody_is_served_in_the_end(
         runner.run(history())
 
 
-async def play(place: Office, what: str, owner: str, number: int) -> None:
+async def play(place: Harness, what: str, owner: str, number: int) -> None:
     before = await place.store.usage(owner)
     match what:
         case "come":
@@ -333,7 +333,7 @@ async def play(place: Office, what: str, owner: str, number: int) -> None:
                 call.cancel()
         case "quota":
             place.quotas[owner] = Quota(sandboxes=number)
-            place.room.changed()
+            place.queue.changed()
         case _:
             await asyncio.sleep(number)
     await asyncio.sleep(0.05)
@@ -343,7 +343,7 @@ async def play(place: Office, what: str, owner: str, number: int) -> None:
     assert over is None or getattr(used, over) <= getattr(before, over)
 
 
-async def end_oldest(place: Office, owner: str | None) -> None:
+async def end_oldest(place: Harness, owner: str | None) -> None:
     running = await place.store.find(owner, {}, [State.REQUESTED])
     if running:
         await place.end(running[0])
@@ -353,8 +353,8 @@ async def test_replicas_ask_in_the_order_of_their_first_waiters() -> None:
     async with asyncio.TaskGroup() as group:
         store = MemoryStore(VirtualClock())
         store.shared = True
-        replicas = [Office(store, {"alice": Quota(sandboxes=1)}) for _ in range(2)]
-        loops = [group.create_task(one.room.run()) for one in replicas]
+        replicas = [Harness(store, {"alice": Quota(sandboxes=1)}) for _ in range(2)]
+        loops = [group.create_task(one.queue.run()) for one in replicas]
         replicas[1].ids = count(100)
         await replicas[0].come("alice")
         older = replicas[1].come("alice")
@@ -365,7 +365,7 @@ async def test_replicas_ask_in_the_order_of_their_first_waiters() -> None:
         # The end happens at the first replica; the other one hears of it a millisecond later.
         await replicas[0].end(before)
         await asyncio.sleep(0.001)
-        replicas[1].room.on(Transition.of(None, replace(before, state=State.ENDING), here=False))
+        replicas[1].queue.on(Transition.of(None, replace(before, state=State.ENDING), here=False))
         await older
         assert not younger.done()
         for one in (*loops, younger):

@@ -1,4 +1,4 @@
-"""``WaitingRoom``: every create passes it; a create without room waits here for its turn, until its deadline."""
+"""``CreateQueue``: every create passes it; a create without room waits here for its turn, until its deadline."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ _AWAY: Final = "store"
 
 
 class UsageReader(Protocol):
-    """The part of ``Store`` that the waiting room uses."""
+    """The part of ``Store`` that the queue uses."""
 
     @property
     def shared(self) -> bool:
@@ -59,7 +59,7 @@ class UsageReader(Protocol):
         ...
 
 
-class WaitingRoom:
+class CreateQueue:
     """Admits creates; those without room wait in a queue that is fair between owners. ``run`` is its loop.
 
     Args:
