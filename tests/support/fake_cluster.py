@@ -50,6 +50,7 @@ class FakeCluster:
     room: int | None = None
     digests: dict[str, str] = field(default_factory=dict)  # of images that are on the machine
     image_state: ImageState = "here"
+    on_nodes: set[str] = field(default_factory=set)  # whatever `image_state` says
     missing_images: set[str] = field(default_factory=set)
     stops_at_once: int = 8
     isolation: str = ""
@@ -104,7 +105,7 @@ class FakeCluster:
     async def image(self, name: str) -> ImageState:
         if name in self.missing_images:
             raise Problem("image_not_found", f"{name}: manifest unknown", image=name)
-        return self.image_state
+        return "here" if name in self.on_nodes else self.image_state
 
     async def digest(self, name: str) -> str:
         return self.digests.get(name, "")

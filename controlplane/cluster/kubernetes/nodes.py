@@ -118,7 +118,9 @@ class Fleet:
 
     def have(self, image: str, nodes: Iterable[Node]) -> bool:
         """Whether a node for sandboxes reports that it has this image."""
-        full_name = str(parse(image))
+        reference = parse(image)
+        # Nodes report an image by its tag and by its digest, and what was pulled by digest by that alone.
+        full_name = f"{reference.name}@{reference.digest}" if reference.digest else str(reference)
         return any(full_name in one.images for one in self.eligible(nodes))
 
     def check(self, spec: SandboxSpec, nodes: Sequence[Node]) -> None:

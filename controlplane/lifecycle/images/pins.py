@@ -52,6 +52,10 @@ class Machines(Protocol):
         """The digest of an image that is on the machine."""
         ...
 
+    async def image(self, name: str) -> ImageState:
+        """Where an image is."""
+        ...
+
     def architectures(self) -> Collection[str]:
         """Those of the machines."""
         ...
@@ -159,7 +163,7 @@ class Images:
         return scope is None or self._remembered(scope) in ("", claimed.image_digest)
 
     async def find(self, name: str) -> ImageState:
-        """Whether an image's registry has it.
+        """Whether the image that a name means now is on the machines, or in its registry.
 
         Raises:
             Problem: image_not_found, unsupported: no sandbox can start from it.
@@ -167,13 +171,16 @@ class Images:
         if self._resolver is None:
             return "unknown"
         try:
-            await self._resolver.resolve(parse(self.pulled(name)))
+            reference = parse(self.pulled(name))
+            digest = await self._resolver.resolve(reference)
         except RegistryProblem as problem:
             # Machines may have credentials that the control plane has not.
             if problem.outcome == "absent" or (problem.outcome == "denied" and self._required):
                 raise
             return "unknown"
-        return "elsewhere"
+        # A machine that has pulled it by its digest does not know its tag.
+        here = await self._machines.image(str(reference.at(digest))) == "here"
+        return "here" if here else "elsewhere"
 
     async def _resolved(self, resolver: Resolver, name: str) -> Pin:
         reference = parse(name)

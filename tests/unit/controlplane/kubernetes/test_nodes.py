@@ -151,6 +151,7 @@ def test_a_node_says_which_images_it_can_run() -> None:
         ("example.com/app", "example.com/app:latest"),
         ("localhost:5000/app:2", "localhost:5000/app:2"),
         (f"a@sha256:{0:064}", f"docker.io/library/a@sha256:{0:064}"),
+        (f"a:1@sha256:{0:064}", f"docker.io/library/a@sha256:{0:064}"),
     ],
 )
 def test_an_image_is_known_by_its_full_name(name: str, full: str) -> None:

@@ -245,6 +245,7 @@ async def test_a_group_that_has_an_image_is_not_given_a_warm_one_with_another() 
     ("registry", "image", "blocked"),
     [
         (FakeRegistry(), "elsewhere", None),
+        (FakeRegistry("on a node"), "here", None),
         (FakeRegistry(outcome="away"), "unknown", None),
         (FakeRegistry(outcome="denied"), "unknown", None),
         (FakeRegistry(outcome="absent"), "unknown", "image_not_found"),
@@ -254,7 +255,9 @@ async def test_a_group_that_has_an_image_is_not_given_a_warm_one_with_another() 
 async def test_a_preflight_asks_the_registry_where_the_cluster_does_not_know(
     registry: FakeRegistry, image: str, blocked: str | None
 ) -> None:
-    async with plane(registry, cluster=FakeCluster(image_state="unknown")) as running:
+    async with plane(
+        registry, cluster=FakeCluster(image_state="unknown", on_nodes={f"{FULL}@{digest('on a node')}"})
+    ) as running:
         answer = await running.api("POST", "/v1/preflight", body={"sandbox": {"image": "python:3"}, "count": 2})
         assert answer.json["image"] == image
         assert [one["code"] for one in answer.json["blockers"]] == ([blocked] if blocked else [])
