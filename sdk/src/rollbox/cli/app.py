@@ -1,6 +1,7 @@
 """The Typer application with all commands."""
 
 import importlib
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -67,13 +68,21 @@ class _Group(TyperGroup):
             formatter.write_dl([(name, one.get_short_help_str(limit=_UNCUT)) for name, one in commands if one])
 
 
+def _found(name: str) -> Any:  # noqa: ANN401
+    """Import the function of a command, or the application of a group."""
+    module, _, attribute = _COMMANDS[name].partition(":")
+    return getattr(importlib.import_module(f"rollbox.cli.{module}"), attribute)
+
+
+def _help(found: Any) -> str:  # noqa: ANN401
+    return str(found.info.help) if isinstance(found, typer.Typer) else inspect.getdoc(found) or ""
+
+
 class _Imported(Mapping[str, Any]):
     """The commands by name; the module of one is imported when it is asked for."""
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401
-        module, _, attribute = _COMMANDS[name].partition(":")
-        found = getattr(importlib.import_module(f"rollbox.cli.{module}"), attribute)
-        only = _application(_Group)
+        found, only = _found(name), _application(_Group)
         if isinstance(found, typer.Typer):
             only.add_typer(found, name=name, cls=_Group)
         else:
@@ -94,8 +103,14 @@ class _Commands(_Group):
         super().__init__(**{**attributes, "commands": _Imported()})
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401
-        # Typer goes over the items, which would import and build every command once more.
+        # Typer goes over the items, which would import and build every command.
         return [*self.commands]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
+        # Only the texts: to build every command takes as long as to import them.
+        rows = [(name, TyperCommand(name, help=_help(_found(name)))) for name in _COMMANDS]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.get_short_help_str(limit=_UNCUT)) for name, one in rows])
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
         with output.exit_on_closed_stdout():
