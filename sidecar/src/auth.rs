@@ -42,16 +42,16 @@ pub struct Auth {
     sandbox_id: Arc<str>,
     verifier: Arc<Verifier>,
     bound: Bound,
-    known: Known,
+    authenticated: Authenticated,
 }
 
 /// Whether a connection has carried a call with a valid token. Cheap to clone; once set it stays set.
 #[derive(Debug, Clone, Default)]
-pub struct Known {
+pub struct Authenticated {
     flag: Arc<watch::Sender<bool>>,
 }
 
-impl Known {
+impl Authenticated {
     /// Whether such a call has been received.
     pub fn is_set(&self) -> bool {
         *self.flag.borrow()
@@ -60,7 +60,7 @@ impl Known {
     /// Completes when such a call has been received.
     pub async fn set(&self) {
         // `self` holds the sender, so the channel cannot close during the wait.
-        let _ = self.flag.subscribe().wait_for(|known| *known).await;
+        let _ = self.flag.subscribe().wait_for(|authenticated| *authenticated).await;
     }
 
     pub(crate) fn mark(&self) {
@@ -73,12 +73,12 @@ impl Known {
 impl Auth {
     /// Accepts the tokens of `sandbox_id`, once it has the settings that they promise.
     pub fn new(sandbox_id: &str, verifier: Arc<Verifier>, bound: Bound) -> Self {
-        Self { sandbox_id: sandbox_id.into(), verifier, bound, known: Known::default() }
+        Self { sandbox_id: sandbox_id.into(), verifier, bound, authenticated: Authenticated::default() }
     }
 
-    /// A copy for one connection, which sets `known` at the first valid token.
-    pub fn on(&self, known: Known) -> Self {
-        Self { known, ..self.clone() }
+    /// A copy for one connection, which sets `authenticated` at the first valid token.
+    pub fn on(&self, authenticated: Authenticated) -> Self {
+        Self { authenticated, ..self.clone() }
     }
 
     /// Checks a call; returns a scope when the token is limited to ports.
@@ -110,7 +110,7 @@ impl Interceptor for Auth {
         if let Some(scope) = scope {
             request.extensions_mut().insert(scope);
         }
-        self.known.mark();
+        self.authenticated.mark();
         Ok(request)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sidecar::settings::Settings;
-use sidecar::spawner::{self, Mission};
+use sidecar::spawner::{self, SpawnerConfig};
 use sidecar::sys::SingleThread;
 use sidecar::{files, install, log, run, sys};
 use wire::Problem;
@@ -47,7 +47,7 @@ fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
     if let Err(err) = raise_descriptors() {
         log::event("descriptors_not_raised", &[("error", &err)]);
     }
-    let mission = Mission {
+    let config = SpawnerConfig {
         target_command: settings.target_command.clone(),
         start_timeout: settings.start_timeout,
         processes: settings.limits.pids,
@@ -58,9 +58,9 @@ fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
         let alone = SingleThread::check().map_err(internal)?;
         alone.close_inherited().map_err(internal)?;
         alone.scrub_environment();
-        spawner::begin(&mission, &alone).map_err(internal)?
+        spawner::begin(&config, &alone).map_err(internal)?
     };
-    spawner::shed_powers().map_err(internal)?;
+    spawner::drop_capabilities().map_err(internal)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(internal)?;
     runtime.block_on(run::run(settings, socket, child, started))
 }

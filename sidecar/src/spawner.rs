@@ -48,7 +48,7 @@ const DAC_OVERRIDE: u64 = 1 << 1;
 
 /// The spawner's configuration.
 #[derive(Debug, Clone)]
-pub struct Mission {
+pub struct SpawnerConfig {
     /// `argv[0]` of the target's main process.
     pub target_command: String,
     /// How long the target may take to appear.
@@ -67,14 +67,14 @@ pub struct Mission {
 ///
 /// # Errors
 /// The kernel refuses the fork or the socket.
-pub fn begin(mission: &Mission, alone: &SingleThread) -> io::Result<(UnixStream, Pid)> {
+pub fn begin(config: &SpawnerConfig, alone: &SingleThread) -> io::Result<(UnixStream, Pid)> {
     let (ours, theirs) = UnixStream::pair()?;
     match alone.fork()? {
         ForkResult::Parent { child } => Ok((ours, child)),
         ForkResult::Child => {
             // Otherwise the spawner would hold its own peer open and never see the sidecar's end of the socket close.
             drop(ours);
-            std::process::exit(run(mission, alone, Channel::new(theirs)));
+            std::process::exit(run(config, alone, Channel::new(theirs)));
         }
     }
 }
@@ -84,17 +84,17 @@ pub fn begin(mission: &Mission, alone: &SingleThread) -> io::Result<(UnixStream,
 ///
 /// # Errors
 /// The kernel refuses.
-pub fn shed_powers() -> io::Result<()> {
+pub fn drop_capabilities() -> io::Result<()> {
     let own = setup::own_status()?;
     clone::set_capabilities(own.permitted & DAC_OVERRIDE, 0).map_err(io::Error::from_raw_os_error)
 }
 
-fn run(mission: &Mission, alone: &SingleThread, mut channel: Channel) -> i32 {
-    let outcome = enter(mission).and_then(|(target, found_us)| {
+fn run(config: &SpawnerConfig, alone: &SingleThread, mut channel: Channel) -> i32 {
+    let outcome = enter(config).and_then(|(target, found_us)| {
         match alone.fork().map_err(|err| failed("fork the sandbox's init", &err))? {
             // The init lives on without this process; the target's PID 1 will reap it.
             ForkResult::Parent { .. } => Ok(()),
-            ForkResult::Child => serve(mission, &mut channel, target, found_us),
+            ForkResult::Child => serve(config, &mut channel, target, found_us),
         }
     });
     let Err(problem) = outcome else { return 0 };
@@ -104,33 +104,33 @@ fn run(mission: &Mission, alone: &SingleThread, mut channel: Channel) -> i32 {
 }
 
 /// Everything before the nested PID namespace, which only the next child will be in.
-fn enter(mission: &Mission) -> Result<(Target, u64), Problem> {
-    let target = target::wait(&mission.target_command, mission.start_timeout)?;
-    let found_us = elapsed_us(mission);
+fn enter(config: &SpawnerConfig) -> Result<(Target, u64), Problem> {
+    let target = target::wait(&config.target_command, config.start_timeout)?;
+    let found_us = elapsed_us(config);
     namespaces::join(target.pid).map_err(|err| failed("join the target's namespaces", &err))?;
     unshare(CloneFlags::CLONE_NEWPID).map_err(|err| failed("make a PID namespace", &err))?;
     Ok((target, found_us))
 }
 
 fn serve(
-    mission: &Mission,
+    config: &SpawnerConfig,
     channel: &mut Channel,
     target: Target,
     target_found_us: u64,
 ) -> Result<(), Problem> {
     let setup =
-        setup::set_up(target, mission.processes).map_err(|err| failed("set up the sandbox's init", &err))?;
+        setup::set_up(target, config.processes).map_err(|err| failed("set up the sandbox's init", &err))?;
     let kernel = setup.kernel.clone();
     let mut spawner =
-        Spawner::new(setup, mission.file_worker).map_err(|err| failed("watch for ended processes", &err))?;
-    let ready = Report::Ready { kernel, target_found_us, entered_us: elapsed_us(mission) };
+        Spawner::new(setup, config.file_worker).map_err(|err| failed("watch for ended processes", &err))?;
+    let ready = Report::Ready { kernel, target_found_us, entered_us: elapsed_us(config) };
     // From here on an error means that the sidecar is gone, so it is not reported.
     let _ = channel.send(&ready).and_then(|()| spawner.serve(channel));
     Ok(())
 }
 
-fn elapsed_us(mission: &Mission) -> u64 {
-    u64::try_from(mission.started.elapsed().as_micros()).unwrap_or(u64::MAX)
+fn elapsed_us(config: &SpawnerConfig) -> u64 {
+    u64::try_from(config.started.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
 fn failed(what: &str, err: &dyn Display) -> Problem {

@@ -12,7 +12,7 @@ use crate::ring::Ring;
 /// A reader that takes nothing for this long counts as gone, and the command goes on without it. Progress shows only
 /// when a gateway opens its flow-control window, half of 512 KiB at a time; so a reader that takes less than 26 KiB/s
 /// counts as gone too.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const STALL_LIMIT: Duration = Duration::from_secs(10);
 
 /// Byte offsets in the two streams.
 pub type Position = [u64; 2];
@@ -30,7 +30,7 @@ struct Places {
     all: Vec<Place>,
 }
 
-/// Where a reader is. A reader that lost its connection keeps its place until another one attaches or [`PATIENCE`] is
+/// Where a reader is. A reader that lost its connection keeps its place until another one attaches or [`STALL_LIMIT`] is
 /// over.
 #[derive(Debug, Clone, Copy)]
 struct Place {
@@ -103,7 +103,7 @@ impl Readers {
         let mut places = self.places.look();
         for place in places.all.iter_mut().filter(|place| !place.gone) {
             let room = ring.room(place.begun[stream as usize], place.taken[stream as usize]);
-            let until = place.last.max(began) + PATIENCE;
+            let until = place.last.max(began) + STALL_LIMIT;
             if room == 0 && until <= now {
                 place.gone = true;
                 continue;
@@ -151,7 +151,7 @@ mod tests {
     async fn a_command_that_nobody_has_read_yet_waits_once_and_then_goes_on() {
         let (readers, ring) = (Readers::new(), ring());
         write(&ring, LIMIT);
-        assert_eq!(waited(&readers, &ring).await, (PATIENCE, usize::MAX));
+        assert_eq!(waited(&readers, &ring).await, (STALL_LIMIT, usize::MAX));
         assert_eq!(waited(&readers, &ring).await.0, Duration::ZERO);
     }
 
@@ -162,17 +162,17 @@ mod tests {
         write(&ring, LIMIT);
         for taken in [800, 900] {
             let moves = async {
-                tokio::time::sleep(PATIENCE * 9 / 10).await;
+                tokio::time::sleep(STALL_LIMIT * 9 / 10).await;
                 readers.took(number, [taken, 0]);
             };
             let (_, (time, room)) = tokio::join!(moves, waited(&readers, &ring));
-            assert_eq!((time, room), (PATIENCE * 9 / 10, if taken == 800 { 50 } else { 100 }));
+            assert_eq!((time, room), (STALL_LIMIT * 9 / 10, if taken == 800 { 50 } else { 100 }));
             write(&ring, room);
         }
-        assert_eq!(waited(&readers, &ring).await.0, PATIENCE);
+        assert_eq!(waited(&readers, &ring).await.0, STALL_LIMIT);
         write(&ring, LIMIT);
         readers.took(number, [1000, 0]);
-        assert_eq!(waited(&readers, &ring).await.0, PATIENCE, "a reader that takes again counts again");
+        assert_eq!(waited(&readers, &ring).await.0, STALL_LIMIT, "a reader that takes again counts again");
     }
 
     #[tokio::test(start_paused = true)]
@@ -182,14 +182,14 @@ mod tests {
         write(&ring, LIMIT);
         readers.leave(first);
         let back = async {
-            tokio::time::sleep(PATIENCE / 2).await;
+            tokio::time::sleep(STALL_LIMIT / 2).await;
             let second = readers.enter([300, 0]);
-            tokio::time::sleep(PATIENCE / 4).await;
+            tokio::time::sleep(STALL_LIMIT / 4).await;
             readers.leave(second);
         };
         let (_, (time, room)) = tokio::join!(back, waited(&readers, &ring));
-        assert_eq!((time, room), (PATIENCE / 2, 300));
+        assert_eq!((time, room), (STALL_LIMIT / 2, 300));
         write(&ring, 300);
-        assert_eq!(waited(&readers, &ring).await, (PATIENCE, usize::MAX));
+        assert_eq!(waited(&readers, &ring).await, (STALL_LIMIT, usize::MAX));
     }
 }

@@ -75,7 +75,7 @@ pub struct Process {
     /// Its standard input.
     pub stdin: AsyncMutex<Stdin>,
     pub(super) pid: AtomicU64,
-    pub(super) told_bytes: [usize; 2],
+    pub(super) result_bytes: [usize; 2],
     pub(super) outputs: [Mutex<Ring>; 2],
     /// The readers that the output waits for; none: it does not wait.
     pub(super) readers: Option<Readers>,
@@ -121,7 +121,7 @@ impl Process {
             id,
             stdin: AsyncMutex::new(Stdin::new(command.stdin_open)),
             pid: AtomicU64::new(0),
-            told_bytes: command.max_output_bytes,
+            result_bytes: command.max_output_bytes,
             outputs: command.kept_output_bytes().map(ring),
             readers: command.output_waits.then(Readers::new),
             terminal: Mutex::default(),
@@ -157,11 +157,11 @@ impl Process {
 
     /// The part of a stream that the result holds, and how many bytes the stream had in all. Cost: one copy of what is
     /// kept.
-    pub fn told(&self, stream: Stream) -> (Vec<u8>, u64) {
+    pub fn result_output(&self, stream: Stream) -> (Vec<u8>, u64) {
         let ring = self.output(stream);
         let mut kept = ring.kept();
         // Only a ring that keeps the last bytes may hold more than the result does.
-        let more = kept.len().saturating_sub(self.told_bytes[stream as usize]);
+        let more = kept.len().saturating_sub(self.result_bytes[stream as usize]);
         kept.drain(..more);
         (kept, ring.total_bytes())
     }
@@ -293,8 +293,8 @@ mod tests {
         }
         let (total, kept) = (ring.total_bytes(), ring.kept_bytes());
         drop(ring);
-        let (told, told_total) = process.told(Stream::Stdout);
-        assert_eq!((kept, told.len(), told_total), (DEFAULT_OUTPUT_BYTES, 10, total));
+        let (result_output, result_total) = process.result_output(Stream::Stdout);
+        assert_eq!((kept, result_output.len(), result_total), (DEFAULT_OUTPUT_BYTES, 10, total));
     }
 
     /// Hundreds of finished processes are kept.

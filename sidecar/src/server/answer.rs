@@ -34,7 +34,7 @@ pub fn result_without_data(process: &Process, ended: &Ended, replayed: bool) -> 
 }
 
 fn output(process: &Process, stream: Stream) -> Output {
-    let (data, total_bytes) = process.told(stream);
+    let (data, total_bytes) = process.result_output(stream);
     Output { truncated: total_bytes > data.len() as u64, data, total_bytes }
 }
 

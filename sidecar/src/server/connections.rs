@@ -24,7 +24,7 @@ use wire::agent::agent_server::AgentServer;
 use super::agent::Service;
 use super::listen::{Listener, Stream};
 use super::uses::{Held, Uses};
-use crate::auth::{Auth, CalledPath, Known};
+use crate::auth::{Auth, Authenticated, CalledPath};
 use crate::leg::{self, Legs};
 
 /// The largest input (16 MiB) and the largest answer (two outputs of 16 MiB) with room to spare.
@@ -35,7 +35,7 @@ const MAX_KNOWN: usize = 64;
 const MAX_UNAUTHENTICATED: usize = 64;
 const UNAUTHENTICATED_LIFETIME: Duration = Duration::from_secs(5);
 /// Time for calls that were sent before the peer received the notice that they come too late.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_STREAMS: u32 = 1024;
 /// A token has 4 KiB at most.
 const MAX_HEADER_BYTES: u32 = 16 << 10;
@@ -97,8 +97,8 @@ struct Connections {
     draining: watch::Receiver<bool>,
     places: Arc<Semaphore>,
     tasks: JoinSet<()>,
-    /// Oldest first; those that are known or closed by then are removed when the next one comes.
-    unauthenticated: VecDeque<(AbortHandle, Known)>,
+    /// Oldest first; those that are authenticated or closed by then are removed when the next one comes.
+    unauthenticated: VecDeque<(AbortHandle, Authenticated)>,
 }
 
 impl Connections {
@@ -117,17 +117,17 @@ impl Connections {
     }
 
     fn take(&mut self, stream: Box<dyn Stream>) {
-        self.unauthenticated.retain(|(task, known)| !known.is_set() && !task.is_finished());
+        self.unauthenticated.retain(|(task, authenticated)| !authenticated.is_set() && !task.is_finished());
         while self.unauthenticated.len() >= MAX_UNAUTHENTICATED
             && let Some((oldest, _)) = self.unauthenticated.pop_front()
         {
             oldest.abort();
         }
-        let known = Known::default();
-        let agent = InterceptedService::new(self.agent.clone(), self.auth.on(known.clone()));
+        let authenticated = Authenticated::default();
+        let agent = InterceptedService::new(self.agent.clone(), self.auth.on(authenticated.clone()));
         let places = Arc::clone(&self.places);
         let uses = Arc::clone(&self.uses);
-        let (legs, mut draining, caller) = (self.legs.clone(), self.draining.clone(), known.clone());
+        let (legs, mut draining, caller) = (self.legs.clone(), self.draining.clone(), authenticated.clone());
         let task = async move {
             match first_byte(&*stream, draining.clone()).await {
                 Some(first) if first == leg::MARK[0] => {
@@ -140,7 +140,7 @@ impl Connections {
                 None => {}
             }
         };
-        self.unauthenticated.push_back((self.tasks.spawn(task), known));
+        self.unauthenticated.push_back((self.tasks.spawn(task), authenticated));
     }
 }
 
@@ -156,13 +156,13 @@ async fn first_byte(stream: &dyn Stream, mut draining: watch::Receiver<bool>) ->
 async fn connection(
     stream: Box<dyn Stream>,
     agent: InterceptedService<Agent, Auth>,
-    known: Known,
+    authenticated: Authenticated,
     uses: Arc<Uses>,
     places: Arc<Semaphore>,
     mut draining: watch::Receiver<bool>,
 ) {
     let agent = TowerToHyperService::new(agent);
-    let caller = known.clone();
+    let caller = authenticated.clone();
     let named = service_fn(move |mut request: http::Request<Incoming>| {
         let path = request.uri().path().to_owned();
         request.extensions_mut().insert(CalledPath(path.clone()));
@@ -185,7 +185,7 @@ async fn connection(
     let served = protocol().serve_connection(TokioIo::new(stream), named);
     let mut served = std::pin::pin!(served);
     let accepted = async {
-        timeout(UNAUTHENTICATED_LIFETIME, known.set()).await.ok()?;
+        timeout(UNAUTHENTICATED_LIFETIME, authenticated.set()).await.ok()?;
         places.try_acquire().ok()
     };
     // How a connection ends is not reported: each call has its own answer.
@@ -204,7 +204,7 @@ async fn connection(
     match place {
         // Calls under way may end; the drain as a whole has its own timeout.
         Some(_place) => drop(served.await),
-        None => drop(timeout(FAREWELL, served).await),
+        None => drop(timeout(CLOSE_TIMEOUT, served).await),
     }
 }
 

@@ -124,7 +124,7 @@ impl Spawner {
                 return Ok(());
             }
             while let Some(order) = channel.next()? {
-                self.obey(order, channel)?;
+                self.handle(order, channel)?;
             }
         }
         Ok(())
@@ -185,7 +185,7 @@ impl Spawner {
         Ok(())
     }
 
-    fn obey(&mut self, order: Order, channel: &mut Channel) -> io::Result<()> {
+    fn handle(&mut self, order: Order, channel: &mut Channel) -> io::Result<()> {
         match order {
             Order::Spawn(spawn) => {
                 let descriptors = match spawn.terminal {
@@ -286,8 +286,8 @@ impl Spawner {
     }
 
     fn sweep(&mut self, channel: &mut Channel) -> io::Result<()> {
-        let told = sweep::round(&mut self.sweeps, Instant::now());
-        told.into_iter().try_for_each(|(id, left)| channel.send(&Report::Swept { id, left }))
+        let reports = sweep::round(&mut self.sweeps, Instant::now());
+        reports.into_iter().try_for_each(|(id, left)| channel.send(&Report::Swept { id, left }))
     }
 }
 

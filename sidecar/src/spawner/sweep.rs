@@ -11,8 +11,8 @@
 //! takes gVisor so long that there are many. Pids are not reused meanwhile: the kernel assigns them in a circle of at
 //! least 32768, and only this process reaps the leader.
 //!
-//! The caller gets its report after [`PATIENCE`], whatever is left, and the kill continues in the background. By then a
-//! bomb may have used up the circle of pids, so only the marker, and descent from a process that carries it, count.
+//! The caller gets its report after [`REPORT_AFTER`], whatever is left, and the kill continues in the background. By
+//! then a bomb may have used up the circle of pids, so only the marker, and descent from a process that carries it, count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -26,7 +26,7 @@ use super::plan::MARKER;
 use crate::sys;
 
 /// Shorter than the time for which the sidecar waits for the end of a kill.
-const PATIENCE: Duration = Duration::from_secs(2);
+const REPORT_AFTER: Duration = Duration::from_secs(2);
 /// A process that is still there after this (stuck in the kernel) is left until the sandbox ends.
 const MAX_DURATION: Duration = Duration::from_secs(60);
 const QUICK_ROUNDS: u32 = 20;
@@ -113,8 +113,8 @@ pub(super) struct Sweep {
     marks: Marks,
     rounds: u32,
     due: Instant,
-    tell_at: Instant,
-    told: bool,
+    report_at: Instant,
+    reported: bool,
     last: Instant,
     /// Until then only the hang-up is sent.
     lenient_until: Instant,
@@ -124,8 +124,8 @@ impl Sweep {
     /// A kill that begins at once; of a command on a terminal it begins with a hang-up.
     pub(super) fn new(id: u64, marks: Marks, on_terminal: bool, now: Instant) -> Self {
         let lenient_until = if on_terminal { now + HANGUP_PATIENCE } else { now };
-        let (tell_at, last) = (now + PATIENCE, now + MAX_DURATION);
-        Self { id, marks, rounds: 0, due: now, tell_at, told: false, last, lenient_until }
+        let (report_at, last) = (now + REPORT_AFTER, now + MAX_DURATION);
+        Self { id, marks, rounds: 0, due: now, report_at, reported: false, last, lenient_until }
     }
 
     /// Notes the result of a round. Returns whether there is another round, and the report if it is due: id and
@@ -133,18 +133,18 @@ impl Sweep {
     fn turn(&mut self, left: usize, goes_on: bool, now: Instant) -> (bool, Option<(u64, u32)>) {
         self.rounds += 1;
         let goes_on = goes_on && now < self.last;
-        let tell = !self.told && (!goes_on || now >= self.tell_at);
-        if tell {
-            self.told = true;
+        let report = !self.reported && (!goes_on || now >= self.report_at);
+        if report {
+            self.reported = true;
             self.marks.leader = None;
         }
-        let pause = match (self.told, self.rounds < QUICK_ROUNDS) {
+        let pause = match (self.reported, self.rounds < QUICK_ROUNDS) {
             (true, _) => BEHIND_PAUSE,
             (false, true) => QUICK_PAUSE,
             (false, false) => SLOW_PAUSE,
         };
         self.due = now + pause;
-        (goes_on, tell.then(|| (self.id, u32::try_from(left).unwrap_or(u32::MAX))))
+        (goes_on, report.then(|| (self.id, u32::try_from(left).unwrap_or(u32::MAX))))
     }
 
     /// The signals that this round sends.
@@ -159,7 +159,7 @@ impl Sweep {
 
     /// Whether it continues in the background, for a command with this id.
     pub(super) fn lingers(&self, exec_id: &str) -> bool {
-        self.told && self.marks.exec_id == exec_id
+        self.reported && self.marks.exec_id == exec_id
     }
 
     /// When the next round is due.
@@ -190,7 +190,7 @@ pub(super) fn round(sweeps: &mut Vec<Sweep>, now: Instant) -> Vec<(u64, u32)> {
         }
     }
     let look = Look::new();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     sweeps.retain_mut(|sweep| {
         if sweep.due > now {
             return true;
@@ -198,11 +198,11 @@ pub(super) fn round(sweeps: &mut Vec<Sweep>, now: Instant) -> Vec<(u64, u32)> {
         let members = sweep.marks.members_in(&look);
         sweep.signals(now).iter().for_each(|number| signal(&members, *number));
         let goes_on = !members.is_empty() || hit.contains(&sweep.id);
-        let (goes_on, tell) = sweep.turn(members.len(), goes_on, Instant::now());
-        told.extend(tell);
+        let (goes_on, report) = sweep.turn(members.len(), goes_on, Instant::now());
+        reported.extend(report);
         goes_on
     });
-    told
+    reported
 }
 
 /// Sends a signal to all of `pids`.
@@ -232,8 +232,8 @@ mod tests {
         let began = Instant::now();
         let mut sweep = Sweep::new(7, Marks::new(Pid::from_raw(5), "e"), false, began);
         assert_eq!(sweep.turn(3, true, began), (true, None));
-        assert_eq!(sweep.turn(2, true, began + PATIENCE), (true, Some((7, 2))));
-        assert_eq!(sweep.turn(1, true, began + 2 * PATIENCE), (true, None));
+        assert_eq!(sweep.turn(2, true, began + REPORT_AFTER), (true, Some((7, 2))));
+        assert_eq!(sweep.turn(1, true, began + 2 * REPORT_AFTER), (true, None));
         assert_eq!(sweep.turn(1, true, began + MAX_DURATION), (false, None));
     }
 
@@ -261,7 +261,7 @@ mod tests {
         let entries = [entry(1, 0, 0), entry(5, 1, 5), entry(6, 1, 0)];
         let mut sweep = Sweep::new(7, Marks::new(Pid::from_raw(5), "e"), false, Instant::now());
         assert_eq!(sweep.marks.related(&entries), BTreeSet::from([5]));
-        sweep.turn(1, true, sweep.tell_at);
+        sweep.turn(1, true, sweep.report_at);
         assert_eq!(sweep.marks.related(&entries), BTreeSet::new());
     }
 }

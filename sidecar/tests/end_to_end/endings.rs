@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use wire::Code;
 use wire::agent::{End, ExecRequest, SignalRequest};
 
-use crate::sandbox::{PATIENCE, Sandbox, argv, problem, shell, signed, text};
+use crate::sandbox::{LIMIT, Sandbox, argv, problem, shell, signed, text};
 
 /// A typical daemon: a session of its own, its parents gone, its streams closed.
 const DAEMON: &str = "(setsid sh -c 'sleep 4321 </dev/null >/dev/null 2>&1 & ' &) ; \
@@ -51,7 +51,7 @@ async fn a_deadline_kills_the_whole_tree_and_keeps_what_was_written() {
 #[tokio::test]
 async fn a_daemon_neither_holds_the_answer_nor_becomes_a_zombie() {
     let sandbox = Sandbox::start().await;
-    let answered = tokio::time::timeout(PATIENCE, sandbox.exec(shell("sleep 1000 & echo done"))).await;
+    let answered = tokio::time::timeout(LIMIT, sandbox.exec(shell("sleep 1000 & echo done"))).await;
     assert!(answered.is_ok(), "the daemon may hold the pipes, but not the answer");
     assert_eq!(text(&answered.unwrap().unwrap()), "done\n");
     sandbox.until(COUNT, "1\n").await;
@@ -171,14 +171,14 @@ async fn nothing_outlives_the_sidecar() {
     };
     let began = Instant::now();
     while !alive() {
-        assert!(began.elapsed() < PATIENCE, "the command does not start");
+        assert!(began.elapsed() < LIMIT, "the command does not start");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     sandbox.sidecar.0.kill().unwrap();
     sandbox.sidecar.0.wait().unwrap();
     let began = Instant::now();
     while alive() {
-        assert!(began.elapsed() < PATIENCE, "a command has outlived its sidecar");
+        assert!(began.elapsed() < LIMIT, "a command has outlived its sidecar");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use wire::Code;
 use wire::agent::{ConfigureRequest, End, ExecRequest, ListRequest};
 
-use crate::sandbox::{PATIENCE, Sandbox, argv, env, grows_to, problem, shell, signed, text, within};
+use crate::sandbox::{LIMIT, Sandbox, argv, env, grows_to, problem, shell, signed, text, within};
 
 async fn serves(sandbox: &Sandbox) {
-    let alive = tokio::time::timeout(PATIENCE, sandbox.exec(argv(&["echo", "alive"]))).await;
+    let alive = tokio::time::timeout(LIMIT, sandbox.exec(argv(&["echo", "alive"]))).await;
     assert!(alive.is_ok(), "the init hangs");
     assert_eq!(text(&alive.unwrap().unwrap()), "alive\n");
 }
@@ -87,14 +87,14 @@ async fn commands_that_are_stopped_before_they_run_do_not_stop_the_init() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        assert!(tokio::time::timeout(PATIENCE, has_begun).await.is_ok(), "the command does not start");
+        assert!(tokio::time::timeout(LIMIT, has_begun).await.is_ok(), "the command does not start");
         for _ in 0..100 {
             let mut client = sandbox.client.clone();
             let request = ExecRequest { timeout_ms: 300, ..argv(&["true"]) };
             calls.spawn(async move { client.exec(signed(request)).await });
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let stopped = tokio::time::timeout(PATIENCE, sandbox.cancel(&exec_id)).await;
+        let stopped = tokio::time::timeout(LIMIT, sandbox.cancel(&exec_id)).await;
         assert!(stopped.is_ok(), "the init hangs");
         assert_eq!(stopped.unwrap().unwrap().end(), End::Cancelled);
         drop(calls);
@@ -143,7 +143,7 @@ async fn floods_of_output_leave_time_for_everybody_else() {
     let flood = tokio::spawn(async move { client.exec(signed(request)).await.unwrap().into_inner() });
     tokio::time::sleep(Duration::from_millis(200)).await;
     serves(&sandbox).await;
-    let flooded = tokio::time::timeout(PATIENCE, flood).await;
+    let flooded = tokio::time::timeout(LIMIT, flood).await;
     assert!(flooded.is_ok(), "the flood is not stopped");
     assert_eq!(flooded.unwrap().unwrap().end(), End::Deadline);
 }

@@ -16,7 +16,7 @@ use wire::Code;
 use wire::agent::{PortFrame, WaitPortRequest};
 
 use crate::sandbox::{
-    PATIENCE, SANDBOX_ID, SEED, Sandbox, argv, free_address, problem, signed, text, with_token,
+    LIMIT, SANDBOX_ID, SEED, Sandbox, argv, free_address, problem, signed, text, with_token,
 };
 
 /// A send that blocks for this long counts as blocked for good; on a slow machine some room may be left.
@@ -56,7 +56,7 @@ impl Connection {
     }
 
     async fn next(&mut self) -> Option<PortFrame> {
-        tokio::time::timeout(PATIENCE, self.down.next()).await.unwrap().transpose().unwrap()
+        tokio::time::timeout(LIMIT, self.down.next()).await.unwrap().transpose().unwrap()
     }
 
     /// Everything until the server ends its direction.
@@ -73,7 +73,7 @@ impl Connection {
 
     async fn broken(&mut self) -> Code {
         loop {
-            match tokio::time::timeout(PATIENCE, self.down.next()).await.unwrap() {
+            match tokio::time::timeout(LIMIT, self.down.next()).await.unwrap() {
                 Some(Ok(_)) => {}
                 Some(Err(status)) => return problem(&status).code,
                 None => panic!("it ended without an error"),
@@ -101,12 +101,12 @@ async fn server(address: &str) -> (TcpListener, u16) {
 }
 
 async fn accepted(listener: &TcpListener) -> TcpStream {
-    tokio::time::timeout(PATIENCE, listener.accept()).await.unwrap().unwrap().0
+    tokio::time::timeout(LIMIT, listener.accept()).await.unwrap().unwrap().0
 }
 
 async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
-    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut all)).await.unwrap().unwrap();
+    tokio::time::timeout(LIMIT, stream.read_to_end(&mut all)).await.unwrap().unwrap();
     all
 }
 
@@ -201,7 +201,7 @@ async fn a_leg_takes_over_and_the_call_tells_the_end() {
         }
         drop(peer);
         let mut rest = String::new();
-        tokio::time::timeout(PATIENCE, leg.read_to_string(&mut rest)).await.unwrap().unwrap();
+        tokio::time::timeout(LIMIT, leg.read_to_string(&mut rest)).await.unwrap().unwrap();
         if breaks {
             assert_eq!(call.broken().await, Code::PortUnreachable);
         } else {
@@ -253,7 +253,7 @@ async fn a_port_that_does_not_answer_is_told_with_the_reason() {
         let _ = tokio::time::timeout(Duration::ZERO, connecting).await;
     }
     for (port, reason) in [(refused, "refused"), (address.port(), "timeout")] {
-        let dialled = tokio::time::timeout(PATIENCE, Connection::open(&sandbox, to(port)));
+        let dialled = tokio::time::timeout(LIMIT, Connection::open(&sandbox, to(port)));
         let problem = problem(&dialled.await.unwrap().err().unwrap());
         assert_eq!((problem.code, problem.details["reason"].as_str()), (Code::PortUnreachable, reason));
         assert!(problem.detail.contains(&port.to_string()), "{}", problem.detail);
@@ -298,7 +298,7 @@ async fn a_caller_that_goes_takes_the_connection_along() {
     let mut peer = accepted(&listener).await;
     drop(connection);
     let mut rest = Vec::new();
-    assert!(tokio::time::timeout(PATIENCE, peer.read_to_end(&mut rest)).await.is_ok());
+    assert!(tokio::time::timeout(LIMIT, peer.read_to_end(&mut rest)).await.is_ok());
 }
 
 #[tokio::test]
@@ -308,14 +308,14 @@ async fn datagrams_keep_their_bounds_on_either_address() {
         let server = UdpSocket::bind(address).await.unwrap();
         let mut connection = Connection::udp(&sandbox, server.local_addr().unwrap().port(), b"first").await;
         let mut buffer = vec![0; 65_536];
-        let receive = tokio::time::timeout(PATIENCE, server.recv_from(&mut buffer)).await;
+        let receive = tokio::time::timeout(LIMIT, server.recv_from(&mut buffer)).await;
         let (count, peer) = receive.unwrap().unwrap();
         assert_eq!(&buffer[..count], b"first", "{address}");
         for size in [0, 1, 9_000, 60_000] {
             server.send_to(&vec![7; size], peer).await.unwrap();
             assert_eq!(connection.next().await.unwrap().data.len(), size, "{address}");
             connection.send(vec![8; size]).await;
-            let received = tokio::time::timeout(PATIENCE, server.recv(&mut buffer)).await;
+            let received = tokio::time::timeout(LIMIT, server.recv(&mut buffer)).await;
             assert_eq!(received.unwrap().unwrap(), size, "{address}");
         }
         connection.end().await;
@@ -352,7 +352,7 @@ async fn a_wait_ends_when_something_listens_or_the_time_is_over() {
     // It must not end yet, however slow the machine is.
     assert!(tokio::time::timeout(Duration::from_millis(100), &mut waiting).await.is_err());
     let _listener = silent.listen(1).unwrap();
-    assert!(tokio::time::timeout(PATIENCE, waiting).await.unwrap().unwrap());
+    assert!(tokio::time::timeout(LIMIT, waiting).await.unwrap().unwrap());
     assert_eq!(problem(&wait(port, 600_001).await.unwrap_err()).code, Code::InvalidArgument);
 }
 

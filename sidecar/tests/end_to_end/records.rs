@@ -3,7 +3,7 @@
 use wire::Code;
 use wire::agent::{ExecRequest, HealthRequest, ListRequest};
 
-use crate::sandbox::{PATIENCE, SANDBOX_ID, Sandbox, argv, problem, shell, signed, text, token, with_token};
+use crate::sandbox::{LIMIT, SANDBOX_ID, Sandbox, argv, problem, shell, signed, text, token, with_token};
 
 #[tokio::test]
 async fn the_same_id_runs_once_whether_it_still_runs_or_has_ended() {
@@ -60,7 +60,7 @@ async fn lists_and_health() {
     let mut health = client.health(signed(HealthRequest {})).await.unwrap().into_inner();
     // The control plane's answer to the readiness push may still be in transit.
     let began = std::time::Instant::now();
-    while !health.acknowledged && began.elapsed() < PATIENCE {
+    while !health.acknowledged && began.elapsed() < LIMIT {
         health = client.health(signed(HealthRequest {})).await.unwrap().into_inner();
     }
     assert_eq!((health.sandbox_id.as_str(), health.running_execs), (SANDBOX_ID, 1));

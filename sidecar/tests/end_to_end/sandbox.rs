@@ -24,7 +24,7 @@ use wire::agent::agent_client::AgentClient;
 use wire::agent::{CancelRequest, ExecRequest, ExecResult};
 
 pub const SANDBOX_ID: &str = "sb-test";
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Panics unless at least one of three attempts takes less than `limit`: a busy machine may stall at times.
 pub async fn within(limit: Duration, attempt: impl AsyncFn()) {
@@ -51,7 +51,7 @@ pub async fn grows_to(wanted: u64, count: impl AsyncFn() -> u64) {
         if now > before {
             (before, since) = (now, Instant::now());
         }
-        assert!(since.elapsed() < PATIENCE, "the count stays at {now} instead of {wanted}");
+        assert!(since.elapsed() < LIMIT, "the count stays at {now} instead of {wanted}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -103,7 +103,7 @@ impl Sandbox {
         let ready = UnixListener::bind(directory.path().join("ready.sock")).unwrap();
         let target = target(&binary, directory.path(), prepare);
         let sidecar = Owned(sidecar(&binary, directory.path(), settings).spawn().unwrap());
-        let (credential, readiness) = tokio::time::timeout(PATIENCE, readiness(&ready)).await.unwrap();
+        let (credential, readiness) = tokio::time::timeout(LIMIT, readiness(&ready)).await.unwrap();
         let listen = settings.iter().find_map(|(name, value)| (*name == "LISTEN").then_some(*value));
         let channel = match listen.and_then(|listen| listen.strip_prefix("tcp:")) {
             Some(address) => Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy(),
@@ -143,7 +143,7 @@ impl Sandbox {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, ended).await.unwrap()
+        tokio::time::timeout(LIMIT, ended).await.unwrap()
     }
 
     /// The sidecar's peak memory usage.
@@ -160,10 +160,7 @@ impl Sandbox {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        assert!(
-            tokio::time::timeout(PATIENCE, reached).await.is_ok(),
-            "{command} did not become {expected:?}"
-        );
+        assert!(tokio::time::timeout(LIMIT, reached).await.is_ok(), "{command} did not become {expected:?}");
     }
 }
 

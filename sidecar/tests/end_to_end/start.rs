@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use tokio::net::UnixListener;
 use wire::Code;
 
-use crate::sandbox::{PATIENCE, SANDBOX_ID, Sandbox, argv, problem, push, shell, sidecar, signed, text};
+use crate::sandbox::{LIMIT, SANDBOX_ID, Sandbox, argv, problem, push, shell, sidecar, signed, text};
 
 #[tokio::test]
 async fn readiness_comes_after_a_command_has_run_and_until_it_is_acknowledged() {
@@ -30,7 +30,7 @@ async fn a_target_that_does_not_come_is_told_and_ends_the_sidecar() {
     let ready = UnixListener::bind(directory.path().join("ready.sock")).unwrap();
     let absent = directory.path().join("absent");
     let mut child = sidecar(&absent, directory.path(), &[("START_TIMEOUT_MS", "50")]).spawn().unwrap();
-    let (_, body) = tokio::time::timeout(PATIENCE, push(&ready, "200 OK")).await.unwrap();
+    let (_, body) = tokio::time::timeout(LIMIT, push(&ready, "200 OK")).await.unwrap();
     assert_eq!(body["failure"]["code"], "start_timeout");
     assert!(body["failure"]["detail"].as_str().unwrap().contains("absent"), "{body}");
     assert_eq!(child.wait().unwrap().code(), Some(70));
@@ -43,13 +43,13 @@ async fn the_targets_binary_is_installed_first_and_a_failure_to_is_told() {
     let (absent, installed) = (directory.path().join("absent"), directory.path().join("target"));
     let settings = [("START_TIMEOUT_MS", "50"), ("INSTALL", installed.to_str().unwrap())];
     let mut child = sidecar(&absent, directory.path(), &settings).spawn().unwrap();
-    let (_, body) = tokio::time::timeout(PATIENCE, push(&ready, "200 OK")).await.unwrap();
+    let (_, body) = tokio::time::timeout(LIMIT, push(&ready, "200 OK")).await.unwrap();
     assert_eq!(body["failure"]["code"], "start_timeout");
     assert!(std::process::Command::new(&installed).arg("--probe").status().unwrap().success());
     child.wait().unwrap();
 
     let mut child = sidecar(&absent, directory.path(), &[("INSTALL", "/no/such/target")]).spawn().unwrap();
-    let (_, body) = tokio::time::timeout(PATIENCE, push(&ready, "200 OK")).await.unwrap();
+    let (_, body) = tokio::time::timeout(LIMIT, push(&ready, "200 OK")).await.unwrap();
     assert_eq!(body["failure"]["code"], "internal");
     assert!(body["failure"]["detail"].as_str().unwrap().contains("/no/such/target"), "{body}");
     assert_eq!(child.wait().unwrap().code(), Some(70));

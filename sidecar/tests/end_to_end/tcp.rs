@@ -18,7 +18,7 @@ use wire::agent::HealthRequest;
 use wire::agent::agent_client::AgentClient;
 
 use crate::sandbox::{
-    PATIENCE, SANDBOX_ID, Sandbox, argv, free_address, problem, shell, signed, text, token, with_token,
+    LIMIT, SANDBOX_ID, Sandbox, argv, free_address, problem, shell, signed, text, token, with_token,
 };
 
 const PREFACE_AND_SETTINGS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -39,7 +39,7 @@ async fn end(stream: &mut TcpStream) {
 }
 
 /// Opens connections that show no token.
-async fn strangers(address: &str, count: usize) -> Vec<TcpStream> {
+async fn connect_many(address: &str, count: usize) -> Vec<TcpStream> {
     let mut crowd = Vec::new();
     for n in 0..count {
         let mut stream = TcpStream::connect(address).await.unwrap();
@@ -53,31 +53,31 @@ async fn strangers(address: &str, count: usize) -> Vec<TcpStream> {
 }
 
 #[tokio::test]
-async fn a_crowd_of_strangers_keeps_no_caller_with_a_token_out_and_takes_no_memory() {
+async fn a_crowd_without_tokens_keeps_no_caller_with_a_token_out_and_takes_no_memory() {
     let (sandbox, address) = listening("127.0.0.1").await;
     assert_eq!(text(&sandbox.exec(argv(&["echo", "before"])).await.unwrap()), "before\n");
-    let mut crowd = strangers(&address, CROWD).await;
+    let mut crowd = connect_many(&address, CROWD).await;
     let fresh = Endpoint::from_shared(format!("http://{address}")).unwrap();
     let mut fresh = AgentClient::new(fresh.connect().await.unwrap());
     let answered = async {
         assert_eq!(text(&fresh.exec(signed(argv(&["echo", "new"]))).await.unwrap().into_inner()), "new\n");
         assert_eq!(text(&sandbox.exec(argv(&["echo", "after"])).await.unwrap()), "after\n");
     };
-    // If strangers were served first, each 64 of them would delay the call by their lifetime: together over twice the
-    // timeout.
-    assert!(tokio::time::timeout(PATIENCE, answered).await.is_ok(), "strangers are served first");
+    // If those without a token were served first, each 64 of them would delay the call by their lifetime:
+    // together over twice the timeout.
+    assert!(tokio::time::timeout(LIMIT, answered).await.is_ok(), "those without a token are served first");
     let all_gone = async {
         for stream in &mut crowd {
             end(stream).await;
         }
     };
-    assert!(tokio::time::timeout(PATIENCE, all_gone).await.is_ok(), "strangers are not closed");
+    assert!(tokio::time::timeout(LIMIT, all_gone).await.is_ok(), "those without a token are not closed");
     assert_eq!(text(&sandbox.exec(argv(&["echo", "still"])).await.unwrap()), "still\n");
     assert!(sandbox.peak_kib() < 48 << 10, "{} KiB", sandbox.peak_kib());
 }
 
 #[tokio::test]
-async fn a_wrong_token_keeps_a_stranger_a_stranger() {
+async fn a_wrong_token_does_not_authenticate_a_connection() {
     let (_sandbox, address) = listening("127.0.0.1").await;
     for (sandbox_id, code, stays) in
         [(SANDBOX_ID, None, true), ("sb-other", Some(Code::PermissionDenied), false)]
@@ -88,15 +88,15 @@ async fn a_wrong_token_keeps_a_stranger_a_stranger() {
         };
         let refused = call(&mut client).await.err();
         assert_eq!(refused.map(|status| problem(&status).code), code);
-        // Enough connections to displace every stranger that came before them.
-        let _crowd = strangers(&address, 100).await;
+        // Enough connections to displace every unauthenticated one that came before them.
+        let _crowd = connect_many(&address, 100).await;
         let pushed_out = async {
             while connections.load(Ordering::Relaxed) == 1 {
                 let _ = call(&mut client).await;
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        let patience = if stays { Duration::from_millis(500) } else { PATIENCE };
+        let patience = if stays { Duration::from_millis(500) } else { LIMIT };
         assert_eq!(tokio::time::timeout(patience, pushed_out).await.is_err(), stays, "{sandbox_id}");
     }
 }
@@ -130,7 +130,7 @@ async fn peers_on_the_same_machine_are_refused_unless_it_listens_on_a_loopback_a
             let mut stream = TcpStream::connect(format!("{ip}:{port}")).await.unwrap();
             // A peer that is accepted gets the server's SETTINGS in return; a refused one may fail to write.
             let _ = stream.write_all(PREFACE_AND_SETTINGS).await;
-            let said = tokio::time::timeout(PATIENCE, stream.read(&mut [0; 256])).await.unwrap();
+            let said = tokio::time::timeout(LIMIT, stream.read(&mut [0; 256])).await.unwrap();
             assert_eq!(said.unwrap_or(0), 0, "{ip} was let in");
         }
     }

@@ -9,7 +9,7 @@ use wire::agent::{
     TerminalSize,
 };
 
-use crate::sandbox::{PATIENCE, Sandbox, argv, env, problem, shell, signed};
+use crate::sandbox::{LIMIT, Sandbox, argv, env, problem, shell, signed};
 
 /// A daemon in a session of its own; the command continues once the daemon has it.
 const DAEMON: &str =
@@ -62,7 +62,7 @@ impl<'a> Seat<'a> {
                 }
             }
         };
-        let in_time = tokio::time::timeout(PATIENCE, shown).await.is_ok();
+        let in_time = tokio::time::timeout(LIMIT, shown).await.is_ok();
         assert!(in_time, "no {text:?} in {:?}", self.seen);
     }
 
@@ -78,7 +78,7 @@ impl<'a> Seat<'a> {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, ended).await.unwrap()
+        tokio::time::timeout(LIMIT, ended).await.unwrap()
     }
 
     async fn resize(&self, columns: u32, rows: u32) -> Result<(), tonic::Status> {
@@ -186,7 +186,7 @@ async fn a_cancelled_command_hears_the_hang_up_first_and_nothing_is_left() {
     let command = "trap 'echo bye > bye; exit' HUP; echo set; sleep 1000 & while :; do wait; done";
     let (mut heard, began) = (false, Instant::now());
     // The command has 0.1 s to handle the hang-up, in which a busy machine may not run it; so it is tried repeatedly.
-    while !heard && began.elapsed() < PATIENCE {
+    while !heard && began.elapsed() < LIMIT {
         let mut seat = Seat::take(&sandbox, shell(command)).await;
         seat.until("set\r\n").await;
         assert_eq!(sandbox.cancel(&seat.exec_id).await.unwrap().end(), End::Cancelled);
@@ -219,7 +219,7 @@ async fn a_daemon_of_a_terminal_holds_neither_the_answer_nor_the_terminal() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    assert!(tokio::time::timeout(PATIENCE, given_back).await.is_ok(), "the terminal is held");
+    assert!(tokio::time::timeout(LIMIT, given_back).await.is_ok(), "the terminal is held");
     assert_eq!(sandbox.sh("pgrep -cx sleep").await, "1\n");
 }
 

@@ -9,7 +9,7 @@ use wire::agent::{
     AttachEvent, AttachRequest, End, ExecRequest, ExecResult, ExecSummary, ListRequest, StdinChunk,
 };
 
-use crate::sandbox::{PATIENCE, Sandbox, argv, grows_to, problem, shell, signed};
+use crate::sandbox::{LIMIT, Sandbox, argv, grows_to, problem, shell, signed};
 
 /// How many bytes of waiting output are kept.
 const KEPT_BYTES: u64 = 4 << 20;
@@ -41,7 +41,7 @@ async fn read(
     until: usize,
 ) -> Option<ExecResult> {
     while seen.len() < until {
-        let came = timeout(PATIENCE, events.message()).await.unwrap();
+        let came = timeout(LIMIT, events.message()).await.unwrap();
         match came.unwrap().unwrap().event.unwrap() {
             Event::Stdout(chunk) => {
                 assert_eq!(chunk.offset, seen.len() as u64, "a gap");

@@ -110,9 +110,9 @@ async fn send(
     let began = Instant::now();
     let body = Timed::new(body, SILENCE).collect().await.map_err(|broken| unreadable(&broken))?.to_bytes();
     let idempotent = is_idempotent(&head);
-    let (mut pauses, mut told) = (PAUSES.into_iter(), head.clone());
+    let (mut pauses, mut next_head) = (PAUSES.into_iter(), head.clone());
     loop {
-        let request = Request::from_parts(told, Timed::new(body.clone().into(), SILENCE));
+        let request = Request::from_parts(next_head, Timed::new(body.clone().into(), SILENCE));
         let error = match client.request(request).await {
             Ok(response) => return Ok(response),
             Err(error) => error,
@@ -121,7 +121,7 @@ async fn send(
         let Some(pause) = pauses.next().filter(|_| idempotent || error.is_connect()) else {
             return Err(failed(&error));
         };
-        told = limits::shortened(&head, began.elapsed() + pause).ok_or_else(|| out_of_time(&error))?;
+        next_head = limits::shortened(&head, began.elapsed() + pause).ok_or_else(|| out_of_time(&error))?;
         tokio::time::sleep(pause).await;
     }
 }

@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Stops the gateway in the background; returns once it drains.
@@ -124,7 +124,7 @@ fn process(rig: &Rig) -> Child {
 }
 
 async fn ended(child: Child) -> (Option<i32>, String) {
-    let output = tokio::time::timeout(PATIENCE, child.wait_with_output()).await.unwrap().unwrap();
+    let output = tokio::time::timeout(LIMIT, child.wait_with_output()).await.unwrap().unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
@@ -170,7 +170,7 @@ async fn send_sigterm(child: &Child) {
 async fn sigterm_ends_the_process_with_0() {
     let (mut child, _) = serving(&Rig::new()).await;
     send_sigterm(&child).await;
-    let status = tokio::time::timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
+    let status = tokio::time::timeout(LIMIT, child.wait()).await.unwrap().unwrap();
     assert_eq!(status.code(), Some(0));
 }
 
@@ -186,6 +186,6 @@ async fn a_second_sigterm_ends_the_drain() {
     send_sigterm(&child).await;
     client.until_metric("draining", 1.0).await;
     send_sigterm(&child).await;
-    let status = tokio::time::timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
+    let status = tokio::time::timeout(LIMIT, child.wait()).await.unwrap().unwrap();
     assert_eq!(status.code(), Some(0));
 }

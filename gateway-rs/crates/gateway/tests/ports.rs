@@ -17,7 +17,7 @@ use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use support::clock::Stopped;
-use support::controlplane::PATIENCE;
+use support::controlplane::LIMIT;
 use support::{Answer, Rig, Started, token_of};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
@@ -313,7 +313,7 @@ async fn events_come_one_by_one_and_a_client_that_goes_ends_them() {
     let first = answer.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
     assert_eq!(first, "data: 1\n\n");
     drop(answer);
-    assert!(tokio::time::timeout(PATIENCE, went.recv()).await.unwrap().unwrap());
+    assert!(tokio::time::timeout(LIMIT, went.recv()).await.unwrap().unwrap());
     rig.client.until_metric("calls", 0.0).await;
 }
 
@@ -394,7 +394,7 @@ async fn next(socket: &mut Socket) -> Message {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, said).await.unwrap()
+    tokio::time::timeout(LIMIT, said).await.unwrap()
 }
 
 fn close_code(message: Message) -> u16 {
@@ -534,6 +534,6 @@ async fn connections_are_bounded() {
     assert_eq!(rig.run("sb-1", "echo hi").await.json()["stdout"], "hi");
     drop(held);
     let waited =
-        tokio::time::timeout(PATIENCE, async { while connect(&rig, &raw(port, "tcp")).await.is_err() {} });
+        tokio::time::timeout(LIMIT, async { while connect(&rig, &raw(port, "tcp")).await.is_err() {} });
     waited.await.unwrap();
 }

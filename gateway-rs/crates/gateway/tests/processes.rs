@@ -11,7 +11,7 @@ mod support;
 use http::Method;
 use serde_json::{Value, json};
 use support::running::CHUNK;
-use support::socket::{Said, Socket};
+use support::socket::{Received, Socket};
 use support::{Answer, Rig, Started, token_of};
 
 async fn post(rig: &Started, path: &str, body: Value) -> Answer {
@@ -98,7 +98,7 @@ async fn an_ended_command_is_replayed_from_any_offset() {
     let (rig, mut socket) = attached("echo 0123456789").await;
     assert_eq!(socket.rest().await.0, b"0123456789");
     let mut again = rig.attach("e-1", "?stdout_offset=6&stderr_offset=0").await;
-    assert_eq!(again.next().await, Said::Output { kind: 1, offset: 6, data: "6789".into() });
+    assert_eq!(again.next().await, Received::Output { kind: 1, offset: 6, data: "6789".into() });
     assert_eq!(again.rest().await.1["stdout_total_bytes"], 10);
     rig.client.until_metric("attaches_total{kind=\"again\"}", 1.0).await;
 }
@@ -248,7 +248,7 @@ async fn a_drain_sends_attached_clients_elsewhere() {
 async fn a_gateway_that_is_dropped_leaves_no_stream_behind() {
     let (mut rig, mut socket) = attached("stay").await;
     drop(rig.running.take());
-    while !matches!(socket.next().await, Said::Closed(_) | Said::Broken) {}
+    while !matches!(socket.next().await, Received::Closed(_) | Received::Broken) {}
     rig.sidecar("sb-1").processes().dropped(1).await;
 }
 

@@ -9,7 +9,7 @@
 mod support;
 
 use serde_json::Value;
-use support::controlplane::PATIENCE;
+use support::controlplane::LIMIT;
 use support::{Rig, Started, token_of};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -22,7 +22,7 @@ async fn said(rig: &Started, bytes: &str) -> String {
     stream.write_all(bytes.as_bytes()).await.unwrap();
     let mut said = Vec::new();
     let reading = stream.read_to_end(&mut said);
-    drop(tokio::time::timeout(PATIENCE, reading).await);
+    drop(tokio::time::timeout(LIMIT, reading).await);
     String::from_utf8(said).unwrap()
 }
 

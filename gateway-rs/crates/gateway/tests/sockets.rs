@@ -15,7 +15,7 @@ use futures_util::SinkExt as _;
 use http::Method;
 use serde_json::json;
 use support::clock::{Stopped, real_pause};
-use support::socket::{Said, Socket};
+use support::socket::{Received, Socket};
 use support::{Rig, Started, token_of};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, UdpSocket};
@@ -244,7 +244,7 @@ async fn a_slow_reader_of_a_port_is_told_too() {
         }
     };
     assert!(problem.contains("took nothing for 30 s"), "{problem}");
-    assert_eq!(code, Said::Closed(1008));
+    assert_eq!(code, Received::Closed(1008));
     rig.client.until_metric("calls", 0.0).await;
 }
 

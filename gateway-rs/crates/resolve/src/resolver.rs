@@ -13,10 +13,10 @@ use crate::{Directory, Dns, Found, Route};
 const ROUNDS: u32 = 8;
 
 /// Interval at which a port is checked that may become public.
-const LOOK: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Callers that may wait for that at one time: they have no token, so any client can be one.
-const MAX_STRANGERS: usize = 256;
+const MAX_UNAUTHENTICATED: usize = 256;
 
 /// Sandbox id -> route, in this order:
 /// 1. the table;
@@ -28,13 +28,13 @@ pub struct Resolver {
     directory: Arc<Directory>,
     dns: Option<Dns>,
     push_wait: Duration,
-    strangers: Semaphore,
+    unauthenticated: Semaphore,
 }
 
 impl Resolver {
     /// A resolver over `directory`.
     pub fn new(directory: Arc<Directory>, dns: Option<Dns>, push_wait: Duration) -> Self {
-        Self { directory, dns, push_wait, strangers: Semaphore::new(MAX_STRANGERS) }
+        Self { directory, dns, push_wait, unauthenticated: Semaphore::new(MAX_UNAUTHENTICATED) }
     }
 
     /// The DNS fallback, if there is one.
@@ -88,14 +88,14 @@ impl Resolver {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn becomes_public(&self, sandbox_id: &str, port: u16) -> Option<Arc<Route>> {
-        let _place = self.strangers.try_acquire().ok()?;
+        let _place = self.unauthenticated.try_acquire().ok()?;
         let public = async {
             loop {
                 let public = self.directory.public(sandbox_id, port);
                 if public.is_some() || matches!(self.directory.find(sandbox_id), Found::Ended(_)) {
                     return public;
                 }
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(CHECK_INTERVAL).await;
             }
         };
         tokio::time::timeout(self.push_wait, public).await.ok().flatten()

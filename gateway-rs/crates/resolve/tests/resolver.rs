@@ -140,7 +140,7 @@ async fn who_asks_for_a_port_that_was_just_made_public_waits_for_the_news() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn strangers_at_private_ports_wait_a_while_and_are_few() {
+async fn callers_without_a_token_wait_a_while_at_private_ports_and_are_few() {
     let resolver = Arc::new(resolver(None));
     let start = Instant::now();
     let mut waiting = tokio::task::JoinSet::new();

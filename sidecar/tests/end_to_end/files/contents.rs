@@ -10,7 +10,7 @@ use wire::Code;
 use wire::agent::{FileKind, ReadFileRequest, WriteFileRequest};
 
 use super::*;
-use crate::sandbox::PATIENCE;
+use crate::sandbox::LIMIT;
 
 #[tokio::test]
 async fn bytes_survive_both_ways_with_size_and_digest() {
@@ -229,7 +229,7 @@ pub(super) async fn wait_until(reached: impl Fn() -> bool) {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, reached).await.unwrap();
+    tokio::time::timeout(LIMIT, reached).await.unwrap();
 }
 
 #[tokio::test]

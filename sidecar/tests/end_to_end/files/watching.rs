@@ -6,7 +6,7 @@ use wire::Code;
 use wire::agent::{Change, WatchEvent, WatchRequest};
 
 use super::*;
-use crate::sandbox::PATIENCE;
+use crate::sandbox::LIMIT;
 
 struct Watching {
     stream: tonic::Streaming<WatchEvent>,
@@ -23,7 +23,7 @@ impl Watching {
     }
 
     async fn next(&mut self) -> Option<(Change, String)> {
-        let event = tokio::time::timeout(PATIENCE, self.stream.message()).await.unwrap().unwrap()?;
+        let event = tokio::time::timeout(LIMIT, self.stream.message()).await.unwrap().unwrap()?;
         let prefix = format!("{}/", self.root.display());
         let short = |path: &[u8]| String::from_utf8_lossy(path).replace(&prefix, "");
         let text = match event.change() {

@@ -167,7 +167,7 @@ impl Download {
                 Ok(None) => self.finish(),
                 Err(problem) => {
                     self.over = true;
-                    self.operation.broke(&problem);
+                    self.operation.failed_midway(&problem);
                     if !self.framed {
                         return Some(Err(problem));
                     }

@@ -74,7 +74,7 @@ impl Listing {
         while piece.len() < PIECE_BYTES && !self.over {
             if let Err(problem) = self.append(&mut piece).await {
                 self.over = true;
-                self.operation.broke(&problem);
+                self.operation.failed_midway(&problem);
                 return Some(Err(problem));
             }
         }

@@ -152,7 +152,7 @@ impl Operation {
     }
 
     /// The same for a response that has begun: its problem is counted nowhere else.
-    pub(super) fn broke(&mut self, problem: &Problem) {
+    pub(super) fn failed_midway(&mut self, problem: &Problem) {
         self.failed(problem);
         self.calls.metrics().problem(problem.code);
         let (request_id, code) = (self.request_id(), problem.code.name());

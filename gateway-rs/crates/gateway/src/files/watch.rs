@@ -72,7 +72,7 @@ impl Watch {
             return None;
         }
         if let Some(first) = self.first.take() {
-            return Some(self.told(&first));
+            return Some(self.event_line(&first));
         }
         let (calls, route) = (Arc::clone(&self.operation.calls), Arc::clone(&self.operation.route));
         let event = tokio::select! {
@@ -81,7 +81,7 @@ impl Watch {
             () = tokio::time::sleep(HEARTBEAT) => return Some(self.heartbeat()),
         };
         match event {
-            Ok(Some(event)) => Some(self.told(&event)),
+            Ok(Some(event)) => Some(self.event_line(&event)),
             Ok(None) => {
                 let detail = "the sidecar ended the watch";
                 Some(self.ended(&Problem::new(Code::StreamInterrupted, detail)))
@@ -93,11 +93,11 @@ impl Watch {
         }
     }
 
-    fn told(&mut self, event: &WatchEvent) -> Bytes {
+    fn event_line(&mut self, event: &WatchEvent) -> Bytes {
         // A watch that has begun counts as ok if its client leaves; a problem overwrites that (`ended`).
         self.operation.done();
         let mut json = Vec::new();
-        write(&mut json, &Told(event));
+        write(&mut json, &EventJson(event));
         self.operation.calls.metrics().streamed(Stream::Watch, Direction::Out, json.len());
         self.line(json)
     }
@@ -108,7 +108,7 @@ impl Watch {
 
     fn ended(&mut self, problem: &Problem) -> Bytes {
         self.over = true;
-        self.operation.broke(problem);
+        self.operation.failed_midway(problem);
         if self.framed {
             return frames::problem(problem, self.operation.request_id());
         }
@@ -126,9 +126,9 @@ impl Watch {
     }
 }
 
-struct Told<'a>(&'a WatchEvent);
+struct EventJson<'a>(&'a WatchEvent);
 
-impl Serialize for Told<'_> {
+impl Serialize for EventJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("change", change(self.0.change()))?;

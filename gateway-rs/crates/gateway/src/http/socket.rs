@@ -20,10 +20,10 @@ const STALL: Duration = Duration::from_secs(30);
 
 /// How long the gateway then tries to send it the reason, in case it reads on. The kernel's timeout is longer than
 /// both together (`server::UNHEARD`).
-const LAST_WORDS: Duration = Duration::from_secs(10);
+const PROBLEM_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Timeout for the client's side of a close.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Close codes (RFC 6455 section 7.4.1, and 1012 of its registry: the service restarts, connect again).
 pub(crate) const NORMAL: u16 = 1000;
@@ -139,7 +139,7 @@ impl Writer {
         match timeout(self.stall, self.sink.send(message)).await {
             Ok(Ok(())) => Ok(()),
             Err(_) if self.stall == STALL => {
-                self.stall = LAST_WORDS;
+                self.stall = PROBLEM_TIMEOUT;
                 Err(Gone::Wrong(Box::new(too_slow()), TOO_SLOW))
             }
             Ok(Err(_)) | Err(_) => Err(Gone::Left),
@@ -161,12 +161,12 @@ impl Writer {
     /// Closes gracefully: sends a close frame and waits briefly for the client's.
     pub(crate) async fn close(mut self, mut reader: Reader, code: u16, reason: &'static str) {
         let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
-        let farewell = async {
+        let closing = async {
             if self.sink.send(Message::Close(Some(frame))).await.is_ok() {
                 while let Some(Ok(_)) = reader.stream.next().await {}
             }
         };
-        drop(timeout(FAREWELL, farewell).await);
+        drop(timeout(CLOSE_TIMEOUT, closing).await);
     }
 }
 

@@ -74,7 +74,7 @@ impl Relay {
     }
 
     async fn relay(&mut self, reader: &mut Reader, writer: &mut Writer) -> Ending {
-        let (obeyed, done) = watch::channel(0);
+        let (handled, done) = watch::channel(0);
         let (mut stdin, writes, progress) = stdin::stdin(done);
         let (controls, orders) = mpsc::channel(MAX_CONTROLS);
         let exec_id = self.exec_id.clone();
@@ -86,7 +86,7 @@ impl Relay {
             () = calls.drain().started() => Ending::Drain,
             ending = listen(calls, &exec_id, reader, &mut stdin, &controls) => ending,
             ending = down.run(progress) => ending,
-            problem = control(self.agent.clone(), header, orders, obeyed) => Ending::Problem(problem.into(), socket::NORMAL),
+            problem = control(self.agent.clone(), header, orders, handled) => Ending::Problem(problem.into(), socket::NORMAL),
             () = writes.run(self.agent.clone(), header, &exec_id) => Ending::Left,
         }
     }
@@ -203,13 +203,13 @@ async fn listen(
             Ok(socket::ClientMessage::Text(text)) => message::text(&text),
             Err(gone) => return gone.into(),
         };
-        if let Err(problem) = decoded.and_then(|message| obey(calls, exec_id, message, stdin, controls)) {
+        if let Err(problem) = decoded.and_then(|message| handle(calls, exec_id, message, stdin, controls)) {
             return Ending::Problem(problem.into(), socket::MALFORMED);
         }
     }
 }
 
-fn obey(
+fn handle(
     calls: &Calls,
     exec_id: &str,
     message: AttachMessage,
@@ -238,7 +238,7 @@ async fn control(
     mut agent: AgentClient<Channel>,
     header: &HeaderValue,
     mut orders: mpsc::Receiver<Control>,
-    obeyed: watch::Sender<u64>,
+    handled: watch::Sender<u64>,
 ) -> Problem {
     while let Some(order) = orders.recv().await {
         let done = match order {
@@ -251,7 +251,7 @@ async fn control(
         {
             return problem;
         }
-        obeyed.send_modify(|obeyed| *obeyed += 1);
+        handled.send_modify(|handled| *handled += 1);
     }
     std::future::pending().await
 }

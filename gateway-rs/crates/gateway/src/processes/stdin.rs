@@ -41,7 +41,7 @@ pub(super) struct Stdin {
 pub(super) struct Writes {
     writes: mpsc::UnboundedReceiver<Write>,
     progress: watch::Sender<Progress>,
-    obeyed: watch::Receiver<u64>,
+    handled: watch::Receiver<u64>,
 }
 
 #[derive(Debug)]
@@ -55,14 +55,14 @@ struct Write {
     _share: OwnedSemaphorePermit,
 }
 
-/// Creates the queue. `obeyed` counts the signals and sizes that were handled: what is typed after a size was set must
+/// Creates the queue. `handled` counts the signals and sizes that were handled: what is typed after a size was set must
 /// find that size.
-pub(super) fn stdin(obeyed: watch::Receiver<u64>) -> (Stdin, Writes, watch::Receiver<Progress>) {
+pub(super) fn stdin(handled: watch::Receiver<u64>) -> (Stdin, Writes, watch::Receiver<Progress>) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let (progress, told) = watch::channel(Progress::default());
+    let (progress, progress_receiver) = watch::channel(Progress::default());
     let window = Arc::new(Semaphore::new(MAX_PERMITS));
-    let writes = Writes { writes: receiver, progress, obeyed };
-    (Stdin { window, writes: sender, controls: 0 }, writes, told)
+    let writes = Writes { writes: receiver, progress, handled };
+    (Stdin { window, writes: sender, controls: 0 }, writes, progress_receiver)
 }
 
 impl Stdin {
@@ -95,7 +95,7 @@ impl Writes {
                 continue;
             }
             // Fails only while the relay ends, since then the sender is dropped.
-            let _ = self.obeyed.wait_for(|obeyed| *obeyed >= after).await;
+            let _ = self.handled.wait_for(|handled| *handled >= after).await;
             let chunk = StdinChunk { exec_id: exec_id.to_owned(), offset, data, eof };
             match agent.write_stdin(authorized(chunk, header)).await {
                 Ok(accepted) => {
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_client_that_does_not_wait_for_our_word_is_refused() {
-        let (stdin, _writes, _told) = stdin(watch::channel(0).1);
+        let (stdin, _writes, _progress) = stdin(watch::channel(0).1);
         let piece = Bytes::from(vec![b'x'; 64 << 10]);
         let taken = (0..64).take_while(|n| stdin.write(n * (64 << 10), piece.clone(), false).is_ok()).count();
         assert!((16..32).contains(&taken), "{taken}");
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn empty_writes_are_bounded_too() {
-        let (stdin, _writes, _told) = stdin(watch::channel(0).1);
+        let (stdin, _writes, _progress) = stdin(watch::channel(0).1);
         let taken = (0..1_000_000).take_while(|_| stdin.write(0, Bytes::new(), false).is_ok()).count();
         assert!(taken < 100_000, "{taken}");
     }

@@ -85,10 +85,7 @@ impl Client {
 
     /// Returns the head of the answer; its body streams.
     pub async fn open(&self, request: Request<Body>) -> http::Response<hyper::body::Incoming> {
-        tokio::time::timeout(super::controlplane::PATIENCE, self.http.request(request))
-            .await
-            .unwrap()
-            .unwrap()
+        tokio::time::timeout(super::controlplane::LIMIT, self.http.request(request)).await.unwrap().unwrap()
     }
 
     pub async fn metric(&self, name: &str) -> f64 {
@@ -110,10 +107,7 @@ impl Client {
     pub async fn until(&self, condition: impl AsyncFn() -> bool) {
         let began = Instant::now();
         while !condition().await {
-            assert!(
-                began.elapsed() < super::controlplane::PATIENCE,
-                "the condition did not come true in time"
-            );
+            assert!(began.elapsed() < super::controlplane::LIMIT, "the condition did not come true in time");
             real_pause(Duration::from_millis(5)).await;
         }
     }

@@ -160,4 +160,4 @@ async fn refused() -> Response {
 }
 
 /// How long anything may take before a test has failed.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+pub const LIMIT: Duration = Duration::from_secs(40);

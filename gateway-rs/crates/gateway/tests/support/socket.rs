@@ -19,7 +19,7 @@ pub struct Socket {
 
 /// A message of the gateway.
 #[derive(Debug, PartialEq)]
-pub enum Said {
+pub enum Received {
     Output { kind: u8, offset: u64, data: Bytes },
     Text(Value),
     Closed(u16),
@@ -73,7 +73,7 @@ impl Socket {
                 }
             }
         };
-        let heard = tokio::time::timeout(super::controlplane::PATIENCE, heard).await.unwrap();
+        let heard = tokio::time::timeout(super::controlplane::LIMIT, heard).await.unwrap();
         if matches!(heard, Some(Message::Close(_))) {
             // Sends the close frame that answers it, which is only queued so far; the gateway may have gone already.
             drop(self.stream.flush().await);
@@ -82,15 +82,15 @@ impl Socket {
     }
 
     /// Returns the next message about a command.
-    pub async fn next(&mut self) -> Said {
+    pub async fn next(&mut self) -> Received {
         match self.next_message().await {
             Some(Message::Binary(mut data)) => {
                 let (kind, offset) = (data.get_u8(), data.get_u64());
-                Said::Output { kind, offset, data }
+                Received::Output { kind, offset, data }
             }
-            Some(Message::Text(text)) => Said::Text(serde_json::from_str(&text).unwrap()),
-            Some(Message::Close(frame)) => Said::Closed(frame.map_or(1005, |frame| frame.code.into())),
-            _ => Said::Broken,
+            Some(Message::Text(text)) => Received::Text(serde_json::from_str(&text).unwrap()),
+            Some(Message::Close(frame)) => Received::Closed(frame.map_or(1005, |frame| frame.code.into())),
+            _ => Received::Broken,
         }
     }
 
@@ -98,8 +98,8 @@ impl Socket {
     pub async fn text(&mut self, kind: &str) -> Value {
         loop {
             match self.next().await {
-                Said::Text(value) if value["type"] == kind => return value,
-                Said::Closed(_) | Said::Broken => panic!("closed before {kind}"),
+                Received::Text(value) if value["type"] == kind => return value,
+                Received::Closed(_) | Received::Broken => panic!("closed before {kind}"),
                 _ => {}
             }
         }
@@ -110,11 +110,11 @@ impl Socket {
         let (mut output, mut last) = (Vec::new(), Value::Null);
         loop {
             match self.next().await {
-                Said::Output { data, .. } => output.extend_from_slice(&data),
-                Said::Text(value) if value["type"] == "stdin" => {}
-                Said::Text(value) => last = value,
-                Said::Closed(code) => return (output, last, code),
-                Said::Broken => panic!("broken after {last}"),
+                Received::Output { data, .. } => output.extend_from_slice(&data),
+                Received::Text(value) if value["type"] == "stdin" => {}
+                Received::Text(value) => last = value,
+                Received::Closed(code) => return (output, last, code),
+                Received::Broken => panic!("broken after {last}"),
             }
         }
     }
