@@ -38,6 +38,11 @@ class StateDir:
         return self.path / "api.key"
 
     @property
+    def settings_key(self) -> Path:
+        """The gateway's key for digests of late settings, mode 0600; kept, so that creates can be repeated."""
+        return self.path / "settings.key"
+
+    @property
     def client(self) -> Path:
         """URL and API key for the CLI and the SDK on this machine, mode 0600; exists while ``rollbox up`` is ready."""
         return self.path / "client.json"
@@ -46,6 +51,8 @@ class StateDir:
         """Creates the keys that are missing; returns the API key."""
         if not self.signing_key.exists():
             write_private(self.signing_key, _new_signing_key())
+        if not self.settings_key.exists():
+            write_private(self.settings_key, secrets.token_bytes(32))
         if not self.api_key.exists():
             write_private(self.api_key, f"rbx_{secrets.token_urlsafe(24)}".encode())
         return self.api_key.read_text().strip()

@@ -41,7 +41,7 @@ async def up(options: UpOptions) -> None:
         try:
             async with engine(options.engine, options.state_dir, os.environ) as found:
                 settings = _settings(options, directory, found, api_key)
-                gateway = Gateway(options.listen, _gateway_settings(options, settings))
+                gateway = Gateway(options.listen, _gateway_settings(options, settings, directory))
                 gateway.check_free()
                 async with serving(settings) as service, _running(gateway):
                     directory.tell_clients(gateway.url, api_key)
@@ -91,11 +91,12 @@ def _settings(options: UpOptions, directory: state.StateDir, found: Engine, api_
     )
 
 
-def _gateway_settings(options: UpOptions, settings: Settings) -> dict[str, str]:
+def _gateway_settings(options: UpOptions, settings: Settings, directory: state.StateDir) -> dict[str, str]:
     key = SigningKey.load(settings.signing_key_file.read_bytes(), SystemClock())
     return {
         "LISTEN": str(options.listen),
         "TOKEN_PUBLIC_KEY": key.public_text,
+        "SETTINGS_KEY_FILE": str(directory.settings_key),
         "ROUTES_URL": str(settings.routes),
         "CONTROLPLANE_URL": str(settings.api),
         "DRAIN_MS": str(DRAIN_MS),

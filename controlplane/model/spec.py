@@ -173,9 +173,12 @@ class SandboxSpec(Template):
     # None: the installation's default.
     idle_timeout_ms: int | None = Field(default=None, ge=1_000, le=MAX_TTL_MS)
     lease: Lease | None = None
-    # What a gateway sends instead of env, cwd and user, which it binds itself: a keyed digest of them, 64 hex digits.
     # Not dumped with the spec: the record has it (``Sandbox.settings_digest``).
-    settings_digest: Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{64})?$")] = Field(default="", exclude=True)
+    settings_digest: Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{64})?$")] = Field(
+        default="",
+        exclude=True,
+        description="from gateways only, instead of env, cwd and user, which they bind: a keyed digest of these",
+    )
 
     @model_validator(mode="after")
     def _digest_or_values(self) -> Self:

@@ -46,6 +46,10 @@ rollbox.dev/installation: {{ .Release.Name }}
 {{- .Values.existingSecrets.signingKey | default (printf "%s-signing-key" .Release.Name) }}
 {{- end }}
 
+{{- define "rollbox.settingsSecret" -}}
+{{- .Values.existingSecrets.settingsKey | default (printf "%s-settings-key" .Release.Name) }}
+{{- end }}
+
 {{- define "rollbox.apiKeysSecret" -}}
 {{- .Values.existingSecrets.apiKeys | default (printf "%s-api-keys" .Release.Name) }}
 {{- end }}

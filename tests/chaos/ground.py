@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import sys
@@ -132,6 +133,7 @@ class Ground(Processes):
         settings = {
             "LISTEN": f"127.0.0.1:{port}",
             "TOKEN_PUBLIC_KEY": self.key.public_text,
+            "SETTINGS_KEY_FILE": str(self.folder / "settings.key"),
             "ROUTES_URL": f"http://127.0.0.1:{self.routes.port}",
             "CONTROLPLANE_URL": f"http://127.0.0.1:{self.api.port}",
             "LOG": "warn",
@@ -153,6 +155,7 @@ async def ground(seed: int) -> AsyncIterator[Ground]:
     # Short on purpose: socket paths are limited to 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="rb-", dir="/tmp"))
     private = Ed25519PrivateKey.generate()
+    (folder / "settings.key").write_bytes(os.urandom(32))
     (folder / "signing.key").write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     try:
         async with AsyncExitStack() as stack:

@@ -107,10 +107,18 @@ def test_the_store_address_has_the_password_of_the_store(manifests: list[Manifes
     assert f":{secret['password']}@rollbox-redis." in secret["url"]
 
 
-def test_only_the_control_plane_holds_keys(manifests: list[Manifest]) -> None:
+def test_only_gateways_hold_the_key_of_settings(manifests: list[Manifest]) -> None:
+    key = base64.b64decode(named(manifests, "Secret", "rollbox-settings-key")["data"]["key"])
+    assert len(key) >= 32
+    having = [name for name, pod in pods(manifests) if "rollbox-settings-key" in str(pod["spec"])]
+    assert having == ["Deployment rollbox-gateway"]
+
+
+def test_only_the_control_plane_holds_the_signing_key(manifests: list[Manifest]) -> None:
     gateway = named(manifests, "Deployment", "rollbox-gateway")["spec"]["template"]["spec"]
-    (volume,) = gateway["volumes"]
-    assert volume["secret"]["items"] == [{"key": "tls.crt", "path": "tls.crt"}]
+    items = {volume["secret"]["secretName"]: volume["secret"]["items"] for volume in gateway["volumes"]}
+    assert items["rollbox-signing-key"] == [{"key": "tls.crt", "path": "tls.crt"}]
+    assert items.keys() == {"rollbox-signing-key", "rollbox-settings-key"}
     operator = named(manifests, "Deployment", "rollbox-operator")["spec"]["template"]["spec"]
     assert [volume["name"] for volume in operator["volumes"]] == ["tmp"]
     (container,) = operator["containers"]

@@ -101,8 +101,12 @@ def test_the_gateway_scales_as_its_values_say() -> None:
 
 
 def test_existing_secrets_are_used_and_none_is_made() -> None:
-    manifests = render("existingSecrets.apiKeys=keys", "existingSecrets.signingKey=key", "redis.existingSecret=store")
+    own = {"apiKeys": "keys", "signingKey": "key", "settingsKey": "digests"}
+    chosen = [f"existingSecrets.{name}={value}" for name, value in own.items()]
+    manifests = render(*chosen, "redis.existingSecret=store")
     assert not of_kind(manifests, "Secret")
+    gateway = named(manifests, "Deployment", "rollbox-gateway")["spec"]["template"]["spec"]["volumes"]
+    assert [one["secret"]["secretName"] for one in gateway] == ["key", "digests"]
     volumes = named(manifests, "Deployment", "rollbox-controlplane")["spec"]["template"]["spec"]["volumes"]
     assert [one["secret"]["secretName"] for one in volumes if "secret" in one] == ["keys", "key"]
 

@@ -22,6 +22,7 @@ from tests.support.containers import engine, left_containers
 from tests.support.conversation import conversing
 from tests.support.images import IMAGE
 from tests.support.labels import longest
+from tests.support.process_memory import holds
 from tests.support.stack import Stack, free_port, start, stop_process
 from tests.support.waiting import succeeds, until
 
@@ -32,6 +33,11 @@ def folder() -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(prefix="rb-", dir="/tmp"))
     yield made
     shutil.rmtree(made)
+
+
+def written(folder: Path) -> str:
+    """What stands in all files there."""
+    return "".join(path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file())
 
 
 async def containers_of(sandbox_id: str) -> list[str]:
@@ -48,6 +54,23 @@ async def test_a_clean_stop_deletes_what_runs(folder: Path) -> None:
     assert len(await containers_of(sandbox.id)) == 2
     assert await stop_process(up.process) == 0
     assert await containers_of(sandbox.id) == []
+
+
+async def test_a_secret_is_in_no_file_no_container_and_not_in_the_control_plane(folder: Path) -> None:
+    secret = f"hush-{uuid4().hex}"
+    up = await start(folder)
+    async with Client(up.url, up.api_key) as client:
+        async with await client.create(IMAGE, env={"SECRET": secret}, labels={"l": "seen"}) as sandbox:
+            assert (await sandbox.exec("echo $SECRET")).stdout == f"{secret}\n"
+            described = await engine("inspect", *await containers_of(sandbox.id))
+            assert "seen" in described
+            assert secret not in described
+            assert not holds(up.process.pid, secret)
+        # The record of its end is written there.
+        files = written(folder)
+        assert sandbox.id in files
+        assert secret not in files
+    assert await stop_process(up.process) == 0
 
 
 async def test_after_a_crash_the_next_start_adopts_what_runs(folder: Path) -> None:

@@ -15,7 +15,9 @@ from rollbox.deadline import Deadline
 _T = TypeVar("_T")
 _log = logging.getLogger("rollbox")
 
-REPEATABLE = frozenset({"stream_interrupted", "draining", "upstream_timeout", "capacity_unavailable", "rate_limited"})
+REPEATABLE = frozenset(
+    {"stream_interrupted", "draining", "upstream_timeout", "capacity_unavailable", "rate_limited", "settings_pending"}
+)
 """Retryable codes: the same request may succeed later. Errors with other codes are raised at once."""
 
 PASSING = frozenset({"stream_interrupted", "draining", "upstream_timeout"})

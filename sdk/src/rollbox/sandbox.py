@@ -76,8 +76,8 @@ class Sandbox:
             disk: bytes or a size that it may fill of the node's disk; None is the installation's default.
             gpu: how many whole devices it gets.
             node_selector: labels that its node must have.
-            env: variables for every command in it, over those of the image. The place for secrets: no pod, label,
-                tombstone, answer or log has the values; only the platform's store has them, until the sandbox ends.
+            env: variables for every command in it, over those of the image. The place for secrets: a gateway gives
+                them to the sandbox, and no other part of the platform has the values: no store, pod, label or log.
             files: initial files by absolute path: bytes, text, or a `Path` to a local file, whose mode is kept; at most
                 1000. Written as `user`; missing directories are made. If one cannot be written, the sandbox is deleted
                 and the error raised; with an `idempotency_key` of yours, the sandbox is kept after a cancellation or a

@@ -85,6 +85,7 @@ class Stage:
         gateway = {
             "LISTEN": f"127.0.0.1:{public}",
             "TOKEN_PUBLIC_KEY": self.key.public_text,
+            "SETTINGS_KEY_FILE": str(self.folder / "settings.key"),
             "ROUTES_URL": f"http://127.0.0.1:{routes}",
             "CONTROLPLANE_URL": f"http://127.0.0.1:{api}",
             "LOG": "warn",
@@ -155,6 +156,7 @@ async def stage(planes: int = 1) -> AsyncIterator[Stage]:
     folder = Path(tempfile.mkdtemp(prefix="rb-", dir="/tmp"))
     private = Ed25519PrivateKey.generate()
     (folder / "signing.key").write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    (folder / "settings.key").write_bytes(os.urandom(32))
     try:
         with redis_server(folder) as redis_url:
             async with AsyncExitStack() as stack:

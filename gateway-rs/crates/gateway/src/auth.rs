@@ -77,8 +77,9 @@ pub(crate) fn for_public_port(route: &Route, port_token: &str) -> Bearer {
     Bearer { claims, header: bearer(port_token) }
 }
 
-fn bearer(token: &str) -> HeaderValue {
-    // A verified token consists of visible characters only.
+/// The Authorization header with a token.
+pub(crate) fn bearer(token: &str) -> HeaderValue {
+    // A token consists of visible characters only.
     let mut header = HeaderValue::try_from(format!("Bearer {token}")).unwrap_or(HeaderValue::from_static(""));
     // Marked sensitive, so that its `Debug` output does not show the token in a log.
     header.set_sensitive(true);

@@ -3,6 +3,8 @@
 
 mod limits;
 
+pub(crate) use limits::shortened;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +14,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Method, Uri};
+use http::{Method, Uri, response};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -45,7 +47,7 @@ const KEPT_BYTES: u64 = 64 << 10;
 /// estimate).
 const PAUSES: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(250), Duration::from_secs(1)];
 
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
+pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 type Connector = BoxCloneSyncService<Uri, TokioIo<Stream>, io::Error>;
 
@@ -67,6 +69,51 @@ impl Forwarder {
             .build(connector);
         Self { client, drain, metrics }
     }
+
+    /// The progress of the shutdown.
+    pub(crate) fn drain(&self) -> &Drain {
+        &self.drain
+    }
+
+    /// Makes an answer of the control plane one to the client.
+    pub(crate) fn answered(&self, mut head: response::Parts, body: Body) -> Response {
+        self.metrics.forwarded(head.status.as_u16());
+        hop_by_hop::strip(&mut head.headers);
+        Response::from_parts(head, body)
+    }
+
+    /// Sends a request. Retries where that is safe and may help (there are several replicas behind the address), and
+    /// while some of the caller's time is left.
+    ///
+    /// # Errors
+    /// `upstream_timeout`, or `invalid_argument` for a body that broke off.
+    pub(crate) async fn send(&self, head: Parts, body: Body) -> Result<http::Response<Incoming>, Problem> {
+        if body.size_hint().upper().is_none_or(|bytes| bytes > KEPT_BYTES) {
+            return self
+                .client
+                .request(Request::from_parts(head, Timed::new(body, SILENCE)))
+                .await
+                .map_err(|e| failed(&e));
+        }
+        let began = Instant::now();
+        let body =
+            Timed::new(body, SILENCE).collect().await.map_err(|broken| unreadable(&broken))?.to_bytes();
+        let idempotent = is_idempotent(&head);
+        let (mut pauses, mut next_head) = (PAUSES.into_iter(), head.clone());
+        loop {
+            let request = Request::from_parts(next_head, Timed::new(body.clone().into(), SILENCE));
+            let error = match self.client.request(request).await {
+                Ok(response) => return Ok(response),
+                Err(error) => error,
+            };
+            // Without a connection nothing was sent, so any request may be retried.
+            let Some(pause) = pauses.next().filter(|_| idempotent || error.is_connect()) else {
+                return Err(failed(&error));
+            };
+            next_head = shortened(&head, began.elapsed() + pause).ok_or_else(|| out_of_time(&error))?;
+            tokio::time::sleep(pause).await;
+        }
+    }
 }
 
 async fn connect(dialer: Arc<Dialer>, address: Address) -> io::Result<TokioIo<Stream>> {
@@ -85,45 +132,11 @@ pub(crate) async fn forward(
     let (head, body) = prepare(request)?;
     let response = tokio::select! {
         biased;
-        response = send(&forwarder.client, head, body) => response?,
+        response = forwarder.send(head, body) => response?,
         () = forwarder.drain.expired() => return Err(drain::refused().into()),
     };
-    forwarder.metrics.forwarded(response.status().as_u16());
-    let (mut head, body) = response.into_parts();
-    hop_by_hop::strip(&mut head.headers);
-    Ok(Response::from_parts(head, Body::new(Held::new(body, call))))
-}
-
-/// Sends a request. Retries where that is safe and may help (there are several replicas behind the address), and while
-/// some of the caller's time is left.
-async fn send(
-    client: &Client<Connector, Timed>,
-    head: Parts,
-    body: Body,
-) -> Result<http::Response<Incoming>, Problem> {
-    if body.size_hint().upper().is_none_or(|bytes| bytes > KEPT_BYTES) {
-        return client
-            .request(Request::from_parts(head, Timed::new(body, SILENCE)))
-            .await
-            .map_err(|e| failed(&e));
-    }
-    let began = Instant::now();
-    let body = Timed::new(body, SILENCE).collect().await.map_err(|broken| unreadable(&broken))?.to_bytes();
-    let idempotent = is_idempotent(&head);
-    let (mut pauses, mut next_head) = (PAUSES.into_iter(), head.clone());
-    loop {
-        let request = Request::from_parts(next_head, Timed::new(body.clone().into(), SILENCE));
-        let error = match client.request(request).await {
-            Ok(response) => return Ok(response),
-            Err(error) => error,
-        };
-        // Without a connection nothing was sent, so any request may be retried.
-        let Some(pause) = pauses.next().filter(|_| idempotent || error.is_connect()) else {
-            return Err(failed(&error));
-        };
-        next_head = limits::shortened(&head, began.elapsed() + pause).ok_or_else(|| out_of_time(&error))?;
-        tokio::time::sleep(pause).await;
-    }
+    let (head, body) = response.into_parts();
+    Ok(forwarder.answered(head, Body::new(Held::new(body, call))))
 }
 
 /// Whether a repeated request is safe: the control plane gives the same answer however often it arrives.
@@ -132,7 +145,11 @@ fn is_idempotent(head: &Parts) -> bool {
         || head.headers.contains_key(IDEMPOTENCY_KEY)
 }
 
-fn prepare(request: Request) -> Result<(Parts, Body), Problem> {
+/// Makes the request for the control plane.
+///
+/// # Errors
+/// `invalid_argument` for a path that leads out of the API.
+pub(crate) fn prepare(request: Request) -> Result<(Parts, Body), Problem> {
     let (mut head, body) = request.into_parts();
     let path = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     check_path(head.uri.path())?;

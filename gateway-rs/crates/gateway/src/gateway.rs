@@ -17,6 +17,7 @@ use crate::feed::{self, FeedState};
 use crate::files::Files;
 use crate::forward::Forwarder;
 use crate::http::body::Reader;
+use crate::late::Creates;
 use crate::ports::Ports;
 use crate::processes::Attaches;
 use crate::settings::{Headless, Settings};
@@ -64,6 +65,7 @@ pub(crate) struct Gateway {
     ports: Ports,
     usage: UsageCalls,
     forwarder: Forwarder,
+    creates: Creates,
 }
 
 /// Admission gates, one for each kind of call.
@@ -140,6 +142,8 @@ impl Gateway {
             Arc::clone(&metrics),
         ));
         let shared = || Arc::clone(&calls);
+        let forwarder =
+            Forwarder::new(settings.controlplane, Arc::clone(&dialer), drain.clone(), Arc::clone(&metrics));
         let domain = settings.ports_domain.map(Into::into);
         Ok(Self {
             activity: Activity::new(directory, gates.all()),
@@ -148,12 +152,8 @@ impl Gateway {
             files: Files::new(shared(), gates.transfers, gates.streams, tunnels.clone()),
             ports: Ports::new(shared(), gates.ports, tunnels.clone(), domain),
             usage: UsageCalls::new(shared()),
-            forwarder: Forwarder::new(
-                settings.controlplane,
-                Arc::clone(&dialer),
-                drain.clone(),
-                Arc::clone(&metrics),
-            ),
+            creates: Creates::new(shared(), forwarder.clone(), bodies.clone(), settings.settings_key),
+            forwarder,
             exec_gate: gates.execs,
             routes: settings.routes,
             metrics,
@@ -254,3 +254,4 @@ part!(Files, files);
 part!(Ports, ports);
 part!(UsageCalls, usage);
 part!(Forwarder, forwarder);
+part!(Creates, creates);

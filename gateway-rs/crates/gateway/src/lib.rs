@@ -9,14 +9,15 @@
 //! - `server`: client connections, with their limits and timeouts. `router`: all routes. `gateway`: all parts, put
 //!   together; each endpoint gets its own part.
 //! - `exec`: running commands. `processes`: clients that stay attached to a command. `files`: files in and out.
-//!   `ports`: ports of a sandbox. `usage`: the resources that it uses. `forward`: everything else under `/v1`.
+//!   `ports`: ports of a sandbox. `usage`: the resources that it uses. `late`: creates whose settings are bound here.
+//!   `forward`: everything else under `/v1`.
 //! - `call`: one call to a sandbox, of any kind. `ahead`: look-ahead in a stream. `leg`: connections for bulk data.
 //! - `auth`, `admission`, `drain`: which call is allowed, which is next, and the graceful shutdown.
 //! - `upstream`: connections to sidecars. `feed`: keeps the route table up to date; `dns_checks`: whether DNS agrees
 //!   with it; `activity`: reports to the control plane which sandboxes are in use, off the path of the calls;
 //!   `controlplane`: the connection for both.
 //! - `http`: requests and answers, whatever they are about. `transport`: sockets. `telemetry`: metrics and logs.
-//!   `memory`: settings of the allocator.
+//!   `keyed`: digests with a key. `memory`: settings of the allocator.
 
 mod activity;
 mod admission;
@@ -32,6 +33,8 @@ mod files;
 mod forward;
 mod gateway;
 mod http;
+mod keyed;
+mod late;
 mod leg;
 mod memory;
 pub mod ports;
@@ -45,5 +48,6 @@ mod transport;
 mod upstream;
 mod usage;
 
+pub use keyed::Key;
 pub use run::{EXIT_FAILED, EXIT_SETTINGS, Running, StartFailed, run_from_environment, start};
 pub use settings::{Headless, InvalidSetting, Settings};

@@ -10,6 +10,8 @@ use resolve::Address;
 use token::Verifier;
 use tracing_subscriber::filter::Targets;
 
+use crate::keyed::Key;
+
 /// All settings; each field names its variable.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -18,6 +20,10 @@ pub struct Settings {
     /// `ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY`, or a PEM file named by `ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY_FILE`: what sandbox
     /// tokens are verified with. Exactly one of the two is required.
     pub verifier: Arc<Verifier>,
+    /// A file named by `ROLLBOX_GATEWAY_SETTINGS_KEY_FILE`, of at least 32 bytes: the key of the digests that the control
+    /// plane gets instead of creates' late settings; the same at all gateways, and unknown to the control plane.
+    /// Required.
+    pub settings_key: Key,
     /// `ROLLBOX_GATEWAY_ROUTES_URL`: the control plane's route feed. Required.
     pub routes: Address,
     /// `ROLLBOX_GATEWAY_CONTROLPLANE_URL`: the control plane's API. Required.
@@ -103,6 +109,7 @@ impl Settings {
         Ok(Self {
             listen: parsed(&read, "ROLLBOX_GATEWAY_LISTEN", Some("127.0.0.1:7420"), "must be IP:PORT")?,
             verifier: Arc::new(key(&read)?),
+            settings_key: settings_key(&read)?,
             routes: address(&read, "ROLLBOX_GATEWAY_ROUTES_URL")?,
             controlplane: address(&read, "ROLLBOX_GATEWAY_CONTROLPLANE_URL")?,
             max_inflight: count(max_inflight),
@@ -210,6 +217,14 @@ fn key(read: Read<'_>) -> Result<Verifier, InvalidSetting> {
             Err(invalid(file, Some(&path), format!("must not be set together with {variable}")))
         }
     }
+}
+
+fn settings_key(read: Read<'_>) -> Result<Key, InvalidSetting> {
+    let variable = "ROLLBOX_GATEWAY_SETTINGS_KEY_FILE";
+    let path = required(read, variable)?;
+    let refused = |rule: String| invalid(variable, Some(&path), rule);
+    let bytes = std::fs::read(&path).map_err(|e| refused(format!("must be a file that can be read; {e}")))?;
+    Key::new(&bytes).ok_or_else(|| refused("must be a file of at least 32 bytes".to_owned()))
 }
 
 fn key_of_file(path: &str) -> Result<Verifier, String> {

@@ -28,7 +28,8 @@ def test_what_is_secret_is_private(folder: Path) -> None:
         directory.tell_clients("http://127.0.0.1:1", "rbx_x")
         assert mode(directory.path) == mode(directory.path / "sandboxes") == 0o700
         assert mode(directory.path / "ready") == 0o711
-        assert mode(directory.signing_key) == mode(directory.api_key) == mode(directory.client) == 0o600
+        keys = (directory.signing_key, directory.settings_key, directory.api_key)
+        assert {mode(path) for path in (*keys, directory.client)} == {0o600}
 
 
 def test_keys_outlive_a_restart_and_what_clients_need_does_not(folder: Path) -> None:

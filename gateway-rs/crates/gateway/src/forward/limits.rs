@@ -15,7 +15,7 @@ const WAIT: &str = "wait_ms=";
 
 /// Returns the head of a retry after `passed`; `None` when nothing is left of a create's start timeout. A value that
 /// is not a number stays as it is: the control plane refuses it.
-pub(super) fn shortened(head: &Parts, passed: Duration) -> Option<Parts> {
+pub(crate) fn shortened(head: &Parts, passed: Duration) -> Option<Parts> {
     let passed_ms = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX);
     let mut head = head.clone();
     if let Some(given_ms) = head.headers.get(LEFT).and_then(|value| value.to_str().ok()?.parse::<u64>().ok())

@@ -9,6 +9,7 @@ fn complete() -> HashMap<String, String> {
     let key = token::Signer::from_seed([1; 32]).public_key();
     [
         ("ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY", key.as_str()),
+        ("ROLLBOX_GATEWAY_SETTINGS_KEY_FILE", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")),
         ("ROLLBOX_GATEWAY_ROUTES_URL", "unix:/run/routes.sock"),
         ("ROLLBOX_GATEWAY_CONTROLPLANE_URL", "http://127.0.0.1:7421"),
     ]
@@ -58,6 +59,8 @@ fn each_bad_value_is_named_with_variable_value_and_rule() {
     let cases = [
         ("ROLLBOX_GATEWAY_LISTEN", "localhost", "must be IP:PORT"),
         ("ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY", "short", "must be a key"),
+        ("ROLLBOX_GATEWAY_SETTINGS_KEY_FILE", "/no/such/file", "must be a file that can be read"),
+        ("ROLLBOX_GATEWAY_SETTINGS_KEY_FILE", "/dev/null", "must be a file of at least 32 bytes"),
         ("ROLLBOX_GATEWAY_ROUTES_URL", "unix:relative", "must be `unix:/PATH`"),
         ("ROLLBOX_GATEWAY_CONTROLPLANE_URL", "https://x:1", "must be `unix:/PATH`"),
         ("ROLLBOX_GATEWAY_MAX_INFLIGHT", "0", "must be an integer of 1 to"),

@@ -6,6 +6,7 @@
 pub mod client;
 pub mod clock;
 pub mod controlplane;
+pub mod creates;
 pub mod feed;
 pub mod files;
 pub mod ports;
@@ -134,12 +135,15 @@ impl Rig {
     /// The environment variables of a gateway with these fakes.
     pub fn environment(&self) -> HashMap<String, String> {
         let unix = |name: &str| format!("unix:{}", self.folder.socket(name).display());
+        let key = self.folder.0.join("settings.key");
+        std::fs::write(&key, [7; 32]).unwrap();
         let mut variables = self.variables.clone();
         for (name, value) in [
             ("LISTEN", "127.0.0.1:0".to_owned()),
             ("TOKEN_PUBLIC_KEY", signer().public_key()),
             ("ROUTES_URL", unix("routes")),
             ("CONTROLPLANE_URL", unix("api")),
+            ("SETTINGS_KEY_FILE", key.display().to_string()),
         ] {
             variables.entry(format!("ROLLBOX_GATEWAY_{name}")).or_insert(value);
         }

@@ -28,6 +28,8 @@ pub struct Sidecar {
 struct State {
     seen: watch::Sender<Vec<ExecRequest>>,
     tokens: Mutex<Vec<String>>,
+    /// Settings that were to be bound, each with its token.
+    bound: Mutex<Vec<(agent::ConfigureRequest, String)>>,
     /// Execs whose caller left before the end.
     dropped: watch::Sender<usize>,
     hold: Semaphore,
@@ -41,6 +43,7 @@ impl Sidecar {
         let state = Arc::new(State {
             seen: watch::Sender::default(),
             tokens: Mutex::default(),
+            bound: Mutex::default(),
             dropped: watch::Sender::default(),
             hold: Semaphore::new(0),
             processes: Processes::default(),
@@ -77,6 +80,12 @@ impl Sidecar {
 
     pub fn files(&self) -> &Files {
         &self.state.files
+    }
+
+    /// The settings that were to be bound, each with its token. With the variable FAKE they hang (`hang`) or are refused
+    /// (`problem CODE`).
+    pub fn bound(&self) -> Vec<(agent::ConfigureRequest, String)> {
+        self.state.bound.lock().unwrap().clone()
     }
 
     pub fn last_token(&self) -> String {
@@ -337,9 +346,17 @@ impl Agent for Fake {
 
     async fn configure(
         &self,
-        _: Request<agent::ConfigureRequest>,
+        request: Request<agent::ConfigureRequest>,
     ) -> Result<Response<agent::Configured>, Status> {
-        not_called()
+        let token = request.metadata().get("authorization").unwrap().to_str().unwrap().to_owned();
+        let request = request.into_inner();
+        let fake = request.env.get("FAKE").cloned().unwrap_or_default();
+        self.0.bound.lock().unwrap().push((request, token));
+        match fake.split_once(' ') {
+            Some(("problem", code)) => Err(status(code)),
+            None if fake == "hang" => std::future::pending().await,
+            _ => Ok(Response::new(agent::Configured {})),
+        }
     }
 
     async fn health(

@@ -1,0 +1,40 @@
+"""Environment, directory and user of a sandbox: there before the first command, compared when a create is repeated."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from rollbox import Client, errors
+from tests.support.images import IMAGE
+
+
+async def test_settings_are_there_for_everybody_who_connects(client: Client) -> None:
+    async with await client.create(IMAGE, env={"SECRET": "hush"}, cwd="/tmp", user="nobody") as made:
+        others = await client.connect(made.id)
+        for one in (made, others):
+            result = await one.exec("echo $SECRET; pwd; id -un", check=True)
+            assert result.stdout == "hush\n/tmp\nnobody\n"
+
+
+async def test_a_repeated_create_compares_settings_without_knowing_them(client: Client) -> None:
+    key = f"k-{uuid4().hex}"
+    async with await client.create(IMAGE, env={"SECRET": "hush"}, idempotency_key=key) as made:
+        again = await client.create(IMAGE, env={"SECRET": "hush"}, idempotency_key=key)
+        assert again.id == made.id
+        for other in ({"SECRET": "other"}, None):
+            with pytest.raises(errors.Conflict):
+                await client.create(IMAGE, env=other, idempotency_key=key)
+
+
+@pytest.mark.parametrize(
+    ("user", "cwd", "reason"),
+    [("no-such-user", None, "user_not_found"), (None, "/no/such/folder", "cwd_not_found")],
+)
+async def test_what_the_image_does_not_have_is_refused_and_leaves_nothing(
+    client: Client, user: str | None, cwd: str | None, reason: str
+) -> None:
+    with pytest.raises(errors.InvalidArgument) as refused:
+        await client.create(IMAGE, user=user, cwd=cwd)
+    assert refused.value.details["reason"] == reason
