@@ -260,7 +260,7 @@ class Sidecars(Protocol):
     """The client of the sidecars. Every failure is a ``Problem``."""
 
     async def configure(self, address: str, token: str, spec: SandboxSpec) -> None:
-        """Sets environment variables, working directory and user; the sidecar uses them for all later commands."""
+        """Binds settings that came by value, which gateways of the version before send; others bind them themselves."""
         ...
 
     async def health(self, address: str, token: str) -> Health:

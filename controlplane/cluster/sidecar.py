@@ -5,7 +5,6 @@ from typing import Final, TypeVar
 from google.protobuf.message import Message
 from grpc import aio
 
-from controlplane.cluster import brief
 from controlplane.cluster.protocol import Health
 from controlplane.errors.rpc import from_rpc
 from controlplane.model import SandboxSpec
@@ -32,10 +31,6 @@ class GrpcSidecars:
     async def configure(self, address: str, token: str, spec: SandboxSpec) -> None:
         """See ``Sidecars.configure``."""
         request = agent_pb2.ConfigureRequest(env=spec.env, cwd=spec.cwd, user=spec.user)
-        place, path = address.removeprefix("http://"), f"/{_SERVICE}/Configure"
-        # A create waits for this, so the cheap client is tried first. Repeating the call with the full one is safe.
-        if await brief.asked(place, path, token, request.SerializeToString()) is not None:
-            return
         await _asked(address, token, "Configure", request, agent_pb2.Configured)
 
     async def health(self, address: str, token: str) -> Health:
