@@ -1,0 +1,3 @@
+module rollbox.dev/node
+
+go 1.26
