@@ -24,7 +24,7 @@ help: ## print this list
 demo: setup ## set up, then grade HumanEval in isolated sandboxes; report in build/demo
 	$(BIN)/python -m tests.support.demo
 
-test: setup ## set up, then all tests but those on a cluster: unit, contract, Rust, local
+test: setup ## set up, then all tests but those on a cluster: unit, contract, Rust, Go, local
 	$(BIN)/python -m tests.levels test
 
 test-quick: venv ## the pure tests, in less than a minute

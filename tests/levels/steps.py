@@ -1,4 +1,4 @@
-"""What a level runs: a plain command, a run of pytest, or the Rust tests; and how one failed test of it runs again."""
+"""What a level runs: a plain command, a run of pytest, the Rust or the Go tests; and how one failed test runs again."""
 
 from __future__ import annotations
 
@@ -110,16 +110,20 @@ class Rust:
 
     def report(self, record: Path) -> Report:
         """See ``Step``."""
-        found = Report()
-        for test in _lines(record):
-            if test["outcome"] == "failed":
-                again = (sys.executable, "-m", "tests.levels.rust", "--only", test["binary"], test["name"])
-                found.failed.append(Failed(test["name"], again, test["output"]))
-            elif test["outcome"] == "skipped":
-                found.skipped.append(test["name"])
-            else:
-                found.passed += 1
-        return found
+        return _compiled(record, "tests.levels.rust", "binary")
+
+
+@dataclass(frozen=True)
+class Go:
+    """Format, vet and tests of the Go module."""
+
+    def command(self, record: Path) -> Command:
+        """See ``Step``."""
+        return (sys.executable, "-m", "tests.levels.go", str(record))
+
+    def report(self, record: Path) -> Report:
+        """See ``Step``."""
+        return _compiled(record, "tests.levels.go", "package")
 
 
 @dataclass(frozen=True)
@@ -132,6 +136,20 @@ class Beside:
 def pytest_command() -> Command:
     """pytest, telling what `record` reads."""
     return (sys.executable, "-m", "pytest", "-q", "--durations=8", "-p", "tests.levels.record")
+
+
+def _compiled(record: Path, runner: str, place: str) -> Report:
+    """The report of a runner of compiled tests, whose records name a test and the place that it is in."""
+    found = Report()
+    for test in _lines(record):
+        if test["outcome"] == "failed":
+            again = (sys.executable, "-m", runner, "--only", test[place], test["name"])
+            found.failed.append(Failed(test["name"], again, test["output"]))
+        elif test["outcome"] == "skipped":
+            found.skipped.append(test["name"])
+        else:
+            found.passed += 1
+    return found
 
 
 def _lines(record: Path) -> Iterable[dict[str, str]]:

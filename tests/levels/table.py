@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tests.levels.steps import Beside, Command, Plain, Pytest, Rust, Step
+from tests.levels.steps import Beside, Command, Go, Plain, Pytest, Rust, Step
 from tests.support.installed import program, why_no_cluster
 from tests.support.stack import why_no_engine
 
@@ -44,6 +44,10 @@ class Level:
 
 def _why_no_cargo() -> str | None:
     return None if shutil.which("cargo") else "cargo is not on PATH"
+
+
+def _why_no_go() -> str | None:
+    return None if shutil.which("go") else "go is not on PATH"
 
 
 def _why_no_helm() -> str | None:
@@ -95,6 +99,7 @@ LEVELS = (
     Level("unit", (Pytest(UNIT, workers=3),), budget_s=90, fresh_s=90),
     Level("contract", (Pytest(("contract",), workers=2),), budget_s=120, fresh_s=120),
     Level("rust", (Rust(),), budget_s=120, fresh_s=300, why_not=_why_no_cargo),
+    Level("go", (Go(),), budget_s=60, fresh_s=300, why_not=_why_no_go),
     Level(
         "local",
         (Pytest(("local", "product"), marks="not soak", workers=2),),
@@ -122,8 +127,8 @@ LEVELS = (
     _cluster_level("soak-cluster", Pytest(("product", "e2e"), marks="soak"), budget_s=3000, fresh_s=4800),
 )
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "test": ("pure", "unit", "contract", "rust", "local", "chart"),
-    "gate": ("lint", "generated", "setup", "pure", "unit", "contract", "rust", "local", "chart", "e2e-core"),
+    "test": ("pure", "unit", "contract", "rust", "go", "local", "chart"),
+    "gate": ("lint", "generated", "setup", "pure", "unit", "contract", "rust", "go", "local", "chart", "e2e-core"),
 }
 
 

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.levels import rust
-from tests.levels.steps import Pytest, Rust, pytest_command
+from tests.levels import go, rust
+from tests.levels.steps import Go, Pytest, Rust, pytest_command
 
 CASES = """
 import pytest
@@ -100,6 +100,36 @@ def test_the_words_of_libtest_are_outcomes(tmp_path: Path) -> None:
     (failed,) = report.failed
     assert "left: 1" in failed.output
     assert failed.again == (sys.executable, "-m", "tests.levels.rust", "--only", "gateway/files", "files::b")
+
+
+def test_the_events_of_go_test_are_outcomes(tmp_path: Path) -> None:
+    def event(action: str, test: str = "", output: str = "") -> str:
+        named = {"Action": action, "Package": "rollbox.dev/node/cri", "Test": test, "Output": output}
+        return json.dumps({key: value for key, value in named.items() if value})
+
+    lines = [
+        *(event("run", "TestList"), event("output", "TestList/empty", "got 1\n"), event("fail", "TestList/empty")),
+        *(event("fail", "TestList"), event("pass", "TestPull"), event("skip", "TestLazy"), event("fail")),
+        "# a line of the compiler's",
+    ]
+    tests = list(go.outcomes(lines))
+    assert [(test["name"], test["outcome"]) for test in tests] == [
+        ("TestList", "failed"),
+        ("TestPull", "passed"),
+        ("TestLazy", "skipped"),
+    ]
+    record = tmp_path / "record.jsonl"
+    record.write_text("".join(json.dumps(test) + "\n" for test in tests))
+    report = Go().report(record)
+    (failed,) = report.failed
+    assert failed.output == "got 1\n"
+    assert failed.again == (
+        *(sys.executable, "-m", "tests.levels.go"),
+        "--only",
+        "rollbox.dev/node/internal/cri",
+        "TestList",
+    )
+    assert (report.passed, report.skipped) == (1, ["TestLazy"])
 
 
 def test_programs_of_tests_are_found_among_cargos_messages() -> None:

@@ -1,0 +1,139 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Problem(_message.Message):
+    __slots__ = ("code", "detail", "details")
+    class DetailsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    detail: str
+    details: _containers.ScalarMap[str, str]
+    def __init__(self, code: _Optional[str] = ..., detail: _Optional[str] = ..., details: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class DescribeRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Description(_message.Message):
+    __slots__ = ("node", "runtime", "handler", "handler_version", "snapshotter", "images_free_bytes", "images_size_bytes")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_FIELD_NUMBER: _ClassVar[int]
+    HANDLER_FIELD_NUMBER: _ClassVar[int]
+    HANDLER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOTTER_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    runtime: str
+    handler: str
+    handler_version: str
+    snapshotter: str
+    images_free_bytes: int
+    images_size_bytes: int
+    def __init__(self, node: _Optional[str] = ..., runtime: _Optional[str] = ..., handler: _Optional[str] = ..., handler_version: _Optional[str] = ..., snapshotter: _Optional[str] = ..., images_free_bytes: _Optional[int] = ..., images_size_bytes: _Optional[int] = ...) -> None: ...
+
+class ListImagesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ImageList(_message.Message):
+    __slots__ = ("images",)
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
+    images: _containers.RepeatedCompositeFieldContainer[Image]
+    def __init__(self, images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ...) -> None: ...
+
+class Image(_message.Message):
+    __slots__ = ("names", "digests", "id", "size_bytes", "pinned", "lazy", "last_used_ms", "containers")
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PINNED_FIELD_NUMBER: _ClassVar[int]
+    LAZY_FIELD_NUMBER: _ClassVar[int]
+    LAST_USED_MS_FIELD_NUMBER: _ClassVar[int]
+    CONTAINERS_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    digests: _containers.RepeatedScalarFieldContainer[str]
+    id: str
+    size_bytes: int
+    pinned: bool
+    lazy: bool
+    last_used_ms: int
+    containers: int
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., digests: _Optional[_Iterable[str]] = ..., id: _Optional[str] = ..., size_bytes: _Optional[int] = ..., pinned: _Optional[bool] = ..., lazy: _Optional[bool] = ..., last_used_ms: _Optional[int] = ..., containers: _Optional[int] = ...) -> None: ...
+
+class Credentials(_message.Message):
+    __slots__ = ("username", "password", "identity_token")
+    USERNAME_FIELD_NUMBER: _ClassVar[int]
+    PASSWORD_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    username: str
+    password: str
+    identity_token: str
+    def __init__(self, username: _Optional[str] = ..., password: _Optional[str] = ..., identity_token: _Optional[str] = ...) -> None: ...
+
+class PrefetchRequest(_message.Message):
+    __slots__ = ("image", "credentials")
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
+    CREDENTIALS_FIELD_NUMBER: _ClassVar[int]
+    image: str
+    credentials: Credentials
+    def __init__(self, image: _Optional[str] = ..., credentials: _Optional[_Union[Credentials, _Mapping]] = ...) -> None: ...
+
+class PrefetchProgress(_message.Message):
+    __slots__ = ("state", "done_bytes", "total_bytes")
+    class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        STATE_UNSPECIFIED: _ClassVar[PrefetchProgress.State]
+        WAITING: _ClassVar[PrefetchProgress.State]
+        PULLING: _ClassVar[PrefetchProgress.State]
+        HERE: _ClassVar[PrefetchProgress.State]
+    STATE_UNSPECIFIED: PrefetchProgress.State
+    WAITING: PrefetchProgress.State
+    PULLING: PrefetchProgress.State
+    HERE: PrefetchProgress.State
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    DONE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    state: PrefetchProgress.State
+    done_bytes: int
+    total_bytes: int
+    def __init__(self, state: _Optional[_Union[PrefetchProgress.State, str]] = ..., done_bytes: _Optional[int] = ..., total_bytes: _Optional[int] = ...) -> None: ...
+
+class RemoveImageRequest(_message.Message):
+    __slots__ = ("image",)
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
+    image: str
+    def __init__(self, image: _Optional[str] = ...) -> None: ...
+
+class ImageRemoved(_message.Message):
+    __slots__ = ("removed",)
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    removed: bool
+    def __init__(self, removed: _Optional[bool] = ...) -> None: ...
+
+class KillRequest(_message.Message):
+    __slots__ = ("sandbox_id",)
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    def __init__(self, sandbox_id: _Optional[str] = ...) -> None: ...
+
+class Killed(_message.Message):
+    __slots__ = ("pids",)
+    PIDS_FIELD_NUMBER: _ClassVar[int]
+    pids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, pids: _Optional[_Iterable[int]] = ...) -> None: ...
