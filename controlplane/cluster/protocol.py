@@ -4,11 +4,11 @@ Readiness is not part of it: the sidecar pushes that. Every backend passes ``tes
 failure is a ``Problem``.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
-from controlplane.errors import Code
+from controlplane.errors import Code, Problem
 from controlplane.model import SandboxSpec, Usage
 
 
@@ -119,6 +119,64 @@ class SandboxNode:
 ImageState = Literal["here", "elsewhere", "unknown"]
 
 
+@dataclass(frozen=True, slots=True)
+class NodeImage:
+    """An image that a node has.
+
+    Attributes:
+        names: those that the node knows it by, with tags; empty: only its digest is known.
+        digest: what ``digest`` and records name it by; empty: the node does not tell one.
+        size_bytes: what it takes on the node; what images share is counted in each of them.
+        lazy: whether it is pulled lazily; None: the node does not tell.
+        last_used_ms: when a sandbox last ran from it (Unix ms); None: not known.
+    """
+
+    node: str
+    names: Sequence[str]
+    digest: str
+    size_bytes: int
+    lazy: bool | None = None
+    last_used_ms: int | None = None
+
+
+PrefetchState = Literal["pulling", "here", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class PrefetchProgress:
+    """How far a node is with the pull of an image.
+
+    Attributes:
+        state: ``here`` and ``failed`` are a node's last ones.
+        done_bytes: what it has of those layers of which the sizes are known.
+        total_bytes: the sizes of all layers; None: not known (yet).
+        failure: why it failed.
+    """
+
+    node: str
+    state: PrefetchState
+    done_bytes: int = 0
+    total_bytes: int | None = None
+    failure: Problem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """An image that was made of a sandbox.
+
+    Attributes:
+        name: the target, as ``commit`` was given it.
+        digest: by which ``start`` takes it.
+        size_bytes: of its new layer, as it is kept.
+        skipped: what of the sandbox is not in the image, each with the reason; bounded.
+    """
+
+    name: str
+    digest: str
+    size_bytes: int
+    skipped: Sequence[str] = ()
+
+
 class Cluster(Protocol):
     """Starts, stops and watches sandboxes."""
 
@@ -186,6 +244,55 @@ class Cluster(Protocol):
 
     def architectures(self) -> frozenset[str]:
         """Those of the machines that sandboxes may run on, as images name them; empty: not known. Cost: no call."""
+        ...
+
+    async def images(self) -> Sequence[NodeImage]:
+        """The images on the nodes that sandboxes may run on, whoever's they are. Cost: a call for each node.
+
+        Raises:
+            Problem: unsupported: this cluster cannot tell; the detail ``value`` names the setting that offers it.
+        """
+        ...
+
+    def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
+        """Pulls an image to every node that sandboxes may run on; ends when each is done, or has failed.
+
+        Equal calls join one pull on each node, and a node pulls a bounded number at once. Who leaves it early closes
+        it; a pull may go on.
+
+        Args:
+            name: what ``start`` would be given.
+
+        Raises:
+            Problem: before the first progress: unsupported, image_not_found; failures of a node are progress.
+        """
+        ...
+
+    @property
+    def commits(self) -> str:
+        """The registry and folder below which ``commit`` puts images; empty: it is not offered here.
+
+        The next part of a name is its owner's (``controlplane.images.commits``): the caller of ``start`` and ``commit``
+        lets an owner have nothing of another one's, by name. So a cluster starts what is there by that very name only,
+        and not, for example, by its digest under another name.
+        """
+        ...
+
+    async def commit(self, sandbox_id: str, target: str, max_bytes: int) -> Committed:
+        """Makes an image of a running sandbox: its own one, and a layer of what its file system has beyond that.
+
+        The image has the configuration of the sandbox's own one, and nothing of the platform. The sandbox's processes
+        stand still meanwhile. Either the image is there, or nothing: a call that fails or is cancelled leaves none.
+
+        Args:
+            sandbox_id: which one.
+            target: below ``commits``, with a tag; an image that has this name loses it.
+            max_bytes: the most that the layer may have.
+
+        Raises:
+            Problem: unsupported: not offered here; payload_too_large: it is over ``max_bytes``; capacity_unavailable:
+                no room for it; conflict: it is being committed already; sandbox_lost: it does not run.
+        """
         ...
 
     @property

@@ -65,3 +65,37 @@ class ClusterSuite:
         assert what.isolation
         assert what.isolation_detail
         assert what.network.startswith("none")
+
+    async def test_images_are_told_or_the_option_is_named(self, cluster: Cluster) -> None:
+        try:
+            found = await cluster.images()
+        except Problem as problem:
+            assert_not_offered(problem)
+        else:
+            assert all(one.node and one.size_bytes >= 0 for one in found)
+
+    async def test_a_prefetch_ends_with_a_word_for_each_node(self, cluster: Cluster, spec: SandboxSpec) -> None:
+        last: dict[str, str] = {}
+        try:
+            async for progress in cluster.prefetch(spec.image):
+                assert last.get(progress.node) in (None, "pulling"), "nothing follows a node's last word"
+                assert (progress.failure is not None) == (progress.state == "failed")
+                last[progress.node] = progress.state
+        except Problem as problem:
+            assert_not_offered(problem)
+        else:
+            assert set(last.values()) == {"here"}
+
+    async def test_what_does_not_run_is_not_committed(self, cluster: Cluster) -> None:
+        target = f"{cluster.commits or 'localhost/commits'}/owner/nothing:1"
+        with pytest.raises(Problem) as caught:
+            await cluster.commit("sb-never", target, 1 << 20)
+        if cluster.commits:
+            assert caught.value.code == "sandbox_lost"
+        else:
+            assert_not_offered(caught.value)
+
+
+def assert_not_offered(problem: Problem) -> None:
+    """What a cluster cannot do is refused with the setting that would make it able to."""
+    assert (problem.code, bool(problem.details.get("value"))) == ("unsupported", True), problem

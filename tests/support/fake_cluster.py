@@ -1,17 +1,21 @@
 """A cluster and its sidecars in memory, with faults on demand; passes `tests/contract/cluster_suite.py`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import hashlib
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controlplane.cluster import (
     Boot,
+    Committed,
     Death,
     Description,
     Health,
     ImageState,
+    NodeImage,
     Observed,
     Placement,
+    PrefetchProgress,
     SandboxNode,
     Started,
 )
@@ -63,9 +67,16 @@ class FakeCluster:
     push: Pusher | None = None
     nodes: dict[str, str] = field(default_factory=dict)  # by sandbox; the others are on n1
     not_ready: set[str] = field(default_factory=set)
+    commits: str = "localhost/rollbox/commits"
+    commit_s: float = 0.5
+    changed_bytes: dict[str, int] = field(default_factory=dict)  # by sandbox; the others have changed 1 KiB
+    committed: dict[str, str] = field(default_factory=dict)  # digests of what was committed, by name
+    prefetched: list[str] = field(default_factory=list)
+    unpulled: dict[str, Problem] = field(default_factory=dict)  # why n2 does not get an image
 
     def __post_init__(self) -> None:
         self._starting = self._stopping = 0
+        self._committing: set[str] = set()
         self._deaths: asyncio.Queue[Death] = asyncio.Queue()
         self._placements: list[asyncio.Queue[Placement]] = []
         self._pushes: set[asyncio.Task[None]] = set()
@@ -109,6 +120,38 @@ class FakeCluster:
 
     async def digest(self, name: str) -> str:
         return self.digests.get(name, "")
+
+    async def images(self) -> Sequence[NodeImage]:
+        there = {**self.digests, **self.committed}
+        return [NodeImage("n1", (name,), digest, 1024) for name, digest in sorted(there.items())]
+
+    async def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
+        if name in self.missing_images:
+            raise Problem("image_not_found", f"{name}: manifest unknown", image=name)
+        self.prefetched.append(name)
+        yield PrefetchProgress("n1", "pulling", 512, 1024)
+        await asyncio.sleep(self.start_s)
+        yield PrefetchProgress("n1", "here", 1024, 1024)
+        failure = self.unpulled.get(name)
+        yield PrefetchProgress("n2", "here" if failure is None else "failed", failure=failure)
+
+    async def commit(self, sandbox_id: str, target: str, max_bytes: int) -> Committed:
+        if sandbox_id in self._committing:
+            raise Problem("conflict", f"{sandbox_id} is being committed already", sandbox_id=sandbox_id)
+        if sandbox_id not in self.held or self.held[sandbox_id].death is not None:
+            raise Problem("sandbox_lost", f"{sandbox_id} does not run", sandbox_id=sandbox_id)
+        self._committing.add(sandbox_id)
+        try:
+            await asyncio.sleep(self.commit_s)
+        finally:
+            self._committing.discard(sandbox_id)
+        size_bytes = self.changed_bytes.get(sandbox_id, 1024)
+        if size_bytes > max_bytes:
+            raise Problem("payload_too_large", f"{sandbox_id} has changed {size_bytes} bytes", size_bytes=size_bytes)
+        # Another one each time, as the time in an image makes it.
+        digest = f"sha256:{hashlib.sha256(f'{target} {sandbox_id} {len(self.committed)}'.encode()).hexdigest()}"
+        self.committed[target] = digest
+        return Committed(target, digest, size_bytes, ["/run/socket: a socket"])
 
     def architectures(self) -> frozenset[str]:
         return frozenset({"amd64"})

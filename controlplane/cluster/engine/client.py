@@ -3,7 +3,7 @@
 import io
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
 from typing import Any, Final, Self, TypedDict, Unpack
@@ -29,7 +29,7 @@ Query = Mapping[str, str | int | bool]
 
 class _Options(TypedDict, total=False):
     json: object
-    data: io.BytesIO
+    data: io.BytesIO | AsyncIterable[bytes]
     headers: Mapping[str, str]
     timeout: aiohttp.ClientTimeout
 
@@ -100,6 +100,21 @@ class EngineClient:
         with self._typed(path):
             async with self._request("POST", path, query, data=io.BytesIO(data), headers=headers) as response:
                 return [json.loads(line) for line in (await response.read()).splitlines() if line]
+
+    async def load(self, archive: AsyncIterable[bytes]) -> None:
+        """Loads an archive of images; has no timeout.
+
+        Raises:
+            Problem: capacity_unavailable, internal, unsupported.
+        """
+        unhurried = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S)
+        headers, path = {"Content-Type": "application/x-tar"}, "images/load"
+        with self._typed(path):
+            async with self._request("POST", path, None, data=archive, headers=headers, timeout=unhurried) as response:
+                for line in (await response.read()).splitlines():
+                    # The status was sent before the archive was read to its end.
+                    if line.strip() and (failure := json.loads(line).get("error")):
+                        raise _RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, str(failure))
 
     @asynccontextmanager
     async def lines(self, method: str, path: str, query: Query) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:

@@ -5,7 +5,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Final, Self
 
 from controlplane.cluster.engine import facts as fact_files
 from controlplane.cluster.engine.client import EngineClient, Missing
+from controlplane.cluster.engine.commit import COMMITS, Commits
 from controlplane.cluster.engine.containers import (
     LABEL_INSTALLATION,
     SIDECAR,
@@ -26,18 +27,21 @@ from controlplane.cluster.engine.containers import (
     target_body,
 )
 from controlplane.cluster.engine.deaths import Inspection, death, gave_up, last_words
-from controlplane.cluster.engine.images import Images
+from controlplane.cluster.engine.images import NODE, Images
 from controlplane.cluster.engine.live_sandboxes import LiveSandboxes
 from controlplane.cluster.engine.machine import Machine
 from controlplane.cluster.engine.watch import Watch
 from controlplane.cluster.finish import finish
 from controlplane.cluster.protocol import (
     Boot,
+    Committed,
     Death,
     Description,
     ImageState,
+    NodeImage,
     Observed,
     Placement,
+    PrefetchProgress,
     SandboxNode,
     Started,
 )
@@ -63,6 +67,7 @@ class EngineCluster:
         self._host = host
         self._machine = machine
         self._live = LiveSandboxes()
+        self._commits = Commits(client)
 
     @classmethod
     @asynccontextmanager
@@ -149,6 +154,23 @@ class EngineCluster:
         local = await self._images.local(name)
         return "" if local is None else local.digest
 
+    async def images(self) -> Sequence[NodeImage]:
+        """See ``Cluster.images``."""
+        return await self._images.all()
+
+    def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
+        """See ``Cluster.prefetch``."""
+        return self._images.prefetch(name)
+
+    @property
+    def commits(self) -> str:
+        """See ``Cluster.commits``."""
+        return COMMITS
+
+    async def commit(self, sandbox_id: str, target: str, max_bytes: int) -> Committed:
+        """See ``Cluster.commit``; at most two at once, further ones wait."""
+        return await self._commits.commit(sandbox_id, target, max_bytes)
+
     def architectures(self) -> frozenset[str]:
         """See ``Cluster.architectures``."""
         return frozenset({self._machine.architecture} - {""})
@@ -156,6 +178,7 @@ class EngineCluster:
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
         """See ``Cluster.start``."""
         image, timings_ms = await self._image(spec.image)
+        self._images.used(image)
         self._host.agent_dir(sandbox_id).mkdir(mode=0o700, exist_ok=True)
         target = target_body(sandbox_id, spec, boot, self._host, image)
         sidecar = sidecar_body(sandbox_id, spec, boot, self._host)
@@ -173,7 +196,7 @@ class EngineCluster:
     def node_of(self, sandbox_id: str) -> SandboxNode | None:
         """See ``Cluster.node_of``: all are on this machine."""
         del sandbox_id
-        return SandboxNode("this machine", ready=True)
+        return SandboxNode(NODE, ready=True)
 
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         """See ``Cluster.annotate``."""
@@ -227,8 +250,13 @@ class EngineCluster:
         shutil.rmtree(self._host.agent_dir(sandbox_id), ignore_errors=True)
         self._host.facts_file(sandbox_id).unlink(missing_ok=True)
 
+    async def _seen(self, sandbox_id: str) -> dict[str, Inspection | None]:
+        return {role: await self._inspect(name(sandbox_id, role)) for role in (TARGET, SIDECAR)}
+
     async def _judge(self, sandbox_id: str) -> Death | None:
-        seen = {role: await self._inspect(name(sandbox_id, role)) for role in (TARGET, SIDECAR)}
+        return await self._judged(sandbox_id, await self._seen(sandbox_id))
+
+    async def _judged(self, sandbox_id: str, seen: Mapping[str, Inspection | None]) -> Death | None:
         dead = death(sandbox_id, seen)
         if dead is None or not gave_up(seen[SIDECAR]):
             return dead
@@ -251,8 +279,10 @@ class EngineCluster:
         return seen
 
     async def _observe(self, sandbox_id: str, record: str) -> Observed:
-        dead = await self._judge(sandbox_id)
+        seen = await self._seen(sandbox_id)
+        dead = await self._judged(sandbox_id, seen)
         if dead is None:
             self._live.add(sandbox_id)
+            await self._commits.let_go_on(sandbox_id, seen[SIDECAR])
         known = fact_files.read(self._host.facts_file(sandbox_id))
         return Observed(sandbox_id, record, known, self._host.address(sandbox_id), dead)

@@ -24,7 +24,9 @@ LABEL_RECORD: Final = "rollbox.record"
 TARGET: Final = "target"
 SIDECAR: Final = "sidecar"
 
-TARGET_COMMAND: Final = "/.rollbox/target"
+# In a folder that the container runtime makes anew in memory: elsewhere the mount would leave an empty file in what the
+# sandbox has changed.
+TARGET_COMMAND: Final = "/dev/rollbox/target"
 SIDECAR_COMMAND: Final = "/rollbox-sidecar"
 AGENT_DIR: Final = "/run/rollbox/agent"
 READY_DIR: Final = "/run/rollbox/ready"

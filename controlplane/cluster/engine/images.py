@@ -5,15 +5,20 @@ import hashlib
 import io
 import re
 import tarfile
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import structlog
 
 from controlplane.cluster.engine.client import EngineClient, Missing
+from controlplane.cluster.engine.commit import hidden
 from controlplane.cluster.engine.containers import SIDECAR_COMMAND, Image
-from controlplane.cluster.protocol import ImageState
+from controlplane.cluster.engine.pulling import PullMeter
+from controlplane.cluster.protocol import ImageState, NodeImage, PrefetchProgress
 from controlplane.errors import Problem
 from controlplane.images import parse
 
@@ -25,6 +30,13 @@ _ABSENT: Final = re.compile(
 _UNREACHED: Final = re.compile(r"no such host|dial tcp|timeout|connection refused|i/o|TLS|x509", re.I)
 # Engines use this host name for images that were built or loaded locally; a registry on this machine would have a port.
 _LOCAL_ONLY: Final = "localhost/"
+# The node that all sandboxes of an engine are on.
+NODE: Final = "this machine"
+SIDECARS: Final = "rollbox/sidecar-"
+# What is pulled before a sandbox needs it; further ones wait. Starts have places of their own.
+MOST_PREFETCHED: Final = 3
+# How often it is told how far a pull is.
+TELL_EVERY_S: Final = 0.5
 # Architectures that a processor can run besides its own.
 _ALSO: Final = {"amd64": ("386",), "arm64": ("arm",)}
 
@@ -40,6 +52,9 @@ class Images:
         self._client = client
         self._architecture = architecture
         self._pulling: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._meters: WeakValueDictionary[str, PullMeter] = WeakValueDictionary()
+        self._prefetching = asyncio.Semaphore(MOST_PREFETCHED)
+        self._used_ms: dict[str, int] = {}
         self._log = structlog.get_logger("images")
 
     async def local(self, name: str) -> Image | None:
@@ -54,6 +69,8 @@ class Images:
             try:
                 image = await self._client.call("GET", f"images/{candidate}/json")
             except Missing:
+                continue
+            if hidden(name, image.get("RepoTags") or ()):
                 continue
             self._check(name, str(image.get("Architecture") or ""))
             return Image(str(image["Id"]), bool((image.get("Config") or {}).get("Healthcheck")))
@@ -75,6 +92,52 @@ class Images:
                 await self._tag(name, present)
                 return present
         raise Problem("image_pull_failed", f"the engine says that it pulled {name} but does not have it", image=name)
+
+    async def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
+        """See ``Cluster.prefetch``; a pull ends with the iterator that has begun it."""
+        if await self.local(name) is None:
+            meter = self._meters.setdefault(name, PullMeter())
+            async with aclosing(self._told(name, meter)) as told:
+                async for progress in told:
+                    yield progress
+                    if progress.state == "failed":
+                        return
+        yield PrefetchProgress(NODE, "here")
+
+    async def _told(self, name: str, meter: PullMeter) -> AsyncGenerator[PrefetchProgress, None]:
+        pulling = asyncio.create_task(self._in_turn(name), name=f"prefetch {name}")
+        try:
+            while not pulling.done():
+                yield PrefetchProgress(NODE, "pulling", meter.done_bytes, meter.total_bytes)
+                await asyncio.wait([pulling], timeout=TELL_EVERY_S)
+            try:
+                await pulling
+            except Problem as problem:
+                yield PrefetchProgress(NODE, "failed", meter.done_bytes, meter.total_bytes, problem)
+        finally:
+            pulling.cancel()
+            await asyncio.wait([pulling])
+
+    async def _in_turn(self, name: str) -> None:
+        async with self._prefetching:
+            await self.pull(name)
+
+    async def all(self) -> Sequence[NodeImage]:
+        """The images that the engine has, but our own parts'."""
+        found = await self._client.call("GET", "images/json") or ()
+        told = [self._image(one) for one in found]
+        return [one for one in told if not any(SIDECARS in name for name in one.names)]
+
+    def used(self, image: Image) -> None:
+        """Notes that a sandbox runs from an image."""
+        self._used_ms[image.digest] = round(time.time() * 1000)
+
+    def _image(self, told: Mapping[str, Any]) -> NodeImage:
+        image = Image(str(told["Id"]))
+        # Docker names what has no name so.
+        names = [name for name in told.get("RepoTags") or () if name != "<none>:<none>"]
+        size_bytes, last_used_ms = int(told.get("Size") or 0), self._used_ms.get(image.digest)
+        return NodeImage(NODE, names, image.digest, size_bytes, lazy=False, last_used_ms=last_used_ms)
 
     async def find(self, name: str, *, ask_registry: bool) -> ImageState:
         """Where an image is, without pulling it.
@@ -137,6 +200,8 @@ class Images:
                 async for line in lines:
                     if "error" in line:
                         raise _refused(name, str(line["error"]), last)
+                    if (meter := self._meters.get(name)) is not None:
+                        meter.take(line)
                     last = str(line.get("status", "")) or last
         except Missing as error:
             raise Problem("image_not_found", f"{name}: {error.detail}", image=name) from error

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from http import HTTPStatus
@@ -31,11 +31,14 @@ from controlplane.cluster.kubernetes.removal import Removal
 from controlplane.cluster.kubernetes.watch import Reflector
 from controlplane.cluster.protocol import (
     Boot,
+    Committed,
     Death,
     Description,
     ImageState,
+    NodeImage,
     Observed,
     Placement,
+    PrefetchProgress,
     SandboxNode,
     Started,
 )
@@ -200,6 +203,23 @@ class KubernetesCluster:
         del name
         return ""
 
+    async def images(self) -> Sequence[NodeImage]:
+        """See ``Cluster.images``."""
+        raise _without_agents("the images of nodes are not known")
+
+    def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
+        """See ``Cluster.prefetch``."""
+        raise _without_agents(f"{name} cannot be pulled before a sandbox needs it")
+
+    @property
+    def commits(self) -> str:
+        """See ``Cluster.commits``."""
+        return ""
+
+    async def commit(self, sandbox_id: str, target: str, max_bytes: int) -> Committed:
+        """See ``Cluster.commit``."""
+        raise _without_agents(f"{sandbox_id} cannot be made an image")
+
     def architectures(self) -> frozenset[str]:
         """See ``Cluster.architectures``."""
         return frozenset(one.architecture for one in self._fleet.eligible(self._nodes.all) if one.architecture)
@@ -300,3 +320,8 @@ class KubernetesCluster:
             # If the watch has seen the pod's end and still waits for its reason, the watch reports the death later.
             death=None if self._pods.in_doubt(str(about["name"])) else death(seen, self._nodes.trouble(node)),
         )
+
+
+def _without_agents(what: str) -> Problem:
+    detail = f"{what}: this installation has no node agents (nodeAgent.enabled in the chart's values)"
+    return Problem("unsupported", detail, value="nodeAgent.enabled")

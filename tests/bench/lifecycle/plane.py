@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import json
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,14 +20,18 @@ from controlplane.api import serve
 from controlplane.cluster.protocol import (
     Boot,
     Cluster,
+    Committed,
     Death,
     Description,
     ImageState,
+    NodeImage,
     Observed,
     Placement,
+    PrefetchProgress,
     SandboxNode,
     Started,
 )
+from controlplane.errors import Problem
 from controlplane.model import SandboxSpec, Usage
 from controlplane.settings import Settings
 from controlplane.telemetry import Metrics
@@ -85,6 +89,17 @@ class PlayedCluster:
 
     async def digest(self, name: str) -> str:
         return ""
+
+    commits = ""
+
+    async def images(self) -> Sequence[NodeImage]:
+        return []
+
+    async def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
+        yield PrefetchProgress("played", "here")
+
+    async def commit(self, sandbox_id: str, target: str, max_bytes: int) -> Committed:
+        raise Problem("unsupported", "nothing runs here")
 
     def architectures(self) -> frozenset[str]:
         return frozenset()

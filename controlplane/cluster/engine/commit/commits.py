@@ -1,0 +1,203 @@
+"""``Commits``: makes images of running sandboxes."""
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NoReturn
+
+import structlog
+
+from controlplane.cluster.engine.client import EngineClient, Missing
+from controlplane.cluster.engine.commit.archive import Archive, archive
+from controlplane.cluster.engine.commit.names import kept_name
+from controlplane.cluster.engine.containers import SIDECAR, TARGET, name
+from controlplane.cluster.finish import finish
+from controlplane.cluster.protocol import Committed
+from controlplane.errors import Code, Problem
+from controlplane.images import parse
+
+# Reading is bounded by the disk, and sandboxes need it too.
+MOST_AT_ONCE: Final = 2
+# A sandbox that stands still for a minute is taken for one that hangs.
+STILL_S: Final = 45.0
+# To let a sandbox go on; the engine takes a tenth of a second.
+GO_ON_S: Final = 10.0
+# For files that may be large and should outlive nothing; a folder in memory would take what sandboxes need.
+LARGE_FILES: Final = "/var/tmp"  # noqa: S108 - the file has no name
+CHUNK_BYTES: Final = 1 << 20
+_PROGRAM: Final = Path(__file__).with_name("layer.py")
+_CODES: Final[Mapping[str, Code]] = {
+    "too_large": "payload_too_large",
+    "no_space": "capacity_unavailable",
+    "unsupported": "unsupported",
+    "gone": "sandbox_lost",
+}
+
+Inspection = Mapping[str, Any]
+
+
+class Commits:
+    """Commits sandboxes of one engine."""
+
+    def __init__(self, client: EngineClient) -> None:
+        self._client = client
+        self._under_way: set[str] = set()
+        self._places = asyncio.Semaphore(MOST_AT_ONCE)
+        self._log = structlog.get_logger("commits")
+
+    async def commit(self, sandbox_id: str, target: str, max_bytes: int) -> Committed:
+        """See ``Cluster.commit``."""
+        with self._alone(sandbox_id):
+            async with self._places:
+                seen = await self._running(sandbox_id)
+                base = await self._client.call("GET", f"images/{seen['Image']}/json")
+                with tempfile.TemporaryFile(dir=LARGE_FILES) as file:
+                    async with self._still(sandbox_id):
+                        layer = await _read(sandbox_id, seen, file.fileno(), max_bytes)
+                    await self._load(base, layer, file, target)
+        return Committed(target, layer["image"], layer["size_bytes"], (*_volumes(seen), *layer["skipped"]))
+
+    async def let_go_on(self, sandbox_id: str, sidecar: Inspection | None) -> None:
+        """Lets a sandbox go on that a commit of an earlier control plane has left standing still."""
+        if sidecar is not None and sidecar.get("State", {}).get("Paused") and sandbox_id not in self._under_way:
+            self._log.warning("a sandbox stood still, it goes on", sandbox_id=sandbox_id)
+            await self._go_on(sandbox_id)
+
+    @contextmanager
+    def _alone(self, sandbox_id: str) -> Iterator[None]:
+        if sandbox_id in self._under_way:
+            raise Problem("conflict", f"{sandbox_id} is being committed already", sandbox_id=sandbox_id)
+        self._under_way.add(sandbox_id)
+        try:
+            yield
+        finally:
+            self._under_way.discard(sandbox_id)
+
+    async def _running(self, sandbox_id: str) -> Inspection:
+        try:
+            seen: Inspection = await self._client.call("GET", f"containers/{name(sandbox_id, TARGET)}/json")
+        except Missing:
+            _lost(sandbox_id, "the engine does not have it")
+        if not seen.get("State", {}).get("Running"):
+            _lost(sandbox_id, "its container does not run")
+        return seen
+
+    @asynccontextmanager
+    async def _still(self, sandbox_id: str) -> AsyncIterator[None]:
+        """Holds the sandbox's processes still: all of them are in the sidecar's control group."""
+        try:
+            await finish(asyncio.create_task(self._pause(sandbox_id)))
+            async with asyncio.timeout(STILL_S):
+                yield
+        except TimeoutError as late:
+            detail = f"{sandbox_id} would stand still for more than {STILL_S:.0f} s: it has changed too much"
+            raise Problem("payload_too_large", detail, sandbox_id=sandbox_id) from late
+        finally:
+            await finish(asyncio.create_task(self._go_on(sandbox_id)))
+
+    async def _pause(self, sandbox_id: str) -> None:
+        try:
+            await self._client.call("POST", f"containers/{name(sandbox_id, SIDECAR)}/pause")
+        except Missing:
+            _lost(sandbox_id, "the engine does not have its sidecar")
+
+    async def _go_on(self, sandbox_id: str) -> None:
+        try:
+            async with asyncio.timeout(GO_ON_S):
+                await self._client.call("POST", f"containers/{name(sandbox_id, SIDECAR)}/unpause")
+        except Missing:
+            return  # it was deleted meanwhile
+        except (Problem, TimeoutError) as problem:
+            self._log.warning("a sandbox may stand still", sandbox_id=sandbox_id, detail=str(problem))
+
+    async def _load(self, base: Inspection, layer: dict[str, Any], file: BinaryIO, target: str) -> None:
+        created = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        kept = kept_name(target)
+        made = archive(base, layer["digest"], layer["size_bytes"], name=kept, created=created)
+        layer["image"] = made.digest
+        try:
+            await self._client.load(_chunks(made, file))
+            reference = parse(target)
+            tag = {"repo": reference.name, "tag": reference.tag}
+            await self._client.call("POST", f"images/{kept.replace('{id}', made.digest.partition(':')[2])}/tag", tag)
+        except BaseException:
+            # With all its names, whether or not the last one was given to it before the call was cancelled.
+            await finish(asyncio.create_task(self._remove(made.digest)))
+            raise
+
+    async def _remove(self, image: str) -> None:
+        try:
+            await self._client.call("DELETE", f"images/{image}", {"force": True})
+        except Missing:
+            return
+        except Problem as problem:
+            self._log.warning("a part of an image is left", image=image, detail=problem.detail)
+
+
+async def _read(sandbox_id: str, seen: Inspection, file: int, max_bytes: int) -> dict[str, Any]:
+    """What the program ``layer`` says of the layer that it has written to ``file``."""
+    data = (seen.get("GraphDriver") or {}).get("Data") or {}
+    upper, lowers = str(data.get("UpperDir") or ""), str(data.get("LowerDir") or "").split(":")
+    if not upper or not os.access(upper, os.R_OK | os.X_OK):
+        driver = (seen.get("GraphDriver") or {}).get("Name")
+        detail = f"the engine's storage ({driver}) has no folder with the changes of {sandbox_id} that can be read here"
+        raise Problem("unsupported", f"{detail}: it takes the driver overlay, and root", value="storage driver overlay")
+    request = {
+        "upper": upper,
+        "lowers": [one for one in lowers if one],
+        "mounts": [str(one.get("Destination")) for one in seen.get("Mounts") or ()],
+        "file": file,
+        "max_bytes": max_bytes,
+    }
+    answer = await _answer(json.dumps(request).encode(), file)
+    if "reason" in answer:
+        code = _CODES.get(answer["reason"], "internal")
+        raise Problem(code, f"no image of {sandbox_id} was made: {answer['detail']}", sandbox_id=sandbox_id)
+    return answer
+
+
+async def _answer(request: bytes, file: int) -> dict[str, Any]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", str(_PROGRAM)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        pass_fds=(file,),
+        start_new_session=True,
+    )
+    try:
+        said, words = await process.communicate(request)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    try:
+        answer: dict[str, Any] = json.loads(said)
+    except ValueError:
+        last = words.decode(errors="replace").strip().rpartition("\n")[2]
+        raise Problem("internal", f"the program that writes layers ended with {process.returncode}: {last}") from None
+    return answer
+
+
+async def _chunks(made: Archive, file: BinaryIO) -> AsyncIterator[bytes]:
+    yield made.head
+    file.seek(0)
+    # A read of what was just written, so from memory; large files wait for the disk here, a chunk at a time.
+    while data := await asyncio.to_thread(file.read, CHUNK_BYTES):
+        yield data
+    yield made.tail
+
+
+def _volumes(seen: Inspection) -> list[str]:
+    volumes = [one for one in seen.get("Mounts") or () if one.get("Type") == "volume"]
+    return [f"{one.get('Destination')}: a volume that the image declares" for one in volumes]
+
+
+def _lost(sandbox_id: str, why: str) -> NoReturn:
+    raise Problem("sandbox_lost", f"{sandbox_id} cannot be made an image: {why}", sandbox_id=sandbox_id)

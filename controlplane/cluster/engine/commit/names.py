@@ -1,0 +1,39 @@
+"""Names of committed images on an engine, and which names lead to them. Pure."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from controlplane.images import parse
+
+# Engines send no request for names with this host: they are of images that were made here.
+COMMITS: Final = "localhost/rollbox/commits"
+# Beside the name that its owner has given it, each has one that nothing else ever gets: an image that has lost all its
+# names can be reached by its digest, and nobody could say whose it was.
+KEPT_TAG: Final = "id-{id}"
+
+
+def kept_name(target: str) -> str:
+    """The name that stays with an image; ``{id}`` is for the digits of its digest."""
+    return f"{parse(target).name}:{KEPT_TAG}"
+
+
+def hidden(name: str, names: Iterable[str]) -> bool:
+    """Whether an image that the engine has found by ``name`` is not meant by it.
+
+    Engines also find images by digests, by the first digits of them, and by names that they complete. What somebody has
+    committed is found by its very name only, since that says whose it is.
+
+    Args:
+        name: as ``start`` is given it.
+        names: all names of the image, with tags.
+    """
+    repositories = {one.rpartition(":")[0] for one in names}
+    committed = {one for one in repositories if one.startswith(f"{COMMITS}/")}
+    if not committed:
+        return False
+    asked = parse(name)
+    if asked.name in committed:
+        return False
+    # Somebody with access to the engine may have given it a name of another kind.
+    short = f"localhost/{asked.repository.removeprefix('library/')}"
+    return not {asked.name, short} & (repositories - committed)

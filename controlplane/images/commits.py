@@ -1,0 +1,51 @@
+"""Names of images that were made of sandboxes: ``PLACE/OWNER/NAME:TAG``, so that each says whose it is. Pure.
+
+An owner may have anything as a name, and an image may not: what is no part of an image's name stands there as a digest.
+"""
+
+import hashlib
+import re
+from typing import Final
+
+from controlplane.images.reference import Reference, parse
+
+# Longer ones, and those that look like a digest of ours, stand there as a digest.
+MAX_OWNER_CHARS: Final = 40
+_PLAIN: Final = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*")
+_DIGEST: Final = "owner-"
+# The tags that a cluster may use for itself.
+_TAKEN: Final = re.compile(r"id-[0-9a-f]{64}")
+
+
+def folder(owner: str) -> str:
+    """The part of a name that stands for an owner; no two owners have the same."""
+    if len(owner) <= MAX_OWNER_CHARS and _PLAIN.fullmatch(owner) and not owner.startswith(_DIGEST):
+        return owner
+    return f"{_DIGEST}{hashlib.sha256(owner.encode('utf-8', 'surrogatepass')).hexdigest()[:40]}"
+
+
+def target(place: str, owner: str, name: str) -> str:
+    """The name of an owner's image, with a tag.
+
+    Args:
+        place: below which a cluster has what was committed.
+        owner: whose it is to be.
+        name: as its owner gives it, ``NAME[:TAG]``; or as this function has returned it.
+
+    Raises:
+        ValueError: it is malformed; the message says what is wrong with it.
+    """
+    own = f"{place}/{folder(owner)}/"
+    if "@" in name:
+        raise ValueError(f"{name[:140]!r} has a digest, which an image gets from what is in it")
+    reference = parse(own + name.removeprefix(own))
+    if _TAKEN.fullmatch(reference.tag):
+        raise ValueError(f"the tag {reference.tag!r} is taken: it stands for an image's digest")
+    return str(reference)
+
+
+def is_foreign(place: str, owner: str, reference: Reference) -> bool:
+    """Whether a name is one of another owner's; ``place`` is empty where nothing is committed."""
+    if not place or not f"{reference.name}/".startswith(f"{place}/"):
+        return False
+    return not reference.name.startswith(f"{place}/{folder(owner)}/")
