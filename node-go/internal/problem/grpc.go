@@ -39,7 +39,8 @@ func Stream(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next
 	return found.status()
 }
 
-// Received returns the problem of a failed call from its trailer; nil when there is none of this contract.
+// Received returns the problem of a failed call from its trailer; nil when there is none of this contract. The status
+// itself is of no use in Go: its gRPC takes details that are no Status message for a broken answer.
 func Received(trailer metadata.MD) *Problem {
 	var read wire.Problem
 	values := trailer.Get(detailsKey)

@@ -1,0 +1,94 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+
+	"rollbox.dev/node/internal/containerd"
+	"rollbox.dev/node/internal/images"
+	"rollbox.dev/node/internal/mtls"
+	"rollbox.dev/node/internal/problem"
+	"rollbox.dev/node/internal/wire"
+)
+
+const (
+	// Calls that are served at once; progress of a prefetch is such a call.
+	maxCalls = 2048
+	// What a request may have; the longest is an image's name with credentials.
+	maxRequestBytes = 256 << 10
+	// A caller that has said nothing for so long is asked whether it is there.
+	askAfter  = 60 * time.Second
+	answersIn = 20 * time.Second
+	// A client of ours asks no more often.
+	askedEvery = 20 * time.Second
+	shakesIn   = 10 * time.Second
+)
+
+// Run serves until the context ends, and then lets calls go on for the grace period.
+func Run(ctx context.Context, settings *Settings, log *slog.Logger) error {
+	listener, err := net.Listen("tcp", settings.Listen)
+	if err != nil {
+		return err
+	}
+	return Serve(ctx, settings, listener, log)
+}
+
+// Serve is Run on a listener, which it closes.
+func Serve(ctx context.Context, settings *Settings, listener net.Listener, log *slog.Logger) (err error) {
+	defer func() { _ = listener.Close() }()
+	configuration, err := mtls.Server(settings.TLS, settings.Client)
+	if err != nil {
+		return &SettingError{prefix + "TLS", settings.TLS, fmt.Sprintf("it holds ca.crt, tls.crt and tls.key (%v)", err)}
+	}
+	runtime, err := containerd.Open(settings.Containerd)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, runtime.Close()) }()
+	use := images.NewUse()
+	offered := newService(settings, runtime, use, log)
+	server := grpc.NewServer(
+		grpc.Creds(credentials.NewTLS(configuration)),
+		grpc.ConnectionTimeout(shakesIn),
+		grpc.MaxRecvMsgSize(maxRequestBytes),
+		grpc.MaxConcurrentStreams(maxCalls),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: askAfter, Timeout: answersIn}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: askedEvery, PermitWithoutStream: true}),
+		grpc.ChainUnaryInterceptor(problem.Unary, limitUnary(maxCalls)),
+		grpc.ChainStreamInterceptor(problem.Stream, limitStream(maxCalls)),
+	)
+	wire.RegisterNodeServer(server, offered)
+	following, stop := context.WithCancel(ctx)
+	defer stop()
+	var owned sync.WaitGroup
+	defer owned.Wait()
+	owned.Go(func() { use.Follow(following, runtime, log) })
+	owned.Go(func() {
+		<-following.Done()
+		end(server, offered.puller, settings.Grace, log)
+	})
+	log.Info("node agent started", "node", settings.Node, "address", listener.Addr().String())
+	err = server.Serve(listener)
+	stop()
+	return err
+}
+
+// end takes no new calls, waits for those under way and cuts off what is left after the grace period.
+func end(server *grpc.Server, puller *images.Puller, grace time.Duration, log *slog.Logger) {
+	log.Info("node agent ends")
+	// A pull takes as long as it takes, and the next agent's goes on where it stood.
+	puller.End()
+	cut := time.AfterFunc(grace, server.Stop)
+	defer cut.Stop()
+	server.GracefulStop()
+	puller.Wait()
+}

@@ -1,0 +1,143 @@
+// Package agent is the node agent: a gRPC server on one node whose only client is the control plane.
+package agent
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// Settings is what the agent is told by its environment.
+type Settings struct {
+	// Node is the name of this node in the cluster.
+	Node string
+	// Listen is the address of the server, host:port.
+	Listen string
+	// Containerd is the path of the socket of this node's containerd.
+	Containerd string
+	// TLS is the folder of ca.crt, tls.crt and tls.key.
+	TLS string
+	// Client is the name in the only certificate that may call.
+	Client string
+	// Namespace is that of the sandboxes' pods; no other pod is ever touched.
+	Namespace string
+	// Handler is the runtime handler of the sandboxes.
+	Handler string
+	// Images is a folder on the file system that images are on; empty: its room is not told.
+	Images string
+	// Pulls is how many images are pulled at once.
+	Pulls int
+	// Grace is how long calls may go on when the agent is told to end.
+	Grace time.Duration
+	// Level is that of the log.
+	Level slog.Level
+}
+
+// SettingError is a setting that is missing or invalid: the process exits with status 64.
+type SettingError struct{ Variable, Value, Rule string }
+
+func (e *SettingError) Error() string {
+	if e.Value == "" {
+		return fmt.Sprintf("%s is not set: %s", e.Variable, e.Rule)
+	}
+	return fmt.Sprintf("%s is %q: %s", e.Variable, e.Value, e.Rule)
+}
+
+const prefix = "ROLLBOX_NODE_"
+
+// Names of Kubernetes: labels, and subdomains of them.
+var (
+	label     = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	subdomain = regexp.MustCompile(`^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$`)
+)
+
+// Read takes the settings from an environment such as os.Getenv.
+func Read(environ func(string) string) (*Settings, error) {
+	read := reader{environ: environ}
+	s := &Settings{
+		Node:       read.name("NAME", subdomain, "the name of this node is needed"),
+		Listen:     read.address("LISTEN", ":8443"),
+		Containerd: read.path("CONTAINERD", "/run/containerd/containerd.sock"),
+		TLS:        read.path("TLS", "/etc/rollbox/tls"),
+		Client:     read.name("CLIENT", subdomain, "the name in the certificate of the control plane is needed"),
+		Namespace:  read.name("NAMESPACE", label, "the namespace of the sandboxes is needed"),
+		Handler:    read.name("HANDLER", label, "the runtime handler of the sandboxes is needed"),
+		Images:     read.path("IMAGES", ""),
+		Pulls:      read.number("PULLS", 2, 1, 64),
+		Grace:      time.Duration(read.number("GRACE_SECONDS", 10, 1, 600)) * time.Second,
+		Level:      read.level("LOG"),
+	}
+	return s, read.err
+}
+
+type reader struct {
+	environ func(string) string
+	err     error
+}
+
+// refuse keeps the first problem.
+func (r *reader) refuse(name, value, rule string) {
+	if r.err == nil {
+		r.err = &SettingError{prefix + name, value, rule}
+	}
+}
+
+func (r *reader) name(name string, form *regexp.Regexp, rule string) string {
+	value := r.environ(prefix + name)
+	if !form.MatchString(value) {
+		r.refuse(name, value, rule)
+	}
+	return value
+}
+
+func (r *reader) address(name, otherwise string) string {
+	value := r.environ(prefix + name)
+	if value == "" {
+		return otherwise
+	}
+	host, port, err := net.SplitHostPort(value)
+	number, bad := strconv.ParseUint(port, 10, 16)
+	if err != nil || bad != nil || number == 0 || host != "" && net.ParseIP(host) == nil {
+		r.refuse(name, value, "an IP address and a port are needed, such as 0.0.0.0:8443, or :8443 for all addresses")
+	}
+	return value
+}
+
+func (r *reader) path(name, otherwise string) string {
+	value := r.environ(prefix + name)
+	if value == "" {
+		return otherwise
+	}
+	if !filepath.IsAbs(value) || filepath.Clean(value) != value {
+		r.refuse(name, value, "an absolute path without . and .. is needed")
+	}
+	return value
+}
+
+func (r *reader) number(name string, otherwise, least, most int) int {
+	value := r.environ(prefix + name)
+	if value == "" {
+		return otherwise
+	}
+	number, err := strconv.Atoi(value)
+	if err != nil || number < least || number > most {
+		r.refuse(name, value, fmt.Sprintf("a whole number from %d to %d is needed", least, most))
+	}
+	return number
+}
+
+func (r *reader) level(name string) slog.Level {
+	value := r.environ(prefix + name)
+	levels := map[string]slog.Level{
+		"": slog.LevelInfo, "debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+	}
+	level, known := levels[value]
+	if !known {
+		r.refuse(name, value, "it is one of debug, info, warn, error")
+	}
+	return level
+}

@@ -1,0 +1,58 @@
+package agent
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+)
+
+func environment(changes map[string]string) func(string) string {
+	values := map[string]string{
+		"ROLLBOX_NODE_NAME": "node-1", "ROLLBOX_NODE_CLIENT": "control-plane.rollbox",
+		"ROLLBOX_NODE_NAMESPACE": "rollbox-sandboxes", "ROLLBOX_NODE_HANDLER": "runsc",
+	}
+	for name, value := range changes {
+		values[prefix+name] = value
+	}
+	return func(name string) string { return values[name] }
+}
+
+func TestSettingsHaveDefaults(t *testing.T) {
+	s, err := Read(environment(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Settings{
+		Node: "node-1", Listen: ":8443", Containerd: "/run/containerd/containerd.sock", TLS: "/etc/rollbox/tls",
+		Client: "control-plane.rollbox", Namespace: "rollbox-sandboxes", Handler: "runsc", Pulls: 2,
+		Grace: 10 * time.Second, Level: slog.LevelInfo,
+	}
+	if *s != want {
+		t.Errorf("%+v", *s)
+	}
+}
+
+func TestABadSettingIsNamedWithItsRule(t *testing.T) {
+	for name, bad := range map[string][]string{
+		"NAME":          {"", "Node", "a b", "-a"},
+		"CLIENT":        {"", "*", "a/b"},
+		"NAMESPACE":     {"", "a.b"},
+		"HANDLER":       {"", "run/sc"},
+		"LISTEN":        {"8443", "host:1", ":0", ":70000", ":x"},
+		"CONTAINERD":    {"containerd.sock", "/run/../x", "/run/"},
+		"TLS":           {"tls"},
+		"IMAGES":        {"var"},
+		"PULLS":         {"0", "65", "two", "1.5"},
+		"GRACE_SECONDS": {"0", "601", "-1"},
+		"LOG":           {"loud"},
+	} {
+		for _, value := range bad {
+			_, err := Read(environment(map[string]string{name: value}))
+			var setting *SettingError
+			if !errors.As(err, &setting) || setting.Variable != prefix+name || setting.Value != value || setting.Rule == "" {
+				t.Errorf("%s=%q: %v", name, value, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package images
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+
+	snapshots "github.com/containerd/containerd/api/services/snapshots/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"rollbox.dev/node/internal/containerd"
+)
+
+// Snapshotters that fetch content as it is read put this label on the snapshots of such layers.
+const remoteLabel = `labels."containerd.io/snapshot/remote"`
+
+// A node that has had more images than this forgets what their layers were.
+const maxRemembered = 100_000
+
+// laziness tells which images have layers whose content is fetched as it is read.
+type laziness struct {
+	runtime *containerd.Runtime
+	handler string
+	mutex   sync.Mutex
+	chains  map[string][]string
+}
+
+func newLaziness(runtime *containerd.Runtime, handler string) *laziness {
+	return &laziness{runtime: runtime, handler: handler, chains: map[string][]string{}}
+}
+
+// of returns whether each image is lazy, by its id; nil: not known, because the snapshotter does not list snapshots.
+func (l *laziness) of(ctx context.Context, images []*cri.Image) (map[string]bool, error) {
+	remote, err := l.remote(ctx)
+	if err != nil || remote == nil {
+		return nil, err
+	}
+	found := map[string]bool{}
+	if len(remote) == 0 {
+		return found, nil
+	}
+	for _, one := range images {
+		chain, err := l.chain(ctx, one.GetId())
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range chain {
+			if remote[name] {
+				found[one.GetId()] = true
+				break
+			}
+		}
+	}
+	return found, nil
+}
+
+// remote returns the names of the snapshots whose content is fetched as it is read.
+func (l *laziness) remote(ctx context.Context) (map[string]bool, error) {
+	snapshotter, err := l.runtime.Snapshotter(ctx, l.handler)
+	if err != nil {
+		return nil, err
+	}
+	request := &snapshots.ListSnapshotsRequest{Snapshotter: snapshotter, Filters: []string{remoteLabel}}
+	stream, err := l.runtime.Snapshots.List(ctx, request)
+	if err != nil {
+		return nil, containerd.Failed("list snapshots", err)
+	}
+	found := map[string]bool{}
+	for {
+		part, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return found, nil
+		}
+		if err != nil {
+			return nil, containerd.Failed("list snapshots", err)
+		}
+		for _, one := range part.GetInfo() {
+			found[one.GetName()] = true
+		}
+	}
+}
+
+// chain returns the names of the snapshots of an image's layers. An image that is gone meanwhile has none.
+func (l *laziness) chain(ctx context.Context, id string) ([]string, error) {
+	l.mutex.Lock()
+	known, there := l.chains[id]
+	l.mutex.Unlock()
+	if there {
+		return known, nil
+	}
+	request := &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: id}, Verbose: true}
+	status, err := l.runtime.Images.ImageStatus(ctx, request)
+	if err != nil {
+		return nil, containerd.Failed("look at "+id, err)
+	}
+	if status.GetImage() == nil {
+		return nil, nil
+	}
+	chain := chainOf(layersOf(status.GetInfo()["info"]))
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if len(l.chains) >= maxRemembered {
+		clear(l.chains)
+	}
+	l.chains[id] = chain
+	return chain, nil
+}
+
+// layersOf reads the digests of an image's uncompressed layers; none when containerd tells them differently.
+func layersOf(info string) []string {
+	var read struct {
+		Spec struct {
+			RootFS struct {
+				Layers []string `json:"diff_ids"`
+			} `json:"rootfs"`
+		} `json:"imageSpec"`
+	}
+	if json.Unmarshal([]byte(info), &read) != nil {
+		return nil
+	}
+	return read.Spec.RootFS.Layers
+}
+
+// chainOf returns the chain ids of layers, by the OCI image specification.
+func chainOf(layers []string) []string {
+	chain := make([]string, 0, len(layers))
+	for i, layer := range layers {
+		if i > 0 {
+			sum := sha256.Sum256([]byte(chain[i-1] + " " + layer))
+			layer = "sha256:" + hex.EncodeToString(sum[:])
+		}
+		chain = append(chain, layer)
+	}
+	return chain
+}

@@ -1,0 +1,133 @@
+// Package images knows what images a node has, brings further ones and removes them.
+package images
+
+import (
+	"context"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"rollbox.dev/node/internal/containerd"
+	"rollbox.dev/node/internal/problem"
+	"rollbox.dev/node/internal/wire"
+)
+
+// Store is the images of one node.
+type Store struct {
+	runtime *containerd.Runtime
+	use     *Use
+	lazy    *laziness
+}
+
+// NewStore returns the images of a containerd, as far as sandboxes of a runtime handler start from them.
+func NewStore(runtime *containerd.Runtime, handler string, use *Use) *Store {
+	return &Store{runtime: runtime, use: use, lazy: newLaziness(runtime, handler)}
+}
+
+// List returns all images. Cost: three calls, and one more for each new image where the snapshotter is a lazy one.
+func (s *Store) List(ctx context.Context) ([]*wire.Image, error) {
+	there, err := s.runtime.Images.ListImages(ctx, &cri.ListImagesRequest{})
+	if err != nil {
+		return nil, containerd.Failed("list images", err)
+	}
+	used, err := s.containers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lazy, err := s.lazy.of(ctx, there.GetImages())
+	if err != nil {
+		return nil, err
+	}
+	found := make([]*wire.Image, 0, len(there.GetImages()))
+	for _, one := range there.GetImages() {
+		found = append(found, s.told(one, used.of(one), lazy))
+	}
+	return found, nil
+}
+
+func (s *Store) told(one *cri.Image, used use, lazy map[string]bool) *wire.Image {
+	told := &wire.Image{
+		Names:      one.GetRepoTags(),
+		Digests:    one.GetRepoDigests(),
+		Id:         one.GetId(),
+		SizeBytes:  one.GetSize(),
+		Pinned:     one.GetPinned(),
+		Containers: used.containers,
+	}
+	if last := max(used.lastMs, s.use.last(one)); last > 0 {
+		told.LastUsedMs = &last
+	}
+	if lazy != nil {
+		is := lazy[one.GetId()]
+		told.Lazy = &is
+	}
+	return told
+}
+
+// Remove removes an image with all its names; false: there was none.
+func (s *Store) Remove(ctx context.Context, name string) (bool, error) {
+	image := &cri.ImageSpec{Image: name}
+	found, err := s.runtime.Images.ImageStatus(ctx, &cri.ImageStatusRequest{Image: image})
+	if err != nil {
+		return false, containerd.Failed("look for "+name, err)
+	}
+	one := found.GetImage()
+	if one == nil {
+		return false, nil
+	}
+	if one.GetPinned() {
+		return false, problem.New(problem.Conflict, "%s is pinned: the node's runtime needs it", name).With("image", name)
+	}
+	used, err := s.containers(ctx)
+	if err != nil {
+		return false, err
+	}
+	if count := used.of(one).containers; count > 0 {
+		return false, problem.New(problem.Conflict, "%s is used by %d containers", name, count).With("image", name)
+	}
+	if _, err := s.runtime.Images.RemoveImage(ctx, &cri.RemoveImageRequest{Image: image}); err != nil {
+		return false, containerd.Failed("remove "+name, err)
+	}
+	return true, nil
+}
+
+// use is how many containers there are of an image, and when the youngest of them was made (Unix time).
+type use struct {
+	containers uint32
+	lastMs     int64
+}
+
+// users is use by id or name of an image.
+type users map[string]use
+
+func (s *Store) containers(ctx context.Context) (users, error) {
+	listed, err := s.runtime.Containers.ListContainers(ctx, &cri.ListContainersRequest{})
+	if err != nil {
+		return nil, containerd.Failed("list containers", err)
+	}
+	found := users{}
+	for _, one := range listed.GetContainers() {
+		// Older versions name the image only as the kubelet did.
+		names := map[string]bool{one.GetImageId(): true, one.GetImageRef(): true, one.GetImage().GetImage(): true}
+		delete(names, "")
+		for name := range names {
+			before := found[name]
+			found[name] = use{before.containers + 1, max(before.lastMs, one.GetCreatedAt()/1_000_000)}
+		}
+	}
+	return found, nil
+}
+
+// of finds an image by its id, or else by the name that most containers have.
+func (u users) of(one *cri.Image) use {
+	found := u[one.GetId()]
+	for _, name := range names(one) {
+		if other := u[name]; other.containers > found.containers {
+			found = other
+		}
+	}
+	return found
+}
+
+func names(one *cri.Image) []string {
+	return append(append([]string{one.GetId()}, one.GetRepoTags()...), one.GetRepoDigests()...)
+}

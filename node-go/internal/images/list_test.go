@@ -1,0 +1,163 @@
+package images
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	apievents "github.com/containerd/containerd/api/events"
+	"github.com/containerd/containerd/api/types"
+	"google.golang.org/protobuf/types/known/anypb"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"rollbox.dev/node/internal/containerd"
+	"rollbox.dev/node/internal/played"
+	"rollbox.dev/node/internal/problem"
+)
+
+const (
+	python = "sha256:aaaa"
+	swe    = "sha256:bbbb"
+	pause  = "sha256:cccc"
+)
+
+func opened(t *testing.T, played *played.Containerd) *containerd.Runtime {
+	t.Helper()
+	runtime, err := containerd.Open(played.Start(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = runtime.Close() })
+	return runtime
+}
+
+func node() *played.Containerd {
+	return &played.Containerd{
+		Images: []*cri.Image{
+			{Id: python, RepoTags: []string{"hub/python:3"}, RepoDigests: []string{"hub/python@sha256:d1"}, Size: 100},
+			{Id: swe, RepoTags: []string{"hub/swe:1", "hub/swe:latest"}, Size: 200},
+			{Id: pause, RepoTags: []string{"pause:1"}, Pinned: true},
+		},
+		Infos: map[string]string{
+			python: `{"imageSpec":{"rootfs":{"diff_ids":["sha256:1","sha256:2"]}}}`,
+			swe:    `{"imageSpec":{"rootfs":{"diff_ids":["sha256:3"]}}}`,
+		},
+		Containers: []*cri.Container{
+			{ImageId: python, ImageRef: python, Image: &cri.ImageSpec{Image: python}, CreatedAt: 5_000_000_000},
+			{ImageId: python, ImageRef: python, Image: &cri.ImageSpec{Image: "hub/python:3"}, CreatedAt: 9_000_000_000},
+		},
+	}
+}
+
+func TestImagesAreListedWithWhatUsesThem(t *testing.T) {
+	list, err := NewStore(opened(t, node()), "kata", NewUse()).List(context.Background())
+	if err != nil || len(list) != 3 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	used, unused := list[0], list[1]
+	if used.GetContainers() != 2 || used.GetLastUsedMs() != 9000 || used.GetSizeBytes() != 100 || used.GetId() != python {
+		t.Errorf("python: %v", used)
+	}
+	if !slices.Equal(used.GetNames(), []string{"hub/python:3"}) || !slices.Equal(used.GetDigests(), []string{"hub/python@sha256:d1"}) {
+		t.Errorf("python: %v", used)
+	}
+	if unused.GetContainers() != 0 || unused.LastUsedMs != nil || unused.GetLazy() || unused.Lazy == nil {
+		t.Errorf("swe: %v", unused)
+	}
+	if !list[2].GetPinned() {
+		t.Errorf("pause: %v", list[2])
+	}
+}
+
+func TestAnImageIsLazyWhenOneOfItsLayersIs(t *testing.T) {
+	chain := chainOf([]string{"sha256:1", "sha256:2"})
+	played := node()
+	played.Remote = chain[1:]
+	list, err := NewStore(opened(t, played), "runsc", NewUse()).List(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !list[0].GetLazy() || list[1].GetLazy() || list[1].Lazy == nil {
+		t.Errorf("%v", list)
+	}
+}
+
+func TestAHandlerThatIsNotThereIsTold(t *testing.T) {
+	_, err := NewStore(opened(t, node()), "absent", NewUse()).List(context.Background())
+	if problem.From(err).Code != problem.IsolationMissing {
+		t.Error(err)
+	}
+}
+
+func TestOnlyWhatNothingUsesIsRemoved(t *testing.T) {
+	played := node()
+	store := NewStore(opened(t, played), "runsc", NewUse())
+	for _, c := range []struct {
+		name    string
+		removed bool
+		code    problem.Code
+	}{
+		{"hub/swe:latest", true, ""},
+		{"hub/none:1", false, ""},
+		{"hub/python:3", false, problem.Conflict},
+		{python, false, problem.Conflict},
+		{"pause:1", false, problem.Conflict},
+	} {
+		removed, err := store.Remove(context.Background(), c.name)
+		if removed != c.removed || (err == nil) != (c.code == "") || err != nil && problem.From(err).Code != c.code {
+			t.Errorf("%s: %v, %v", c.name, removed, err)
+		}
+	}
+	if !slices.Equal(played.Removed, []string{"hub/swe:latest"}) {
+		t.Errorf("removed %v", played.Removed)
+	}
+}
+
+func TestAContainerThatIsGoneIsRemembered(t *testing.T) {
+	played := node()
+	played.Events = make(chan *types.Envelope)
+	runtime, use := opened(t, played), NewUse()
+	use.now = func() time.Time { return time.UnixMilli(77_000) }
+	ctx, cancel := context.WithCancel(context.Background())
+	var following sync.WaitGroup
+	following.Go(func() { use.Follow(ctx, runtime, slog.New(slog.NewTextHandler(io.Discard, nil))) })
+	defer following.Wait()
+	defer cancel()
+	made, err := anypb.New(&apievents.ContainerCreate{ID: "c", Image: "hub/swe:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As containerd writes it, without a host.
+	made.TypeUrl = "containerd.events.ContainerCreate"
+	// The second is taken when the first has been worked through.
+	for range 2 {
+		played.Events <- &types.Envelope{Topic: "/containers/create", Event: made}
+	}
+	played.Events <- &types.Envelope{Topic: "/containers/create", Event: made}
+	list, err := NewStore(runtime, "runsc", use).List(context.Background())
+	if err != nil || list[1].GetLastUsedMs() != 77_000 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+func TestChainsAreThoseOfTheSpecification(t *testing.T) {
+	chain := chainOf([]string{"sha256:1", "sha256:2", "sha256:3"})
+	want := "sha256:86095f8fe4f778dd9cd1eaa8351228c07b0476d1635c04d136b40abfd6fa0fef"
+	if len(chain) != 3 || chain[0] != "sha256:1" || chain[1] != want || chain[1] == chain[2] {
+		t.Errorf("%v", chain)
+	}
+}
+
+func FuzzLayersOf(f *testing.F) {
+	f.Add(`{"imageSpec":{"rootfs":{"diff_ids":["sha256:1"]}}}`)
+	f.Add(`{"imageSpec":[]}`)
+	f.Fuzz(func(t *testing.T, info string) {
+		if layers := layersOf(info); len(chainOf(layers)) != len(layers) {
+			t.Errorf("%v", layers)
+		}
+	})
+}
