@@ -41,9 +41,9 @@ def test_the_limits_of_the_user_are_on_both_with_the_sidecars_own_on_top() -> No
 
 def test_the_target_is_the_users_image_made_to_wait_without_network() -> None:
     target, _ = bodies()
-    assert (target["Image"], target["Entrypoint"], target["Cmd"]) == ("sha256:img", ["/.rollbox/target"], [])
+    assert (target["Image"], target["Entrypoint"], target["Cmd"]) == ("sha256:img", ["/dev/rollbox/target"], [])
     assert target["HostConfig"]["NetworkMode"] == "none"
-    assert target["HostConfig"]["Binds"] == ["/opt/rollbox-target:/.rollbox/target:ro"]
+    assert target["HostConfig"]["Binds"] == ["/opt/rollbox-target:/dev/rollbox/target:ro"]
     assert "CapAdd" not in target["HostConfig"]
 
 
