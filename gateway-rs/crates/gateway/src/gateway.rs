@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 use crate::activity::Activity;
 use crate::admission::{Admission, Limits};
 use crate::call::Calls;
+use crate::deletes::Deletes;
 use crate::dns_checks::{self, Checks};
 use crate::drain::Drain;
 use crate::exec::Execs;
@@ -66,6 +67,7 @@ pub(crate) struct Gateway {
     usage: UsageCalls,
     forwarder: Forwarder,
     creates: Creates,
+    deletes: Deletes,
 }
 
 /// Admission gates, one for each kind of call.
@@ -146,6 +148,7 @@ impl Gateway {
             Forwarder::new(settings.controlplane, Arc::clone(&dialer), drain.clone(), Arc::clone(&metrics));
         let domain = settings.ports_domain.map(Into::into);
         Ok(Self {
+            deletes: Deletes::new(forwarder.clone(), Arc::clone(&directory)),
             activity: Activity::new(directory, gates.all()),
             execs: Execs::new(shared(), Arc::clone(&gates.execs), bodies.clone()),
             attaches: Attaches::new(shared(), Arc::clone(&gates.streams)),
@@ -255,3 +258,4 @@ part!(Ports, ports);
 part!(UsageCalls, usage);
 part!(Forwarder, forwarder);
 part!(Creates, creates);
+part!(Deletes, deletes);

@@ -10,7 +10,7 @@
 //!   together; each endpoint gets its own part.
 //! - `exec`: running commands. `processes`: clients that stay attached to a command. `files`: files in and out.
 //!   `ports`: ports of a sandbox. `usage`: the resources that it uses. `late`: creates whose settings are bound here.
-//!   `forward`: everything else under `/v1`.
+//!   `deletes`: deletes, answered once the end is known here. `forward`: everything else under `/v1`.
 //! - `call`: one call to a sandbox, of any kind. `ahead`: look-ahead in a stream. `leg`: connections for bulk data.
 //! - `auth`, `admission`, `drain`: which call is allowed, which is next, and the graceful shutdown.
 //! - `upstream`: connections to sidecars. `feed`: keeps the route table up to date; `dns_checks`: whether DNS agrees
@@ -25,6 +25,7 @@ mod ahead;
 mod auth;
 mod call;
 mod controlplane;
+mod deletes;
 mod dns_checks;
 mod drain;
 pub mod exec;

@@ -13,6 +13,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode};
 use wire::{Code, Fault, Problem};
 
+use crate::deletes;
 use crate::exec::endpoints as exec;
 use crate::files;
 use crate::forward::forward;
@@ -46,6 +47,7 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
         .route("/v1/sandboxes/{id}/ports/{port}/http/{*rest}", any(ports::http))
         .route("/v1/sandboxes/{id}/usage", get(usage))
         .route("/v1/sandboxes", any(forward).post(late::create))
+        .route("/v1/sandboxes/{id}", any(forward).delete(deletes::delete))
         .route("/v1/sandboxes/{id}/unbound", any(unknown_path))
         .route("/v1/groups/{name}", any(forward).put(late::create_members))
         .route("/v1/preflight", any(forward).post(late::create_members))

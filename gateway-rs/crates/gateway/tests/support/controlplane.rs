@@ -44,6 +44,7 @@ impl ControlPlane {
             .route("/v1/echo", any(echo))
             .route("/v1/stream", get(streamed))
             .route("/v1/sandboxes", post(held))
+            .route("/v1/sandboxes/{id}", any(echo))
             .route("/v1/refused", get(refused))
             .with_state(Arc::clone(&state));
         let listener = UnixListener::bind(path).unwrap();
