@@ -11,9 +11,9 @@ from controlplane.api.request_id import request_id
 from controlplane.api.sandboxes import KEYED_FROM_S, CallId, Left, Replaced, checked_call
 from controlplane.api.schemas import DeletedBody, FailedDelete, UsableSandboxBody, WaitMs
 from controlplane.errors import Code, Fault, Problem
-from controlplane.lifecycle.groups import Groups, Members
 from controlplane.lifecycle.record.callers import new_caller
-from controlplane.lifecycle.service import Sandboxes
+from controlplane.lifecycle.service.groups import Groups, Members
+from controlplane.lifecycle.service.sandboxes import Sandboxes
 from controlplane.model import Sandbox, SandboxSpec
 from controlplane.model.spec import Closed
 

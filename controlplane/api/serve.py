@@ -12,8 +12,8 @@ from controlplane.api.opened import opened_cluster, opened_documents, opened_gat
 from controlplane.api.ready import create_ready_app
 from controlplane.clock import Clock, SystemClock
 from controlplane.cluster.sidecar import GrpcSidecars
-from controlplane.lifecycle import Dependencies, Options, RouteBoard, Sandboxes, SigningKey
-from controlplane.lifecycle.images import ImageOptions
+from controlplane.images import ImageOptions
+from controlplane.lifecycle import Dependencies, Options, Sandboxes, SigningKey
 from controlplane.settings import PREFIX, SettingError, Settings
 from controlplane.telemetry import Metrics
 
@@ -46,7 +46,6 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             key=key,
             clock=clock,
             metrics=metrics,
-            board=RouteBoard(clock, key),
             documents=documents,
             registry=registry,
         )
@@ -63,7 +62,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
         # push carries a credential.
         door = serving_http(create_ready_app(service), settings.ready, mode=0o666, most_at_once=MAX_PUSHES)
         await stack.enter_async_context(door)
-        await stack.enter_async_context(serving_routes(deps.board, service.activity, settings.routes))
+        await stack.enter_async_context(serving_routes(service.board, service.activity, settings.routes))
         await stack.enter_async_context(serving_http(app, settings.api))
         yield service
 

@@ -17,6 +17,7 @@ from controlplane.images.manifest import (
     entries_for,
     is_index,
 )
+from controlplane.images.options import ImageOptions, Mode, Registry
 from controlplane.images.reference import DIGEST, DOCKER_HUB, Reference, parse
 from controlplane.images.rewrite import Rewrites
 
@@ -29,8 +30,11 @@ __all__ = [
     "Challenge",
     "Credentials",
     "Entry",
+    "ImageOptions",
     "Keyring",
+    "Mode",
     "Reference",
+    "Registry",
     "Rewrites",
     "challenges",
     "checked_config",

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from controlplane.clock import Clock
 from controlplane.cluster import Cluster, Gateways, Sidecars
 from controlplane.cluster.documents import Documents
-from controlplane.lifecycle.images.options import ImageOptions, Registry
-from controlplane.lifecycle.routes import RouteBoard
+from controlplane.images import ImageOptions, Registry
 from controlplane.lifecycle.tokens import SigningKey
 from controlplane.store import Store
 from controlplane.telemetry import Metrics
@@ -48,6 +47,5 @@ class Dependencies:
     key: SigningKey
     clock: Clock
     metrics: Metrics
-    board: RouteBoard
     documents: Documents
     registry: Registry | None = None

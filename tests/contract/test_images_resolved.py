@@ -9,9 +9,8 @@ import pytest
 
 from controlplane.clock import SystemClock
 from controlplane.errors import Problem
-from controlplane.images import Keyring
+from controlplane.images import ImageOptions, Keyring
 from controlplane.lifecycle import Options
-from controlplane.lifecycle.images import ImageOptions
 from controlplane.model import GROUP, SandboxSpec
 from controlplane.registry import Registries
 from tests.support.fake_cluster import FakeCluster

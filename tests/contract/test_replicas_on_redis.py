@@ -13,8 +13,8 @@ from controlplane.clock import SystemClock
 from controlplane.cluster.documents import Documents
 from controlplane.cluster.engine.documents import FileDocuments
 from controlplane.lifecycle import Created, Options
-from controlplane.lifecycle.groups import Groups
 from controlplane.lifecycle.record.callers import new_caller
+from controlplane.lifecycle.service.groups import Groups
 from controlplane.model import Sandbox, SandboxSpec, State, Usage, pool_owner
 from controlplane.store import RedisStore
 from tests.support.eventually import eventually

@@ -298,7 +298,7 @@ class Storm:
             there = (Usage.of(one) for one in live.values() if owner in (None, one.owner))
             self._expect(f"use of {owner}", await store.usage(owner), sum(there, Usage()))
         for plane in alive:
-            with plane.deps.board.subscribe() as feed:
+            with plane.service.board.subscribe() as feed:
                 routes = {route.sandbox_id for route in (await feed.next()).snapshot.routes}
             # One that was forgotten before anybody got it keeps its route here: no caller knows its id.
             self._expect("routes", routes & (set(live) | set(self.given.values())), set(live))

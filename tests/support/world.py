@@ -13,10 +13,10 @@ from controlplane.api.ready import create_ready_app
 from controlplane.clock import Clock
 from controlplane.cluster.documents import Documents
 from controlplane.cluster.engine.documents import FileDocuments
-from controlplane.lifecycle import Dependencies, Options, RouteBoard, Sandboxes, SigningKey
-from controlplane.lifecycle.creates import Created
-from controlplane.lifecycle.images import Registry
+from controlplane.images import Registry
+from controlplane.lifecycle import Dependencies, Options, Sandboxes, SigningKey
 from controlplane.lifecycle.record.callers import new_caller
+from controlplane.lifecycle.service.creates import Created
 from controlplane.model import Sandbox, SandboxSpec
 from controlplane.store import MemoryStore, Store
 from controlplane.telemetry import Metrics
@@ -82,7 +82,6 @@ async def world(
         key=key,
         clock=clock,
         metrics=Metrics(),
-        board=RouteBoard(clock, key),
         documents=documents or FileDocuments(),
         registry=registry,
     )

@@ -16,8 +16,9 @@ from controlplane.lifecycle.record.annotations import Annotations
 from controlplane.lifecycle.record.changes import key_freed
 from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
+from controlplane.lifecycle.record.retry import retried_while_away
 from controlplane.lifecycle.record.settlements import Settlements
-from controlplane.lifecycle.retry import retried_while_away
+from controlplane.lifecycle.routes import RouteBoard
 from controlplane.lifecycle.starting.starts import Starts
 from controlplane.model import Limits, Sandbox, dump_record
 from controlplane.store import Admission, Admitted, Claim, Claimed, Fence
@@ -39,6 +40,7 @@ class Admissions:
         settlements: Settlements,
         *,
         annotations: Annotations,
+        board: RouteBoard,
         images: Images,
         templates: Templates,
         starts: Starts,
@@ -50,6 +52,7 @@ class Admissions:
         self._ledger = ledger
         self._settlements = settlements
         self._annotations = annotations
+        self._board = board
         self._images = images
         self._starts = starts
         self._abandonments = abandonments
@@ -125,7 +128,7 @@ class Admissions:
                 await self._ledger.end(sandbox.id, problem, PLATFORM)
                 raise
             return await self._dead(sandbox, problem)
-        if self._deps.board.ended(sandbox.id):
+        if self._board.ended(sandbox.id):
             return await self._dead(sandbox, Problem("sandbox_lost", "it died while it was claimed"))
         return True
 
@@ -185,7 +188,7 @@ class Admissions:
             raise Problem("sandbox_unreachable", detail, sandbox_id=sandbox.id) from error
 
     def _note_owner(self, sandbox: Sandbox) -> None:
-        if not self._deps.board.ended(sandbox.id):
+        if not self._board.ended(sandbox.id):
             self._annotations.add(sandbox.id, _owner_fact(sandbox))
 
     async def _dead(self, sandbox: Sandbox, why: Problem) -> bool:

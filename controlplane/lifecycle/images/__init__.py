@@ -9,7 +9,6 @@ Where a name cannot be resolved, ``auto`` starts the sandbox with its name, as a
 no digest; ``required`` refuses it. In both an image that is certain not to run is refused before anything is started.
 """
 
-from controlplane.lifecycle.images.options import ImageOptions, Registry
 from controlplane.lifecycle.images.pins import Images, Pin
 
-__all__ = ["ImageOptions", "Images", "Pin", "Registry"]
+__all__ = ["Images", "Pin"]

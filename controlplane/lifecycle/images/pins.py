@@ -9,8 +9,7 @@ from weakref import WeakValueDictionary
 
 from controlplane.clock import Clock
 from controlplane.cluster import ImageState
-from controlplane.images import Reference, parse
-from controlplane.lifecycle.images.options import ImageOptions, Registry
+from controlplane.images import ImageOptions, Reference, Registry, parse
 from controlplane.lifecycle.images.resolver import Resolver
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.states import Transition

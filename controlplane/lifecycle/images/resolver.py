@@ -9,8 +9,7 @@ import structlog
 
 from controlplane.clock import Clock
 from controlplane.errors import Problem
-from controlplane.images import Reference
-from controlplane.lifecycle.images.options import Registry
+from controlplane.images import Reference, Registry
 from controlplane.registry import RegistryProblem
 
 # How long a tag's digest is taken for its digest; a refusal is forgotten sooner, since somebody may be correcting it.

@@ -10,9 +10,9 @@ from controlplane.lifecycle.dependencies import Dependencies
 from controlplane.lifecycle.images import Images, Pin
 from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
+from controlplane.lifecycle.record.retry import retried_while_away
 from controlplane.lifecycle.record.settlements import Settlements
 from controlplane.lifecycle.record.states import Change, Event
-from controlplane.lifecycle.retry import retried_while_away
 from controlplane.lifecycle.starting.phases import Phases
 from controlplane.lifecycle.starting.readiness import Readiness
 from controlplane.lifecycle.starting.start_queue import StartQueue

@@ -9,8 +9,8 @@ from controlplane.clock import Clock
 from controlplane.errors import Problem
 from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
+from controlplane.lifecycle.record.retry import retried_while_away
 from controlplane.lifecycle.record.states import Event, Transition
-from controlplane.lifecycle.retry import retried_while_away
 from controlplane.lifecycle.starting.starter import Starter
 from controlplane.model import Sandbox
 

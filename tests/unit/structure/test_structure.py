@@ -65,6 +65,10 @@ def test_nothing_in_the_lifecycle_calls_back_into_what_it_is_a_part_of() -> None
     assert [one for one in callbacks(found) if one.upward] == []
 
 
+def test_the_lifecycle_has_six_floors_at_most() -> None:
+    assert len(floors(beside(imports(modules(ROOT)), command.LIFECYCLE))) <= 6
+
+
 def test_the_ways_of_a_create_and_a_push_are_printed() -> None:
     shown = subprocess.run(
         [sys.executable, "-m", "tests.structure"],

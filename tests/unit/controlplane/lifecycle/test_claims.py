@@ -11,7 +11,7 @@ import pytest
 from controlplane.cluster import Death
 from controlplane.cluster.engine.documents import FileDocuments
 from controlplane.errors import Problem
-from controlplane.lifecycle.groups import SAMPLE, Groups
+from controlplane.lifecycle.service.groups import SAMPLE, Groups
 from controlplane.model import GROUP, Sandbox, SandboxSpec, State, Usage, pool_owner
 from controlplane.telemetry import Served
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
@@ -91,7 +91,7 @@ async def test_a_create_gets_a_warm_one_that_is_its_owners_from_then_on() -> Non
 
 async def test_the_gateways_know_a_warm_one_and_whose_it_is() -> None:
     async with pooled() as plane:
-        with plane.deps.board.subscribe() as feed:
+        with plane.service.board.subscribe() as feed:
             routes = (await feed.next()).snapshot.routes
             assert {route.owner for route in routes} == {"pool:p"}
             sandbox = (await plane.create(OWNER, SPEC)).sandbox
@@ -503,6 +503,6 @@ async def test_two_replicas_never_give_one_sandbox_to_two() -> None:
         assert sum(one.sandbox.warm for one in created) == 2
         await asyncio.sleep(1)
         for plane in (a, b):
-            with plane.deps.board.subscribe() as feed:
+            with plane.service.board.subscribe() as feed:
                 owners = {route.sandbox_id: route.owner for route in (await feed.next()).snapshot.routes}
                 assert {owners[one] for one in ids} == {OWNER}

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from controlplane.errors import Problem
-from controlplane.lifecycle.creates import Created
-from controlplane.lifecycle.groups import Groups
 from controlplane.lifecycle.record.callers import new_caller
+from controlplane.lifecycle.service.creates import Created
+from controlplane.lifecycle.service.groups import Groups
 from controlplane.model import Sandbox, SandboxSpec
 from tests.support.world import OWNER, SPEC, World, world
 from tests.unit.controlplane.lifecycle.test_claims import ENV_SPEC, pooled

@@ -100,7 +100,7 @@ async def test_an_end_that_a_rebuild_went_without_is_put_back() -> None:
         assert (await a.service.get(OWNER, sandbox.id)).state is State.ENDING
         assert (await b.deps.store.usage(OWNER)).sandboxes == 0
         assert (await delete).state is State.ENDED
-        with a.deps.board.subscribe() as feed:
+        with a.service.board.subscribe() as feed:
             assert not (await feed.next()).snapshot.routes
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from controlplane.errors import Problem
 from controlplane.lifecycle import Subscription
-from controlplane.lifecycle.owned import MOST_PUBLIC_PORTS
+from controlplane.lifecycle.service.owned import MOST_PUBLIC_PORTS
 from controlplane.model import Sandbox
 from tests.support.fake_cluster import FakeCluster
 from tests.support.virtual_time import VirtualClock
@@ -48,7 +48,7 @@ def test_another_fact_says_nothing(fact: str) -> None:
 
 async def test_the_gateways_hear_of_a_port_and_that_it_was_taken_back(plane: World) -> None:
     sandbox = (await plane.create(OWNER, SPEC)).sandbox
-    with plane.deps.board.subscribe() as feed:
+    with plane.service.board.subscribe() as feed:
         await feed.next()
         opened = await plane.service.open_port(OWNER, sandbox.id, 8000, public=True)
         assert opened.public_ports == (8000,)
@@ -64,9 +64,9 @@ async def test_the_gateways_hear_of_a_port_and_that_it_was_taken_back(plane: Wor
 async def test_an_older_word_about_ports_changes_no_route(plane: World) -> None:
     sandbox = (await plane.create(OWNER, SPEC)).sandbox
     await plane.service.open_port(OWNER, sandbox.id, 8000, public=True)
-    version = plane.deps.board.version
-    plane.deps.board.publish(sandbox)
-    assert plane.deps.board.version == version
+    version = plane.service.board.version
+    plane.service.board.publish(sandbox)
+    assert plane.service.board.version == version
 
 
 async def test_ports_outlive_a_restart() -> None:
@@ -79,7 +79,7 @@ async def test_ports_outlive_a_restart() -> None:
         async with world(cluster) as after:
             adopted = await after.service.get(OWNER, sandbox.id)
             assert (adopted.public_ports, adopted.ports_revision) == ((8000,), opened.ports_revision)
-            with after.deps.board.subscribe() as feed:
+            with after.service.board.subscribe() as feed:
                 (route,) = (await feed.next()).snapshot.routes
                 assert [one.port for one in route.public_ports] == [8000]
 

@@ -28,7 +28,7 @@ async def test_what_runs_is_adopted_with_key_token_and_route() -> None:
         assert again.replayed
         with pytest.raises(Problem, match="conflict"):
             await after.create(OWNER, SandboxSpec(image="b"), "k")
-        with after.deps.board.subscribe() as feed:
+        with after.service.board.subscribe() as feed:
             (route,) = (await feed.next()).snapshot.routes
             assert (route.sandbox_id, route.address) == (sandbox.id, f"unix:/fake/{sandbox.id}")
         assert (await after.service.delete(OWNER, sandbox.id, wait_s=60)).state is State.ENDED

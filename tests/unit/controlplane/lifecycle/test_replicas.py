@@ -57,12 +57,12 @@ async def recorded(plane: World) -> Sandbox:
 
 
 async def routes(plane: World) -> list[str]:
-    with plane.deps.board.subscribe() as feed:
+    with plane.service.board.subscribe() as feed:
         return [route.sandbox_id for route in (await feed.next()).snapshot.routes]
 
 
 async def ends(plane: World) -> list[tuple[str, str]]:
-    with plane.deps.board.subscribe() as feed:
+    with plane.service.board.subscribe() as feed:
         return [(end.sandbox_id, end.cause) for end in (await feed.next()).snapshot.ends]
 
 
@@ -250,7 +250,7 @@ async def test_a_port_that_is_public_at_one_replica_is_so_for_the_gateways_of_al
             await two.b.service.open_port(OWNER, sandbox.id, 80, public=public)
             await asyncio.sleep(1)
             for plane in (two.a, two.b):
-                with plane.deps.board.subscribe() as feed:
+                with plane.service.board.subscribe() as feed:
                     (route,) = (await feed.next()).snapshot.routes
                     assert [one.port for one in route.public_ports] == ports
 

@@ -28,7 +28,7 @@ async def test_callers_and_gateways_hear_of_an_end_from_before_the_restart(tmp_p
         assert (after.state, after.end, after.timings_ms) == (State.ENDED, ended.end, ended.timings_ms)
         with pytest.raises(Problem, match="deleted"):
             await a.create(OWNER, SPEC, "k")
-        with a.deps.board.subscribe() as feed:
+        with a.service.board.subscribe() as feed:
             (end,) = (await feed.next()).snapshot.ends
             assert (end.sandbox_id, end.cause) == (sandbox.id, "deleted")
 

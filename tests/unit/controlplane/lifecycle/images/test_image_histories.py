@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from controlplane.images import ImageOptions
 from controlplane.lifecycle import Options
-from controlplane.lifecycle.images import ImageOptions
 from controlplane.model import GROUP, Sandbox, SandboxSpec, State
 from tests.support.examples import EXAMPLES, QUICK
 from tests.support.fake_cluster import FakeCluster, FakeSidecars

@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 
 from controlplane.errors import Problem
-from controlplane.images import Rewrites
+from controlplane.images import ImageOptions, Mode, Rewrites
 from controlplane.lifecycle import Options
-from controlplane.lifecycle.groups import Groups
-from controlplane.lifecycle.images import ImageOptions
-from controlplane.lifecycle.images.options import Mode
 from controlplane.lifecycle.images.pins import UNPINNED_MS
 from controlplane.lifecycle.images.resolver import AWAY_MS, TAG_MS, WAIT_S
 from controlplane.lifecycle.record.callers import new_caller
+from controlplane.lifecycle.service.groups import Groups
 from controlplane.model import GROUP, Sandbox, SandboxSpec
 from tests.support.fake_cluster import FakeCluster
 from tests.support.fake_registry import FakeRegistry, digest

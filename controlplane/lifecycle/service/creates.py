@@ -11,11 +11,11 @@ from controlplane.lifecycle.admission.candidates import candidate, known
 from controlplane.lifecycle.admission.queue import Answer, CreateQueue
 from controlplane.lifecycle.admission.queue.verdict import TOTAL
 from controlplane.lifecycle.dependencies import Dependencies, Options
-from controlplane.lifecycle.owned import OwnedSandboxes
 from controlplane.lifecycle.pools import Pools
 from controlplane.lifecycle.record import callers
 from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
 from controlplane.lifecycle.record.settlements import Settlements
+from controlplane.lifecycle.service.owned import OwnedSandboxes
 from controlplane.model import Lease, Limits, Sandbox, SandboxSpec
 from controlplane.store import Admitted, Claimed, Full, Known
 

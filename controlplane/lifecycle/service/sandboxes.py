@@ -8,14 +8,15 @@ from typing import Final
 from controlplane.cluster import Description, ImageState
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.quotas import Quotas, QuotaUse
-from controlplane.lifecycle.composition import Core
 from controlplane.lifecycle.dependencies import Dependencies, Options
 from controlplane.lifecycle.ending.endings import Deleted
 from controlplane.lifecycle.expiry.activity import Activity
-from controlplane.lifecycle.owned import LIVE
 from controlplane.lifecycle.pools import PoolDeclarations
 from controlplane.lifecycle.preflight import Forecast
 from controlplane.lifecycle.record import callers
+from controlplane.lifecycle.routes import RouteBoard
+from controlplane.lifecycle.service.composition import Core
+from controlplane.lifecycle.service.owned import LIVE
 from controlplane.lifecycle.tokens import Token
 from controlplane.model import Sandbox, SandboxSpec
 from controlplane.telemetry import Levels
@@ -79,6 +80,11 @@ class Sandboxes:
         return self._core.creates.draining
 
     @property
+    def board(self) -> RouteBoard:
+        """What gateways are told."""
+        return self._core.board
+
+    @property
     def quotas(self) -> Quotas:
         """What owners may use."""
         return self._core.quotas
@@ -99,7 +105,7 @@ class Sandboxes:
             states,
             core.queue.taken,
             core.queue.waiting,
-            self._deps.board.subscribers,
+            core.board.subscribers,
             core.annotations.pending,
             core.pools.levels(),
             len(core.create_queue),

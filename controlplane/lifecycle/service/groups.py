@@ -7,9 +7,9 @@ from typing import Final
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.candidates import DIGEST
 from controlplane.lifecycle.ending.endings import Deleted
-from controlplane.lifecycle.owned import LIVE
 from controlplane.lifecycle.record.callers import call_of
-from controlplane.lifecycle.service import Sandboxes
+from controlplane.lifecycle.service.owned import LIVE
+from controlplane.lifecycle.service.sandboxes import Sandboxes
 from controlplane.model import GROUP, Sandbox, SandboxSpec
 
 SAMPLE: Final = "rollbox.sample"

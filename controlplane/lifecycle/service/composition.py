@@ -15,13 +15,11 @@ from controlplane.lifecycle.admission.queue import CreateQueue
 from controlplane.lifecycle.admission.quotas import Quotas
 from controlplane.lifecycle.admission.templates import Templates
 from controlplane.lifecycle.admission.warm_starts import WarmStarts
-from controlplane.lifecycle.creates import Creates
 from controlplane.lifecycle.dependencies import Dependencies, Options
 from controlplane.lifecycle.ending.endings import Endings
 from controlplane.lifecycle.ending.reclaim import Reclaimer
 from controlplane.lifecycle.expiry.expiry import Expiry
 from controlplane.lifecycle.images import Images
-from controlplane.lifecycle.owned import OwnedSandboxes
 from controlplane.lifecycle.pools import Pools
 from controlplane.lifecycle.preflight import Preflight
 from controlplane.lifecycle.record.annotations import Annotations
@@ -33,6 +31,9 @@ from controlplane.lifecycle.replicas.comparison import Comparison
 from controlplane.lifecycle.replicas.loops import ReplicaLoops
 from controlplane.lifecycle.replicas.recovery import Recovery
 from controlplane.lifecycle.replicas.upkeep import Upkeep
+from controlplane.lifecycle.routes import RouteBoard
+from controlplane.lifecycle.service.creates import Creates
+from controlplane.lifecycle.service.owned import OwnedSandboxes
 from controlplane.lifecycle.starting.readiness import Readiness
 from controlplane.lifecycle.starting.starter import Starter
 from controlplane.lifecycle.starting.starts import Starts
@@ -51,6 +52,7 @@ class Core:
 
     Attributes:
         store, ledger, settlements, annotations: records, how they change, and what waits for that.
+        board: what gateways are told.
         images: what a start begins with.
         starts, queue, readiness, starter: bringing sandboxes up.
         expiry, endings, reclaimer: ending them.
@@ -68,6 +70,7 @@ class Core:
         self.ledger = ledger = Ledger(store, deps.clock)
         self.settlements = settlements = Settlements(ledger)
         self.annotations = annotations = Annotations(deps.cluster, ledger.claim_written)
+        self.board = board = RouteBoard(deps.clock, deps.key)
         # Starting and ending.
         templates = Templates()
         self.images = Images(
@@ -95,6 +98,7 @@ class Core:
         self.admissions = Admissions(
             *(deps, store, ledger, settlements),
             annotations=annotations,
+            board=board,
             images=self.images,
             templates=templates,
             starts=starts,
@@ -142,7 +146,7 @@ class Core:
 
     def _subscribe(self) -> None:
         """What follows from a transition, in this order: gateways first, since callers wait for them."""
-        self.ledger.subscribe(self._deps.board.on)
+        self.ledger.subscribe(self.board.on)
         self.ledger.subscribe(self.settlements.on)
         self.ledger.subscribe(self.images.on)
         self.ledger.subscribe(self.starts.on)

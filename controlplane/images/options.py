@@ -1,10 +1,11 @@
-"""What the lifecycle's part for images is given."""
+"""How images are resolved, and what a registry is asked; see ``lifecycle.images``."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from controlplane.images import Reference, Rewrites
+from controlplane.images.reference import Reference
+from controlplane.images.rewrite import Rewrites
 
 Mode = Literal["auto", "required", "never"]
 
