@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from controlplane.clock import Clock
-from controlplane.lifecycle.record.states import Effect, Transition
+from controlplane.lifecycle.record.transition import Effect, Transition
 from controlplane.lifecycle.tokens import SigningKey
 from controlplane.model import Sandbox
 from controlplane.wire import routes_pb2 as wire

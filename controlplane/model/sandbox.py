@@ -1,4 +1,4 @@
-"""``Sandbox``: the record of one sandbox, an immutable value; ``lifecycle.record.states`` says how it may change."""
+"""``Sandbox``: the record of one sandbox, an immutable value; ``states`` says how it may change."""
 
 import re
 from collections.abc import Mapping
@@ -9,8 +9,6 @@ from typing import Final, NamedTuple, Self
 from controlplane.errors import TABLE, Code, Fault, Problem
 from controlplane.model.spec import SandboxSpec
 
-# The fields that a claim sets on a warm sandbox, besides its state; all others stay as they are.
-BOUND: Final = ("owner", "spec", "expires_at_ms", "fingerprint", "idempotency_key", "callers", "settings_digest")
 POOL_OWNER: Final = "pool:"
 # A cold start usually takes at least this long.
 COLD_START_MS: Final = 2_000
@@ -153,17 +151,6 @@ class Sandbox:
     def unclaimed(self) -> bool:
         """Whether it belongs to a pool and no owner has claimed it yet."""
         return bool(self.pool) and self.claimed_at_ms is None
-
-    def claimed_by(self, wish: "Sandbox", at_ms: int) -> Self:
-        """A warm sandbox after its claim, with the fields ``BOUND`` of ``wish``, the record of its create."""
-        return replace(
-            self,
-            state=State.RUNNING,
-            version=self.version + 1,
-            claimed_at_ms=at_ms,
-            claim_id=wish.id,
-            **{name: getattr(wish, name) for name in BOUND},
-        )
 
     @property
     def start_by_ms(self) -> int:

@@ -5,8 +5,8 @@ from typing import Final
 
 from controlplane.clock import Clock
 from controlplane.cluster.protocol import Death
-from controlplane.lifecycle.record.states import Change, Event, apply
 from controlplane.model import EndCause, Sandbox, State
+from controlplane.model.states import Change, Event, apply
 from controlplane.store import Store
 
 BY: Final = "operator"

@@ -8,6 +8,7 @@ from typing import Final
 
 from controlplane.clock import Clock
 from controlplane.model import Limits, Sandbox, State, Usage
+from controlplane.model.states import Change, Event, apply
 from controlplane.store.protocol import (
     Admission,
     Admitted,
@@ -86,7 +87,7 @@ class MemoryStore:
         if not ready:
             return None
         before = self._records[min(ready)[1]]
-        after = before.claimed_by(wish, now_ms)
+        after = apply(before, Event.CLAIM, Change(wish=wish, claimed_at_ms=now_ms))
         self._drop(before)
         self._put(after)
         return Claimed(after)

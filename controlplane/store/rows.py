@@ -1,8 +1,8 @@
 """A sandbox as it is stored in Redis: its record as JSON, and the fields that the scripts use."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -10,44 +10,38 @@ from pydantic_core import from_json, to_json
 
 from controlplane.errors import TABLE
 from controlplane.model import GROUP, UP, EndCause, Sandbox, SandboxSpec, State, load_timeline
+from controlplane.model.states import BOUND, claim_fields
 from controlplane.store.scripts import Value
 
-# The members that a sandbox keeps when it is claimed, and those that the claim replaces; ``version`` precedes both.
-_OWN: Final = (
-    *("id", "created_at_ms", "generation", "ready_at_ms", "address", "kernel", "ports_revision", "pool", "cold_reason"),
-    "image_digest",
-)
-_BOUND: Final = (
-    *("owner", "expires_at_ms", "fingerprint", "idempotency_key", "claimed_at_ms", "claim_id", "abandoned_at_ms"),
-    "settings_digest",
-)
-_PLAIN: Final = ("version", *_OWN, *_BOUND)
+# The members of a record that a claim replaces, ``version`` apart; it keeps all others.
+_BOUND: Final = (*BOUND, "state", "claimed_at_ms", "claim_id", "abandoned_at_ms", "end")
+_OWN: Final = tuple(one.name for one in fields(Sandbox) if one.name not in {"version", *_BOUND})
+# These are read from JSON by ``_load``, all others are what they are there.
+_MADE: Final = {"spec", "state", "end", "public_ports", "timeline", "callers"}
+_PLAIN: Final = tuple(one.name for one in fields(Sandbox) if one.name not in _MADE)
 _ENV: Final = {"spec": {"env"}}
 
 
 def dump(sandbox: Sandbox, *, env: bool = True) -> str:
     """The whole record as JSON, without the environment once it has an end. Cost: 10 us, and the environment's size."""
-    return _json({"version": sandbox.version, **_own(sandbox), **_bound(sandbox)}, env=env and sandbox.end is None)
+    return _json(
+        {"version": sandbox.version, **_members(sandbox, _OWN), **_members(sandbox, _BOUND)},
+        env=env and sandbox.end is None,
+    )
 
 
 def own(sandbox: Sandbox) -> str:
     """The members of the record that a claim keeps, as a JSON object; the version is neither of these."""
-    return _json(_own(sandbox))
+    return _json(_members(sandbox, _OWN))
 
 
 def bound(sandbox: Sandbox, *, env: bool = True) -> str:
     """The members of the record that a claim replaces, as a JSON object."""
-    return _json(_bound(sandbox), env=env)
+    return _json(_members(sandbox, _BOUND), env=env)
 
 
-def _own(sandbox: Sandbox) -> dict[str, Any]:
-    more = {"public_ports": sandbox.public_ports, "timeline": sandbox.timeline}
-    return {**{name: getattr(sandbox, name) for name in _OWN}, "timings_ms": dict(sandbox.timings_ms), **more}
-
-
-def _bound(sandbox: Sandbox) -> dict[str, Any]:
-    more = {"callers": sandbox.callers, "state": sandbox.state, "end": sandbox.end, "spec": sandbox.spec}
-    return {**{name: getattr(sandbox, name) for name in _BOUND}, **more}
+def _members(sandbox: Sandbox, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(sandbox, name) for name in names}
 
 
 def _json(members: Mapping[str, Any], *, env: bool = True) -> str:
@@ -63,27 +57,26 @@ def load(text: str | bytes) -> Sandbox:
     return load_fields(from_json(text))
 
 
-def load_fields(fields: Any) -> Sandbox:  # noqa: ANN401 - JSON
+def load_fields(members: Any) -> Sandbox:  # noqa: ANN401 - JSON
     """As ``load``, for parsed JSON: feed messages embed the record."""
     try:
-        return _load(fields)
+        return _load(members)
     except (KeyError, TypeError) as error:
         raise ValueError(f"not a record of this version: {error}") from error
 
 
-def _load(fields: Mapping[str, Any]) -> Sandbox:
-    end = fields["end"]
+def _load(members: Mapping[str, Any]) -> Sandbox:
+    end = members["end"]
     if end is not None and end["cause"] not in TABLE:
         raise ValueError(f"not a cause of this version: {end['cause']!r}")
     return Sandbox(
-        **{name: fields[name] for name in _PLAIN if name in fields},
-        spec=SandboxSpec.model_validate(fields["spec"]),
-        state=State(fields["state"]),
+        **{name: members[name] for name in _PLAIN if name in members},
+        spec=SandboxSpec.model_validate(members["spec"]),
+        state=State(members["state"]),
         end=None if end is None else EndCause(**end),
-        timings_ms=fields["timings_ms"],
-        public_ports=tuple(fields.get("public_ports", ())),
-        timeline=load_timeline(fields.get("timeline", ())),
-        callers=tuple(fields.get("callers", ())),
+        public_ports=tuple(members.get("public_ports", ())),
+        timeline=load_timeline(members.get("timeline", ())),
+        callers=tuple(members.get("callers", ())),
     )
 
 
@@ -134,7 +127,7 @@ def wish_row(wish: Sandbox, now_ms: int, writer: str, origin: str) -> dict[str, 
 
     The template is the one that is wanted.
     """
-    claimed = replace(wish, state=State.RUNNING, claimed_at_ms=now_ms, claim_id=wish.id)
+    claimed = replace(wish, **claim_fields(wish, now_ms))
     return {
         **_fields(claimed, now_ms, writer, origin),
         "record": bound(claimed),

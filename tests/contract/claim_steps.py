@@ -6,8 +6,8 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from controlplane.lifecycle.record.states import Change, Event, apply
 from controlplane.model import EndCause, Limits, Quota, Sandbox, SandboxSpec, State, Usage, pool_owner
+from controlplane.model.states import Change, Event, apply
 from controlplane.store import Admitted, Claimed, Store
 
 Step = tuple[str, int, int]

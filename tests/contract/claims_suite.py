@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from controlplane.model import EndCause, Limits, Quota, SandboxSpec, State, Usage, pool_owner
+from controlplane.model.states import Change, Event, apply
 from controlplane.store import Admitted, Claimed, Fence, FencedError, Full, Known, Store, Withdrawn
 from tests.contract.store_factory import DAY_S, Advance, Now, ended, sandbox, starting, warm
 
@@ -31,7 +32,7 @@ class ClaimsSuite:
         assert isinstance(claim, Claimed)
         at_ms = claim.sandbox.claimed_at_ms or 0
         assert asked_ms <= at_ms <= now_ms()
-        assert claim.sandbox == before.claimed_by(wish, at_ms)
+        assert claim.sandbox == apply(before, Event.CLAIM, Change(wish=wish, claimed_at_ms=at_ms))
         assert await store.get("sb-1") == await store.by_key("alice", "k") == claim.sandbox
         assert await store.get("sb-w") is None
         assert await store.claim(sandbox("sb-x"), Limits()) is None

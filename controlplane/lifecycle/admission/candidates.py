@@ -7,10 +7,10 @@ from typing import Final
 
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.queue.verdict import TOTAL_KNOB
-from controlplane.lifecycle.record.states import Event, apply
 from controlplane.lifecycle.record.timeline import noted
 from controlplane.model import Sandbox, SandboxSpec
 from controlplane.model.spec import MIN_START_MS
+from controlplane.model.states import Event, apply
 from controlplane.store import Full, Known, Withdrawn
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"

@@ -11,8 +11,8 @@ from controlplane.lifecycle.admission.queue.verdict import TOTAL_KNOB
 from controlplane.lifecycle.admission.quotas import Quotas
 from controlplane.lifecycle.dependencies import Dependencies, Options
 from controlplane.lifecycle.record.ledger import Ledger
-from controlplane.lifecycle.record.states import Event
 from controlplane.model import Sandbox, SandboxSpec, pool_owner
+from controlplane.model.states import Event
 from controlplane.store import Admitted, Fence, Full
 
 # Of a sandbox that no create claims: a kernel of days ago, an image that has moved on.

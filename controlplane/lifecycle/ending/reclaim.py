@@ -10,8 +10,9 @@ import structlog
 from controlplane.cluster import Cluster
 from controlplane.errors import Problem
 from controlplane.lifecycle.record.ledger import Ledger
-from controlplane.lifecycle.record.states import Effect, Event, Transition
+from controlplane.lifecycle.record.transition import Effect, Transition
 from controlplane.model import Sandbox
+from controlplane.model.states import Event
 
 FIRST_RETRY_S: Final = 0.2
 LAST_RETRY_S: Final = 30.0

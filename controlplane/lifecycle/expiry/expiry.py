@@ -11,7 +11,7 @@ from controlplane.lifecycle.expiry.leases import Leases
 from controlplane.lifecycle.expiry.ttl import Ttl
 from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
-from controlplane.lifecycle.record.states import Transition
+from controlplane.lifecycle.record.transition import Transition
 
 
 class Expiry:

@@ -7,8 +7,8 @@ from controlplane.errors import Problem
 from controlplane.lifecycle.expiry.timers import Timers
 from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
-from controlplane.lifecycle.record.states import Event
 from controlplane.model import Sandbox
+from controlplane.model.states import Event
 
 # When the store is away at the moment of an expiry.
 AGAIN_MS: Final = 5_000

@@ -12,7 +12,7 @@ from controlplane.cluster import ImageState
 from controlplane.images import ImageOptions, Reference, Registry, parse
 from controlplane.lifecycle.images.resolver import Resolver
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
-from controlplane.lifecycle.record.states import Transition
+from controlplane.lifecycle.record.transition import Transition
 from controlplane.model import GROUP, Sandbox, SandboxSpec, State
 from controlplane.registry import RegistryProblem
 from controlplane.telemetry import Metrics

@@ -21,7 +21,7 @@ from controlplane.lifecycle.pools.planner import share
 from controlplane.lifecycle.pools.pool import NEWS_MS, Pool
 from controlplane.lifecycle.record.ledger import PLATFORM
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
-from controlplane.lifecycle.record.states import Effect, Transition
+from controlplane.lifecycle.record.transition import Effect, Transition
 from controlplane.model import Sandbox, State
 from controlplane.store import Fence, FencedError, StoreLostError
 from controlplane.telemetry import POOLED

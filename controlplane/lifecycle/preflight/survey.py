@@ -11,7 +11,7 @@ from controlplane.lifecycle.admission.queue.verdict import needs
 from controlplane.lifecycle.admission.quotas import Quotas
 from controlplane.lifecycle.images import Images
 from controlplane.lifecycle.preflight.arithmetic import Facts, Forecast, forecast
-from controlplane.lifecycle.record.states import Effect, Transition
+from controlplane.lifecycle.record.transition import Effect, Transition
 from controlplane.model import UP, Sandbox, SandboxSpec, State, Usage
 
 # From how many of the last starts the time of a start is estimated.

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from controlplane.cluster import Cluster
-from controlplane.lifecycle.record.states import Transition
+from controlplane.lifecycle.record.transition import Transition
 
 # A write is one small call to an API server that has better things to do: in a herd, to start the others.
 WRITERS: Final = 2

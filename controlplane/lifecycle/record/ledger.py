@@ -15,10 +15,11 @@ from controlplane.clock import Clock
 from controlplane.errors import Problem
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.retry import retried_while_away
-from controlplane.lifecycle.record.states import NO_CHANGE, Change, Event, Transition, apply
 from controlplane.lifecycle.record.timeline import noted, word_of
+from controlplane.lifecycle.record.transition import Transition
 from controlplane.lifecycle.record.unpersisted import UnpersistedFacts
 from controlplane.model import UP, EndCause, Limits, Sandbox, State
+from controlplane.model.states import NO_CHANGE, Change, Event, apply
 from controlplane.store import Claim, Claimed, Store, UnreadableRecordError
 
 PLATFORM: Final = "control plane"

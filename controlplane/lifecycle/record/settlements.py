@@ -4,7 +4,7 @@ import asyncio
 
 from controlplane.errors import Problem
 from controlplane.lifecycle.record.ledger import Ledger
-from controlplane.lifecycle.record.states import Transition
+from controlplane.lifecycle.record.transition import Transition
 from controlplane.model import Sandbox
 
 

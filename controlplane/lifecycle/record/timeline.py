@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from controlplane.errors import TABLE, Problem
-from controlplane.lifecycle.record.states import Event
 from controlplane.model import Moment, Sandbox, State
+from controlplane.model.states import Event
 
 # About 1 KiB of a record. A sandbox has seven states; the other entries are repeated calls of its owner.
 MOST_MOMENTS: Final = 32

@@ -26,7 +26,7 @@ from controlplane.lifecycle.record.annotations import Annotations
 from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.settlements import Settlements
-from controlplane.lifecycle.record.states import Effect, Transition
+from controlplane.lifecycle.record.transition import Effect, Transition
 from controlplane.lifecycle.replicas.comparison import Comparison
 from controlplane.lifecycle.replicas.loops import ReplicaLoops
 from controlplane.lifecycle.replicas.recovery import Recovery

@@ -11,9 +11,9 @@ from controlplane.lifecycle.dependencies import Dependencies
 from controlplane.lifecycle.record.annotations import Annotations
 from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
-from controlplane.lifecycle.record.states import Change, Event
 from controlplane.lifecycle.starting.phases import Phases
 from controlplane.model import Sandbox, State
+from controlplane.model.states import Change, Event
 from controlplane.telemetry import PushOutcome
 
 

@@ -11,10 +11,10 @@ from controlplane.lifecycle.dependencies import Dependencies
 from controlplane.lifecycle.record.annotations import Annotations
 from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
-from controlplane.lifecycle.record.states import Event
 from controlplane.lifecycle.starting.completion import Begun, Completion, Push
 from controlplane.lifecycle.starting.phases import Phases
 from controlplane.model import UP, State
+from controlplane.model.states import Event
 from controlplane.telemetry import PushOutcome
 
 

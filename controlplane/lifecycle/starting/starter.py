@@ -12,11 +12,11 @@ from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.retry import retried_while_away
 from controlplane.lifecycle.record.settlements import Settlements
-from controlplane.lifecycle.record.states import Change, Event
 from controlplane.lifecycle.starting.phases import Phases
 from controlplane.lifecycle.starting.readiness import Readiness
 from controlplane.lifecycle.starting.start_queue import StartQueue
 from controlplane.model import Sandbox, State, dump_record
+from controlplane.model.states import Change, Event
 
 # The phases that only the replica which calls the cluster can time; another replica may accept the push.
 _OURS: Final = ("pull", "start")

@@ -10,9 +10,10 @@ from controlplane.errors import Problem
 from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.retry import retried_while_away
-from controlplane.lifecycle.record.states import Event, Transition
+from controlplane.lifecycle.record.transition import Transition
 from controlplane.lifecycle.starting.starter import Starter
 from controlplane.model import Sandbox
+from controlplane.model.states import Event
 
 
 class Starts:

@@ -23,7 +23,7 @@ from controlplane.lifecycle.admission.queue.waiting_create import (
     settle,
 )
 from controlplane.lifecycle.fair_queue import FairQueue
-from controlplane.lifecycle.record.states import Effect, Transition
+from controlplane.lifecycle.record.transition import Effect, Transition
 from controlplane.model import Limits, Sandbox, Usage
 from controlplane.store import Full
 

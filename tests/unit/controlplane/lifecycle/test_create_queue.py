@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.queue import Answer, CreateQueue
 from controlplane.lifecycle.admission.queue.create_queue import KEPT_MS, LOOK_AGAIN_S
-from controlplane.lifecycle.record.states import Transition
+from controlplane.lifecycle.record.transition import Transition
 from controlplane.model import EndCause, Limits, Quota, Range, Sandbox, SandboxSpec, State, Usage
 from controlplane.store import Admitted, Known, MemoryStore
 from tests.support.virtual_time import VirtualClock, VirtualTimeLoop

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.lifecycle.record.states import TRANSITIONS, Change, Effect, Event, apply, effects_of
+from controlplane.lifecycle.record.transition import Effect, effects_of
 from controlplane.model import RESOURCES, EndCause, Sandbox, SandboxSpec, State, Usage
+from controlplane.model.states import TRANSITIONS, Change, Event, apply
 from tests.support.world import SPEC
 
 END = EndCause("deleted", "d", 1, "alice")
@@ -20,10 +21,17 @@ POOLED = Sandbox("sb-2", "pool:p", SPEC, 0, 1, "f", pool="p")
 WISH = Sandbox("sb-3", "bob", SandboxSpec(image=SPEC.image, cwd="/w"), 7, 8, "g", idempotency_key="b")
 
 
+def happen(sandbox: Sandbox, event: Event) -> Sandbox:
+    """The record after an event as the control plane reports it: an end has a cause, and a claim a create."""
+    if event is Event.CLAIM:
+        return apply(sandbox, event, Change(wish=WISH, claimed_at_ms=9))
+    return apply(sandbox, event, Change(end=END if event in ENDS else None))
+
+
 def play(events: list[Event], sandbox: Sandbox = NEW) -> tuple[Sandbox, list[Effect]]:
     performed: list[Effect] = []
     for event in events:
-        after = apply(sandbox, event, Change(end=END if event in ENDS else None))
+        after = happen(sandbox, event)
         if after is not sandbox:
             performed += effects_of(sandbox, after)
             sandbox = after
@@ -61,12 +69,13 @@ def test_what_is_claimed_cannot_be_retired() -> None:
 
 def test_a_claim_binds_what_the_table_says_and_leaves_the_rest() -> None:
     warm = replace(play([Event.QUEUE, Event.START, Event.READY], POOLED)[0], address="a", kernel="k", ready_at_ms=5)
-    claimed = warm.claimed_by(WISH, 9)
-    applied = apply(warm, Event.CLAIM)
-    assert (claimed.state, claimed.version) == (applied.state, applied.version) == (State.RUNNING, warm.version + 1)
+    claimed = happen(warm, Event.CLAIM)
+    assert (claimed.state, claimed.version) == (State.RUNNING, warm.version + 1)
     assert (claimed.id, claimed.pool, claimed.address, claimed.created_at_ms) == ("sb-2", "p", "a", 0)
     assert (claimed.owner, claimed.spec, claimed.idempotency_key) == ("bob", WISH.spec, "b")
     assert (claimed.claimed_at_ms, claimed.claim_id, claimed.warm, claimed.unclaimed) == (9, "sb-3", True, False)
+    with pytest.raises(ValueError, match="record of its create"):
+        apply(warm, Event.CLAIM)
 
 
 @given(EVENTS, EVENTS)
@@ -103,7 +112,7 @@ def test_the_first_cause_stays(events: list[Event]) -> None:
 def test_versions_grow_by_one_with_every_change(events: list[Event]) -> None:
     sandbox = NEW
     for event in events:
-        after = apply(sandbox, event, Change(end=END if event in ENDS else None))
+        after = happen(sandbox, event)
         assert after is sandbox or after.version == sandbox.version + 1
         sandbox = after
 

@@ -6,6 +6,7 @@ from pydantic_core import from_json
 
 from controlplane.api.schemas import SandboxBody
 from controlplane.model import EndCause, Lease, Moment, Sandbox, SandboxSpec, State, dump_record, load_record
+from controlplane.model.states import Change, Event, apply, claim_fields
 from controlplane.store import rows
 from rollbox.record import SandboxRecord
 
@@ -70,11 +71,11 @@ def test_the_store_keeps_every_field() -> None:
 def test_a_claim_in_lua_binds_what_a_claim_in_python_does() -> None:
     wish = Sandbox("sb-9", "bob", SPEC, 20, 21, "g", idempotency_key="b", callers=("d/1",))
     warm = replace(FULL, end=None, claimed_at_ms=None, claim_id="", abandoned_at_ms=None, owner="pool:p")
-    bound = replace(wish, state=State.RUNNING, claimed_at_ms=22, claim_id=wish.id)
+    bound = replace(wish, **claim_fields(wish, 22))
     by_lua = rows.load_fields(
         {"version": warm.version + 1, **from_json(rows.own(warm)), **from_json(rows.bound(bound))}
     )
-    assert by_lua == warm.claimed_by(wish, 22)
+    assert by_lua == apply(warm, Event.CLAIM, Change(wish=wish, claimed_at_ms=22))
 
 
 def test_the_cluster_carries_what_a_rebuild_needs() -> None:

@@ -9,7 +9,7 @@ from controlplane.cluster.documents import Document
 from controlplane.cluster.engine.documents import FileDocuments
 from controlplane.errors import Problem
 from controlplane.lifecycle import Options
-from controlplane.lifecycle.record.states import Transition
+from controlplane.lifecycle.record.transition import Transition
 from controlplane.model import Sandbox, SandboxSpec, State
 from controlplane.model.pool import PoolSpec
 from controlplane.model.spec import Template

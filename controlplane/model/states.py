@@ -1,4 +1,4 @@
-"""How a sandbox may change: one pure table from (state, event) to state, and what follows from a change.
+"""How a sandbox may change: one pure table from (state, event) to state, and what each event does to the record.
 
 ``requested -> queued -> starting [-> warm] -> running -> ending -> ended``; an end is legal in every state, and the
 first one stays. An event that the table does not name changes nothing: late and repeated messages are normal here.
@@ -6,11 +6,11 @@ first one stays. An event that the table does not name changes nothing: late and
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import Enum, StrEnum, auto
-from typing import Final, Self
+from enum import StrEnum
+from typing import Any, Final
 
 from controlplane.errors import TABLE
-from controlplane.model import UP, EndCause, Sandbox, State
+from controlplane.model.sandbox import EndCause, Sandbox, State
 
 
 class Event(StrEnum):
@@ -25,16 +25,6 @@ class Event(StrEnum):
     END = "end"  # deleted, expired or died: the cause says which
     FAIL = "fail"  # its start failed or took too long; changes nothing once it runs
     CONFIRM = "confirm"  # the cluster has confirmed that nothing of it is left
-
-
-class Effect(Enum):
-    """What follows from a transition. The part that is responsible subscribes to the ledger; repeating one is safe."""
-
-    FREE = auto()  # its quota can be used by others
-    SETTLE = auto()  # its start is over, for better or worse: another one may begin
-    ROUTE = auto()  # gateways are told where it is, and which of its ports are public
-    UNROUTE = auto()  # gateways are told why it ended
-    STOP = auto()  # it is taken off the cluster
 
 
 TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
@@ -67,6 +57,7 @@ class Change:
     Attributes:
         end: the cause; needed for ``Event.END``, ``Event.FAIL`` and ``Event.RETIRE``.
         image_digest: what the start begins with; for ``Event.START``.
+        wish, claimed_at_ms: the record of the create that gets it, and when; needed for ``Event.CLAIM``.
         ready_at_ms, address, kernel, timings_ms: what the start found out; for ``Event.READY``.
     """
 
@@ -76,9 +67,26 @@ class Change:
     kernel: str | None = None
     timings_ms: Mapping[str, int] | None = None
     image_digest: str = ""
+    wish: Sandbox | None = None
+    claimed_at_ms: int = 0
 
 
 NO_CHANGE: Final = Change()
+# The fields of the create's record that a claim sets on a warm sandbox.
+BOUND: Final = ("owner", "spec", "expires_at_ms", "fingerprint", "idempotency_key", "callers", "settings_digest")
+
+
+def claim_fields(wish: Sandbox, at_ms: int) -> dict[str, Any]:
+    """The fields that a claim sets on a warm sandbox, besides its version; all others stay as they are.
+
+    ``apply`` takes them, and the store of many replicas, whose scripts join them with the fields that stay.
+
+    Args:
+        wish: the record of the create that gets it.
+        at_ms: when it was claimed (Unix ms).
+    """
+    bound = {name: getattr(wish, name) for name in BOUND}
+    return {**bound, "state": TRANSITIONS[State.WARM, Event.CLAIM], "claimed_at_ms": at_ms, "claim_id": wish.id}
 
 
 def apply(sandbox: Sandbox, event: Event, change: Change = NO_CHANGE) -> Sandbox:
@@ -92,6 +100,10 @@ def apply(sandbox: Sandbox, event: Event, change: Change = NO_CHANGE) -> Sandbox
     state = TRANSITIONS.get((sandbox.state, event))
     if state is None:
         return sandbox
+    if event is Event.CLAIM:
+        if change.wish is None:
+            raise ValueError("a claim needs the record of its create")
+        return replace(sandbox, version=sandbox.version + 1, **claim_fields(change.wish, change.claimed_at_ms))
     never_ready = sandbox.ready_at_ms is None
     try_again = change.end is not None and (
         change.end.cause == "create_abandoned" or (never_ready and TABLE[change.end.cause].retry == "later")
@@ -108,47 +120,3 @@ def apply(sandbox: Sandbox, event: Event, change: Change = NO_CHANGE) -> Sandbox
         timings_ms=change.timings_ms or sandbox.timings_ms,
         image_digest=change.image_digest or sandbox.image_digest,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Transition:
-    """One change of a record, as the ledger publishes it.
-
-    Attributes:
-        before: the record until then; None where only the outcome is known: just admitted, claimed or adopted, read
-            again, or stored by another replica.
-        after: the record from then on.
-        effects: what follows from it; of an unknown ``before``, all that may not have been done yet.
-        here: whether this replica has made the change.
-    """
-
-    before: Sandbox | None
-    after: Sandbox
-    effects: frozenset[Effect]
-    here: bool
-
-    @classmethod
-    def of(cls, before: Sandbox | None, after: Sandbox, *, here: bool) -> Self:
-        """The transition between two records of one sandbox."""
-        return cls(before, after, effects_of(before, after), here)
-
-
-def effects_of(before: Sandbox | None, after: Sandbox) -> frozenset[Effect]:
-    """What follows from a change. The only place that derives routes, stops and freed quotas from states."""
-    found = set[Effect]()
-    if not after.state.counted and (before is None or before.state.counted):
-        found.add(Effect.FREE)
-    if not after.state.unready and (before is None or before.state.unready):
-        found.add(Effect.SETTLE)
-    if after.state in UP and (before is None or _route(before) != _route(after)):
-        found.add(Effect.ROUTE)
-    if after.end is not None and (before is None or before.end is None):
-        found.add(Effect.UNROUTE)
-    if after.state is State.ENDING and (before is None or before.state is not State.ENDING):
-        found.add(Effect.STOP)
-    return frozenset(found)
-
-
-def _route(sandbox: Sandbox) -> tuple[object, ...]:
-    """What gateways know of it while it is up."""
-    return (sandbox.state in UP, sandbox.address, sandbox.generation, sandbox.owner, sandbox.ports_revision)
