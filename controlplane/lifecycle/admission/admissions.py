@@ -98,7 +98,7 @@ class Admissions:
         # Before the store is asked: a call with the same key a moment later waits for the same settlement.
         self._settlements.expect(wish.id)
         try:
-            admission = await self._store.admit(wish, limits, fence)
+            admission = await self._ledger.admit(wish, limits, fence)
         except (Problem, asyncio.CancelledError):
             self._find_out(wish)
             raise
@@ -219,6 +219,7 @@ class Admissions:
                 on_record = await retried_while_away(lambda: self._ledger.find_claim(wish))
             if on_record is not None and on_record.idempotency_key is not None:
                 if on_record.state.unready:
+                    self._ledger.publish(on_record)
                     self._starts.begin(on_record)
                 for caller in wish.callers:
                     self._abandonments.drop_caller(on_record, caller)

@@ -20,7 +20,7 @@ from controlplane.lifecycle.record.transition import Transition
 from controlplane.lifecycle.record.unpersisted import UnpersistedFacts
 from controlplane.model import UP, EndCause, Limits, Sandbox, State
 from controlplane.model.states import NO_CHANGE, Change, Event, apply
-from controlplane.store import Claim, Claimed, Store, UnreadableRecordError
+from controlplane.store import Admission, Admitted, Claim, Claimed, Fence, Store, UnreadableRecordError
 
 PLATFORM: Final = "control plane"
 # How far a new look goes back behind the last one: replicas' clocks may differ by so much.
@@ -114,6 +114,14 @@ class Ledger:
         """Stores what a pure function makes of the record; the record from then on, or None: there is none."""
         stored, read = await self._store_change(sandbox_id, change)
         return stored or read
+
+    async def admit(self, wish: Sandbox, limits: Limits, fence: Fence | None = None) -> Admission:
+        """As ``Store.admit``; the transition to an admitted record is published before this returns."""
+        admission = await self._store.admit(wish, limits, fence)
+        if isinstance(admission, Admitted):
+            # A call that was retried may find a record that has gone on since.
+            self._publish(None, admission.sandbox, here=admission.sandbox == wish)
+        return admission
 
     async def claim(self, wish: Sandbox, limits: Limits) -> Claim | None:
         """As ``Store.claim``; until ``claim_written``, only replicas know its owner if the store is lost.

@@ -85,7 +85,7 @@ class Upkeep:
             await self._ledger.refresh(sandbox_id)
             self._reclaimer.begin(sandbox_id)
         for sandbox_id in due.abandoned:
-            sandbox = await self._store.get(sandbox_id)
+            sandbox = await self._ledger.refresh(sandbox_id)
             # It stays abandoned in the store until its record changes next.
             if sandbox is not None and sandbox.state.unready and self._starts.begin(sandbox):
                 self._log.info(

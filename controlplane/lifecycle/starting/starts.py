@@ -44,8 +44,6 @@ class Starts:
         if sandbox.id in self._tasks:
             return False
         self._ledger.hold(sandbox)
-        # An admission is no change of a record: from here on the subscribers follow it.
-        self._ledger.publish(sandbox)
         task = self._group.create_task(self._run(sandbox), name=f"start {sandbox.id}")
         self._tasks[sandbox.id] = task
         # Beside the start, not around it: a start that waits for an engine which hangs unwinds too late to tell.
