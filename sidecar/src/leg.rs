@@ -90,8 +90,10 @@ impl Legs {
         let mut shown = [0; MARK.len() + TICKET_BYTES];
         leg.read_exact(&mut shown).await?;
         let (mark, ticket) = shown.split_at(MARK.len());
-        let awaited = Ticket::try_from(ticket).ok().and_then(|ticket| self.lock().remove(&ticket));
-        if let Some((way, awaited)) = awaited.filter(|_| mark == MARK) {
+        // The mark first: a connection that is no leg must not use up the ticket of one that is on its way.
+        let ticket = Ticket::try_from(ticket).ok().filter(|_| mark == MARK);
+        let awaited = ticket.and_then(|ticket| self.lock().remove(&ticket));
+        if let Some((way, awaited)) = awaited {
             if way == Way::In {
                 leg.write_all(&MARK).await?;
             }
@@ -131,6 +133,7 @@ mod tests {
     use super::*;
 
     const TICKET: Ticket = [7; TICKET_BYTES];
+    const NO_MARK: [u8; MARK.len()] = [0; MARK.len()];
 
     async fn brought(legs: &Legs, shown: &[u8]) -> DuplexStream {
         let (mut ours, theirs) = tokio::io::duplex(64);
@@ -144,7 +147,7 @@ mod tests {
         let legs = Legs::default();
         let mut call = legs.expect(&TICKET, Way::Out).unwrap().unwrap();
         for strange in
-            [[MARK.as_slice(), &[8; TICKET_BYTES]].concat(), [b"LEG_".as_slice(), &[9; 16]].concat()]
+            [[MARK.as_slice(), &[8; TICKET_BYTES]].concat(), [NO_MARK.as_slice(), &TICKET].concat()]
         {
             assert_eq!(brought(&legs, &strange).await.read(&mut [0]).await.unwrap(), 0);
             assert!(call.take().is_none());

@@ -2,11 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,19 +14,13 @@ from redis.exceptions import ConnectionError as AwayError
 from structlog.typing import EventDict
 
 from controlplane.errors import Problem
-from controlplane.model import GROUP, EndCause, Limits, SandboxSpec, State, Usage
+from controlplane.model import GROUP, EndCause, Limits, State, Usage
 from controlplane.store import (
     Admitted,
     Changed,
-    Full,
-    Known,
     Miscount,
-    Rebuild,
-    RebuildTurn,
     RedisStore,
     Resync,
-    SlotFreed,
-    StoreLostError,
     UnreadableRecordError,
     Withdrawn,
     calls,
@@ -38,6 +30,7 @@ from controlplane.store.calls import TRIES
 from controlplane.store.line import Line, Reply, command
 from controlplane.store.rows import dump
 from tests.contract.redis_replicas import ShiftedClock, replicas
+from tests.contract.replicas_suite import ReplicasSuite, hearing
 from tests.contract.store_factory import DAY_S, Advance, Lose, Now, ended, sandbox
 from tests.contract.store_suite import StoreSuite
 from tests.support.eventually import eventually
@@ -63,6 +56,19 @@ async def pair(url: str, clock: ShiftedClock) -> AsyncIterator[list[RedisStore]]
         yield opened
 
 
+@pytest.fixture
+def now_ms(clock: ShiftedClock) -> Now:
+    return clock.now_ms
+
+
+@pytest.fixture
+def advance(clock: ShiftedClock) -> Advance:
+    async def advance(by_s: float) -> None:
+        clock.ahead_ms += round(by_s * 1000)
+
+    return advance
+
+
 class TestRedisStore(StoreSuite):
     """See `StoreSuite`."""
 
@@ -71,23 +77,24 @@ class TestRedisStore(StoreSuite):
         return pair[0]
 
     @pytest.fixture
-    def now_ms(self, clock: ShiftedClock) -> Now:
-        return clock.now_ms
-
-    @pytest.fixture
-    def advance(self, clock: ShiftedClock) -> Advance:
-        async def advance(by_s: float) -> None:
-            clock.ahead_ms += round(by_s * 1000)
-
-        return advance
-
-    @pytest.fixture
     def lose(self, store: RedisStore, url: str) -> Lose:
         async def lose() -> None:
             async with Redis.from_url(url) as redis:
                 await redis.delete(f"{store._calls.prefix}intact")
 
         return lose
+
+
+class TestRedisReplicas(ReplicasSuite):
+    """See `ReplicasSuite`."""
+
+    @pytest.fixture
+    def empty(self, url: str) -> Lose:
+        async def empty() -> None:
+            async with Redis.from_url(url) as redis:
+                await redis.flushall()
+
+        return empty
 
 
 async def test_use_that_is_counted_wrong_is_what_the_records_say(pair: list[RedisStore], url: str) -> None:
@@ -148,39 +155,6 @@ async def test_what_has_ended_before_groups_had_an_index_is_found_for_its_day(
         await redis.delete(*(f"{pair[0]._calls.prefix}{key}" for key in ("group:alice\ng", "grouped")))
     async with RedisStore.open(url, installation="t", clock=clock) as store:
         assert [found.id for found in await store.find("alice", {GROUP: "g"})] == ["sb-1"]
-
-
-async def test_two_replicas_see_one_truth(pair: list[RedisStore]) -> None:
-    one, two = pair
-    first = sandbox("sb-1", key="k")
-    await one.admit(first, Limits())
-    assert await two.get("sb-1") == first
-    assert await two.admit(sandbox("sb-2", key="k"), Limits()) == Known(first)
-    assert await two.replace(replace(first, version=1, state=State.QUEUED), 0)
-    assert not await one.replace(replace(first, version=1, state=State.STARTING), 0)
-
-
-async def test_a_key_gives_one_sandbox_to_a_crowd(pair: list[RedisStore]) -> None:
-    wanted = [sandbox(f"sb-{number}", key="k") for number in range(100)]
-    admissions = await asyncio.gather(*(pair[n % 2].admit(one, Limits()) for n, one in enumerate(wanted)))
-    (winner,) = [one.sandbox for one in admissions if isinstance(one, Admitted)]
-    assert all(one == Known(winner) for one in admissions if not isinstance(one, Admitted))
-    assert (await pair[0].counts())[State.REQUESTED] == 1
-
-
-async def test_a_limit_holds_against_a_crowd(pair: list[RedisStore]) -> None:
-    admissions = await asyncio.gather(*(pair[n % 2].admit(sandbox(f"sb-{n}"), Limits(7)) for n in range(100)))
-    assert sum(isinstance(one, Admitted) for one in admissions) == 7
-    assert sum(isinstance(one, Full) for one in admissions) == 93
-
-
-async def test_one_of_two_ends_wins_and_counts_once(pair: list[RedisStore]) -> None:
-    first = sandbox("sb-1")
-    await pair[0].admit(first, Limits())
-    wins = await asyncio.gather(*(store.replace(ended(first), 0) for store in pair))
-    assert sorted(wins) == [False, True]
-    counts = await pair[0].counts()
-    assert (counts[State.ENDED], counts[State.REQUESTED]) == (1, 0)
 
 
 Step = tuple[str, int, int]
@@ -248,45 +222,6 @@ def test_whatever_two_replicas_do_at_once_counts_stay_true(url: str, left: list[
     asyncio.run(run())
 
 
-async def collected(store: RedisStore, into: list[Any]) -> None:
-    async for news in store.feed():
-        into.append(news)
-
-
-@asynccontextmanager
-async def hearing(store: RedisStore) -> AsyncIterator[list[Any]]:
-    """What this replica hears while the block runs, the first Resync left out."""
-    heard: list[Any] = []
-    following = asyncio.create_task(collected(store, heard))
-    await eventually(lambda: heard)
-    assert heard.pop() == Resync()
-    try:
-        yield heard
-    finally:
-        following.cancel()
-        await asyncio.wait([following])
-
-
-async def test_others_hear_of_what_runs_and_ends_and_nobody_of_his_own(pair: list[RedisStore]) -> None:
-    one, two = pair
-    first = replace(sandbox("sb-1"), spec=SandboxSpec(image="a", env={"SECRET": "hush"}))
-    async with hearing(one) as own, hearing(two) as heard:
-        await one.admit(first, Limits())
-        running = replace(first, state=State.RUNNING, version=1, address="http://10.0.0.1:7070")
-        await one.replace(running, 0)
-        await one.replace(replace(ended(running)), 1)
-        await one.take_slot("sb-1", 1, 1 << 52)
-        await one.free_slot("sb-1")  # nobody went without: nobody is told
-        await one.take_slot("sb-1", 1, 1 << 52)
-        assert not await two.take_slot("sb-2", 1, 1 << 52)
-        await one.free_slot("sb-1")
-        await eventually(lambda: len(heard) == 3)
-        assert [type(news) for news in heard] == [Changed, Changed, SlotFreed]
-        assert heard[0].sandbox == replace(running, spec=SandboxSpec(image="a"))
-        assert heard[1].sandbox.end is not None
-        assert own == []
-
-
 async def test_a_lost_subscription_is_taken_up_again_and_says_so(pair: list[RedisStore], url: str) -> None:
     one, two = pair
     async with hearing(two) as heard, Redis.from_url(url) as redis:
@@ -296,17 +231,6 @@ async def test_a_lost_subscription_is_taken_up_again_and_says_so(pair: list[Redi
         await one.admit(first, Limits())
         await one.replace(ended(first), 0)
         await eventually(lambda: any(isinstance(news, Changed) for news in heard))
-
-
-async def test_all_news_are_heard_in_their_order(pair: list[RedisStore]) -> None:
-    one, two = pair
-    first = sandbox("sb-1")
-    async with hearing(two) as heard:
-        await one.admit(first, Limits())
-        for version in range(1, 101):
-            await one.replace(replace(first, state=State.RUNNING, version=version), version - 1)
-        await eventually(lambda: len(heard) == 100)
-        assert [news.sandbox.version for news in heard] == list(range(1, 101))
 
 
 async def test_what_comes_while_a_connection_rests_is_read_together(url: str) -> None:
@@ -377,32 +301,6 @@ async def test_what_a_version_without_counters_ends_is_taken_off_when_it_goes(pa
     assert await store.usage("alice") == await store.usage(None) == Usage()
 
 
-async def test_an_emptied_store_is_lost_until_it_is_rebuilt(pair: list[RedisStore], url: str) -> None:
-    one, two = pair
-    first = sandbox("sb-1", key="k")
-    await one.admit(first, Limits())
-    before = await one.claim_rebuild(60_000)
-    assert before.turn is RebuildTurn.INTACT
-    assert await two.claim_rebuild(60_000) == before
-    async with Redis.from_url(url) as redis:
-        await redis.flushall()
-    asked = [
-        *(two.get("sb-1"), two.admit(first, Limits()), two.replace(first, 0), two.find(None, {}), two.counts()),
-        *(two.by_key("alice", "k"), two.lease("x", "y", 1), two.take_slot("sb-1", 1, 1), two.due(0, 0)),
-    ]
-    for question in asked:
-        with pytest.raises(StoreLostError):
-            await question
-    rebuild = await one.claim_rebuild(60_000)
-    assert rebuild.turn is RebuildTurn.OURS
-    assert await two.claim_rebuild(60_000) == Rebuild(RebuildTurn.THEIRS, rebuild.content_id)
-    assert await one.restore(first)
-    assert await one.rebuilt(rebuild.content_id)
-    assert await two.claim_rebuild(60_000) == Rebuild(RebuildTurn.INTACT, rebuild.content_id)
-    assert rebuild.content_id != before.content_id
-    assert await two.get("sb-1") == first
-
-
 async def test_a_redis_that_does_not_say_which_run_it_is_is_used_and_that_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -416,29 +314,6 @@ async def test_a_redis_that_does_not_say_which_run_it_is_is_used_and_that_is_tol
             await refilled(store)
             assert await store.get("sb-1") is None
     assert told == ["Redis refuses INFO: a loss of data in a restart of Redis will not be noticed"]
-
-
-async def test_a_rebuild_that_is_given_up_is_taken_over(pair: list[RedisStore], url: str, clock: ShiftedClock) -> None:
-    async with Redis.from_url(url) as redis:
-        await redis.flushall()
-    first = await pair[0].claim_rebuild(1_000)
-    clock.ahead_ms += 2_000
-    assert first == await pair[1].claim_rebuild(1_000) == Rebuild(RebuildTurn.OURS, first.content_id)
-
-
-async def test_a_store_that_is_emptied_while_it_is_rebuilt_is_not_taken_for_whole(
-    pair: list[RedisStore], url: str
-) -> None:
-    async with Redis.from_url(url) as redis:
-        await redis.flushall()
-        first = await pair[0].claim_rebuild(60_000)
-        await redis.flushall()
-    assert not await pair[0].rebuilt(first.content_id)
-    second = await pair[1].claim_rebuild(60_000)
-    assert second.turn is RebuildTurn.OURS
-    assert second.content_id != first.content_id
-    assert not await pair[0].rebuilt(first.content_id)
-    assert await pair[1].rebuilt(second.content_id)
 
 
 async def test_a_crowd_of_calls_shares_messages_and_one_that_gives_up_harms_nobody(
@@ -460,32 +335,6 @@ async def test_scripts_are_brought_again_after_a_restart(pair: list[RedisStore],
     async with Redis.from_url(url) as redis:
         await redis.script_flush()
     assert isinstance(await pair[0].admit(sandbox("sb-1"), Limits()), Admitted)
-
-
-async def test_starts_of_a_replica_that_has_gone_are_told(pair: list[RedisStore], clock: ShiftedClock) -> None:
-    one, two = pair
-    at_ms = clock.now_ms()
-    await one.lease("replica:r0", "r0", 6_000)
-    await one.admit(sandbox("sb-1", at_ms=at_ms), Limits())
-    assert (await two.due(at_ms, 0)).abandoned == ()
-    assert (await two.due(clock.now_ms() + 7_000, 0)).abandoned == ("sb-1",)
-    await one.lease("replica:r0", "r0", 0)
-    assert (await two.due(at_ms, 0)).abandoned == ("sb-1",)
-
-
-async def test_a_create_that_joins_a_start_at_another_replica_does_not_hide_that_it_is_abandoned(
-    pair: list[RedisStore], clock: ShiftedClock
-) -> None:
-    one, two = pair
-    at_ms = clock.now_ms()
-    await two.lease("replica:r1", "r1", 6_000)
-    started = sandbox("sb-1", at_ms=at_ms)
-    await one.admit(started, Limits())
-    joined = replace(started, callers=("c/1",), version=1)
-    assert await two.replace(joined, 0)
-    assert (await two.due(at_ms, 0)).abandoned == ("sb-1",)
-    assert await two.replace(replace(joined, state=State.STARTING, version=2), 1)
-    assert (await two.due(at_ms, 0)).abandoned == ()
 
 
 async def test_tombstones_leave_a_few_at_every_step(pair: list[RedisStore], clock: ShiftedClock, url: str) -> None:

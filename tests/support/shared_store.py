@@ -1,4 +1,7 @@
-"""A store of many replicas without a Redis: one memory, a view for each, news between them, loss on demand."""
+"""A store of many replicas without a Redis: one memory, a view for each, news between them, loss on demand.
+
+It passes `StoreSuite` and `ReplicasSuite`, as the store on Redis does.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,13 +23,14 @@ from controlplane.store import (
     Rebuild,
     RebuildTurn,
     Resync,
+    Slot,
     SlotFreed,
     StoreLostError,
 )
 
 ASKED = (
     *("get", "find", "ended_since", "by_key", "withdraw", "counts", "usage", "recount", "warm"),
-    *("take_slot", "place_slot", "lease"),
+    "lease",
 )
 
 
@@ -40,6 +44,7 @@ class SharedMemory:
     rebuilder_until_ms: int = 0
     rebuilds: int = 0
     losses: int = 0
+    wanted: bool = False  # a start was refused a slot since the last one was freed
     holders: dict[str, str] = field(default_factory=dict)
     feeds: dict[str, asyncio.Queue[FeedMessage]] = field(default_factory=dict)
     away: Exception | None = None
@@ -139,15 +144,34 @@ class SharedStore(MemoryStore):
             self._tell(sandbox)
         return restored
 
+    async def take_slot(
+        self, sandbox_id: str, limit: int, until_ms: int, per_node: int = 0, placement_key: str = ""
+    ) -> Slot:
+        self._check()
+        slot = await super().take_slot(sandbox_id, limit, until_ms, per_node, placement_key)
+        self.core.wanted = self.core.wanted or not slot
+        return slot
+
+    async def place_slot(
+        self, sandbox_id: str, node: str, until_ms: int, per_node: int = 0, placement_key: str = ""
+    ) -> None:
+        self._check()
+        await super().place_slot(sandbox_id, node, until_ms, per_node, placement_key)
+        record = self._records.get(sandbox_id)
+        if record is not None and record.state.unready:
+            self._tell_room()
+
     async def free_slot(self, sandbox_id: str) -> None:
+        taken = len(self._slots)
         await super().free_slot(sandbox_id)
-        self.core.tell(self.replica, SlotFreed())
+        if len(self._slots) < taken:
+            self._tell_room()
 
     async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:
         self._check()
         due = await super().due(now_ms, unconfirmed_before_ms)
         unready = [one for one in self._records.values() if one.state.unready and one.start_by_ms > now_ms]
-        return replace(due, abandoned=[one.id for one in unready if not self._here(one.id, now_ms)])
+        return replace(due, abandoned=tuple(one.id for one in unready if not self._here(one.id, now_ms)))
 
     async def feed(self) -> AsyncIterator[FeedMessage]:
         feed: asyncio.Queue[FeedMessage] = asyncio.Queue()
@@ -182,6 +206,12 @@ class SharedStore(MemoryStore):
     def _here(self, sandbox_id: str, now_ms: int) -> bool:
         _, until_ms = self._leases.get(f"replica:{self.core.holders.get(sandbox_id)}", ("", 0))
         return until_ms > now_ms
+
+    def _tell_room(self) -> None:
+        """Starts that were refused a slot may ask again."""
+        if self.core.wanted:
+            self.core.wanted = False
+            self.core.tell(self.replica, SlotFreed())
 
     def _tell(self, sandbox: Sandbox) -> None:
         if sandbox.state in UP or sandbox.end is not None:

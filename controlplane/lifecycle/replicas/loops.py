@@ -90,11 +90,12 @@ class ReplicaLoops:
             if isinstance(news, Resync):
                 self._metrics.resynced()
                 await self._reread()
+                self._work.wake_start_queue()
             elif isinstance(news, Changed):
                 self._metrics.lagged(self._clock.now_ms() - news.at_ms)
                 self._work.publish(news.sandbox)
-            # Also after a change: it may be a start that is over, which frees its slot.
-            self._work.wake_start_queue()
+            else:
+                self._work.wake_start_queue()
 
     async def tend(self) -> None:
         """Sends heartbeats; keeps this replica's facts in the store and sweeps, in tasks that cannot delay them."""

@@ -150,6 +150,7 @@ class Core:
         self.ledger.subscribe(self.settlements.on)
         self.ledger.subscribe(self.images.on)
         self.ledger.subscribe(self.starts.on)
+        self.ledger.subscribe(self.queue.on)
         self.ledger.subscribe(self.expiry.on)
         self.ledger.subscribe(self.annotations.on)
         self.ledger.subscribe(self.create_queue.on)

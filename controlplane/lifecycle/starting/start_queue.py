@@ -17,6 +17,7 @@ import structlog
 from controlplane.cluster import Cluster, Placement
 from controlplane.errors import Problem
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
+from controlplane.lifecycle.record.transition import Effect, Transition
 from controlplane.lifecycle.starting.lane import Lane
 from controlplane.model import Sandbox, State
 from controlplane.store import Slot, Store
@@ -93,6 +94,14 @@ class StartQueue:
     def refused(self) -> Sequence[Start]:
         """The starts of this replica that the scheduler can place on no node, oldest first."""
         return [one for one in self._starts.values() if one.refused]
+
+    def on(self, transition: Transition) -> None:
+        """Wakes the waiters after a start that is over, here or elsewhere: its record has freed its slot.
+
+        Also of a push that this replica took for another one's start: nobody else tells this one of it.
+        """
+        if Effect.SETTLE in transition.effects:
+            self.wake()
 
     def wake(self) -> None:
         """Wakes the waiters: a slot may have become free."""

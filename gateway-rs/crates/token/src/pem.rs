@@ -13,23 +13,24 @@ const LABELS: [&str; 2] = ["PUBLIC KEY", "CERTIFICATE"];
 /// A certificate is not verified: a process that can write the file can name any key.
 pub(crate) fn key(pem: &str) -> Option<[u8; 32]> {
     let mut blocks = LABELS.iter().flat_map(|label| blocks(pem, label));
-    let der = blocks.next()?;
+    let der = blocks.next()??;
     let mut places = (0..der.len()).filter(|at| der[*at..].starts_with(&PREFIX));
     let (at, others) = (places.next()?, places.next().is_some() || blocks.next().is_some());
     let key = der.get(at + PREFIX.len()..)?.get(..32)?;
     if others { None } else { key.try_into().ok() }
 }
 
-/// The content of all blocks with a label, up to the first one that is not base64.
-fn blocks<'a>(pem: &'a str, label: &str) -> impl Iterator<Item = Vec<u8>> + use<'a> {
+/// The content of each block with a label; `None` for one that is not base64 or has no end.
+fn blocks<'a>(pem: &'a str, label: &str) -> impl Iterator<Item = Option<Vec<u8>>> + use<'a> {
     let (begin, end) = (format!("-----BEGIN {label}-----"), format!("-----END {label}-----"));
     let mut rest = pem;
     std::iter::from_fn(move || {
         let (_, from) = rest.split_once(&begin)?;
-        let (text, after) = from.split_once(&end)?;
+        rest = "";
+        let Some((text, after)) = from.split_once(&end) else { return Some(None) };
         rest = after;
         let text: String = text.split_ascii_whitespace().collect();
-        STANDARD.decode(text).ok()
+        Some(STANDARD.decode(text).ok())
     })
 }
 
@@ -39,6 +40,8 @@ mod tests {
 
     const PUBLIC_KEY: &str = "-----BEGIN PUBLIC KEY-----\n\
         MCowBQYDK2VwAyEA6kpsY+KcUgq+9VB7Ey7F+ZVHdq66u8T4YPm4qKJm8pM=\n-----END PUBLIC KEY-----\n";
+
+    const DAMAGED: &str = "-----BEGIN PUBLIC KEY-----\nMCow?\n-----END PUBLIC KEY-----\n";
 
     fn pem(label: &str, der: &[u8]) -> String {
         format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(der))
@@ -67,6 +70,11 @@ mod tests {
             pem("CERTIFICATE", &certificate(&[])),
             pem("CERTIFICATE", &certificate(&[[3; 32], [4; 32]])),
             [PUBLIC_KEY, PUBLIC_KEY].concat(),
+            [PUBLIC_KEY, DAMAGED].concat(),
+            [DAMAGED, PUBLIC_KEY].concat(),
+            [PUBLIC_KEY, DAMAGED, PUBLIC_KEY].concat(),
+            [DAMAGED, &pem("CERTIFICATE", &certificate(&[[3; 32]]))].concat(),
+            [PUBLIC_KEY, "-----BEGIN PUBLIC KEY-----\n"].concat(),
             [PUBLIC_KEY, &pem("CERTIFICATE", &certificate(&[[3; 32]]))].concat(),
         ] {
             assert_eq!(key(&text), None, "{text}");

@@ -1,0 +1,193 @@
+"""What every store of many replicas must do, beside `StoreSuite`; a module of tests subclasses this, with `pair`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controlplane.model import Limits, SandboxSpec, State
+from controlplane.store import (
+    Admitted,
+    Changed,
+    Full,
+    Known,
+    Rebuild,
+    RebuildTurn,
+    Resync,
+    SlotFreed,
+    Store,
+    StoreLostError,
+)
+from tests.contract.store_factory import Advance, Lose, Now, ended, sandbox
+from tests.support.eventually import eventually
+
+# Two replicas' views of one store, as `r0` and `r1`.
+Pair = Sequence[Store]
+
+
+async def collected(store: Store, into: list[Any]) -> None:
+    async for news in store.feed():
+        into.append(news)
+
+
+@asynccontextmanager
+async def hearing(store: Store) -> AsyncIterator[list[Any]]:
+    """What this replica hears while the block runs, the first Resync left out."""
+    heard: list[Any] = []
+    following = asyncio.create_task(collected(store, heard))
+    await eventually(lambda: heard)
+    assert heard.pop() == Resync()
+    try:
+        yield heard
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
+
+
+class ReplicasSuite:
+    """The conformance suite of replicas. `empty` makes the store forget everything."""
+
+    async def test_two_replicas_see_one_truth(self, pair: Pair) -> None:
+        one, two = pair
+        first = sandbox("sb-1", key="k")
+        await one.admit(first, Limits())
+        assert await two.get("sb-1") == first
+        assert await two.admit(sandbox("sb-2", key="k"), Limits()) == Known(first)
+        assert await two.replace(replace(first, version=1, state=State.QUEUED), 0)
+        assert not await one.replace(replace(first, version=1, state=State.STARTING), 0)
+
+    async def test_a_key_gives_one_sandbox_to_a_crowd(self, pair: Pair) -> None:
+        wanted = [sandbox(f"sb-{number}", key="k") for number in range(100)]
+        admissions = await asyncio.gather(*(pair[n % 2].admit(one, Limits()) for n, one in enumerate(wanted)))
+        (winner,) = [one.sandbox for one in admissions if isinstance(one, Admitted)]
+        assert all(one == Known(winner) for one in admissions if not isinstance(one, Admitted))
+        assert (await pair[0].counts())[State.REQUESTED] == 1
+
+    async def test_a_limit_holds_against_a_crowd(self, pair: Pair) -> None:
+        admissions = await asyncio.gather(*(pair[n % 2].admit(sandbox(f"sb-{n}"), Limits(7)) for n in range(100)))
+        assert sum(isinstance(one, Admitted) for one in admissions) == 7
+        assert sum(isinstance(one, Full) for one in admissions) == 93
+
+    async def test_one_of_two_ends_wins_and_counts_once(self, pair: Pair) -> None:
+        first = sandbox("sb-1")
+        await pair[0].admit(first, Limits())
+        wins = await asyncio.gather(*(store.replace(ended(first), 0) for store in pair))
+        assert sorted(wins) == [False, True]
+        counts = await pair[0].counts()
+        assert (counts[State.ENDED], counts[State.REQUESTED]) == (1, 0)
+
+    async def test_others_hear_of_what_runs_and_ends_and_nobody_of_his_own(self, pair: Pair) -> None:
+        one, two = pair
+        first = replace(sandbox("sb-1"), spec=SandboxSpec(image="a", env={"SECRET": "hush"}))
+        async with hearing(one) as own, hearing(two) as heard:
+            await one.admit(first, Limits())
+            running = replace(first, state=State.RUNNING, version=1, address="http://10.0.0.1:7070")
+            await one.replace(running, 0)
+            await one.replace(replace(ended(running)), 1)
+            await one.take_slot("sb-1", 1, 1 << 52)
+            await one.free_slot("sb-1")  # nobody went without: nobody is told
+            await one.take_slot("sb-1", 1, 1 << 52)
+            assert not await two.take_slot("sb-2", 1, 1 << 52)
+            await one.free_slot("sb-1")
+            await eventually(lambda: len(heard) == 3)
+            assert [type(news) for news in heard] == [Changed, Changed, SlotFreed]
+            assert heard[0].sandbox == replace(running, spec=SandboxSpec(image="a"))
+            assert heard[1].sandbox.end is not None
+            assert own == []
+
+    async def test_whoever_went_without_a_slot_hears_once_of_room(self, pair: Pair) -> None:
+        one, two = pair
+        await one.admit(sandbox("sb-1"), Limits())
+        async with hearing(two) as heard:
+            await one.free_slot("sb-3")
+            assert await one.take_slot("sb-1", 2, 1 << 52, 1, "p")
+            assert not await two.take_slot("sb-2", 2, 1 << 52, 1, "p")
+            await one.free_slot("sb-3")  # it had none
+            await one.place_slot("sb-1", "n1", 1 << 52, 1, "p")
+            await one.place_slot("sb-3", "n1", 1 << 52, 1, "p")  # no such start
+            await one.free_slot("sb-1")
+            assert not await two.take_slot("sb-2", 0, 1 << 52)
+            await one.admit(sandbox("sb-4"), Limits())
+            await one.place_slot("sb-4", "n1", 1 << 52)
+            await eventually(lambda: len(heard) == 2)
+            assert heard == [SlotFreed(), SlotFreed()]
+
+    async def test_all_news_are_heard_in_their_order(self, pair: Pair) -> None:
+        one, two = pair
+        first = sandbox("sb-1")
+        async with hearing(two) as heard:
+            await one.admit(first, Limits())
+            for version in range(1, 101):
+                await one.replace(replace(first, state=State.RUNNING, version=version), version - 1)
+            await eventually(lambda: len(heard) == 100)
+            assert [news.sandbox.version for news in heard] == list(range(1, 101))
+
+    async def test_an_emptied_store_is_lost_until_it_is_rebuilt(self, pair: Pair, empty: Lose) -> None:
+        one, two = pair
+        first = sandbox("sb-1", key="k")
+        await one.admit(first, Limits())
+        before = await one.claim_rebuild(60_000)
+        assert before.turn is RebuildTurn.INTACT
+        assert await two.claim_rebuild(60_000) == before
+        await empty()
+        asked = [
+            *(two.get("sb-1"), two.admit(first, Limits()), two.replace(first, 0), two.find(None, {}), two.counts()),
+            *(two.by_key("alice", "k"), two.lease("x", "y", 1), two.take_slot("sb-1", 1, 1), two.due(0, 0)),
+        ]
+        for question in asked:
+            with pytest.raises(StoreLostError):
+                await question
+        rebuild = await one.claim_rebuild(60_000)
+        assert rebuild.turn is RebuildTurn.OURS
+        assert await two.claim_rebuild(60_000) == Rebuild(RebuildTurn.THEIRS, rebuild.content_id)
+        assert await one.restore(first)
+        assert await one.rebuilt(rebuild.content_id)
+        assert await two.claim_rebuild(60_000) == Rebuild(RebuildTurn.INTACT, rebuild.content_id)
+        assert rebuild.content_id != before.content_id
+        assert await two.get("sb-1") == first
+
+    async def test_a_rebuild_that_is_given_up_is_taken_over(self, pair: Pair, empty: Lose, advance: Advance) -> None:
+        await empty()
+        first = await pair[0].claim_rebuild(1_000)
+        await advance(2)
+        assert first == await pair[1].claim_rebuild(1_000) == Rebuild(RebuildTurn.OURS, first.content_id)
+
+    async def test_a_store_that_is_emptied_during_its_rebuild_is_not_taken_for_whole(
+        self, pair: Pair, empty: Lose
+    ) -> None:
+        await empty()
+        first = await pair[0].claim_rebuild(60_000)
+        await empty()
+        assert not await pair[0].rebuilt(first.content_id)
+        second = await pair[1].claim_rebuild(60_000)
+        assert second.turn is RebuildTurn.OURS
+        assert second.content_id != first.content_id
+        assert not await pair[0].rebuilt(first.content_id)
+        assert await pair[1].rebuilt(second.content_id)
+
+    async def test_starts_of_a_replica_that_has_gone_are_told(self, pair: Pair, now_ms: Now) -> None:
+        one, two = pair
+        at_ms = now_ms()
+        await one.lease("replica:r0", "r0", 6_000)
+        await one.admit(sandbox("sb-1", at_ms=at_ms), Limits())
+        assert (await two.due(at_ms, 0)).abandoned == ()
+        assert (await two.due(now_ms() + 7_000, 0)).abandoned == ("sb-1",)
+        await one.lease("replica:r0", "r0", 0)
+        assert (await two.due(at_ms, 0)).abandoned == ("sb-1",)
+
+    async def test_a_create_that_joins_a_start_elsewhere_does_not_hide_that_it_is_abandoned(
+        self, pair: Pair, now_ms: Now
+    ) -> None:
+        one, two = pair
+        at_ms = now_ms()
+        await two.lease("replica:r1", "r1", 6_000)
+        started = sandbox("sb-1", at_ms=at_ms)
+        await one.admit(started, Limits())
+        joined = replace(started, callers=("c/1",), version=1)
+        assert await two.replace(joined, 0)
+        assert (await two.due(at_ms, 0)).abandoned == ("sb-1",)
+        assert await two.replace(replace(joined, state=State.STARTING, version=2), 1)
+        assert (await two.due(at_ms, 0)).abandoned == ()
