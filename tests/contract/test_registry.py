@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
@@ -11,6 +12,7 @@ from controlplane.clock import SystemClock
 from controlplane.errors import Problem
 from controlplane.images import Credentials, Keyring, Reference, parse
 from controlplane.registry import Registries, RegistryProblem
+from tests.contract.registry_suite import Ground, RegistrySuite
 from tests.support.registry import CONFIG, HTPASSWD, LAYER, MANIFEST, Pusher, registry_server
 
 USER = "Basic dXNlcjpwYXNzd29yZA=="
@@ -53,16 +55,33 @@ async def registries(address: str) -> AsyncIterator[Registries]:
         yield found
 
 
+@dataclass
+class RealGround:
+    """A real registry, with images of a few bytes."""
+
+    registry: Registries
+    pusher: Pusher
+
+    def name(self, repository: str) -> Reference:
+        return image(self.pusher.address, f"{repository}:1")
+
+    async def push(self, reference: Reference, mark: str) -> str:
+        return await self.pusher.image(reference.repository, reference.tag, mark=mark)
+
+    async def push_foreign(self, reference: Reference) -> str:
+        return await self.pusher.image(reference.repository, reference.tag, architecture="s390x")
+
+
 def image(address: str, name: str) -> Reference:
     return parse(f"{address}/{name}")
 
 
-async def test_a_tag_has_the_digest_that_was_pushed_last(address: str, pusher: Pusher, registries: Registries) -> None:
-    reference = image(address, "team/moved:1")
-    for mark in ("a", "b"):
-        pushed = await pusher.image("team/moved", "1", mark=mark)
-        assert await registries.digest(reference) == pushed
-        await registries.check(reference, pushed, {"amd64"})
+class TestRegistries(RegistrySuite):
+    """See `RegistrySuite`."""
+
+    @pytest.fixture
+    def ground(self, pusher: Pusher, registries: Registries) -> Ground:
+        return RealGround(registries, pusher)
 
 
 async def test_an_index_is_checked_for_the_architectures_of_the_nodes(

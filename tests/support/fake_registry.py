@@ -1,4 +1,4 @@
-"""Registries in memory: tags that move, answers that take time, and failures."""
+"""Registries in memory: tags that move, answers that take time, and failures; passes `RegistrySuite`."""
 
 import asyncio
 from collections.abc import Collection
