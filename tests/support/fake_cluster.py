@@ -1,4 +1,7 @@
-"""A cluster and its sidecars in memory, with faults on demand; passes `tests/contract/cluster_suite.py`."""
+"""A cluster, its sidecars and its gateways in memory, with faults on demand.
+
+They pass the suites of the real ones: `tests/contract/cluster_suite.py` and `sidecars_suite.py`.
+"""
 
 import asyncio
 import hashlib
@@ -268,17 +271,20 @@ class FakeSidecars:
         """A call of a user is over, whoever's gateway it came through (the loop's time)."""
         self.used_s[address] = asyncio.get_running_loop().time()
 
+    def _check(self, address: str, token: str) -> None:
+        assert token
+        if address in self.dead:
+            raise Problem("sandbox_unreachable", f"{address} does not answer")
+
     async def configure(self, address: str, token: str, spec: SandboxSpec) -> None:
         error, self.next_error = self.next_error, None
         if error is not None:
             raise error
-        assert token
+        self._check(address, token)
         self.configured[address] = spec
 
     async def health(self, address: str, token: str) -> Health:
-        assert token
-        if address in self.dead:
-            raise Problem("sandbox_unreachable", f"{address} does not answer")
+        self._check(address, token)
         self.healths += 1
         quiet_ms = round((asyncio.get_running_loop().time() - self.used_s.get(address, 0.0)) * 1000)
         return Health(
