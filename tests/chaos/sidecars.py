@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 import random
 import time
 from collections.abc import Callable
@@ -14,7 +12,7 @@ from typing import Any
 from controlplane.errors import Problem
 from controlplane.errors.rpc import abort
 from controlplane.wire import agent_pb2
-from tests.bench.lifecycle.stagehand import KERNEL, Sidecars
+from tests.bench.lifecycle.stagehand import KERNEL, Sidecars, subject
 from tests.chaos.events import Log
 
 # Most commands are short, one in twenty is not.
@@ -135,15 +133,9 @@ class Watched(Sidecars):
         return agent_pb2.ExecResult(exec_id=exec_id, end=end, spawn_us=300, run_us=round(takes_s * 1e6))
 
     async def _life(self, context: Any) -> tuple[str, Life]:
-        name = _subject(dict(context.invocation_metadata())["authorization"])
+        name = subject(dict(context.invocation_metadata())["authorization"])
         life = self.lives.get(name)
         if life is None:
             # As an address behind which nobody is any more.
             await abort(context, Problem("sandbox_unreachable", f"{name} is not here"))
         return name, life
-
-
-def _subject(bearer: str) -> str:
-    """Whose token it is; the real sidecar verifies it."""
-    claims = bearer.rpartition(" ")[2].split(".")[1]
-    return str(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["sub"])

@@ -37,10 +37,14 @@ from controlplane.settings import Settings
 from controlplane.telemetry import Metrics
 
 HOLDS = 100_000
+MOST_MILLICORES = 512_000
 
 
 class PlayedCluster:
-    """As a cluster of Kubernetes is to the control plane: every call is a message to a server, starts end by push."""
+    """As a cluster of Kubernetes is to the control plane: every call is a message to a server, starts end by push.
+
+    It passes `ClusterSuite`.
+    """
 
     annotates_behind = True
     stops_at_once = 64
@@ -64,7 +68,11 @@ class PlayedCluster:
         return Description("kubernetes", "played", "1", "gvisor", "Played: nothing runs.", "none")
 
     def check(self, spec: SandboxSpec) -> None:
-        """Everything is offered."""
+        """Nodes of any size are offered, but for what no node has."""
+        if spec.cpu_millicores.limit > MOST_MILLICORES:
+            raise Problem(
+                "unsupported", f"cpu_millicores.limit is more than {MOST_MILLICORES}", option="cpu_millicores"
+            )
 
     def check_kernel(self, kernel: str) -> None:
         """Every kernel is right."""

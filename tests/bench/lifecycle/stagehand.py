@@ -8,6 +8,7 @@ Prints the port of the sidecars when it listens. Control planes speak to it in l
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import sys
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ class Held:
 
 
 class Sidecars(agent_pb2_grpc.AgentServicer):
-    """Answers for all sidecars: every command ends with 0 and says nothing."""
+    """Answers for all sidecars: every command ends with 0 and says nothing. It passes `SidecarsSuite`."""
 
     async def Exec(self, request: agent_pb2.ExecRequest, _: Any) -> agent_pb2.ExecResult:  # noqa: N802
         return agent_pb2.ExecResult(exec_id=request.exec_id, end=agent_pb2.EXITED, spawn_us=300, run_us=500)
@@ -43,8 +44,15 @@ class Sidecars(agent_pb2_grpc.AgentServicer):
     async def Configure(self, _: agent_pb2.ConfigureRequest, __: Any) -> agent_pb2.Configured:  # noqa: N802
         return agent_pb2.Configured()
 
-    async def Health(self, _: agent_pb2.HealthRequest, __: Any) -> agent_pb2.HealthResponse:  # noqa: N802
-        return agent_pb2.HealthResponse(kernel=KERNEL, uptime_ms=1000, acknowledged=True)
+    async def Health(self, _: agent_pb2.HealthRequest, context: Any) -> agent_pb2.HealthResponse:  # noqa: N802
+        name = subject(dict(context.invocation_metadata())["authorization"])
+        return agent_pb2.HealthResponse(sandbox_id=name, kernel=KERNEL, uptime_ms=1000, acknowledged=True)
+
+
+def subject(bearer: str) -> str:
+    """Whose token it is; the real sidecar verifies it."""
+    claims = bearer.rpartition(" ")[2].split(".")[1]
+    return str(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["sub"])
 
 
 class Stagehand:
