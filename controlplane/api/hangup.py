@@ -65,9 +65,9 @@ class _Watch:
         self._looking: asyncio.Task[None] | None = None
         self._begin: asyncio.TimerHandle | None = None
         if from_s:
-            self._begin = asyncio.get_running_loop().call_later(from_s, self._look)
+            self._begin = asyncio.get_running_loop().call_later(from_s, self._check)
         else:
-            self._look()
+            self._check()
 
     async def ended(self) -> bool:
         """Ends the watch and says whether the caller has hung up. Safe to cancel and to repeat."""
@@ -93,7 +93,7 @@ class _Watch:
         """Whether the task was also cancelled by something other than this watch."""
         return self._worker is not None and self._worker.cancelling() > 0
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._looking = asyncio.create_task(_hung_up(self._request), name="hang-up")
         self._looking.add_done_callback(self._seen)
 

@@ -57,7 +57,7 @@ class StateDir:
             write_private(self.api_key, f"rbx_{secrets.token_urlsafe(24)}".encode())
         return self.api_key.read_text().strip()
 
-    def tell_clients(self, url: str, api_key: str) -> None:
+    def write_client_settings(self, url: str, api_key: str) -> None:
         """Writes ``client.json``."""
         write_private(self.client, json.dumps({"url": url, "api_key": api_key}).encode())
 

@@ -44,7 +44,7 @@ async def up(options: UpOptions) -> None:
                 gateway = Gateway(options.listen, _gateway_settings(options, settings, directory))
                 gateway.check_free()
                 async with serving(settings) as service, _running(gateway):
-                    directory.tell_clients(gateway.url, api_key)
+                    directory.write_client_settings(gateway.url, api_key)
                     announce(options, gateway.url, api_key, service.description, found)
                     await stop.wait()
                     log.info("stopping", sandboxes="left running" if options.keep else "being deleted")

@@ -82,7 +82,7 @@ class RouteBoard:
     def publish(self, sandbox: Sandbox) -> None:
         """Publishes a sandbox's address and public ports, unless these or its end are published already."""
         known = self._routes.get(sandbox.id)
-        if sandbox.id in self._ends or (known is not None and _tells(known, sandbox)):
+        if sandbox.id in self._ends or (known is not None and _describes(known, sandbox)):
             return
         route = wire.Route(
             sandbox_id=sandbox.id,
@@ -96,7 +96,7 @@ class RouteBoard:
             ],
         )
         self._routes[sandbox.id] = route
-        self._tell(wire.Delta(routes=[route]))
+        self._send(wire.Delta(routes=[route]))
 
     def withdraw(self, sandbox: Sandbox) -> None:
         """Publishes the end of a sandbox, whether it had a route or not, unless it is published already."""
@@ -114,7 +114,7 @@ class RouteBoard:
         self._routes.pop(sandbox.id, None)
         self._ends[sandbox.id] = end
         self._forget()
-        self._tell(wire.Delta(ends=[end]))
+        self._send(wire.Delta(ends=[end]))
 
     @contextmanager
     def subscribe(self) -> Iterator[Subscription]:
@@ -137,7 +137,7 @@ class RouteBoard:
             *(wire.Update(version=self.version, delta=wire.Delta(ends=part)) for part in parts),
         ]
 
-    def _tell(self, delta: wire.Delta) -> None:
+    def _send(self, delta: wire.Delta) -> None:
         self.version += 1
         update = wire.Update(version=self.version, delta=delta)
         for subscription in self._subscribers:
@@ -152,7 +152,7 @@ class RouteBoard:
             self._ends.popitem(last=False)
 
 
-def _tells(route: wire.Route, sandbox: Sandbox) -> bool:
+def _describes(route: wire.Route, sandbox: Sandbox) -> bool:
     """Whether a route has what the record has, or newer public ports."""
     same = (route.address, route.generation, route.owner) == (
         sandbox.address or "",

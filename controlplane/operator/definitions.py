@@ -47,10 +47,10 @@ class Definitions:
         """Checks until it is cancelled."""
         while True:
             for kind in _BODIES:
-                await self.look(kind)
+                await self.check(kind)
             await asyncio.sleep(EVERY_S)
 
-    async def look(self, kind: Kind) -> None:
+    async def check(self, kind: Kind) -> None:
         """Checks one definition once."""
         try:
             wrong = trouble(kind, await self._read(kind))

@@ -22,7 +22,7 @@ class Escalation:
         self._told_ms: dict[str, int] = {}
         self._log = structlog.get_logger("escalation")
 
-    async def tell(self, unstopped: Sequence[Unstopped], pods: Mapping[str, Mapping[str, Any]]) -> None:
+    async def report(self, unstopped: Sequence[Unstopped], pods: Mapping[str, Mapping[str, Any]]) -> None:
         """Reports the pods that are not stopped at present.
 
         Args:
@@ -36,11 +36,11 @@ class Escalation:
         for one in unstopped:
             if now_ms - self._told_ms.get(one.name, now_ms - AGAIN_MS) >= AGAIN_MS:
                 self._told_ms[one.name] = now_ms
-                await self._tell(one, pods[one.name])
+                await self._report_one(one, pods[one.name])
 
-    async def _tell(self, one: Unstopped, pod: Mapping[str, Any]) -> None:
+    async def _report_one(self, one: Unstopped, pod: Mapping[str, Any]) -> None:
         for_s = one.for_ms // 1000
         self._log.error("node does not stop an ended sandbox", sandbox_id=one.name, node=one.node, for_s=for_s)
         words = f"its kubelet was asked {for_s} s ago to stop sandbox {one.name} and has not confirmed it. {ADVICE}"
-        await self._notices.tell(pod, "SandboxNotStopped", words)
-        await self._notices.tell_node(one.node, "SandboxNotStopped", words)
+        await self._notices.write(pod, "SandboxNotStopped", words)
+        await self._notices.write_for_node(one.node, "SandboxNotStopped", words)

@@ -48,4 +48,4 @@ class NodeNotices:
         )
         for pod in pods:
             message = f"node {name} is cordoned: this sandbox runs on until it ends, or is evicted by a drain"
-            await self._notices.tell(pod, "NodeCordoned", message)
+            await self._notices.write(pod, "NodeCordoned", message)

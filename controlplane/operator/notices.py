@@ -25,13 +25,13 @@ class Notices:
         self._namespace = namespace
         self._log = structlog.get_logger("notices")
 
-    async def tell(self, pod: Mapping[str, Any], reason: str, message: str) -> None:
+    async def write(self, pod: Mapping[str, Any], reason: str, message: str) -> None:
         """Writes one Event about a pod."""
         about = pod["metadata"]
         involved = {"kind": "Pod", "name": about["name"], "namespace": self._namespace, "uid": about.get("uid")}
         await self._write(self._namespace, involved, reason, message)
 
-    async def tell_node(self, node: str, reason: str, message: str) -> None:
+    async def write_for_node(self, node: str, reason: str, message: str) -> None:
         """Writes one Event about a node; Events about cluster-scoped objects are in the namespace ``default``."""
         # The uid is the node's name, as in kubelets' Events: ``kubectl describe node`` selects by that.
         await self._write("default", {"kind": "Node", "name": node, "uid": node}, reason, message)

@@ -33,7 +33,7 @@ class Records:
         """One record, tombstones included; raises as ``live`` does."""
         return await self._store.get(sandbox_id)
 
-    async def bury(self, death: Death) -> bool:
+    async def record_death(self, death: Death) -> bool:
         """Records a death, unless an end is on record; returns whether it did. Raises as ``live`` does."""
         while (before := await self._store.get(death.sandbox_id)) is not None:
             end = EndCause(death.cause, death.detail, self._clock.now_ms(), BY)

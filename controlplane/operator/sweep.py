@@ -78,7 +78,7 @@ class Sweep:
         records, pods = await self._with_ended(live, listed)
         todo = plan(records, pods, self._clock.now_ms())
         for death in todo.deaths:
-            if await self._records.bury(death):
+            if await self._records.record_death(death):
                 self._log.warning(
                     "recorded a missed death", sandbox_id=death.sandbox_id, cause=death.cause, detail=death.detail
                 )
@@ -86,7 +86,7 @@ class Sweep:
         for one in todo.removals:
             await self._remove(one, by_name[one.name])
             await asyncio.sleep(PAUSE_S)
-        await self._escalation.tell(todo.unstopped, by_name)
+        await self._escalation.report(todo.unstopped, by_name)
 
     async def _with_ended(
         self, live: Mapping[str, Sandbox], pods: Sequence[Pod]
@@ -107,7 +107,7 @@ class Sweep:
     async def _remove(self, one: Remove, pod: Pod) -> None:
         self._log.warning("removing pod", sandbox_id=one.name, why=one.why)
         # The Event comes first, while the pod exists.
-        await self._notices.tell(pod, "Removed", f"rollbox removes this pod: {one.why}")
+        await self._notices.write(pod, "Removed", f"rollbox removes this pod: {one.why}")
         path = f"{self._path}/{one.name}"
         only = {"preconditions": {"uid": one.uid}} if one.uid else {}
         try:

@@ -39,16 +39,16 @@ class Seen:
     after_s: float = 0.0
 
 
-def look(ways: Sequence[Way]) -> dict[str, Seen]:
+def try_all(ways: Sequence[Way]) -> dict[str, Seen]:
     """Tries all destinations; returns the results by name.
 
     Cost: at most ``LIMIT_S`` and the longest ``patience_s``; one thread per destination.
     """
     with ThreadPoolExecutor(max(1, len(ways))) as threads:
-        return dict(zip([way.name for way in ways], threads.map(settled, ways), strict=True))
+        return dict(zip([way.name for way in ways], threads.map(try_one, ways), strict=True))
 
 
-def settled(way: Way) -> Seen:
+def try_one(way: Way) -> Seen:
     """Tries a destination until the result is as expected, for at most ``patience_s``."""
     began_s = time.monotonic()
     tries = 1
@@ -64,7 +64,7 @@ def plain(seen: Mapping[str, Seen]) -> dict[str, Any]:
     return {name: asdict(one) for name, one in seen.items()}
 
 
-def told(report: Mapping[str, Any]) -> dict[str, Seen]:
+def read_report(report: Mapping[str, Any]) -> dict[str, Seen]:
     """Reads what ``plain`` made."""
     return {name: Seen(**one) for name, one in report.items()}
 

@@ -58,7 +58,7 @@ class JournaledStore(MemoryStore):
         oldest_ms = self._clock.now_ms() - self._tombstone_ms
         sandbox = load_tombstone(entry.get("tombstone"))
         if sandbox is not None and sandbox.end is not None and sandbox.end.at_ms > oldest_ms:
-            self.bury(sandbox, sandbox.end.at_ms)
+            self.add_tombstone(sandbox, sandbox.end.at_ms)
             return True
         match entry.get("withdrawn"):
             case {"owner": str(owner), "key": str(key), "at_ms": int(at_ms), **more} if at_ms > oldest_ms:

@@ -244,7 +244,7 @@ class MemoryStore:
         self._intact = content_id == CONTENT_ID
         return self._intact
 
-    def bury(self, sandbox: Sandbox, ended_at_ms: int) -> None:
+    def add_tombstone(self, sandbox: Sandbox, ended_at_ms: int) -> None:
         """Restores a tombstone of an earlier process, with its key, until it is too old; call it oldest first."""
         if (before := self._records.get(sandbox.id)) is not None:
             self._drop(before)

@@ -39,7 +39,7 @@ class Records:
         try:
             sandbox = load(text)
         except ValueError as error:
-            raise self._told(sandbox_id or _id_in(text), str(error)) from error
+            raise self._unreadable_record(sandbox_id or _id_in(text), str(error)) from error
         self._odd.pop(sandbox.id, None)
         return sandbox
 
@@ -50,7 +50,7 @@ class Records:
         except UnreadableRecordError:
             return None
 
-    def _told(self, sandbox_id: str, why: str) -> UnreadableRecordError:
+    def _unreadable_record(self, sandbox_id: str, why: str) -> UnreadableRecordError:
         error = UnreadableRecordError(sandbox_id, why)
         if sandbox_id not in self._odd:
             self._odd[sandbox_id] = None

@@ -49,10 +49,25 @@ class SidecarsSuite:
 class Reached(Protocol):
     """A sandbox that can be made silent, and the ways to it."""
 
-    sandbox_id: str
-    token: str
-    gateways: Gateways
-    away: Gateways
+    @property
+    def sandbox_id(self) -> str:
+        """The sandbox."""
+        ...
+
+    @property
+    def token(self) -> str:
+        """A token for it."""
+        ...
+
+    @property
+    def gateways(self) -> Gateways:
+        """Gateways that are there."""
+        ...
+
+    @property
+    def away(self) -> Gateways:
+        """Gateways that are not."""
+        ...
 
     async def silence(self) -> None:
         """From now on its sidecar answers nothing."""

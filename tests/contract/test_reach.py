@@ -15,7 +15,7 @@ from threading import Timer
 import pytest
 
 from controlplane.reach import attempts, ways
-from controlplane.reach.attempts import Seen, look, settled
+from controlplane.reach.attempts import Seen, try_all, try_one
 from controlplane.reach.listening import listening
 from controlplane.reach.ways import Way
 from tests.support.silent_port import silent_port
@@ -45,7 +45,7 @@ def name_server(*, answers: bool) -> Iterator[int]:
 
 def test_what_answers_is_open_and_what_refuses_is_not() -> None:
     with listening([0], HERE) as (there,), silent_port() as nobody:
-        seen = look([Way("there", HERE, there), Way("nobody", HERE, nobody)])
+        seen = try_all([Way("there", HERE, there), Way("nobody", HERE, nobody)])
     assert seen == {"there": Seen("open"), "nobody": Seen("refused")}
 
 
@@ -53,20 +53,20 @@ def test_what_is_silent_or_has_no_way_is_closed(monkeypatch: pytest.MonkeyPatch)
     # However long it waits, nothing comes.
     monkeypatch.setattr(attempts, "LIMIT_S", 0.3)
     with mute() as port:
-        assert settled(Way("mute", HERE, port)) == Seen("closed")
-    assert settled(Way("no way", "fe80::1", 80)) == Seen("closed")
+        assert try_one(Way("mute", HERE, port)) == Seen("closed")
+    assert try_one(Way("no way", "fe80::1", 80)) == Seen("closed")
 
 
 def test_a_name_server_is_open_when_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     with name_server(answers=True) as port:
-        assert settled(Way("dns", HERE, port, "dns")) == Seen("open")
+        assert try_one(Way("dns", HERE, port, "dns")) == Seen("open")
     monkeypatch.setattr(attempts, "LIMIT_S", 0.3)
     with name_server(answers=False) as port:
-        assert settled(Way("dns", HERE, port, "dns")) == Seen("closed")
+        assert try_one(Way("dns", HERE, port, "dns")) == Seen("closed")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind((HERE, 0))
         port = int(taken.getsockname()[1])
-    assert settled(Way("dns", HERE, port, "dns")) == Seen("refused")
+    assert try_one(Way("dns", HERE, port, "dns")) == Seen("refused")
 
 
 def test_patience_waits_for_what_comes_late(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def test_patience_waits_for_what_comes_late(monkeypatch: pytest.MonkeyPatch) -> 
         server.bind((HERE, 0))
         listens = Timer(0.2, server.listen)
         listens.start()
-        seen = settled(replace(way, port=int(server.getsockname()[1])))
+        seen = try_one(replace(way, port=int(server.getsockname()[1])))
         listens.join()
     assert seen.ending == "open"
     assert seen.after_s > 0
@@ -86,11 +86,11 @@ def test_what_must_not_work_is_tried_until_it_does_not(monkeypatch: pytest.Monke
     endings = iter(["open", "open", "closed"])
     monkeypatch.setattr(attempts, "_once", lambda _: next(endings))
     monkeypatch.setattr(attempts, "PAUSE_S", 0.06)
-    seen = settled(Way("late policy", HERE, 1, patience_s=60))
+    seen = try_one(Way("late policy", HERE, 1, patience_s=60))
     assert seen.ending == "closed"
     assert seen.after_s > 0
     monkeypatch.setattr(attempts, "_once", lambda _: "open")
-    assert settled(Way("no policy", HERE, 1, patience_s=0.1)) == Seen("open")
+    assert try_one(Way("no policy", HERE, 1, patience_s=0.1)) == Seen("open")
 
 
 def test_the_program_writes_what_it_saw_where_kubernetes_reads_it(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_the_program_writes_what_it_saw_where_kubernetes_reads_it(tmp_path: Path
         command = [sys.executable, "-m", "controlplane.reach", ways.dumped([there]), str(log)]
         subprocess.run(command, check=True, timeout=60)
     report = json.loads(log.read_text())
-    assert attempts.told(report["seen"]) == {"there": Seen("open")}
+    assert attempts.read_report(report["seen"]) == {"there": Seen("open")}
     assert report["kernel"] == Path("/proc/version").read_text().strip()
 
 
@@ -113,5 +113,5 @@ def test_the_program_needs_nothing_but_the_standard_library() -> None:
 
 def test_ports_are_served_until_the_end() -> None:
     with listening([0, 0], "::1") as ports:
-        assert look([Way(str(port), "::1", port) for port in ports]) == {str(port): Seen("open") for port in ports}
-    assert settled(Way("over", "::1", ports[0])).ending == "refused"
+        assert try_all([Way(str(port), "::1", port) for port in ports]) == {str(port): Seen("open") for port in ports}
+    assert try_one(Way("over", "::1", ports[0])).ending == "refused"

@@ -111,6 +111,6 @@ def report_of(status: Json) -> dict[str, attempts.Seen]:
     ends: Sequence[Json] = [one["state"].get("terminated") or {} for one in status.get("containerStatuses") or ()]
     said = " ".join(str(one.get("message") or one.get("reason") or "") for one in ends)
     try:
-        return attempts.told(json.loads(said)["seen"])
+        return attempts.read_report(json.loads(said)["seen"])
     except (ValueError, KeyError, TypeError):
         raise Problem("internal", f"the pod that tries it failed: {said or status.get('message')}") from None

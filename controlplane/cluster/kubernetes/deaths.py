@@ -47,13 +47,13 @@ def death(pod: Pod, node_trouble: str | None = None) -> Death | None:
         pod: the API's object, or the part of it that ``trimmed`` keeps.
         node_trouble: why its node is considered lost; None if it is not, or is not known.
     """
-    for look in (_memory, _evicted, _rejected, _waiting):
-        if (verdict := look(pod)) is not None:
+    for judge in (_memory, _evicted, _rejected, _waiting):
+        if (verdict := judge(pod)) is not None:
             return _death(pod, verdict)
     if node_trouble is not None:
         return _death(pod, ("node_lost", node_trouble))
-    for look in (misplaced, _deleted, _ended):
-        if (verdict := look(pod)) is not None:
+    for judge in (misplaced, _deleted, _ended):
+        if (verdict := judge(pod)) is not None:
             return _death(pod, verdict)
     return None
 

@@ -44,8 +44,8 @@ class AgentSandboxPools:
 
     def __init__(self) -> None:
         self.changed: Callable[[], None] | None = None
-        self.templates = ObjectCache(self._tell)
-        self.warm_pools = ObjectCache(self._tell)
+        self.templates = ObjectCache(self._notify)
+        self.warm_pools = ObjectCache(self._notify)
 
     def documents(self) -> dict[str, Document] | None:
         """The pools by name; None until both lists were received, since a missing pool would be taken for removed."""
@@ -54,7 +54,7 @@ class AgentSandboxPools:
             return None
         return {name: agent_sandbox.pool(one, templates) for name, one in warm_pools.items()}
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self.changed is not None:
             self.changed()
 

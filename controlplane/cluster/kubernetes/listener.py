@@ -23,7 +23,7 @@ class Listener(Generic[Change]):
         self._newest = newest
         self._some = asyncio.Event()
 
-    def tell(self, one: Change) -> None:
+    def notify(self, one: Change) -> None:
         """Adds an event."""
         if self._newest or one.sandbox_id not in self._pending:
             self._pending[one.sandbox_id] = one

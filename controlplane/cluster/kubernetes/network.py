@@ -20,7 +20,7 @@ IMAGE: Final = (
 )
 
 
-async def look(client: KubernetesClient, image: str, runtime_class: str) -> list[Finding]:
+async def check(client: KubernetesClient, image: str, runtime_class: str) -> list[Finding]:
     """Checks the namespaces of all installed releases; without a release, a temporary namespace.
 
     Args:
@@ -36,11 +36,11 @@ async def look(client: KubernetesClient, image: str, runtime_class: str) -> list
         return [Finding(NAME, False, "not tried: no release is here, and no image to try it with", IMAGE)]
     found: list[Finding] = []
     for release in releases:
-        found += await _told(_of_release(client, release), release.name)
-    return found or await _told(_of_namespace(client, image, runtime_class), "a sandbox")
+        found += await _findings(_of_release(client, release), release.name)
+    return found or await _findings(_of_namespace(client, image, runtime_class), "a sandbox")
 
 
-async def _told(tried: Awaitable[list[Verdict]], where: str) -> list[Finding]:
+async def _findings(tried: Awaitable[list[Verdict]], where: str) -> list[Finding]:
     name = f"{NAME} of {where}"
     try:
         verdicts = await tried

@@ -129,7 +129,7 @@ class Pods:
         after = self.placement(name)
         if after is not None and after != before:
             for listener in self._placements:
-                listener.tell(after)
+                listener.notify(after)
         self._judge(name)
 
     def remove(self, thing: Json) -> None:
@@ -140,7 +140,7 @@ class Pods:
         self._words.pop(name, None)
         if name not in self._stopping and name not in self._dead:
             judged = death(trimmed(thing), self._trouble(_node(thing)))
-            self._tell(judged or Death(name, "sandbox_lost", "its pod was removed from outside rollbox"))
+            self._report(judged or Death(name, "sandbox_lost", "its pod was removed from outside rollbox"))
         if (gone := self._stopping.get(name)) is not None and not gone.done():
             gone.set_result(None)
         if name in self._dead:
@@ -164,7 +164,7 @@ class Pods:
     def evicted(self, name: str, message: str) -> None:
         """Takes the kubelet's message about an eviction; the pod object has it only up to ten seconds later."""
         if name in self._pods and name not in self._dead and name not in self._stopping:
-            self._tell(Death(name, *eviction(message)))
+            self._report(Death(name, *eviction(message)))
 
     def close(self) -> None:
         """Cancels all timers."""
@@ -186,7 +186,7 @@ class Pods:
         if judged is not None:
             if misplaced(pod) is not None:
                 self._forged()
-            self._tell(judged)
+            self._report(judged)
         elif words is not None or unscheduled(pod) is not None:
             self._set_deadline(name, pod)
         else:
@@ -204,13 +204,13 @@ class Pods:
         if name in self._stopping or name in self._dead or (pod := self._pods.get(name)) is None:
             return
         if (judged := death(pod, self._trouble(_node(pod)))) is not None:
-            self._tell(judged)
+            self._report(judged)
 
-    def _tell(self, one: Death) -> None:
+    def _report(self, one: Death) -> None:
         self._forget_timers(one.sandbox_id)
         self._dead[one.sandbox_id] = one
         for listener in self._listeners:
-            listener.tell(one)
+            listener.notify(one)
 
     def _set_deadline(self, name: str, pod: Json) -> None:
         start_by = str((pod["metadata"].get("annotations") or {}).get(ANNOTATION_START_BY) or "")
@@ -233,10 +233,10 @@ class Pods:
         if pod is None or name in self._dead or name in self._stopping:
             return
         if (why := unscheduled(pod)) is not None:
-            self._tell(Death(name, "capacity_unavailable", f"no node takes it: {why}"))
+            self._report(Death(name, "capacity_unavailable", f"no node takes it: {why}"))
         elif not _running(pod):
             detail = f"the node could not make its pod sandbox: {self._words.get(name, '')[:400]}"
-            self._tell(Death(name, "start_timeout", detail))
+            self._report(Death(name, "start_timeout", detail))
 
 
 class Events:
@@ -246,8 +246,8 @@ class Events:
         heard: called with the pod's name and the event's message.
     """
 
-    def __init__(self, heard: Callable[[str, str], None]) -> None:
-        self._heard = heard
+    def __init__(self, on_event: Callable[[str, str], None]) -> None:
+        self._on_event = on_event
 
     def replace(self, objects: Sequence[Json]) -> None:
         """See ``Mirror.replace``."""
@@ -257,7 +257,7 @@ class Events:
     def put(self, thing: Json) -> None:
         """See ``Mirror.put``."""
         about = thing.get("involvedObject") or {}
-        self._heard(str(about.get("name") or ""), str(thing.get("message") or ""))
+        self._on_event(str(about.get("name") or ""), str(thing.get("message") or ""))
 
     def remove(self, thing: Json) -> None:
         """See ``Mirror.remove``: does nothing, since what an expired event has reported stays valid."""

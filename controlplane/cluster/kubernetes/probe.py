@@ -22,7 +22,7 @@ MAKE_ROOM: Final = "Make a node ready that has the runtime of the RuntimeClass, 
 
 
 async def probe(kubeconfig: Path, runtime_class: str, image: str) -> list[Finding]:
-    """Runs all checks, and removes the pods that they start. Cost: see ``network.look``.
+    """Runs all checks, and removes the pods that they start. Cost: see ``network.check``.
 
     Args:
         kubeconfig: the kubeconfig of the cluster.
@@ -35,7 +35,7 @@ async def probe(kubeconfig: Path, runtime_class: str, image: str) -> list[Findin
             nodes = [Node.of(one) for one in (await client.get("/api/v1/nodes"))["items"]]
             found = [Finding("API server", True, f"Kubernetes {version}, {len(nodes)} nodes")]
             runtime, found_of_it = await _runtime(client, runtime_class, nodes)
-            tried = await network.look(client, image, runtime_class if runtime else "")
+            tried = await network.check(client, image, runtime_class if runtime else "")
             return [*found, *found_of_it, await _ended(client), *tried]
     except Problem as problem:
         return [Finding("API server", False, problem.detail, ACCESS)]

@@ -107,9 +107,9 @@ class Reflector:
             "timeoutSeconds": str(random.randint(*STREAM_S)),  # noqa: S311
         }
         async with self._client.watch(self._path, query) as events:
-            await self._tell(events)
+            await self._pass_on(events)
 
-    async def _tell(self, events: AsyncIterator[Json]) -> None:
+    async def _pass_on(self, events: AsyncIterator[Json]) -> None:
         async for event in events:
             kind, thing = event.get("type"), event.get("object") or {}
             if kind == "ERROR":

@@ -224,8 +224,8 @@ class Admissions:
                 for caller in wish.callers:
                     self._abandonments.drop_caller(on_record, caller)
             elif on_record is not None:
-                untold = Problem("create_abandoned", "its creator was not told of it")
-                await self._ledger.end(on_record.id, untold, PLATFORM)
+                unanswered = Problem("create_abandoned", "its creator was not told of it")
+                await self._ledger.end(on_record.id, unanswered, PLATFORM)
         except Problem as away:
             words = "not known whether the store has admitted a sandbox; if it has, start deadline or ttl ends it"
             self._log.error(words, sandbox_id=wish.id, detail=away.detail)

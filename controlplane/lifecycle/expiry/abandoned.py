@@ -41,9 +41,9 @@ class Abandoned:
 
     async def run(self) -> None:
         """Runs until cancelled."""
-        await self._timers.run(self._look, LOOKS_AT_ONCE)
+        await self._timers.run(self._check, LOOKS_AT_ONCE)
 
-    async def _look(self, sandbox_id: str) -> None:
+    async def _check(self, sandbox_id: str) -> None:
         try:
             await self._judge(sandbox_id)
         except Problem as problem:

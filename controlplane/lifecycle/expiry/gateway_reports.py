@@ -30,7 +30,7 @@ class GatewayReports:
 
     def report(self, gateway_id: str) -> None:
         """Notes that a gateway has reported."""
-        now_ms = self._settled()
+        now_ms = self._drop_missing()
         if not self._seen_ms:
             self._since_ms = now_ms
         if gateway_id in self._seen_ms or len(self._seen_ms) < MOST_GATEWAYS:
@@ -38,19 +38,19 @@ class GatewayReports:
 
     def restart_quiet_time(self) -> None:
         """Restarts the time that counts: something that callers need was unavailable until now."""
-        self._since_ms = self._settled()
+        self._since_ms = self._drop_missing()
 
     def judges_from(self, since_ms: int, for_ms: int) -> int | None:
         """From when on (Unix ms) something last seen at ``since_ms`` may count as absent for ``for_ms``.
 
         None: not before a gateway reports.
         """
-        self._settled()
+        self._drop_missing()
         if not self._seen_ms:
             return None
         return max(since_ms, self._since_ms) + for_ms + MISSING_MS
 
-    def _settled(self) -> int:
+    def _drop_missing(self) -> int:
         now_ms = self._clock.now_ms()
         missing = [one for one, seen_ms in self._seen_ms.items() if now_ms - seen_ms > MISSING_MS]
         for gateway_id in missing:

@@ -47,9 +47,9 @@ class Idle:
 
     async def run(self) -> None:
         """Runs until cancelled."""
-        await self._timers.run(self._look, ASKED_AT_ONCE)
+        await self._timers.run(self._check, ASKED_AT_ONCE)
 
-    async def _look(self, sandbox_id: str) -> None:
+    async def _check(self, sandbox_id: str) -> None:
         try:
             again_ms = await self._judged(sandbox_id)
         except Problem:

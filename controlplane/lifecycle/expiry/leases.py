@@ -65,7 +65,7 @@ class Leases:
             held = self._leases.setdefault(key, _Held(lease.name, lease.ttl_ms, 0))
             held.ids.add(sandbox.id)
             self._of[sandbox.id] = key
-            self._heard(key, held, lease.ttl_ms)
+            self._renewed(key, held, lease.ttl_ms)
 
     def forget(self, sandbox_id: str) -> None:
         """Takes a sandbox off its lease: its end has begun, or the lease was removed; unknown ids are ignored."""
@@ -92,18 +92,18 @@ class Leases:
         if not await self._store.lease(key, _OWNER, lease.ttl_ms):
             detail = f"lease {lease.name} was not renewed in time: the sandboxes that it had are being ended"
             raise Problem("conflict", detail, lease=lease.name)
-        self._heard(key, held, lease.ttl_ms)
+        self._renewed(key, held, lease.ttl_ms)
         return len(held.ids)
 
     async def run(self) -> None:
         """Runs until cancelled."""
-        await self._timers.run(self._look, JUDGED_AT_ONCE)
+        await self._timers.run(self._check, JUDGED_AT_ONCE)
 
-    def _heard(self, key: str, held: _Held, ttl_ms: int) -> None:
+    def _renewed(self, key: str, held: _Held, ttl_ms: int) -> None:
         held.ttl_ms, held.renewed_ms = ttl_ms, self._clock.now_ms()
         self._timers.watch(key, held.renewed_ms + ttl_ms)
 
-    async def _look(self, key: str) -> None:
+    async def _check(self, key: str) -> None:
         held = self._leases.get(key)
         if held is None:
             return

@@ -101,7 +101,7 @@ class Pools:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow(), name="pools follow")
             group.create_task(self._repeat(self.turn, LOOK_EVERY_S, self._woken), name="pools plan")
-            group.create_task(self._repeat(self.tell, STATUS_EVERY_S, asyncio.Event()), name="pools tell")
+            group.create_task(self._repeat(self.write_statuses, STATUS_EVERY_S, asyncio.Event()), name="pools status")
 
     def on(self, transition: Transition) -> None:
         """Takes in a transition of a sandbox, made at this replica or another one."""
@@ -183,7 +183,7 @@ class Pools:
             steps = {name: pool.next_step(now_ms).plan for name, pool in self._pools.items()}
         await self._start({name: step.start for name, step in steps.items() if step.start})
 
-    async def tell(self) -> None:
+    async def write_statuses(self) -> None:
         """Writes the statuses that have changed, if this replica plans."""
         if not self.leads or self._read_ms is None:
             return

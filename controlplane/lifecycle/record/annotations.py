@@ -75,7 +75,7 @@ class Annotations:
             self.add(sandbox_id, facts, first=True)
         else:
             await self._cluster.annotate(sandbox_id, facts)
-            self._tell(sandbox_id, facts)
+            self._written(sandbox_id, facts)
 
     def add(self, sandbox_id: str, facts: Mapping[str, str], *, first: bool = False) -> None:
         """Writes facts in the background; never waits. Beyond the bound the last ones are dropped.
@@ -157,7 +157,7 @@ class Annotations:
             except Exception as error:
                 why = str(error)
             else:
-                self._tell(sandbox_id, facts)
+                self._written(sandbox_id, facts)
                 return
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
@@ -167,6 +167,6 @@ class Annotations:
         words = "facts not written to the cluster, given up: a lost store is rebuilt without them"
         self._log.error(words, sandbox_id=sandbox_id, tries=TRIES, detail=why)
 
-    def _tell(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
+    def _written(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         if "claim" in facts:
             self._claim_written(sandbox_id)

@@ -47,7 +47,7 @@ class Settlements:
         future.add_done_callback(lambda _: self._awaited.discard(sandbox.id))
         if not known:
             # Another replica brings it up, or it has settled since the caller got its record.
-            await self._look(sandbox.id)
+            await self._check(sandbox.id)
         await asyncio.wait((future, self._leaving), return_when=asyncio.FIRST_COMPLETED)
         if future.done():
             return future.result()
@@ -65,10 +65,10 @@ class Settlements:
     async def reread_doubtful(self) -> None:
         """Ends the waits for sandboxes that no replica has put on record again."""
         for sandbox_id in [*self._doubtful]:
-            await self._look(sandbox_id)
+            await self._check(sandbox_id)
             self._doubtful.discard(sandbox_id)
 
-    async def _look(self, sandbox_id: str) -> None:
+    async def _check(self, sandbox_id: str) -> None:
         if (
             await self._ledger.refresh(sandbox_id) is None
             and (future := self._unsettled.pop(sandbox_id, None)) is not None

@@ -47,7 +47,7 @@ class Work(Protocol):
         """Restarts the time that counts towards idle timeouts and leases: without the store clients could not renew."""
         ...
 
-    async def settle(self, due: Due) -> None:
+    async def handle_due(self, due: Due) -> None:
         """Ends, reclaims and takes over what is due."""
         ...
 
@@ -154,7 +154,7 @@ class ReplicaLoops:
 
     async def _sweep(self) -> None:
         now_ms = self._clock.now_ms()
-        await self._work.settle(await self._store.due(now_ms, now_ms - UNCONFIRMED_MS))
+        await self._work.handle_due(await self._store.due(now_ms, now_ms - UNCONFIRMED_MS))
 
     async def _in_turn(
         self, name: str, every_s: float, work: Callable[[], Awaitable[None]], within_s: float = TURN_WITHIN_S

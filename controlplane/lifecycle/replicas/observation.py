@@ -82,7 +82,7 @@ class Observer:
         try:
             async with asyncio.TaskGroup() as group:
                 for seen in observed:
-                    group.create_task(self._look(seen, found))
+                    group.create_task(self._check(seen, found))
         except* Problem as problems:
             # One for all: a caller that waits must get the problem, which may be retried, and not an exception group.
             away = problems.exceptions[0]
@@ -91,7 +91,7 @@ class Observer:
         self._missing(on_record, {seen.sandbox_id for seen in observed}, found)
         return found
 
-    async def _look(self, seen: Observed, found: Found) -> None:
+    async def _check(self, seen: Observed, found: Found) -> None:
         try:
             known = await self._store.peek(seen.sandbox_id)
         except UnreadableRecordError:

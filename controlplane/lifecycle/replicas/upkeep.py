@@ -74,8 +74,8 @@ class Upkeep:
         await self._settlements.reread_doubtful()
         await self._ledger.correct()
 
-    async def settle(self, due: Due) -> None:
-        """See ``Work.settle``."""
+    async def handle_due(self, due: Due) -> None:
+        """See ``Work.handle_due``."""
         for sandbox_id in due.expired:
             await self._expiry.ttl.expire(sandbox_id)
         for sandbox_id in due.overdue:

@@ -45,7 +45,7 @@ def network(neighbour: Sandbox) -> str:
         found = closed(Way("gateway", *gateway), Way(NEIGHBOUR, address, AGENT_PORT))
         ways = [one.of_node(node) for one in (*found, Way(READY, *ready, must_work=True, patience_s=PATIENCE_S))]
         result = sandbox.exec(["python3", "-m", "controlplane.reach", dumped(ways)], timeout=120, check=True)
-    inside = attempts.told(json.loads(result.stdout)["seen"])
+    inside = attempts.read_report(json.loads(result.stdout)["seen"])
     # Policies deny this pod the neighbour's port, so it cannot try it for comparison. The port is known to be open,
     # since the gateway has just run a command through it.
     return isolation(ways, inside, accepted=os.environ["ACCEPT_UNENFORCED"] == "true", known={NEIGHBOUR: Seen("open")})

@@ -42,7 +42,7 @@ def isolation(
     Cost: 5 s, the timeout for destinations that do not answer.
     """
     outside = dict(known or {})
-    outside |= attempts.look([way.from_outside() for way in ways if way.name not in outside])
+    outside |= attempts.try_all([way.from_outside() for way in ways if way.name not in outside])
     verdicts = verdict.judged(ways, inside, outside)
     came = verdict.concluded(verdicts)
     details = "".join(f"\n  {line}" for line in verdict.lines(verdicts))

@@ -38,14 +38,14 @@ def preflight(settings: Json) -> str:
     with tried(network) as ways, ThreadPoolExecutor(1) as beside:
         # In parallel with the probe, since destinations that do not answer take the full timeout. Not the probe's node,
         # which is not known yet.
-        known = beside.submit(attempts.look, [way.from_outside() for way in ways if way.host != OWN_NODE])
+        known = beside.submit(attempts.try_all, [way.from_outside() for way in ways if way.host != OWN_NODE])
         probe = probed(pod, ways, float(settings["timeoutSeconds"]))
     report = report_of(probe)
     check_kernel(pod, str(report["kernel"]), str(settings["requiredKernel"]))
     said = f"runtime class {runtime_of(pod)!r} starts pods with the kernel {report['kernel']!r}"
     if network is None:
         return said
-    meant, inside = [way.of_node(str(probe["status"]["hostIP"])) for way in ways], attempts.told(report["seen"])
+    meant, inside = [way.of_node(str(probe["status"]["hostIP"])) for way in ways], attempts.read_report(report["seen"])
     try:
         told = isolation(meant, inside, accepted=bool(network["accepted"]), known=known.result())
     except HookError as error:

@@ -300,7 +300,7 @@ async def _opened(
 ) -> SandboxGroup[Sandbox]:
     gateway = await shared.gateway_of(client)
     try:
-        made, failed = _told(gateway, await call(gateway))
+        made, failed = _members_of(gateway, await call(gateway))
         group = SandboxGroup(name, made, failed, gateway, leased=client is None)
         if attach:
             await group.attach()
@@ -338,7 +338,7 @@ async def _created(
         raise
 
 
-def _told(gateway: Gateway, answer: Mapping[str, Any]) -> tuple[dict[int, Sandbox], dict[int, SandboxError]]:
+def _members_of(gateway: Gateway, answer: Mapping[str, Any]) -> tuple[dict[int, Sandbox], dict[int, SandboxError]]:
     made: dict[int, Sandbox] = {}
     failed: dict[int, SandboxError] = {}
     for member in answer["members"]:

@@ -126,7 +126,7 @@ def looked(
     async def look(image: str = "", runtime_class: str = "gvisor") -> dict[str, Finding]:
         async with KubernetesClient.connect(kubeconfig) as client:
             try:
-                found = await network.look(client, image, runtime_class)
+                found = await network.check(client, image, runtime_class)
             finally:
                 kinds = [one for one in api.objects if one.endswith(("/pods", "/namespaces"))]
                 assert not [name for kind in kinds for name in api.objects[kind]]

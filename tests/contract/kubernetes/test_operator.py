@@ -158,11 +158,11 @@ async def test_an_event_that_cannot_be_written_stops_nothing(scene: Scene) -> No
 
 
 async def test_a_cluster_without_a_definition_is_told_of_with_the_command(scene: Scene, said: list[EventDict]) -> None:
-    await scene.definitions.look("pools")
+    await scene.definitions.check("pools")
     (line,) = [one for one in said if one["event"] == "definition missing or outdated"]
     assert "-f files/crds/sandboxpools.rollbox.dev.yaml" in line["detail"]
     scene.api.faults = [Fault("GET", "sandboxquotas", 403, "Forbidden")]
-    await scene.definitions.look("quotas")
+    await scene.definitions.check("quotas")
     assert said[-1]["event"] == "cannot read definition, retrying"
 
 

@@ -20,7 +20,7 @@ from controlplane.lifecycle.admission.queue.waiting_create import (
     WaitingCreate,
     again,
     outcome,
-    settle,
+    resolve,
 )
 from controlplane.lifecycle.fair_queue import FairQueue
 from controlplane.lifecycle.record.transition import Effect, Transition
@@ -146,7 +146,7 @@ class CreateQueue:
         for owner in [*self._queue.owners()]:
             for ticket, place in [*self._queue.of(owner)]:
                 self._queue.leave(owner, ticket)
-                settle(place, Problem("draining", "this control plane is stopping: ask again", retry_after_ms=200))
+                resolve(place, Problem("draining", "this control plane is stopping: ask again", retry_after_ms=200))
 
     def waiting(self, owner: str) -> Sequence[WaitingCreate]:
         """The owner's creates that wait at this replica, in order."""
@@ -289,7 +289,7 @@ class CreateQueue:
         if place.waits:
             self._queue.served(owner, place.ticket)
             self._paces[owner].turn(self._clock.now_ms())
-            settle(place, came)
+            resolve(place, came)
         elif not isinstance(came, Problem):
             self._unwanted(came)
         return True

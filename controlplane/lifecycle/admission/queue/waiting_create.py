@@ -58,7 +58,7 @@ async def outcome(attempt: Attempt, limits: Limits) -> Answer | Problem:
         return problem
 
 
-def settle(place: WaitingCreate, came: Answer | Problem) -> None:
+def resolve(place: WaitingCreate, came: Answer | Problem) -> None:
     """Ends a wait with an answer or a problem."""
     if isinstance(came, Problem):
         place.answer.set_exception(came)

@@ -12,7 +12,7 @@ from rollbox.cli import output
 from rollbox.sandbox import Sandbox
 
 Address: TypeAlias = tuple[str, int]
-Told: TypeAlias = Callable[[int], None]
+OnListening: TypeAlias = Callable[[int], None]
 """Called with the local port that was bound."""
 
 # A flow without a datagram in either direction for so long is dropped, as by a NAT router.
@@ -22,7 +22,9 @@ _MOST_FLOWS: Final = 64
 _QUEUE: Final = 64
 
 
-async def forward_datagrams(sandbox: Sandbox, local: Address, port: int, listening: Told, stop: asyncio.Event) -> None:
+async def forward_datagrams(
+    sandbox: Sandbox, local: Address, port: int, listening: OnListening, stop: asyncio.Event
+) -> None:
     """Forward datagrams until `stop` is set. Raises OSError when the address cannot be bound."""
     # Before the task group, which would wrap the error of a port in use in an ExceptionGroup.
     taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -63,7 +63,7 @@ def doctor(
     if json:
         output.data({"ok": healthy, "checks": [asdict(check) for check in checks]})
     else:
-        _tell(checks)
+        _print(checks)
     raise typer.Exit(0 if healthy else 1)
 
 
@@ -123,7 +123,7 @@ def _on_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def _tell(checks: list[Check]) -> None:
+def _print(checks: list[Check]) -> None:
     """Print each check on a line with its fix below, wrapped to the terminal's width; the verdict comes last."""
     marks = ["ok" if check.ok else "missing" if check.needed else "absent" for check in checks]
     wide = max(len(check.name) for check in checks)

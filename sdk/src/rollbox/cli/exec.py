@@ -84,7 +84,7 @@ def exec_(
     else:
         if whole:
             _print(result)
-        tell_end(result)
+        print_end(result)
     raise typer.Exit(exit_code(result))
 
 
@@ -95,7 +95,7 @@ def exit_code(result: ExecResult) -> int:
     return EXIT_BY_END.get(result.end, result.exit_code or 0)
 
 
-def tell_end(result: ExecResult) -> None:
+def print_end(result: ExecResult) -> None:
     """Print on stderr how a command ended that did not exit by itself."""
     if result.end != "exited":
         by = f" ({result.signal_name})" if result.end == "signalled" else ""

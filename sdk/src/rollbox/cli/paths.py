@@ -76,7 +76,7 @@ def stat(
         files, place = await _opened(client, path)
         return await files.stat(place, follow=follow, user=user)
 
-    _tell(output.run(call, what=f"fetching {path}", as_json=json), as_json=json)
+    _print(output.run(call, what=f"fetching {path}", as_json=json), as_json=json)
 
 
 def mkdir(
@@ -94,7 +94,7 @@ def mkdir(
         files, place = await _opened(client, path)
         return await files.mkdir(place, parents=parents, mode=bits, user=user)
 
-    _tell(output.run(call, what=f"making {path}", as_json=json), as_json=json)
+    _print(output.run(call, what=f"making {path}", as_json=json), as_json=json)
 
 
 def mv(
@@ -115,7 +115,7 @@ def mv(
         files = (await client.connect(origin.sandbox_id)).files
         return await files.move(origin.path, end.path, replace=replace, user=user)
 
-    _tell(output.run(call, what=f"moving {source}", as_json=json), as_json=json)
+    _print(output.run(call, what=f"moving {source}", as_json=json), as_json=json)
 
 
 def rm(
@@ -184,7 +184,7 @@ async def _opened(client: Client, text: str) -> tuple[Files, str]:
     return (await client.connect(found.sandbox_id)).files, found.path
 
 
-def _tell(info: FileInfo, *, as_json: bool) -> None:
+def _print(info: FileInfo, *, as_json: bool) -> None:
     if as_json:
         output.data(info.to_json())
     else:

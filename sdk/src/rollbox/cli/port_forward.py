@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from rollbox import ports
-    from rollbox.cli.datagrams import Told
+    from rollbox.cli.datagrams import OnListening
     from rollbox.client import Client
     from rollbox.sandbox import Sandbox
 
@@ -79,7 +79,7 @@ def _refuse(local: int, error: OSError) -> NoReturn:
     raise InvalidArgument(f"cannot listen on port {local} of this machine: {error.strerror}") from error
 
 
-async def _forward(sandbox: Sandbox, local: int, port: int, listening: Told, stop: asyncio.Event) -> None:
+async def _forward(sandbox: Sandbox, local: int, port: int, listening: OnListening, stop: asyncio.Event) -> None:
     import asyncio
     import socket
 

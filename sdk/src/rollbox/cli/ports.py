@@ -33,7 +33,7 @@ def expose(
     async def call(client: Client) -> Exposed:
         return await (await client.connect(sandbox_id)).ports.expose(port, public)
 
-    _tell(output.run(call, what=f"exposing port {port} of {sandbox_id}", as_json=json), port, as_json=json)
+    _print(output.run(call, what=f"exposing port {port} of {sandbox_id}", as_json=json), port, as_json=json)
 
 
 def unexpose(sandbox_id: SandboxId, port: Port, json: Json = False) -> None:
@@ -42,10 +42,10 @@ def unexpose(sandbox_id: SandboxId, port: Port, json: Json = False) -> None:
     async def call(client: Client) -> Exposed:
         return await (await client.connect(sandbox_id)).ports.close(port)
 
-    _tell(output.run(call, what=f"closing port {port} of {sandbox_id}", as_json=json), port, as_json=json)
+    _print(output.run(call, what=f"closing port {port} of {sandbox_id}", as_json=json), port, as_json=json)
 
 
-def _tell(exposed: Exposed, port: int, *, as_json: bool) -> None:
+def _print(exposed: Exposed, port: int, *, as_json: bool) -> None:
     if as_json:
         output.data({"port": port, **exposed.to_json()})
         return

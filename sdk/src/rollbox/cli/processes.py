@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rollbox.cli import output
-from rollbox.cli.exec import exit_code, tell_end
+from rollbox.cli.exec import exit_code, print_end
 from rollbox.cli.options import Json
 from rollbox.cli.sandboxes import span
 from rollbox.errors import InvalidArgument
@@ -57,7 +57,7 @@ def attach(
             return await streaming.run(process, stdin=interactive, terminal=False)
 
     result = output.run(call, what=f"attached to {exec_id} in {sandbox_id}", quiet=True)
-    tell_end(result)
+    print_end(result)
     raise typer.Exit(exit_code(result))
 
 

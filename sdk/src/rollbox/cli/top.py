@@ -32,7 +32,7 @@ class _Watched:
         self._opened: dict[str, Sandbox] = {}
         self._before: dict[str, tuple[float, float]] = {}
 
-    async def look(self) -> dict[str, Usage | SandboxError]:
+    async def read(self) -> dict[str, Usage | SandboxError]:
         """Fetch the usage of all concurrently; a sandbox whose request fails has the error instead."""
         import asyncio
 
@@ -79,7 +79,7 @@ def top(
 
     async def call(client: Client) -> dict[str, Usage | SandboxError]:
         watched = _Watched(client, ids or [])
-        seen = await watched.look()
+        seen = await watched.read()
         if json:
             return seen
         if console.is_terminal:
@@ -87,7 +87,7 @@ def top(
         for one in seen.items():
             watched.row(*one)
         await asyncio.sleep(_FIRST_LOOK_S)
-        seen = await watched.look()
+        seen = await watched.read()
         output.table(_COLUMNS, [watched.row(*one) for one in seen.items()])
         return seen
 
@@ -109,7 +109,7 @@ async def _refresh(watched: _Watched, console: Console, interval: float) -> None
     with Live(console=console, auto_refresh=False) as live:
         while True:
             table = Table(*_COLUMNS, box=None)
-            for one in (await watched.look()).items():
+            for one in (await watched.read()).items():
                 table.add_row(*watched.row(*one))
             live.update(table, refresh=True)
             await asyncio.sleep(interval)

@@ -40,9 +40,9 @@ class FileInfo:
         """Read the wire form; fields that this version does not know are left out."""
         numbers = {name: body.get(name) or 0 for name in ("size_bytes", "mode", "uid", "gid", "modified_at_ms")}
         return cls(
-            path=paths.told(body, "path") or "",
+            path=paths.path_of(body, "path") or "",
             kind=body["kind"],
-            link_target=paths.told(body, "link_target"),
+            link_target=paths.path_of(body, "link_target"),
             sha256=body.get("sha256") or None,
             **numbers,
         )
@@ -85,7 +85,7 @@ class FileChange:
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> FileChange:
         """Read the wire form."""
-        return cls(body["change"], paths.told(body, "path") or "", paths.told(body, "from"))
+        return cls(body["change"], paths.path_of(body, "path") or "", paths.path_of(body, "from"))
 
     def to_json(self) -> dict[str, Any]:
         """Write the wire form again, for `--json`: a name that is not UTF-8 is `path_base64`."""

@@ -33,7 +33,7 @@ def decoded(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-def told(body: Mapping[str, Any], name: str) -> str | None:
+def path_of(body: Mapping[str, Any], name: str) -> str | None:
     """Read `name` or `name_base64` of a JSON object; None when there is neither."""
     if body.get(f"{name}_base64"):
         return decoded(b64decode(body[f"{name}_base64"]))

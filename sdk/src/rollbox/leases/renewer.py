@@ -79,12 +79,12 @@ class Renewer:
             self._orders[name] = wanted
             try:
                 if alive:
-                    self._tell(wanted)
+                    self._send(wanted)
                 else:
                     self._stop()
                     self._start()
                     for each in self._orders.values():
-                        self._tell(each)
+                        self._send(each)
             except (OSError, ValueError, NotImplementedError) as error:
                 self._stop()
                 raise _cannot(error) from error
@@ -100,7 +100,7 @@ class Renewer:
                 self._stop()
                 return
             try:
-                self._tell({"name": name})
+                self._send({"name": name})
             except OSError:
                 # It has died, or reads nothing: the next `register` starts another one for the remaining leases.
                 self._stop()
@@ -145,7 +145,7 @@ class Renewer:
             assert pipe is not None  # noqa: S101
             os.set_blocking(pipe.fileno(), False)
 
-    def _tell(self, message: Mapping[str, Any]) -> None:
+    def _send(self, message: Mapping[str, Any]) -> None:
         assert self._process is not None  # noqa: S101
         assert self._process.stdin is not None  # noqa: S101
         line = json.dumps(message).encode() + b"\n"
@@ -160,9 +160,9 @@ class Renewer:
             *lines, rest = (self._unread + data).split(b"\n")
             self._unread = rest[-_REPORTS_BYTES:]
             for line in lines:
-                self._heard(line)
+                self._received(line)
 
-    def _heard(self, line: bytes) -> None:
+    def _received(self, line: bytes) -> None:
         try:
             report = json.loads(line)
             name, failure = report["name"], report["failure"]

@@ -25,7 +25,7 @@ def mode(path: Path) -> int:
 def test_what_is_secret_is_private(folder: Path) -> None:
     with state.opened(folder) as directory:
         directory.keys()
-        directory.tell_clients("http://127.0.0.1:1", "rbx_x")
+        directory.write_client_settings("http://127.0.0.1:1", "rbx_x")
         assert mode(directory.path) == mode(directory.path / "sandboxes") == 0o700
         assert mode(directory.path / "ready") == 0o711
         keys = (directory.signing_key, directory.settings_key, directory.api_key)
@@ -35,7 +35,7 @@ def test_what_is_secret_is_private(folder: Path) -> None:
 def test_keys_outlive_a_restart_and_what_clients_need_does_not(folder: Path) -> None:
     with state.opened(folder) as directory:
         key, signing = directory.keys(), directory.signing_key.read_bytes()
-        directory.tell_clients("http://127.0.0.1:1", key)
+        directory.write_client_settings("http://127.0.0.1:1", key)
         directory.sweep()
     with state.opened(folder) as again:
         assert (again.keys(), again.signing_key.read_bytes()) == (key, signing)
