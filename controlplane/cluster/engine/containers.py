@@ -153,6 +153,7 @@ def sidecar_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host) -> 
 def _sidecar_settings(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host) -> list[tuple[str, str]]:
     return [
         ("SANDBOX_ID", sandbox_id),
+        ("TARGET_COMMAND", TARGET_COMMAND),
         ("LISTEN", f"unix:{AGENT_DIR}/agent.sock"),
         ("READY_URL", f"unix:{READY_DIR}/{host.ready_socket}"),
         ("READY_TOKEN", boot.ready_token),

@@ -57,6 +57,11 @@ def test_the_sidecar_joins_the_target_and_is_not_privileged() -> None:
     assert "ROLLBOX_SIDECAR_READY_URL=unix:/run/rollbox/ready/ready.sock" in sidecar["Env"]
 
 
+def test_the_sidecar_looks_for_the_targets_program() -> None:
+    target, sidecar = bodies()
+    assert f"ROLLBOX_SIDECAR_TARGET_COMMAND={target['Entrypoint'][0]}" in sidecar["Env"]
+
+
 def test_nothing_of_a_sandbox_fills_the_disk_with_logs_or_runs_the_images_health_check() -> None:
     target, sidecar = bodies()
     assert target["HostConfig"]["LogConfig"] == {"Type": "none"}
