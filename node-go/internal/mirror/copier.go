@@ -1,0 +1,295 @@
+package mirror
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+
+	"rollbox.dev/node/internal/problem"
+	"rollbox.dev/node/internal/wire"
+)
+
+// Options are what a Copier is given.
+type Options struct {
+	Registry    string // host and port of the private registry
+	Credentials authn.Authenticator
+	Private     http.RoundTripper // asks the private registry
+	Upstream    http.RoundTripper // asks all others
+	CopiesAtOnce,
+	LayersAtOnce int // of one copy
+	MaxImageBytes int64
+	Forms         map[wire.ImageForm]Converter
+	Folder        string // where converters work
+	Metrics       *Metrics
+}
+
+// Copier copies images into the private registry.
+type Copier struct {
+	Options
+	places  *semaphore.Weighted
+	flights flights
+	known   *Known
+}
+
+// NewCopier returns a copier.
+func NewCopier(options Options) *Copier {
+	return &Copier{
+		Options: options,
+		places:  semaphore.NewWeighted(int64(options.CopiesAtOnce)),
+		flights: flights{by: map[string]*flight{}},
+		known:   NewKnown(mostKnown),
+	}
+}
+
+// Copy copies an image unless it is there, and tells progress meanwhile.
+func (c *Copier) Copy(ctx context.Context, asked *wire.CopyRequest, tell func(*wire.CopyProgress) error) (*wire.Copied, error) {
+	wish, err := checked(asked, c.Registry, c.Forms)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		joined := c.flights.join(wish, c.run)
+		result, err := joined.follow(ctx, tell)
+		c.flights.leave(joined)
+		if err != nil && ctx.Err() == nil && joined.request.credentials != wish.credentials && denied(err) {
+			continue // what was refused were another caller's credentials
+		}
+		return result, err
+	}
+}
+
+// Wait returns when no copy is under way.
+func (c *Copier) Wait() { c.flights.runs.Wait() }
+
+func (c *Copier) run(ctx context.Context, f *flight) {
+	ctx = withPauses(ctx, func(until time.Time) { c.paused(f, until) })
+	f.result, f.err = c.copied(ctx, f)
+	c.Metrics.over(f.result, f.err, ctx.Err() != nil)
+}
+
+func (c *Copier) copied(ctx context.Context, f *flight) (*wire.Copied, error) {
+	target, err := c.target(ctx)
+	if err != nil {
+		return nil, fromRegistry(err, c.Registry)
+	}
+	there, err := target.puller.Head(ctx, f.request.target.Tag(f.request.marker()))
+	if err == nil {
+		return &wire.Copied{Digest: there.Digest.String(), There: true}, c.note(ctx, target, f.request, there.Digest)
+	}
+	if !absent(err) {
+		return nil, fromRegistry(err, c.Registry)
+	}
+	if err := c.places.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer c.places.Release(1)
+	f.change(func(p *progress) { p.phase = wire.CopyProgress_COPYING })
+	return c.copyNow(ctx, f, target)
+}
+
+func (c *Copier) copyNow(ctx context.Context, f *flight, target *endpoint) (*wire.Copied, error) {
+	source, err := c.source(ctx, f.request)
+	if err != nil {
+		return nil, err
+	}
+	manifests, err := source.manifests(ctx, f.request)
+	if err != nil {
+		return nil, fromUpstream(err, f.request.source.RegistryStr())
+	}
+	var size int64
+	for _, one := range manifests {
+		size += one.size()
+	}
+	if c.MaxImageBytes > 0 && size > c.MaxImageBytes {
+		return nil, refusal("it has %d bytes; the mirror takes %d", size, c.MaxImageBytes)
+	}
+	sent := int64(0)
+	if convert := c.Forms[f.request.form]; convert != nil {
+		manifests, sent, err = c.converted(ctx, f, source, manifests, target, convert)
+	} else {
+		sent, err = c.sendParts(ctx, f, source, manifests, target)
+	}
+	if err != nil {
+		return nil, err
+	}
+	final, err := c.sendManifests(ctx, f.request, manifests, target)
+	if err != nil {
+		return nil, fromRegistry(err, c.Registry)
+	}
+	if err := c.note(ctx, target, f.request, final.digest); err != nil {
+		return nil, err
+	}
+	return &wire.Copied{Digest: final.digest.String(), SentBytes: uint64(sent), SizeBytes: uint64(size)}, nil
+}
+
+// sendParts sends the content of all manifests that is not there yet; how many bytes that were.
+func (c *Copier) sendParts(ctx context.Context, f *flight, source *endpoint, manifests []manifest, target *endpoint) (int64, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(c.LayersAtOnce)
+	parts := distinct(manifests)
+	f.change(func(p *progress) {
+		p.layers = len(parts)
+		for _, one := range parts {
+			p.totalBytes += one.Size
+		}
+	})
+	var mu sync.Mutex
+	var sent int64
+	for _, blob := range parts {
+		one := &part{ctx: ctx, puller: source.puller, from: f.request.source.Context(), blob: blob, sent: func(bytes int64) {
+			f.change(func(p *progress) { p.doneBytes += bytes })
+		}}
+		group.Go(func() error {
+			if err := c.sendPart(ctx, f.request, one, target); err != nil {
+				return err
+			}
+			f.change(func(p *progress) { p.doneLayers++ })
+			mu.Lock()
+			defer mu.Unlock()
+			sent += one.bytes()
+			return nil
+		})
+	}
+	return sent, group.Wait()
+}
+
+func (c *Copier) sendPart(ctx context.Context, wish request, one *part, target *endpoint) error {
+	host := wish.source.RegistryStr()
+	var layer v1.Layer = one
+	if from := c.known.find(host, one.blob.Digest.String()); from != "" && from != wish.target.RepositoryStr() {
+		layer = &remote.MountableLayer{Layer: one, Reference: wish.target.Registry.Repo(from).Digest(one.blob.Digest.String())}
+	}
+	if err := target.pusher.Upload(ctx, wish.target, layer); err != nil {
+		if failure := one.upstream(); failure != nil {
+			return fromUpstream(failure, host)
+		}
+		return fromRegistry(err, c.Registry)
+	}
+	c.known.add(host, one.blob.Digest.String(), wish.target.RepositoryStr())
+	return nil
+}
+
+// sendManifests makes the copy whole: until its marker is there, nothing of it is offered.
+func (c *Copier) sendManifests(ctx context.Context, wish request, manifests []manifest, target *endpoint) (manifest, error) {
+	final := manifests[0]
+	if len(manifests) > 1 {
+		for _, one := range manifests {
+			if err := target.pusher.Put(ctx, wish.target.Digest(one.digest.String()), one); err != nil {
+				return manifest{}, err
+			}
+		}
+		index, err := indexOf(manifests, nil)
+		if err != nil {
+			return manifest{}, err
+		}
+		final = index
+	}
+	return final, target.pusher.Put(ctx, wish.target.Tag(wish.marker()), final)
+}
+
+func (c *Copier) converted(
+	ctx context.Context, f *flight, source *endpoint, manifests []manifest, target *endpoint, convert Converter,
+) ([]manifest, int64, error) {
+	folder, err := os.MkdirTemp(c.Folder, "convert-")
+	if err != nil {
+		return nil, 0, problem.New(problem.Internal, "no room to convert an image: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	f.change(func(p *progress) { p.phase = wire.CopyProgress_CONVERTING })
+	var done []manifest
+	var sent int64
+	for _, one := range manifests {
+		image, err := source.image(ctx, f.request, one)
+		if err != nil {
+			return nil, 0, fromUpstream(err, f.request.source.RegistryStr())
+		}
+		made, err := convert(ctx, image, folder)
+		if err != nil {
+			return nil, 0, fromUpstream(err, f.request.source.RegistryStr())
+		}
+		if err := c.sendImage(ctx, f.request, made, target); err != nil {
+			return nil, 0, fromRegistry(err, c.Registry)
+		}
+		converted, err := described(made, one.platform)
+		if err != nil {
+			return nil, 0, err
+		}
+		sent += converted.size()
+		done = append(done, converted)
+	}
+	return done, sent, nil
+}
+
+func (c *Copier) sendImage(ctx context.Context, wish request, image v1.Image, target *endpoint) error {
+	layers, err := image.Layers()
+	if err != nil {
+		return err
+	}
+	config, err := partial.ConfigLayer(image)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(c.LayersAtOnce)
+	for _, layer := range append(layers, config) {
+		group.Go(func() error { return target.pusher.Upload(ctx, wish.target, layer) })
+	}
+	return group.Wait()
+}
+
+func described(image v1.Image, platform *v1.Platform) (manifest, error) {
+	raw, err := image.RawManifest()
+	if err != nil {
+		return manifest{}, err
+	}
+	kind, err := image.MediaType()
+	if err != nil {
+		return manifest{}, err
+	}
+	return read(raw, kind, platform)
+}
+
+func distinct(manifests []manifest) []v1.Descriptor {
+	seen := map[v1.Hash]bool{}
+	var parts []v1.Descriptor
+	for _, one := range manifests {
+		for _, blob := range one.parts {
+			if !seen[blob.Digest] {
+				seen[blob.Digest] = true
+				parts = append(parts, blob)
+			}
+		}
+	}
+	return parts
+}
+
+// Find returns what a reference of the private registry stands for.
+func (c *Copier) Find(ctx context.Context, asked *wire.FindRequest) (*wire.FindReply, error) {
+	where, err := repository(c.Registry, asked.GetRepository())
+	if err != nil {
+		return nil, err
+	}
+	target, err := c.target(ctx)
+	if err != nil {
+		return nil, fromRegistry(err, c.Registry)
+	}
+	return c.found(ctx, target, where, asked.GetReference())
+}
+
+func (c *Copier) paused(f *flight, until time.Time) {
+	f.change(func(p *progress) { p.pausedUntil = until })
+	if !until.IsZero() {
+		c.Metrics.paused.Inc()
+	}
+}

@@ -1,0 +1,115 @@
+package mirror
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	// What a registry that tells no time is given, doubled with each answer.
+	firstPause = time.Second
+	// A registry that asks for more is not waited for: the caller is told.
+	longestPause = 2 * time.Minute
+	mostPauses   = 8
+	mostHosts    = 1024
+)
+
+// Patience asks again what a registry refuses because it was asked too often (429, or 503 with Retry-After). All copies
+// wait for the same registry together, so a pause is not broken by the next one. Only requests without a body go through
+// it.
+type Patience struct {
+	next http.RoundTripper
+	now  func() time.Time
+
+	mu    sync.Mutex
+	until map[string]time.Time // by host
+}
+
+// NewPatience wraps a transport.
+func NewPatience(next http.RoundTripper) *Patience {
+	return &Patience{next: next, now: time.Now, until: map[string]time.Time{}}
+}
+
+// RoundTrip sends a request, perhaps several times.
+func (p *Patience) RoundTrip(request *http.Request) (*http.Response, error) {
+	for attempt := 0; ; attempt++ {
+		if err := p.wait(request.Context(), request.URL.Host); err != nil {
+			return nil, err
+		}
+		response, err := p.next.RoundTrip(request)
+		if err != nil {
+			return nil, err
+		}
+		pause, limited := asked(response, attempt, p.now())
+		if !limited || pause > longestPause || attempt == mostPauses || request.Body != nil {
+			return response, nil
+		}
+		_, _ = io.CopyN(io.Discard, response.Body, 64<<10)
+		_ = response.Body.Close()
+		p.pause(request.URL.Host, p.now().Add(pause))
+	}
+}
+
+func (p *Patience) pause(host string, until time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.until) >= mostHosts {
+		clear(p.until)
+	}
+	if until.After(p.until[host]) {
+		p.until[host] = until
+	}
+}
+
+func (p *Patience) wait(ctx context.Context, host string) error {
+	p.mu.Lock()
+	until := p.until[host]
+	p.mu.Unlock()
+	left := until.Sub(p.now())
+	if left <= 0 {
+		return nil
+	}
+	notify(ctx, until)
+	defer notify(ctx, time.Time{})
+	select {
+	case <-time.After(left):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// asked returns for how long an answer asks for a pause.
+func asked(response *http.Response, attempt int, now time.Time) (time.Duration, bool) {
+	header := response.Header.Get("Retry-After")
+	switch {
+	case response.StatusCode == http.StatusServiceUnavailable && header != "":
+	case response.StatusCode == http.StatusTooManyRequests:
+	default:
+		return 0, false
+	}
+	if seconds, err := strconv.Atoi(header); err == nil && seconds >= 0 {
+		return min(time.Duration(seconds), 24*3600) * time.Second, true
+	}
+	if at, err := http.ParseTime(header); err == nil {
+		return max(0, at.Sub(now)), true
+	}
+	return firstPause << min(attempt, 6), true
+}
+
+type pausedKey struct{}
+
+// withPauses lets a copy hear for how long a registry makes it wait; the zero time says that it goes on.
+func withPauses(ctx context.Context, hear func(until time.Time)) context.Context {
+	return context.WithValue(ctx, pausedKey{}, hear)
+}
+
+func notify(ctx context.Context, until time.Time) {
+	if hear, ok := ctx.Value(pausedKey{}).(func(time.Time)); ok {
+		hear(until)
+	}
+}
