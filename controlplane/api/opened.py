@@ -1,7 +1,8 @@
 """Opens the backends of a control plane as its settings say: cluster, store, gateways, declared pools and quotas."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from controlplane.clock import Clock
@@ -10,8 +11,8 @@ from controlplane.cluster.by_gateway import HttpGateways, NoGateways
 from controlplane.cluster.documents import Documents
 from controlplane.cluster.engine import EngineCluster
 from controlplane.cluster.engine.documents import FILE, FileDocuments
-from controlplane.images import Keyring
-from controlplane.registry import Registries
+from controlplane.images import Keyring, Keyrings, Reference
+from controlplane.registry import MirrorClient, Registries
 from controlplane.settings import PREFIX, EngineSettings, KubernetesSettings, SettingError, Settings
 from controlplane.store import Journal, JournaledStore, MemoryStore, RedisStore, Store
 from controlplane.telemetry import Metrics
@@ -100,34 +101,70 @@ async def opened_documents(settings: Settings) -> AsyncIterator[Documents]:
         yield documents
 
 
+@dataclass(frozen=True, slots=True)
+class ImageClients:
+    """What is asked about images; None: nobody is to be asked.
+
+    Attributes:
+        registry: asks image registries.
+        mirror: copies images into the private registry.
+        keyrings: who has which credentials.
+    """
+
+    registry: Registries | None = None
+    mirror: MirrorClient | None = None
+    keyrings: Keyrings | None = None
+
+
 @asynccontextmanager
-async def opened_registry(settings: Settings, clock: Clock) -> AsyncIterator[Registries | None]:
-    """A client of image registries, with the pull secrets of the sandboxes' namespace; None: none is to be asked."""
-    if settings.images.digests == "never":
-        yield None
+async def opened_images(settings: Settings, clock: Clock) -> AsyncIterator[ImageClients]:
+    """The clients of image registries, with the pull secrets of the sandboxes' namespace, and of the mirror.
+
+    Raises:
+        SettingError: a file of the mirror's TLS folder cannot be read.
+    """
+    images = settings.images
+    if images.digests == "never":
+        yield ImageClients()
         return
     async with (
-        _keyring(settings.backend, clock) as keyring,
-        Registries.open(keyring, clock, settings.images.plain_registries) as registries,
+        _keyrings(settings, clock) as keyrings,
+        Registries.open(keyrings.of, clock, images.plain_registries) as registry,
+        AsyncExitStack() as stack,
     ):
-        yield registries
+        mirror = None
+        if images.registry is not None:
+            opening = MirrorClient.open(images.registry.mirror, images.registry.tls_folder)
+            try:
+                mirror = await stack.enter_async_context(opening)
+            except (OSError, ValueError) as error:
+                folder = str(images.registry.tls_folder)
+                raise SettingError(f"{PREFIX}MIRROR_TLS_FOLDER", folder, str(error)) from error
+        yield ImageClients(registry, mirror, keyrings)
 
 
 @asynccontextmanager
-async def _keyring(
-    backend: EngineSettings | KubernetesSettings, clock: Clock
-) -> AsyncIterator[Callable[[], Awaitable[Keyring]]]:
-    if isinstance(backend, EngineSettings) or not backend.image_pull_secrets:
-        yield _no_credentials
+async def _keyrings(settings: Settings, clock: Clock) -> AsyncIterator[Keyrings]:
+    backend, owned = settings.backend, settings.images.owner_secrets
+    if isinstance(backend, EngineSettings) or not (backend.image_pull_secrets or owned):
+        yield _NoCredentials()
         return
     from controlplane.cluster.kubernetes import KubernetesClient, PullSecrets  # noqa: PLC0415
 
     async with KubernetesClient.connect(backend.kubeconfig) as client:
-        yield PullSecrets(client, backend.namespace, backend.image_pull_secrets, clock).keyring
+        yield PullSecrets(client, backend.namespace, backend.image_pull_secrets, owned, clock)
 
 
-async def _no_credentials() -> Keyring:
-    return Keyring()
+class _NoCredentials:
+    """See ``Keyrings``."""
+
+    async def of(self, owner: str) -> Keyring:
+        del owner
+        return Keyring()
+
+    async def guards(self, reference: Reference) -> bool:
+        del reference
+        return False
 
 
 @asynccontextmanager

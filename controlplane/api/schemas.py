@@ -39,6 +39,8 @@ class SandboxBody(BaseModel):
     Attributes:
         image: as the create named it.
         image_digest: what it was started from; empty: not resolved, its node understood the name by itself.
+        image_ran: what its node runs, where that is another digest: the copy in the private registry.
+        image_stale: whether the digest is what the name meant last, since its registry did not answer.
         source: ready from a pool (warm), or started for its owner (cold).
         cold_reason: why cold, where pools of its image exist.
     """
@@ -47,6 +49,8 @@ class SandboxBody(BaseModel):
     owner: str
     image: str
     image_digest: str
+    image_ran: str
+    image_stale: bool
     state: State
     labels: dict[str, str]
     cpu_millicores: Range
@@ -82,6 +86,8 @@ class SandboxBody(BaseModel):
             "owner": sandbox.owner,
             "image": spec.image,
             "image_digest": sandbox.image_digest,
+            "image_ran": sandbox.image_ran,
+            "image_stale": sandbox.image_stale,
             "state": sandbox.state,
             "labels": spec.labels,
             "cpu_millicores": spec.cpu_millicores,

@@ -8,13 +8,13 @@ from controlplane.api.app import create_app
 from controlplane.api.auth import ApiKeys
 from controlplane.api.context import Context
 from controlplane.api.listeners import serving_http, serving_routes
-from controlplane.api.opened import opened_cluster, opened_documents, opened_gateways, opened_registry, opened_store
+from controlplane.api.opened import opened_cluster, opened_documents, opened_gateways, opened_images, opened_store
 from controlplane.api.ready import create_ready_app
 from controlplane.clock import Clock, SystemClock
 from controlplane.cluster.sidecar import GrpcSidecars
-from controlplane.images import ImageOptions
+from controlplane.images import ImageOptions, PrivateRegistry
 from controlplane.lifecycle import Dependencies, Options, Sandboxes, SigningKey
-from controlplane.settings import PREFIX, SettingError, Settings
+from controlplane.settings import PREFIX, ImageSettings, SettingError, Settings
 from controlplane.telemetry import Metrics
 
 # Most concurrent connections to the readiness endpoint. Each sidecar pushes once, so more connections than this are not
@@ -37,7 +37,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
         store = await stack.enter_async_context(opened_store(settings, clock, metrics))
         gateways = await stack.enter_async_context(opened_gateways(settings))
         documents = await stack.enter_async_context(opened_documents(settings))
-        registry = await stack.enter_async_context(opened_registry(settings, clock))
+        images = await stack.enter_async_context(opened_images(settings, clock))
         deps = Dependencies(
             store=store,
             cluster=cluster,
@@ -47,11 +47,13 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             clock=clock,
             metrics=metrics,
             documents=documents,
-            registry=registry,
+            registry=images.registry,
+            mirror=images.mirror,
+            keyrings=images.keyrings,
         )
         options = Options(
             *(settings.starts_in_flight, settings.max_sandboxes, settings.probe_every_ms, settings.idle_timeout_ms),
-            images=ImageOptions(settings.images.digests, settings.images.rewrites),
+            images=_image_options(settings.images),
         )
         # Opened before the listeners, so closed after them: pushes and calls in progress still need the service.
         service = await stack.enter_async_context(Sandboxes.running(deps, options))
@@ -65,6 +67,11 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
         await stack.enter_async_context(serving_routes(service.board, service.activity, settings.routes))
         await stack.enter_async_context(serving_http(app, settings.api))
         yield service
+
+
+def _image_options(images: ImageSettings) -> ImageOptions:
+    private = None if images.registry is None else PrivateRegistry(images.registry.host)
+    return ImageOptions(images.digests, images.rewrites, private)
 
 
 def _signing_key(settings: Settings, clock: Clock) -> SigningKey:

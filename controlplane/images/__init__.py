@@ -5,6 +5,7 @@ names). No clock, no client: ``controlplane.registry`` asks registries, ``lifecy
 """
 
 from controlplane.images.challenge import Challenge, challenges
+from controlplane.images.copies import Copied, Copying, Found
 from controlplane.images.keyring import Credentials, Keyring
 from controlplane.images.manifest import (
     ACCEPTED,
@@ -17,7 +18,8 @@ from controlplane.images.manifest import (
     entries_for,
     is_index,
 )
-from controlplane.images.options import ImageOptions, Mode, Registry
+from controlplane.images.options import ImageOptions, Keyrings, Mirror, Mode, Registry
+from controlplane.images.private import PrivateRegistry
 from controlplane.images.reference import DIGEST, DOCKER_HUB, Reference, parse
 from controlplane.images.rewrite import Rewrites
 
@@ -28,11 +30,17 @@ __all__ = [
     "MAX_LAYERS",
     "MAX_MANIFEST_BYTES",
     "Challenge",
+    "Copied",
+    "Copying",
     "Credentials",
     "Entry",
+    "Found",
     "ImageOptions",
     "Keyring",
+    "Keyrings",
+    "Mirror",
     "Mode",
+    "PrivateRegistry",
     "Reference",
     "Registry",
     "Rewrites",

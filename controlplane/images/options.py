@@ -1,9 +1,12 @@
 """How images are resolved, and what a registry is asked; see ``lifecycle.images``."""
 
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from controlplane.images.copies import Copied, Copying, Found
+from controlplane.images.keyring import Credentials, Keyring
+from controlplane.images.private import PrivateRegistry
 from controlplane.images.reference import Reference
 from controlplane.images.rewrite import Rewrites
 
@@ -18,27 +21,76 @@ class ImageOptions:
         digests: ``auto``: names that cannot be resolved run as nodes understand them; ``required``: they are refused;
             ``never``: no registry is asked.
         rewrites: from where images are pulled.
+        private: where images are copied to before nodes pull them; None: nodes pull them from where they are.
     """
 
     digests: Mode = "never"
     rewrites: Rewrites = field(default_factory=Rewrites)
+    private: PrivateRegistry | None = None
 
 
 class Registry(Protocol):
     """Asks registries; ``controlplane.registry`` does. Every failure is a ``Problem``."""
 
-    async def digest(self, reference: Reference) -> str:
-        """The digest that a tag has now.
+    async def digest(self, reference: Reference, owner: str = "") -> str:
+        """The digest that a tag has now, as this owner is told.
 
         Raises:
             RegistryProblem: it is not given.
         """
         ...
 
-    async def check(self, reference: Reference, digest: str, architectures: Collection[str]) -> None:
+    async def check(self, reference: Reference, digest: str, architectures: Collection[str], owner: str = "") -> None:
         """Checks that machines of these architectures can run the image.
 
         Raises:
             Problem: unsupported: they cannot; RegistryProblem: it is not given.
+        """
+        ...
+
+
+class Keyrings(Protocol):
+    """Who has credentials for which registries."""
+
+    async def of(self, owner: str) -> Keyring:
+        """An owner's credentials, and those that all have; of the empty name those alone.
+
+        A pool has those of all owners: an operator has declared it, and each claim from it is judged by its owner's.
+        """
+        ...
+
+    async def guards(self, reference: Reference) -> bool:
+        """Whether any owner has credentials of its own for this image, so that not all owners may have it alike."""
+        ...
+
+
+class Mirror(Protocol):
+    """Copies images into the private registry; ``controlplane.registry`` has its client. Failures are ``Problem``s."""
+
+    def copy(
+        self,
+        source: Reference,
+        credentials: Credentials | None,
+        repository: str,
+        architectures: Collection[str],
+    ) -> AsyncIterator[Copying | Copied]:
+        """Copies an image unless it is there; ``Copied`` is the last of what is told.
+
+        Args:
+            source: with a digest; with a tag, ``find`` knows by that tag what was copied last.
+            credentials: for its registry; None: none.
+            repository: of the private registry, without its host.
+            architectures: those of the machines.
+
+        Raises:
+            Problem: image_not_found, image_pull_failed, unsupported; ``MirrorAwayError``: the mirror does not answer.
+        """
+        ...
+
+    async def find(self, repository: str, reference: str) -> Found | None:
+        """What a tag, or a digest, of the private registry stands for; None: it is not there.
+
+        Raises:
+            Problem: image_pull_failed; ``MirrorAwayError``.
         """
         ...

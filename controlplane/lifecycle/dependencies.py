@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from controlplane.clock import Clock
 from controlplane.cluster import Cluster, Gateways, Sidecars
 from controlplane.cluster.documents import Documents
-from controlplane.images import ImageOptions, Registry
+from controlplane.images import ImageOptions, Keyrings, Mirror, Registry
 from controlplane.lifecycle.tokens import SigningKey
 from controlplane.store import Store
 from controlplane.telemetry import Metrics
@@ -38,6 +38,8 @@ class Dependencies:
         gateways: reach a sandbox through a gateway, as clients do, instead of at its sidecar's address.
         documents: where pools and quotas are declared.
         registry: asks image registries; None where ``Options.images`` says that none is asked.
+        mirror: copies images into the private registry; None where ``Options.images`` names none.
+        keyrings: the credentials of owners for registries; None: no owner has any of its own.
     """
 
     store: Store
@@ -49,3 +51,5 @@ class Dependencies:
     metrics: Metrics
     documents: Documents
     registry: Registry | None = None
+    mirror: Mirror | None = None
+    keyrings: Keyrings | None = None

@@ -111,6 +111,8 @@ class Sandbox:
         timeline: its events, oldest first; bounded (``lifecycle.record.timeline``).
         callers: the attempts of creates with its key that want it (``lifecycle.record.callers``); empty: unknown.
         image_digest: of the image that it is started with; empty: not known, its node understands the name by itself.
+        image_ran: digest of the copy that its node runs in place of ``image_digest``; empty: there is none.
+        image_stale: the image's registry did not answer: the digest is what the name meant when it was copied.
         abandoned_at_ms: since when no caller wants it; None: some caller does, or it is unknown.
         settings_digest: digest of the late settings that a gateway binds; its tokens promise them. Empty: none.
     """
@@ -140,6 +142,8 @@ class Sandbox:
     callers: tuple[str, ...] = ()
     abandoned_at_ms: int | None = None
     image_digest: str = ""
+    image_ran: str = ""
+    image_stale: bool = False
     settings_digest: str = ""
 
     @property

@@ -56,7 +56,7 @@ class Change:
 
     Attributes:
         end: the cause; needed for ``Event.END``, ``Event.FAIL`` and ``Event.RETIRE``.
-        image_digest: what the start begins with; for ``Event.START``.
+        image_digest, image_ran, image_stale: what the start begins with; for ``Event.START``.
         wish, claimed_at_ms: the record of the create that gets it, and when; needed for ``Event.CLAIM``.
         ready_at_ms, address, kernel, timings_ms: what the start found out; for ``Event.READY``.
     """
@@ -67,6 +67,8 @@ class Change:
     kernel: str | None = None
     timings_ms: Mapping[str, int] | None = None
     image_digest: str = ""
+    image_ran: str = ""
+    image_stale: bool = False
     wish: Sandbox | None = None
     claimed_at_ms: int = 0
 
@@ -119,4 +121,6 @@ def apply(sandbox: Sandbox, event: Event, change: Change = NO_CHANGE) -> Sandbox
         kernel=change.kernel or sandbox.kernel,
         timings_ms=change.timings_ms or sandbox.timings_ms,
         image_digest=change.image_digest or sandbox.image_digest,
+        image_ran=change.image_ran or sandbox.image_ran,
+        image_stale=change.image_stale or sandbox.image_stale,
     )

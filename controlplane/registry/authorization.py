@@ -23,28 +23,30 @@ MARGIN_MS: Final = 10_000
 # Tokens are for one repository each.
 MOST_KEPT: Final = 4096
 
-_Key = tuple[str, str]
+# Owner, registry, repository.
+_Key = tuple[str, str, str]
 
 
 class Authorizations:
     """Values of the ``Authorization`` header by repository, kept until they expire."""
 
-    def __init__(self, transport: Transport, keyring: Callable[[], Awaitable[Keyring]], clock: Clock) -> None:
+    def __init__(self, transport: Transport, keyring: Callable[[str], Awaitable[Keyring]], clock: Clock) -> None:
         self._transport = transport
         self._keyring = keyring
         self._clock = clock
         self._kept: dict[_Key, tuple[str, int | None]] = {}
 
-    def known(self, reference: Reference) -> str | None:
-        """The value that the repository took last; None: none, or it has expired."""
-        value, until_ms = self._kept.get((reference.registry, reference.repository), (None, None))
+    def known(self, reference: Reference, owner: str) -> str | None:
+        """The value that the repository took last of this owner; None: none, or it has expired."""
+        value, until_ms = self._kept.get((owner, reference.registry, reference.repository), (None, None))
         return value if until_ms is None or self._clock.now_ms() < until_ms else None
 
-    async def answer(self, reference: Reference, headers: Iterable[str], refused: str | None) -> str:
+    async def answer(self, reference: Reference, owner: str, headers: Iterable[str], refused: str | None) -> str:
         """A value that answers the registry's challenge.
 
         Args:
             reference: the image.
+            owner: whose credentials are shown.
             headers: the ``WWW-Authenticate`` headers.
             refused: the value that has just been refused.
 
@@ -52,7 +54,7 @@ class Authorizations:
             RegistryProblem: denied, there is no other value; away, broken, limited.
         """
         offered = {one.scheme: one for header in reversed([*headers]) for one in challenges(header)}
-        credentials = (await self._keyring()).find(reference)
+        credentials = (await self._keyring(owner)).find(reference)
         value, until_ms = None, None
         if (bearer := offered.get("bearer")) is not None:
             value, until_ms = await self._token(reference, bearer, credentials)
@@ -63,7 +65,7 @@ class Authorizations:
             raise RegistryProblem("denied", reference.registry, f"it does not give {reference} {whose}")
         if len(self._kept) >= MOST_KEPT:
             self._kept.clear()
-        self._kept[reference.registry, reference.repository] = (value, until_ms)
+        self._kept[owner, reference.registry, reference.repository] = (value, until_ms)
         return value
 
     async def _token(

@@ -50,54 +50,54 @@ class Registries:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, keyring: Callable[[], Awaitable[Keyring]], clock: Clock, plain: Collection[str] = ()
+        cls, keyring: Callable[[str], Awaitable[Keyring]], clock: Clock, plain: Collection[str] = ()
     ) -> AsyncIterator[Self]:
         """A client while the block runs.
 
         Args:
-            keyring: the credentials as they are now.
+            keyring: the credentials of an owner as they are now; the empty name stands for those that all have.
             clock: the time of day.
             plain: registries (host and perhaps port) that are asked by http.
         """
         async with Transport.open(plain) as transport:
             yield cls(transport, Authorizations(transport, keyring, clock), clock)
 
-    async def digest(self, reference: Reference) -> str:
-        """The digest that a tag has now. Cost: one request, and two more where a token is needed.
+    async def digest(self, reference: Reference, owner: str = "") -> str:
+        """The digest that a tag has now, as this owner is told. Cost: one request, and two more for a token.
 
         Raises:
             RegistryProblem: see ``Outcome``.
         """
         path = f"manifests/{reference.digest or reference.tag}"
-        answer = await self._ask("HEAD", reference, path, MAX_MANIFEST_BYTES)
+        answer = await self._ask("HEAD", reference, owner, path, MAX_MANIFEST_BYTES)
         told = answer.headers.get("Docker-Content-Digest", "")
         if answer.status == HTTPStatus.OK and DIGEST.fullmatch(told):
             return told
         if answer.status not in (HTTPStatus.OK, HTTPStatus.METHOD_NOT_ALLOWED):
             raise self._refusal(reference, answer)
         # The specification leaves the header to the registry.
-        return digest_of((await self._get(reference, path, MAX_MANIFEST_BYTES)).body)
+        return digest_of((await self._get(reference, owner, path, MAX_MANIFEST_BYTES)).body)
 
-    async def check(self, reference: Reference, digest: str, architectures: Collection[str]) -> None:
+    async def check(self, reference: Reference, digest: str, architectures: Collection[str], owner: str = "") -> None:
         """Checks that nodes of these architectures can run the image. Cost: two or three requests.
 
         Raises:
             Problem: unsupported, no sandbox can start from it.
             RegistryProblem: see ``Outcome``.
         """
-        name, (kind, body) = str(reference), await self._manifest(reference, digest)
+        name, (kind, body) = str(reference), await self._manifest(reference, owner, digest)
         if is_index(kind, body):
             for entry in entries_for(name, body, architectures):
                 if not entry.nested:
-                    checked_manifest(name, *await self._manifest(reference, entry.digest))
+                    checked_manifest(name, *await self._manifest(reference, owner, entry.digest))
             return
         config = checked_manifest(name, kind, body)
-        blob = await self._get(reference, f"blobs/{config}", MAX_CONFIG_BYTES)
+        blob = await self._get(reference, owner, f"blobs/{config}", MAX_CONFIG_BYTES)
         checked_config(name, _verified(reference, config, blob.body), architectures)
 
-    async def _manifest(self, reference: Reference, digest: str) -> tuple[str, bytes]:
+    async def _manifest(self, reference: Reference, owner: str, digest: str) -> tuple[str, bytes]:
         try:
-            answer = await self._get(reference, f"manifests/{digest}", MAX_MANIFEST_BYTES)
+            answer = await self._get(reference, owner, f"manifests/{digest}", MAX_MANIFEST_BYTES)
         except TooLargeError as error:
             detail = f"image {reference} cannot run here: its manifest has more than {MAX_MANIFEST_BYTES} bytes"
             raise Problem("unsupported", detail, option="image") from error
@@ -107,13 +107,13 @@ class Registries:
             return kind, answer.body
         return kind, _verified(reference, digest, answer.body)
 
-    async def _get(self, reference: Reference, path: str, limit: int) -> Answer:
-        answer = await self._ask("GET", reference, path, limit)
+    async def _get(self, reference: Reference, owner: str, path: str, limit: int) -> Answer:
+        answer = await self._ask("GET", reference, owner, path, limit)
         if answer.status != HTTPStatus.OK:
             raise self._refusal(reference, answer)
         return answer
 
-    async def _ask(self, method: str, reference: Reference, path: str, limit: int) -> Answer:
+    async def _ask(self, method: str, reference: Reference, owner: str, path: str, limit: int) -> Answer:
         host = HUB_HOST if reference.registry == DOCKER_HUB else reference.registry
         url = self._transport.url(host, f"/v2/{reference.repository}/{path}")
 
@@ -121,12 +121,12 @@ class Registries:
             headers = {"Accept": _ACCEPT, **({} if value is None else {"Authorization": value})}
             return await self._transport.send(reference.registry, method, url, headers, limit)
 
-        known = self._authorizations.known(reference)
+        known = self._authorizations.known(reference, owner)
         answer = await send(known)
         if answer.status != HTTPStatus.UNAUTHORIZED:
             return answer
         asked = answer.headers.getall("WWW-Authenticate", ())
-        return await send(await self._authorizations.answer(reference, asked, refused=known))
+        return await send(await self._authorizations.answer(reference, owner, asked, refused=known))
 
     def _refusal(self, reference: Reference, answer: Answer) -> RegistryProblem:
         match answer.status:

@@ -19,6 +19,8 @@ from controlplane.registry.outcome import RegistryProblem, TooLargeError
 TOTAL_S: Final = 10.0
 CONNECT_S: Final = 3.0
 MAX_REDIRECTS: Final = 5
+# Metadata services of clouds that are not link-local.
+_METADATA: Final = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200", "168.63.129.16")))
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 
@@ -135,7 +137,9 @@ class _Guarded(AbstractResolver):
 
 
 def _allowed(address: ipaddress.IPv4Address | ipaddress.IPv6Address, host: str, plain: Collection[str]) -> bool:
-    if address.is_link_local or address.is_multicast or address.is_unspecified:
+    # One that stands for an IPv4 address is connected to as that.
+    address = getattr(address, "ipv4_mapped", None) or address
+    if address.is_link_local or address.is_multicast or address.is_unspecified or address in _METADATA:
         return False
     return not address.is_loopback or host in plain
 

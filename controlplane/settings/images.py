@@ -1,12 +1,40 @@
-"""``ImageSettings``: how images' names are resolved and where images are pulled from."""
+"""``ImageSettings``: how images' names are resolved, where images are pulled from, and the private registry."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, Self, cast
 
 from controlplane.images import Rewrites
 from controlplane.settings import rules
 from controlplane.settings.reader import PREFIX, Reader, SettingError
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrySettings:
+    """The private registry that images are copied into before nodes pull them.
+
+    Attributes:
+        host: host and port, as nodes and images' names know it.
+        mirror: host and port of the mirror that copies.
+        tls_folder: ``ca.crt``, ``tls.crt`` and ``tls.key``, by which the mirror knows this control plane.
+    """
+
+    host: str
+    mirror: str
+    tls_folder: Path
+
+    @classmethod
+    def read(cls, read: Reader) -> Self | None:
+        """Reads them; None: there is none."""
+        if not read.has("REGISTRY"):
+            read.refuse(("MIRROR", "MIRROR_TLS_FOLDER"), "it needs REGISTRY, the registry that the mirror fills")
+            return None
+        return cls(
+            host=read("REGISTRY", rules.registry),
+            mirror=read("MIRROR", rules.host_and_port),
+            tls_folder=read("MIRROR_TLS_FOLDER", rules.tls_folder),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +46,15 @@ class ImageSettings:
             ``never``: no registry is asked.
         rewrites: rules that say from where images are pulled.
         plain_registries: registries that are asked by http, as host or host:port.
+        registry: where images are copied to; None: nodes pull them from where they are.
+        owner_secrets: the image pull secrets that one owner alone has, by owner.
     """
 
     digests: Literal["auto", "required", "never"] = "auto"
     rewrites: Rewrites = field(default_factory=Rewrites)
     plain_registries: Sequence[str] = ()
+    registry: RegistrySettings | None = None
+    owner_secrets: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, read: Reader) -> Self:
@@ -32,8 +64,23 @@ class ImageSettings:
         if plain and digests == "never":
             rule = "no registry is asked: IMAGE_DIGESTS=never"
             raise SettingError(f"{PREFIX}PLAIN_HTTP_REGISTRIES", ",".join(plain), rule)
+        registry = RegistrySettings.read(read)
+        if registry is not None and digests == "never":
+            raise SettingError(f"{PREFIX}REGISTRY", registry.host, "images are copied by digest: IMAGE_DIGESTS=never")
         return cls(
+            registry=registry,
+            owner_secrets=_owner_secrets(read, registry),
             digests=cast("Literal['auto', 'required', 'never']", digests),
             rewrites=read("IMAGE_REWRITES", Rewrites.parse, ""),
             plain_registries=plain,
         )
+
+
+def _owner_secrets(read: Reader, registry: RegistrySettings | None) -> Mapping[str, Sequence[str]]:
+    found = read.optional("OWNER_PULL_SECRETS", rules.names_by_owner) or {}
+    if found and registry is None:
+        # A node pulls with what its pod names, and what it has pulled for one owner it starts for all.
+        read.refuse(
+            ("OWNER_PULL_SECRETS",), "it needs REGISTRY: nodes themselves have no credentials of one owner alone"
+        )
+    return found

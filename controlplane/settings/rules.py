@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Self
 from urllib.parse import urlsplit
 
-from controlplane.images.reference import check_registry
+from controlplane.images.reference import check_registry, names_registry
 
 # Linux: sun_path has 108 bytes, the last of them NUL.
 MAX_SOCKET_PATH_BYTES: Final = 107
@@ -135,6 +135,41 @@ def registries(text: str) -> tuple[str, ...]:
     for host in words(text):
         check_registry(host)
     return words(text)
+
+
+def registry(text: str) -> str:
+    """The host of one image registry, perhaps with a port, as the name of an image begins with it."""
+    check_registry(text)
+    if not names_registry(text) or text != text.lower():
+        raise ValueError("must have a dot or a port, in small letters: else names of images would not be read as its")
+    return text
+
+
+def host_and_port(text: str) -> str:
+    """``host:port`` of a server that is called."""
+    listen = Listen.parse(text)
+    if listen.path is not None or not listen.port:
+        raise ValueError("must be host:port")
+    return text
+
+
+def tls_folder(text: str) -> Path:
+    """A folder with the files of a Secret for mutual TLS."""
+    for name in ("ca.crt", "tls.crt", "tls.key"):
+        if not (Path(text) / name).is_file():
+            raise ValueError(f"must name a folder that has {name}")
+    return Path(text)
+
+
+def names_by_owner(text: str) -> Mapping[str, Sequence[str]]:
+    """A JSON object of lists of names, such as ``{"alice": ["alices-registry"]}``."""
+    value = _json(text)
+    if not isinstance(value, dict) or not all(
+        isinstance(names, list) and names and all(isinstance(one, str) and one for one in names)
+        for names in value.values()
+    ):
+        raise ValueError('must be a JSON object of lists of names, such as {"alice": ["alices-registry"]}')
+    return value
 
 
 def one_of(*choices: str) -> Callable[[str], str]:

@@ -86,7 +86,7 @@ class Settings:
             gateway_url=_gateway_url(read, probe_every_ms),
             ports_domain=read.optional("PORTS_DOMAIN", rules.domain),
             operators=_operators(read, keys),
-            images=ImageSettings.read(read),
+            images=_images(read, keys),
             idle_timeout_ms=read("IDLE_TIMEOUT_MS", rules.count(0, MAX_IDLE_TIMEOUT_MS), str(IDLE_TIMEOUT_MS)),
         )
 
@@ -104,6 +104,13 @@ def _gateway_url(read: Reader, probe_every_ms: int) -> str | None:
         words = "required where PROBE_EVERY_MS is not 0: a sandbox is lost only if probes through a gateway fail too"
         raise SettingError(f"{PREFIX}GATEWAY_URL", None, words)
     return url
+
+
+def _images(read: Reader, keys: Mapping[str, str]) -> ImageSettings:
+    images = ImageSettings.read(read)
+    if stranger := next(iter(sorted(images.owner_secrets.keys() - set(keys.values()))), None):
+        raise SettingError(f"{PREFIX}OWNER_PULL_SECRETS", stranger, "must name owners who have an API key")
+    return images
 
 
 def _operators(read: Reader, keys: Mapping[str, str]) -> frozenset[str]:

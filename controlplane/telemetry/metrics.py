@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from controlplane.errors import TABLE, Code
 from controlplane.model import State
 
-PHASES: Final = ("queue", "pull", "start", "ready_push", "boot", "configure", "total")
+PHASES: Final = ("queue", "copy", "pull", "start", "ready_push", "boot", "configure", "total")
 # From 5 ms (a warm claim) to 5 min (a slow image pull).
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 # 1 ms to 10 s: how late a replica receives another one's changes.
@@ -22,8 +22,13 @@ Served = Literal["warm", "none_ready", "other_template", "dead", "no_pool"]
 
 
 # What became of an image's name at a start: it was pinned to what its group, its pool or the name itself says, to what
-# the machine has, or to what its registry says; or it was not, for one of the outcomes of registries.
-ImagePinned = Literal["pinned", "here", "registry", "absent", "denied", "limited", "away", "broken"]
+# the machine has, to what its registry says, or (while that is away) said last; or it was not, for one of the outcomes
+# of registries.
+ImagePinned = Literal["pinned", "here", "registry", "stale", "absent", "denied", "limited", "away", "broken"]
+
+# What became of copies into the private registry: was there, was copied, refused (the image is at fault), failed, or
+# the mirror did not answer.
+ImageCopied = Literal["there", "copied", "refused", "failed", "away"]
 
 POOLED: Final = ("wanted", "ready", "starting", "outdated")
 
@@ -65,6 +70,12 @@ class Metrics:
         self._image_pins = Counter(
             "rollbox_image_pins",
             "Starts by how their image was pinned to a digest, or why it was not.",
+            ["outcome"],
+            registry=registry,
+        )
+        self._image_copies = Counter(
+            "rollbox_image_copies",
+            "Copies of images into the private registry that starts have waited for, by outcome.",
             ["outcome"],
             registry=registry,
         )
@@ -111,6 +122,10 @@ class Metrics:
     def image_pinned(self, outcome: ImagePinned) -> None:
         """Counts how the image of a start was pinned, or why it was not."""
         self._image_pins.labels(outcome).inc()
+
+    def image_copied(self, outcome: ImageCopied) -> None:
+        """Counts what became of a copy into the private registry."""
+        self._image_copies.labels(outcome).inc()
 
     def ended(self, cause: Code) -> None:
         """Counts an ended sandbox."""
@@ -203,5 +218,7 @@ class Metrics:
             self._answers.labels(status)
         for pinned in get_args(ImagePinned):
             self._image_pins.labels(pinned)
+        for copied in get_args(ImageCopied):
+            self._image_copies.labels(copied)
         for outcome in get_args(PushOutcome):
             self._pushes.labels(outcome)

@@ -35,7 +35,7 @@ async def serving(serve: Serve) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def asking(*plain: str, keyring: Keyring = Keyring()) -> AsyncIterator[Registries]:  # noqa: B008 - frozen
-    async def credentials() -> Keyring:
+    async def credentials(_: str) -> Keyring:
         return keyring
 
     async with Registries.open(credentials, SystemClock(), plain=plain) as registries:

@@ -18,7 +18,7 @@ from tests.support.registry import CONFIG, LAYER, MANIFEST, Pusher, registry_ser
 from tests.support.world import OWNER, World, world
 
 
-async def nobody() -> Keyring:
+async def nobody(_: str) -> Keyring:
     return Keyring()
 
 

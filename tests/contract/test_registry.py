@@ -22,7 +22,7 @@ USER = "Basic dXNlcjpwYXNzd29yZA=="
 async def client(address: str, *, password: str = "") -> AsyncIterator[Registries]:
     keyring = Keyring({address: Credentials("user", password)} if password else {})
 
-    async def credentials() -> Keyring:
+    async def credentials(_: str) -> Keyring:
         return keyring
 
     async with Registries.open(credentials, SystemClock(), plain=[address]) as registries:
@@ -142,7 +142,7 @@ async def test_a_private_image_is_given_to_its_users_only(private: str) -> None:
 
 
 async def test_a_registry_is_asked_without_tls_only_where_a_setting_names_it(address: str) -> None:
-    async def nobody() -> Keyring:
+    async def nobody(_: str) -> Keyring:
         return Keyring()
 
     async with Registries.open(nobody, SystemClock()) as registries:

@@ -24,16 +24,20 @@ class FakeRegistry:
     pause_s: float | None = None
     refused: str = ""
     asked: list[str] = field(default_factory=list)
+    # Who may have it; None: everybody.
+    allowed: set[str] | None = None
 
-    async def digest(self, reference: Reference) -> str:
+    async def digest(self, reference: Reference, owner: str = "") -> str:
         self.asked.append(str(reference))
         outcome, content = self.outcome, self.content
         await asyncio.sleep(self.takes_s)
         if outcome is not None:
             raise RegistryProblem(outcome, reference.registry, f"{reference} is {outcome}", self.pause_s)
+        if self.allowed is not None and owner not in self.allowed:
+            raise RegistryProblem("denied", reference.registry, f"it does not give {reference} to {owner}")
         return digest(content)
 
-    async def check(self, reference: Reference, digest: str, architectures: Collection[str]) -> None:
+    async def check(self, reference: Reference, digest: str, architectures: Collection[str], owner: str = "") -> None:
         assert digest.startswith("sha256:")
         assert set(architectures) == {"amd64"}
         if self.refused:

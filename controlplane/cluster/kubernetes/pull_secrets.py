@@ -1,9 +1,9 @@
-"""The image pull secrets of the sandboxes' namespace, with which the control plane asks registries too."""
+"""The image pull secrets of the sandboxes' namespace: those of all owners, and those of one alone."""
 
 import asyncio
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 import structlog
@@ -11,7 +11,8 @@ import structlog
 from controlplane.clock import Clock
 from controlplane.cluster.kubernetes.client import Json
 from controlplane.errors import Problem
-from controlplane.images import Keyring
+from controlplane.images import Keyring, Reference
+from controlplane.model.sandbox import POOL_OWNER
 
 # How long a change of a secret takes to be noticed.
 KEPT_MS: Final = 60_000
@@ -27,25 +28,64 @@ class Reader(Protocol):
 
 
 class PullSecrets:
-    """Reads Secrets of the type ``kubernetes.io/dockerconfigjson``; one that cannot be read is left out and logged."""
+    """Reads Secrets of the type ``kubernetes.io/dockerconfigjson``; one that cannot be read is left out and logged.
 
-    def __init__(self, client: Reader, namespace: str, names: Sequence[str], clock: Clock) -> None:
+    Args:
+        client: reads objects.
+        namespace: has the Secrets.
+        names: those that all owners have.
+        owned: those that one owner has besides, by owner.
+        clock: the time of day.
+    """
+
+    def __init__(
+        self, client: Reader, namespace: str, names: Sequence[str], owned: Mapping[str, Sequence[str]], clock: Clock
+    ) -> None:
         self._client = client
         self._path = f"/api/v1/namespaces/{namespace}/secrets"
         self._names = names
+        self._owned = owned
         self._clock = clock
-        self._kept = Keyring()
+        self._texts: dict[str, str] = {}
+        self._rings: Mapping[str, Keyring] = {}
+        self._own: Sequence[Keyring] = ()
+        self._unread = False
         self._until_ms = 0
         self._reading = asyncio.Lock()
         self._log = structlog.get_logger("images")
 
-    async def keyring(self) -> Keyring:
-        """All their credentials, read at most once a minute. Cost: one call for each secret."""
+    async def of(self, owner: str) -> Keyring:
+        """See ``Keyrings.of``: read at most once a minute. Cost: one call for each secret then."""
+        await self._fresh()
+        return self._rings.get(POOL_OWNER if owner.startswith(POOL_OWNER) else owner, self._rings[""])
+
+    async def guards(self, reference: Reference) -> bool:
+        """See ``Keyrings.guards``; every image while an owner's secret was never read. Cost: as ``of``."""
+        if not self._owned:
+            return False
+        await self._fresh()
+        return self._unread or any(ring.find(reference) is not None for ring in self._own)
+
+    async def _fresh(self) -> None:
         async with self._reading:
-            if self._clock.now_ms() >= self._until_ms:
-                self._kept = Keyring.of([text for name in self._names if (text := await self._read(name))])
-                self._until_ms = self._clock.now_ms() + KEPT_MS
-        return self._kept
+            if self._clock.now_ms() < self._until_ms:
+                return
+            every = [*self._names, *(name for names in self._owned.values() for name in names)]
+            for name in dict.fromkeys(every):
+                # One that cannot be read any more stands as it was: without it others' images would be anybody's.
+                self._texts[name] = await self._read(name) or self._texts.get(name, "")
+            own = {owner: self._ring(names) for owner, names in self._owned.items()}
+            self._rings = {
+                "": self._ring(self._names),
+                POOL_OWNER: self._ring(every),
+                **{owner: self._ring((*names, *self._names)) for owner, names in self._owned.items()},
+            }
+            self._own = [*own.values()]
+            self._unread = not all(self._texts[name] for names in self._owned.values() for name in names)
+            self._until_ms = self._clock.now_ms() + KEPT_MS
+
+    def _ring(self, names: Sequence[str]) -> Keyring:
+        return Keyring.of([self._texts[name] for name in names if self._texts[name]])
 
     async def _read(self, name: str) -> str:
         try:

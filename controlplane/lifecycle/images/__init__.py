@@ -5,10 +5,16 @@ registries, once for all starts that ask at the same time, and never makes a sta
 answer lately. ``pins`` decides whom a digest holds for. The truth is in the records: what a group or a pool has already
 is looked up there, so it survives replicas and a loss of the store.
 
+``copies`` has an image copied into the private registry, where there is one, before its start takes its turn;
+``rights`` asks an image's own registry whether an owner may have it.
+
 Where a name cannot be resolved, ``auto`` starts the sandbox with its name, as a node understands it, and the record has
 no digest; ``required`` refuses it. In both an image that is certain not to run is refused before anything is started.
 """
 
+from controlplane.lifecycle.images.copies import Copies, Copy
+from controlplane.lifecycle.images.mirrored import Mirrored
 from controlplane.lifecycle.images.pins import Images, Pin
+from controlplane.lifecycle.images.rights import Rights
 
-__all__ = ["Images", "Pin"]
+__all__ = ["Copies", "Copy", "Images", "Mirrored", "Pin", "Rights"]

@@ -2,15 +2,19 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
 from controlplane.clock import Clock
 from controlplane.cluster import ImageState
 from controlplane.images import ImageOptions, Reference, Registry, parse
+from controlplane.lifecycle.images.copies import Copy
+from controlplane.lifecycle.images.mirrored import Mirrored
 from controlplane.lifecycle.images.resolver import Resolver
+from controlplane.lifecycle.images.rights import Rights, not_yours
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.transition import Transition
 from controlplane.model import GROUP, Sandbox, SandboxSpec, State
@@ -25,6 +29,8 @@ POOL_MS: Final = 60_000
 UNPINNED_MS: Final = 5_000
 # About 0.5 KiB each.
 MOST_PINS: Final = 32_768
+# Stands for a digest where only the rest of a name is looked at.
+_ANY: Final = f"sha256:{'0' * 64}"
 _UNCLAIMED: Final = frozenset({State.REQUESTED, State.QUEUED, State.STARTING, State.WARM})
 
 # `group`, owner, its name, image; or `template` and its hash.
@@ -38,10 +44,14 @@ class Pin:
     Attributes:
         name: as the cluster is given it.
         digest: what it is pinned to; empty: it could not be resolved.
+        ran: the digest of the copy that nodes pull in its place; empty: none.
+        stale: its registry did not answer: the digest is what the name meant when it was copied.
     """
 
     name: str
     digest: str
+    ran: str = ""
+    stale: bool = False
 
 
 class Machines(Protocol):
@@ -72,6 +82,8 @@ class Images:
         metrics: counts what became of names.
         serves: whether a pool keeps a template warm.
         group: owns what is asked in the background.
+        mirrored: the private registry that images are copied into; None: nodes pull them from where they are.
+        rights: which owner may have an image; None: all may have all.
     """
 
     def __init__(
@@ -85,7 +97,11 @@ class Images:
         metrics: Metrics,
         serves: Callable[[SandboxSpec], bool],
         group: asyncio.TaskGroup,
+        mirrored: Mirrored | None = None,
+        rights: Rights | None = None,
     ) -> None:
+        self._mirrored = mirrored
+        self._rights = rights
         self._rewrites = options.rewrites
         self._required = options.digests == "required"
         self._machines = machines
@@ -106,6 +122,35 @@ class Images:
         """Breaks off what is asked."""
         if self._resolver is not None:
             self._resolver.close()
+        if self._mirrored is not None:
+            self._mirrored.close()
+
+    async def permit(self, owner: str, name: str) -> None:
+        """Checks that an owner may have an image, whatever has it already; for every create, warm or cold.
+
+        Raises:
+            Problem: image_not_found: it may not, or there is none; image_pull_failed: its registry does not say.
+        """
+        if self._mirrored is not None and self._mirrored.hides(parse(name)):
+            raise not_yours(parse(name))
+        if self._rights is not None:
+            await self._rights.check(owner, parse(self.pulled(name)))
+
+    @asynccontextmanager
+    async def copying(self, sandbox: Sandbox, pin: Pin) -> AsyncIterator[Copy | None]:
+        """The copy that a start has to wait for, which goes on while somebody waits for it; None: there is none."""
+        if self._mirrored is None or pin.ran or not self._mirrored.wants(pin.name):
+            yield None
+            return
+        async with self._mirrored.copying(pin.name, sandbox.owner) as copy:
+            yield copy
+
+    def copied(self, pin: Pin, digest: str = "") -> Pin:
+        """What nodes pull: the copy with this digest, or one that was there a moment ago; else the pin as it is."""
+        if self._mirrored is None or not self._mirrored.wants(pin.name):
+            return pin
+        digest = digest or pin.ran or self._mirrored.ready(pin.name)
+        return replace(pin, name=self._mirrored.copy_of(pin.name, digest), ran=digest) if digest else pin
 
     def pulled(self, name: str) -> str:
         """The name under which an image is pulled: as the user wrote it where no rule rewrites it."""
@@ -124,11 +169,22 @@ class Images:
         name = self.pulled(sandbox.spec.image)
         if self._resolver is None:
             return Pin(name, parse(name).digest)
+        await self._allow(sandbox, parse(name))
         if sandbox.image_digest:
             return _pinned(name, sandbox.image_digest)
+        pin = await self._scoped(self._resolver, sandbox, name)
+        if pin.digest:
+            await self._allow(sandbox, parse(name).at(pin.digest))
+        return pin
+
+    async def _allow(self, sandbox: Sandbox, reference: Reference) -> None:
+        if self._rights is not None:
+            await self._rights.check(sandbox.owner, reference)
+
+    async def _scoped(self, resolver: Resolver, sandbox: Sandbox, name: str) -> Pin:
         scopes = self._scopes(sandbox)
         if not scopes:
-            return await self._resolved(self._resolver, name)
+            return await self._resolved(resolver, sandbox.owner, name)
         lock = self._locks.setdefault(scopes[0], asyncio.Lock())
         async with lock:
             for position, scope in enumerate(scopes, start=1):
@@ -136,7 +192,7 @@ class Images:
                     self._remember(scopes[:position], digest)
                     self._metrics.image_pinned("pinned")
                     return _pinned(name, digest)
-            pin = await self._resolved(self._resolver, name)
+            pin = await self._resolved(resolver, sandbox.owner, name)
             self._remember(scopes, pin.digest)
             if not pin.digest:
                 self._remember_unpinned(scopes)
@@ -161,8 +217,8 @@ class Images:
         scope = _group(claimed) if claimed.image_digest else None
         return scope is None or self._remembered(scope) in ("", claimed.image_digest)
 
-    async def find(self, name: str) -> ImageState:
-        """Whether the image that a name means now is on the machines, or in its registry.
+    async def find(self, owner: str, name: str) -> ImageState:
+        """Whether the image that a name means now is on the machines, or in its registry, as an owner is told.
 
         Raises:
             Problem: image_not_found, unsupported: no sandbox can start from it.
@@ -171,7 +227,7 @@ class Images:
             return "unknown"
         try:
             reference = parse(self.pulled(name))
-            digest = await self._resolver.resolve(reference)
+            digest = await self._resolver.resolve(reference, await self._whose(owner, reference))
         except RegistryProblem as problem:
             # Machines may have credentials that the control plane has not.
             if problem.outcome == "absent" or (problem.outcome == "denied" and self._required):
@@ -181,21 +237,39 @@ class Images:
         here = await self._machines.image(str(reference.at(digest))) == "here"
         return "here" if here else "elsewhere"
 
-    async def _resolved(self, resolver: Resolver, name: str) -> Pin:
+    async def _whose(self, owner: str, reference: Reference) -> str:
+        """Who asks a registry: the owner, where others may be told something else."""
+        return owner if self._rights is not None and await self._rights.guarded(reference) else ""
+
+    async def _resolved(self, resolver: Resolver, owner: str, name: str) -> Pin:
         reference = parse(name)
+        if self._mirrored is not None and not self._mirrored.wants(str(reference.at(reference.digest or _ANY))):
+            return _pinned(name, await self._mirrored.committed(reference))
         if digest := await self._machines.digest(name):
             self._metrics.image_pinned("here")
             return _pinned(name, reference.digest or digest)
+        whose = await self._whose(owner, reference)
         try:
-            digest = await resolver.resolve(reference)
+            digest = await resolver.resolve(reference, whose)
         except RegistryProblem as problem:
+            if (stale := await self._stale(reference, problem)) is not None:
+                self._metrics.image_pinned("stale")
+                return stale
             # A digest needs no registry to be one.
             self._metrics.image_pinned("pinned" if reference.digest else problem.outcome)
-            if self._required and not reference.digest:
+            # By its name alone a node would start what it has, whosever it is.
+            if (self._required or whose) and not reference.digest:
                 raise
             return Pin(name, reference.digest)
         self._metrics.image_pinned("registry")
         return _pinned(name, digest)
+
+    async def _stale(self, reference: Reference, problem: RegistryProblem) -> Pin | None:
+        """What a name meant when it was copied last, while its registry does not say what it means now."""
+        if self._mirrored is None or reference.digest or problem.outcome not in ("away", "limited", "broken"):
+            return None
+        found = await self._mirrored.last(reference)
+        return None if found is None else Pin(str(reference.at(found.named)), found.named, found.digest, stale=True)
 
     def _scopes(self, sandbox: Sandbox) -> Sequence[_Scope]:
         """What shares its digest, the closest first. A digest that the user has named needs nobody to agree."""

@@ -25,6 +25,8 @@ MOST_KEPT: Final = 32_768
 MOST_AWAY: Final = 1024
 
 _Answer = str | Problem
+# Owner (empty: all are told the same) and reference.
+_Name = tuple[str, str]
 
 
 class Resolver:
@@ -52,8 +54,8 @@ class Resolver:
         self._architectures = architectures
         self._group = group
         self._wait_s = None if patient else WAIT_S
-        self._answers: OrderedDict[str, tuple[_Answer, int]] = OrderedDict()
-        self._asking: dict[str, asyncio.Task[_Answer]] = {}
+        self._answers: OrderedDict[_Name, tuple[_Answer, int]] = OrderedDict()
+        self._asking: dict[_Name, asyncio.Task[_Answer]] = {}
         self._away: OrderedDict[str, tuple[RegistryProblem, int]] = OrderedDict()
         self._log = structlog.get_logger("images")
 
@@ -62,15 +64,15 @@ class Resolver:
         for task in self._asking.values():
             task.cancel()
 
-    async def resolve(self, reference: Reference) -> str:
-        """The digest that is meant; of an image that can run here.
+    async def resolve(self, reference: Reference, owner: str = "") -> str:
+        """The digest that is meant, as this owner is told; of an image that can run here.
 
         Raises:
             Problem: unsupported, no sandbox can start from it; RegistryProblem, its registry does not say.
         """
-        answer = self._known(reference)
+        answer = self._known(reference, owner)
         if answer is None:
-            answer = await self._asked(reference)
+            answer = await self._asked(reference, owner)
         if isinstance(answer, Problem):
             # Not the kept one itself, which would collect the tracebacks of all that raise it.
             raise (
@@ -80,18 +82,20 @@ class Resolver:
             )
         return answer
 
-    def _known(self, reference: Reference) -> _Answer | None:
-        answer, until_ms = self._answers.get(str(reference), (None, 0))
+    def _known(self, reference: Reference, owner: str) -> _Answer | None:
+        answer, until_ms = self._answers.get((owner, str(reference)), (None, 0))
         return answer if self._clock.now_ms() < until_ms else None
 
-    async def _asked(self, reference: Reference) -> _Answer:
-        name = str(reference)
+    async def _asked(self, reference: Reference, owner: str) -> _Answer:
+        name = (owner, str(reference))
         away, until_ms = self._away.get(reference.registry, (None, 0))
         if away is not None and self._clock.now_ms() < until_ms:
             return away
         task = self._asking.get(name)
         if task is None:
-            task = self._asking[name] = self._group.create_task(self._ask(reference), name=f"resolve {name}")
+            task = self._asking[name] = self._group.create_task(
+                self._ask(reference, owner), name=f"resolve {reference}"
+            )
             task.add_done_callback(lambda _: self._asking.pop(name, None))
         if away is not None and self._wait_s is not None:
             # Another one finds out whether it is back, not this start.
@@ -104,12 +108,12 @@ class Resolver:
             return slow
         return task.result() if not task.cancelled() else RegistryProblem("away", reference.registry, "not asked")
 
-    async def _ask(self, reference: Reference) -> _Answer:
+    async def _ask(self, reference: Reference, owner: str) -> _Answer:
         answer: _Answer
         kept_ms = TAG_MS
         try:
-            answer = reference.digest or await self._registry.digest(reference)
-            await self._registry.check(reference, answer, self._architectures())
+            answer = reference.digest or await self._registry.digest(reference, owner)
+            await self._registry.check(reference, answer, self._architectures(), owner)
         except RegistryProblem as problem:
             if problem.outcome in ("away", "limited"):
                 self._put_off(problem, AWAY_MS if problem.pause_s is None else max(1000, round(problem.pause_s * 1000)))
@@ -118,10 +122,10 @@ class Resolver:
         except Problem as problem:
             answer, kept_ms = problem, REFUSAL_MS
         self._away.pop(reference.registry, None)
-        self._keep(str(reference), answer, kept_ms)
+        self._keep((owner, str(reference)), answer, kept_ms)
         return answer
 
-    def _keep(self, name: str, answer: _Answer, kept_ms: int) -> None:
+    def _keep(self, name: _Name, answer: _Answer, kept_ms: int) -> None:
         self._answers[name] = (answer, self._clock.now_ms() + kept_ms)
         self._answers.move_to_end(name)
         if len(self._answers) > MOST_KEPT:

@@ -78,7 +78,7 @@ class Preflight:
             Problem: upstream_timeout, the store does not answer.
         Cost: five calls to the store; up to three to the cluster, and to the image's registry.
         """
-        refused, image = await self._refused(spec)
+        refused, image = await self._refused(owner, spec)
         in_use = await self._store.usage(None)
         # They use no quota, but room on their nodes until the cluster has confirmed that they are gone.
         ending = await self._store.find(None, {}, {State.ENDING})
@@ -100,7 +100,7 @@ class Preflight:
         )
         return forecast(facts), image
 
-    async def _refused(self, spec: SandboxSpec) -> tuple[list[Problem], ImageState]:
+    async def _refused(self, owner: str, spec: SandboxSpec) -> tuple[list[Problem], ImageState]:
         refused: list[Problem] = []
         image: ImageState = "unknown"
         try:
@@ -108,9 +108,10 @@ class Preflight:
         except Problem as problem:
             refused.append(problem)
         try:
+            await self._images.permit(owner, spec.image)
             image = await self._cluster.image(self._images.pulled(spec.image))
             if image == "unknown":
-                image = await self._images.find(spec.image)
+                image = await self._images.find(owner, spec.image)
         except Problem as problem:
             # Other failures only mean that the image's state is not known, which does not prevent the run.
             if problem.entry.fault == "caller":

@@ -1,4 +1,4 @@
-"""What is changed of a record besides its state: its expiry, lease, public ports and idempotency key. Pure.
+"""What is changed of a record besides its state: expiry, lease, public ports, idempotency key, a wait. Pure.
 
 Each takes a record and returns the next version of it, or the same object where nothing is to be changed.
 """
@@ -6,7 +6,7 @@ Each takes a record and returns the next version of it, or the same object where
 from dataclasses import replace
 
 from controlplane.lifecycle.record.timeline import noted
-from controlplane.model import Lease, Sandbox
+from controlplane.model import Lease, Sandbox, State
 
 
 def extended(sandbox: Sandbox, expires_at_ms: int, now_ms: int) -> Sandbox:
@@ -30,6 +30,13 @@ def port_opened(sandbox: Sandbox, port: int, now_ms: int, *, public: bool) -> Sa
     """Has this port open to anyone, or not any more."""
     after = sandbox.with_port(port, public=public, now_ms=now_ms)
     return sandbox if after is sandbox or not sandbox.state.counted else noted(after, now_ms, "port")
+
+
+def copy_waited_for(sandbox: Sandbox, now_ms: int) -> Sandbox:
+    """Waits for a copy of its image, not for its turn: told in its timeline."""
+    if sandbox.state is not State.QUEUED:
+        return sandbox
+    return noted(replace(sandbox, version=sandbox.version + 1), now_ms, "copy")
 
 
 def key_freed(sandbox: Sandbox) -> Sandbox:

@@ -15,6 +15,7 @@ FIRST_KEPT: Final = 8
 WORDS: Final = {
     "request": "asked for",
     Event.QUEUE: "waits for its turn to start",
+    "copy": "its image is copied into the private registry",
     Event.START: "the cluster is asked for it",
     Event.READY: "a command has run in it: ready",
     Event.WARM: "ready in its pool",

@@ -19,7 +19,7 @@ from controlplane.lifecycle.dependencies import Dependencies, Options
 from controlplane.lifecycle.ending.endings import Endings
 from controlplane.lifecycle.ending.reclaim import Reclaimer
 from controlplane.lifecycle.expiry.expiry import Expiry
-from controlplane.lifecycle.images import Images
+from controlplane.lifecycle.images import Copies, Images, Mirrored, Rights
 from controlplane.lifecycle.pools import Pools
 from controlplane.lifecycle.preflight import Preflight
 from controlplane.lifecycle.record.annotations import Annotations
@@ -78,6 +78,8 @@ class Core:
             metrics=deps.metrics,
             serves=templates.serves,
             group=group,
+            mirrored=_mirrored(deps, options, group),
+            rights=_rights(deps),
         )
         self.readiness = Readiness(deps, store, ledger, annotations)
         self.starter = Starter(
@@ -122,6 +124,7 @@ class Core:
             abandonments=self.abandonments,
             pools=self.pools,
             owned=self.owned,
+            images=self.images,
         )
         self.preflight = Preflight(store, deps.cluster, self.images, self.quotas, options.starts_in_flight)
         # Other replicas, and the cluster.
@@ -237,6 +240,22 @@ class Core:
     def _count_end(self, transition: Transition) -> None:
         if transition.here and Effect.UNROUTE in transition.effects and transition.after.end is not None:
             self._deps.metrics.ended(transition.after.end.cause)
+
+
+def _mirrored(deps: Dependencies, options: Options, group: asyncio.TaskGroup) -> Mirrored | None:
+    private = options.images.private
+    if private is None or deps.mirror is None or deps.keyrings is None:
+        return None
+    copies = Copies(
+        deps.mirror, private, deps.cluster.architectures, clock=deps.clock, metrics=deps.metrics, group=group
+    )
+    return Mirrored(private, deps.mirror, copies, deps.keyrings)
+
+
+def _rights(deps: Dependencies) -> Rights | None:
+    if deps.registry is None or deps.keyrings is None:
+        return None
+    return Rights(deps.registry, deps.keyrings, deps.clock)
 
 
 async def _unfinished(tasks: set[asyncio.Task[Any]], within_s: float) -> set[asyncio.Task[Any]]:

@@ -11,6 +11,7 @@ from controlplane.lifecycle.admission.candidates import candidate, known
 from controlplane.lifecycle.admission.queue import Answer, CreateQueue
 from controlplane.lifecycle.admission.queue.verdict import TOTAL
 from controlplane.lifecycle.dependencies import Dependencies, Options
+from controlplane.lifecycle.images import Images
 from controlplane.lifecycle.pools import Pools
 from controlplane.lifecycle.record import callers
 from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
@@ -46,7 +47,9 @@ class Creates:
         abandonments: Abandonments,
         pools: Pools,
         owned: OwnedSandboxes,
+        images: Images,
     ) -> None:
+        self._images = images
         self._deps = deps
         self._options = options
         self._ledger = ledger
@@ -129,6 +132,7 @@ class Creates:
         if self.draining:
             raise Problem("draining", "this control plane is stopping", retry_after_ms=1000)
         self._deps.cluster.check(spec)
+        await self._images.permit(owner, spec.image)
         wish = self._candidate(owner, spec, key, by_ms)
         wish = wish if key is None else replace(wish, callers=(caller,))
         return await self._admitted(wish, _cold_reason(replaced))

@@ -12,9 +12,9 @@ class Phases:
         self.timings_ms: dict[str, int] = {}
 
     def lap(self, phase: str) -> None:
-        """Ends the phase that began with the previous ``lap``, or with the stopwatch."""
+        """Ends the phase that began with the previous ``lap``, or with the stopwatch; parts of a phase add up."""
         now_ms = self._clock.now_ms()
-        self.timings_ms[phase] = max(0, now_ms - self._lap_ms)
+        self.timings_ms[phase] = self.timings_ms.get(phase, 0) + max(0, now_ms - self._lap_ms)
         self._lap_ms = now_ms
 
     def total(self, since_ms: int | None = None) -> None:

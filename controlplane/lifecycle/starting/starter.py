@@ -7,7 +7,8 @@ from typing import Final
 from controlplane.cluster import Boot
 from controlplane.errors import Problem
 from controlplane.lifecycle.dependencies import Dependencies
-from controlplane.lifecycle.images import Images, Pin
+from controlplane.lifecycle.images import Copy, Images, Pin
+from controlplane.lifecycle.record.changes import copy_waited_for
 from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.retry import retried_while_away
@@ -19,7 +20,9 @@ from controlplane.model import Sandbox, State, dump_record
 from controlplane.model.states import Change, Event
 
 # The phases that only the replica which calls the cluster can time; another replica may accept the push.
-_OURS: Final = ("pull", "start")
+_OURS: Final = ("copy", "pull", "start")
+# A copy that takes longer is told in the timeline; one that is there costs one request.
+NOTED_AFTER_S: Final = 0.25
 
 
 class Starter:
@@ -44,6 +47,7 @@ class Starter:
         self._key = deps.key
         self._clock = deps.clock
         self._metrics = deps.metrics
+        self._copies: dict[str, Copy] = {}
         self.queue = StartQueue(store, deps.cluster, at_once)
 
     async def bring_up(self, sandbox: Sandbox) -> None:
@@ -61,8 +65,8 @@ class Starter:
             if queued is None:
                 return
             sandbox = queued
-        # Before its turn: a registry that is slow takes no slot.
-        pin = await self._images.pin(sandbox)
+        # Before its turn: a registry that is slow takes no slot, and neither does a copy.
+        pin = await self._copied(sandbox, await self._images.pin(sandbox), phases)
         async with self.queue.turn(sandbox) as avoid:
             phases.lap("queue")
             if sandbox.state is State.QUEUED and self._clock.now_ms() >= sandbox.begin_by_ms:
@@ -85,16 +89,40 @@ class Starter:
 
     def overdue(self, sandbox: Sandbox) -> Problem:
         """The failure of a start whose deadline has passed; it names what the start was waiting for."""
+        if (copy := self._copies.get(sandbox.id)) is not None:
+            return copy.overdue()
         within = f"within its start timeout of {sandbox.spec.start_timeout_ms} ms"
         if sandbox.state in (State.REQUESTED, State.QUEUED):
             ahead = f"{self.queue.taken} starts were in flight, {self.queue.waiting} waited"
             return Problem("start_queue_timeout", f"{sandbox.id} got no turn {within}; {ahead}")
         return self.refusal(sandbox) or Problem("start_timeout", f"{sandbox.id} was not ready {within}")
 
+    async def _copied(self, sandbox: Sandbox, pin: Pin, phases: Phases) -> Pin:
+        """The pin of what nodes pull: waits until the private registry has it."""
+        if (there := self._images.copied(pin)).ran:
+            return there
+        async with self._images.copying(sandbox, pin) as copy:
+            if copy is None:
+                return pin
+            phases.lap("queue")
+            self._copies[sandbox.id] = copy
+            try:
+                if sandbox.state is State.QUEUED and not await copy.soon(NOTED_AFTER_S):
+                    await retried_while_away(lambda: self._ledger.change(sandbox.id, self._copy_noted))
+                digest = await copy.digest()
+            finally:
+                del self._copies[sandbox.id]
+            phases.lap("copy")
+        return self._images.copied(pin, digest)
+
+    def _copy_noted(self, record: Sandbox) -> Sandbox:
+        return copy_waited_for(record, self._clock.now_ms())
+
     async def _start(self, sandbox: Sandbox, pin: Pin, phases: Phases, avoid: Sequence[str]) -> None:
         taken_on = sandbox.state is State.STARTING
         if not taken_on:
-            change, queued = Change(timings_ms=dict(phases.timings_ms), image_digest=pin.digest), sandbox
+            timings_ms, queued = dict(phases.timings_ms), sandbox
+            change = Change(timings_ms=timings_ms, image_digest=pin.digest, image_ran=pin.ran, image_stale=pin.stale)
             begun = await retried_while_away(lambda: self._ledger.take(sandbox.id, Event.START, change, queued))
             if begun is None:
                 return  # ended while it waited

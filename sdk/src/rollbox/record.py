@@ -45,6 +45,8 @@ class SandboxRecord:
     Times are Unix milliseconds, sizes bytes, cpu millicores. `timings_ms` says how long each phase of the start took;
     `source` is "warm" for one that was claimed from a pool; `cold_reason` says why not, if its image has pools.
     `image` is the name that was given, `image_digest` what it was resolved to; empty if it was not.
+    `image_ran` is the digest of the copy that runs, where there is a private registry; `image_stale` says that the
+    image's own registry did not answer, so that the digest is what the name meant when it was copied.
     """
 
     id: str
@@ -72,6 +74,8 @@ class SandboxRecord:
     source: str = ""
     cold_reason: str = ""
     image_digest: str = ""
+    image_ran: str = ""
+    image_stale: bool = False
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> SandboxRecord:

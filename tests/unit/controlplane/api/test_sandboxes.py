@@ -32,7 +32,7 @@ async def test_a_created_sandbox_carries_everything_that_the_contract_names(plan
         *("id", "owner", "image", "state", "labels", "cpu_millicores", "memory_bytes", "pids_limit", "created_at_ms"),
         *("idle_timeout_ms", "lease", "disk_bytes", "gpu", "node_selector"),
         *("ready_at_ms", "expires_at_ms", "isolation", "kernel", "end", "timings_ms", "generation", "public_ports"),
-        *("source", "cold_reason", "image_digest", "token", "token_expires_at_ms"),
+        *("source", "cold_reason", "image_digest", "image_ran", "image_stale", "token", "token_expires_at_ms"),
     }
     assert (body["state"], body["owner"], body["isolation"], body["end"]) == ("running", "alice", "runc", None)
     assert body["cpu_millicores"] == {"request": 100, "limit": 2000}

@@ -34,14 +34,14 @@ class Secrets:
 
 async def test_secrets_are_read_together_once_a_minute() -> None:
     secrets = Secrets(one=secret(**{"a.io": "first"}), two=secret(**{"a.io": "second", "b.io": "b"}))
-    pull = PullSecrets(secrets, "sandboxes", ["one", "two"], VirtualClock())
-    rings = await asyncio.gather(*(pull.keyring() for _ in range(5)))
+    pull = PullSecrets(secrets, "sandboxes", ["one", "two"], {}, VirtualClock())
+    rings = await asyncio.gather(*(pull.of("alice") for _ in range(5)))
     for ring in rings:
         assert [found.username for name in ("a.io/x", "b.io/x") if (found := ring.find(parse(name)))] == ["first", "b"]
     assert secrets.asked == 2
     secrets.found["one"] = secret(**{"a.io": "new"})
     await asyncio.sleep(KEPT_MS / 1000)
-    found = (await pull.keyring()).find(parse("a.io/x"))
+    found = (await pull.of("alice")).find(parse("a.io/x"))
     assert found is not None
     assert found.username == "new"
 
@@ -50,5 +50,5 @@ async def test_a_secret_that_cannot_be_read_is_left_out() -> None:
     odd: list[Json] = [{}, {"data": {}}, {"data": {".dockerconfigjson": "!"}}, {"data": {".dockerconfigjson": "e30="}}]
     secrets = Secrets(good=secret(**{"a.io": "a"}), **{f"odd{n}": one for n, one in enumerate(odd)})
     names = ["none", *(f"odd{n}" for n in range(len(odd))), "good"]
-    keyring = await PullSecrets(secrets, "sandboxes", names, VirtualClock()).keyring()
+    keyring = await PullSecrets(secrets, "sandboxes", names, {}, VirtualClock()).of("")
     assert list(keyring.entries) == ["a.io"]

@@ -39,6 +39,8 @@ FULL = Sandbox(
     abandoned_at_ms=10,
     settings_digest="d" * 64,
     image_digest="sha256:" + "e" * 64,
+    image_ran="sha256:" + "f" * 64,
+    image_stale=True,
 )
 NAMES = {one.name for one in fields(Sandbox)}
 # The cluster carries what is known before the start, or once it is claimed. Readiness, expiry, lease and ports have

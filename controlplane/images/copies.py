@@ -1,0 +1,47 @@
+"""What the mirror tells of copies, as values."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """How far a copy is; the numbers are 0 as long as they are not known.
+
+    Attributes:
+        phase: ``waiting`` for its turn, ``copying``, ``converting``, or ``paused``: its registry limits how often it is
+            asked.
+    """
+
+    phase: Literal["waiting", "copying", "converting", "paused"]
+    done_layers: int = 0
+    layers: int = 0
+    done_bytes: int = 0
+    total_bytes: int = 0
+
+    def __str__(self) -> str:
+        if not self.layers:
+            return self.phase
+        megabytes = f"{self.done_bytes / 1e6:.0f} of {self.total_bytes / 1e6:.0f} MB"
+        return f"{self.phase}, {self.done_layers} of {self.layers} layers, {megabytes} sent"
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A finished copy: its digest in the private registry, and whether it was there already."""
+
+    digest: str
+    there: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a tag of the private registry stands for.
+
+    Attributes:
+        digest: what runs.
+        named: what the tag meant at its source when it was copied; empty: it is no copy's tag.
+    """
+
+    digest: str
+    named: str

@@ -1,0 +1,187 @@
+"""``Copies``: images on their way into the private registry, each once for all starts that wait for it."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from typing import Final
+
+import structlog
+
+from controlplane.clock import Clock
+from controlplane.errors import Problem
+from controlplane.images import Copied, Copying, Credentials, Mirror, PrivateRegistry, Reference
+from controlplane.registry import MirrorAwayError
+from controlplane.telemetry import Metrics
+
+# How long a copy that was there is taken to be there; what is removed is never what was asked for lately.
+THERE_MS: Final = 60_000
+MOST_THERE: Final = 32_768
+# Between two calls to a mirror that does not answer.
+RETRY_S: Final = (0.5, 1.0, 2.0, 5.0)
+# Of nodes that are not known yet.
+_UNKNOWN: Final = ("amd64",)
+
+# Name with digest, and architectures: what has to be equal for two starts to wait for one copy.
+_Key = tuple[str, tuple[str, ...]]
+
+
+class Copy:
+    """One copy, as those who wait for it see it.
+
+    Attributes:
+        progress: how far it is.
+        trouble: why the mirror was away last; None: it answers.
+    """
+
+    def __init__(self, source: Reference, over: "asyncio.Future[str | Problem]") -> None:
+        self.source = source
+        self.progress = Copying("waiting")
+        self.trouble: Problem | None = None
+        self.waiting = 0
+        self._over = over
+
+    async def soon(self, within_s: float) -> bool:
+        """Waits a moment; whether it is over."""
+        return bool((await asyncio.wait({self._over}, timeout=within_s))[0])
+
+    async def digest(self) -> str:
+        """Waits until it is over; the digest that nodes pull.
+
+        Raises:
+            Problem: why there is none.
+        """
+        await asyncio.wait({self._over})
+        if self._over.cancelled():
+            raise MirrorAwayError("this control plane is stopping")
+        answer = self._over.result()
+        if isinstance(answer, Problem):
+            # A new one for each: an exception collects the tracebacks of all that raise it.
+            raise Problem(answer.code, answer.detail, retry_after_ms=answer.retry_after_ms, **answer.details)
+        return answer
+
+    def overdue(self) -> Problem:
+        """The failure of a start whose deadline has passed while it waited for this."""
+        if self.trouble is not None:
+            return Problem(self.trouble.code, f"{self.source} was not copied in time: {self.trouble.detail}")
+        return Problem("start_timeout", f"{self.source} was not copied into the registry in time: {self.progress}")
+
+
+class Copies:
+    """Has images copied.
+
+    Args:
+        mirror: copies them.
+        private: where to.
+        architectures: of the machines.
+        clock: the time of day.
+        metrics: counts what became of copies.
+        group: owns the copies, which several starts may wait for.
+    """
+
+    def __init__(
+        self,
+        mirror: Mirror,
+        private: PrivateRegistry,
+        architectures: Callable[[], Collection[str]],
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        group: asyncio.TaskGroup,
+    ) -> None:
+        self._mirror = mirror
+        self._private = private
+        self._architectures = architectures
+        self._clock = clock
+        self._metrics = metrics
+        self._group = group
+        self._copies: dict[_Key, Copy] = {}
+        self._tasks: dict[Copy, asyncio.Task[str | Problem]] = {}
+        self._there: OrderedDict[_Key, tuple[str, int]] = OrderedDict()
+        self._log = structlog.get_logger("images")
+
+    def close(self) -> None:
+        """Breaks off all copies; what was sent stays, and the next control plane goes on."""
+        for task in self._tasks.values():
+            task.cancel()
+
+    def there(self, source: Reference) -> str:
+        """The digest of a copy that was there a moment ago; empty: not known."""
+        digest, until_ms = self._there.get(self._key(source), ("", 0))
+        return digest if self._clock.now_ms() < until_ms else ""
+
+    @asynccontextmanager
+    async def joined(self, source: Reference, credentials: Credentials | None) -> AsyncIterator[Copy]:
+        """A copy of an image, begun unless it is under way; it ends when the last one that waits for it leaves.
+
+        Args:
+            source: with a digest; whoever asks has the right to it.
+            credentials: for its registry.
+        """
+        key = self._key(source)
+        copy = self._copies.get(key) or self._begin(key, source, credentials)
+        copy.waiting += 1
+        try:
+            yield copy
+        finally:
+            copy.waiting -= 1
+            if not copy.waiting:
+                if self._copies.get(key) is copy:
+                    del self._copies[key]
+                if copy in self._tasks:
+                    self._tasks[copy].cancel()
+
+    def _begin(self, key: _Key, source: Reference, credentials: Credentials | None) -> Copy:
+        over: asyncio.Future[str | Problem] = asyncio.get_running_loop().create_future()
+        copy = self._copies[key] = Copy(source, over)
+        task = self._group.create_task(self._copied(key, copy, credentials), name=f"copy {source}")
+        self._tasks[copy] = task
+
+        def done(ended: asyncio.Task[str | Problem]) -> None:
+            del self._tasks[copy]
+            if self._copies.get(key) is copy:
+                del self._copies[key]
+            if ended.cancelled() or ended.exception() is not None:
+                over.cancel()
+            else:
+                over.set_result(ended.result())
+
+        task.add_done_callback(done)
+        return copy
+
+    async def _copied(self, key: _Key, copy: Copy, credentials: Credentials | None) -> str | Problem:
+        attempt = 0
+        while True:
+            try:
+                done = await self._copy_once(key, copy, credentials)
+            except MirrorAwayError as away:
+                if copy.trouble is None:
+                    self._log.warning("mirror does not answer, starts wait for it", detail=away.detail)
+                    self._metrics.image_copied("away")
+                copy.trouble = away
+                await asyncio.sleep(RETRY_S[min(attempt, len(RETRY_S) - 1)])
+                attempt += 1
+                continue
+            except Problem as problem:
+                self._metrics.image_copied("refused" if problem.entry.fault == "caller" else "failed")
+                return problem
+            self._keep(key, done.digest)
+            self._metrics.image_copied("there" if done.there else "copied")
+            return done.digest
+
+    async def _copy_once(self, key: _Key, copy: Copy, credentials: Credentials | None) -> Copied:
+        repository = self._private.repository(copy.source)
+        async for told in self._mirror.copy(copy.source, credentials, repository, key[1]):
+            if isinstance(told, Copied):
+                return told
+            copy.progress, copy.trouble = told, None
+        raise MirrorAwayError("it ended a copy without a word")
+
+    def _key(self, source: Reference) -> _Key:
+        return f"{source.name}@{source.digest}", tuple(sorted(self._architectures() or _UNKNOWN))
+
+    def _keep(self, key: _Key, digest: str) -> None:
+        self._there[key] = (digest, self._clock.now_ms() + THERE_MS)
+        self._there.move_to_end(key)
+        if len(self._there) > MOST_THERE:
+            self._there.popitem(last=False)

@@ -1,0 +1,76 @@
+"""``Mirrored``: what a start is given in place of an image's own name where there is a private registry."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from controlplane.errors import Problem
+from controlplane.images import Found, Keyrings, Mirror, PrivateRegistry, Reference, parse
+from controlplane.lifecycle.images.copies import Copies, Copy
+
+
+class Mirrored:
+    """The private registry, as starts use it.
+
+    Args:
+        private: which one it is.
+        mirror: knows what it has.
+        copies: has images copied into it.
+        keyrings: the credentials with which an image is copied.
+    """
+
+    def __init__(self, private: PrivateRegistry, mirror: Mirror, copies: Copies, keyrings: Keyrings) -> None:
+        self._private = private
+        self._mirror = mirror
+        self._copies = copies
+        self._keyrings = keyrings
+
+    def close(self) -> None:
+        """Breaks off all copies."""
+        self._copies.close()
+
+    def hides(self, reference: Reference) -> bool:
+        """Whether no user may name this."""
+        return self._private.hides(reference)
+
+    def ready(self, name: str) -> str:
+        """The name and digest that nodes pull in place of this one if it was there a moment ago; empty: not known."""
+        return self._copies.there(parse(name))
+
+    def wants(self, name: str) -> bool:
+        """Whether an image has to be copied before it is started: its name has a digest, and is not of here already."""
+        reference = parse(name)
+        return bool(reference.digest) and not self._private.holds(reference)
+
+    def copy_of(self, name: str, digest: str) -> str:
+        """The name by which nodes pull the copy of an image."""
+        return self._private.copy(parse(name), digest)
+
+    @asynccontextmanager
+    async def copying(self, name: str, owner: str) -> AsyncIterator[Copy]:
+        """The copy of an image, with the credentials of an owner who has the right to it."""
+        source = parse(name)
+        credentials = (await self._keyrings.of(owner)).find(source)
+        async with self._copies.joined(source, credentials) as copy:
+            yield copy
+
+    async def last(self, reference: Reference) -> Found | None:
+        """What a tag meant when it was copied last; None: it never was, or nobody can say."""
+        if not reference.tag or self._private.holds(reference):
+            return None
+        try:
+            found = await self._mirror.find(self._private.repository(reference), reference.tag)
+        except Problem:
+            return None
+        return found if found is not None and found.named else None
+
+    async def committed(self, reference: Reference) -> str:
+        """The digest of an image that was made of a sandbox.
+
+        Raises:
+            Problem: image_not_found; image_pull_failed: the registry or its mirror does not answer.
+        """
+        repository = reference.name.partition("/")[2]
+        found = await self._mirror.find(repository, reference.digest or reference.tag)
+        if found is None:
+            raise Problem("image_not_found", f"the private registry has no {reference}", option="image")
+        return found.digest

@@ -1,0 +1,93 @@
+"""``Rights``: whether an owner may have an image, whatever node or registry has it already.
+
+Only the image's own registry knows, so it is asked with the owner's credentials, at every create. Where no owner has
+credentials of its own for an image, all have the same right to it, and nobody is asked.
+"""
+
+from collections import OrderedDict
+from typing import Final, TypeVar
+
+from controlplane.clock import Clock
+from controlplane.errors import Problem
+from controlplane.images import Keyrings, Reference, Registry
+from controlplane.registry import RegistryProblem
+
+# For how long an answer holds: so late takes a right that was taken back effect.
+GRANTED_MS: Final = 300_000
+REFUSED_MS: Final = 10_000
+# For how long a right that was proven holds while its registry does not answer.
+AWAY_MS: Final = 3_600_000
+# About 0.3 KiB each.
+MOST_KEPT: Final = 32_768
+
+T = TypeVar("T")
+
+# Owner, and what it asks for.
+_Key = tuple[str, str]
+
+
+class Rights:
+    """Asks registries for owners.
+
+    Args:
+        registry: asks them.
+        keyrings: who has credentials of its own.
+        clock: the time of day.
+    """
+
+    def __init__(self, registry: Registry, keyrings: Keyrings, clock: Clock) -> None:
+        self._registry = registry
+        self._keyrings = keyrings
+        self._clock = clock
+        # When the answer was given, and whether it was yes.
+        self._answers: OrderedDict[_Key, tuple[int, bool]] = OrderedDict()
+        # When a right to a repository was proven last: registries give rights to these, whatever the tag or digest.
+        self._proven: OrderedDict[_Key, int] = OrderedDict()
+
+    async def guarded(self, reference: Reference) -> bool:
+        """Whether not all owners may have this image alike."""
+        return await self._keyrings.guards(reference)
+
+    async def check(self, owner: str, reference: Reference) -> None:
+        """Checks that an owner may have an image. Cost: nothing where all may; else a request in five minutes.
+
+        Raises:
+            Problem: image_not_found: it is not there, or not for this owner, which is not told apart;
+                image_pull_failed: its registry does not answer, and has not proven the right within an hour.
+        """
+        if not await self.guarded(reference):
+            return None
+        key, place, now_ms = (owner, str(reference)), (owner, reference.name), self._clock.now_ms()
+        at_ms, granted = self._answers.get(key, (-GRANTED_MS, False))
+        if now_ms < at_ms + (GRANTED_MS if granted else REFUSED_MS):
+            return self._judge(reference, granted=granted)
+        try:
+            await self._registry.digest(reference, owner)
+            granted = True
+            _keep(self._proven, place, now_ms)
+        except RegistryProblem as problem:
+            if problem.outcome not in ("absent", "denied"):
+                if now_ms < self._proven.get(place, -AWAY_MS) + AWAY_MS:
+                    return None
+                raise
+            granted = False
+            self._proven.pop(place, None)
+        _keep(self._answers, key, (now_ms, granted))
+        return self._judge(reference, granted=granted)
+
+    def _judge(self, reference: Reference, *, granted: bool) -> None:
+        if not granted:
+            raise not_yours(reference)
+
+
+def _keep(kept: OrderedDict[_Key, T], key: _Key, value: T) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > MOST_KEPT:
+        kept.popitem(last=False)
+
+
+def not_yours(reference: Reference) -> Problem:
+    """The refusal of an image that is not there, or not for the owner who has named it."""
+    detail = f"registry {reference.registry}: it has no {reference}, or does not give it to you"
+    return Problem("image_not_found", detail, registry=reference.registry, option="image")

@@ -1,0 +1,122 @@
+"""The client of the mirror (``contract/mirror.proto``), over mutual TLS."""
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, Literal, Self
+
+import grpc
+from grpc import aio
+
+from controlplane.errors import Problem
+from controlplane.errors.rpc import from_rpc
+from controlplane.images import Copied, Copying, Credentials, Found, Reference
+from controlplane.wire import mirror_pb2, mirror_pb2_grpc
+
+# The name in its certificate, whatever address it is reached at.
+NAME: Final = "rollbox-mirror"
+FIND_WITHIN_S: Final = 10.0
+# A mirror that is restarted is there again within seconds; the default waits up to two minutes before it looks.
+_OPTIONS: Final = (
+    ("grpc.ssl_target_name_override", NAME),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    # A mirror whose node has gone says nothing.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+)
+_PHASES: Final[dict[int, Literal["waiting", "copying", "converting", "paused"]]] = {
+    mirror_pb2.CopyProgress.COPYING: "copying",
+    mirror_pb2.CopyProgress.CONVERTING: "converting",
+    mirror_pb2.CopyProgress.PAUSED: "paused",
+}
+# What the transport answers for a mirror that is not there, or stops.
+_AWAY: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED})
+
+
+class MirrorAwayError(Problem):
+    """The mirror does not answer: the same call may work a moment later."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__("image_pull_failed", f"the mirror does not answer: {why}", side="mirror")
+
+
+class MirrorClient:
+    """Calls one mirror; see ``images.options.Mirror``."""
+
+    def __init__(self, channel: aio.Channel) -> None:
+        self._stub = mirror_pb2_grpc.MirrorStub(channel)  # type: ignore[no-untyped-call]
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, address: str, tls_folder: Path) -> AsyncIterator[Self]:
+        """A client while the block runs; it connects when needed.
+
+        Args:
+            address: host and port.
+            tls_folder: has ``ca.crt``, ``tls.crt`` and ``tls.key``.
+        """
+        credentials = grpc.ssl_channel_credentials(
+            root_certificates=(tls_folder / "ca.crt").read_bytes(),
+            private_key=(tls_folder / "tls.key").read_bytes(),
+            certificate_chain=(tls_folder / "tls.crt").read_bytes(),
+        )
+        async with aio.secure_channel(address, credentials, options=_OPTIONS) as channel:
+            yield cls(channel)
+
+    async def copy(
+        self,
+        source: Reference,
+        credentials: Credentials | None,
+        repository: str,
+        architectures: Collection[str],
+    ) -> AsyncIterator[Copying | Copied]:
+        """See ``Mirror.copy``."""
+        upstream = None
+        if credentials is not None:
+            upstream = mirror_pb2.UpstreamCredentials(username=credentials.username, password=credentials.password)
+        request = mirror_pb2.CopyRequest(
+            source=f"{source.name}@{source.digest}",
+            upstream=upstream,
+            target=repository,
+            form=mirror_pb2.PLAIN,
+            architectures=sorted(architectures),
+            tag=source.tag,
+        )
+        call = self._stub.Copy(request)
+        try:
+            async for update in call:
+                yield _told(update)
+        except aio.AioRpcError as error:
+            raise _problem(error) from error
+        finally:
+            call.cancel()
+
+    async def find(self, repository: str, reference: str) -> Found | None:
+        """See ``Mirror.find``."""
+        request = mirror_pb2.FindRequest(repository=repository, reference=reference)
+        try:
+            reply = await self._stub.Find(request, timeout=FIND_WITHIN_S)
+        except aio.AioRpcError as error:
+            problem = _problem(error)
+            if problem.code == "image_not_found":
+                return None
+            raise problem from error
+        return Found(reply.digest, reply.named)
+
+
+def _told(update: mirror_pb2.CopyUpdate) -> Copying | Copied:
+    if update.WhichOneof("body") == "copied":
+        return Copied(update.copied.digest, update.copied.there)
+    now = update.progress
+    phase = _PHASES.get(now.phase, "waiting")
+    return Copying(phase, now.done_layers, now.total_layers, now.done_bytes, now.total_bytes)
+
+
+def _problem(error: aio.AioRpcError) -> Problem:
+    problem = from_rpc(error, "the mirror")
+    if "peer" in problem.details and error.code() in _AWAY:
+        # No problem of the contract was in it.
+        return MirrorAwayError(str(error.details()))
+    return problem

@@ -1,0 +1,67 @@
+"""A mirror in memory, and owners with credentials: what takes time, fails and is refused is told to them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import dataclass, field
+
+from controlplane.errors import Problem
+from controlplane.images import Copied, Copying, Credentials, Found, Keyring, Reference
+from controlplane.registry import MirrorAwayError
+from tests.support.fake_registry import digest
+
+LAYERS = 4
+
+
+@dataclass
+class FakeMirror:
+    """Copies everything; of an image with the digest D it runs the digest of `ran D`."""
+
+    takes_s: float = 0.0
+    away: bool = False
+    failure: Problem | None = None
+    there: dict[tuple[str, str], Found] = field(default_factory=dict)
+    asked: list[tuple[str, Credentials | None]] = field(default_factory=list)
+    broken_off: int = 0
+
+    async def copy(
+        self, source: Reference, credentials: Credentials | None, repository: str, architectures: Collection[str]
+    ) -> AsyncIterator[Copying | Copied]:
+        assert set(architectures) == {"amd64"}
+        if self.away:
+            raise MirrorAwayError("it is away")
+        self.asked.append((str(source), credentials))
+        ran = digest(f"ran {source.digest}")
+        if (there := self.there.get((repository, source.digest))) is not None:
+            yield Copied(there.digest, there=True)
+            return
+        try:
+            for layer in range(LAYERS):
+                yield Copying("copying", layer, LAYERS, layer, LAYERS)
+                await asyncio.sleep(self.takes_s / LAYERS)
+        except asyncio.CancelledError:
+            self.broken_off += 1
+            raise
+        if self.failure is not None:
+            raise self.failure
+        self.there[repository, source.digest] = self.there[repository, source.tag] = Found(ran, source.digest)
+        yield Copied(ran, there=False)
+
+    async def find(self, repository: str, reference: str) -> Found | None:
+        if self.away:
+            raise MirrorAwayError("it is away")
+        return self.there.get((repository, reference))
+
+
+@dataclass
+class FakeKeyrings:
+    """Owners' own credentials, by owner and then by place (registry or repository)."""
+
+    owners: Mapping[str, Mapping[str, Credentials]] = field(default_factory=dict)
+
+    async def of(self, owner: str) -> Keyring:
+        if owner.startswith("pool:"):
+            return Keyring({place: one for own in self.owners.values() for place, one in own.items()})
+        return Keyring(self.owners.get(owner, {}))
+
+    async def guards(self, reference: Reference) -> bool:
+        return any(Keyring(own).find(reference) is not None for own in self.owners.values())

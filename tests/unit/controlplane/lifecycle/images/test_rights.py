@@ -1,0 +1,105 @@
+"""Whose image it is: an owner without credentials gets nobody else's, whatever node, pool or registry has it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from controlplane.errors import Problem
+from controlplane.images import Credentials, ImageOptions, PrivateRegistry
+from controlplane.lifecycle import Options
+from controlplane.lifecycle.images.rights import AWAY_MS, GRANTED_MS
+from controlplane.model import SandboxSpec
+from tests.support.fake_mirror import FakeKeyrings, FakeMirror
+from tests.support.fake_registry import FakeRegistry, digest
+from tests.support.world import OWNER, World, world
+
+PRIVATE = SandboxSpec(image="registry.example.com/alice/app:1")
+PUBLIC = SandboxSpec(image="python:3")
+ALICES = Credentials("alice", "secret")
+
+
+@asynccontextmanager
+async def plane(registry: FakeRegistry, mirror: FakeMirror) -> AsyncIterator[World]:
+    options = Options(
+        starts_in_flight=64, images=ImageOptions("auto", private=PrivateRegistry("registry.internal:5000"))
+    )
+    keyrings = FakeKeyrings({OWNER: {"registry.example.com": ALICES}})
+    async with world(options=options, registry=registry, mirror=mirror, keyrings=keyrings) as running:
+        yield running
+
+
+async def refused(running: World, owner: str, spec: SandboxSpec = PRIVATE) -> Problem:
+    with pytest.raises(Problem) as caught:
+        await running.create(owner, spec)
+    return caught.value
+
+
+async def test_an_image_that_is_here_is_not_everybodys() -> None:
+    registry, mirror = FakeRegistry(allowed={OWNER}), FakeMirror()
+    async with plane(registry, mirror) as running:
+        await running.create(OWNER, PRIVATE)
+        assert mirror.asked == [(f"{PRIVATE.image}@{digest('a')}", ALICES)]
+        for name in (PRIVATE.image, f"{PRIVATE.image}@{digest('a')}"):
+            problem = await refused(running, "bob", SandboxSpec(image=name))
+            assert problem.code == "image_not_found"
+        assert len(running.cluster.held) == 1
+        # Where nobody has credentials of its own, nobody is asked.
+        registry.allowed = None
+        asked = len(registry.asked)
+        await running.create("bob", PUBLIC)
+        assert registry.asked[asked:] == ["docker.io/library/python:3"]
+
+
+async def test_an_image_that_is_not_there_is_told_in_the_same_words() -> None:
+    registry = FakeRegistry(allowed={OWNER})
+    async with plane(registry, FakeMirror()) as running:
+        denied = await refused(running, "bob")
+        registry.outcome, registry.allowed = "absent", None
+        absent = await refused(running, "carol")
+        assert (denied.code, denied.detail) == (absent.code, absent.detail)
+
+
+async def test_a_right_can_be_taken_back() -> None:
+    registry = FakeRegistry(allowed={OWNER})
+    async with plane(registry, FakeMirror()) as running:
+        await running.create(OWNER, PRIVATE)
+        registry.allowed = set()
+        await asyncio.sleep(GRANTED_MS / 1000)
+        assert (await refused(running, OWNER)).code == "image_not_found"
+
+
+async def test_a_proven_right_outlives_its_registry_for_a_while() -> None:
+    registry = FakeRegistry(allowed={OWNER})
+    async with plane(registry, FakeMirror()) as running:
+        await running.create(OWNER, PRIVATE)
+        registry.outcome = "away"
+        await asyncio.sleep(GRANTED_MS / 1000)
+        again = (await running.create(OWNER, PRIVATE)).sandbox
+        assert again.image_stale
+        assert (await refused(running, "bob")).code == "image_pull_failed"
+        await asyncio.sleep(AWAY_MS / 1000)
+        assert (await refused(running, OWNER)).code == "image_pull_failed"
+
+
+async def test_a_warm_sandbox_is_its_owners_only() -> None:
+    registry = FakeRegistry(allowed={OWNER, "pool:p"})
+    async with plane(registry, FakeMirror()) as running:
+        pool = {"template": {"image": PRIVATE.image}, "min_warm": 2, "max_warm": 2}
+        assert (await running.api("PUT", "/v1/pools/p", body=pool)).status == 201
+        await asyncio.sleep(10)
+        assert await running.deps.store.warm(PRIVATE.template_hash()) == 2
+        assert (await refused(running, "bob")).code == "image_not_found"
+        assert (await running.create(OWNER, PRIVATE)).sandbox.warm
+
+
+async def test_a_preflight_tells_nobody_of_others_images() -> None:
+    registry = FakeRegistry(allowed={OWNER})
+    async with plane(registry, FakeMirror()) as running:
+        await running.create(OWNER, PRIVATE)
+        told = {}
+        for owner in (OWNER, "bob"):
+            found, state = await running.service.forecast(owner, PRIVATE, 1)
+            told[owner] = ([one.code for one in found.blockers], state)
+        assert told == {OWNER: ([], "here"), "bob": (["image_not_found"], "unknown")}
