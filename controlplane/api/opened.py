@@ -66,6 +66,8 @@ async def _kubernetes(settings: KubernetesSettings, metrics: Metrics) -> AsyncIt
         tolerations=settings.tolerations,
         image_pull_secrets=settings.image_pull_secrets,
         kubeconfig=settings.kubeconfig,
+        lazy_runtime_class=settings.lazy_runtime_class,
+        lazy_images=settings.lazy_images,
         forged=metrics.forged_address,
     ) as cluster:
         yield cluster

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from operator import attrgetter
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
@@ -121,6 +121,11 @@ Millicores = Annotated[Range, _within("millicores", 10, 1_024_000)]
 MemoryBytes = Annotated[Range, _within("bytes", 16 * MIB, 1 << 42)]
 
 
+# How a node gets the image: `full` before the sandbox starts; `lazy` while it runs, file by file; `auto`: lazy where
+# the image and the nodes allow it.
+Pull = Literal["auto", "full", "lazy"]
+
+
 class Template(Closed):
     """What a sandbox is made of, and cannot be given later. Sizes in bytes, cpu in millicores (1000 = one core)."""
 
@@ -133,6 +138,8 @@ class Template(Closed):
     disk_bytes: int | None = Field(default=None, ge=16 * MIB, le=1 << 44)
     gpu: int = Field(default=0, ge=0, le=16)
     node_selector: Annotated[dict[str, str], AfterValidator(_node_selector)] = Field(default_factory=dict)
+    # Left out where nothing is asked for: a replica of an older version reads the spec of every record.
+    pull: Pull = Field(default="auto", exclude_if=lambda pull: pull == "auto")
 
 
 class Lease(Closed):

@@ -13,6 +13,7 @@ KUBERNETES_ONLY: Final = (
     *("NAMESPACE", "INSTALLATION", "SIDECAR_IMAGE", "READY_URL", "RUNTIME_CLASS", "REQUIRED_KERNEL", "DNS_SHARDS"),
     *("STARTS_PER_NODE", "PRIORITY_CLASS", "NODE_SELECTOR", "TOLERATIONS", "IMAGE_PULL_SECRETS", "KUBECONFIG"),
     *("AGENT_SANDBOX", "REGISTRY", "MIRROR", "MIRROR_TLS_FOLDER", "OWNER_PULL_SECRETS"),
+    *("LAZY_RUNTIME_CLASS", "LAZY_IMAGES"),
 )
 
 
@@ -58,6 +59,8 @@ class KubernetesSettings:
         priority_class: the pods' PriorityClass; empty = the cluster's default.
         kubeconfig: None = the pod's own service account.
         agent_sandbox: whether SandboxWarmPools of kubernetes-sigs/agent-sandbox are kept filled too.
+        lazy_runtime_class: the RuntimeClass of pods whose images are mounted lazily; empty = none are.
+        lazy_images: beginnings of the names of images that nodes mount lazily.
     """
 
     namespace: str
@@ -74,11 +77,16 @@ class KubernetesSettings:
     image_pull_secrets: Sequence[str]
     kubeconfig: Path | None
     agent_sandbox: bool = False
+    lazy_runtime_class: str = ""
+    lazy_images: Sequence[str] = ()
 
     @classmethod
     def read(cls, read: Reader) -> Self:
         """Reads them; see ``Settings.from_environment``."""
         read.refuse(ENGINE_ONLY, "it is for BACKEND=engine, and this is BACKEND=kubernetes")
+        lazy_runtime_class = read("LAZY_RUNTIME_CLASS", str.strip, "")
+        if not lazy_runtime_class:
+            read.refuse(("LAZY_IMAGES",), "it says what is mounted lazily, and LAZY_RUNTIME_CLASS does not say how")
         return cls(
             namespace=read("NAMESPACE", rules.word),
             installation=read("INSTALLATION", rules.word),
@@ -94,4 +102,6 @@ class KubernetesSettings:
             image_pull_secrets=read("IMAGE_PULL_SECRETS", rules.words, ""),
             kubeconfig=read.optional("KUBECONFIG", rules.file),
             agent_sandbox=read("AGENT_SANDBOX", rules.one_of("true", "false"), "false") == "true",
+            lazy_runtime_class=lazy_runtime_class,
+            lazy_images=read("LAZY_IMAGES", rules.repositories) if lazy_runtime_class else (),
         )

@@ -172,6 +172,19 @@ def names_by_owner(text: str) -> Mapping[str, Sequence[str]]:
     return value
 
 
+def repositories(text: str) -> tuple[str, ...]:
+    """Beginnings of images' names, at least one, each with its registry and a slash at its end, separated by commas."""
+    for one in words(text):
+        host, slash, _ = one.partition("/")
+        check_registry(host)
+        if not names_registry(host) or not slash or not one.endswith("/"):
+            # Without it registry.example.com/team lets registry.example.com/team-2 in.
+            raise ValueError("must be beginnings of images' names that end with a slash: registry.example.com/estargz/")
+    if not words(text):
+        raise ValueError("must name at least one beginning: registry.example.com/estargz/")
+    return words(text)
+
+
 def one_of(*choices: str) -> Callable[[str], str]:
     """One of ``choices``."""
 

@@ -137,6 +137,6 @@ def test_the_api_server_takes_only_sandboxed_pods_where_sandboxes_are(manifests:
 
 def test_the_admission_policy_names_the_class_and_can_be_left_out() -> None:
     (policy,) = of_kind(render("runtimeClass.name=cloud"), "ValidatingAdmissionPolicy")
-    assert "== 'cloud'" in policy["spec"]["validations"][0]["expression"]
+    assert "in ['cloud']" in policy["spec"]["validations"][0]["expression"]
     kinds = {one["kind"] for one in render("admissionPolicy.enabled=false")}
     assert not [kind for kind in kinds if kind.startswith("ValidatingAdmission")]

@@ -26,6 +26,9 @@ KUBECONFIG = STATE / "kubeconfig"
 # Holds the name of the network with which the cluster was made.
 CHOSEN = STATE / "cni"
 CONTAINERD_SOCKET = RUN / "containerd/containerd.sock"
+# Of the two processes that mount images lazily; images of this beginning, and no others, are.
+SNAPSHOTTER_SOCKET = RUN / "snapshotter/snapshotter.sock"
+MOUNTS_SOCKET = RUN / "snapshotter/mounts.sock"
 
 NODE = "rollbox-node-0"
 POD_CIDR = "10.98.0.0/20"
@@ -34,6 +37,7 @@ API_SERVICE = "10.97.0.1"
 DNS_SERVICE = "10.97.0.10"
 API_PORT = 6443
 REGISTRY = "localhost:5000"
+LAZY_IMAGES = f"{REGISTRY}/estargz/"
 PAUSE_IMAGE = f"{REGISTRY}/rollbox-cluster/pause:1"
 COREDNS_IMAGE = f"{REGISTRY}/rollbox-cluster/coredns:1"
 

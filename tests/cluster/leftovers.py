@@ -58,7 +58,10 @@ def _ours(process: Path) -> bool:
         return True
     served = any(f"{folder}/" in word for word in words for folder in (RUN, STATE))
     built = program.is_relative_to(CACHE) and Path(words[0]).name not in CLIENTS
-    return served and (built or program.name == "docker-registry")
+    # The snapshotter's settings are in its environment alone.
+    return (served and (built or program.name == "docker-registry")) or (
+        built and program.name == "rollbox-snapshotter"
+    )
 
 
 def _cmdline(pid: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 from tests.cluster import network, options
 from tests.cluster.kubectl import KubectlError, accepts, answers, kubectl, read
@@ -12,8 +13,12 @@ from tests.cluster.layout import (
     CONTAINERD_SOCKET,
     ETC,
     HERE,
+    LAZY_IMAGES,
     LOGS,
+    MOUNTS_SOCKET,
     NODE,
+    SNAPSHOTTER_SOCKET,
+    STATE,
 )
 from tests.cluster.processes import Program
 from tests.cluster.toolchain import program
@@ -35,12 +40,30 @@ def base() -> list[Program]:
             lambda: answers("http://127.0.0.1:5000/v2/"),
             hint="Another registry on port 5000 would be in its way.",
         ),
+        _snapshotter("lazy-mounts", "mounts", MOUNTS_SOCKET),
+        _snapshotter("snapshotter", "serve", SNAPSHOTTER_SOCKET),
         Program(
             "containerd",
             (program("containerd"), "--config", str(ETC / "containerd.toml")),
             lambda: accepts(CONTAINERD_SOCKET),
         ),
     ]
+
+
+def _snapshotter(name: str, verb: str, socket: Path) -> Program:
+    """One of the two processes that mount images lazily."""
+    told = {
+        "SOCKET": str(SNAPSHOTTER_SOCKET),
+        "MOUNTS_SOCKET": str(MOUNTS_SOCKET),
+        "ROOT": str(STATE / "snapshotter"),
+        "REGISTRIES": str(ETC / "certs.d"),
+        "TRUSTED": LAZY_IMAGES,
+        "METRICS": "127.0.0.1:9810",
+        "MOUNTS_METRICS": "127.0.0.1:9811",
+    }
+    command = (program("snapshotter", "rollbox-snapshotter"), verb)
+    extra = {f"ROLLBOX_SNAPSHOTTER_{setting}": value for setting, value in told.items()}
+    return Program(name, command, lambda: accepts(socket), extra=extra)
 
 
 def api() -> Program:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 from string import Template
 
@@ -28,6 +29,8 @@ def rendered(name: str) -> str:
         "etc": ETC,
         "pki": layout.PKI,
         "socket": layout.CONTAINERD_SOCKET,
+        "snapshotter_socket": layout.SNAPSHOTTER_SOCKET,
+        "arch": "arm64" if platform.machine() == "aarch64" else "amd64",
         "node": layout.NODE,
         "dns": layout.DNS_SERVICE,
         "pod_cidr": layout.POD_CIDR,

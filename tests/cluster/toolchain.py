@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.cluster.layout import HERE, cni
 
-COMPONENTS = ["kubernetes", "etcd", "containerd", "gvisor", "pause", "coredns", "helm"]
+COMPONENTS = ["kubernetes", "etcd", "containerd", "gvisor", "pause", "coredns", "helm", "snapshotter"]
 # Debian puts the CNI plugins here, and system programs where an ordinary user's PATH may not reach.
 CNI_BIN = Path("/usr/lib/cni")
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -47,7 +47,13 @@ class Machine:
         Raises:
             Problem: unsupported, naming the option.
         """
-        foreign = {"disk_bytes": spec.disk_bytes, "gpu": spec.gpu, "node_selector": spec.node_selector}
+        lazy = "lazy" if spec.pull == "lazy" else ""
+        foreign = {
+            "disk_bytes": spec.disk_bytes,
+            "gpu": spec.gpu,
+            "node_selector": spec.node_selector,
+            "pull": lazy,
+        }
         for option, wish in foreign.items():
             if wish:
                 detail = f"{option} {wish} cannot be honoured on an engine; it takes a Kubernetes cluster"

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Final, Self
 
 from controlplane.clock import Clock, SystemClock
-from controlplane.cluster.kubernetes import isolation
+from controlplane.cluster.kubernetes import isolation, lazy
 from controlplane.cluster.kubernetes.client import Json, KubernetesClient, NotAskedError
 from controlplane.cluster.kubernetes.deaths import death
+from controlplane.cluster.kubernetes.lazy import LazyImages
 from controlplane.cluster.kubernetes.lost_nodes import Nodes
 from controlplane.cluster.kubernetes.nodes import Fleet
 from controlplane.cluster.kubernetes.pods import Events, Pods
@@ -100,6 +101,8 @@ class KubernetesCluster:
         tolerations: Sequence[Mapping[str, object]],
         image_pull_secrets: Sequence[str],
         kubeconfig: Path | None,
+        lazy_runtime_class: str = "",
+        lazy_images: Sequence[str] = (),
         forged: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[Self]:
         """Opens a cluster; its watches run while the block does.
@@ -118,6 +121,8 @@ class KubernetesCluster:
             dns_shards: the number of headless Services.
             starts_per_node: how many sandboxes may start on one node at a time.
             kubeconfig: None: the service account of the pod that this process runs in.
+            lazy_runtime_class: the RuntimeClass of pods whose images are mounted lazily; empty: none are.
+            lazy_images: beginnings of the names of images that nodes mount lazily.
             forged: called for each sandbox whose pod has another address than its readiness push named.
 
         Raises:
@@ -143,6 +148,9 @@ class KubernetesCluster:
             version = str((await client.get("/version")).get("gitVersion") or "")
             what = isolation.describe(version, runtime_class, runtime.handler, required_kernel)
             # The API server adds the RuntimeClass's node selector and tolerations to every pod.
+            if lazy_runtime_class:
+                lazily = await isolation.runtime(client, lazy_runtime_class)
+                defaults = replace(defaults, lazy=LazyImages(lazy_runtime_class, lazily.handler, lazy_images))
             fleet = Fleet({**runtime.selector, **node_selector}, (*tolerations, *runtime.tolerations), runtime.handler)
             cluster = cls(
                 *(client, defaults, fleet, what), required=required_kernel, per_node=starts_per_node, forged=forged
@@ -157,6 +165,7 @@ class KubernetesCluster:
     def check(self, spec: SandboxSpec) -> None:
         """See ``Cluster.check``; capacity_unavailable, when there is no node for sandboxes."""
         isolation.check_pids(spec, self._what)
+        lazy.check(self._defaults.lazy, spec, self._nodes.all)
         self._fleet.check(spec, self._nodes.all)
 
     @property

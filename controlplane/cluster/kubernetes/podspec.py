@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from controlplane.cluster.kubernetes import resources
+from controlplane.cluster.kubernetes.lazy import LazyImages, chosen, pull_policy
 from controlplane.cluster.kubernetes.shard import shard_of
 from controlplane.cluster.protocol import Boot
 from controlplane.model import SandboxSpec
@@ -56,6 +57,7 @@ class PodDefaults:
         commands_in_sidecar: whether commands count for the limits of the sidecar's container, as under runc, and not
             for those of the pod, as under gVisor.
         pids_limit: the default limit of processes in a sandbox; None: they cannot be limited.
+        lazy: the nodes' lazy pulling; None: they have none.
     """
 
     namespace: str
@@ -70,6 +72,7 @@ class PodDefaults:
     image_pull_secrets: Sequence[str] = ()
     commands_in_sidecar: bool = False
     pids_limit: int | None = None
+    lazy: LazyImages | None = None
 
 
 def selector(installation: str) -> str:
@@ -93,6 +96,7 @@ def pod(sandbox_id: str, spec: SandboxSpec, boot: Boot, defaults: PodDefaults, s
         start_by_ms: the start's deadline (Unix time), for every replica that watches the pod.
     """
     shard = shard_of(sandbox_id, defaults.dns_shards)
+    lazily = chosen(defaults.lazy, spec)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -105,13 +109,17 @@ def pod(sandbox_id: str, spec: SandboxSpec, boot: Boot, defaults: PodDefaults, s
                 LABEL_SANDBOX: "true",
                 LABEL_SHARD: str(shard),
             },
-            "annotations": {ANNOTATION_RECORD: boot.record, ANNOTATION_START_BY: str(start_by_ms)},
+            "annotations": {
+                ANNOTATION_RECORD: boot.record,
+                ANNOTATION_START_BY: str(start_by_ms),
+                **(lazily.annotations() if lazily else {}),
+            },
             "finalizers": [FINALIZER],
         },
         "spec": {
             "hostname": sandbox_id,
             "subdomain": f"shard-{shard}",
-            "runtimeClassName": defaults.runtime_class,
+            "runtimeClassName": lazily.runtime_class if lazily else defaults.runtime_class,
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 1,
             "shareProcessNamespace": True,
@@ -119,7 +127,7 @@ def pod(sandbox_id: str, spec: SandboxSpec, boot: Boot, defaults: PodDefaults, s
             "enableServiceLinks": False,
             "dnsConfig": {"options": [{"name": "ndots", "value": "1"}]},
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [_sidecar(sandbox_id, spec, boot, defaults), _target(spec)],
+            "containers": [_sidecar(sandbox_id, spec, boot, defaults), _target(spec, defaults)],
             "volumes": [{"name": "rollbox", "emptyDir": {"medium": "Memory", "sizeLimit": str(SHARED_BYTES)}}],
             **_placement(spec, defaults, boot.avoid),
         },
@@ -168,11 +176,11 @@ def _settings(sandbox_id: str, spec: SandboxSpec, boot: Boot, defaults: PodDefau
     return [{"name": f"ROLLBOX_SIDECAR_{name}", "value": value} for name, value in settings]
 
 
-def _target(spec: SandboxSpec) -> Json:
+def _target(spec: SandboxSpec, defaults: PodDefaults) -> Json:
     return {
         "name": TARGET,
         "image": spec.image,
-        "imagePullPolicy": "IfNotPresent",
+        "imagePullPolicy": pull_policy(defaults.lazy, spec),
         "command": [TARGET_COMMAND],
         "securityContext": {"privileged": False, "capabilities": {"drop": list(DROPPED)}},
         "resources": resources.of_target(spec),

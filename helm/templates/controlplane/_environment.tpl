@@ -8,6 +8,10 @@
 - {name: ROLLBOX_CONTROLPLANE_SIDECAR_IMAGE, value: {{ include "rollbox.image" (list . "sidecar") }}}
 - {name: ROLLBOX_CONTROLPLANE_READY_URL, value: {{ printf "http://%s-ready.%s.svc.%s:8082" .Release.Name .Release.Namespace .Values.clusterDomain | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_RUNTIME_CLASS, value: {{ .Values.runtimeClass.name }}}
+{{- if .Values.lazyPulling.enabled }}
+- {name: ROLLBOX_CONTROLPLANE_LAZY_RUNTIME_CLASS, value: {{ include "rollbox.lazyRuntimeClass" . }}}
+- {name: ROLLBOX_CONTROLPLANE_LAZY_IMAGES, value: {{ join "," .Values.lazyPulling.images }}}
+{{- end }}
 - {name: ROLLBOX_CONTROLPLANE_REQUIRED_KERNEL, value: {{ .Values.sandboxes.requiredKernel | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_DNS_SHARDS, value: {{ .Values.dns.shards | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_STARTS_IN_FLIGHT, value: {{ .Values.controlplane.startsInFlight | quote }}}

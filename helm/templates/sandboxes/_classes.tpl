@@ -1,3 +1,6 @@
+{{- define "rollbox.lazyRuntimeClass" -}}
+{{ .Values.runtimeClass.name }}-lazy
+{{- end }}
 {{- define "rollbox.runtimeClassBody" }}
 handler: {{ .Values.runtimeClass.handler }}
 {{- with .Values.runtimeClass.overhead }}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self, TypedDict, TypeVar
+from typing import Any, Literal, Self, TypedDict, TypeVar, get_args
 
 from rollbox import labels as label_rules
 from rollbox import request
@@ -17,6 +17,8 @@ from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY, Cpu, Memory, Size, cpu
 from rollbox.request import InitialFiles, milliseconds
 
 _Value = TypeVar("_Value")
+# How a node gets an image: whole before the sandbox starts, or file by file while it runs.
+Pull = Literal["auto", "full", "lazy"]
 
 
 class ResourceOptions(TypedDict, total=False):
@@ -28,6 +30,7 @@ class ResourceOptions(TypedDict, total=False):
     disk: Size | None
     gpu: int
     node_selector: Mapping[str, str] | None
+    pull: Pull
 
 
 class GroupOptions(ResourceOptions, total=False):
@@ -61,6 +64,7 @@ class Resources:
         disk: bytes or a size; None is the installation's default.
         gpu: how many whole devices.
         node_selector: labels that its node must have.
+        pull: how its node gets the image, see `Sandbox.create`.
 
     Raises:
         InvalidArgument: one of them is invalid.
@@ -72,6 +76,7 @@ class Resources:
     disk: Size | None = None
     gpu: int = 0
     node_selector: Mapping[str, str] | None = None
+    pull: Pull = "auto"
 
     def __post_init__(self) -> None:
         self.to_json()
@@ -93,6 +98,10 @@ class Resources:
                 request.text("a name in node_selector", name)
                 request.text(f"node_selector[{name!r}]", value)
             body["node_selector"] = dict(self.node_selector)
+        if self.pull not in get_args(Pull):
+            raise InvalidArgument(f"pull {self.pull!r} is none of {', '.join(get_args(Pull))}")
+        if self.pull != "auto":
+            body["pull"] = self.pull
         return body
 
 

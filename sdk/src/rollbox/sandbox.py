@@ -13,7 +13,7 @@ from rollbox.deadline import Deadline
 from rollbox.errors import Deleted, InvalidArgument, SandboxForgotten, SandboxNotFound
 from rollbox.files import Files, initial
 from rollbox.gateway import Gateway, Opened
-from rollbox.options import CommandSettings, CreateSpec, Lifetime, Resources
+from rollbox.options import CommandSettings, CreateSpec, Lifetime, Pull, Resources
 from rollbox.ports import Ports
 from rollbox.process import Process, Processes
 from rollbox.process.connection import Connection
@@ -53,6 +53,7 @@ class Sandbox:
         disk: Size | None = None,
         gpu: int = 0,
         node_selector: Mapping[str, str] | None = None,
+        pull: Pull = "auto",
         env: Mapping[str, str] | None = None,
         files: InitialFiles | None = None,
         cwd: str | None = None,
@@ -76,6 +77,9 @@ class Sandbox:
             disk: bytes or a size that it may fill of the node's disk; None is the installation's default.
             gpu: how many whole devices it gets.
             node_selector: labels that its node must have.
+            pull: how its node gets the image where it does not have it. "lazy": the sandbox starts at once and its
+                files are fetched when they are read, the rest behind; "full": it starts when all of the image is there;
+                "auto": lazy where the image and the nodes allow it. Lazy pulling that is not to be had is refused.
             env: variables for every command in it, over those of the image. The place for secrets: a gateway gives
                 them to the sandbox, and no other part of the platform has the values: no store, pod, label or log.
             files: initial files by absolute path: bytes, text, or a `Path` to a local file, whose mode is kept; at most
@@ -104,7 +108,9 @@ class Sandbox:
             minute, unless its key is used again.
         Cost: one request, open until the sandbox is ready, and one for each of `files`; no polling.
         """
-        resources = Resources(cpu=cpu, memory=memory, pids=pids, disk=disk, gpu=gpu, node_selector=node_selector)
+        resources = Resources(
+            cpu=cpu, memory=memory, pids=pids, disk=disk, gpu=gpu, node_selector=node_selector, pull=pull
+        )
         spec = CreateSpec(
             image=image,
             resources=resources,

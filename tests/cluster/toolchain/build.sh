@@ -4,9 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 here=$PWD
+node=$(realpath ../../../node-go)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/rollbox/cluster
 components=("$@")
-[ $# -gt 0 ] || components=(kubernetes etcd containerd gvisor pause coredns cilium helm)
+[ $# -gt 0 ] || components=(kubernetes etcd containerd gvisor pause coredns cilium helm snapshotter)
 packages=(docker-registry redis-server redis-tools skopeo runc containernetworking-plugins nftables iptables
   ipset iproute2 conntrack ethtool bpftool clang-19 busybox-static)
 export CGO_ENABLED=0 GOFLAGS=-buildvcs=false
@@ -72,9 +73,24 @@ cilium() {
 
 helm() { "${build[@]}" -ldflags "-s -w" -o "$1/bin/" tool; }
 
+# A program of ours: the one part of a node that the product brings.
+snapshotter() {
+  cd "$node"
+  "${build[@]}" -ldflags "-s -w" -o "$1/bin/" ./cmd/rollbox-snapshotter
+}
+
+# What a component is made of.
+sources_of() {
+  if [ -d "$1" ]; then
+    tail -n +1 "$1"/*
+  else
+    (cd "$node" && find go.* "cmd/rollbox-$1" "internal/$1" -type f ! -name '*_test.go' | sort | xargs tail -n +1)
+  fi
+}
+
 folder_of() {
   local hash
-  hash=$( { go version; tail -n +1 "$1"/*; sed -n "/^$1() /,/^}/p" build.sh; } | sha256sum | cut -c1-12)
+  hash=$( { go version; sources_of "$1"; sed -n "/^$1() /,/^}/p" build.sh; } | sha256sum | cut -c1-12)
   echo "$cache/$1-$hash"
 }
 
@@ -83,7 +99,7 @@ make_one() {
   say "== $name"
   rm -rf "$cache/$name"-*.part
   mkdir -p "$folder.part/bin"
-  (cd "$name" && "$name" "$folder.part")
+  ( if [ -d "$name" ]; then cd "$name"; fi && "$name" "$folder.part")
   mv -T "$folder.part" "$folder"
   say "   $name: $((SECONDS - began)) s"
 }

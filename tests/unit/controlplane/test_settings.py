@@ -136,6 +136,25 @@ def test_what_pods_are_placed_by_is_json_and_lists(on_kubernetes: dict[str, str]
     assert settings.redis_url == "redis://:secret@redis:6379/0"
 
 
+def test_lazy_pulling_needs_a_runtime_class_and_repositories(on_kubernetes: dict[str, str]) -> None:
+    def backend(**given: str) -> KubernetesSettings:
+        environ = on_kubernetes | {f"ROLLBOX_CONTROLPLANE_LAZY_{name}": value for name, value in given.items()}
+        read = Settings.from_environment(environ).backend
+        assert isinstance(read, KubernetesSettings)
+        return read
+
+    assert (backend().lazy_runtime_class, backend().lazy_images) == ("", ())
+    both = backend(RUNTIME_CLASS="gvisor-lazy", IMAGES="localhost:5000/estargz/, registry.example.com/")
+    assert both.lazy_images == ("localhost:5000/estargz/", "registry.example.com/")
+    with pytest.raises(SettingError, match="LAZY_IMAGES is not set"):
+        backend(RUNTIME_CLASS="gvisor-lazy")
+    with pytest.raises(SettingError, match="LAZY_RUNTIME_CLASS does not say how"):
+        backend(IMAGES="registry.example.com/")
+    for wrong in ("", "registry.example.com", "registry.example.com/team", "estargz/"):
+        with pytest.raises(SettingError, match="LAZY_IMAGES is"):
+            backend(RUNTIME_CLASS="gvisor-lazy", IMAGES=wrong)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "complaint"),
     [

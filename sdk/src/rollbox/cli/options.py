@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast, get_type_hints
 
 import typer
 
@@ -14,7 +14,7 @@ from rollbox.errors import InvalidArgument
 from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY
 
 if TYPE_CHECKING:
-    from rollbox.options import ResourceOptions
+    from rollbox.options import Pull, ResourceOptions
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Labels = Annotated[list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="May be repeated.")]
@@ -39,6 +39,7 @@ class ResourceArguments(NamedTuple):
     node_selector: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label that its node must have; may be repeated.")
     ] = None
+    pull: Annotated[str, typer.Option(metavar="HOW", help="How its node gets the image: auto, full or lazy.")] = "auto"
 
     def options(self) -> ResourceOptions:
         """Return them as keyword arguments; InvalidArgument for one of another form."""
@@ -49,6 +50,7 @@ class ResourceArguments(NamedTuple):
             "disk": self.disk,
             "gpu": self.gpu,
             "node_selector": label_rules.parse(self.node_selector or ()),
+            "pull": cast("Pull", self.pull),
         }
 
 

@@ -36,6 +36,7 @@ def test_an_engine_that_would_ignore_limits_is_refused(missing: str) -> None:
         ("disk_bytes", {"disk_bytes": 1 << 30}),
         ("gpu", {"gpu": 1}),
         ("node_selector", {"node_selector": {"zone": "a"}}),
+        ("pull", {"pull": "lazy"}),
     ],
 )
 def test_more_than_the_machine_has_is_refused(option: str, wish: dict[str, Any]) -> None:

@@ -1,0 +1,223 @@
+package convert
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/containerd/stargz-snapshotter/estargz"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/klauspost/compress/gzip"
+)
+
+// How layers are written. Other values, and other versions of the library, give other digests: form is a part of the
+// name under which a finished layer is found again.
+const (
+	form        = "1"
+	chunkBytes  = 4 << 20
+	parallelism = 4
+	level       = 6
+)
+
+// written is one finished layer.
+type written struct {
+	Digest       v1.Hash `json:"digest"`
+	DiffID       v1.Hash `json:"diff_id"`
+	TOC          string  `json:"toc"`
+	Size         int64   `json:"size"`
+	Uncompressed int64   `json:"uncompressed"`
+	file         string
+}
+
+// annotations are what a snapshotter needs to find and to verify the table of contents.
+func (w *written) annotations() map[string]string {
+	return map[string]string{
+		estargz.TOCJSONDigestAnnotation:         w.TOC,
+		estargz.StoreUncompressedSizeAnnotation: strconv.FormatInt(w.Uncompressed, 10),
+	}
+}
+
+// The interface v1.Layer, from the file.
+
+func (w *written) layer() v1.Layer { return fileLayer{w} }
+
+type fileLayer struct{ w *written }
+
+func (l fileLayer) Digest() (v1.Hash, error)            { return l.w.Digest, nil }
+func (l fileLayer) DiffID() (v1.Hash, error)            { return l.w.DiffID, nil }
+func (l fileLayer) Size() (int64, error)                { return l.w.Size, nil }
+func (l fileLayer) MediaType() (types.MediaType, error) { return types.OCILayer, nil }
+func (l fileLayer) Compressed() (io.ReadCloser, error)  { return os.Open(l.w.file) }
+func (l fileLayer) Uncompressed() (io.ReadCloser, error) {
+	file, err := os.Open(l.w.file)
+	if err != nil {
+		return nil, err
+	}
+	content, err := gzip.NewReader(file)
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{content, file}, nil
+}
+
+// layers converts one layer after the other, in a folder of its own.
+type layers struct {
+	folder string
+	first  []string
+	limits Limits
+	left   int64
+}
+
+// convert gives the finished layer: one that an earlier, interrupted conversion has left, or a new one.
+func (c *layers) convert(ctx context.Context, source v1.Layer, diffID v1.Hash) (*written, error) {
+	digest, err := source.Digest()
+	if err != nil {
+		return nil, err
+	}
+	name := c.name(digest, diffID)
+	done, err := c.found(name)
+	if done == nil && err == nil {
+		done, err = c.make(ctx, name, source, diffID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c.left -= done.Uncompressed; c.left < 0 {
+		return nil, refused("the image has more than %d bytes when it is decompressed", c.limits.ImageBytes)
+	}
+	return done, nil
+}
+
+func (c *layers) name(digest, diffID v1.Hash) string {
+	sum := sha256.New()
+	fmt.Fprintln(sum, form, digest, diffID)
+	for _, one := range c.first {
+		fmt.Fprintf(sum, "%q\n", one)
+	}
+	return hexOf(sum)
+}
+
+// found: the note is written last, so what has one is whole; its content is looked at all the same.
+func (c *layers) found(name string) (*written, error) {
+	note, err := os.ReadFile(filepath.Join(c.folder, name+".json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	w := &written{file: filepath.Join(c.folder, name)}
+	if json.Unmarshal(note, w) != nil {
+		return nil, nil
+	}
+	file, err := os.Open(w.file)
+	if err != nil {
+		return nil, nil
+	}
+	defer file.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil || hexOf(sum) != w.Digest.Hex {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (c *layers) make(ctx context.Context, name string, source v1.Layer, diffID v1.Hash) (*written, error) {
+	plain, err := os.CreateTemp(c.folder, "plain-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(plain.Name())
+	defer plain.Close()
+	size, err := plainTar(ctx, source, diffID, plain, min(c.limits.LayerBytes, c.left))
+	if err != nil {
+		return nil, err
+	}
+	content := io.NewSectionReader(plain, 0, size)
+	names, err := scan(content, c.limits)
+	if err != nil {
+		return nil, err
+	}
+	w, err := c.build(ctx, name, content, present(c.first, names))
+	if err != nil {
+		return nil, err
+	}
+	if err := verify(ctx, w, content); err != nil {
+		return nil, errors.Join(err, os.Remove(w.file))
+	}
+	note, err := json.Marshal(w)
+	if err != nil {
+		return nil, err
+	}
+	return w, replace(filepath.Join(c.folder, name+".json"), note)
+}
+
+// present: of the files that are to come first, those that are in this layer.
+func present(first []string, names map[string]struct{}) []string {
+	var found []string
+	for _, one := range first {
+		if _, is := names[clean(one)]; is && clean(one) != "" {
+			found = append(found, one)
+		}
+	}
+	return found
+}
+
+func (c *layers) build(ctx context.Context, name string, content *io.SectionReader, first []string) (*written, error) {
+	blob, err := estargz.Build(content,
+		estargz.WithContext(ctx), estargz.WithChunkSize(chunkBytes), estargz.WithParallelism(parallelism),
+		estargz.WithCompressionLevel(level), estargz.WithPrioritizedFiles(first),
+		estargz.WithAllowPrioritizeNotFound(&[]string{}))
+	if err != nil {
+		return nil, err
+	}
+	w := &written{TOC: blob.TOCDigest().String(), file: filepath.Join(c.folder, name)}
+	sum := sha256.New()
+	w.Size, err = writeFile(w.file, io.TeeReader(untilDone{ctx, blob}, sum))
+	if err = errors.Join(err, blob.Close()); err != nil {
+		return nil, err
+	}
+	if w.Uncompressed, err = blob.UncompressedSize(); err != nil {
+		return nil, err
+	}
+	w.Digest = v1.Hash{Algorithm: "sha256", Hex: hexOf(sum)}
+	w.DiffID, err = v1.NewHash(blob.DiffID().String())
+	return w, err
+}
+
+func writeFile(path string, content io.Reader) (int64, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	size, err := io.Copy(file, content)
+	return size, errors.Join(err, file.Close())
+}
+
+func replace(path string, content []byte) error {
+	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// isOurs tells what the form adds to a layer.
+func isOurs(name string) bool {
+	switch strings.TrimPrefix(name, "/") {
+	case estargz.PrefetchLandmark, estargz.NoPrefetchLandmark, estargz.TOCTarName:
+		return true
+	}
+	return false
+}

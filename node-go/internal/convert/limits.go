@@ -1,0 +1,41 @@
+// Package convert turns container images into images that can be mounted lazily: each layer into the eStargz form, in
+// which every file is found without reading those before it.
+//
+// What is converted comes from users and may be made to do harm: everything about it is bounded, nothing of it is ever
+// unpacked, and the result is compared with it, file by file, before anybody gets it.
+package convert
+
+import "fmt"
+
+// Limits bound what a conversion reads, writes and keeps in memory.
+type Limits struct {
+	// Layers is how many an image may have.
+	Layers int
+	// LayerBytes is the size of one layer, decompressed; ImageBytes that of all.
+	LayerBytes, ImageBytes int64
+	// Entries is how many files, folders and links a layer may have; about 1 KiB of memory each.
+	Entries int
+	// Duplicates is how many entries of a layer may replace earlier ones of the same name.
+	Duplicates int
+}
+
+// DefaultLimits hold for a process with 2 GiB of memory.
+var DefaultLimits = Limits{
+	Layers:     127,
+	LayerBytes: 64 << 30,
+	ImageBytes: 128 << 30,
+	Entries:    1 << 20,
+	Duplicates: 1 << 10,
+}
+
+// maxName is the longest path that Linux takes.
+const maxName = 4096
+
+// RefusedError is an image that is not converted, whatever is tried: the plain one is to be used.
+type RefusedError struct{ Why string }
+
+func (e *RefusedError) Error() string { return e.Why }
+
+func refused(format string, values ...any) error {
+	return &RefusedError{fmt.Sprintf(format, values...)}
+}

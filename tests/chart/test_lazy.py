@@ -1,0 +1,33 @@
+"""Lazy pulling: a second runtime class, allowed and known to the control plane, where it is enabled."""
+
+from tests.chart.test_images import environment
+from tests.support.helm import named, of_kind, render
+
+ENABLED = ("lazyPulling.enabled=true", "lazyPulling.images[0]=localhost:5000/estargz/")
+
+
+def test_without_it_there_is_one_runtime_class() -> None:
+    manifests = render()
+    assert [one["handler"] for one in of_kind(manifests, "RuntimeClass")].count("runsc-lazy") == 0
+    assert not [name for name in environment(manifests) if name.startswith("LAZY")]
+
+
+def test_where_it_is_enabled_pods_may_use_its_runtime_class() -> None:
+    manifests = render(*ENABLED, "runtimeClass.nodeSelector.pool=sandboxes")
+    plain, lazy = (named(manifests, "RuntimeClass", name) for name in ("gvisor", "gvisor-lazy"))
+    assert (plain["handler"], lazy["handler"]) == ("runsc", "runsc-lazy")
+    assert lazy["overhead"] == plain["overhead"]
+    assert lazy["scheduling"] == plain["scheduling"]
+    (policy,) = of_kind(manifests, "ValidatingAdmissionPolicy")
+    assert "in ['gvisor', 'gvisor-lazy']" in policy["spec"]["validations"][0]["expression"]
+    told = environment(manifests)
+    assert (told["LAZY_RUNTIME_CLASS"], told["LAZY_IMAGES"]) == ("gvisor-lazy", "localhost:5000/estargz/")
+    (role,) = [one for one in of_kind(manifests, "ClusterRole") if "controlplane" in one["metadata"]["name"]]
+    (classes,) = [rule for rule in role["rules"] if rule["resources"] == ["runtimeclasses"]]
+    assert classes["resourceNames"] == ["gvisor", "gvisor-lazy"]
+
+
+def test_a_class_that_is_there_already_is_used_and_not_made() -> None:
+    manifests = render(*ENABLED, "runtimeClass.create=false", "runtimeClass.name=cloud")
+    assert not of_kind(manifests, "RuntimeClass")
+    assert environment(manifests)["LAZY_RUNTIME_CLASS"] == "cloud-lazy"

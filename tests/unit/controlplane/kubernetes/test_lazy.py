@@ -1,0 +1,74 @@
+"""Which sandboxes read their image while it is fetched, what their pods have for that, and what is refused."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controlplane.cluster.kubernetes import lazy
+from controlplane.cluster.kubernetes.lazy import LazyImages
+from controlplane.cluster.kubernetes.nodes import Node
+from controlplane.cluster.kubernetes.podspec import pod
+from controlplane.errors import Problem
+from controlplane.model import SandboxSpec
+from controlplane.model.spec import Pull
+from tests.unit.controlplane.kubernetes.test_podspec import BOOT, DEFAULTS
+
+LAZY = LazyImages("gvisor-lazy", "runsc-lazy", ("registry.example.com/estargz/",))
+CONVERTED = "registry.example.com/estargz/python@sha256:" + "0" * 64
+PLAIN = "python:3.12"
+NODE = Node("a", "True", "", True, {}, (), {}, {}, frozenset({"runsc", "runsc-lazy"}))
+
+
+def made(image: str, pull: Pull, has: LazyImages | None = LAZY) -> dict[str, Any]:
+    return pod("sb-1", SandboxSpec(image=image, pull=pull), BOOT, replace(DEFAULTS, lazy=has), 1)
+
+
+@pytest.mark.parametrize(
+    ("image", "pull", "has", "runtime_class"),
+    [
+        (CONVERTED, "auto", LAZY, "gvisor-lazy"),
+        (CONVERTED, "lazy", LAZY, "gvisor-lazy"),
+        (CONVERTED, "full", LAZY, "gvisor"),
+        (CONVERTED, "auto", None, "gvisor"),
+        (PLAIN, "auto", LAZY, "gvisor"),
+    ],
+)
+def test_the_image_and_the_wish_decide(image: str, pull: Pull, has: LazyImages | None, runtime_class: str) -> None:
+    manifest = made(image, pull, has)
+    assert manifest["spec"]["runtimeClassName"] == runtime_class
+    told = manifest["metadata"]["annotations"].get("io.containerd.cri.runtime-handler")
+    assert told == ("runsc-lazy" if runtime_class == "gvisor-lazy" else None)
+
+
+def test_an_image_that_a_node_may_have_mounted_lazily_is_pulled_again_where_it_is_wanted_whole() -> None:
+    def policy(image: str, pull: Pull) -> str:
+        return str(made(image, pull)["spec"]["containers"][1]["imagePullPolicy"])
+
+    assert policy(CONVERTED, "full") == "Always"
+    assert {policy(CONVERTED, "auto"), policy(CONVERTED, "lazy"), policy(PLAIN, "full")} == {"IfNotPresent"}
+
+
+@pytest.mark.parametrize(
+    ("has", "handlers", "image", "why"),
+    [
+        (None, {"runsc-lazy"}, CONVERTED, "lazyPulling.enabled"),
+        (LAZY, {"runsc"}, CONVERTED, "no node has the runtime runsc-lazy"),
+        (LAZY, {"runsc-lazy"}, PLAIN, "convert it"),
+        (LAZY, {"runsc-lazy"}, "registry.example.com/estargz-2/python:1", "convert it"),
+    ],
+)
+def test_lazy_pulling_that_is_not_to_be_had_is_refused(
+    has: LazyImages | None, handlers: set[str], image: str, why: str
+) -> None:
+    nodes = [replace(NODE, handlers=frozenset(handlers))]
+    with pytest.raises(Problem, match=why) as refused:
+        lazy.check(has, SandboxSpec(image=image, pull="lazy"), nodes)
+    assert (refused.value.code, refused.value.details["option"]) == ("unsupported", "pull")
+    for pull in ("auto", "full"):
+        lazy.check(has, SandboxSpec(image=image, pull=pull), nodes)
+
+
+@pytest.mark.parametrize("handlers", [None, frozenset({"runsc-lazy"})])
+def test_a_node_that_has_it_or_does_not_say_is_enough(handlers: frozenset[str] | None) -> None:
+    lazy.check(LAZY, SandboxSpec(image=CONVERTED, pull="lazy"), [replace(NODE, handlers=handlers)])
