@@ -8,8 +8,8 @@ import asyncio
 import json
 import math
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -26,6 +26,7 @@ from controlplane.cluster.kubernetes.access import Access, access
 from controlplane.cluster.kubernetes.events import decoded
 from controlplane.cluster.kubernetes.outage import Outage
 from controlplane.cluster.kubernetes.refusals import MAX_RETRY_AFTER_S, Refusal, Refused
+from controlplane.cluster.kubernetes.sockets import Sockets
 from controlplane.cluster.kubernetes.trouble import MAX_SKEW_S, is_certificate, skew_s, unreachable
 from controlplane.errors import Problem
 
@@ -82,6 +83,20 @@ class _Request:
         return f"{self.method} {self.path}"
 
 
+@contextmanager
+def _aborted(response: aiohttp.ClientResponse) -> Iterator[None]:
+    """Aborts the connection of an answer that is not read to its end: a watch, or a call that is cancelled.
+
+    Abort, not close: a graceful TLS close waits for the server, for which an ending event loop does not wait.
+    """
+    try:
+        yield
+    finally:
+        # An answer that was read to its end has given its connection back.
+        if response.connection is not None and response.connection.transport is not None:
+            response.connection.transport.abort()
+
+
 class NotAskedError(Problem):
     """The deadline of a call passed before it was sent, so this says nothing about the API server."""
 
@@ -110,10 +125,14 @@ class KubernetesClient:
             Problem: internal, if there is no usable configuration.
         """
         way = await access(kubeconfig)
-        connector = aiohttp.TCPConnector(limit=0, ssl=way.tls if way.tls is not None else True)
+        sockets, tls = Sockets(), way.tls if way.tls is not None else True
+        connector = aiohttp.TCPConnector(limit=0, ssl=tls, socket_factory=sockets.make)
         limits = aiohttp.ClientTimeout(total=ATTEMPT_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
-        async with aiohttp.ClientSession(connector=connector, timeout=limits, **_proxy(way.url)) as http:
-            yield cls(http, way, clock or SystemClock())
+        try:
+            async with aiohttp.ClientSession(connector=connector, timeout=limits, **_proxy(way.url)) as http:
+                yield cls(http, way, clock or SystemClock())
+        finally:
+            await sockets.gone()
 
     async def get(self, path: str, *, within_s: float = WITHIN_S) -> Json:
         """Reads one object."""
@@ -177,14 +196,9 @@ class KubernetesClient:
             async with self._http.get(
                 self._url(path), params=query, headers=headers, timeout=unhurried, **self._naming
             ) as response:
-                await self._checked(response, what)
-                try:
+                with _aborted(response):
+                    await self._checked(response, what)
                     yield decoded(response, what)
-                finally:
-                    # Abort, not close: a graceful TLS close waits for the server, for which an ending event loop does
-                    # not wait.
-                    if response.connection is not None and response.connection.transport is not None:
-                        response.connection.transport.abort()
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise self._unanswered(what, error) from error
 
@@ -239,9 +253,10 @@ class KubernetesClient:
                         headers=headers,
                         **self._naming,
                     ) as response:
-                        await self._checked(response, what)
-                        answer: Json = json.loads(await response.read() or b"{}")
-                        return answer
+                        with _aborted(response):
+                            await self._checked(response, what)
+                            answer: Json = json.loads(await response.read() or b"{}")
+                            return answer
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 raise self._unanswered(what, error) from error
 
