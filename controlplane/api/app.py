@@ -21,7 +21,7 @@ from controlplane.api import (
 from controlplane.api.body_limit import BodyLimit
 from controlplane.api.context import Context
 from controlplane.api.counted import Counted
-from controlplane.api.plain import Plain
+from controlplane.api.fast_path import FastPath
 from controlplane.api.query import closed_query
 from controlplane.api.request_id import RequestId
 
@@ -36,9 +36,9 @@ def create_app(context: Context) -> ASGIApp:
     # Needed inside the framework too: its own catch-all handler would answer a route's error before the outer
     # ``Unforeseen`` sees it.
     app.add_middleware(problems.Unforeseen)
-    # The rest wraps the framework, since requests that ``Plain`` answers do not pass through the framework's layers.
+    # The rest wraps the framework, since requests that ``FastPath`` answers do not pass through the framework's layers.
     # ``RequestId`` is outermost, so that a refused body and a counted answer have a request id too.
-    bounded = BodyLimit(Plain(app, context), MAX_BODY_BYTES)
+    bounded = BodyLimit(FastPath(app, context), MAX_BODY_BYTES)
     return RequestId(Counted(problems.Unforeseen(bounded), context.deps.metrics))
 
 

@@ -42,17 +42,17 @@ class Seen:
 def try_all(ways: Sequence[Way]) -> dict[str, Seen]:
     """Tries all destinations; returns the results by name.
 
-    Cost: at most ``LIMIT_S`` and the longest ``patience_s``; one thread per destination.
+    Cost: at most ``LIMIT_S`` and the longest ``retry_for_s``; one thread per destination.
     """
     with ThreadPoolExecutor(max(1, len(ways))) as threads:
         return dict(zip([way.name for way in ways], threads.map(try_one, ways), strict=True))
 
 
 def try_one(way: Way) -> Seen:
-    """Tries a destination until the result is as expected, for at most ``patience_s``."""
+    """Tries a destination until the result is as expected, for at most ``retry_for_s``."""
     began_s = time.monotonic()
     tries = 1
-    while ((ending := _once(way)) == "open") != way.must_work and time.monotonic() - began_s < way.patience_s:
+    while ((ending := _once(way)) == "open") != way.must_work and time.monotonic() - began_s < way.retry_for_s:
         time.sleep(PAUSE_S)
         tries += 1
     late = tries > 1 and (ending == "open") == way.must_work

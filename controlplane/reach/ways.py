@@ -24,7 +24,7 @@ class Way:
         host: an IP address, since a sandbox has no DNS. ``OWN_NODE``: the address of the sandbox's node.
         kind: ``tcp``: a connection is opened; ``dns``: a query is sent to a name server over UDP.
         must_work: whether the platform needs it; all others must be unreachable.
-        patience_s: how long to retry while the result is not the expected one: a new policy, and the identity of a new
+        retry_for_s: how long to retry while the result is not the expected one: a new policy, and the identity of a new
             pod, take effect on the nodes with a delay.
     """
 
@@ -33,7 +33,7 @@ class Way:
     port: int
     kind: Literal["tcp", "dns"] = "tcp"
     must_work: bool = False
-    patience_s: float = 0.0
+    retry_for_s: float = 0.0
 
     def of_node(self, address: str) -> Self:
         """The same with the address of the sandbox's node in the place of ``OWN_NODE``."""
@@ -41,7 +41,7 @@ class Way:
 
     def from_outside(self) -> Self:
         """The same as an unrestricted pod tries it, which must reach it."""
-        return replace(self, must_work=True, patience_s=0.0)
+        return replace(self, must_work=True, retry_for_s=0.0)
 
     @property
     def address(self) -> str:

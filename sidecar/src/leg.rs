@@ -114,9 +114,9 @@ impl Awaited {
         self.come.try_recv().ok()
     }
 
-    /// Waits for the leg; `None` if it does not connect within `patience`.
-    pub async fn come(mut self, patience: Duration) -> Option<Leg> {
-        timeout(patience, &mut self.come).await.ok()?.ok()
+    /// Waits for the leg; `None` if it does not connect within `within`.
+    pub async fn come(mut self, within: Duration) -> Option<Leg> {
+        timeout(within, &mut self.come).await.ok()?.ok()
     }
 }
 
@@ -170,10 +170,10 @@ mod tests {
         peer.read_exact(&mut answered).await.unwrap();
         assert_eq!(answered, MARK);
         peer.write_all(b"x").await.unwrap();
-        let patience = Duration::from_secs(5);
-        assert_eq!(call.come(patience).await.unwrap().read_u8().await.unwrap(), b'x');
+        let within = Duration::from_secs(5);
+        assert_eq!(call.come(within).await.unwrap().read_u8().await.unwrap(), b'x');
         let alone = legs.expect(&TICKET, Way::In).unwrap().unwrap();
-        assert!(alone.come(patience).await.is_none() && legs.lock().is_empty());
+        assert!(alone.come(within).await.is_none() && legs.lock().is_empty());
     }
 
     #[test]

@@ -23,7 +23,7 @@ class MortalCluster(plane.PlayedCluster):
         super().__init__(answers, wishes, ready_port)
         self._deaths: asyncio.Queue[Death] = asyncio.Queue()
 
-    async def hear(self) -> None:
+    async def receive(self) -> None:
         """Give every answer to who waits for it, and every death to who watches."""
         while line := await self._answers.readline():
             said = json.loads(line)

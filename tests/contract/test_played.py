@@ -37,7 +37,7 @@ async def connected(hand: Stagehand, kind: type[PlayedCluster], folder: Path) ->
         async with await asyncio.start_unix_server(hand.serve, socket), asyncio.TaskGroup() as group:
             answers, wishes = await asyncio.open_unix_connection(socket)
             cluster = kind(answers, wishes, nobody)
-            hearing = group.create_task(cluster.hear())
+            hearing = group.create_task(cluster.receive())
             try:
                 yield cluster
             finally:

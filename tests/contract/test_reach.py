@@ -69,9 +69,9 @@ def test_a_name_server_is_open_when_it_answers(monkeypatch: pytest.MonkeyPatch) 
     assert try_one(Way("dns", HERE, port, "dns")) == Seen("refused")
 
 
-def test_patience_waits_for_what_comes_late(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retries_wait_for_what_comes_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts, "PAUSE_S", 0.01)
-    way = Way("ready", HERE, 0, must_work=True, patience_s=60)
+    way = Way("ready", HERE, 0, must_work=True, retry_for_s=60)
     with socket.socket() as server:
         server.bind((HERE, 0))
         listens = Timer(0.2, server.listen)
@@ -86,11 +86,11 @@ def test_what_must_not_work_is_tried_until_it_does_not(monkeypatch: pytest.Monke
     endings = iter(["open", "open", "closed"])
     monkeypatch.setattr(attempts, "_once", lambda _: next(endings))
     monkeypatch.setattr(attempts, "PAUSE_S", 0.06)
-    seen = try_one(Way("late policy", HERE, 1, patience_s=60))
+    seen = try_one(Way("late policy", HERE, 1, retry_for_s=60))
     assert seen.ending == "closed"
     assert seen.after_s > 0
     monkeypatch.setattr(attempts, "_once", lambda _: "open")
-    assert try_one(Way("no policy", HERE, 1, patience_s=0.1)) == Seen("open")
+    assert try_one(Way("no policy", HERE, 1, retry_for_s=0.1)) == Seen("open")
 
 
 def test_the_program_writes_what_it_saw_where_kubernetes_reads_it(tmp_path: Path) -> None:

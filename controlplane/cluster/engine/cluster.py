@@ -184,7 +184,7 @@ class EngineCluster:
         sidecar = sidecar_body(sandbox_id, spec, boot, self._host)
         with self._live.starting(sandbox_id):
             await finish(asyncio.create_task(self._run(sandbox_id, target, sidecar)))
-        if self._live.take_doubtful(sandbox_id) and (dead := await self._judge(sandbox_id)) is not None:
+        if self._live.take_unconfirmed(sandbox_id) and (dead := await self._judge(sandbox_id)) is not None:
             raise Problem(dead.cause, dead.detail)
         return Started(self._host.address(sandbox_id), timings_ms)
 

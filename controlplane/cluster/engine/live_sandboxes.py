@@ -8,13 +8,13 @@ class LiveSandboxes:
     """The sandboxes that should be alive; written by the cluster, read by its watch.
 
     A container may exit before the start that created it has returned. While the sandbox's other container does not
-    exist yet, the sandbox cannot be judged, so it is marked as doubtful and judged at the end of its start.
+    exist yet, the sandbox cannot be judged, so it is marked as unconfirmed and judged at the end of its start.
     """
 
     def __init__(self) -> None:
         self._alive: set[str] = set()
         self._starting: set[str] = set()
-        self._doubtful: set[str] = set()
+        self._unconfirmed: set[str] = set()
 
     def __contains__(self, sandbox_id: str) -> bool:
         return sandbox_id in self._alive
@@ -39,22 +39,22 @@ class LiveSandboxes:
             yield
             self._alive.add(sandbox_id)
         except BaseException:
-            self._doubtful.discard(sandbox_id)
+            self._unconfirmed.discard(sandbox_id)
             raise
         finally:
             self._starting.discard(sandbox_id)
 
-    def mark_doubtful(self, sandbox_id: str) -> None:
-        """Marks a sandbox as doubtful, since one of its containers has exited; does nothing if it is not starting."""
+    def mark_unconfirmed(self, sandbox_id: str) -> None:
+        """Marks a sandbox as unconfirmed: one of its containers has exited. Does nothing if it is not starting."""
         if sandbox_id in self._starting:
-            self._doubtful.add(sandbox_id)
+            self._unconfirmed.add(sandbox_id)
 
-    def mark_all_doubtful(self) -> None:
-        """Marks all starting sandboxes as doubtful, since events were missed."""
-        self._doubtful |= self._starting
+    def mark_all_unconfirmed(self) -> None:
+        """Marks all starting sandboxes as unconfirmed, since events were missed."""
+        self._unconfirmed |= self._starting
 
-    def take_doubtful(self, sandbox_id: str) -> bool:
-        """Whether a sandbox is doubtful and has to be judged; clears the mark."""
-        doubtful = sandbox_id in self._doubtful
-        self._doubtful.discard(sandbox_id)
-        return doubtful
+    def take_unconfirmed(self, sandbox_id: str) -> bool:
+        """Whether a sandbox is unconfirmed and has to be judged; clears the mark."""
+        unconfirmed = sandbox_id in self._unconfirmed
+        self._unconfirmed.discard(sandbox_id)
+        return unconfirmed

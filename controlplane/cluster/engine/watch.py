@@ -52,7 +52,7 @@ class Watch:
 
     async def _one_stream(self) -> AsyncIterator[Death]:
         async with self._client.lines("GET", "events", self._query) as events:
-            self._live.mark_all_doubtful()
+            self._live.mark_all_unconfirmed()
             for sandbox_id in self._live.alive():
                 if (death := await self._judge(sandbox_id)) is not None:
                     yield death
@@ -60,7 +60,7 @@ class Watch:
                 seen = exit_of(event)
                 if seen is None:
                     continue
-                self._live.mark_doubtful(seen.sandbox_id)
+                self._live.mark_unconfirmed(seen.sandbox_id)
                 if seen.sandbox_id not in self._live:
                     continue  # stopped by the control plane, or judged when its start is over
                 death = await self._judge(seen.sandbox_id)

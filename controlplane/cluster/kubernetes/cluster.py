@@ -327,7 +327,7 @@ class KubernetesCluster:
             facts=facts,
             address=f"http://{status['podIP']}:{SIDECAR_PORT}" if status.get("podIP") else None,
             # If the watch has seen the pod's end and still waits for its reason, the watch reports the death later.
-            death=None if self._pods.in_doubt(str(about["name"])) else death(seen, self._nodes.trouble(node)),
+            death=None if self._pods.is_unconfirmed(str(about["name"])) else death(seen, self._nodes.trouble(node)),
         )
 
 

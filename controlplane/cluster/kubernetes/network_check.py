@@ -61,7 +61,7 @@ def of_release(release: Release, closed: Sequence[Way], ready: str) -> NetworkCh
         labels=podspec.policy_labels(release.name),
         runtime_class=release.runtime_class,
         image=release.image,
-        tried=[*closed, Way(READY, ready, release.ready[2], must_work=True, patience_s=READY_S)],
+        tried=[*closed, Way(READY, ready, release.ready[2], must_work=True, retry_for_s=READY_S)],
         node_selector=release.node_selector,
         tolerations=release.tolerations,
         pull_secrets=(release.pull_secrets, release.platform_pull_secrets),
@@ -71,14 +71,14 @@ def of_release(release: Release, closed: Sequence[Way], ready: str) -> NetworkCh
 def of_namespace(namespace: str, image: str, runtime_class: str, closed: Sequence[Way], peer: str) -> NetworkCheck:
     """A check in a temporary namespace, with a pod that listens at the address ``peer``."""
     others = [*closed, Way("port of another pod", peer, OTHER_PORT)]
-    patient = [replace(way, patience_s=NEW_POLICIES_S) for way in others]
+    retried = [replace(way, retry_for_s=NEW_POLICIES_S) for way in others]
     return NetworkCheck(
         sandboxes=namespace,
         platform=namespace,
         labels=podspec.policy_labels(namespace),
         runtime_class=runtime_class,
         image=image,
-        tried=[*patient, Way(READY, peer, READY_PORT, must_work=True, patience_s=READY_S)],
+        tried=[*retried, Way(READY, peer, READY_PORT, must_work=True, retry_for_s=READY_S)],
         node_selector={},
         tolerations=(),
         pull_secrets=((), ()),

@@ -70,7 +70,7 @@ class Pods:
         """The node of a pod; empty: it is not scheduled, or there is no such pod."""
         return _node(self._pods.get(sandbox_id) or {})
 
-    def in_doubt(self, sandbox_id: str) -> bool:
+    def is_unconfirmed(self, sandbox_id: str) -> bool:
         """Whether it has ended and the watch still waits for the reason."""
         return sandbox_id in self._doubted
 
@@ -178,7 +178,7 @@ class Pods:
         trouble = self._trouble(_node(pod))
         judged = death(pod, trouble)
         if judged is not None and trouble is None and unexplained(pod):
-            self._doubt(name)
+            self._mark_unconfirmed(name)
             return
         words = self._words.get(name)
         if judged is None and words is not None and (verdict := sandbox_trouble(words)) is not None:
@@ -192,7 +192,7 @@ class Pods:
         else:
             self._forget_deadline(name)
 
-    def _doubt(self, name: str) -> None:
+    def _mark_unconfirmed(self, name: str) -> None:
         """Reports a pod's end a little later, unless a reason comes first."""
         self._forget_deadline(name)
         if name not in self._doubted:

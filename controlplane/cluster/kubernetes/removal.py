@@ -31,7 +31,7 @@ class Removal:
         self._client = client
         self._pods = pods
         self._path = path
-        self._turns = asyncio.Semaphore(ASKING_AT_ONCE)
+        self._calls = asyncio.Semaphore(ASKING_AT_ONCE)
 
     async def remove(self, sandbox_id: str) -> None:
         """Deletes a pod and returns when the object is gone; success if it is unknown.
@@ -54,7 +54,7 @@ class Removal:
         """Requests the deletion; False if there is no such pod."""
         path = f"{self._path}/{sandbox_id}"
         # Both calls at once, since their order does not matter.
-        async with self._turns:
+        async with self._calls:
             answers = await asyncio.gather(
                 self._client.delete(path, {"gracePeriodSeconds": grace_s}, within_s=WITHIN_S),
                 self._client.patch(path, WITHOUT_FINALIZER, STRATEGIC, within_s=WITHIN_S),
@@ -78,7 +78,7 @@ class Removal:
 
     async def _exists(self, sandbox_id: str) -> bool:
         try:
-            async with self._turns:
+            async with self._calls:
                 await self._client.get(f"{self._path}/{sandbox_id}")
         except Refused as refused:
             if not _missing(refused):

@@ -42,7 +42,7 @@ class Abandonments:
         """Ends a sandbox that its creator will never hear of."""
         gone = Problem("create_abandoned", "its creator went away before it was ready")
         if not self._closed:
-            end = self._ledger.end_patiently(sandbox.id, gone, PLATFORM)
+            end = self._ledger.end_with_retries(sandbox.id, gone, PLATFORM)
             self._group.create_task(end, name=f"disown {sandbox.id}")
 
     def drop_caller(self, sandbox: Sandbox, caller: str) -> None:

@@ -112,7 +112,7 @@ class Images:
         self._resolver = (
             None
             if registry is None or options.digests == "never"
-            else Resolver(registry, clock, machines.architectures, group, patient=self._required)
+            else Resolver(registry, clock, machines.architectures, group, wait_for_answer=self._required)
         )
         self._pins: OrderedDict[_Scope, tuple[str, int | None]] = OrderedDict()
         self._unpinned_until_ms: OrderedDict[_Scope, int] = OrderedDict()

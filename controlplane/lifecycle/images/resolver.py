@@ -36,7 +36,7 @@ class Resolver:
         registry: asks them.
         clock: the time of day.
         architectures: of the machines that sandboxes may run on; empty: not known.
-        patient: whether a start waits for as long as a registry takes.
+        wait_for_answer: whether a start waits for as long as a registry takes.
         group: owns the questions, which several starts may wait for.
     """
 
@@ -47,13 +47,13 @@ class Resolver:
         architectures: Callable[[], Collection[str]],
         group: asyncio.TaskGroup,
         *,
-        patient: bool,
+        wait_for_answer: bool,
     ) -> None:
         self._registry = registry
         self._clock = clock
         self._architectures = architectures
         self._group = group
-        self._wait_s = None if patient else WAIT_S
+        self._wait_s = None if wait_for_answer else WAIT_S
         self._answers: OrderedDict[_Name, tuple[_Answer, int]] = OrderedDict()
         self._asking: dict[_Name, asyncio.Task[_Answer]] = {}
         self._away: OrderedDict[str, tuple[RegistryProblem, int]] = OrderedDict()

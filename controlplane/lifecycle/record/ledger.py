@@ -100,7 +100,7 @@ class Ledger:
         known = known if once else self._held.get(sandbox_id, known)
         return await self.take(sandbox_id, event, Change(end=cause), known, once=once) is not None
 
-    async def end_patiently(self, sandbox_id: str, problem: Problem, by: str, event: Event = Event.END) -> None:
+    async def end_with_retries(self, sandbox_id: str, problem: Problem, by: str, event: Event = Event.END) -> None:
         """As ``end``, also when the store is away for a moment; never raises a ``Problem``."""
         try:
             await retried_while_away(lambda: self.end(sandbox_id, problem, by, event))

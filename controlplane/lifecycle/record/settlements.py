@@ -15,7 +15,7 @@ class Settlements:
         self._ledger = ledger
         self._unsettled: dict[str, asyncio.Future[Sandbox]] = {}
         self._awaited: set[str] = set()  # admitted, and a caller waits here until the start is over
-        self._doubtful: set[str] = set()  # of these, started elsewhere when the store was lost
+        self._unconfirmed: set[str] = set()  # of these, started elsewhere when the store was lost
         self._leaving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def expect(self, sandbox_id: str) -> asyncio.Future[Sandbox]:
@@ -59,14 +59,14 @@ class Settlements:
             await self._ledger.refresh(sandbox_id)
 
     def store_lost(self) -> None:
-        """The store has forgotten the starts of other replicas, which may be gone: ``reread_doubtful`` finds out."""
-        self._doubtful |= {sandbox_id for sandbox_id in self._awaited if self._ledger.held(sandbox_id) is None}
+        """The store has forgotten the starts of other replicas, which may be gone: ``reread_unconfirmed`` finds out."""
+        self._unconfirmed |= {sandbox_id for sandbox_id in self._awaited if self._ledger.held(sandbox_id) is None}
 
-    async def reread_doubtful(self) -> None:
+    async def reread_unconfirmed(self) -> None:
         """Ends the waits for sandboxes that no replica has put on record again."""
-        for sandbox_id in [*self._doubtful]:
+        for sandbox_id in [*self._unconfirmed]:
             await self._check(sandbox_id)
-            self._doubtful.discard(sandbox_id)
+            self._unconfirmed.discard(sandbox_id)
 
     async def _check(self, sandbox_id: str) -> None:
         if (

@@ -54,7 +54,7 @@ class Comparison:
             self._annotations.add(claimed.id, {"claim": dump_record(claimed)})
         for death in found.deaths:
             # In the background: a rebuild must not ask the store that it rebuilds.
-            end = self._ledger.end_patiently(death.sandbox_id, Problem(death.cause, death.detail), self._backend)
+            end = self._ledger.end_with_retries(death.sandbox_id, Problem(death.cause, death.detail), self._backend)
             self._group.create_task(end, name=f"end {death.sandbox_id}")
         self._report(found)
 

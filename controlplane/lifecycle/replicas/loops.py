@@ -81,7 +81,7 @@ class ReplicaLoops:
         self._metrics = metrics
         self._work = work
         self._replica = replica
-        self._turns: set[str] = set()  # the leases of periodic work that this replica holds
+        self._held_leases: set[str] = set()  # the leases of periodic work that this replica holds
         self._log = structlog.get_logger("replicas")
 
     async def follow(self) -> None:
@@ -147,10 +147,10 @@ class ReplicaLoops:
         await self._store.lease(f"replica:{self._replica}", self._replica, HERE_FOR_MS)
         # Renewed here and not with the work, whose interval is longer: so these leases are short, and another replica
         # takes the work over soon after this one dies.
-        for name in [*self._turns]:
+        for name in [*self._held_leases]:
             # A lease that was given back meanwhile must not be taken again without doing its work.
-            if name in self._turns and not await self._store.lease(name, self._replica, HERE_FOR_MS):
-                self._turns.discard(name)
+            if name in self._held_leases and not await self._store.lease(name, self._replica, HERE_FOR_MS):
+                self._held_leases.discard(name)
 
     async def _sweep(self) -> None:
         now_ms = self._clock.now_ms()
@@ -164,19 +164,19 @@ class ReplicaLoops:
         async def turn() -> None:
             if await self._mine(name) and not await _done(work, within_s):
                 # The lease is renewed beside the work: without this, this replica would hold it while the work hangs.
-                self._turns.discard(name)
+                self._held_leases.discard(name)
                 self._log.error("periodic work hangs, it is cancelled", turn=name, within_s=within_s)
                 await self._store.lease(name, self._replica, 0)
                 await asyncio.sleep(looks_s)
 
         while True:
             await self._survive(name, turn)
-            await asyncio.sleep(every_s if name in self._turns else min(every_s, looks_s))
+            await asyncio.sleep(every_s if name in self._held_leases else min(every_s, looks_s))
 
     async def _mine(self, name: str) -> bool:
         """Takes or renews the lease of some periodic work; whether this replica holds it."""
         mine = await self._store.lease(name, self._replica, HERE_FOR_MS)
-        (self._turns.add if mine else self._turns.discard)(name)
+        (self._held_leases.add if mine else self._held_leases.discard)(name)
         return mine
 
     async def _survive(self, what: str, call: Callable[[], Awaitable[None]]) -> bool:

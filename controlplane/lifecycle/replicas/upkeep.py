@@ -71,7 +71,7 @@ class Upkeep:
     async def keep(self) -> None:
         """See ``Work.keep``."""
         await self._store.ensure()
-        await self._settlements.reread_doubtful()
+        await self._settlements.reread_unconfirmed()
         await self._ledger.correct()
 
     async def handle_due(self, due: Due) -> None:

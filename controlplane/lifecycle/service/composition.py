@@ -33,7 +33,7 @@ from controlplane.lifecycle.replicas.recovery import Recovery
 from controlplane.lifecycle.replicas.upkeep import Upkeep
 from controlplane.lifecycle.routes import RouteBoard
 from controlplane.lifecycle.service.creates import Creates
-from controlplane.lifecycle.service.owned import OwnedSandboxes
+from controlplane.lifecycle.service.owner_calls import OwnerCalls
 from controlplane.lifecycle.starting.readiness import Readiness
 from controlplane.lifecycle.starting.starter import Starter
 from controlplane.lifecycle.starting.starts import Starts
@@ -57,7 +57,7 @@ class Core:
         starts, queue, readiness, starter: bringing sandboxes up.
         expiry, endings, reclaimer: ending them.
         quotas, create_queue, admissions, abandonments, creates, pools: letting them in.
-        owned, preflight: what owners ask about them.
+        owner_calls, preflight: what owners ask about them.
         replicas: what is done because there are other replicas.
     """
 
@@ -116,14 +116,14 @@ class Core:
             templates=templates,
             replica=deps.store.replica,
         )
-        self.owned = OwnedSandboxes(deps.clock, store, ledger, annotations, self.expiry)
+        self.owner_calls = OwnerCalls(deps.clock, store, ledger, annotations, self.expiry)
         self.creates = Creates(
             *(deps, options, ledger, settlements),
             create_queue=self.create_queue,
             admissions=self.admissions,
             abandonments=self.abandonments,
             pools=self.pools,
-            owned=self.owned,
+            owner_calls=self.owner_calls,
             images=self.images,
         )
         self.preflight = Preflight(store, deps.cluster, self.images, self.quotas, options.starts_in_flight)
@@ -228,7 +228,7 @@ class Core:
     async def _follow_deaths(self) -> None:
         backend = self._deps.cluster.describe().backend
         async for death in self._deps.cluster.watch():
-            await self.ledger.end_patiently(death.sandbox_id, Problem(death.cause, death.detail), backend)
+            await self.ledger.end_with_retries(death.sandbox_id, Problem(death.cause, death.detail), backend)
 
     async def _follow_placements(self) -> None:
         # Side by side: each is a message to the store, and those of a herd would come one after the other.

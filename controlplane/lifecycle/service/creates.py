@@ -16,7 +16,7 @@ from controlplane.lifecycle.pools import Pools
 from controlplane.lifecycle.record import callers
 from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
 from controlplane.lifecycle.record.settlements import Settlements
-from controlplane.lifecycle.service.owned import OwnedSandboxes
+from controlplane.lifecycle.service.owner_calls import OwnerCalls
 from controlplane.model import Lease, Limits, Sandbox, SandboxSpec
 from controlplane.store import Admitted, Claimed, Full, Known
 
@@ -46,7 +46,7 @@ class Creates:
         admissions: Admissions,
         abandonments: Abandonments,
         pools: Pools,
-        owned: OwnedSandboxes,
+        owner_calls: OwnerCalls,
         images: Images,
     ) -> None:
         self._images = images
@@ -58,7 +58,7 @@ class Creates:
         self._admissions = admissions
         self._abandonments = abandonments
         self._pools = pools
-        self._owned = owned
+        self._owner_calls = owner_calls
         self.draining = False
 
     def deadline_ms(self, spec: SandboxSpec, left_ms: int | None = None) -> int:
@@ -207,7 +207,7 @@ class Creates:
         # Not before it is given: a caller that goes away during the start must not have taken it from another one.
         if lease is None or sandbox.spec.lease in (None, lease):
             return sandbox
-        return await self._owned.give_lease(sandbox.owner, sandbox.id, lease)
+        return await self._owner_calls.give_lease(sandbox.owner, sandbox.id, lease)
 
     async def _settled(self, sandbox: Sandbox) -> Sandbox:
         try:

@@ -8,7 +8,7 @@ from controlplane.errors import Problem
 from controlplane.lifecycle.admission.candidates import DIGEST
 from controlplane.lifecycle.ending.endings import Deleted
 from controlplane.lifecycle.record.callers import call_of
-from controlplane.lifecycle.service.owned import LIVE
+from controlplane.lifecycle.service.owner_calls import LIVE
 from controlplane.lifecycle.service.sandboxes import Sandboxes
 from controlplane.model import GROUP, Sandbox, SandboxSpec
 

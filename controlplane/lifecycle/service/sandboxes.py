@@ -16,7 +16,7 @@ from controlplane.lifecycle.preflight import Forecast
 from controlplane.lifecycle.record import callers
 from controlplane.lifecycle.routes import RouteBoard
 from controlplane.lifecycle.service.composition import Core
-from controlplane.lifecycle.service.owned import LIVE
+from controlplane.lifecycle.service.owner_calls import LIVE
 from controlplane.lifecycle.tokens import Token
 from controlplane.model import Sandbox, SandboxSpec
 from controlplane.telemetry import Levels
@@ -33,7 +33,7 @@ class Sandboxes:
     Attributes:
         pools: the pools, by name.
         deadline_ms, create, ready: see ``Creates``.
-        get, find, alive, extend, give_lease, renew_lease, open_port: see ``OwnedSandboxes``.
+        get, find, alive, extend, give_lease, renew_lease, open_port: see ``OwnerCalls``.
         refusal: why no node takes a sandbox that is being started, see ``Starter``.
         abandon: see ``Abandonments``.
         accept_push: see ``Readiness.accept``.
@@ -43,11 +43,20 @@ class Sandboxes:
         self._deps = deps
         self._core = core
         self.pools = PoolDeclarations(deps.documents, deps.cluster, options.max_sandboxes, core.pools.status)
-        creates, owned = core.creates, core.owned
+        creates, owner_calls = core.creates, core.owner_calls
         self.deadline_ms, self.create, self.ready = creates.deadline_ms, creates.create, creates.ready
         self.abandon = core.abandonments.abandon
-        self.get, self.find, self.alive, self.extend = owned.get, owned.find, owned.alive, owned.extend
-        self.give_lease, self.renew_lease, self.open_port = owned.give_lease, owned.renew_lease, owned.open_port
+        self.get, self.find, self.alive, self.extend = (
+            owner_calls.get,
+            owner_calls.find,
+            owner_calls.alive,
+            owner_calls.extend,
+        )
+        self.give_lease, self.renew_lease, self.open_port = (
+            owner_calls.give_lease,
+            owner_calls.renew_lease,
+            owner_calls.open_port,
+        )
         self.refusal, self.accept_push = core.starter.refusal, core.readiness.accept
 
     @classmethod

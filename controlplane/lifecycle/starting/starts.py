@@ -79,7 +79,7 @@ class Starts:
             self._log.error("overdue start not ended, a later round ends it", sandbox_id=sandbox_id, detail=away.detail)
             return
         if sandbox is not None and (before_ms is None or sandbox.start_by_ms <= before_ms):
-            await self._ledger.end_patiently(sandbox_id, self._starter.overdue(sandbox), PLATFORM, Event.FAIL)
+            await self._ledger.end_with_retries(sandbox_id, self._starter.overdue(sandbox), PLATFORM, Event.FAIL)
 
     async def _run(self, sandbox: Sandbox) -> None:
         try:
@@ -88,11 +88,11 @@ class Starts:
             self._log.warning(
                 "start failed, its sandbox is ended", sandbox_id=sandbox.id, code=problem.code, detail=problem.detail
             )
-            await self._ledger.end_patiently(sandbox.id, problem, PLATFORM, Event.FAIL)
+            await self._ledger.end_with_retries(sandbox.id, problem, PLATFORM, Event.FAIL)
         except Exception:
             self._log.exception("start failed, its sandbox is ended", sandbox_id=sandbox.id)
             bug = Problem("internal", f"the start of {sandbox.id} failed in the control plane")
-            await self._ledger.end_patiently(sandbox.id, bug, PLATFORM, Event.FAIL)
+            await self._ledger.end_with_retries(sandbox.id, bug, PLATFORM, Event.FAIL)
 
     def _overdue(self, sandbox_id: str) -> None:
         self._group.create_task(self.end_overdue(sandbox_id), name=f"overdue {sandbox_id}")

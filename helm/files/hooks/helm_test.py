@@ -16,7 +16,7 @@ from .network import closed, isolation
 NEIGHBOUR = "agent port of another sandbox"
 AGENT_PORT = 7070
 # The policies of the sandbox are in effect already, but a busy node may delay a connection.
-PATIENCE_S = 15.0
+RETRY_FOR_S = 15.0
 
 
 def first_exec(sandbox: Sandbox) -> str:
@@ -43,7 +43,7 @@ def network(neighbour: Sandbox) -> str:
         node, address = str(status(sandbox)["hostIP"]), str(status(neighbour)["podIP"])
         gateway, ready = (split(os.environ[name]) for name in ("GATEWAY", "READY"))
         found = closed(Way("gateway", *gateway), Way(NEIGHBOUR, address, AGENT_PORT))
-        ways = [one.of_node(node) for one in (*found, Way(READY, *ready, must_work=True, patience_s=PATIENCE_S))]
+        ways = [one.of_node(node) for one in (*found, Way(READY, *ready, must_work=True, retry_for_s=RETRY_FOR_S))]
         result = sandbox.exec(["python3", "-m", "controlplane.reach", dumped(ways)], timeout=120, check=True)
     inside = attempts.read_report(json.loads(result.stdout)["seen"])
     # Policies deny this pod the neighbour's port, so it cannot try it for comparison. The port is known to be open,

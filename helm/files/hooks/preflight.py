@@ -21,9 +21,9 @@ from .network import closed, isolation
 from .probe import probed, report_of, runtime_of
 
 # The probe's policies are created just before this pod; they may take effect with this delay.
-PATIENCE_S: Final = 8.0
+RETRY_FOR_S: Final = 8.0
 # A node may apply the policies of a new pod with this delay; a busy node takes longer.
-READY_PATIENCE_S: Final = 15.0
+READY_RETRY_FOR_S: Final = 15.0
 
 
 def preflight(settings: Json) -> str:
@@ -63,9 +63,9 @@ def tried(network: Json | None) -> Iterator[list[Way]]:
         yield []
         return
     me, ready, other = os.environ["POD_IP"], network["readyPort"], network["otherPort"]
-    patient = [replace(way, patience_s=PATIENCE_S) for way in closed(Way("port of another pod", me, other))]
+    retried = [replace(way, retry_for_s=RETRY_FOR_S) for way in closed(Way("port of another pod", me, other))]
     with listening([ready, other], me):
-        yield [*patient, Way(READY, me, ready, must_work=True, patience_s=READY_PATIENCE_S)]
+        yield [*retried, Way(READY, me, ready, must_work=True, retry_for_s=READY_RETRY_FOR_S)]
 
 
 def check_kernel(pod: Json, kernel: str, required: str) -> None:

@@ -429,7 +429,7 @@ class Gateway:
             return await self._transport.send(method, url, key, body, headers=sent, limit_s=limit_s, whole=True)
 
         try:
-            return await repeat(self._retries, send, deadline=deadline, patient=True)
+            return await repeat(self._retries, send, deadline=deadline, until_deadline=True)
         except SandboxError as error:
             error.sandbox_id = error.sandbox_id or sandbox_id
             self.known_sandboxes.raise_if_forgotten(error)

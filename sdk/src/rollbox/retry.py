@@ -50,15 +50,15 @@ class RetryPolicy:
     budget_s: float = 25.0
     sleep: Callable[[float], Awaitable[None]] = field(default=asyncio.sleep, repr=False)
 
-    def wait_s(self, failures: int, error: SandboxError, waited_s: float, patience_s: float = 0.0) -> float | None:
+    def wait_s(self, failures: int, error: SandboxError, waited_s: float, passing_for_s: float = 0.0) -> float | None:
         """Return the seconds to wait before the next attempt; None when the error is to be raised.
 
         Args:
             failures: how many attempts failed, 1 or more.
             error: the last failure.
             waited_s: seconds waited so far.
-            patience_s: the sum of all waits, instead of `tries` and `budget_s`, while a gateway answers with a code of
-                `PASSING`. Without effect when `tries` is 1.
+            passing_for_s: the sum of all waits, instead of `tries` and `budget_s`, while a gateway answers with one of
+                the codes `PASSING`. Without effect when `tries` is 1.
         """
         # `waited_ms`: it has waited in the server's queue until the caller's deadline, and would wait as long again.
         if error.code not in REPEATABLE or self.tries == 1 or "waited_ms" in error.details:
@@ -66,7 +66,7 @@ class RetryPolicy:
         longest_s = min(self.first_s * 3.0 ** min(failures - 1, 20), self.longest_s)
         wait = max(longest_s * random.uniform(0.75, 1.0), (error.retry_after_ms or 0) / 1000)  # noqa: S311
         # Only a gateway sets a request id: an address where no gateway answers gets no long wait.
-        if error.code in PASSING and error.request_id and waited_s + wait <= patience_s:
+        if error.code in PASSING and error.request_id and waited_s + wait <= passing_for_s:
             return wait
         return wait if failures < self.tries and waited_s + wait <= self.budget_s else None
 
@@ -103,7 +103,7 @@ async def repeat(
     send: Callable[[], Awaitable[_T]],
     *,
     deadline: Deadline | None = None,
-    patient: bool = False,
+    until_deadline: bool = False,
     final: Collection[str] = (),
 ) -> _T:
     """Call `send`, with retries, until it returns or its error is to be raised.
@@ -112,7 +112,7 @@ async def repeat(
         policy: how often and how long to retry.
         send: one attempt.
         deadline: of the whole call: no attempt starts without time left for it, the last error is raised instead.
-        patient: while a gateway answers with a code of `PASSING`, only the deadline limits the retries.
+        until_deadline: while a gateway answers with a code of `PASSING`, only the deadline limits the retries.
         final: codes after which this call cannot be repeated.
 
     Raises:
@@ -127,8 +127,8 @@ async def repeat(
         except SandboxError as error:
             failures += 1
             failed.add(error)
-            patience_s = waited_s + deadline.left_s() if patient and deadline is not None else 0.0
-            wait = policy.wait_s(failures, error, waited_s, patience_s)
+            passing_for_s = waited_s + deadline.left_s() if until_deadline and deadline is not None else 0.0
+            wait = policy.wait_s(failures, error, waited_s, passing_for_s)
             least_s = 0.0 if error.code in PASSING else _ROOM_S
             out_of_time = deadline is not None and wait is not None and not deadline.allows(wait + least_s)
             if wait is None or out_of_time or error.code in final:

@@ -47,18 +47,18 @@ async fn attempt(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Whether something listens on `port`; waits for it up to `patience`. Each attempt opens and closes a connection.
+/// Whether something listens on `port`; waits for it up to `within`. Each attempt opens and closes a connection.
 ///
 /// # Cancel safety
 /// Cancel safe.
-pub async fn listens(port: u16, patience: Duration) -> bool {
+pub async fn listens(port: u16, within: Duration) -> bool {
     let began = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
         if connect(port).await.is_ok() {
             return true;
         }
-        let left = patience.saturating_sub(began.elapsed());
+        let left = within.saturating_sub(began.elapsed());
         if left.is_zero() {
             return false;
         }

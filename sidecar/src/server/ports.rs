@@ -63,13 +63,13 @@ pub(super) async fn wait(ports: &Ports, request: Request<WaitPortRequest>) -> Re
     let scope = request.extensions().get::<PortScope>().cloned();
     let WaitPortRequest { port, timeout_ms } = request.into_inner();
     let port = allowed(ports, scope.as_ref(), port)?;
-    let patience = Duration::from_millis(timeout_ms);
-    if patience > MAX_WAIT {
+    let within = Duration::from_millis(timeout_ms);
+    if within > MAX_WAIT {
         let detail = format!("a wait of {timeout_ms} ms is longer than {} ms", MAX_WAIT.as_millis());
         return Err(Problem::new(Code::InvalidArgument, detail).with("field", "timeout_ms"));
     }
     let _place = ports.place(false)?;
-    Ok(PortState { listening: dial::listens(port, patience).await })
+    Ok(PortState { listening: dial::listens(port, within).await })
 }
 
 fn allowed(ports: &Ports, scope: Option<&PortScope>, port: u32) -> Result<u16, Problem> {

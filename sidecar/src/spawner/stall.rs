@@ -71,10 +71,10 @@ fn is_held(stat: &str) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't', 'S']))
 }
 
-/// Whether the other end of `pipe` is closed within `patience`. The child may change `errno` at any time, so the cause
+/// Whether the other end of `pipe` is closed within `within`. The child may change `errno` at any time, so the cause
 /// of a failed poll is not read.
-pub(super) fn closed_within(pipe: &PipeReader, patience: Duration) -> bool {
-    let deadline = Instant::now() + patience;
+pub(super) fn closed_within(pipe: &PipeReader, within: Duration) -> bool {
+    let deadline = Instant::now() + within;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);

@@ -96,8 +96,8 @@ async fn a_wrong_token_does_not_authenticate_a_connection() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        let patience = if stays { Duration::from_millis(500) } else { LIMIT };
-        assert_eq!(tokio::time::timeout(patience, pushed_out).await.is_err(), stays, "{sandbox_id}");
+        let within = if stays { Duration::from_millis(500) } else { LIMIT };
+        assert_eq!(tokio::time::timeout(within, pushed_out).await.is_err(), stays, "{sandbox_id}");
     }
 }
 

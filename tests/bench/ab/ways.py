@@ -12,8 +12,8 @@ from tests.bench.ab.redis_client import library_redis
 
 
 def _routes() -> None:
-    """FastAPI answers every request: in the place of ``api/plain.py``."""
-    vars(app)["Plain"] = lambda inner, _: inner
+    """FastAPI answers every request: in the place of ``api/fast_path.py``."""
+    vars(app)["FastPath"] = lambda inner, _: inner
 
 
 def _parser() -> None:

@@ -56,7 +56,7 @@ class PlayedCluster:
         self._calls = itertools.count()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
 
-    async def hear(self) -> None:
+    async def receive(self) -> None:
         """Give every answer to who waits for it."""
         while line := await self._answers.readline():
             answer = json.loads(line)
@@ -147,7 +147,7 @@ async def played_cluster(settings: Settings, _: Metrics) -> AsyncIterator[Cluste
     answers, wishes = await asyncio.open_unix_connection(os.environ["ROLLBOX_BENCH_STAGEHAND"], limit=2**26)
     cluster = PlayedCluster(answers, wishes, int(os.environ.get("ROLLBOX_BENCH_READY_PORT", settings.ready.port)))
     async with asyncio.TaskGroup() as group:
-        hearing = group.create_task(cluster.hear())
+        hearing = group.create_task(cluster.receive())
         try:
             yield cluster
         finally:

@@ -197,7 +197,7 @@ async def test_before_an_install_it_is_tried_in_a_namespace_of_its_own(
     assert kubelet.pods.keys() == {"peer", "doctor-0a0a-sandbox", "doctor-0a0a-outside"}
     assert "runtimeClassName" not in kubelet.pods["doctor-0a0a-sandbox"]["spec"]
     ways = loaded(kubelet.pods["doctor-0a0a-sandbox"]["spec"]["containers"][0]["command"][3])
-    assert all(way.patience_s for way in ways)
+    assert all(way.retry_for_s for way in ways)
 
 
 async def test_without_a_release_and_an_image_nothing_is_vouched_for(

@@ -22,7 +22,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def unhurried_farewells(monkeypatch: pytest.MonkeyPatch) -> None:
+def unhurried_cleanup(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cleanup after a cancelled call has time enough, however slow a busy machine is."""
     for module in ("gateway", "sync.loop_thread"):
         monkeypatch.setattr(f"rollbox.{module}._CLEANUP_LIMIT_S", LIMIT_S)

@@ -68,7 +68,7 @@ async def test_a_server_that_cannot_be_told_does_not_hide_the_cancellation(clien
     fake.cancelled["e1"].set()
 
 
-async def test_a_second_cancellation_does_not_stop_the_first_ones_farewell(fake: FakeGateway) -> None:
+async def test_a_second_cancellation_does_not_stop_the_first_ones_cleanup(fake: FakeGateway) -> None:
     async with Client() as client:
         running = await held(await client.create("python"), fake)
         fake.hold_cancels = True

@@ -86,7 +86,7 @@ async def test_a_create_ends_at_its_deadline_with_what_the_server_said_last(
 ) -> None:
     full = Full(clock)
     monkeypatch.setattr(client.gateway._transport, "send", full.send)
-    monkeypatch.setattr(client.gateway, "run_cleanup", _nothing_owed)
+    monkeypatch.setattr(client.gateway, "run_cleanup", _no_cleanup)
     group = SandboxGroup.create("python", n=2, start_timeout=20, client=client)
     one = client.create("python", start_timeout=20)
     call, other = (group, one) if of_group else (one, group)
@@ -111,7 +111,7 @@ async def test_what_a_create_may_take_holds_for_the_silence_of_a_server_too(
     assert fake.count("POST") <= 1
 
 
-async def _nothing_owed(call: Coroutine[object, object, None]) -> None:
+async def _no_cleanup(call: Coroutine[object, object, None]) -> None:
     call.close()
 
 

@@ -98,7 +98,7 @@ async def test_nothing_is_sent_that_would_have_no_time_left(clock: Clock) -> Non
         raise Draining("x", request_id="r1", retry_after_ms=1_500)
 
     with pytest.raises(Draining):
-        await repeat(RetryPolicy(sleep=clock.sleep), send, deadline=Deadline(10), patient=True)
+        await repeat(RetryPolicy(sleep=clock.sleep), send, deadline=Deadline(10), until_deadline=True)
     assert (calls, clock.now_s) == (2, 9.5)
 
 
@@ -112,7 +112,7 @@ async def test_room_is_not_asked_for_again_at_the_last_moment(clock: Clock) -> N
         raise CapacityUnavailable("no node takes it")
 
     with pytest.raises(CapacityUnavailable, match="no node takes it"):
-        await repeat(RetryPolicy(sleep=clock.sleep), send, deadline=Deadline(10), patient=True)
+        await repeat(RetryPolicy(sleep=clock.sleep), send, deadline=Deadline(10), until_deadline=True)
     assert calls == 1
 
 
@@ -121,18 +121,18 @@ async def test_a_patient_call_goes_on_until_its_deadline(clock: Clock) -> None:
         raise Draining("x", request_id="r1")
 
     with pytest.raises(Draining):
-        await repeat(RetryPolicy(sleep=clock.sleep), send, deadline=Deadline(100), patient=True)
+        await repeat(RetryPolicy(sleep=clock.sleep), send, deadline=Deadline(100), until_deadline=True)
     assert 96 < clock.now_s <= 100
 
 
 def test_a_gateway_that_answers_is_waited_for_as_long_as_the_caller_does() -> None:
     policy = RetryPolicy()
     answered = Draining("x", request_id="r1")
-    assert policy.wait_s(50, answered, 100, patience_s=120) is not None
-    assert policy.wait_s(50, answered, 119, patience_s=120) is None
-    assert policy.wait_s(50, Draining("nobody answers"), 30, patience_s=120) is None
-    assert policy.wait_s(50, RateLimited("x", request_id="r1"), 30, patience_s=120) is None
-    assert RetryPolicy(tries=1).wait_s(1, answered, 0, patience_s=120) is None
+    assert policy.wait_s(50, answered, 100, passing_for_s=120) is not None
+    assert policy.wait_s(50, answered, 119, passing_for_s=120) is None
+    assert policy.wait_s(50, Draining("nobody answers"), 30, passing_for_s=120) is None
+    assert policy.wait_s(50, RateLimited("x", request_id="r1"), 30, passing_for_s=120) is None
+    assert RetryPolicy(tries=1).wait_s(1, answered, 0, passing_for_s=120) is None
 
 
 def shown(error: BaseException) -> list[str]:

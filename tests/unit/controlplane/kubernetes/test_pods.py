@@ -56,14 +56,14 @@ async def watched() -> AsyncIterator[tuple[Pods, list[tuple[float, Death]]]]:
 async def test_an_eviction_is_told_by_its_reason_and_not_by_the_ends_that_come_before(first: Any) -> None:
     async with watched() as (pods, told):
         pods.put(pod(*first))
-        assert pods.in_doubt("sb-1")
+        assert pods.is_unconfirmed("sb-1")
         await asyncio.sleep(1)
         pods.put(pod(IN_PEACE, KILLED, **EVICTED))
         await asyncio.sleep(10)
         ((after_s, death),) = told
         assert death.cause == "disk_full"
         assert after_s == pytest.approx(1, abs=0.1)
-        assert not pods.in_doubt("sb-1")
+        assert not pods.is_unconfirmed("sb-1")
 
 
 @pytest.mark.parametrize(("end", "within_s"), [(KILLED, REASON_WITHIN_S), (IN_PEACE, SURE_REASON_WITHIN_S)])

@@ -167,7 +167,7 @@ async def test_what_nobody_has_on_record_is_found_soon_although_who_looked_for_i
         held = cluster.held[sandbox.id]
         await a.service.delete(OWNER, sandbox.id, wait_s=60)
         cluster.held[sandbox.id] = held  # its start overtook its stop
-        (looks,) = [one for one in (a, b) if "orphans" in one.service._core.replicas._turns]
+        (looks,) = [one for one in (a, b) if "orphans" in one.service._core.replicas._held_leases]
         for task in looks.service._core._loops:
             task.cancel()
         await asyncio.sleep(14)

@@ -8,7 +8,7 @@ import pytest
 
 from controlplane.errors import Problem
 from controlplane.lifecycle import Subscription
-from controlplane.lifecycle.service.owned import MOST_PUBLIC_PORTS
+from controlplane.lifecycle.service.owner_calls import MOST_PUBLIC_PORTS
 from controlplane.model import Sandbox
 from tests.support.fake_cluster import FakeCluster
 from tests.support.virtual_time import VirtualClock

@@ -34,7 +34,7 @@ async def test_what_takes_long_costs_a_replica_neither_turns_nor_starts(monkeypa
         for lease in ("replica:a", "orphans", "sweep"):
             holder, until_ms = vars(core.memory)["_leases"][lease]
             assert (holder, until_ms > core.clock.now_ms()) == ("a", True)
-        assert b.service._core.replicas._turns.isdisjoint({"orphans", "sweep"})
+        assert b.service._core.replicas._held_leases.isdisjoint({"orphans", "sweep"})
 
 
 async def test_a_turn_whose_work_hangs_goes_to_another_replica(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +43,7 @@ async def test_a_turn_whose_work_hangs_goes_to_another_replica(monkeypatch: pyte
         monkeypatch.setattr(a.service._core._upkeep._comparison._observer, "run", lambda _: hang())
         cluster.held.clear()
         await asyncio.sleep(TURN_WITHIN_S + 120)
-        assert "orphans" in b.service._core.replicas._turns
+        assert "orphans" in b.service._core.replicas._held_leases
         end = (await b.service.get(OWNER, sandbox.id)).end
         assert end is not None
         assert end.cause == "sandbox_lost"

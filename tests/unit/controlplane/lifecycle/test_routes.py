@@ -69,29 +69,29 @@ def test_whatever_goes_together_a_gateway_knows_the_same(changes: list[tuple[int
     async def run() -> None:
         board = new_board()
         with board.subscribe() as prompt, board.subscribe() as late:
-            promptly, lately = Told(), Told()
+            promptly, lately = Received(), Received()
             for number, (which, over) in enumerate(changes, start=1):
                 sandbox = replace(RUNNING, id=f"sb-{which}", generation=number)
                 board.withdraw(replace(sandbox, end=END)) if over else board.publish(sandbox)
-                await promptly.hear(prompt, board.version)
+                await promptly.receive(prompt, board.version)
                 if not number % every:
-                    await lately.hear(late, board.version)
-            await promptly.hear(prompt, board.version)
-            await lately.hear(late, board.version)
+                    await lately.receive(late, board.version)
+            await promptly.receive(prompt, board.version)
+            await lately.receive(late, board.version)
             assert promptly == lately
 
     asyncio.run(run())
 
 
 @dataclass
-class Told:
+class Received:
     """What a gateway knows by its feed."""
 
     routes: dict[str, int] = field(default_factory=dict)
     ends: set[str] = field(default_factory=set)
     version: int = -1
 
-    async def hear(self, subscription: Subscription, version: int) -> None:
+    async def receive(self, subscription: Subscription, version: int) -> None:
         """Takes in all that waits; routes of a message before its ends, as the gateway does."""
         while self.version < version:
             update = await subscription.next()

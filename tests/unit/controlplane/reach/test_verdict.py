@@ -131,6 +131,6 @@ def test_the_node_is_filled_in_where_it_is_meant() -> None:
 
 
 def test_an_unrestricted_pod_does_not_wait_for_a_policy() -> None:
-    assert Way("API server", "10.96.0.1", 443, patience_s=8).from_outside() == Way(
+    assert Way("API server", "10.96.0.1", 443, retry_for_s=8).from_outside() == Way(
         "API server", "10.96.0.1", 443, must_work=True
     )

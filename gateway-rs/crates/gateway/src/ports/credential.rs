@@ -23,7 +23,7 @@ pub(super) enum Source {
 
 /// What [`take`] found in a request.
 #[derive(Debug)]
-pub(super) struct Given {
+pub(super) struct Presented {
     pub(super) tokens: Vec<(Source, String)>,
     /// The query without the token.
     pub(super) query: Option<String>,
@@ -31,7 +31,7 @@ pub(super) struct Given {
 
 /// Takes everything out of a request that may be one of rollbox's tokens. An Authorization header stays if `is_ours`
 /// is false for its token: then it is meant for the server.
-pub(super) fn take(head: &mut Parts, is_ours: impl Fn(&str) -> bool) -> Given {
+pub(super) fn take(head: &mut Parts, is_ours: impl Fn(&str) -> bool) -> Presented {
     let mut tokens = Vec::new();
     tokens.extend(texts(&head.headers, &TOKEN_HEADER).into_iter().map(|token| (Source::Header, token)));
     head.headers.remove(TOKEN_HEADER);
@@ -44,7 +44,7 @@ pub(super) fn take(head: &mut Parts, is_ours: impl Fn(&str) -> bool) -> Given {
     take_cookies(&mut head.headers, &mut tokens);
     // One of each kind: each costs a signature check, and the caller is not authenticated yet.
     tokens.dedup_by_key(|(source, _)| *source);
-    Given { tokens, query: query.filter(|query| !query.is_empty()) }
+    Presented { tokens, query: query.filter(|query| !query.is_empty()) }
 }
 
 fn bearers(headers: &HeaderMap) -> Vec<String> {
@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    fn taken(uri: &str, headers: &[(&str, &str)]) -> (Given, HeaderMap) {
+    fn taken(uri: &str, headers: &[(&str, &str)]) -> (Presented, HeaderMap) {
         let mut request = Request::get(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);

@@ -11,7 +11,7 @@ use wire::agent::{PortFrame, WaitPortRequest};
 use wire::{Code, Problem};
 
 use super::connection;
-use super::credential::{self, Given, Source};
+use super::credential::{self, Presented, Source};
 use super::headers::{self, Outside};
 use super::place::Place;
 use super::proxy::Proxied;
@@ -150,7 +150,7 @@ async fn authorize(calls: &Calls, head: &mut Parts, place: &Place) -> Result<Cal
         return Err(Problem::new(Code::Unauthenticated, "the Authorization header is given more than once"));
     }
     let verifier = calls.verifier();
-    let Given { tokens, query } = credential::take(head, |token| auth::is_ours(verifier, token));
+    let Presented { tokens, query } = credential::take(head, |token| auth::is_ours(verifier, token));
     let mut refused = None;
     for token in tokens {
         match auth::check_token(verifier, &token.1, &place.sandbox_id) {

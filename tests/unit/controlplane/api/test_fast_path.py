@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 from starlette.types import Receive, Scope, Send
 
-from controlplane.api.plain import Plain
+from controlplane.api.fast_path import FastPath
 from tests.support.asgi import Answer
 from tests.support.world import OTHER_KEY, World, world
 
@@ -54,14 +54,14 @@ def alike(answer: Answer, made_id: str) -> tuple[int, dict[str, str], Any]:
     return answer.status, headers, body
 
 
-async def _framework(self: Plain, scope: Scope, receive: Receive, send: Send) -> None:
+async def _framework(self: FastPath, scope: Scope, receive: Receive, send: Send) -> None:
     await self._app(scope, receive, send)
 
 
 async def test_plain_requests_are_answered_as_by_the_framework() -> None:
     async with world() as plane:
         plain = await answers(plane)
-    with patch.object(Plain, "__call__", _framework):
+    with patch.object(FastPath, "__call__", _framework):
         async with world() as plane:
             framework = await answers(plane)
     for one, other in zip(plain, framework, strict=True):

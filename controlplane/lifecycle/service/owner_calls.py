@@ -17,7 +17,7 @@ LIVE: Final = frozenset(State) - {State.ENDED}
 MOST_PUBLIC_PORTS: Final = 64
 
 
-class OwnedSandboxes:
+class OwnerCalls:
     """Calls of owners that neither begin nor end a sandbox."""
 
     def __init__(

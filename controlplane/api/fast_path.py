@@ -27,7 +27,7 @@ _JSON: Final = "application/json"
 _LEFT: Final = re.compile(r"[1-9][0-9]{0,5}|[12][0-9]{6}")
 
 
-class Plain:
+class FastPath:
     """Middleware: answers valid requests to create, get or delete one sandbox; passes all others on."""
 
     def __init__(self, app: ASGIApp, context: Context) -> None:
