@@ -99,7 +99,11 @@ class RouteBoard:
         self._send(wire.Delta(routes=[route]))
 
     def withdraw(self, sandbox: Sandbox) -> None:
-        """Publishes the end of a sandbox, whether it had a route or not, unless it is published already."""
+        """Publishes the end of a sandbox, whether it had a route or not, unless it is published already.
+
+        Raises:
+            ValueError: it has no end.
+        """
         if sandbox.end is None:
             raise ValueError(f"{sandbox.id} has no end to announce")
         if sandbox.id in self._ends:

@@ -96,6 +96,9 @@ def apply(sandbox: Sandbox, event: Event, change: Change = NO_CHANGE) -> Sandbox
 
     A failed start whose code says "later" gives its idempotency key back: the same key may try again. So does one
     that was abandoned: no client ever had it.
+
+    Raises:
+        ValueError: a claim without the record of its create.
     """
     if event is Event.READY and sandbox.unclaimed:
         event = Event.WARM

@@ -128,6 +128,9 @@ class Creates:
 
         Returns:
             The record, and whether the key had been used before.
+
+        Raises:
+            Problem: draining, unsupported, conflict, deleted (the key was withdrawn), capacity_unavailable.
         """
         if self.draining:
             raise Problem("draining", "this control plane is stopping", retry_after_ms=1000)

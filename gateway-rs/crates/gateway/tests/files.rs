@@ -269,6 +269,11 @@ async fn archives_pass_in_both_directions() {
     assert_eq!(framed(&rig, "archive?path=/d").await.last().unwrap().0, 1);
 }
 
+/// Polls until a line of the metrics contains `text`.
+async fn until_counted(rig: &Started, text: &str) {
+    rig.client.until(async || rig.client.get("/metrics").await.text().contains(text)).await;
+}
+
 #[tokio::test]
 async fn a_watch_tells_changes_until_its_reader_goes() {
     let rig = started().await;
@@ -284,6 +289,7 @@ async fn a_watch_tells_changes_until_its_reader_goes() {
     drop(lines);
     rig.sidecar("sb-1").files().dropped(1).await;
     rig.client.until_metric("streams_open{stream=\"watch\"}", 0.0).await;
+    until_counted(&rig, "operation=\"watch\",outcome=\"ok\"} 1").await;
 }
 
 #[tokio::test]
@@ -294,6 +300,10 @@ async fn a_sandbox_that_ends_is_the_last_word_of_its_streams() {
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     let last = body.split(|b| *b == b'\n').rfind(|line| !line.is_empty()).unwrap();
     assert_eq!(serde_json::from_slice::<Value>(last).unwrap()["problem"]["code"], "deleted");
+    // Counted once, by how it ended.
+    until_counted(&rig, "operation=\"watch\",outcome=\"refused\"} 1").await;
+    let counted = rig.client.get("/metrics").await.text();
+    assert!(!counted.contains("operation=\"watch\",outcome=\"ok\""), "{counted}");
 }
 
 #[tokio::test]
