@@ -15,7 +15,7 @@ CARGO := setup/cargo.sh
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup venv build engine redis registry image demo test test-quick lint check gate hunt coverage bench fuzz structure contract clean figures \
+.PHONY: help setup venv build engine redis registry image demo test test-quick lint check gate hunt coverage bench fuzz structure contract clean figures upgrade \
 	cluster cluster-down images e2e e2e-core demo-cluster bench-cluster bench-lifecycle chaos chaos-cluster
 
 help: ## print this list
@@ -96,6 +96,9 @@ fuzz: setup ## property tests with thousands of examples; then the decoders of f
 	cd sidecar && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz RUSTC_BOOTSTRAP=1 cargo fuzz run frame -- -max_total_time=60 -max_len=4096
 	cd sidecar && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz RUSTC_BOOTSTRAP=1 cargo fuzz run job -- -max_total_time=60 -max_len=4096
 	cd gateway-rs/crates/gateway && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz RUSTC_BOOTSTRAP=1 cargo fuzz run attach -- -max_total_time=60 -max_len=4096
+
+upgrade: venv build redis ## an upgrade from the control plane of another checkout (CHECKOUT=DIR) and back, both versions on one Redis, under load
+	$(BIN)/python -m tests.upgrade $(CHECKOUT)
 
 structure: venv ## print packages, floors, circles, callbacks and the way of three calls, of CHECKOUT or of this one
 	$(BIN)/python -m tests.structure $(CHECKOUT)

@@ -41,9 +41,11 @@ class Stage:
     Attributes:
         urls: of the gateways, one for each control plane.
         planes: the control planes, by their process ids.
+        gateways: the same of the gateways.
         folder: of all state.
         program: the module that is a control plane.
         checkout: where it is found, for a comparison with another commit.
+        gateway: the program of a gateway of another version; empty: this checkout's.
     """
 
     folder: Path
@@ -52,9 +54,11 @@ class Stage:
     key: SigningKey
     urls: list[str] = field(default_factory=list)
     planes: list[int] = field(default_factory=list)
+    gateways: list[int] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
     program: str = "tests.bench.lifecycle.plane"
     checkout: Path | None = None
+    gateway: str = ""
 
     def client(self, number: int = 0) -> Client:
         """Make a client of one gateway; use it as a context manager."""
@@ -90,7 +94,9 @@ class Stage:
             "CONTROLPLANE_URL": f"http://127.0.0.1:{api}",
             "LOG": "warn",
         }
-        await self._start(*gateway_command(), env={f"ROLLBOX_GATEWAY_{name}": value for name, value in gateway.items()})
+        serving = (self.gateway,) if self.gateway else gateway_command()
+        environ = {f"ROLLBOX_GATEWAY_{name}": value for name, value in gateway.items()}
+        self.gateways.append((await self._start(*serving, env=environ)).pid)
         self.urls.append(f"http://127.0.0.1:{public}")
         await self._ready(f"{self.urls[-1]}/readyz")
 

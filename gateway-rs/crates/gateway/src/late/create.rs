@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, response};
+use http::{HeaderName, HeaderValue, StatusCode, response};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use serde::Deserialize;
@@ -29,6 +29,9 @@ const REPLACED: HeaderName = HeaderName::from_static("sandboxes-replaced");
 
 /// Tries of one create: more than the control plane needs, which gives a few warm sandboxes and then a cold one.
 const MOST_TRIES: u32 = 8;
+
+/// How a control plane says that it does not know a field.
+const UNKNOWN_FIELD: &str = "extra_forbidden";
 
 /// Sandboxes of one group that are bound at the same time (an estimate).
 const AT_ONCE: usize = 64;
@@ -93,6 +96,14 @@ enum Answer {
     Whole(response::Parts, Bytes),
 }
 
+/// Why a control plane refuses the digest of settings.
+enum Refusal {
+    /// It is of a version that knows no digests.
+    Unknown,
+    /// It has given the create's key to a sandbox whose settings came by value.
+    ByValue,
+}
+
 /// A create with settings.
 struct Create<'a> {
     creates: &'a Creates,
@@ -129,8 +140,10 @@ impl Create<'_> {
                 send(&self.creates.forwarder, head, self.split.body.clone()).await?.into_parts();
             let body = body.collect().await.map_err(|e| broken(&e))?.to_bytes();
             if !head.status.is_success() {
-                if self.is_for_values(&body) {
-                    return self.by_value().await;
+                match self.refusal(&body) {
+                    Some(Refusal::Unknown) => return self.by_value_of_before().await,
+                    Some(Refusal::ByValue) => return self.by_value().await.map(Answer::Streamed),
+                    None => {}
                 }
                 return Ok(Answer::Whole(head, body));
             }
@@ -143,20 +156,42 @@ impl Create<'_> {
         }
     }
 
-    /// Whether the control plane refuses the digest: one of a version that does not know it, or one that has given the
-    /// create's key to a sandbox whose settings came by value.
-    fn is_for_values(&self, body: &[u8]) -> bool {
+    /// Why the control plane refuses the digest, if it does.
+    fn refusal(&self, body: &[u8]) -> Option<Refusal> {
+        let problem = report::read(body)?;
         let field = format!("{}{DIGEST}", self.place.prefix());
-        let names = |problem: &Problem| {
-            problem.code == Code::InvalidArgument
-                && problem.details.get("field").is_some_and(|named| *named == field || named == DIGEST)
-        };
-        report::read(body).as_ref().is_some_and(names)
+        let named = problem.details.get("field").is_some_and(|named| *named == field || named == DIGEST);
+        if problem.code != Code::InvalidArgument || !named {
+            return None;
+        }
+        let unknown = problem.details.get("reason").is_some_and(|reason| reason == UNKNOWN_FIELD);
+        Some(if unknown { Refusal::Unknown } else { Refusal::ByValue })
     }
 
     /// The control plane binds what it is given by value itself.
-    async fn by_value(self) -> Result<Answer, Problem> {
-        send(&self.creates.forwarder, self.head, self.whole).await.map(Answer::Streamed)
+    async fn by_value(self) -> Result<http::Response<Incoming>, Problem> {
+        send(&self.creates.forwarder, self.head, self.whole).await
+    }
+
+    /// The same where the control plane knows no digests. During an upgrade another one may have given the key to this
+    /// very create, by digest: to this one the values are other parameters, and only the other one can compare them.
+    ///
+    /// # Errors
+    /// `upstream_timeout`: its answer is a conflict, so the create is to be asked for again.
+    async fn by_value_of_before(self) -> Result<Answer, Problem> {
+        let (head, body) = self.by_value().await?.into_parts();
+        if head.status != StatusCode::CONFLICT {
+            return Ok(Answer::Streamed(http::Response::from_parts(head, body)));
+        }
+        let body = body.collect().await.map_err(|e| broken(&e))?.to_bytes();
+        match report::read(&body) {
+            Some(problem) if problem.code == Code::Conflict => {
+                let detail =
+                    format!("a control plane of an older version cannot compare: {}", problem.detail);
+                Err(Problem::new(Code::UpstreamTimeout, detail))
+            }
+            _ => Ok(Answer::Whole(head, body)),
+        }
     }
 
     /// Binds the sandboxes of an answer; returns those that could not be bound.
