@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from aiohappyeyeballs import AddrInfoType
 from aiohttp import web
 
 from controlplane.cluster.kubernetes import sockets
@@ -20,7 +21,7 @@ async def test_a_call_that_is_cancelled_before_its_answer_leaves_no_connection(
     made: list[socket.socket] = []
     original = sockets.Sockets.make
 
-    def noted(self: sockets.Sockets, address: sockets.AddrInfoType) -> socket.socket:
+    def noted(self: sockets.Sockets, address: AddrInfoType) -> socket.socket:
         made.append(original(self, address))
         return made[-1]
 
