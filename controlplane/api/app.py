@@ -8,6 +8,7 @@ from starlette.types import ASGIApp
 from controlplane.api import (
     about,
     groups,
+    images,
     leases,
     operators,
     pools,
@@ -57,6 +58,7 @@ def bare_app() -> FastAPI:
     closed = [Depends(closed_query)]
     app.include_router(sandboxes.router, prefix="/v1", dependencies=closed)
     app.include_router(groups.router, prefix="/v1", dependencies=closed)
+    app.include_router(images.router, prefix="/v1", dependencies=closed)
     app.include_router(ports.router, prefix="/v1", dependencies=closed)
     app.include_router(pools.router, prefix="/v1", dependencies=closed)
     app.include_router(quotas.router, prefix="/v1", dependencies=closed)

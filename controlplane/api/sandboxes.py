@@ -66,7 +66,8 @@ async def create(
 
     A caller that disconnects has 30 s to come back with the key; then the sandbox ends, if no other call wants it.
     """
-    key, caller, begun = _key(idempotency_key, "Idempotency-Key"), new_caller(checked_call(call_id)), list[Sandbox]()
+    key, begun = checked_key(idempotency_key, "Idempotency-Key"), list[Sandbox]()
+    caller = new_caller(checked_call(call_id))
     by_ms = service.deadline_ms(spec, start_timeout_ms)
 
     async def give_up() -> None:
@@ -113,7 +114,7 @@ async def delete_many(
     With the id of a call, only what its creates with this key asked for is taken back: a sandbox that another call
     wants too lives on, and other calls may still use the key.
     """
-    key = _key(idempotency_key, "idempotency_key")
+    key = checked_key(idempotency_key, "idempotency_key")
     if (key is None) == (not label):
         raise Problem("invalid_argument", "give label=KEY=VALUE or idempotency_key=KEY, and not both")
     if key is None:
@@ -195,7 +196,12 @@ def checked_call(call_id: str | None) -> str:
     return call_id or ""
 
 
-def _key(key: str | None, field: str) -> str | None:
+def checked_key(key: str | None, field: str) -> str | None:
+    """An idempotency key.
+
+    Raises:
+        Problem: invalid_argument, when it is malformed.
+    """
     if key is not None and not _KEY.fullmatch(key):
         raise Problem("invalid_argument", f"{field} must be 1 to 128 visible ASCII characters", field=field)
     return key

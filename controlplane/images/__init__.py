@@ -5,6 +5,7 @@ names). No clock, no client: ``controlplane.registry`` asks registries, ``lifecy
 """
 
 from controlplane.images.challenge import Challenge, challenges
+from controlplane.images.commits import folder, is_foreign, target
 from controlplane.images.copies import Copied, Copying, Found
 from controlplane.images.keyring import Credentials, Keyring
 from controlplane.images.manifest import (
@@ -49,6 +50,9 @@ __all__ = [
     "checked_manifest",
     "digest_of",
     "entries_for",
+    "folder",
+    "is_foreign",
     "is_index",
     "parse",
+    "target",
 ]

@@ -38,6 +38,9 @@ def _image(name: str) -> str:
     return name
 
 
+ImageName = Annotated[str, StringConstraints(min_length=1, max_length=512), AfterValidator(_image)]
+
+
 def _env(env: dict[str, str]) -> dict[str, str]:
     for name, value in env.items():
         if not _ENV_NAME.fullmatch(name):
@@ -129,7 +132,7 @@ Pull = Literal["auto", "full", "lazy"]
 class Template(Closed):
     """What a sandbox is made of, and cannot be given later. Sizes in bytes, cpu in millicores (1000 = one core)."""
 
-    image: Annotated[str, StringConstraints(min_length=1, max_length=512), AfterValidator(_image)]
+    image: ImageName
     # The SDK has the same defaults, so that a pool that leaves these out serves creates that leave them out.
     cpu_millicores: Millicores = Range(request=100, limit=2000)
     memory_bytes: MemoryBytes = Range(request=256 * MIB, limit=2048 * MIB)

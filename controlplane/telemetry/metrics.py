@@ -79,6 +79,18 @@ class Metrics:
             ["outcome"],
             registry=registry,
         )
+        self._prefetches = Counter(
+            "rollbox_image_prefetches",
+            "Images that were to be pulled before a sandbox needs them: once for each node, by what became of it.",
+            ["outcome"],
+            registry=registry,
+        )
+        self._commits = Counter(
+            "rollbox_image_commits",
+            "Images that were to be made of sandboxes: `ok`, or the code of the failure.",
+            ["outcome"],
+            registry=registry,
+        )
         self._ends = Counter("rollbox_sandbox_ends", "Sandboxes that ended, by cause.", ["cause"], registry=registry)
         self._answers = Counter("rollbox_api_answers", "Answers of the API.", ["status"], registry=registry)
         self._pushes = Counter("rollbox_readiness_pushes", "Readiness pushes.", ["outcome"], registry=registry)
@@ -126,6 +138,14 @@ class Metrics:
     def image_copied(self, outcome: ImageCopied) -> None:
         """Counts what became of a copy into the private registry."""
         self._image_copies.labels(outcome).inc()
+
+    def prefetched(self, outcome: Literal["here", "failed"]) -> None:
+        """Counts an image that a node was to pull."""
+        self._prefetches.labels(outcome).inc()
+
+    def committed(self, outcome: Code | Literal["ok"]) -> None:
+        """Counts a commit."""
+        self._commits.labels(outcome).inc()
 
     def ended(self, cause: Code) -> None:
         """Counts an ended sandbox."""

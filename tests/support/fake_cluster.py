@@ -72,6 +72,7 @@ class FakeCluster:
     not_ready: set[str] = field(default_factory=set)
     commits: str = "localhost/rollbox/commits"
     commit_s: float = 0.5
+    next_commit_error: Problem | None = None
     changed_bytes: dict[str, int] = field(default_factory=dict)  # by sandbox; the others have changed 1 KiB
     committed: dict[str, str] = field(default_factory=dict)  # digests of what was committed, by name
     prefetched: list[str] = field(default_factory=list)
@@ -148,6 +149,9 @@ class FakeCluster:
             await asyncio.sleep(self.commit_s)
         finally:
             self._committing.discard(sandbox_id)
+        error, self.next_commit_error = self.next_commit_error, None
+        if error is not None:
+            raise error
         size_bytes = self.changed_bytes.get(sandbox_id, 1024)
         if size_bytes > max_bytes:
             raise Problem("payload_too_large", f"{sandbox_id} has changed {size_bytes} bytes", size_bytes=size_bytes)

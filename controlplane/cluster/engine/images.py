@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from controlplane.cluster.engine.client import EngineClient, Missing
-from controlplane.cluster.engine.commit import hidden
+from controlplane.cluster.engine.commit import hidden, shown
 from controlplane.cluster.engine.containers import SIDECAR_COMMAND, Image
 from controlplane.cluster.engine.pulling import PullMeter
 from controlplane.cluster.protocol import ImageState, NodeImage, PrefetchProgress
@@ -134,8 +134,7 @@ class Images:
 
     def _image(self, told: Mapping[str, Any]) -> NodeImage:
         image = Image(str(told["Id"]))
-        # Docker names what has no name so.
-        names = [name for name in told.get("RepoTags") or () if name != "<none>:<none>"]
+        names = shown(told.get("RepoTags") or ())
         size_bytes, last_used_ms = int(told.get("Size") or 0), self._used_ms.get(image.digest)
         return NodeImage(NODE, names, image.digest, size_bytes, lazy=False, last_used_ms=last_used_ms)
 

@@ -10,11 +10,15 @@ is looked up there, so it survives replicas and a loss of the store.
 
 Where a name cannot be resolved, ``auto`` starts the sandbox with its name, as a node understands it, and the record has
 no digest; ``required`` refuses it. In both an image that is certain not to run is refused before anything is started.
+
+``ownership`` says whose an image is, and ``inventory`` which ones the nodes have.
 """
 
 from controlplane.lifecycle.images.copies import Copies, Copy
+from controlplane.lifecycle.images.inventory import ImageProgress, Inventory
 from controlplane.lifecycle.images.mirrored import Mirrored
+from controlplane.lifecycle.images.ownership import Ownership
 from controlplane.lifecycle.images.pins import Images, Pin
 from controlplane.lifecycle.images.rights import Rights
 
-__all__ = ["Copies", "Copy", "Images", "Mirrored", "Pin", "Rights"]
+__all__ = ["Copies", "Copy", "ImageProgress", "Images", "Inventory", "Mirrored", "Ownership", "Pin", "Rights"]

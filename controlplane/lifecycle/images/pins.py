@@ -198,6 +198,22 @@ class Images:
                 self._remember_unpinned(scopes)
         return pin
 
+    async def named(self, owner: str, name: str) -> Pin:
+        """What an owner's sandbox of no group and no pool would be started with now, copied where it has to be.
+
+        Raises:
+            Problem: as ``permit`` and ``pin``; image_pull_failed: it cannot be copied.
+        """
+        await self.permit(owner, name)
+        name = self.pulled(name)
+        if self._resolver is None:
+            return Pin(name, parse(name).digest)
+        pin = await self._resolved(self._resolver, owner, name)
+        if (there := self.copied(pin)).ran or self._mirrored is None or not self._mirrored.wants(pin.name):
+            return there
+        async with self._mirrored.copying(pin.name, owner) as copy:
+            return self.copied(pin, await copy.digest())
+
     def on(self, transition: Transition) -> None:
         """Takes in which image a group or a pool has, from whatever replica has started its first sandbox.
 

@@ -9,7 +9,7 @@ from controlplane.cluster import Cluster, ImageState
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.queue.verdict import needs
 from controlplane.lifecycle.admission.quotas import Quotas
-from controlplane.lifecycle.images import Images
+from controlplane.lifecycle.images import Images, Ownership
 from controlplane.lifecycle.preflight.arithmetic import Facts, Forecast, forecast
 from controlplane.lifecycle.record.transition import Effect, Transition
 from controlplane.model import UP, Sandbox, SandboxSpec, State, Usage
@@ -48,14 +48,25 @@ class Preflight:
         cluster: knows the capacity of the nodes.
         images: knows where images are.
         quotas: the quotas of owners.
+        ownership: knows whose images are.
         at_once: how many starts this installation allows at once.
     """
 
-    def __init__(self, store: StoreReader, cluster: Cluster, images: Images, quotas: Quotas, at_once: int) -> None:
+    def __init__(
+        self,
+        store: StoreReader,
+        cluster: Cluster,
+        images: Images,
+        quotas: Quotas,
+        *,
+        ownership: Ownership,
+        at_once: int,
+    ) -> None:
         self._store = store
         self._cluster = cluster
         self._images = images
         self._quotas = quotas
+        self._ownership = ownership
         self._at_once = at_once
         self._starts_ms: deque[int] = deque(maxlen=STARTS)
 
@@ -108,6 +119,7 @@ class Preflight:
         except Problem as problem:
             refused.append(problem)
         try:
+            self._ownership.check(owner, spec.image)
             await self._images.permit(owner, spec.image)
             image = await self._cluster.image(self._images.pulled(spec.image))
             if image == "unknown":

@@ -19,7 +19,7 @@ from controlplane.lifecycle.dependencies import Dependencies, Options
 from controlplane.lifecycle.ending.endings import Endings
 from controlplane.lifecycle.ending.reclaim import Reclaimer
 from controlplane.lifecycle.expiry.expiry import Expiry
-from controlplane.lifecycle.images import Copies, Images, Mirrored, Rights
+from controlplane.lifecycle.images import Copies, Images, Inventory, Mirrored, Ownership, Rights
 from controlplane.lifecycle.pools import Pools
 from controlplane.lifecycle.preflight import Preflight
 from controlplane.lifecycle.record.annotations import Annotations
@@ -32,6 +32,7 @@ from controlplane.lifecycle.replicas.loops import ReplicaLoops
 from controlplane.lifecycle.replicas.recovery import Recovery
 from controlplane.lifecycle.replicas.upkeep import Upkeep
 from controlplane.lifecycle.routes import RouteBoard
+from controlplane.lifecycle.service.commits import SandboxCommits
 from controlplane.lifecycle.service.creates import Creates
 from controlplane.lifecycle.service.owner_calls import OwnerCalls
 from controlplane.lifecycle.starting.readiness import Readiness
@@ -53,7 +54,7 @@ class Core:
     Attributes:
         store, ledger, settlements, annotations: records, how they change, and what waits for that.
         board: what gateways are told.
-        images: what a start begins with.
+        images, ownership, inventory, commits: what a start begins with, whose it is, what nodes have, and new ones.
         starts, queue, readiness, starter: bringing sandboxes up.
         expiry, endings, reclaimer: ending them.
         quotas, create_queue, admissions, abandonments, creates, pools: letting them in.
@@ -81,6 +82,8 @@ class Core:
             mirrored=_mirrored(deps, options, group),
             rights=_rights(deps),
         )
+        self.ownership = Ownership(deps.cluster, self.images)
+        self.inventory = Inventory(deps.cluster, self.images, self.ownership, deps.metrics)
         self.readiness = Readiness(deps, store, ledger, annotations)
         self.starter = Starter(
             *(deps, store, ledger, settlements),
@@ -125,8 +128,16 @@ class Core:
             pools=self.pools,
             owner_calls=self.owner_calls,
             images=self.images,
+            ownership=self.ownership,
         )
-        self.preflight = Preflight(store, deps.cluster, self.images, self.quotas, options.starts_in_flight)
+        self.commits = SandboxCommits(
+            *(deps.cluster, self.owner_calls, self.expiry.activity, deps.clock), metrics=deps.metrics, group=group
+        )
+        self.preflight = Preflight(
+            *(store, deps.cluster, self.images, self.quotas),
+            ownership=self.ownership,
+            at_once=options.starts_in_flight,
+        )
         # Other replicas, and the cluster.
         comparison = Comparison(deps, store, ledger, annotations=annotations, reclaimer=reclaimer, group=group)
         self._recovery = Recovery(
@@ -197,6 +208,7 @@ class Core:
         await self.pools.leave()
         self.admissions.close()
         self.images.close()
+        self.commits.close()
         self.abandonments.close()
         self.create_queue.leave()
         if self.store.shared:

@@ -11,7 +11,7 @@ from controlplane.lifecycle.admission.candidates import candidate, known
 from controlplane.lifecycle.admission.queue import Answer, CreateQueue
 from controlplane.lifecycle.admission.queue.verdict import TOTAL
 from controlplane.lifecycle.dependencies import Dependencies, Options
-from controlplane.lifecycle.images import Images
+from controlplane.lifecycle.images import Images, Ownership
 from controlplane.lifecycle.pools import Pools
 from controlplane.lifecycle.record import callers
 from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
@@ -48,6 +48,7 @@ class Creates:
         pools: Pools,
         owner_calls: OwnerCalls,
         images: Images,
+        ownership: Ownership,
     ) -> None:
         self._images = images
         self._deps = deps
@@ -59,6 +60,7 @@ class Creates:
         self._abandonments = abandonments
         self._pools = pools
         self._owner_calls = owner_calls
+        self._ownership = ownership
         self.draining = False
 
     def deadline_ms(self, spec: SandboxSpec, left_ms: int | None = None) -> int:
@@ -92,8 +94,8 @@ class Creates:
             replaced: how many that were claimed for it have gone, because a gateway could not bind their settings.
 
         Raises:
-            Problem: draining, unsupported, conflict, deleted (the key was withdrawn), capacity_unavailable, or why
-                the sandbox ended before it was ready.
+            Problem: draining, unsupported, permission_denied (another owner's image), conflict, deleted (the key was
+                withdrawn), capacity_unavailable, or why the sandbox ended before it was ready.
         """
         sandbox, replayed = await self.request(owner, spec, key, by_ms, caller=caller, replaced=replaced)
         begun.append(sandbox)
@@ -134,6 +136,7 @@ class Creates:
         """
         if self.draining:
             raise Problem("draining", "this control plane is stopping", retry_after_ms=1000)
+        self._ownership.check(owner, spec.image)
         self._deps.cluster.check(spec)
         await self._images.permit(owner, spec.image)
         wish = self._candidate(owner, spec, key, by_ms)

@@ -37,6 +37,8 @@ class Sandboxes:
         refusal: why no node takes a sandbox that is being started, see ``Starter``.
         abandon: see ``Abandonments``.
         accept_push: see ``Readiness.accept``.
+        inventory: the images on nodes.
+        commit: see ``SandboxCommits``.
     """
 
     def __init__(self, deps: Dependencies, options: Options, core: Core) -> None:
@@ -58,6 +60,7 @@ class Sandboxes:
             owner_calls.open_port,
         )
         self.refusal, self.accept_push = core.starter.refusal, core.readiness.accept
+        self.inventory, self.commit = core.inventory, core.commits.commit
 
     @classmethod
     @asynccontextmanager

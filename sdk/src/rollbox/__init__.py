@@ -5,8 +5,8 @@
 
 The public API is `__all__` and the error classes of `rollbox.errors`; `rollbox.sync` has blocking versions.
 All other modules are internal. Layers, lowest first: exec_output, errors, quantity, labels, request, options, record,
-result, usage, breaker (pure) < settings < retry < leases < transport < gateway < process, files, ports < shell, shared
-< sandbox < lazy < group < batch, health < client < sync, cli.
+result, usage, image, breaker (pure) < settings < retry < leases < transport < gateway < process, files, ports, prefetch
+< shell, shared < sandbox < lazy < group < batch, health < client < sync, cli.
 """
 
 import importlib
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from rollbox.files import FileChange, FileInfo, Files, Listing, TransferReport
     from rollbox.group import SandboxGroup
     from rollbox.health import Health
+    from rollbox.image import CommittedImage, NodeImage, PrefetchProgress, PrefetchReport
     from rollbox.lazy import LazySandbox
     from rollbox.options import CreateOptions
     from rollbox.pool import Pool, PoolFailure
+    from rollbox.prefetch import Prefetch
     from rollbox.process import ExecSummary, Gap, OutputStream, Process, Processes, StdinWriter
     from rollbox.quota import Blocker, Need, Place, Preflight, Quota, QuotaLimits
     from rollbox.record import DeleteReport, End, SandboxList, SandboxRecord
@@ -44,6 +46,7 @@ __all__ = [
     "Blocker",
     "BreakerPolicy",
     "Client",
+    "CommittedImage",
     "CreateOptions",
     "DeleteReport",
     "End",
@@ -60,11 +63,15 @@ __all__ = [
     "Listing",
     "Moment",
     "Need",
+    "NodeImage",
     "Outcome",
     "OutputStream",
     "Place",
     "Pool",
     "PoolFailure",
+    "Prefetch",
+    "PrefetchProgress",
+    "PrefetchReport",
     "Preflight",
     "Process",
     "Processes",
@@ -95,6 +102,7 @@ _MODULES = {
     "Blocker": "quota",
     "BreakerPolicy": "breaker",
     "Client": "client",
+    "CommittedImage": "image",
     "CreateOptions": "options",
     "DeleteReport": "record",
     "End": "record",
@@ -111,11 +119,15 @@ _MODULES = {
     "Listing": "files",
     "Moment": "timeline",
     "Need": "quota",
+    "NodeImage": "image",
     "Outcome": "batch",
     "OutputStream": "process",
     "Place": "quota",
     "Pool": "pool",
     "PoolFailure": "pool",
+    "Prefetch": "prefetch",
+    "PrefetchProgress": "image",
+    "PrefetchReport": "image",
     "Preflight": "quota",
     "Process": "process",
     "Processes": "process",

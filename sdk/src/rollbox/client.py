@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeAlias, Unpack
 
@@ -14,8 +14,10 @@ from rollbox.errors import BY_CODE, InvalidArgument
 from rollbox.files import initial
 from rollbox.gateway import Gateway
 from rollbox.health import Health
+from rollbox.image import NodeImage, NodeImageList
 from rollbox.options import CreateOptions, CreateSpec
 from rollbox.pool import Pool, PoolChanges, PoolList, PoolOptions, Warm, changes_body, pool_body
+from rollbox.prefetch import Prefetch
 from rollbox.quota import Preflight, Quota, QuotaLimits, limits_body
 from rollbox.record import DeleteReport, SandboxList, SandboxRecord
 from rollbox.retry import RetryPolicy
@@ -174,6 +176,27 @@ class Client:
         body = {"sandbox": spec.without_lease().to_json(), "count": request.count("n", n)}
         answer = await self.gateway.call_api("POST", "preflight", body=body)
         return Preflight.from_json(answer)
+
+    async def images(self) -> NodeImageList:
+        """Return the images on the nodes, by node and name; none that another owner has committed.
+
+        Raises:
+            Unsupported: this installation cannot tell.
+        """
+        return [NodeImage.from_json(one) for one in (await self.gateway.call_api("GET", "images"))["images"]]
+
+    def prefetch(self, images: str | Iterable[str]) -> Prefetch:
+        """Pull images to the nodes before sandboxes need them: await it for its report, or iterate it for its progress.
+
+        A failure of an image on a node is in the report; only what concerns all of them is raised.
+
+        Args:
+            images: their names, as for `Sandbox.create`.
+
+        Raises:
+            InvalidArgument, Unsupported, PermissionDenied: on `await` or iteration, before anything is pulled.
+        """
+        return Prefetch(self.gateway, images)
 
     async def pools(self) -> PoolList:
         """Return all pools, by name."""

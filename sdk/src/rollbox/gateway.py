@@ -145,6 +145,25 @@ class Gateway:
         access.token = answer.body.get("token", access.token)
         return SandboxRecord.from_json(answer.body)
 
+    async def commit(self, sandbox_id: str, body: Mapping[str, Any], deadline: Deadline) -> dict[str, Any]:
+        """Make an image of a sandbox; all attempts have one key, so that one whose answer was lost is joined."""
+        url, headers = self._url(sandbox_id, "commit"), {"Idempotency-Key": uuid4().hex}
+
+        async def once() -> Answer:
+            left_s = max(1.0, deadline.left_s())
+            data = json.dumps({**body, "timeout_ms": math.ceil(1000 * left_s)}).encode()
+            limit_s = left_s + _ANSWER_GRACE_S
+            key = self.settings.api_key
+            return await self._transport.send("POST", url, key, data, headers=headers, limit_s=limit_s, whole=True)
+
+        try:
+            answer: dict[str, Any] = (await repeat(self._retries, once, deadline=deadline)).body
+        except SandboxError as error:
+            error.sandbox_id = error.sandbox_id or sandbox_id
+            self.known_sandboxes.raise_if_forgotten(error)
+            raise
+        return answer
+
     async def get(self, sandbox_id: str) -> SandboxRecord:
         """Get the record of one sandbox, ended or not."""
         return SandboxRecord.from_json((await self._call("GET", self._url(sandbox_id), sandbox_id=sandbox_id)).body)
@@ -273,6 +292,14 @@ class Gateway:
             error.sandbox_id = access.sandbox_id
             raise
         return answer.body
+
+    @asynccontextmanager
+    async def exchange_api(self, method: str, *parts: str, source: Source) -> AsyncIterator[Body]:
+        """Call a route below /v1 with the API key, whose answer is streamed, without retries; `source` makes JSON."""
+        url = self._address("/".join(("v1", *(quote(part, safe="") for part in parts))))
+        headers = {"Content-Type": "application/json"}
+        async with self._transport.exchange(method, url, self.settings.api_key, source=source, headers=headers) as body:
+            yield body
 
     @asynccontextmanager
     async def exchange(

@@ -13,12 +13,13 @@ from rollbox.deadline import Deadline
 from rollbox.errors import Deleted, InvalidArgument, SandboxForgotten, SandboxNotFound
 from rollbox.files import Files, initial
 from rollbox.gateway import Gateway, Opened
+from rollbox.image import CommittedImage
 from rollbox.options import CommandSettings, CreateSpec, Lifetime, Pull, Resources
 from rollbox.ports import Ports
 from rollbox.process import Process, Processes
 from rollbox.process.connection import Connection
 from rollbox.process.streamed_stdin import run_with_streamed_stdin
-from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY, Cpu, Memory, Size
+from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY, Cpu, Memory, Size, parse_memory
 from rollbox.record import SandboxList, SandboxRecord
 from rollbox.request import InitialFiles, Keep
 from rollbox.result import ExecResult
@@ -344,6 +345,44 @@ class Sandbox:
         """Return what it uses: cpu time, memory, disk, processes. Cost: one request."""
         self._refuse_deleted()
         return Usage.from_json(await self._gateway.call_sandbox(self._access, "GET", "usage"))
+
+    async def commit(
+        self,
+        name: str,
+        *,
+        max_bytes: Size | None = None,
+        timeout: float = 120,  # noqa: ASYNC109
+    ) -> CommittedImage:
+        """Make an image of the sandbox: of its files, on top of its own image. Its processes stand still meanwhile.
+
+            image = await sandbox.commit("repo-at-abc123")
+            async with await SandboxGroup.create(image, n=16) as group: ...
+
+        Variables, directory and user that the sandbox was created with are not part of the image, and neither are
+        running processes. It belongs to the key's owner: no other one can start it.
+
+        Args:
+            name: NAME[:TAG]; an image of yours that has this name loses it.
+            max_bytes: the most that what was changed may take; None is the platform's default, 4 GiB.
+            timeout: seconds that it may take, with retries.
+
+        Returns:
+            its name with its digest, which a later commit to the same name does not change; for `Sandbox.create`.
+
+        Raises:
+            InvalidArgument: the name is malformed.
+            PayloadTooLarge: it is over `max_bytes`, or more than can be read while the sandbox stands still (45 s).
+            Conflict: it is being committed already.
+            Unsupported: this installation makes no images; the detail names the setting that offers it.
+            UpstreamTimeout: `timeout` has passed.
+        Cancel safety: after a cancelled commit the image may be there, whole, or not.
+        """
+        self._refuse_deleted()
+        milliseconds = request.milliseconds("timeout", timeout)
+        body: dict[str, str | int] = {"name": request.text("name", name)}
+        if max_bytes is not None:
+            body["max_bytes"] = parse_memory(max_bytes, "max_bytes")
+        return CommittedImage.from_json(await self._gateway.commit(self.id, body, Deadline(milliseconds / 1000)))
 
     async def extend(self, ttl: float) -> SandboxRecord:
         """Let the sandbox live for at least `ttl` seconds from now; returns its record with the new `expires_at_ms`."""

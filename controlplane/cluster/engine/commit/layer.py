@@ -23,7 +23,7 @@ BLOCK_BYTES: Final = tarfile.BLOCKSIZE
 CHUNK_BYTES: Final = 1 << 20
 # Told one by one; further ones are counted.
 MOST_SKIPPED: Final = 100
-MAX_SKIPPED_CHARS: Final = 200
+MAX_PATH_CHARS: Final = 160
 # Each level is an open folder, and engines unpack no path that is longer than the kernel's limit.
 MAX_DEPTH: Final = 256
 MAX_PATH_BYTES: Final = 4000
@@ -52,27 +52,32 @@ class RefusedError(Exception):
 
 
 class Sink:
-    """Writes to a file and keeps length and digest; refuses to become longer than ``max_bytes``."""
+    """Writes to a file and keeps length and digest; refuses to become longer than ``max_bytes``.
+
+    Attributes:
+        path: of what is being written, for the refusal.
+    """
 
     def __init__(self, file: int, max_bytes: int) -> None:
         self._file = file
         self._max_bytes = max_bytes
         self._digest = hashlib.sha256()
         self.size_bytes = 0
+        self.path = "/"
 
     @property
     def digest(self) -> str:
         """Of what was written."""
         return f"sha256:{self._digest.hexdigest()}"
 
-    def reserve(self, size_bytes: int, path: str) -> None:
+    def reserve(self, size_bytes: int) -> None:
         """Refuses what would not fit, before any of it is read."""
         if self.size_bytes + size_bytes > self._max_bytes:
-            raise RefusedError("too_large", f"with {shown(path)} it would have more than {self._max_bytes} bytes")
+            raise RefusedError("too_large", f"with {shown(self.path)} it would have more than {self._max_bytes} bytes")
 
     def write(self, data: bytes) -> None:
         """Writes all of it."""
-        self.reserve(len(data), "the end")
+        self.reserve(len(data))
         view = memoryview(data)
         while view:
             view = view[os.write(self._file, view) :]
@@ -111,7 +116,7 @@ class Layer:
     def skip(self, path: str, why: str) -> None:
         """Tells what is left out; ``path`` is that in the sandbox."""
         if len(self.skipped) < MOST_SKIPPED:
-            self.skipped.append(f"{shown(path)}: {why}"[:MAX_SKIPPED_CHARS])
+            self.skipped.append(f"{shown(path)}: {why}")
         else:
             self.skipped_more += 1
 
@@ -132,6 +137,7 @@ class Layer:
     def _one(self, folder: int, name: str, path: str, depth: int) -> None:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         kind = stat.S_IFMT(found.st_mode)
+        self._sink.path = path
         if name.startswith(WHITEOUT):
             self.skip(path, "its name would remove another file")
         elif kind == stat.S_IFCHR and found.st_rdev == 0:
@@ -160,7 +166,7 @@ class Layer:
         elif kind == stat.S_IFIFO:
             self._add(path, found, tarfile.FIFOTYPE, attributes)
         else:
-            self._sink.reserve(found.st_size, path)
+            self._sink.reserve(found.st_size)
             self._add(path, found, tarfile.REGTYPE, attributes, size_bytes=found.st_size)
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             file = os.open(name, flags, dir_fd=folder)
@@ -243,8 +249,10 @@ class Layer:
 
 
 def shown(text: str) -> str:
-    """A name as it can be told: what cannot be printed is escaped."""
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    """A name as it can be told: what cannot be printed is escaped, and the middle of a long one is left out."""
+    told = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    half = MAX_PATH_CHARS // 2
+    return told if len(told) <= MAX_PATH_CHARS else f"{told[:half]}...{told[-half:]}"
 
 
 def _names(folder: int) -> list[str]:

@@ -1,5 +1,6 @@
 """Names of committed images on an engine, and which names lead to them. Pure."""
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -10,6 +11,9 @@ COMMITS: Final = "localhost/rollbox/commits"
 # Beside the name that its owner has given it, each has one that nothing else ever gets: an image that has lost all its
 # names can be reached by its digest, and nobody could say whose it was.
 KEPT_TAG: Final = "id-{id}"
+_KEPT: Final = re.compile(rf"{re.escape(COMMITS)}/.*:id-[0-9a-f]{{64}}")
+# Docker's word for no name.
+_NONE: Final = "<none>:<none>"
 
 
 def kept_name(target: str) -> str:
@@ -37,3 +41,9 @@ def hidden(name: str, names: Iterable[str]) -> bool:
     # Somebody with access to the engine may have given it a name of another kind.
     short = f"localhost/{asked.repository.removeprefix('library/')}"
     return not {asked.name, short} & (repositories - committed)
+
+
+def shown(names: Iterable[str]) -> list[str]:
+    """The names of an image that people may know it by; the one that stays only where it has no other."""
+    known = [one for one in names if one != _NONE]
+    return [one for one in known if not _KEPT.fullmatch(one)] or known

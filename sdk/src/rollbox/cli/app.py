@@ -32,6 +32,7 @@ _COMMANDS = {
     "expose": "ports:expose",
     "unexpose": "ports:unexpose",
     "port-forward": "port_forward:port_forward",
+    "commit": "image:commit",
     "ps": "sandboxes:ps",
     "why": "why:why",
     "top": "top:top",
@@ -39,6 +40,7 @@ _COMMANDS = {
     "preflight": "quota:preflight",
     "doctor": "doctor:doctor",
     "group": "group:app",
+    "image": "image:app",
     "pool": "pool:app",
     "quota": "quota:app",
 }

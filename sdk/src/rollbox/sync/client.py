@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Unpack
 
@@ -11,6 +11,7 @@ from rollbox._problem import SandboxError
 from rollbox.breaker import BreakerPolicy
 from rollbox.client import QuotaList
 from rollbox.health import Health
+from rollbox.image import NodeImageList, PrefetchProgress, PrefetchReport
 from rollbox.options import CreateOptions
 from rollbox.pool import Pool, PoolChanges, PoolList, PoolOptions, Warm
 from rollbox.quota import Preflight, Quota, QuotaLimits
@@ -85,6 +86,24 @@ class Client:
     def preflight(self, image: str, n: int = 1, **options: Unpack[CreateOptions]) -> Preflight:
         """As `rollbox.Client.preflight`."""
         return run(self.inner.preflight(image, n, **options))
+
+    def images(self) -> NodeImageList:
+        """As `rollbox.Client.images`."""
+        return run(self.inner.images())
+
+    def prefetch(
+        self, images: str | Iterable[str], *, progress: Callable[[PrefetchProgress], None] | None = None
+    ) -> PrefetchReport:
+        """As `await rollbox.Client.prefetch`; `progress` is called in the background thread."""
+
+        async def reported() -> PrefetchReport:
+            pulling = self.inner.prefetch(images)
+            async for one in pulling:
+                if progress is not None:
+                    progress(one)
+            return pulling.report
+
+        return run(reported())
 
     def pools(self) -> PoolList:
         """As `rollbox.Client.pools`."""

@@ -7,7 +7,9 @@ from types import TracebackType
 from typing import Unpack
 
 import rollbox
+from rollbox.image import CommittedImage
 from rollbox.options import CreateOptions
+from rollbox.quantity import Size
 from rollbox.record import SandboxList, SandboxRecord
 from rollbox.request import ExecOptions, SpawnOptions
 from rollbox.result import ExecResult
@@ -85,6 +87,10 @@ class Sandbox:
     def usage(self) -> Usage:
         """As `rollbox.Sandbox.usage`."""
         return run(self.inner.usage())
+
+    def commit(self, name: str, *, max_bytes: Size | None = None, timeout: float = 120) -> CommittedImage:
+        """As `rollbox.Sandbox.commit`."""
+        return run(self.inner.commit(name, max_bytes=max_bytes, timeout=timeout))
 
     def extend(self, ttl: float) -> SandboxRecord:
         """As `rollbox.Sandbox.extend`."""

@@ -1,0 +1,199 @@
+"""The routes of ``/v1/images``, and of images that are made of sandboxes."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Annotated, Final, Self
+
+from fastapi import APIRouter, Header, Request
+from pydantic import BaseModel, Field
+from starlette.responses import StreamingResponse
+
+from controlplane.api.context import App, Owner, Service
+from controlplane.api.hangup import unless_gone
+from controlplane.api.request_id import request_id
+from controlplane.api.sandboxes import checked_key
+from controlplane.cluster import NodeImage, PrefetchState
+from controlplane.lifecycle.images import ImageProgress
+from controlplane.lifecycle.service.commits import CommitWish
+from controlplane.model.spec import Closed, ImageName
+
+MEDIA_TYPE: Final = "application/x-ndjson"
+# Of one call; a run with more images asks for its next ones while the ones before are used.
+MOST_PREFETCHED: Final = 1024
+DEFAULT_COMMIT_BYTES: Final = 4 << 30
+MAX_COMMIT_BYTES: Final = 64 << 30
+DEFAULT_COMMIT_MS: Final = 120_000
+MAX_COMMIT_MS: Final = 600_000
+
+router = APIRouter(tags=["images"])
+
+
+class NodeImageBody(BaseModel):
+    """An image on a node.
+
+    Attributes:
+        names: those that the node knows it by; for operators also images that have none.
+        digest: what records and creates name it by; empty: the node does not tell one.
+        size_bytes: what it takes there; what images share is counted in each of them.
+        lazy: whether it is pulled lazily; null: not told.
+        last_used_ms: when a sandbox last ran from it (Unix ms); null: not known.
+    """
+
+    node: str
+    names: list[str]
+    digest: str
+    size_bytes: int
+    lazy: bool | None
+    last_used_ms: int | None
+
+    @classmethod
+    def of(cls, image: NodeImage) -> Self:
+        """From what the cluster tells."""
+        fields = {"node": image.node, "digest": image.digest, "size_bytes": image.size_bytes, "lazy": image.lazy}
+        return cls(names=list(image.names), last_used_ms=image.last_used_ms, **fields)
+
+
+class NodeImageList(BaseModel):
+    """The images on the nodes, by node and name."""
+
+    images: list[NodeImageBody]
+
+
+class PrefetchRequest(Closed):
+    """Which images are to be on the nodes."""
+
+    images: list[ImageName] = Field(min_length=1, max_length=MOST_PREFETCHED)
+
+
+class PrefetchLine(BaseModel):
+    """A line of a prefetch: how far a node is with an image; the last line alone is ``summary``.
+
+    Attributes:
+        image: as the request named it.
+        node: empty where the image failed before any node was asked.
+        state: ``here`` and ``failed`` are a node's last ones for an image.
+        done_bytes, total_bytes: of the layers of which the sizes are known; null: not known.
+        problem: why it failed, as the API answers failures.
+        summary: how many pulls, one for each image and node, came to ``here`` and to ``failed``.
+    """
+
+    image: str = ""
+    node: str = ""
+    state: PrefetchState | None = None
+    done_bytes: int = 0
+    total_bytes: int | None = None
+    problem: dict[str, object] | None = None
+    summary: dict[str, int] | None = None
+
+    @classmethod
+    def of(cls, told: ImageProgress) -> Self:
+        """From what the lifecycle tells."""
+        one = told.progress
+        problem = None if one.failure is None else one.failure.to_json(request_id())
+        return cls(
+            image=told.image,
+            node=one.node,
+            state=one.state,
+            done_bytes=one.done_bytes,
+            total_bytes=one.total_bytes,
+            problem=problem,
+        )
+
+
+class CommitRequest(Closed):
+    """What a sandbox is to become.
+
+    Attributes:
+        name: ``NAME[:TAG]`` among the owner's own images, or the name of one of them; that one gives its name up.
+        max_bytes: the most that the new layer may have.
+        timeout_ms: after which nothing is made.
+    """
+
+    name: str = Field(min_length=1, max_length=512)
+    max_bytes: int = Field(DEFAULT_COMMIT_BYTES, ge=1, le=MAX_COMMIT_BYTES)
+    timeout_ms: int = Field(DEFAULT_COMMIT_MS, ge=1_000, le=MAX_COMMIT_MS)
+
+
+class CommitBody(BaseModel):
+    """The new image.
+
+    Attributes:
+        image: its name with its digest: what a create takes, and what another commit to the name does not change.
+        size_bytes: of its layer.
+        skipped: what of the sandbox is not in it, each with the reason.
+    """
+
+    image: str
+    digest: str
+    size_bytes: int
+    skipped: list[str]
+
+
+@router.get("/images", summary="Which images the nodes have")
+async def find(service: Service, owner: Owner, app: App) -> NodeImageList:
+    """All but those that others have committed; operators see these too."""
+    found = await service.inventory.list(owner, everything=owner in app.operators)
+    return NodeImageList(images=[NodeImageBody.of(one) for one in found])
+
+
+@router.post(
+    "/images/prefetch",
+    summary="Pull images to the nodes before they are needed; answers with the progress",
+    response_class=StreamingResponse,
+    responses={200: {"model": PrefetchLine, "description": "One JSON object a line", "content": {MEDIA_TYPE: {}}}},
+)
+async def prefetch(wish: PrefetchRequest, service: Service, owner: Owner) -> StreamingResponse:
+    """Pulls what creates of these names would start from; ends with a summary. A caller that leaves ends its wait."""
+    told = service.inventory.prefetch(owner, wish.images)
+    # What cannot be begun at all is an answer with a status of its own.
+    first = await anext(told, None)
+    return StreamingResponse(_lines(first, told), media_type=MEDIA_TYPE)
+
+
+@router.post("/sandboxes/{sandbox_id}/commit", summary="Make an image of a running sandbox")
+async def commit(
+    sandbox_id: str,
+    wish: CommitRequest,
+    request: Request,
+    *,
+    service: Service,
+    owner: Owner,
+    idempotency_key: Annotated[str | None, Header()] = None,
+) -> CommitBody:
+    """Its processes stand still meanwhile. Either the image is there, or nothing is left of it.
+
+    A call that comes again with its idempotency key within ten minutes joins the first one or gets its answer.
+    """
+
+    async def give_up() -> None:
+        """Without a key the work was cancelled; with one it goes on, and its caller comes back for it."""
+
+    key = checked_key(idempotency_key, "Idempotency-Key")
+    asked = CommitWish(sandbox_id, wish.name, wish.max_bytes, wish.timeout_ms)
+    made = await unless_gone(request, service.commit(owner, asked, key), give_up)
+    return CommitBody(
+        image=f"{made.name}@{made.digest}",
+        digest=made.digest,
+        size_bytes=made.size_bytes,
+        skipped=list(made.skipped),
+    )
+
+
+async def _lines(first: ImageProgress | None, told: AsyncGenerator[ImageProgress, None]) -> AsyncIterator[str]:
+    summary = {"here": 0, "failed": 0}
+    async with aclosing(told):
+        if first is not None:
+            yield _counted(first, summary)
+        async for progress in told:
+            yield _counted(progress, summary)
+    yield _line(PrefetchLine(summary=summary))
+
+
+def _counted(told: ImageProgress, summary: dict[str, int]) -> str:
+    if told.progress.state in summary:
+        summary[told.progress.state] += 1
+    return _line(PrefetchLine.of(told))
+
+
+def _line(line: PrefetchLine) -> str:
+    return f"{line.model_dump_json(exclude_defaults=True)}\n"

@@ -1,0 +1,128 @@
+"""``Inventory``: what owners see of the images on nodes, and what they have pulled there before it is needed."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Final
+
+from controlplane.cluster import Cluster, NodeImage, PrefetchProgress
+from controlplane.errors import Problem
+from controlplane.lifecycle.images.ownership import Ownership
+from controlplane.lifecycle.images.pins import Images
+from controlplane.telemetry import Metrics
+
+# Of one call; each node pulls fewer at once.
+AT_ONCE: Final = 16
+# Silence is not told from a connection that is gone: what was said last is said again.
+TELL_EVERY_S: Final = 10.0
+# What the cluster has said and the caller has not read; then pulls wait to be told, and go on.
+MOST_UNREAD: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ImageProgress:
+    """How far one image is.
+
+    Attributes:
+        image: as the call named it.
+        progress: of a node; of no node (empty) where it failed before any was asked.
+    """
+
+    image: str
+    progress: PrefetchProgress
+
+
+class Inventory:
+    """Images on nodes.
+
+    Args:
+        cluster: has the nodes.
+        images: knows which image a name means.
+        ownership: knows whose it is.
+        metrics: counts prefetches.
+    """
+
+    def __init__(self, cluster: Cluster, images: Images, ownership: Ownership, metrics: Metrics) -> None:
+        self._cluster = cluster
+        self._images = images
+        self._ownership = ownership
+        self._metrics = metrics
+
+    async def list(self, owner: str, *, everything: bool) -> Sequence[NodeImage]:
+        """The images on the nodes, by node and name; of those that others have committed nothing.
+
+        Args:
+            owner: who asks.
+            everything: for an operator: all, also those that have no name.
+
+        Raises:
+            Problem: unsupported: this cluster cannot tell.
+        """
+        found = await self._cluster.images()
+        seen = found if everything else [one for one in (self._seen(owner, one) for one in found) if one.names]
+        return sorted(seen, key=lambda one: (one.node, *sorted(one.names)))
+
+    async def prefetch(self, owner: str, names: Sequence[str]) -> AsyncGenerator[ImageProgress, None]:
+        """Pulls images to the nodes; the progress of all of them, as it comes.
+
+        Pulls what starts would get: names are resolved as theirs are. Who leaves it closes it, which ends what it waits
+        for.
+
+        Raises:
+            Problem: permission_denied, unsupported: before the first progress; whatever fails later is progress.
+        """
+        for name in names:
+            self._ownership.check(owner, name)
+        told: asyncio.Queue[ImageProgress | None] = asyncio.Queue(MOST_UNREAD)
+        work = asyncio.create_task(self._all(owner, tuple(dict.fromkeys(names)), told), name="prefetch")
+        try:
+            last = ImageProgress(names[0], PrefetchProgress("", "pulling"))
+            while (progress := await _within(TELL_EVERY_S, told, last)) is not None:
+                yield progress
+                last = progress if progress.progress.state == "pulling" else last
+        finally:
+            work.cancel()
+            await asyncio.wait([work])
+        if not work.cancelled():
+            work.result()
+
+    def _seen(self, owner: str, image: NodeImage) -> NodeImage:
+        return replace(image, names=[name for name in image.names if self._ownership.may_see(owner, name)])
+
+    async def _all(self, owner: str, names: Sequence[str], told: asyncio.Queue[ImageProgress | None]) -> None:
+        places = asyncio.Semaphore(AT_ONCE)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for name in names:
+                    group.create_task(self._one(owner, name, told, places), name=f"prefetch {name}")
+        finally:
+            await told.put(None)
+
+    async def _one(
+        self, owner: str, name: str, told: asyncio.Queue[ImageProgress | None], places: asyncio.Semaphore
+    ) -> None:
+        async with places:
+            try:
+                pin = await self._images.named(owner, name)
+                async with aclosing(self._cluster.prefetch(pin.name)) as progresses:
+                    async for progress in progresses:
+                        self._count(progress)
+                        await told.put(ImageProgress(name, progress))
+            except Problem as problem:
+                self._metrics.prefetched("failed")
+                await told.put(ImageProgress(name, PrefetchProgress("", "failed", failure=problem)))
+
+    def _count(self, progress: PrefetchProgress) -> None:
+        if progress.state != "pulling":
+            self._metrics.prefetched(progress.state)
+
+
+async def _within(
+    limit_s: float, told: asyncio.Queue[ImageProgress | None], last: ImageProgress
+) -> ImageProgress | None:
+    try:
+        async with asyncio.timeout(limit_s):
+            return await told.get()
+    except TimeoutError:
+        return last

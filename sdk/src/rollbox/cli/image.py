@@ -1,0 +1,127 @@
+"""`rollbox image` and `rollbox commit`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rollbox.cli import output
+from rollbox.cli.options import Json
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from rollbox.client import Client
+    from rollbox.image import NodeImage, PrefetchProgress, PrefetchReport
+
+app = typer.Typer(
+    help="Which images the nodes have, and images that are pulled before they are needed.", no_args_is_help=True
+)
+
+_COLUMNS = ("node", "image", "digest", "size", "pulled", "last used")
+_SHORT_DIGEST = len("sha256:") + 12
+
+
+@app.command(name="list")
+def list_(*, json: Json = False) -> None:
+    """List the images on the nodes: where each is, its size, whether it is pulled lazily, when it was used last."""
+    found = output.run(lambda client: client.images(), what="listing images", as_json=json)
+    if json:
+        output.data([one.to_json() for one in found])
+    else:
+        output.table(_COLUMNS, [row for one in found for row in _rows(one)])
+
+
+@app.command()
+def prefetch(
+    images: Annotated[list[str], typer.Argument(metavar="IMAGE...", help="Names of images.")], *, json: Json = False
+) -> None:
+    """Pull images to the nodes; with --json a line for each step. When all are done, a failure is the exit code."""
+    import json as encoder
+
+    async def call(client: Client) -> PrefetchReport:
+        pulling = client.prefetch(images)
+        with _bars() as bars:
+            async for progress in pulling:
+                if json:
+                    typer.echo(encoder.dumps(progress.to_json()))
+                else:
+                    bars.show(progress)
+        return pulling.report
+
+    report = output.run(call, what="pulling images", as_json=json, quiet=True)
+    if not json:
+        for image, nodes in report.here.items():
+            typer.echo(f"{image}  here on {', '.join(sorted(nodes))}")
+        for (image, node), error in report.failed.items():
+            output.message(f"{image}  failed{f' on {node}' if node else ''}: {error.code}: {error.detail}")
+    for error in report.failed.values():
+        output.fail(error, as_json=json)
+
+
+def commit(
+    sandbox_id: Annotated[str, typer.Argument(metavar="ID", help="A sandbox that runs.")],
+    name: Annotated[str, typer.Argument(metavar="NAME[:TAG]", help="Name of the image among your own.")],
+    *,
+    max_bytes: Annotated[str | None, typer.Option(metavar="SIZE", help="Most that was changed: 2Gi (4Gi).")] = None,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long it may take.")] = 120,
+    json: Json = False,
+) -> None:
+    """Make an image of a sandbox: its files on top of its own image; prints the name that creates take."""
+
+    async def call(client: Client) -> None:
+        sandbox = await client.connect(sandbox_id)
+        made = await sandbox.commit(name, max_bytes=max_bytes, timeout=timeout)
+        if json:
+            output.data(made.to_json())
+            return
+        typer.echo(made)
+        for one in made.skipped:
+            output.message(f"skipped: {one}")
+
+    output.run(call, what=f"committing {sandbox_id}", as_json=json)
+
+
+def _rows(image: NodeImage) -> Iterator[tuple[str, ...]]:
+    pulled = {None: "-", True: "lazy", False: "full"}[image.lazy]
+    used = "-" if image.last_used_ms is None else f"{max(0.0, time.time() - image.last_used_ms / 1000):.0f} s ago"
+    size = f"{image.size_bytes / 1e6:.1f} MB"
+    for name in image.names or ("-",):
+        yield (image.node, name, image.digest[:_SHORT_DIGEST] or "-", size, pulled, used)
+
+
+class _Bars:
+    """A bar for each image on each node, or nothing when stderr is not a terminal."""
+
+    def __init__(self, shown_by: Progress | None) -> None:
+        self._progress = shown_by
+        self._tasks: dict[tuple[str, str], TaskID] = {}
+
+    def show(self, progress: PrefetchProgress) -> None:
+        if self._progress is None or not progress.node:
+            return
+        at = (progress.image, progress.node)
+        if at not in self._tasks:
+            self._tasks[at] = self._progress.add_task(f"{progress.image} {progress.node}", total=None)
+        done, total = progress.done_bytes, progress.total_bytes
+        if progress.state == "here":
+            done = total = max(total or 1, 1)
+        self._progress.update(self._tasks[at], completed=done, total=total)
+
+
+@contextmanager
+def _bars() -> Iterator[_Bars]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Bars(None)
+        return
+    text = TextColumn("{task.description}", markup=False)
+    with Progress(text, BarColumn(), DownloadColumn(), console=console, transient=True) as made:
+        yield _Bars(made)

@@ -1,0 +1,144 @@
+"""Images: those that are made of sandboxes, those on nodes, and their prefetch. Pure: JSON in, dataclasses out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, Self, TypeAlias
+
+from rollbox._problem import SandboxError
+from rollbox.errors import InvalidArgument
+
+PrefetchState: TypeAlias = Literal["pulling", "here", "failed"]
+
+
+class CommittedImage(str):
+    """The name of an image that was made of a sandbox, with its digest: a `str`, for all that takes an image.
+
+    Attributes:
+        digest: of the image.
+        size_bytes: of its new layer.
+        skipped: what of the sandbox is not in it, each with the reason: sockets, devices, ...
+    """
+
+    digest: str
+    size_bytes: int
+    skipped: tuple[str, ...]
+
+    def __new__(cls, name: str, *, digest: str = "", size_bytes: int = 0, skipped: Iterable[str] = ()) -> Self:
+        """Make one; done by `Sandbox.commit`."""
+        made = super().__new__(cls, name)
+        made.digest, made.size_bytes, made.skipped = digest, size_bytes, tuple(skipped)
+        return made
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        """Read the wire form."""
+        return cls(body["image"], digest=body["digest"], size_bytes=body["size_bytes"], skipped=body["skipped"])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it as JSON."""
+        return {"image": str(self), **{name: getattr(self, name) for name in ("digest", "size_bytes", "skipped")}}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeImage:
+    """An image on a node.
+
+    Attributes:
+        names: those that the node knows it by.
+        digest: what `SandboxRecord.image_digest` names it by; "" where the node does not tell one.
+        size_bytes: what it takes there; what images share is counted in each of them.
+        lazy: whether it is pulled lazily; None: not told.
+        last_used_ms: when a sandbox last ran from it (Unix ms); None: not known.
+    """
+
+    node: str
+    names: tuple[str, ...]
+    digest: str
+    size_bytes: int
+    lazy: bool | None = None
+    last_used_ms: int | None = None
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> NodeImage:
+        """Read the wire form; fields that this version does not know are left out."""
+        known = {item.name: body[item.name] for item in fields(cls) if item.name in body}
+        return cls(**{**known, "names": tuple(body["names"])})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields as JSON."""
+        return asdict(self)
+
+
+NodeImageList: TypeAlias = list[NodeImage]
+
+
+@dataclass(frozen=True, slots=True)
+class PrefetchProgress:
+    """How far a node is with an image.
+
+    Attributes:
+        image: as it was asked for.
+        node: "" where the image failed before any node was asked.
+        state: "here" and "failed" are the last ones of an image on a node.
+        done_bytes, total_bytes: of the layers of which the sizes are known; None: not known.
+        error: why it failed.
+    """
+
+    image: str
+    node: str
+    state: PrefetchState
+    done_bytes: int = 0
+    total_bytes: int | None = None
+    error: SandboxError | None = None
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any], error: SandboxError | None) -> PrefetchProgress:
+        """Read a line of the answer; fields that have their default are left out there."""
+        done_bytes, total_bytes = body.get("done_bytes", 0), body.get("total_bytes")
+        return cls(body["image"], body.get("node", ""), body["state"], done_bytes, total_bytes, error)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON, an error by its code and detail."""
+        error = None if self.error is None else {"code": self.error.code, "detail": self.error.detail}
+        return {**{item.name: getattr(self, item.name) for item in fields(self)}, "error": error}
+
+
+@dataclass(frozen=True, slots=True)
+class PrefetchReport:
+    """What a prefetch came to.
+
+    Attributes:
+        here: the nodes that have each image.
+        failed: the error of each image on each node; the node is "" where none was asked.
+    """
+
+    here: dict[str, list[str]] = field(default_factory=dict)
+    failed: dict[tuple[str, str], SandboxError] = field(default_factory=dict)
+
+    def add(self, progress: PrefetchProgress) -> bool:
+        """Add what is final; returns whether it is news."""
+        at = (progress.image, progress.node)
+        if progress.state == "pulling" or at in self.failed or progress.node in self.here.get(progress.image, ()):
+            return progress.state == "pulling"
+        if progress.error is not None:
+            self.failed[at] = progress.error
+        else:
+            self.here.setdefault(progress.image, []).append(progress.node)
+        return True
+
+    def require(self) -> PrefetchReport:
+        """Raise the first failure, if any; returns the report."""
+        for (image, node), error in self.failed.items():
+            error.add_note(f"{image} could not be pulled" + (f" on {node}" if node else ""))
+            raise error
+        return self
+
+
+def names(images: str | Iterable[str]) -> Sequence[str]:
+    """Check the names of images; one alone is a list of one."""
+    found = [images] if isinstance(images, str) else list(images)
+    if not found or not all(isinstance(one, str) and one for one in found):
+        raise InvalidArgument("no image is named" if not found else f"images {found!r} are not all names")
+    return [str(one) for one in dict.fromkeys(found)]

@@ -1,0 +1,49 @@
+"""Which names lead to a committed image on an engine."""
+
+import pytest
+
+from controlplane.cluster.engine.commit import COMMITS, hidden, shown
+from controlplane.cluster.engine.commit.names import kept_name
+
+ID = 64 * "a"
+KEPT = f"{COMMITS}/me/repo:id-{ID}"
+NAMES = [f"{COMMITS}/me/repo:1", KEPT]
+
+
+@pytest.mark.parametrize(
+    "name", [f"{COMMITS}/me/repo:1", f"{COMMITS}/me/repo@sha256:{ID}", f"{COMMITS}/me/repo:1@sha256:{ID}"]
+)
+def test_its_own_name_leads_to_it(name: str) -> None:
+    assert not hidden(name, NAMES)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        # By the digest, under any other name, and by its first digits.
+        f"python@sha256:{ID}",
+        f"{COMMITS}/you/repo@sha256:{ID}",
+        12 * "a",
+        # As engines complete short names.
+        "rollbox/commits/me/repo:1",
+    ],
+)
+def test_no_other_name_does(name: str) -> None:
+    assert hidden(name, NAMES)
+
+
+def test_an_image_that_nobody_has_committed_has_any_name() -> None:
+    assert not hidden("python:3", ["docker.io/library/python:3"])
+    assert not hidden(f"python@sha256:{ID}", [])
+
+
+def test_a_name_that_somebody_else_has_given_it_holds_too() -> None:
+    assert not hidden("mine:1", [*NAMES, "localhost/mine:1"])
+    assert hidden("other:1", [*NAMES, "localhost/mine:1"])
+
+
+def test_the_name_that_stays_is_told_where_there_is_no_other() -> None:
+    assert kept_name(f"{COMMITS}/me/repo:1").replace("{id}", ID) == KEPT
+    assert shown(NAMES) == [f"{COMMITS}/me/repo:1"]
+    assert shown([KEPT]) == [KEPT]
+    assert shown(["<none>:<none>"]) == []
