@@ -13,7 +13,17 @@ _PROBLEM: Final[dict[str, Any]] = {
     "type": "object",
     "description": "RFC 9457, with a code of contract/errors.toml: switch on `code`, never on text.",
     "required": [
-        *("type", "title", "status", "detail", "code", "fault", "retry", "mask_sample", "hint", "request_id", "details")
+        "type",
+        "title",
+        "status",
+        "detail",
+        "code",
+        "fault",
+        "retry",
+        "mask_sample",
+        "hint",
+        "request_id",
+        "details",
     ],
     "properties": {
         **dict.fromkeys(("type", "title", "detail", "hint", "request_id"), _TEXT),

@@ -52,7 +52,10 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             keyrings=images.keyrings,
         )
         options = Options(
-            *(settings.starts_in_flight, settings.max_sandboxes, settings.probe_every_ms, settings.idle_timeout_ms),
+            settings.starts_in_flight,
+            settings.max_sandboxes,
+            settings.probe_every_ms,
+            settings.idle_timeout_ms,
             images=_image_options(settings.images),
         )
         # Opened before the listeners, so closed after them: pushes and calls in progress still need the service.

@@ -20,7 +20,13 @@ from controlplane.model.spec import SandboxSpec
 _FIELDS: Final = ("id", "owner", "created_at_ms", "expires_at_ms", "fingerprint", "idempotency_key", "generation")
 # Optional fields, written only when set: the record of a sandbox that never belonged to a pool has none of them.
 _LATER: Final = (
-    *("pool", "claimed_at_ms", "claim_id", "cold_reason", "image_digest", "image_ran", "image_stale"),
+    "pool",
+    "claimed_at_ms",
+    "claim_id",
+    "cold_reason",
+    "image_digest",
+    "image_ran",
+    "image_stale",
     "settings_digest",
 )
 

@@ -26,7 +26,12 @@ async def measure(stack: Stack) -> list[Record]:
         command = ("setup/cargo.sh", "run", "--locked", "--quiet", "--release")
         process = await asyncio.create_subprocess_exec(
             *command,
-            *("--manifest-path", "gateway-rs/Cargo.toml", "--package", "gateway", "--example", "hop"),
+            "--manifest-path",
+            "gateway-rs/Cargo.toml",
+            "--package",
+            "gateway",
+            "--example",
+            "hop",
             cwd=ROOT,
             stdout=asyncio.subprocess.PIPE,
             env={

@@ -17,8 +17,13 @@ from tests.support.helm import CHART, named, render
 PODS: Final = "/api/v1/namespaces/rollbox-sandboxes/pods"
 READY: Final = "readiness port"
 FORBIDDEN: Final = (
-    *("API server", "kubelet of its node", "metadata service", "cluster DNS", "internet"),
-    *("gateway", "agent port of another sandbox"),
+    "API server",
+    "kubelet of its node",
+    "metadata service",
+    "cluster DNS",
+    "internet",
+    "gateway",
+    "agent port of another sandbox",
 )
 
 

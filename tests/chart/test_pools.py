@@ -12,8 +12,21 @@ from tests.support.helm import CHART, ChartError, Manifest, named, of_kind, rend
 
 # Kept word for word by the API server; every other keyword of a structural schema would need a look here.
 KNOWN = {
-    *("type", "format", "required", "properties", "items", "additionalProperties", "description", "nullable"),
-    *("minimum", "maximum", "minLength", "maxLength", "pattern", "maxProperties", "x-kubernetes-validations"),
+    "type",
+    "format",
+    "required",
+    "properties",
+    "items",
+    "additionalProperties",
+    "description",
+    "nullable",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "maxProperties",
+    "x-kubernetes-validations",
 }
 
 

@@ -17,7 +17,12 @@ from tests.support.helm import CHART, named, render
 
 READY: Final = "readiness port"
 FORBIDDEN: Final = (
-    *("API server", "kubelet of its node", "metadata service", "cluster DNS", "internet", "port of another pod"),
+    "API server",
+    "kubelet of its node",
+    "metadata service",
+    "cluster DNS",
+    "internet",
+    "port of another pod",
 )
 ENFORCED: Final[dict[str, Ending]] = {**dict.fromkeys(FORBIDDEN, "closed"), READY: "open"}
 IGNORED: Final[dict[str, Ending]] = dict.fromkeys((*FORBIDDEN, READY), "open")
@@ -105,7 +110,12 @@ def test_the_preflight_tries_what_must_not_work_and_what_must(
     assert ways.keys() == ENFORCED.keys()
     assert [name for name, way in ways.items() if way.must_work] == [READY]
     assert {way.host for way in ways.values()} == {
-        *("10.96.0.1", "10.96.0.10", "$(HOST_IP)", "127.0.0.1", "169.254.169.254", "1.1.1.1")
+        "10.96.0.1",
+        "10.96.0.10",
+        "$(HOST_IP)",
+        "127.0.0.1",
+        "169.254.169.254",
+        "1.1.1.1",
     }
     # Should the hook be killed, the probe goes with its pod.
     assert [one["uid"] for one in played.pod["metadata"]["ownerReferences"]] == ["u1"]

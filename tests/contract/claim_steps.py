@@ -16,8 +16,20 @@ QUOTA: Final = Limits(quota=Quota(sandboxes=3))
 END: Final = EndCause("deleted", "d", 1, "alice")
 # "stale" acts on a record that was seen once and never looked at again, as a replica does that was overtaken.
 WHATS: Final = (
-    *("start", "start", "warm", "warm", "step", "step", "claim", "claim", "claim"),
-    *("end", "retire", "stale", "withdraw", "give up"),
+    "start",
+    "start",
+    "warm",
+    "warm",
+    "step",
+    "step",
+    "claim",
+    "claim",
+    "claim",
+    "end",
+    "retire",
+    "stale",
+    "withdraw",
+    "give up",
 )
 STEPS: Final = st.lists(
     st.tuples(st.sampled_from(WHATS), st.integers(0, 7), st.integers(0, 3)), min_size=10, max_size=60

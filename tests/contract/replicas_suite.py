@@ -134,8 +134,15 @@ class ReplicasSuite:
         assert await two.claim_rebuild(60_000) == before
         await empty()
         asked = [
-            *(two.get("sb-1"), two.admit(first, Limits()), two.replace(first, 0), two.find(None, {}), two.counts()),
-            *(two.by_key("alice", "k"), two.lease("x", "y", 1), two.take_slot("sb-1", 1, 1), two.due(0, 0)),
+            two.get("sb-1"),
+            two.admit(first, Limits()),
+            two.replace(first, 0),
+            two.find(None, {}),
+            two.counts(),
+            two.by_key("alice", "k"),
+            two.lease("x", "y", 1),
+            two.take_slot("sb-1", 1, 1),
+            two.due(0, 0),
         ]
         for question in asked:
             with pytest.raises(StoreLostError):

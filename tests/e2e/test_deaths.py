@@ -72,8 +72,15 @@ async def test_an_eviction_is_told_as_one(stack: Installed, client: Client) -> N
         await kubectl("label", "pod", sandbox.id, "-n", stack.sandboxes, "drained=first")
         try:
             await kubectl(
-                *("drain", node, "--pod-selector", "drained=first", "--force", "--disable-eviction=false"),
-                *("--delete-emptydir-data", "--ignore-daemonsets", "--timeout=60s"),
+                "drain",
+                node,
+                "--pod-selector",
+                "drained=first",
+                "--force",
+                "--disable-eviction=false",
+                "--delete-emptydir-data",
+                "--ignore-daemonsets",
+                "--timeout=60s",
             )
             with pytest.raises(SandboxEvicted) as evicted:
                 async with asyncio.timeout(30):

@@ -29,9 +29,11 @@ from tests.support.installed import (
 
 RELEASE = "rollbox-open"
 VALUES = (
-    *("controlplane.replicas=1", "gateway.replicas=1"),
+    "controlplane.replicas=1",
+    "gateway.replicas=1",
     # The class of the release that is there already.
-    *("runtimeClass.create=false", "networkPolicies.acceptUnenforced=false"),
+    "runtimeClass.create=false",
+    "networkPolicies.acceptUnenforced=false",
 )
 OPEN: dict[str, Any] = {
     "apiVersion": "networking.k8s.io/v1",

@@ -20,7 +20,8 @@ RELEASE = "rollbox-volume"
 SIZE = "1Gi"
 VALUES = (
     f"redis.persistence.size={SIZE}",
-    *("controlplane.replicas=1", "gateway.replicas=1"),
+    "controlplane.replicas=1",
+    "gateway.replicas=1",
     *BESIDE_ANOTHER,
 )
 

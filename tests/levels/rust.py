@@ -71,7 +71,8 @@ async def _build() -> list[Program]:
 
 async def _run(program: Program, *options: str) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
-        *(str(program.executable), *options),
+        str(program.executable),
+        *options,
         cwd=program.folder,
         env={**os.environ, "CARGO_MANIFEST_DIR": str(program.folder)},
         stdout=asyncio.subprocess.PIPE,

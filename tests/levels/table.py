@@ -77,7 +77,11 @@ ON_CLUSTER = {"ROLLBOX_TEST_PRODUCT": "cluster"}
 def _cluster_level(name: str, *steps: Step | Beside, budget_s: float, fresh_s: float, images: Command = ()) -> Level:
     """A level on the real cluster, with one release of the chart for all its steps, and all or some of the images."""
     return Level(
-        *(name, steps, budget_s, fresh_s, why_no_cluster),
+        name,
+        steps,
+        budget_s,
+        fresh_s,
+        why_no_cluster,
         setup=(_make("cluster"), ("images/build.sh", *images), (*RELEASE, "up")),
         teardown=((*RELEASE, "down"), (*CLUSTER, "down")),
         stands=(*CLUSTER, "status"),

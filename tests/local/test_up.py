@@ -208,7 +208,12 @@ async def test_the_ttl_ends_a_sandbox(folder: Path) -> None:
 async def refused(*options: str, **environment: str) -> tuple[int, str]:
     """Exit status and stderr of an `up` that must not start."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "rollbox", "up", "--json", *options),
+        sys.executable,
+        "-m",
+        "rollbox",
+        "up",
+        "--json",
+        *options,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, **environment},

@@ -131,7 +131,10 @@ async def test_cp_on_the_command_line(stack: Product, shared: Sandbox, tree: Pat
 
     async def rollbox(*arguments: str) -> tuple[int, str]:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "rollbox", *arguments),
+            sys.executable,
+            "-m",
+            "rollbox",
+            *arguments,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "ROLLBOX_URL": stack.url, "ROLLBOX_API_KEY": stack.api_key},

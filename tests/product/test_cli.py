@@ -69,7 +69,14 @@ async def test_a_group_through_the_command_line(stack: Product, client: Client) 
 async def test_ctrl_c_kills_the_command_in_the_sandbox(stack: Product, client: Client) -> None:
     async with await client.create(IMAGE) as sandbox:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "rollbox", "exec", sandbox.id, "--", "sleep", "7654"),
+            sys.executable,
+            "-m",
+            "rollbox",
+            "exec",
+            sandbox.id,
+            "--",
+            "sleep",
+            "7654",
             env={**os.environ, "ROLLBOX_URL": stack.url, "ROLLBOX_API_KEY": stack.api_key},
             stderr=asyncio.subprocess.PIPE,
         )

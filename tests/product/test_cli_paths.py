@@ -53,7 +53,12 @@ async def test_paths_of_a_sandbox(stack: Product, shared: Sandbox) -> None:
 async def test_changes_come_as_lines(stack: Product, shared: Sandbox) -> None:
     await shared.files.mkdir("/tmp/cli-watch")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "rollbox", "watch", f"{shared.id}:/tmp/cli-watch", "--json"),
+        sys.executable,
+        "-m",
+        "rollbox",
+        "watch",
+        f"{shared.id}:/tmp/cli-watch",
+        "--json",
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "ROLLBOX_URL": stack.url, "ROLLBOX_API_KEY": stack.api_key},
     )

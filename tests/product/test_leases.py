@@ -38,7 +38,7 @@ async def trainer(stack: Product, how: str) -> AsyncIterator[tuple[asyncio.subpr
     """A program with one sandbox that nobody uses, and the sandbox's id."""
     environment = {**os.environ, **stack.environment(), "ROLLBOX_URL": stack.url, "ROLLBOX_API_KEY": stack.api_key}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", TRAINER, IMAGE, how), env=environment, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", TRAINER, IMAGE, how, env=environment, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     try:

@@ -239,7 +239,12 @@ async def test_ports_that_are_none(stack: Product, shared: Sandbox, http: aiohtt
 async def test_port_forward_on_the_command_line(stack: Product, shared: Sandbox, http: aiohttp.ClientSession) -> None:
     local = free_port()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "rollbox", "port-forward", shared.id, f"{local}:{HTTP}"),
+        sys.executable,
+        "-m",
+        "rollbox",
+        "port-forward",
+        shared.id,
+        f"{local}:{HTTP}",
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "ROLLBOX_URL": stack.url, "ROLLBOX_API_KEY": stack.api_key},
@@ -253,7 +258,12 @@ async def test_port_forward_on_the_command_line(stack: Product, shared: Sandbox,
                         break
                 await asyncio.sleep(0.1)
         second = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "rollbox", "port-forward", shared.id, f"{local}:{HTTP}"),
+            sys.executable,
+            "-m",
+            "rollbox",
+            "port-forward",
+            shared.id,
+            f"{local}:{HTTP}",
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "ROLLBOX_URL": stack.url, "ROLLBOX_API_KEY": stack.api_key},

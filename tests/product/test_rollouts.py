@@ -77,7 +77,9 @@ async def test_the_rollout_loop_does_what_it_says(
 ) -> None:
     options = ("--image", IMAGE, "--set", name, "--limit", str(limit), "--in-flight", "4")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(EXAMPLES / "rollouts.py"), *options),
+        sys.executable,
+        str(EXAMPLES / "rollouts.py"),
+        *options,
         env={**os.environ, **stack.environment()},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

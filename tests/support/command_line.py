@@ -14,7 +14,10 @@ from tests.support.stack import Product
 async def started(stack: Product, *arguments: str) -> asyncio.subprocess.Process:
     """Start the CLI, its three streams as pipes."""
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "rollbox", *arguments),
+        sys.executable,
+        "-m",
+        "rollbox",
+        *arguments,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

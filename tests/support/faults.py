@@ -36,7 +36,11 @@ async def _whole(stack: Installed, component: str) -> bool:
 async def node_part(verb: str, name: str) -> None:
     """Stops or starts a part of the test cluster's node."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.cluster", verb, name),
+        sys.executable,
+        "-m",
+        "tests.cluster",
+        verb,
+        name,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )

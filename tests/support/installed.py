@@ -33,13 +33,24 @@ INSTALL_TIMEOUT = "5m"
 # Values of a further release: the runtime class is there, and the checks of its nodes have passed.
 # Its parts ask for next to nothing: what three releases ask for by default leaves sandboxes no room on two cores.
 BESIDE_ANOTHER = (
-    *("runtimeClass.create=false", "preflight.enabled=false"),
+    "runtimeClass.create=false",
+    "preflight.enabled=false",
     *(f"{part}.resources.requests.cpu=5m" for part in ("gateway", "controlplane", "operator", "redis", "dns")),
 )
 LEAVES_NONE_OF = (
-    *("clusterroles", "clusterrolebindings", "priorityclasses", "runtimeclasses", "pods", "services", "secrets"),
-    *("configmaps", "networkpolicies", "persistentvolumeclaims", "jobs"),
-    *("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+    "clusterroles",
+    "clusterrolebindings",
+    "priorityclasses",
+    "runtimeclasses",
+    "pods",
+    "services",
+    "secrets",
+    "configmaps",
+    "networkpolicies",
+    "persistentvolumeclaims",
+    "jobs",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
 )
 
 

@@ -29,7 +29,15 @@ from controlplane.store import (
 )
 
 ASKED = (
-    *("get", "find", "ended_since", "by_key", "withdraw", "counts", "usage", "recount", "warm"),
+    "get",
+    "find",
+    "ended_since",
+    "by_key",
+    "withdraw",
+    "counts",
+    "usage",
+    "recount",
+    "warm",
     "lease",
 )
 

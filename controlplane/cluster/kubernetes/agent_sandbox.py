@@ -30,14 +30,30 @@ _SPEC: Final = {
     "service",
 }
 _POD: Final = {
-    *("containers", "nodeSelector", "restartPolicy", "runtimeClassName", "automountServiceAccountToken"),
-    *("terminationGracePeriodSeconds", "imagePullSecrets", "enableServiceLinks"),
+    "containers",
+    "nodeSelector",
+    "restartPolicy",
+    "runtimeClassName",
+    "automountServiceAccountToken",
+    "terminationGracePeriodSeconds",
+    "imagePullSecrets",
+    "enableServiceLinks",
 }
 # Command, ports and probes are accepted and not used: images for agent-sandbox run a server, which the probes check;
 # rollbox needs no server in the image, and runs the commands of execs.
 _CONTAINER: Final = {
-    *("name", "image", "resources", "imagePullPolicy", "ports", "command", "args"),
-    *("readinessProbe", "livenessProbe", "startupProbe", "terminationMessagePath", "terminationMessagePolicy"),
+    "name",
+    "image",
+    "resources",
+    "imagePullPolicy",
+    "ports",
+    "command",
+    "args",
+    "readinessProbe",
+    "livenessProbe",
+    "startupProbe",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
 }
 # rollbox may not write a status into objects of agent-sandbox.
 _STATUS: Final = {"why": "declared as a SandboxWarmPool: only the replica that plans can tell how it is; ask again"}

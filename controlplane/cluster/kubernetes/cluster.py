@@ -153,7 +153,7 @@ class KubernetesCluster:
                 defaults = replace(defaults, lazy=LazyImages(lazy_runtime_class, lazily.handler, lazy_images))
             fleet = Fleet({**runtime.selector, **node_selector}, (*tolerations, *runtime.tolerations), runtime.handler)
             cluster = cls(
-                *(client, defaults, fleet, what), required=required_kernel, per_node=starts_per_node, forged=forged
+                client, defaults, fleet, what, required=required_kernel, per_node=starts_per_node, forged=forged
             )
             async with cluster._watching():
                 yield cluster

@@ -88,7 +88,11 @@ def of_namespace(namespace: str, image: str, runtime_class: str, closed: Sequenc
 def inside(check: NetworkCheck, name: str) -> Json:
     """The manifest of the pod that policies restrict like a sandbox."""
     return _pod(
-        *(name, check.sandboxes, check.labels, check.image, [ways.dumped(check.tried), "/dev/termination-log"]),
+        name,
+        check.sandboxes,
+        check.labels,
+        check.image,
+        [ways.dumped(check.tried), "/dev/termination-log"],
         runtimeClassName=check.runtime_class,
         nodeSelector=dict(check.node_selector),
         tolerations=[dict(one) for one in check.tolerations],

@@ -75,7 +75,11 @@ class Core:
         # Starting and ending.
         templates = Templates()
         self.images = Images(
-            *(options.images, deps.registry, deps.cluster, store, deps.clock),
+            options.images,
+            deps.registry,
+            deps.cluster,
+            store,
+            deps.clock,
             metrics=deps.metrics,
             serves=templates.serves,
             group=group,
@@ -86,7 +90,10 @@ class Core:
         self.inventory = Inventory(deps.cluster, self.images, self.ownership, deps.metrics)
         self.readiness = Readiness(deps, store, ledger, annotations)
         self.starter = Starter(
-            *(deps, store, ledger, settlements),
+            deps,
+            store,
+            ledger,
+            settlements,
             readiness=self.readiness,
             images=self.images,
             at_once=options.starts_in_flight,
@@ -101,7 +108,10 @@ class Core:
         self.abandonments = Abandonments(ledger, deps.clock, group)
         self.create_queue = CreateQueue(store, self.quotas.limits, self.abandonments.unwanted, deps.clock)
         self.admissions = Admissions(
-            *(deps, store, ledger, settlements),
+            deps,
+            store,
+            ledger,
+            settlements,
             annotations=annotations,
             board=board,
             images=self.images,
@@ -121,7 +131,10 @@ class Core:
         )
         self.owner_calls = OwnerCalls(deps.clock, store, ledger, annotations, self.expiry)
         self.creates = Creates(
-            *(deps, options, ledger, settlements),
+            deps,
+            options,
+            ledger,
+            settlements,
             create_queue=self.create_queue,
             admissions=self.admissions,
             abandonments=self.abandonments,
@@ -141,13 +154,19 @@ class Core:
         # Other replicas, and the cluster.
         comparison = Comparison(deps, store, ledger, annotations=annotations, reclaimer=reclaimer, group=group)
         self._recovery = Recovery(
-            *(deps, store, ledger, settlements),
+            deps,
+            store,
+            ledger,
+            settlements,
             comparison=comparison,
             queue=self.queue,
             activity=self.expiry.activity,
         )
         self._upkeep = Upkeep(
-            *(deps, store, ledger, settlements),
+            deps,
+            store,
+            ledger,
+            settlements,
             starts=starts,
             queue=self.queue,
             expiry=self.expiry,

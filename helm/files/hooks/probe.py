@@ -11,8 +11,11 @@ from controlplane.reach.ways import Way, dumped
 from .api import ApiError, HookError, Json, call, gone, wait
 
 HOPELESS: Final = {
-    *("ErrImagePull", "ImagePullBackOff", "InvalidImageName"),
-    *("CreateContainerConfigError", "RunContainerError"),
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "CreateContainerConfigError",
+    "RunContainerError",
 }
 
 

@@ -50,8 +50,16 @@ async def watching(namespace: str) -> AsyncIterator[ReadyTimes]:
     """A watch on all pods of the namespace while the block runs."""
     path = '{.metadata.name} {.status.conditions[?(@.type=="Ready")].status}{"\\n"}'
     process = await asyncio.create_subprocess_exec(
-        *(program("kubectl"), "--kubeconfig", str(kubeconfig()), "get", "pods", "-n", namespace, "--watch"),
-        *("--output", f"jsonpath={path}"),
+        program("kubectl"),
+        "--kubeconfig",
+        str(kubeconfig()),
+        "get",
+        "pods",
+        "-n",
+        namespace,
+        "--watch",
+        "--output",
+        f"jsonpath={path}",
         stdout=asyncio.subprocess.PIPE,
     )
     times = ReadyTimes()

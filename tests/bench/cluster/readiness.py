@@ -35,7 +35,8 @@ SPREAD_S = 2.0
 DELETED = 4000
 RELEASE = "rollbox-readiness"
 VALUES = (
-    *("controlplane.startsPerNode=1000", "controlplane.startsInFlight=1000"),
+    "controlplane.startsPerNode=1000",
+    "controlplane.startsInFlight=1000",
     # Nobody plays what a sidecar answers later on.
     "controlplane.probeEverySeconds=0",
     *BESIDE_ANOTHER,

@@ -77,7 +77,15 @@ class Cluster:
         """See ``Ground.inside``: the sidecar, as gVisor's kernel counts it."""
         found: dict[str, tuple[float, float]] = {}
         looking = await asyncio.create_subprocess_exec(
-            *(program("kubectl"), "exec", "-i", sandbox_id, *self._container, "--", "python3", "-c", LOOKS),
+            program("kubectl"),
+            "exec",
+            "-i",
+            sandbox_id,
+            *self._container,
+            "--",
+            "python3",
+            "-c",
+            LOOKS,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, "KUBECONFIG": str(kubeconfig())},

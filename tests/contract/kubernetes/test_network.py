@@ -143,14 +143,14 @@ async def test_a_release_is_tried_where_its_sandboxes_run(
         found = await looked()
     assert all(one.ok for one in found.values())
     assert found.keys() == {
-        *(
-            "API server from r",
-            "kubelet of its node from r",
-            "metadata service from r",
-            "cluster DNS from r",
-            "internet from r",
-        ),
-        *("gateway from r", "readiness port from r", "network policies of r"),
+        "API server from r",
+        "kubelet of its node from r",
+        "metadata service from r",
+        "cluster DNS from r",
+        "internet from r",
+        "gateway from r",
+        "readiness port from r",
+        "network policies of r",
     }
     assert "10.0.0.9:10250" in found["kubelet of its node from r"].detail
     sandbox, other = kubelet.pods["doctor-0a0a-sandbox"], kubelet.pods["doctor-0a0a-outside"]

@@ -54,7 +54,11 @@ def test_no_two_blows_hit_the_node_at_once_and_the_number_of_kernels_is_bounded(
     assert {"kubelet", "containerd", "network", *COMPONENTS} <= {name for name in raging.kinds() if raging.may(name)}
     raging._down.update(("node", "redis"))
     assert {name for name in raging.kinds() if not raging.may(name)} == {
-        *("kubelet", "containerd", "network", "redis", "gateway and redis")
+        "kubelet",
+        "containerd",
+        "network",
+        "redis",
+        "gateway and redis",
     }
     raging._kernels = MOST_KERNELS
     assert not raging.may("kernel killed")

@@ -108,8 +108,13 @@ def test_the_events_of_go_test_are_outcomes(tmp_path: Path) -> None:
         return json.dumps({key: value for key, value in named.items() if value})
 
     lines = [
-        *(event("run", "TestList"), event("output", "TestList/empty", "got 1\n"), event("fail", "TestList/empty")),
-        *(event("fail", "TestList"), event("pass", "TestPull"), event("skip", "TestLazy"), event("fail")),
+        event("run", "TestList"),
+        event("output", "TestList/empty", "got 1\n"),
+        event("fail", "TestList/empty"),
+        event("fail", "TestList"),
+        event("pass", "TestPull"),
+        event("skip", "TestLazy"),
+        event("fail"),
         "# a line of the compiler's",
     ]
     tests = list(go.outcomes(lines))
@@ -124,7 +129,9 @@ def test_the_events_of_go_test_are_outcomes(tmp_path: Path) -> None:
     (failed,) = report.failed
     assert failed.output == "got 1\n"
     assert failed.again == (
-        *(sys.executable, "-m", "tests.levels.go"),
+        sys.executable,
+        "-m",
+        "tests.levels.go",
         "--only",
         "rollbox.dev/node/internal/cri",
         "TestList",

@@ -255,7 +255,7 @@ def test_frozen_programs_are_not_started_again(
 @pytest.mark.parametrize("how", ["alone", "fork"])
 async def test_a_dead_process_falls_silent_whoever_it_has_forked(words: Words, how: str) -> None:
     trainer = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", TRAINER, words.url, how), stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", TRAINER, words.url, how, stdout=asyncio.subprocess.PIPE
     )
     assert trainer.stdout is not None
     process, worker = map(int, (await trainer.stdout.readline()).split())
@@ -275,7 +275,7 @@ async def test_a_dead_process_falls_silent_whoever_it_has_forked(words: Words, h
 async def test_one_that_does_nothing_at_all_keeps_its_leases(words: Words, how: str) -> None:
     """No thread of the program runs: it is stopped by a signal, or a call into C holds the interpreter's lock (GIL)."""
     trainer = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", TRAINER, words.url, how), stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", TRAINER, words.url, how, stdout=asyncio.subprocess.PIPE
     )
     assert trainer.stdout is not None
     await trainer.stdout.readline()

@@ -14,8 +14,18 @@ from typing import Any, Final
 
 # What an image says about the processes that run from it, as the engine tells it.
 _SETTINGS: Final = (
-    *("User", "Env", "Entrypoint", "Cmd", "WorkingDir", "Labels", "Volumes", "ExposedPorts"),
-    *("StopSignal", "Shell", "OnBuild", "Healthcheck"),
+    "User",
+    "Env",
+    "Entrypoint",
+    "Cmd",
+    "WorkingDir",
+    "Labels",
+    "Volumes",
+    "ExposedPorts",
+    "StopSignal",
+    "Shell",
+    "OnBuild",
+    "Healthcheck",
 )
 _INDEX: Final = "application/vnd.oci.image.index.v1+json"
 _MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"

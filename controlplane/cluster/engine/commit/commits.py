@@ -164,7 +164,10 @@ async def _read(sandbox_id: str, seen: Inspection, file: int, max_bytes: int) ->
 
 async def _answer(request: bytes, file: int) -> dict[str, Any]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-S", str(_PROGRAM)),
+        sys.executable,
+        "-I",
+        "-S",
+        str(_PROGRAM),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -32,8 +32,16 @@ WHITEOUT: Final = ".wh."
 OPAQUE: Final = ".wh..wh..opq"
 # What engines make in a container before it starts, for mounts and for themselves, where the image has nothing there.
 ENGINE_PATHS: Final = (
-    *("/.dockerenv", "/dev", "/etc/hostname", "/etc/hosts", "/etc/mtab", "/etc/resolv.conf"),
-    *("/proc", "/run/.containerenv", "/run/secrets", "/sys"),
+    "/.dockerenv",
+    "/dev",
+    "/etc/hostname",
+    "/etc/hosts",
+    "/etc/mtab",
+    "/etc/resolv.conf",
+    "/proc",
+    "/run/.containerenv",
+    "/run/secrets",
+    "/sys",
 )
 _OVERLAY: Final = "trusted.overlay."
 # Of files whose data or name are in a layer below, which the upper folder alone does not tell.

@@ -29,10 +29,35 @@ async def create(plane: World, **spec: Any) -> dict[str, Any]:
 async def test_a_created_sandbox_carries_everything_that_the_contract_names(plane: World) -> None:
     body = await create(plane, labels={"run": "r1"})
     assert body.keys() == {
-        *("id", "owner", "image", "state", "labels", "cpu_millicores", "memory_bytes", "pids_limit", "created_at_ms"),
-        *("idle_timeout_ms", "lease", "disk_bytes", "gpu", "node_selector"),
-        *("ready_at_ms", "expires_at_ms", "isolation", "kernel", "end", "timings_ms", "generation", "public_ports"),
-        *("source", "cold_reason", "image_digest", "image_ran", "image_stale", "token", "token_expires_at_ms"),
+        "id",
+        "owner",
+        "image",
+        "state",
+        "labels",
+        "cpu_millicores",
+        "memory_bytes",
+        "pids_limit",
+        "created_at_ms",
+        "idle_timeout_ms",
+        "lease",
+        "disk_bytes",
+        "gpu",
+        "node_selector",
+        "ready_at_ms",
+        "expires_at_ms",
+        "isolation",
+        "kernel",
+        "end",
+        "timings_ms",
+        "generation",
+        "public_ports",
+        "source",
+        "cold_reason",
+        "image_digest",
+        "image_ran",
+        "image_stale",
+        "token",
+        "token_expires_at_ms",
     }
     assert (body["state"], body["owner"], body["isolation"], body["end"]) == ("running", "alice", "runc", None)
     assert body["cpu_millicores"] == {"request": 100, "limit": 2000}
@@ -111,12 +136,15 @@ async def test_a_bad_query_is_an_invalid_argument(
 @pytest.mark.parametrize(
     "raw",
     [
-        *(b"[" * 100_000, b'{"image": "a", "ttl_ms": ' + b"9" * 5000 + b"}", b'{"image": "a", "ttl_ms": NaN}'),
-        *(b'{"image": "a", "ttl_ms": Infinity}', b'{"image": "a", "ttl_ms": 1e400}', b"\xff", b'{"image": "\\ud800"}'),
-        *(
-            b'{"image": "a", "labels": {"a": "\\ud800"}}',
-            b'{"image": "a", "env": ' + b'{"a":' * 9_000 + b"1" + b"}" * 9_001,
-        ),
+        b"[" * 100_000,
+        b'{"image": "a", "ttl_ms": ' + b"9" * 5000 + b"}",
+        b'{"image": "a", "ttl_ms": NaN}',
+        b'{"image": "a", "ttl_ms": Infinity}',
+        b'{"image": "a", "ttl_ms": 1e400}',
+        b"\xff",
+        b'{"image": "\\ud800"}',
+        b'{"image": "a", "labels": {"a": "\\ud800"}}',
+        b'{"image": "a", "env": ' + b'{"a":' * 9_000 + b"1" + b"}" * 9_001,
     ],
     ids=range(9),
 )
@@ -159,8 +187,12 @@ async def test_a_bad_extension_is_refused(plane: World, ttl: Any) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        *(("GET", "/", 404), ("GET", "/v2/sandboxes", 404), ("GET", "/v1/sandboxes/", 404)),
-        *(("PUT", "/v1/sandboxes", 405), ("POST", "/v1/info", 405), ("HEAD", "/v1/sandboxes", 405)),
+        ("GET", "/", 404),
+        ("GET", "/v2/sandboxes", 404),
+        ("GET", "/v1/sandboxes/", 404),
+        ("PUT", "/v1/sandboxes", 405),
+        ("POST", "/v1/info", 405),
+        ("HEAD", "/v1/sandboxes", 405),
     ],
 )
 async def test_what_is_not_there_is_a_problem_too(plane: World, method: str, path: str, status: int) -> None:

@@ -152,19 +152,18 @@ async def test_two_thousand_sandboxes_leave_nothing_behind() -> None:
         assert await plane.service.find(OWNER, {}, None) == []
         parts, store = plane.service._core, plane.deps.store
         kept = (
-            *(
-                parts.starts._tasks,
-                parts.settlements._unsettled,
-                parts.readiness._begun,
-                parts.expiry.ttl._timers._moments,
-            ),
-            *(
-                parts.reclaimer._under_way,
-                vars(store)["_records"],
-                vars(store)["_keys"],
-                vars(store)["_tombstones"],
-            ),
-            *(parts.ledger._held, parts.readiness._busy, parts.queue._starts, vars(store)["_slots"]),
+            parts.starts._tasks,
+            parts.settlements._unsettled,
+            parts.readiness._begun,
+            parts.expiry.ttl._timers._moments,
+            parts.reclaimer._under_way,
+            vars(store)["_records"],
+            vars(store)["_keys"],
+            vars(store)["_tombstones"],
+            parts.ledger._held,
+            parts.readiness._busy,
+            parts.queue._starts,
+            vars(store)["_slots"],
         )
         assert [len(one) for one in kept] == [0] * len(kept)
         assert len(parts.expiry.ttl._timers._heap) <= 1024

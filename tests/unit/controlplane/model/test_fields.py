@@ -46,13 +46,35 @@ NAMES = {one.name for one in fields(Sandbox)}
 # The cluster carries what is known before the start, or once it is claimed. Readiness, expiry, lease and ports have
 # annotations of their own; the rest is the store's alone.
 NOT_CARRIED = {
-    *("state", "version", "ready_at_ms", "address", "kernel", "end", "timings_ms", "public_ports", "ports_revision"),
-    *("timeline", "callers", "abandoned_at_ms", "spec"),  # of the spec: its environment, which may hold secrets
+    "state",
+    "version",
+    "ready_at_ms",
+    "address",
+    "kernel",
+    "end",
+    "timings_ms",
+    "public_ports",
+    "ports_revision",
+    "timeline",
+    "callers",
+    "abandoned_at_ms",
+    "spec",  # of the spec: its environment, which may hold secrets
 }
 # What callers have no use for, or get by a call of its own (the timeline). `pool` and `claimed_at_ms` are `source`.
 NOT_SHOWN = {
-    *("version", "fingerprint", "idempotency_key", "address", "ports_revision", "pool", "claimed_at_ms", "claim_id"),
-    *("timeline", "callers", "abandoned_at_ms", "settings_digest", "spec"),  # the spec's are shown one by one
+    "version",
+    "fingerprint",
+    "idempotency_key",
+    "address",
+    "ports_revision",
+    "pool",
+    "claimed_at_ms",
+    "claim_id",
+    "timeline",
+    "callers",
+    "abandoned_at_ms",
+    "settings_digest",
+    "spec",  # the spec's are shown one by one
 }
 
 

@@ -119,8 +119,14 @@ async def test_a_crash_in_the_middle_of_a_line_costs_that_line_only(tmp_path: Pa
 @pytest.mark.parametrize(
     "damaged",
     [
-        *(b"\xff\x00", b"[]", b"7", b"{}", b'{"tombstone": 7}', b'{"tombstone": {"record": "{}", "end": {}}}'),
-        *(b'{"withdrawn": {"owner": 1}}', b"[" * 100_000),
+        b"\xff\x00",
+        b"[]",
+        b"7",
+        b"{}",
+        b'{"tombstone": 7}',
+        b'{"tombstone": {"record": "{}", "end": {}}}',
+        b'{"withdrawn": {"owner": 1}}',
+        b"[" * 100_000,
     ],
 )
 async def test_what_cannot_be_read_is_left_out(tmp_path: Path, damaged: bytes) -> None:
