@@ -70,7 +70,7 @@ def _place(text: str) -> str:
     host, slash, path = place.partition("/")
     # Docker's files have the path of the registry's version there: https://index.docker.io/v1/
     path = "" if path in ("v1", "v2") else path
-    host = DOCKER_HUB if host in _HUB else host
+    host = DOCKER_HUB if host.lower() in _HUB else host.lower()
     return f"{host}{slash}{path}" if path else host
 
 

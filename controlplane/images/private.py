@@ -42,7 +42,7 @@ class PrivateRegistry:
 
         A port's colon becomes ``__``, which no host name has.
         """
-        path = f"{MIRRORED}/{source.registry.lower().replace(':', '__')}/{source.repository}"
+        path = f"{MIRRORED}/{source.registry.replace(':', '__')}/{source.repository}"
         if "[" not in path and len(self.host) + 1 + len(path) <= MAX_NAME_CHARS:
             return path
         return f"{MIRRORED}/{hashlib.sha256(source.name.encode()).hexdigest()[:40]}"

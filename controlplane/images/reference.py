@@ -99,7 +99,11 @@ def _split(name: str) -> tuple[str, str]:
         registry, repository = DOCKER_HUB, name
     else:
         check_registry(first)
-        registry, repository = (DOCKER_HUB if first == "index.docker.io" else first), rest
+        # Names of hosts are the same in capitals; what is decided by the registry must not depend on the spelling.
+        host = first.lower()
+        if not names_registry(host):
+            raise ValueError(f"{first[:64]!r} is not a registry: write its port too, or a name with a dot")
+        registry, repository = (DOCKER_HUB if host == "index.docker.io" else host), rest
     if registry == DOCKER_HUB and repository and "/" not in repository:
         repository = f"library/{repository}"
     return registry, repository

@@ -82,7 +82,7 @@ class Rewrites:
 
 def _side(text: str) -> str:
     name = text.removesuffix("/*")
-    registry, slash, _ = name.partition("/")
+    registry, slash, repository = name.partition("/")
     if not names_registry(registry):
         raise ValueError(f"{text[:140]!r} must begin with a registry: a host name with a dot or a port, or localhost")
     check_registry(registry)
@@ -91,7 +91,8 @@ def _side(text: str) -> str:
         parse(name)
     elif name == text:
         raise ValueError(f"{text[:140]!r} must name a repository, or end in '/*'")
-    return name
+    # As in the names of images.
+    return registry.lower() + slash + repository
 
 
 def _hides(earlier: Rule, later: Rule) -> bool:

@@ -134,7 +134,7 @@ def registries(text: str) -> tuple[str, ...]:
     """Hosts of image registries, perhaps with ports, separated by commas."""
     for host in words(text):
         check_registry(host)
-    return words(text)
+    return words(text.lower())
 
 
 def registry(text: str) -> str:

@@ -3,7 +3,8 @@
 from tests.chart.test_images import environment
 from tests.support.helm import named, of_kind, render
 
-ENABLED = ("lazyPulling.enabled=true", "lazyPulling.images[0]=localhost:5000/estargz/")
+IMAGES = ("localhost:5000/estargz/", "registry.example.com/lazy/")
+ENABLED = ("lazyPulling.enabled=true", *(f"lazyPulling.images[{place}]={one}" for place, one in enumerate(IMAGES)))
 
 
 def test_without_it_there_is_one_runtime_class() -> None:
@@ -21,7 +22,7 @@ def test_where_it_is_enabled_pods_may_use_its_runtime_class() -> None:
     (policy,) = of_kind(manifests, "ValidatingAdmissionPolicy")
     assert "in ['gvisor', 'gvisor-lazy']" in policy["spec"]["validations"][0]["expression"]
     told = environment(manifests)
-    assert (told["LAZY_RUNTIME_CLASS"], told["LAZY_IMAGES"]) == ("gvisor-lazy", "localhost:5000/estargz/")
+    assert (told["LAZY_RUNTIME_CLASS"], told["LAZY_IMAGES"]) == ("gvisor-lazy", ",".join(IMAGES))
     (role,) = [one for one in of_kind(manifests, "ClusterRole") if "controlplane" in one["metadata"]["name"]]
     (classes,) = [rule for rule in role["rules"] if rule["resources"] == ["runtimeclasses"]]
     assert classes["resourceNames"] == ["gvisor", "gvisor-lazy"]

@@ -97,7 +97,7 @@ PURE = ("unit/controlplane", "unit/bench", "unit/chaos", "unit/test_cluster_part
 UNIT = ("unit/sdk", "unit/levels", "unit/structure", "unit/test_import_circles.py", "unit/test_rust_sources.py")
 LEVELS = (
     Level("lint", (Plain(_make("lint")),), budget_s=60, fresh_s=300),
-    Level("generated", (Plain(_python("contract/generate.py", "--check")),), budget_s=15, fresh_s=15),
+    Level("generated", (Plain(_python("contract/generate.py", "--check")),), budget_s=15, fresh_s=60),
     Level("setup", (Plain(_make("setup")),), budget_s=120, fresh_s=600),
     Level("pure", (Pytest(PURE, workers=2),), budget_s=45, fresh_s=45),
     Level("unit", (Pytest(UNIT, workers=3),), budget_s=90, fresh_s=90),

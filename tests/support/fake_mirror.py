@@ -19,6 +19,7 @@ class FakeMirror:
     takes_s: float = 0.0
     away: bool = False
     failure: Problem | None = None
+    expired: Credentials | None = None
     there: dict[tuple[str, str], Found] = field(default_factory=dict)
     asked: list[tuple[str, Credentials | None]] = field(default_factory=list)
     broken_off: int = 0
@@ -41,6 +42,8 @@ class FakeMirror:
         except asyncio.CancelledError:
             self.broken_off += 1
             raise
+        if self.expired is not None and credentials == self.expired:
+            raise Problem("image_not_found", "its registry refuses these credentials")
         if self.failure is not None:
             raise self.failure
         self.there[repository, source.digest] = self.there[repository, source.tag] = Found(ran, source.digest)

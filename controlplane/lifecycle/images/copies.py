@@ -24,6 +24,8 @@ _UNKNOWN: Final = ("amd64",)
 
 # Name with digest, and architectures: what has to be equal for two starts to wait for one copy.
 _Key = tuple[str, tuple[str, ...]]
+# Starts with other credentials wait for an answer of their own: these may have expired. The mirror copies once.
+_Flight = tuple[_Key, Credentials | None]
 
 
 class Copy:
@@ -95,7 +97,7 @@ class Copies:
         self._clock = clock
         self._metrics = metrics
         self._group = group
-        self._copies: dict[_Key, Copy] = {}
+        self._copies: dict[_Flight, Copy] = {}
         self._tasks: dict[Copy, asyncio.Task[str | Problem]] = {}
         self._there: OrderedDict[_Key, tuple[str, int]] = OrderedDict()
         self._log = structlog.get_logger("images")
@@ -118,29 +120,29 @@ class Copies:
             source: with a digest; whoever asks has the right to it.
             credentials: for its registry.
         """
-        key = self._key(source)
-        copy = self._copies.get(key) or self._begin(key, source, credentials)
+        flight = (self._key(source), credentials)
+        copy = self._copies.get(flight) or self._begin(flight, source)
         copy.waiting += 1
         try:
             yield copy
         finally:
             copy.waiting -= 1
             if not copy.waiting:
-                if self._copies.get(key) is copy:
-                    del self._copies[key]
+                if self._copies.get(flight) is copy:
+                    del self._copies[flight]
                 if copy in self._tasks:
                     self._tasks[copy].cancel()
 
-    def _begin(self, key: _Key, source: Reference, credentials: Credentials | None) -> Copy:
+    def _begin(self, flight: _Flight, source: Reference) -> Copy:
         over: asyncio.Future[str | Problem] = asyncio.get_running_loop().create_future()
-        copy = self._copies[key] = Copy(source, over)
-        task = self._group.create_task(self._copied(key, copy, credentials), name=f"copy {source}")
+        copy = self._copies[flight] = Copy(source, over)
+        task = self._group.create_task(self._copied(flight, copy), name=f"copy {source}")
         self._tasks[copy] = task
 
         def done(ended: asyncio.Task[str | Problem]) -> None:
             del self._tasks[copy]
-            if self._copies.get(key) is copy:
-                del self._copies[key]
+            if self._copies.get(flight) is copy:
+                del self._copies[flight]
             if ended.cancelled() or ended.exception() is not None:
                 over.cancel()
             else:
@@ -149,7 +151,8 @@ class Copies:
         task.add_done_callback(done)
         return copy
 
-    async def _copied(self, key: _Key, copy: Copy, credentials: Credentials | None) -> str | Problem:
+    async def _copied(self, flight: _Flight, copy: Copy) -> str | Problem:
+        key, credentials = flight
         attempt = 0
         while True:
             try:

@@ -21,7 +21,7 @@ def entry(user: str) -> dict[str, str]:
 def test_credentials_are_those_of_the_longest_part_of_the_name() -> None:
     keyring = Keyring.of(
         [
-            config(**{"registry.io": entry("all"), "registry.io/team": entry("team"), "*.example.com": entry("any")}),
+            config(**{"registry.io": entry("all"), "registry.io/team": entry("team"), "*.Example.com": entry("any")}),
             config(**{"https://index.docker.io/v1/": {"username": "hub", "password": "p"}, "registry.io": entry("no")}),
         ]
     )
@@ -31,6 +31,7 @@ def test_credentials_are_those_of_the_longest_part_of_the_name() -> None:
         return None if found is None else found.username
 
     assert user("registry.io/team/app") == "team"
+    assert user("Registry.IO/team/app") == "team"
     assert user("registry.io/teamwork/app") == "all"
     assert user("a.example.com/x") == "any"
     assert user("a.b.example.com/x") is None

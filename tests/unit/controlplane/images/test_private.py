@@ -30,7 +30,7 @@ def test_the_name_of_a_copy_is_one(source: object) -> None:
 @given(_SOURCE, _SOURCE)
 def test_no_two_sources_have_the_same(one: object, other: object) -> None:
     first, second = parse(str(one)), parse(str(other))
-    same_source = (first.registry.lower(), first.repository) == (second.registry.lower(), second.repository)
+    same_source = first.name == second.name
     assert (PRIVATE.repository(first) == PRIVATE.repository(second)) == same_source
 
 

@@ -41,7 +41,8 @@ async def test_an_image_that_is_here_is_not_everybodys() -> None:
     async with plane(registry, mirror) as running:
         await running.create(OWNER, PRIVATE)
         assert mirror.asked == [(f"{PRIVATE.image}@{digest('a')}", ALICES)]
-        for name in (PRIVATE.image, f"{PRIVATE.image}@{digest('a')}"):
+        capitals = PRIVATE.image.replace("registry", "Registry")
+        for name in (PRIVATE.image, f"{PRIVATE.image}@{digest('a')}", capitals, f"{capitals}@{digest('a')}"):
             problem = await refused(running, "bob", SandboxSpec(image=name))
             assert problem.code == "image_not_found"
         assert len(running.cluster.held) == 1
@@ -50,6 +51,21 @@ async def test_an_image_that_is_here_is_not_everybodys() -> None:
         asked = len(registry.asked)
         await running.create("bob", PUBLIC)
         assert registry.asked[asked:] == ["docker.io/library/python:3"]
+
+
+async def test_one_owners_expired_credentials_fail_no_other_owners_start() -> None:
+    bobs = Credentials("bob", "secret")
+    mirror = FakeMirror(takes_s=20, expired=ALICES)
+    private = PrivateRegistry("registry.internal:5000")
+    options = Options(starts_in_flight=64, images=ImageOptions("auto", private=private))
+    keyrings = FakeKeyrings({OWNER: {"registry.example.com": ALICES}, "bob": {"registry.example.com": bobs}})
+    registry = FakeRegistry(allowed={OWNER, "bob"})
+    async with world(options=options, registry=registry, mirror=mirror, keyrings=keyrings) as running:
+        alice = asyncio.create_task(refused(running, OWNER))
+        await asyncio.sleep(1)
+        await running.create("bob", PRIVATE)
+        assert (await alice).code == "image_not_found"
+        assert [credentials for _, credentials in mirror.asked] == [ALICES, bobs]
 
 
 async def test_an_image_that_is_not_there_is_told_in_the_same_words() -> None:
