@@ -9,6 +9,10 @@ context_sidecar() {
   setup/static.sh sidecar "$1"
 }
 
+context_node() {
+  setup/go.sh rollbox-node "$1"
+}
+
 context_controlplane() {
   copy_python controlplane "$1/controlplane"
   copy_python sdk/src/rollbox "$1/rollbox"

@@ -68,6 +68,7 @@ async def _kubernetes(settings: KubernetesSettings, metrics: Metrics) -> AsyncIt
         kubeconfig=settings.kubeconfig,
         lazy_runtime_class=settings.lazy_runtime_class,
         lazy_images=settings.lazy_images,
+        node_agents=settings.node_agents,
         forged=metrics.forged_address,
     ) as cluster:
         yield cluster

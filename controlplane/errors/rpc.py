@@ -13,26 +13,26 @@ DETAILS_KEY: Final = "grpc-status-details-bin"
 
 # The code for a gRPC status without a problem in its details: the transport made it, or a server that is not rollbox's.
 _BARE: Final[dict[grpc.StatusCode, Code]] = {
-    grpc.StatusCode.UNAVAILABLE: "sandbox_unreachable",
     grpc.StatusCode.DEADLINE_EXCEEDED: "upstream_timeout",
     grpc.StatusCode.UNAUTHENTICATED: "unauthenticated",
     grpc.StatusCode.PERMISSION_DENIED: "permission_denied",
 }
 
 
-def from_rpc(error: aio.AioRpcError, peer: str) -> Problem:
+def from_rpc(error: aio.AioRpcError, peer: str, *, away: Code = "sandbox_unreachable") -> Problem:
     """The problem that a failed gRPC call carries, or one that is derived from its status.
 
     Args:
         error: what the stub raised.
         peer: the server that was called; named in the detail when the status carries no problem.
+        away: what it is when the server cannot be reached.
     """
     # The type stubs declare the metadata of the synchronous API; the asyncio API has key-value pairs.
     pairs = cast("Iterable[tuple[str, str | bytes]]", error.trailing_metadata() or ())
     for key, value in pairs:
         if key == DETAILS_KEY and isinstance(value, bytes) and (problem := Problem.decode(value)):
             return problem
-    code = _BARE.get(error.code(), "internal")
+    code = away if error.code() == grpc.StatusCode.UNAVAILABLE else _BARE.get(error.code(), "internal")
     return Problem(code, f"{peer} answered {error.code().name}: {error.details()}", peer=peer)
 
 

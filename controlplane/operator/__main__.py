@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 import kopf
@@ -9,15 +11,17 @@ import structlog
 
 from controlplane.clock import SystemClock
 from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.node_agents import NodeAgents
 from controlplane.errors import Problem
 from controlplane.operator.definitions import Definitions
 from controlplane.operator.escalation import Escalation
 from controlplane.operator.handlers import options, registry
+from controlplane.operator.kernels import Kernels
 from controlplane.operator.nodes import NodeNotices
 from controlplane.operator.notices import Notices
 from controlplane.operator.records import Records
 from controlplane.operator.sweep import Sweep
-from controlplane.settings import EXIT_CONFIG, OperatorSettings, SettingError
+from controlplane.settings import EXIT_CONFIG, NodeAgentSettings, OperatorSettings, SettingError
 from controlplane.store import RedisStore
 from controlplane.telemetry import complain, configure_log
 
@@ -36,8 +40,9 @@ async def _run(settings: OperatorSettings) -> None:
         notices = Notices(client, clock, place.namespace)
         nodes = NodeNotices(client, notices, **where)
         structlog.get_logger("operator").info("operator started", **where)
-        async with asyncio.TaskGroup() as group:
-            look = Sweep(client, Records(store, clock), notices, clock, Escalation(notices, clock), **where)
+        async with _kernels(client, place.node_agents, notices) as kernels, asyncio.TaskGroup() as group:
+            escalation = Escalation(notices, clock, kernels)
+            look = Sweep(client, Records(store, clock), notices, clock, escalation, **where)
             sweep = group.create_task(look.run())
             definitions = group.create_task(Definitions(client).run())
             # Returns on SIGTERM: Kopf installs its own signal handlers.
@@ -49,6 +54,17 @@ async def _run(settings: OperatorSettings) -> None:
             )
             sweep.cancel()
             definitions.cancel()
+
+
+@asynccontextmanager
+async def _kernels(
+    client: KubernetesClient, settings: NodeAgentSettings | None, notices: Notices
+) -> AsyncIterator[Kernels | None]:
+    if settings is None:
+        yield None
+        return
+    async with NodeAgents.open(client, settings) as agents:
+        yield Kernels(agents, notices)
 
 
 def main() -> int:

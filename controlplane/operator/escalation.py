@@ -1,4 +1,4 @@
-"""Reports pods that their kubelet does not stop, in the log and as Events on the pod and its node."""
+"""Reports pods that their kubelet does not stop: in the log, as Events on the pod and its node, to the node's agent."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -7,6 +7,7 @@ import structlog
 
 from controlplane.clock import Clock
 from controlplane.cluster.kubernetes.unstopped import ADVICE, Unstopped
+from controlplane.operator.kernels import Kernels
 from controlplane.operator.notices import Notices
 
 # How often an Event is repeated: API servers delete Events after an hour.
@@ -14,16 +15,21 @@ AGAIN_MS: Final = 50 * 60_000
 
 
 class Escalation:
-    """Reports each pod about once an hour, and once when it has stopped."""
+    """Reports each pod about once an hour, and once when it has stopped.
 
-    def __init__(self, notices: Notices, clock: Clock) -> None:
+    Args:
+        kernels: end what runs of them; None: there are no node agents, and people have to.
+    """
+
+    def __init__(self, notices: Notices, clock: Clock, kernels: Kernels | None = None) -> None:
         self._notices = notices
+        self._kernels = kernels
         self._clock = clock
         self._told_ms: dict[str, int] = {}
         self._log = structlog.get_logger("escalation")
 
     async def report(self, unstopped: Sequence[Unstopped], pods: Mapping[str, Mapping[str, Any]]) -> None:
-        """Reports the pods that are not stopped at present.
+        """Reports the pods that are not stopped at present, and has their kernels ended where there are node agents.
 
         Args:
             unstopped: all of these pods.
@@ -37,6 +43,8 @@ class Escalation:
             if now_ms - self._told_ms.get(one.name, now_ms - AGAIN_MS) >= AGAIN_MS:
                 self._told_ms[one.name] = now_ms
                 await self._report_one(one, pods[one.name])
+        if self._kernels is not None:
+            await self._kernels.end(unstopped, pods)
 
     async def _report_one(self, one: Unstopped, pod: Mapping[str, Any]) -> None:
         for_s = one.for_ms // 1000

@@ -4,7 +4,7 @@
 parses and validates values; ``reader`` looks variables up and reports bad ones.
 """
 
-from controlplane.settings.backends import EngineSettings, KubernetesSettings
+from controlplane.settings.backends import EngineSettings, KubernetesSettings, NodeAgentSettings
 from controlplane.settings.images import ImageSettings, RegistrySettings
 from controlplane.settings.operator import OperatorSettings
 from controlplane.settings.reader import EXIT_CONFIG, PREFIX, SettingError
@@ -19,6 +19,7 @@ __all__ = [
     "ImageSettings",
     "KubernetesSettings",
     "Listen",
+    "NodeAgentSettings",
     "OperatorSettings",
     "RegistrySettings",
     "SettingError",

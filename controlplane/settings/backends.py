@@ -30,7 +30,34 @@ KUBERNETES_ONLY: Final = (
     "OWNER_PULL_SECRETS",
     "LAZY_RUNTIME_CLASS",
     "LAZY_IMAGES",
+    "NODE_AGENTS",
+    "NODE_AGENTS_NAME",
+    "NODE_AGENTS_TLS",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAgentSettings:
+    """How the agents of the nodes are found, and how both sides know one another.
+
+    Attributes:
+        namespace, service: the headless Service whose endpoints they are.
+        name: in their certificate.
+        tls: the folder of ``ca.crt``, and of this client's ``tls.crt`` and ``tls.key``.
+    """
+
+    namespace: str
+    service: str
+    name: str
+    tls: Path
+
+    @classmethod
+    def read(cls, read: Reader) -> Self | None:
+        """Reads them; None: this installation has no node agents."""
+        if (at := read.optional("NODE_AGENTS", rules.namespaced)) is None:
+            read.refuse(("NODE_AGENTS_NAME", "NODE_AGENTS_TLS"), "it is about node agents, and NODE_AGENTS names none")
+            return None
+        return cls(*at, name=read("NODE_AGENTS_NAME", rules.word), tls=read("NODE_AGENTS_TLS", rules.certificates))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +104,7 @@ class KubernetesSettings:
         agent_sandbox: whether SandboxWarmPools of kubernetes-sigs/agent-sandbox are kept filled too.
         lazy_runtime_class: the RuntimeClass of pods whose images are mounted lazily; empty = none are.
         lazy_images: beginnings of the names of images that nodes mount lazily.
+        node_agents: None = there are none.
     """
 
     namespace: str
@@ -95,6 +123,7 @@ class KubernetesSettings:
     agent_sandbox: bool = False
     lazy_runtime_class: str = ""
     lazy_images: Sequence[str] = ()
+    node_agents: NodeAgentSettings | None = None
 
     @classmethod
     def read(cls, read: Reader) -> Self:
@@ -120,4 +149,5 @@ class KubernetesSettings:
             agent_sandbox=read("AGENT_SANDBOX", rules.one_of("true", "false"), "false") == "true",
             lazy_runtime_class=lazy_runtime_class,
             lazy_images=read("LAZY_IMAGES", rules.repositories) if lazy_runtime_class else (),
+            node_agents=NodeAgentSettings.read(read),
         )

@@ -111,6 +111,22 @@ def absolute_path(text: str) -> Path:
     return Path(text)
 
 
+def certificates(text: str) -> Path:
+    """A folder with ``ca.crt``, ``tls.crt`` and ``tls.key``."""
+    missing = [name for name in ("ca.crt", "tls.crt", "tls.key") if not (Path(text) / name).is_file()]
+    if missing:
+        raise ValueError(f"must name a folder with ca.crt, tls.crt and tls.key; there is no {missing[0]}")
+    return Path(text)
+
+
+def namespaced(text: str) -> tuple[str, str]:
+    """``NAMESPACE/NAME`` of an object of Kubernetes."""
+    namespace, slash, name = text.partition("/")
+    if not slash or not re.fullmatch(_LABEL, namespace) or not _DOMAIN.fullmatch(name):
+        raise ValueError("must be NAMESPACE/NAME, as Kubernetes writes names")
+    return namespace, name
+
+
 def domain(text: str) -> str:
     """A DNS name, short enough for ``PORT-ID.`` in front of it (RFC 1035: at most 253 characters in all)."""
     if len(text) > MAX_DOMAIN_CHARS or not _DOMAIN.fullmatch(text):

@@ -87,12 +87,14 @@ class Credentials(_message.Message):
     def __init__(self, username: _Optional[str] = ..., password: _Optional[str] = ..., identity_token: _Optional[str] = ...) -> None: ...
 
 class PrefetchRequest(_message.Message):
-    __slots__ = ("image", "credentials")
+    __slots__ = ("image", "credentials", "handler")
     IMAGE_FIELD_NUMBER: _ClassVar[int]
     CREDENTIALS_FIELD_NUMBER: _ClassVar[int]
+    HANDLER_FIELD_NUMBER: _ClassVar[int]
     image: str
     credentials: Credentials
-    def __init__(self, image: _Optional[str] = ..., credentials: _Optional[_Union[Credentials, _Mapping]] = ...) -> None: ...
+    handler: str
+    def __init__(self, image: _Optional[str] = ..., credentials: _Optional[_Union[Credentials, _Mapping]] = ..., handler: _Optional[str] = ...) -> None: ...
 
 class PrefetchProgress(_message.Message):
     __slots__ = ("state", "done_bytes", "total_bytes")

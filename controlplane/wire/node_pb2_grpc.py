@@ -79,8 +79,7 @@ class NodeServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Prefetch(self, request, context):
-        """Pulls an image as a sandbox's start would, and tells progress until it is here. Equal calls (image and credentials)
-        join; a bounded number pulls at once and the others wait. A pull ends when the last of its callers has gone.
+        """Pulls an image as a sandbox's start would, and tells progress until it is here. Equal calls join; a bounded number pulls at once and the others wait. A pull ends when the last of its callers has gone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -15,6 +15,7 @@ from controlplane.cluster.kubernetes.client import Json, KubernetesClient, NotAs
 from controlplane.cluster.kubernetes.deaths import death
 from controlplane.cluster.kubernetes.lazy import LazyImages
 from controlplane.cluster.kubernetes.lost_nodes import Nodes
+from controlplane.cluster.kubernetes.node_agents import NodeAgents, NodeImages
 from controlplane.cluster.kubernetes.nodes import Fleet
 from controlplane.cluster.kubernetes.pods import Events, Pods
 from controlplane.cluster.kubernetes.podspec import (
@@ -26,6 +27,7 @@ from controlplane.cluster.kubernetes.podspec import (
     pod,
     selector,
 )
+from controlplane.cluster.kubernetes.pull_secrets import PullSecrets
 from controlplane.cluster.kubernetes.ready_address import ReadyAddress
 from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.cluster.kubernetes.removal import Removal
@@ -44,7 +46,9 @@ from controlplane.cluster.protocol import (
     Started,
 )
 from controlplane.errors import Problem
+from controlplane.images import Keyring
 from controlplane.model import SandboxSpec, Usage, load_record
+from controlplane.settings import NodeAgentSettings
 
 # A stop makes two calls, of which ``removal`` limits the concurrency, and then only waits for a kubelet.
 MAX_STOPS: Final = 4096
@@ -68,6 +72,7 @@ class KubernetesCluster:
         required: str,
         per_node: int,
         forged: Callable[[], None],
+        images: NodeImages | None = None,
     ) -> None:
         self._client = client
         self._defaults = defaults
@@ -75,6 +80,7 @@ class KubernetesCluster:
         self._what = what
         self._required = required
         self._per_node = per_node
+        self._images = images
         self._clock: Clock = SystemClock()
         self._ready = ReadyAddress(defaults.ready_url)
         self._nodes = Nodes(self._lost)
@@ -103,6 +109,7 @@ class KubernetesCluster:
         kubeconfig: Path | None,
         lazy_runtime_class: str = "",
         lazy_images: Sequence[str] = (),
+        node_agents: NodeAgentSettings | None = None,
         forged: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[Self]:
         """Opens a cluster; its watches run while the block does.
@@ -123,6 +130,7 @@ class KubernetesCluster:
             kubeconfig: None: the service account of the pod that this process runs in.
             lazy_runtime_class: the RuntimeClass of pods whose images are mounted lazily; empty: none are.
             lazy_images: beginnings of the names of images that nodes mount lazily.
+            node_agents: None: what nodes have of images is not known, and nothing is pulled ahead.
             forged: called for each sandbox whose pod has another address than its readiness push named.
 
         Raises:
@@ -143,7 +151,10 @@ class KubernetesCluster:
             commands_in_sidecar=required_kernel.lower() == isolation.ANY,
             pids_limit=isolation.pids_limit(required_kernel),
         )
-        async with KubernetesClient.connect(kubeconfig) as client:
+        async with (
+            KubernetesClient.connect(kubeconfig) as client,
+            _node_images(client, node_agents, namespace, image_pull_secrets) as images,
+        ):
             runtime = await isolation.runtime(client, runtime_class)
             version = str((await client.get("/version")).get("gitVersion") or "")
             what = isolation.describe(version, runtime_class, runtime.handler, required_kernel)
@@ -153,7 +164,14 @@ class KubernetesCluster:
                 defaults = replace(defaults, lazy=LazyImages(lazy_runtime_class, lazily.handler, lazy_images))
             fleet = Fleet({**runtime.selector, **node_selector}, (*tolerations, *runtime.tolerations), runtime.handler)
             cluster = cls(
-                client, defaults, fleet, what, required=required_kernel, per_node=starts_per_node, forged=forged
+                client,
+                defaults,
+                fleet,
+                what,
+                required=required_kernel,
+                per_node=starts_per_node,
+                forged=forged,
+                images=images,
             )
             async with cluster._watching():
                 yield cluster
@@ -214,11 +232,17 @@ class KubernetesCluster:
 
     async def images(self) -> Sequence[NodeImage]:
         """See ``Cluster.images``."""
-        raise _without_agents("the images of nodes are not known")
+        if self._images is None:
+            raise _without_agents("the images of nodes are not known")
+        return await self._images.all(self._ready_nodes())
 
     def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
-        """See ``Cluster.prefetch``."""
-        raise _without_agents(f"{name} cannot be pulled before a sandbox needs it")
+        """See ``Cluster.prefetch``; credentials are those of the sandboxes' pull secrets, as for their pods."""
+        if self._images is None:
+            raise _without_agents(f"{name} cannot be pulled before a sandbox needs it")
+        lazily = self._defaults.lazy
+        handler = lazily.handler if lazily is not None and lazily.has(name) else self._fleet.handler
+        return self._images.prefetch(name, self._ready_nodes(), handler)
 
     @property
     def commits(self) -> str:
@@ -279,6 +303,9 @@ class KubernetesCluster:
         """See ``Cluster.watch``."""
         return self._pods.deaths()
 
+    def _ready_nodes(self) -> Sequence[str]:
+        return [one.name for one in self._fleet.eligible(self._nodes.all) if one.ready == "True"]
+
     def _lost(self, node: str) -> None:
         self._pods.lost(node)
 
@@ -329,6 +356,22 @@ class KubernetesCluster:
             # If the watch has seen the pod's end and still waits for its reason, the watch reports the death later.
             death=None if self._pods.is_unconfirmed(str(about["name"])) else death(seen, self._nodes.trouble(node)),
         )
+
+
+@asynccontextmanager
+async def _node_images(
+    client: KubernetesClient, settings: NodeAgentSettings | None, namespace: str, pull_secrets: Sequence[str]
+) -> AsyncIterator[NodeImages | None]:
+    if settings is None:
+        yield None
+        return
+    secrets = PullSecrets(client, namespace, pull_secrets, {}, SystemClock())
+
+    async def of_all_pods() -> Keyring:
+        return await secrets.of("")
+
+    async with NodeAgents.open(client, settings) as agents:
+        yield NodeImages(agents, of_all_pods)
 
 
 def _without_agents(what: str) -> Problem:

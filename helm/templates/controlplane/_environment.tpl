@@ -31,6 +31,11 @@
 {{- with .Values.sandboxes.imagePullSecrets }}
 - {name: ROLLBOX_CONTROLPLANE_IMAGE_PULL_SECRETS, value: {{ join "," . | quote }}}
 {{- end }}
+{{- if include "rollbox.nodeAgents" . }}
+- {name: ROLLBOX_CONTROLPLANE_NODE_AGENTS, value: {{ .Release.Namespace }}/{{ include "rollbox.name" (list . "node") }}}
+- {name: ROLLBOX_CONTROLPLANE_NODE_AGENTS_NAME, value: {{ include "rollbox.nodeServer" . }}}
+- {name: ROLLBOX_CONTROLPLANE_NODE_AGENTS_TLS, value: /etc/rollbox/node-agents}
+{{- end }}
 {{- end }}
 
 {{- /* Environment variables for serving, with API keys and signing key, which the operator must not have. */}}
@@ -61,16 +66,31 @@
 - {name: ROLLBOX_CONTROLPLANE_SIGNING_KEY_FILE, value: /etc/rollbox/signing/tls.key}
 {{- end }}
 
+{{- /* What the operator has of them too. */}}
+{{- define "rollbox.operatorMounts" -}}
+- {name: tmp, mountPath: /tmp}
+{{- if include "rollbox.nodeAgents" . }}
+- {name: node-agents, mountPath: /etc/rollbox/node-agents, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "rollbox.operatorVolumes" -}}
+- {name: tmp, emptyDir: {sizeLimit: 64Mi}}
+{{- if include "rollbox.nodeAgents" . }}
+- {name: node-agents, secret: {secretName: {{ include "rollbox.name" (list . "node") }}-client, defaultMode: 0440}}
+{{- end }}
+{{- end }}
+
 {{- define "rollbox.controlplaneMounts" -}}
 - {name: api-keys, mountPath: /etc/rollbox/api-keys, readOnly: true}
 - {name: signing, mountPath: /etc/rollbox/signing, readOnly: true}
-- {name: tmp, mountPath: /tmp}
+{{ include "rollbox.operatorMounts" . }}
 {{- end }}
 
 {{- define "rollbox.controlplaneVolumes" -}}
 - {name: api-keys, secret: {secretName: {{ include "rollbox.apiKeysSecret" . }}, items: [{key: keys, path: keys}]}}
 - {name: signing, secret: {secretName: {{ include "rollbox.signingSecret" . }}, items: [{key: tls.key, path: tls.key}]}}
-- {name: tmp, emptyDir: {sizeLimit: 64Mi}}
+{{ include "rollbox.operatorVolumes" . }}
 {{- end }}
 
 {{- define "rollbox.controlplaneChecksums" -}}

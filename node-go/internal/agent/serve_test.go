@@ -49,7 +49,7 @@ func serve(t *testing.T, runtime *played.Containerd) *served {
 	}
 	settings := &Settings{
 		Node: "node-1", Containerd: runtime.Start(t), TLS: folder, Client: clientName,
-		Namespace: "rollbox-sandboxes", Handler: "runsc", Images: "/", Pulls: 1, Grace: 30 * time.Second,
+		Namespace: "rollbox-sandboxes", Handlers: []string{"runsc", "kata"}, Images: "/", Pulls: 1, Grace: 30 * time.Second,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

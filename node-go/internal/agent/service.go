@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -37,9 +39,9 @@ func newService(settings *Settings, runtime *containerd.Runtime, use *images.Use
 	return &service{
 		settings: settings,
 		runtime:  runtime,
-		store:    images.NewStore(runtime, settings.Handler, use),
-		puller:   images.NewPuller(runtime, settings.Handler, use, settings.Pulls),
-		killer:   kernel.NewKiller(runtime, settings.Namespace, settings.Handler, log),
+		store:    images.NewStore(runtime, settings.Handlers, use),
+		puller:   images.NewPuller(runtime, use, settings.Pulls),
+		killer:   kernel.NewKiller(runtime, settings.Namespace, settings.Handlers, log),
 		log:      log,
 	}
 }
@@ -49,14 +51,14 @@ func (s *service) Describe(ctx context.Context, _ *wire.DescribeRequest) (*wire.
 	if err != nil {
 		return nil, containerd.Failed("ask for the runtime's version", err)
 	}
-	snapshotter, err := s.runtime.Snapshotter(ctx, s.settings.Handler)
+	snapshotter, err := s.runtime.Snapshotter(ctx, s.settings.Handlers[0])
 	if err != nil {
 		return nil, err
 	}
 	told := &wire.Description{
 		Node:        s.settings.Node,
 		Runtime:     version.GetRuntimeName() + " " + version.GetRuntimeVersion(),
-		Handler:     s.settings.Handler,
+		Handler:     s.settings.Handlers[0],
 		Snapshotter: snapshotter,
 	}
 	told.ImagesFreeBytes, told.ImagesSizeBytes = room(s.settings.Images)
@@ -83,16 +85,13 @@ func (s *service) ListImages(ctx context.Context, _ *wire.ListImagesRequest) (*w
 }
 
 func (s *service) Prefetch(request *wire.PrefetchRequest, stream grpc.ServerStreamingServer[wire.PrefetchProgress]) error {
-	name := request.GetImage()
-	if err := checkName(name); err != nil {
-		return err
-	}
-	auth, err := authOf(request.GetCredentials())
+	wanted, err := s.wanted(request)
 	if err != nil {
 		return err
 	}
-	s.log.Info("prefetch", "image", name)
-	last, err := s.puller.Pull(stream.Context(), name, auth, func(now images.Progress) error {
+	name := wanted.Image
+	s.log.Info("prefetch", "image", name, "handler", wanted.Handler)
+	last, err := s.puller.Pull(stream.Context(), wanted, func(now images.Progress) error {
 		state := wire.PrefetchProgress_WAITING
 		if now.Pulling {
 			state = wire.PrefetchProgress_PULLING
@@ -105,6 +104,20 @@ func (s *service) Prefetch(request *wire.PrefetchRequest, stream grpc.ServerStre
 	}
 	s.log.Info("prefetched", "image", name, "bytes", last.Done)
 	return stream.Send(progress(wire.PrefetchProgress_HERE, last))
+}
+
+func (s *service) wanted(request *wire.PrefetchRequest) (images.Wanted, error) {
+	wanted := images.Wanted{Image: request.GetImage(), Handler: cmp.Or(request.GetHandler(), s.settings.Handlers[0])}
+	if !slices.Contains(s.settings.Handlers, wanted.Handler) {
+		detail := "%.64q is no runtime handler of sandboxes; there are: %s"
+		return wanted, problem.New(problem.InvalidArgument, detail, wanted.Handler, strings.Join(s.settings.Handlers, ", "))
+	}
+	if err := checkName(wanted.Image); err != nil {
+		return wanted, err
+	}
+	var err error
+	wanted.Auth, err = authOf(request.GetCredentials())
+	return wanted, err
 }
 
 func progress(state wire.PrefetchProgress_State, now images.Progress) *wire.PrefetchProgress {

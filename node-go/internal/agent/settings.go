@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -25,8 +26,8 @@ type Settings struct {
 	Client string
 	// Namespace is that of the sandboxes' pods; no other pod is ever touched.
 	Namespace string
-	// Handler is the runtime handler of the sandboxes.
-	Handler string
+	// Handlers are the runtime handlers of the sandboxes; the first is that of most of them.
+	Handlers []string
 	// Images is a folder on the file system that images are on; empty: its room is not told.
 	Images string
 	// Pulls is how many images are pulled at once.
@@ -65,7 +66,7 @@ func Read(environ func(string) string) (*Settings, error) {
 		TLS:        read.path("TLS", "/etc/rollbox/tls"),
 		Client:     read.name("CLIENT", subdomain, "the name in the certificate of the control plane is needed"),
 		Namespace:  read.name("NAMESPACE", label, "the namespace of the sandboxes is needed"),
-		Handler:    read.name("HANDLER", label, "the runtime handler of the sandboxes is needed"),
+		Handlers:   read.names("HANDLERS", label, "the runtime handlers of the sandboxes are needed, separated by commas"),
 		Images:     read.path("IMAGES", ""),
 		Pulls:      read.number("PULLS", 2, 1, 64),
 		Grace:      time.Duration(read.number("GRACE_SECONDS", 10, 1, 600)) * time.Second,
@@ -94,15 +95,26 @@ func (r *reader) name(name string, form *regexp.Regexp, rule string) string {
 	return value
 }
 
+func (r *reader) names(name string, form *regexp.Regexp, rule string) []string {
+	value := r.environ(prefix + name)
+	found := strings.Split(value, ",")
+	for _, one := range found {
+		if !form.MatchString(one) {
+			r.refuse(name, value, rule)
+		}
+	}
+	return found
+}
+
 func (r *reader) address(name, otherwise string) string {
 	value := r.environ(prefix + name)
 	if value == "" {
 		return otherwise
 	}
 	host, port, err := net.SplitHostPort(value)
-	number, bad := strconv.ParseUint(port, 10, 16)
-	if err != nil || bad != nil || number == 0 || host != "" && net.ParseIP(host) == nil {
-		r.refuse(name, value, "an IP address and a port are needed, such as 0.0.0.0:8443, or :8443 for all addresses")
+	_, bad := strconv.ParseUint(port, 10, 16)
+	if err != nil || bad != nil || host != "" && net.ParseIP(host) == nil {
+		r.refuse(name, value, "an IP address and a port are needed, such as 0.0.0.0:8443, or :8443 for all addresses; port 0 is any that is free")
 	}
 	return value
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"log/slog"
+	"reflect"
 	"testing"
 	"time"
 )
@@ -10,7 +11,7 @@ import (
 func environment(changes map[string]string) func(string) string {
 	values := map[string]string{
 		"ROLLBOX_NODE_NAME": "node-1", "ROLLBOX_NODE_CLIENT": "control-plane.rollbox",
-		"ROLLBOX_NODE_NAMESPACE": "rollbox-sandboxes", "ROLLBOX_NODE_HANDLER": "runsc",
+		"ROLLBOX_NODE_NAMESPACE": "rollbox-sandboxes", "ROLLBOX_NODE_HANDLERS": "runsc,runsc-lazy",
 	}
 	for name, value := range changes {
 		values[prefix+name] = value
@@ -25,10 +26,10 @@ func TestSettingsHaveDefaults(t *testing.T) {
 	}
 	want := Settings{
 		Node: "node-1", Listen: ":8443", Containerd: "/run/containerd/containerd.sock", TLS: "/etc/rollbox/tls",
-		Client: "control-plane.rollbox", Namespace: "rollbox-sandboxes", Handler: "runsc", Pulls: 2,
+		Client: "control-plane.rollbox", Namespace: "rollbox-sandboxes", Handlers: []string{"runsc", "runsc-lazy"}, Pulls: 2,
 		Grace: 10 * time.Second, Level: slog.LevelInfo,
 	}
-	if *s != want {
+	if !reflect.DeepEqual(*s, want) {
 		t.Errorf("%+v", *s)
 	}
 }
@@ -38,8 +39,8 @@ func TestABadSettingIsNamedWithItsRule(t *testing.T) {
 		"NAME":          {"", "Node", "a b", "-a"},
 		"CLIENT":        {"", "*", "a/b"},
 		"NAMESPACE":     {"", "a.b"},
-		"HANDLER":       {"", "run/sc"},
-		"LISTEN":        {"8443", "host:1", ":0", ":70000", ":x"},
+		"HANDLERS":      {"", "run/sc", "runsc,", "runsc, runsc-lazy"},
+		"LISTEN":        {"8443", "host:1", ":70000", ":x"},
 		"CONTAINERD":    {"containerd.sock", "/run/../x", "/run/"},
 		"TLS":           {"tls"},
 		"IMAGES":        {"var"},

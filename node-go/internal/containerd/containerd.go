@@ -61,10 +61,11 @@ func (r *Runtime) Close() error { return r.connection.Close() }
 
 // Failed is the problem of a call that containerd did not answer as it should; what was asked is named.
 func Failed(what string, err error) error {
+	words := status.Convert(err).Message()
 	if code := status.Code(err); code == codes.Unavailable || code == codes.DeadlineExceeded {
-		return problem.New(problem.UpstreamTimeout, "%s: the node's containerd does not answer: %w", what, err)
+		return problem.New(problem.UpstreamTimeout, "%s: the node's containerd does not answer: %s", what, words)
 	}
-	return problem.New(problem.Internal, "%s: %w", what, err)
+	return problem.New(problem.Internal, "%s: %s", what, words)
 }
 
 func inNamespace(

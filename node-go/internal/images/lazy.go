@@ -13,6 +13,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"rollbox.dev/node/internal/containerd"
+	"rollbox.dev/node/internal/problem"
 )
 
 // Snapshotters that fetch content as it is read put this label on the snapshots of such layers.
@@ -23,20 +24,20 @@ const maxRemembered = 100_000
 
 // laziness tells which images have layers whose content is fetched as it is read.
 type laziness struct {
-	runtime *containerd.Runtime
-	handler string
-	mutex   sync.Mutex
-	chains  map[string][]string
+	runtime  *containerd.Runtime
+	handlers []string
+	mutex    sync.Mutex
+	chains   map[string][]string
 }
 
-func newLaziness(runtime *containerd.Runtime, handler string) *laziness {
-	return &laziness{runtime: runtime, handler: handler, chains: map[string][]string{}}
+func newLaziness(runtime *containerd.Runtime, handlers []string) *laziness {
+	return &laziness{runtime: runtime, handlers: handlers, chains: map[string][]string{}}
 }
 
-// of returns whether each image is lazy, by its id; nil: not known, because the snapshotter does not list snapshots.
+// of returns the images that are lazy, by their ids.
 func (l *laziness) of(ctx context.Context, images []*cri.Image) (map[string]bool, error) {
 	remote, err := l.remote(ctx)
-	if err != nil || remote == nil {
+	if err != nil {
 		return nil, err
 	}
 	found := map[string]bool{}
@@ -60,23 +61,37 @@ func (l *laziness) of(ctx context.Context, images []*cri.Image) (map[string]bool
 
 // remote returns the names of the snapshots whose content is fetched as it is read.
 func (l *laziness) remote(ctx context.Context) (map[string]bool, error) {
-	snapshotter, err := l.runtime.Snapshotter(ctx, l.handler)
-	if err != nil {
-		return nil, err
+	asked, found := map[string]bool{}, map[string]bool{}
+	for _, handler := range l.handlers {
+		snapshotter, err := l.runtime.Snapshotter(ctx, handler)
+		if err != nil && problem.From(err).Code == problem.IsolationMissing {
+			// Not every node for sandboxes need be one for lazy pulling.
+			continue
+		}
+		if err == nil && !asked[snapshotter] {
+			asked[snapshotter] = true
+			err = l.remoteOf(ctx, snapshotter, found)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
+	return found, nil
+}
+
+func (l *laziness) remoteOf(ctx context.Context, snapshotter string, found map[string]bool) error {
 	request := &snapshots.ListSnapshotsRequest{Snapshotter: snapshotter, Filters: []string{remoteLabel}}
 	stream, err := l.runtime.Snapshots.List(ctx, request)
 	if err != nil {
-		return nil, containerd.Failed("list snapshots", err)
+		return containerd.Failed("list snapshots", err)
 	}
-	found := map[string]bool{}
 	for {
 		part, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return found, nil
+			return nil
 		}
 		if err != nil {
-			return nil, containerd.Failed("list snapshots", err)
+			return containerd.Failed("list snapshots", err)
 		}
 		for _, one := range part.GetInfo() {
 			found[one.GetName()] = true

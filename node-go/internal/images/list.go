@@ -18,12 +18,13 @@ type Store struct {
 	lazy    *laziness
 }
 
-// NewStore returns the images of a containerd, as far as sandboxes of a runtime handler start from them.
-func NewStore(runtime *containerd.Runtime, handler string, use *Use) *Store {
-	return &Store{runtime: runtime, use: use, lazy: newLaziness(runtime, handler)}
+// NewStore returns the images of a containerd; sandboxes start from them by some runtime handlers.
+func NewStore(runtime *containerd.Runtime, handlers []string, use *Use) *Store {
+	return &Store{runtime: runtime, use: use, lazy: newLaziness(runtime, handlers)}
 }
 
-// List returns all images. Cost: three calls, and one more for each new image where the snapshotter is a lazy one.
+// List returns all images. Cost: two calls and three for each handler; and one more for each new image where there is one
+// that is lazy.
 func (s *Store) List(ctx context.Context) ([]*wire.Image, error) {
 	there, err := s.runtime.Images.ListImages(ctx, &cri.ListImagesRequest{})
 	if err != nil {
@@ -56,10 +57,8 @@ func (s *Store) told(one *cri.Image, used use, lazy map[string]bool) *wire.Image
 	if last := max(used.lastMs, s.use.last(one)); last > 0 {
 		told.LastUsedMs = &last
 	}
-	if lazy != nil {
-		is := lazy[one.GetId()]
-		told.Lazy = &is
-	}
+	is := lazy[one.GetId()]
+	told.Lazy = &is
 	return told
 }
 

@@ -25,7 +25,6 @@ const (
 // Puller pulls images, a bounded number at once. Its equal calls join.
 type Puller struct {
 	runtime *containerd.Runtime
-	handler string
 	use     *Use
 	places  chan struct{}
 	running sync.WaitGroup
@@ -34,12 +33,19 @@ type Puller struct {
 	pulls   map[key]*pull
 }
 
-// key is the digest of an image's name and of the credentials: a caller must not join the pull of one who may more.
+// Wanted is an image, for whom, and for the sandboxes of which runtime handler. Auth may be nil: containerd's own
+// settings hold then.
+type Wanted struct {
+	Image   string
+	Handler string
+	Auth    *cri.AuthConfig
+}
+
+// key is the digest of what is wanted: a caller must not join the pull of one who may more.
 type key [sha256.Size]byte
 
 type pull struct {
-	image   string
-	auth    *cri.AuthConfig
+	wanted  Wanted
 	cancel  context.CancelFunc
 	callers int
 	// Closed at the end; err is valid then.
@@ -51,17 +57,15 @@ type pull struct {
 }
 
 // NewPuller returns a puller that has `atOnce` places.
-func NewPuller(runtime *containerd.Runtime, handler string, use *Use, atOnce int) *Puller {
-	return &Puller{
-		runtime: runtime, handler: handler, use: use, places: make(chan struct{}, atOnce), pulls: map[key]*pull{},
-	}
+func NewPuller(runtime *containerd.Runtime, use *Use, atOnce int) *Puller {
+	return &Puller{runtime: runtime, use: use, places: make(chan struct{}, atOnce), pulls: map[key]*pull{}}
 }
 
 // Pull pulls an image and returns when it is here. It tells progress at the beginning and whenever there is some; an
 // error of `tell` ends the call. The pull goes on as long as one of its callers is there.
-func (p *Puller) Pull(ctx context.Context, image string, auth *cri.AuthConfig, tell func(Progress) error) (Progress, error) {
-	id := keyOf(image, auth)
-	one, err := p.join(id, image, auth)
+func (p *Puller) Pull(ctx context.Context, wanted Wanted, tell func(Progress) error) (Progress, error) {
+	id := wanted.key()
+	one, err := p.join(id, wanted)
 	if err != nil {
 		return Progress{}, err
 	}
@@ -99,7 +103,7 @@ func (p *Puller) End() {
 // Wait returns when all pulls have ended.
 func (p *Puller) Wait() { p.running.Wait() }
 
-func (p *Puller) join(id key, image string, auth *cri.AuthConfig) (*pull, error) {
+func (p *Puller) join(id key, wanted Wanted) (*pull, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	if p.closed {
@@ -111,7 +115,7 @@ func (p *Puller) join(id key, image string, auth *cri.AuthConfig) (*pull, error)
 			return nil, problem.New(problem.RateLimited, "%d pulls wait on this node already", len(p.pulls))
 		}
 		ctx, cancel := context.WithCancel(context.Background())
-		one = &pull{image: image, auth: auth, cancel: cancel, done: make(chan struct{}), progress: Progress{Total: -1}}
+		one = &pull{wanted: wanted, cancel: cancel, done: make(chan struct{}), progress: Progress{Total: -1}}
 		p.pulls[id] = one
 		p.running.Go(func() { p.run(ctx, id, one) })
 	}
@@ -148,26 +152,26 @@ func (p *Puller) placed(ctx context.Context, one *pull) error {
 	select {
 	case p.places <- struct{}{}:
 	case <-ctx.Done():
-		return problem.New(problem.Draining, "the pull of %s was ended: this node agent is shutting down", one.image)
+		return problem.New(problem.Draining, "the pull of %s was ended: this node agent is shutting down", one.wanted.Image)
 	}
 	defer func() { <-p.places }()
 	one.see(Progress{Pulling: true, Total: -1})
 	measured, stop := context.WithCancel(ctx)
 	var measuring sync.WaitGroup
-	measure := newMeter(p.runtime.Content, one.image)
+	measure := newMeter(p.runtime.Content, one.wanted.Image)
 	measuring.Go(func() { one.measure(measured, measure) })
 	pulled, err := p.runtime.Images.PullImage(ctx, &cri.PullImageRequest{
-		Image:         &cri.ImageSpec{Image: one.image},
-		Auth:          one.auth,
-		SandboxConfig: &cri.PodSandboxConfig{Annotations: map[string]string{handlerAnnotation: p.handler}},
+		Image:         &cri.ImageSpec{Image: one.wanted.Image},
+		Auth:          one.wanted.Auth,
+		SandboxConfig: &cri.PodSandboxConfig{Annotations: map[string]string{handlerAnnotation: one.wanted.Handler}},
 	})
 	stop()
 	measuring.Wait()
 	switch {
 	case ctx.Err() != nil:
-		return problem.New(problem.Draining, "the pull of %s was ended: this node agent is shutting down", one.image)
+		return problem.New(problem.Draining, "the pull of %s was ended: this node agent is shutting down", one.wanted.Image)
 	case err != nil:
-		return notPulled(one.image, err)
+		return notPulled(one.wanted.Image, err)
 	}
 	done, total := measure.count(ctx)
 	one.see(Progress{Pulling: true, Done: done, Total: total})
@@ -202,9 +206,9 @@ func (one *pull) now() Progress {
 	return one.progress
 }
 
-func keyOf(image string, auth *cri.AuthConfig) key {
-	hash := sha256.New()
-	for _, part := range []string{image, auth.GetUsername(), auth.GetPassword(), auth.GetIdentityToken()} {
+func (w Wanted) key() key {
+	hash, auth := sha256.New(), w.Auth
+	for _, part := range []string{w.Image, w.Handler, auth.GetUsername(), auth.GetPassword(), auth.GetIdentityToken()} {
 		fmt.Fprintf(hash, "%d:%s", len(part), part)
 	}
 	return key(hash.Sum(nil))

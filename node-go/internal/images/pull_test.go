@@ -39,7 +39,7 @@ func held() (c *played.Containerd, begun chan string, let chan struct{}) {
 
 func puller(t *testing.T, played *played.Containerd, atOnce int) *Puller {
 	t.Helper()
-	made := NewPuller(opened(t, played), "runsc", NewUse(), atOnce)
+	made := NewPuller(opened(t, played), NewUse(), atOnce)
 	t.Cleanup(func() { made.End(); made.Wait() })
 	return made
 }
@@ -49,7 +49,7 @@ func callers(ctx context.Context, p *Puller, image string, auths ...*cri.AuthCon
 	errs := make([]error, len(auths))
 	var calls sync.WaitGroup
 	for i, auth := range auths {
-		calls.Go(func() { _, errs[i] = p.Pull(ctx, image, auth, deaf) })
+		calls.Go(func() { _, errs[i] = p.Pull(ctx, Wanted{image, "runsc", auth}, deaf) })
 	}
 	return func() []error { calls.Wait(); return errs }
 }
@@ -60,7 +60,7 @@ func joined(t *testing.T, p *Puller, image string, count int) {
 	until(t, func() bool {
 		p.mutex.Lock()
 		defer p.mutex.Unlock()
-		one := p.pulls[keyOf(image, nil)]
+		one := p.pulls[(Wanted{image, "runsc", nil}).key()]
 		return one != nil && one.callers == count
 	})
 }
@@ -114,7 +114,7 @@ func TestPullsWaitForAPlace(t *testing.T) {
 	states := make(chan Progress, 16)
 	done := make(chan error)
 	go func() {
-		_, err := p.Pull(t.Context(), "hub/b:1", nil, func(now Progress) error { states <- now; return nil })
+		_, err := p.Pull(t.Context(), Wanted{Image: "hub/b:1"}, func(now Progress) error { states <- now; return nil })
 		done <- err
 	}()
 	if now := <-states; now.Pulling {
@@ -158,7 +158,7 @@ func TestAPullEndsWithItsLastCaller(t *testing.T) {
 	if err := third()[0]; problem.From(err).Code != problem.Draining {
 		t.Error(err)
 	}
-	if _, err := p.Pull(t.Context(), "hub/c:1", nil, deaf); problem.From(err).Code != problem.Draining {
+	if _, err := p.Pull(t.Context(), Wanted{Image: "hub/c:1"}, deaf); problem.From(err).Code != problem.Draining {
 		t.Error(err)
 	}
 }

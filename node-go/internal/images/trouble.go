@@ -30,7 +30,8 @@ func notPulled(image string, err error) error {
 	}
 	// The name of the image may hold any of these words.
 	repository, _, _ := strings.Cut(image, "@")
-	words := strings.ReplaceAll(strings.ReplaceAll(status.Convert(err).Message(), image, ""), repository, "")
+	told := status.Convert(err).Message()
+	words := strings.ReplaceAll(strings.ReplaceAll(told, image, ""), repository, "")
 	code, why := problem.ImagePullFailed, ""
 	switch {
 	case rate.MatchString(words):
@@ -48,5 +49,5 @@ func notPulled(image string, err error) error {
 	case absent.MatchString(words):
 		code = problem.ImageNotFound
 	}
-	return problem.New(code, "%s: %s%w", image, why, err).With("image", image)
+	return problem.New(code, "%s: %s%s", image, why, told).With("image", image)
 }

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"log/slog"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -28,13 +30,13 @@ var sandboxID = regexp.MustCompile(`^sb-[a-z0-9]{1,60}$`)
 type Killer struct {
 	runtime   *containerd.Runtime
 	namespace string
-	handler   string
+	handlers  []string
 	log       *slog.Logger
 }
 
-// NewKiller returns one for the pods of a namespace that have a runtime handler; it touches no others.
-func NewKiller(runtime *containerd.Runtime, namespace, handler string, log *slog.Logger) *Killer {
-	return &Killer{runtime: runtime, namespace: namespace, handler: handler, log: log}
+// NewKiller returns one for the pods of a namespace that have one of some runtime handlers; it touches no others.
+func NewKiller(runtime *containerd.Runtime, namespace string, handlers []string, log *slog.Logger) *Killer {
+	return &Killer{runtime: runtime, namespace: namespace, handlers: handlers, log: log}
 }
 
 // Kill ends the kernel of a sandbox and returns its process ids once they are gone; none if nothing of it ran.
@@ -83,9 +85,10 @@ func (k *Killer) chosen(sandbox string, pods []*cri.PodSandbox) ([]*cri.PodSandb
 		if about.GetName() != sandbox || about.GetNamespace() != k.namespace {
 			continue
 		}
-		if pod.GetRuntimeHandler() != k.handler {
-			detail := "the pod %s runs under %q, and only kernels of %q are ended"
-			return nil, problem.New(problem.Unsupported, detail, sandbox, pod.GetRuntimeHandler(), k.handler)
+		if !slices.Contains(k.handlers, pod.GetRuntimeHandler()) {
+			detail := "the pod %s runs under %q, and only kernels under %s are ended"
+			words := strings.Join(k.handlers, ", ")
+			return nil, problem.New(problem.Unsupported, detail, sandbox, pod.GetRuntimeHandler(), words)
 		}
 		found = append(found, pod)
 	}

@@ -18,7 +18,7 @@ import (
 const pod = "5f2c9d0e"
 
 func killer() *Killer {
-	return NewKiller(nil, "rollbox-sandboxes", "runsc", slog.New(slog.NewTextHandler(io.Discard, nil)))
+	return NewKiller(nil, "rollbox-sandboxes", []string{"runsc-lazy", "runsc"}, slog.New(slog.NewTextHandler(io.Discard, nil)))
 }
 
 func one(name, namespace, handler string) *cri.PodSandbox {

@@ -180,7 +180,7 @@ type Description struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Node            string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Runtime         string                 `protobuf:"bytes,2,opt,name=runtime,proto3" json:"runtime,omitempty"`                                                 // name and version of the container runtime, for example "containerd v2.1.9"
-	Handler         string                 `protobuf:"bytes,3,opt,name=handler,proto3" json:"handler,omitempty"`                                                 // the runtime handler of sandboxes
+	Handler         string                 `protobuf:"bytes,3,opt,name=handler,proto3" json:"handler,omitempty"`                                                 // the runtime handler of sandboxes; where they have several, the first of them
 	HandlerVersion  string                 `protobuf:"bytes,4,opt,name=handler_version,json=handlerVersion,proto3" json:"handler_version,omitempty"`             // of what that handler runs, for example of runsc; empty: not known
 	Snapshotter     string                 `protobuf:"bytes,5,opt,name=snapshotter,proto3" json:"snapshotter,omitempty"`                                         // the one that holds the images of that handler
 	ImagesFreeBytes *uint64                `protobuf:"varint,6,opt,name=images_free_bytes,json=imagesFreeBytes,proto3,oneof" json:"images_free_bytes,omitempty"` // of the file system that images are on; absent: not known
@@ -512,6 +512,7 @@ type PrefetchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Image         string                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
 	Credentials   *Credentials           `protobuf:"bytes,2,opt,name=credentials,proto3" json:"credentials,omitempty"` // for this call; kept no longer than the pull
+	Handler       string                 `protobuf:"bytes,3,opt,name=handler,proto3" json:"handler,omitempty"`         // of the sandboxes that it is for, one of the agent's; empty: the first of them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -558,6 +559,13 @@ func (x *PrefetchRequest) GetCredentials() *Credentials {
 		return x.Credentials
 	}
 	return nil
+}
+
+func (x *PrefetchRequest) GetHandler() string {
+	if x != nil {
+		return x.Handler
+	}
+	return ""
 }
 
 type PrefetchProgress struct {
@@ -841,10 +849,11 @@ const file_node_proto_rawDesc = "" +
 	"\vCredentials\x12\x1a\n" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x1a\n" +
 	"\bpassword\x18\x02 \x01(\tR\bpassword\x12%\n" +
-	"\x0eidentity_token\x18\x03 \x01(\tR\ridentityToken\"g\n" +
+	"\x0eidentity_token\x18\x03 \x01(\tR\ridentityToken\"\x81\x01\n" +
 	"\x0fPrefetchRequest\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x12>\n" +
-	"\vcredentials\x18\x02 \x01(\v2\x1c.rollbox.node.v1.CredentialsR\vcredentials\"\xea\x01\n" +
+	"\vcredentials\x18\x02 \x01(\v2\x1c.rollbox.node.v1.CredentialsR\vcredentials\x12\x18\n" +
+	"\ahandler\x18\x03 \x01(\tR\ahandler\"\xea\x01\n" +
 	"\x10PrefetchProgress\x12=\n" +
 	"\x05state\x18\x01 \x01(\x0e2'.rollbox.node.v1.PrefetchProgress.StateR\x05state\x12\x1d\n" +
 	"\n" +

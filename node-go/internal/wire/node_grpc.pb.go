@@ -40,8 +40,7 @@ type NodeClient interface {
 	Describe(ctx context.Context, in *DescribeRequest, opts ...grpc.CallOption) (*Description, error)
 	// All images of the node, as its container runtime tells them.
 	ListImages(ctx context.Context, in *ListImagesRequest, opts ...grpc.CallOption) (*ImageList, error)
-	// Pulls an image as a sandbox's start would, and tells progress until it is here. Equal calls (image and credentials)
-	// join; a bounded number pulls at once and the others wait. A pull ends when the last of its callers has gone.
+	// Pulls an image as a sandbox's start would, and tells progress until it is here. Equal calls join; a bounded number pulls at once and the others wait. A pull ends when the last of its callers has gone.
 	Prefetch(ctx context.Context, in *PrefetchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PrefetchProgress], error)
 	// Removes an image with all its names. A conflict while a container uses it, and for one that the runtime keeps
 	// (`pinned`); success if there is none.
@@ -126,8 +125,7 @@ type NodeServer interface {
 	Describe(context.Context, *DescribeRequest) (*Description, error)
 	// All images of the node, as its container runtime tells them.
 	ListImages(context.Context, *ListImagesRequest) (*ImageList, error)
-	// Pulls an image as a sandbox's start would, and tells progress until it is here. Equal calls (image and credentials)
-	// join; a bounded number pulls at once and the others wait. A pull ends when the last of its callers has gone.
+	// Pulls an image as a sandbox's start would, and tells progress until it is here. Equal calls join; a bounded number pulls at once and the others wait. A pull ends when the last of its callers has gone.
 	Prefetch(*PrefetchRequest, grpc.ServerStreamingServer[PrefetchProgress]) error
 	// Removes an image with all its names. A conflict while a container uses it, and for one that the runtime keeps
 	// (`pinned`); success if there is none.

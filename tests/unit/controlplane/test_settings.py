@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 
 from controlplane.images import parse
-from controlplane.settings import EngineSettings, ImageSettings, KubernetesSettings, Listen, SettingError, Settings
+from controlplane.settings import (
+    EngineSettings,
+    ImageSettings,
+    KubernetesSettings,
+    Listen,
+    NodeAgentSettings,
+    SettingError,
+    Settings,
+)
 
 
 @pytest.fixture
@@ -108,6 +116,28 @@ def test_a_cluster_has_ports_and_larger_bounds(on_kubernetes: dict[str, str]) ->
     assert (backend.runtime_class, backend.required_kernel, backend.dns_shards) == ("gvisor", "gVisor", 16)
     assert (backend.starts_per_node, backend.priority_class, backend.kubeconfig) == (8, "", None)
     assert (backend.node_selector, backend.tolerations, backend.image_pull_secrets) == ({}, (), ())
+
+
+def test_node_agents_are_all_of_their_settings_or_none(on_kubernetes: dict[str, str], tmp_path: Path) -> None:
+    def backend(**settings: str) -> KubernetesSettings:
+        environ = on_kubernetes | {f"ROLLBOX_CONTROLPLANE_{name}": value for name, value in settings.items()}
+        found = Settings.from_environment(environ).backend
+        assert isinstance(found, KubernetesSettings)
+        return found
+
+    assert backend().node_agents is None
+    for name in ("ca.crt", "tls.crt", "tls.key"):
+        with pytest.raises(SettingError, match=f"NODE_AGENTS_TLS is .* there is no {name}"):
+            backend(NODE_AGENTS="rollbox/rollbox-node", NODE_AGENTS_NAME="node.rollbox", NODE_AGENTS_TLS=str(tmp_path))
+        (tmp_path / name).touch()
+    told = {"NODE_AGENTS": "rollbox/rollbox-node", "NODE_AGENTS_NAME": "node.rollbox", "NODE_AGENTS_TLS": str(tmp_path)}
+    assert backend(**told).node_agents == NodeAgentSettings("rollbox", "rollbox-node", "node.rollbox", tmp_path)
+    for bad in ("rollbox-node", "Rollbox/node", "/node", "rollbox/"):
+        with pytest.raises(SettingError, match=r"NODE_AGENTS is .* must be NAMESPACE/NAME"):
+            backend(**told | {"NODE_AGENTS": bad})
+    for missing in told:
+        with pytest.raises(SettingError, match="NODE_AGENTS"):
+            backend(**{name: value for name, value in told.items() if name != missing})
 
 
 def test_silent_sandboxes_are_looked_for_only_where_a_gateway_can_be_asked_too(on_kubernetes: dict[str, str]) -> None:

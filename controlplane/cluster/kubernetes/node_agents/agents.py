@@ -1,0 +1,167 @@
+"""``NodeAgents``: calls to the agents of nodes, over mutual TLS."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Final, Self
+
+import grpc
+from grpc import aio
+
+from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.node_agents.addresses import SERVICE_LABEL, Addresses
+from controlplane.cluster.kubernetes.watch import Reflector
+from controlplane.errors import Problem
+from controlplane.errors.rpc import from_rpc
+from controlplane.images import Credentials
+from controlplane.settings import NodeAgentSettings
+from controlplane.wire import node_pb2, node_pb2_grpc
+
+# A node with thousands of images answers in a second; one that is out of breath gets time.
+CALL_TIMEOUT_S: Final = 30.0
+# A pull takes as long as the image's registry takes. One that stands still is ended by containerd itself.
+PULL_TIMEOUT_S: Final = 3600.0
+_LIST_BYTES: Final = 64 << 20
+
+
+class NodeAgents:
+    """One channel to each agent, opened when it is first called, closed with its address."""
+
+    def __init__(self, addresses: Addresses, settings: NodeAgentSettings) -> None:
+        self._addresses = addresses
+        self._settings = settings
+        self._channels: dict[str, aio.Channel] = {}
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, client: KubernetesClient, settings: NodeAgentSettings) -> AsyncIterator[Self]:
+        """Follows where the agents are while the block runs.
+
+        Raises:
+            Problem: internal, if the API server does not answer or refuses.
+        """
+        addresses = Addresses()
+        path = f"/apis/discovery.k8s.io/v1/namespaces/{settings.namespace}/endpointslices"
+        follow = Reflector(client, path, {"labelSelector": f"{SERVICE_LABEL}={settings.service}"}, addresses)
+        await follow.first()
+        agents = cls(addresses, settings)
+        async with asyncio.TaskGroup() as group:
+            following = group.create_task(follow.run(), name="addresses of node agents")
+            try:
+                yield agents
+            finally:
+                following.cancel()
+                await agents.close()
+
+    def there(self, node: str) -> bool:
+        """Whether the node has an agent now. Cost: no call."""
+        return node in self._addresses.by_node
+
+    async def images(self, node: str) -> Sequence[node_pb2.Image]:
+        """What images a node has.
+
+        Raises:
+            Problem: upstream_timeout: its agent, or its container runtime, does not answer.
+        """
+        stub = await self._stub(node)
+        with _called(node):
+            found = await stub.ListImages(node_pb2.ListImagesRequest(), timeout=CALL_TIMEOUT_S)
+        return tuple(found.images)
+
+    async def prefetch(
+        self, node: str, image: str, credentials: Credentials | None, handler: str
+    ) -> AsyncGenerator[node_pb2.PrefetchProgress, None]:
+        """Pulls an image to a node; the last progress says that it is there.
+
+        Args:
+            node: its name.
+            image: as a pod would name it.
+            credentials: for its registry; None: the node's own settings hold.
+            handler: the runtime handler of the sandboxes that it is for.
+
+        Raises:
+            Problem: image_not_found, image_pull_failed, upstream_timeout, ...
+        """
+        request = node_pb2.PrefetchRequest(image=image, handler=handler)
+        if credentials is not None:
+            request.credentials.username, request.credentials.password = credentials.username, credentials.password
+        stub = await self._stub(node)
+        call = stub.Prefetch(request, timeout=PULL_TIMEOUT_S)
+        try:
+            with _called(node):
+                async for progress in call:
+                    yield progress
+        finally:
+            call.cancel()
+
+    async def remove(self, node: str, image: str) -> bool:
+        """Removes an image from a node; False: it was not there.
+
+        Raises:
+            Problem: conflict: it is in use, or the node's runtime keeps it.
+        """
+        stub = await self._stub(node)
+        with _called(node):
+            answer = await stub.RemoveImage(node_pb2.RemoveImageRequest(image=image), timeout=CALL_TIMEOUT_S)
+        return bool(answer.removed)
+
+    async def kill(self, node: str, sandbox_id: str) -> Sequence[int]:
+        """Ends the gVisor kernel of a sandbox; the ids of its processes on the node, none if nothing ran any more.
+
+        Raises:
+            Problem: sandbox_not_found: the node has no such pod; unsupported: it is no gVisor pod.
+        """
+        stub = await self._stub(node)
+        with _called(node):
+            answer = await stub.Kill(node_pb2.KillRequest(sandbox_id=sandbox_id), timeout=CALL_TIMEOUT_S)
+        return tuple(answer.pids)
+
+    async def close(self) -> None:
+        """Ends all calls."""
+        await self._forget(self._channels.keys())
+
+    async def _stub(self, node: str) -> node_pb2_grpc.NodeStub:
+        by_node = self._addresses.by_node
+        await self._forget(self._channels.keys() - set(by_node.values()))
+        address = by_node.get(node)
+        if address is None:
+            detail = (
+                f"the node {node} has no agent that is ready (nodeAgent.enabled runs one on every node for sandboxes)"
+            )
+            raise Problem("upstream_timeout", detail, node=node)
+        if address not in self._channels:
+            self._channels[address] = await self._connect(address)
+        return node_pb2_grpc.NodeStub(self._channels[address])  # type: ignore[no-untyped-call]
+
+    async def _connect(self, address: str) -> aio.Channel:
+        # Read each time: the Secret may have been renewed.
+        ca, key, certificate = await asyncio.to_thread(_read, self._settings.tls)
+        options = (
+            ("grpc.ssl_target_name_override", self._settings.name),
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.max_receive_message_length", _LIST_BYTES),
+            ("grpc.keepalive_time_ms", 30_000),
+        )
+        return aio.secure_channel(address, grpc.ssl_channel_credentials(ca, key, certificate), options=options)
+
+    async def _forget(self, addresses: Iterable[str]) -> None:
+        for address in [*addresses]:
+            if (channel := self._channels.pop(address, None)) is not None:
+                await channel.close(None)
+
+
+def _read(folder: Path) -> tuple[bytes, bytes, bytes]:
+    ca, key, certificate = ((folder / name).read_bytes() for name in ("ca.crt", "tls.key", "tls.crt"))
+    return ca, key, certificate
+
+
+@contextmanager
+def _called(node: str) -> Iterator[None]:
+    try:
+        yield
+    except aio.AioRpcError as error:
+        problem = from_rpc(error, f"the agent of node {node}", away="upstream_timeout")
+        problem.details.setdefault("node", node)
+        raise problem from error

@@ -1,0 +1,50 @@
+{{- /* Not empty where there are node agents: `--reuse-values` of a release from before them has no such values. */}}
+{{- define "rollbox.nodeAgents" -}}
+{{- if dig "enabled" false (.Values.nodeAgent | default dict) }}true{{ end }}
+{{- end }}
+
+{{- /* The runtime handlers of sandboxes, that of most of them first. */}}
+{{- define "rollbox.nodeHandlers" -}}
+{{- $handlers := list .Values.runtimeClass.handler }}
+{{- if dig "enabled" false (.Values.lazyPulling | default dict) }}
+{{- $handlers = append $handlers .Values.lazyPulling.handler }}
+{{- end }}
+{{- join "," (uniq $handlers) }}
+{{- end }}
+
+{{- /* The names in the certificates of the node agents and of their only client. */}}
+{{- define "rollbox.nodeServer" -}}
+node.{{ .Release.Name }}.{{ .Release.Namespace }}
+{{- end }}
+
+{{- define "rollbox.nodeClient" -}}
+control-plane.{{ .Release.Name }}.{{ .Release.Namespace }}
+{{- end }}
+
+{{- /*
+Generated once and kept, as `rollbox.generated`, and all at once: nobody keeps the authority's key, so nothing can be
+signed later.
+*/}}
+{{- define "rollbox.nodeCertificates" -}}
+{{- if not (hasKey .Values "generatedNode") }}
+{{- $name := include "rollbox.name" (list . "node") }}
+{{- $server := (lookup "v1" "Secret" .Release.Namespace (printf "%s-server" $name)).data | default dict }}
+{{- $client := (lookup "v1" "Secret" .Release.Namespace (printf "%s-client" $name)).data | default dict }}
+{{- $found := dict }}
+{{- if and (get $server "tls.key") (get $client "tls.key") (eq (get $server "ca.crt") (get $client "ca.crt")) }}
+{{- $_ := set $found "authority" (get $server "ca.crt" | b64dec) }}
+{{- $_ := set $found "server" (dict "certificate" (get $server "tls.crt" | b64dec) "key" (get $server "tls.key" | b64dec)) }}
+{{- $_ := set $found "client" (dict "certificate" (get $client "tls.crt" | b64dec) "key" (get $client "tls.key" | b64dec)) }}
+{{- else }}
+{{- $days := 3650 }}
+{{- $authority := genCAWithKey (printf "rollbox node agents of %s" .Release.Name) $days (genPrivateKey "ecdsa") }}
+{{- $_ := set $found "authority" $authority.Cert }}
+{{- range $side, $for := dict "server" (include "rollbox.nodeServer" .) "client" (include "rollbox.nodeClient" .) }}
+{{- $signed := genSignedCertWithKey $for nil (list $for) $days $authority (genPrivateKey "ecdsa") }}
+{{- $_ := set $found $side (dict "certificate" $signed.Cert "key" $signed.Key) }}
+{{- end }}
+{{- end }}
+{{- $_ := set .Values "generatedNode" $found }}
+{{- end }}
+{{- toYaml .Values.generatedNode }}
+{{- end }}

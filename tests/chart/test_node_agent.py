@@ -1,0 +1,154 @@
+"""The node agent, which has power over nodes: only where it was asked for, with nothing beyond what it needs."""
+
+import base64
+from typing import Any
+
+import pytest
+from cryptography.x509 import DNSName, SubjectAlternativeName, load_pem_x509_certificate
+
+from tests.support.helm import Manifest, named, of_kind, render
+from tests.support.helm_cluster import helm_cluster
+
+ON = "nodeAgent.enabled=true"
+
+
+@pytest.fixture(scope="module")
+def manifests() -> list[Manifest]:
+    return render(ON)
+
+
+def agent(manifests: list[Manifest]) -> dict[str, Any]:
+    """The specification of its pods."""
+    spec: dict[str, Any] = named(manifests, "DaemonSet", "rollbox-node")["spec"]["template"]["spec"]
+    return spec
+
+
+def environment(container: dict[str, Any]) -> dict[str, str]:
+    return {one["name"]: one.get("value", "") for one in container["env"]}
+
+
+def test_without_being_asked_for_there_is_none() -> None:
+    manifests = render()
+    assert of_kind(manifests, "DaemonSet") == []
+    assert not [one["metadata"]["name"] for one in manifests if "rollbox-node" in one["metadata"]["name"]]
+    for name in ("controlplane", "operator"):
+        (container,) = named(manifests, "Deployment", f"rollbox-{name}")["spec"]["template"]["spec"]["containers"]
+        assert not [one for one in environment(container) if "NODE_AGENTS" in one]
+
+
+def test_it_has_the_socket_and_one_capability_and_no_more(manifests: list[Manifest]) -> None:
+    spec = agent(manifests)
+    assert spec["automountServiceAccountToken"] is False
+    assert not {"hostNetwork", "hostIPC", "serviceAccountName"} & spec.keys()
+    paths = {one["name"]: one["hostPath"]["path"] for one in spec["volumes"] if "hostPath" in one}
+    assert paths == {"containerd": "/run/containerd", "images": "/var/lib/containerd"}
+    (container,) = spec["containers"]
+    assert all(one["readOnly"] for one in container["volumeMounts"])
+    assert container["securityContext"] == {
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"], "add": ["KILL"]},
+    }
+    for side in ("requests", "limits"):
+        assert {"cpu", "memory"} <= container["resources"][side].keys()
+
+
+def test_the_socket_may_lie_elsewhere() -> None:
+    told = ("nodeAgent.containerd.socket=/run/k3s/containerd/c.sock", "nodeAgent.containerd.root=/var/lib/k3s")
+    spec = agent(render(ON, *told))
+    paths = {one["name"]: one["hostPath"]["path"] for one in spec["volumes"] if "hostPath" in one}
+    assert paths == {"containerd": "/run/k3s/containerd", "images": "/var/lib/k3s"}
+    assert environment(spec["containers"][0])["ROLLBOX_NODE_CONTAINERD"] == "/run/rollbox/containerd/c.sock"
+
+
+def test_it_knows_the_handlers_of_all_sandboxes(manifests: list[Manifest]) -> None:
+    def handlers(manifests: list[Manifest]) -> str:
+        return environment(agent(manifests)["containers"][0])["ROLLBOX_NODE_HANDLERS"]
+
+    assert handlers(manifests) == "runsc"
+    lazy = ("lazyPulling.enabled=true", "lazyPulling.handler=runsc-lazy", "lazyPulling.images[0]=r.example.com/e/")
+    assert handlers(render(ON, *lazy)) == "runsc,runsc-lazy"
+
+
+def test_it_runs_where_sandboxes_do() -> None:
+    taint, other = {"key": "sandboxes", "operator": "Exists"}, {"key": "gvisor", "operator": "Exists"}
+    spec = agent(
+        render(
+            *(ON, "sandboxes.nodeSelector.a=b", "runtimeClass.nodeSelector.c=d"),
+            *("sandboxes.tolerations[0].key=sandboxes", "sandboxes.tolerations[0].operator=Exists"),
+            *("runtimeClass.tolerations[0].key=gvisor", "runtimeClass.tolerations[0].operator=Exists"),
+        )
+    )
+    assert spec["nodeSelector"] == {"a": "b", "c": "d"}
+    assert spec["tolerations"] == [taint, other]
+
+
+def test_only_control_plane_and_operator_reach_it_and_it_calls_nobody(manifests: list[Manifest]) -> None:
+    spec = named(manifests, "NetworkPolicy", "rollbox-node")["spec"]
+    (rule,) = spec["ingress"]
+    peers = [one["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for one in rule["from"]]
+    assert (peers, rule["ports"]) == (["controlplane", "operator"], [{"port": 8443, "protocol": "TCP"}])
+    assert (spec["policyTypes"], spec["egress"]) == (["Ingress", "Egress"], [])
+
+
+def certificates(manifests: list[Manifest], side: str) -> dict[str, bytes]:
+    data = named(manifests, "Secret", f"rollbox-node-{side}")["data"]
+    return {name: base64.b64decode(text) for name, text in data.items()}
+
+
+def test_each_side_has_a_certificate_for_its_name_alone(manifests: list[Manifest]) -> None:
+    names = {}
+    for side in ("server", "client"):
+        pair = certificates(manifests, side)
+        assert pair.keys() == {"ca.crt", "tls.crt", "tls.key"}
+        certificate = load_pem_x509_certificate(pair["tls.crt"])
+        certificate.verify_directly_issued_by(load_pem_x509_certificate(pair["ca.crt"]))
+        (names[side],) = certificate.extensions.get_extension_for_class(
+            SubjectAlternativeName
+        ).value.get_values_for_type(DNSName)
+    (container,) = agent(manifests)["containers"]
+    assert environment(container)["ROLLBOX_NODE_CLIENT"] == names["client"]
+    for name in ("controlplane", "operator"):
+        spec = named(manifests, "Deployment", f"rollbox-{name}")["spec"]["template"]["spec"]
+        told = environment(spec["containers"][0])
+        assert told["ROLLBOX_CONTROLPLANE_NODE_AGENTS"] == "rollbox/rollbox-node"
+        assert told["ROLLBOX_CONTROLPLANE_NODE_AGENTS_NAME"] == names["server"]
+        mounted = {one["name"]: one["mountPath"] for one in spec["containers"][0]["volumeMounts"]}
+        assert mounted["node-agents"] == told["ROLLBOX_CONTROLPLANE_NODE_AGENTS_TLS"]
+        (secret,) = [one["secret"]["secretName"] for one in spec["volumes"] if one["name"] == "node-agents"]
+        assert secret == "rollbox-node-client"
+
+
+def test_nobody_has_the_key_that_signs(manifests: list[Manifest]) -> None:
+    secrets = {one["metadata"]["name"]: one["data"] for one in of_kind(manifests, "Secret")}
+    assert {name for name, data in secrets.items() if "ca.key" in data} == set()
+
+
+def test_certificates_outlive_an_upgrade_and_one_alone_does_not(manifests: list[Manifest]) -> None:
+    kept = [{**named(manifests, "Secret", f"rollbox-node-{side}"), "apiVersion": "v1"} for side in ("server", "client")]
+    for one in kept:
+        one["metadata"]["namespace"] = "rollbox"
+    with helm_cluster(*kept) as cluster:
+        again = render(ON, cluster=cluster)
+    for side in ("server", "client"):
+        assert certificates(again, side) == certificates(manifests, side)
+    with helm_cluster(kept[0]) as cluster:
+        renewed = render(ON, cluster=cluster)
+    assert certificates(renewed, "server")["tls.crt"] != certificates(manifests, "server")["tls.crt"]
+    assert certificates(renewed, "server")["ca.crt"] == certificates(renewed, "client")["ca.crt"]
+
+
+def test_where_agents_are_is_all_that_may_be_looked_up(manifests: list[Manifest]) -> None:
+    (rule,) = named(manifests, "Role", "rollbox-node")["rules"]
+    assert (rule["resources"], rule["verbs"]) == (["endpointslices"], ["list", "watch"])
+    subjects = [one["name"] for one in named(manifests, "RoleBinding", "rollbox-node")["subjects"]]
+    assert subjects == ["rollbox-controlplane", "rollbox-operator"]
+
+
+def test_pull_secrets_are_read_for_prefetches_too() -> None:
+    settings = ("sandboxes.imagePullSecrets[0]=one", "sandboxes.images.digests=never")
+    for extra, expected in (((), []), ((ON,), [["one"]])):
+        rules = named(render(*settings, *extra), "Role", "rollbox-controlplane")["rules"]
+        assert [one["resourceNames"] for one in rules if "secrets" in one["resources"]] == expected

@@ -1,0 +1,224 @@
+"""The node agent on a real node: it tells and pulls images, and ends gVisor kernels that the kubelet cannot end."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+import os
+import signal
+import tarfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.cluster.kubernetes.node_agents import NodeAgents
+from controlplane.cluster.kubernetes.node_agents.addresses import Addresses
+from controlplane.errors import Problem
+from controlplane.settings import NodeAgentSettings
+from controlplane.wire import node_pb2
+from rollbox import Client, Sandbox
+from tests.cluster.layout import CONTAINERD_SOCKET, PAUSE_IMAGE
+from tests.cluster.layout import STATE as CLUSTER
+from tests.support.faults import signal_kernel
+from tests.support.images import IMAGE, REGISTRY
+from tests.support.installed import Installed, kubectl, objects, own_cluster
+from tests.support.waiting import until
+
+pytestmark = [
+    pytest.mark.disrupts,
+    pytest.mark.skipif(not own_cluster(), reason="where a given cluster has containerd's socket is not known"),
+]
+AGENT = (
+    *("nodeAgent.enabled=true", f"nodeAgent.containerd.socket={CONTAINERD_SOCKET}"),
+    f"nodeAgent.containerd.root={CLUSTER / 'containerd'}",
+)
+# The node has two minutes to stop one, and the operator looks every half.
+KILLED_WITHIN_S = 300.0
+FILE_BYTES = 8 << 20
+# Runs in a control plane's pod: with its settings, its certificate, its rights and from its place in the network.
+FROM_THE_CONTROL_PLANE = """
+import asyncio, json, os
+from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.node_agents import NodeAgents, NodeImages
+from controlplane.images import Keyring
+from controlplane.settings import Settings
+
+async def keyring():
+    return Keyring()
+
+async def main():
+    settings = Settings.from_environment(os.environ).backend.node_agents
+    async with KubernetesClient.connect(None) as client, NodeAgents.open(client, settings) as agents:
+        found = await NodeImages(agents, keyring).all(agents._addresses.by_node)
+        print(json.dumps([name for one in found for name in one.names]))
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def with_agents(stack: Installed) -> Iterator[None]:
+    """The release has node agents while these tests run."""
+    with asyncio.Runner() as runner:
+        runner.run(stack.upgrade(*AGENT))
+        yield
+        runner.run(stack.upgrade("nodeAgent.enabled=false"))
+
+
+async def pod(stack: Installed) -> dict[str, Any]:
+    (found,) = await stack.component("node")
+    return found
+
+
+@pytest.fixture
+async def agents(stack: Installed, tmp_path: Path) -> AsyncIterator[NodeAgents]:
+    """The client of the control plane, here, with its certificate."""
+    name = f"{stack.release}-node"
+    data = json.loads(await kubectl("get", "secret", f"{name}-client", "-n", stack.namespace, "-o", "json"))["data"]
+    for file, text in data.items():
+        (tmp_path / file).write_bytes(base64.b64decode(text))
+    addresses = Addresses()
+    chosen = ("-n", stack.namespace, "-l", f"kubernetes.io/service-name={name}")
+    addresses.replace(await objects("endpointslices", *chosen))
+    settings = NodeAgentSettings(stack.namespace, name, f"node.{stack.release}.{stack.namespace}", tmp_path)
+    made = NodeAgents(addresses, settings)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+@pytest.fixture
+async def node(stack: Installed) -> str:
+    return str((await pod(stack))["spec"]["nodeName"])
+
+
+async def listed(agents: NodeAgents, node: str) -> dict[str, node_pb2.Image]:
+    return {name: one for one in await agents.images(node) for name in (*one.names, *one.digests)}
+
+
+async def test_images_are_told_with_what_uses_them(agents: NodeAgents, node: str, shared: Sandbox) -> None:
+    assert (await shared.exec("true")).ok
+    images = await listed(agents, node)
+    used = images[IMAGE]
+    assert used.containers >= 1
+    assert used.HasField("last_used_ms")
+    assert used.size_bytes > FILE_BYTES
+    assert used.id.startswith("sha256:")
+    assert all("@sha256:" in name for name in used.digests)
+    assert images[PAUSE_IMAGE].pinned
+
+
+async def test_an_image_is_removed_only_if_nothing_needs_it(agents: NodeAgents, node: str, shared: Sandbox) -> None:
+    assert (await shared.exec("true")).ok
+    for name in (IMAGE, PAUSE_IMAGE):
+        with pytest.raises(Problem) as refused:
+            await agents.remove(node, name)
+        assert refused.value.code == "conflict", name
+    assert IMAGE in await listed(agents, node)
+
+
+async def _podman(*words: str, stdin: bytes | None = None) -> str:
+    process = await asyncio.create_subprocess_exec(
+        "podman", *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await process.communicate(stdin)
+    assert process.returncode == 0, err.decode()
+    return out.decode().strip()
+
+
+@pytest.fixture
+async def fresh_image(tmp_path: Path) -> str:
+    """An image that no node has seen, by its digest."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as archive:
+        file = tarfile.TarInfo("random")
+        file.size = FILE_BYTES
+        archive.addfile(file, io.BytesIO(os.urandom(FILE_BYTES)))
+    name = f"{REGISTRY}/prefetched:{os.urandom(6).hex()}"
+    await _podman("import", "--quiet", "-", name, stdin=layer.getvalue())
+    try:
+        await _podman("push", "--quiet", "--tls-verify=false", "--digestfile", str(tmp_path / "digest"), name)
+    finally:
+        await _podman("rmi", name)
+    return f"{name.rpartition(':')[0]}@{(tmp_path / 'digest').read_text()}"
+
+
+async def test_an_image_is_pulled_ahead_and_removed_again(agents: NodeAgents, node: str, fresh_image: str) -> None:
+    assert fresh_image not in await listed(agents, node)
+    progress = [one async for one in agents.prefetch(node, fresh_image, None, "")]
+    last = progress[-1]
+    assert last.state == node_pb2.PrefetchProgress.HERE
+    assert last.done_bytes == last.total_bytes > FILE_BYTES
+    assert fresh_image in await listed(agents, node)
+    assert await agents.remove(node, fresh_image)
+    assert fresh_image not in await listed(agents, node)
+    assert not await agents.remove(node, fresh_image)
+
+
+async def test_a_prefetch_that_cannot_be_says_whose_it_is(agents: NodeAgents, node: str) -> None:
+    with pytest.raises(Problem) as refused:
+        async for _ in agents.prefetch(node, f"{REGISTRY}/absent:1", None, ""):
+            pass
+    assert refused.value.code == "image_not_found"
+    with pytest.raises(Problem) as away:
+        async for _ in agents.prefetch(node, "localhost:1/absent:1", None, ""):
+            pass
+    assert away.value.code == "image_pull_failed"
+    assert "the registry was not reached" in away.value.detail
+
+
+async def test_the_control_plane_reaches_the_agents(stack: Installed) -> None:
+    (replica, *_) = await stack.pods("controlplane")
+    told = await kubectl("exec", "-n", stack.namespace, replica, "--", "python3", "-c", FROM_THE_CONTROL_PLANE)
+    assert IMAGE in json.loads(told)
+
+
+async def test_code_in_a_sandbox_does_not_reach_it(stack: Installed, shared: Sandbox) -> None:
+    address = str((await pod(stack))["status"]["podIP"])
+    _, here = await asyncio.open_connection(address, 8443)
+    here.close()
+    await here.wait_closed()
+    there = f"import socket; socket.create_connection(({address!r}, 8443), 5)"
+    assert not (await shared.exec(["python3", "-c", there], timeout=60)).ok
+
+
+async def test_it_ends_sandboxes_and_nothing_else(
+    stack: Installed, agents: NodeAgents, node: str, client: Client
+) -> None:
+    async with await client.create(IMAGE, memory="128Mi") as sandbox:
+        assert len(await agents.kill(node, sandbox.id)) == 1
+        await until(lambda: _ended(client, sandbox.id), 60)
+        record = await client.get(sandbox.id)
+        assert record.end is not None
+        assert record.end.cause == "sandbox_lost"
+    with pytest.raises(Problem) as refused:
+        await agents.kill(node, "sb-0000000000000000")
+    assert refused.value.code == "sandbox_not_found"
+    assert len(await stack.pods("node")) == 1
+
+
+# Most of it is the two minutes that the kubelet has.
+@pytest.mark.timeout(600)
+async def test_a_kernel_that_stands_still_is_ended_and_its_pod_goes(stack: Installed, client: Client) -> None:
+    hung = await client.create(IMAGE, memory="128Mi")
+    await signal_kernel(hung.id, signal.SIGSTOP)
+    await hung.delete()
+    await until(lambda: _gone(stack, hung.id), KILLED_WITHIN_S)
+    chosen = ("--field-selector", "reason=SandboxKernelKilled,involvedObject.kind=Node")
+    events = await kubectl("get", "events", "-n", "default", *chosen, "-o", "jsonpath={.items[*].message}")
+    assert hung.id in events
+
+
+async def _ended(client: Client, sandbox_id: str) -> bool:
+    await asyncio.sleep(0.5)
+    return (await client.get(sandbox_id)).end is not None
+
+
+async def _gone(stack: Installed, name: str) -> bool:
+    await asyncio.sleep(1)
+    return name not in {one["metadata"]["name"] for one in await objects("pods", "-n", stack.sandboxes)}
