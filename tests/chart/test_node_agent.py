@@ -76,9 +76,13 @@ def test_it_runs_where_sandboxes_do() -> None:
     taint, other = {"key": "sandboxes", "operator": "Exists"}, {"key": "gvisor", "operator": "Exists"}
     spec = agent(
         render(
-            *(ON, "sandboxes.nodeSelector.a=b", "runtimeClass.nodeSelector.c=d"),
-            *("sandboxes.tolerations[0].key=sandboxes", "sandboxes.tolerations[0].operator=Exists"),
-            *("runtimeClass.tolerations[0].key=gvisor", "runtimeClass.tolerations[0].operator=Exists"),
+            ON,
+            "sandboxes.nodeSelector.a=b",
+            "runtimeClass.nodeSelector.c=d",
+            "sandboxes.tolerations[0].key=sandboxes",
+            "sandboxes.tolerations[0].operator=Exists",
+            "runtimeClass.tolerations[0].key=gvisor",
+            "runtimeClass.tolerations[0].operator=Exists",
         )
     )
     assert spec["nodeSelector"] == {"a": "b", "c": "d"}

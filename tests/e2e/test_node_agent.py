@@ -18,6 +18,7 @@ import pytest
 from controlplane.cluster.kubernetes.node_agents import NodeAgents
 from controlplane.cluster.kubernetes.node_agents.addresses import Addresses
 from controlplane.errors import Problem
+from controlplane.images import Credentials
 from controlplane.settings import NodeAgentSettings
 from controlplane.wire import node_pb2
 from rollbox import Client, Sandbox
@@ -26,6 +27,7 @@ from tests.cluster.layout import STATE as CLUSTER
 from tests.support.faults import signal_kernel
 from tests.support.images import IMAGE, REGISTRY
 from tests.support.installed import Installed, kubectl, objects, own_cluster
+from tests.support.odd_registry import PASSWORD, USER, odd_registry
 from tests.support.waiting import until
 
 pytestmark = [
@@ -33,7 +35,8 @@ pytestmark = [
     pytest.mark.skipif(not own_cluster(), reason="where a given cluster has containerd's socket is not known"),
 ]
 AGENT = (
-    *("nodeAgent.enabled=true", f"nodeAgent.containerd.socket={CONTAINERD_SOCKET}"),
+    "nodeAgent.enabled=true",
+    f"nodeAgent.containerd.socket={CONTAINERD_SOCKET}",
     f"nodeAgent.containerd.root={CLUSTER / 'containerd'}",
 )
 # The node has two minutes to stop one, and the operator looks every half.
@@ -160,16 +163,52 @@ async def test_an_image_is_pulled_ahead_and_removed_again(agents: NodeAgents, no
     assert not await agents.remove(node, fresh_image)
 
 
-async def test_a_prefetch_that_cannot_be_says_whose_it_is(agents: NodeAgents, node: str) -> None:
-    with pytest.raises(Problem) as refused:
-        async for _ in agents.prefetch(node, f"{REGISTRY}/absent:1", None, ""):
-            pass
-    assert refused.value.code == "image_not_found"
-    with pytest.raises(Problem) as away:
-        async for _ in agents.prefetch(node, "localhost:1/absent:1", None, ""):
-            pass
-    assert away.value.code == "image_pull_failed"
-    assert "the registry was not reached" in away.value.detail
+async def _pulled(agents: NodeAgents, node: str, image: str, credentials: Credentials | None = None) -> Problem | None:
+    """Why it was not; None: it was."""
+    try:
+        async with asyncio.timeout(60):
+            async for _ in agents.prefetch(node, image, credentials, ""):
+                pass
+    except Problem as problem:
+        return problem
+    return None
+
+
+async def test_a_prefetch_that_cannot_be_says_why(agents: NodeAgents, node: str) -> None:
+    async with odd_registry() as registry:
+        expected = {
+            f"{REGISTRY}/absent:1": ("image_not_found", "not found"),
+            "localhost:1/absent:1": ("image_pull_failed", "the registry was not reached"),
+            registry.image("private"): ("image_pull_failed", "the registry refused the pull"),
+            registry.image("busy"): ("image_pull_failed", "the registry limits the rate of pulls"),
+            registry.image("broken"): ("image_pull_failed", "500"),
+            registry.image("lying"): ("image_pull_failed", "digest"),
+            registry.image("cut"): ("image_pull_failed", "EOF"),
+        }
+        problems = await asyncio.gather(*(_pulled(agents, node, image) for image in expected))
+    for image, problem in zip(expected, problems, strict=True):
+        code, words = expected[image]
+        assert problem is not None, image
+        assert (problem.code, words in problem.detail) == (code, True), f"{image}: {problem}"
+        assert problem.details == {"image": image, "node": node}
+
+
+async def test_a_private_image_is_for_those_with_credentials_though_the_node_has_it(
+    agents: NodeAgents, node: str
+) -> None:
+    async with odd_registry() as registry:
+        image = registry.image("private")
+        wrong = await _pulled(agents, node, image, Credentials(USER, "guessed"))
+        assert wrong is not None
+        assert wrong.code == "image_pull_failed"
+        assert await _pulled(agents, node, image, Credentials(USER, PASSWORD)) is None
+        try:
+            assert image in await listed(agents, node)
+            again = await _pulled(agents, node, image)
+            assert again is not None, "another's image was given to who has no right to it"
+            assert "the registry refused the pull" in again.detail
+        finally:
+            assert await agents.remove(node, image)
 
 
 async def test_the_control_plane_reaches_the_agents(stack: Installed) -> None:
