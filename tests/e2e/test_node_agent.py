@@ -217,6 +217,19 @@ async def test_the_control_plane_reaches_the_agents(stack: Installed) -> None:
     assert IMAGE in json.loads(told)
 
 
+async def test_users_see_images_and_have_them_pulled_ahead(
+    agents: NodeAgents, node: str, client: Client, fresh_image: str
+) -> None:
+    report = await client.prefetch(fresh_image)
+    assert (report.failed, list(report.here)) == ({}, [fresh_image])
+    repository, _, digest = fresh_image.partition("@")
+    (found,) = [one for one in await client.images() if one.digest == digest]
+    assert (found.node, found.lazy, found.size_bytes > FILE_BYTES) == (node, False, True)
+    assert any(name.startswith(repository) for name in found.names)
+    assert await agents.remove(node, fresh_image)
+    assert digest not in {one.digest for one in await client.images()}
+
+
 async def test_code_in_a_sandbox_does_not_reach_it(stack: Installed, shared: Sandbox) -> None:
     address = str((await pod(stack))["status"]["podIP"])
     _, here = await asyncio.open_connection(address, 8443)

@@ -69,7 +69,7 @@ def _python(*words: str) -> Command:
 CLUSTER = _python("-m", "tests.cluster")
 RELEASE = _python("-m", "tests.support.release")
 HELM = ("tests/cluster/toolchain/build.sh", "helm")
-# All but the image for software tasks, which only the whole of the tests needs.
+# Those that the core needs: software tasks and optional parts have their images, and their tests, in the whole.
 IMAGES = ("gateway", "controlplane", "sidecar", "dns", "redis", "python")
 ON_CLUSTER = {"ROLLBOX_TEST_PRODUCT": "cluster"}
 
