@@ -133,7 +133,7 @@ def test_the_events_of_go_test_are_outcomes(tmp_path: Path) -> None:
         "-m",
         "tests.levels.go",
         "--only",
-        "rollbox.dev/node/internal/cri",
+        "rollbox.dev/node/cri",
         "TestList",
     )
     assert (report.passed, report.skipped) == (1, ["TestLazy"])
