@@ -107,7 +107,7 @@ class PlayedCluster:
         yield PrefetchProgress("played", "here")
 
     async def commit(self, sandbox_id: str, target: str, max_bytes: int) -> Committed:
-        raise Problem("unsupported", "nothing runs here")
+        raise Problem("unsupported", "nothing runs here", value="a real cluster")
 
     def architectures(self) -> frozenset[str]:
         return frozenset()
