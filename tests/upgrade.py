@@ -3,7 +3,8 @@
     python -m tests.upgrade CHECKOUT [GATEWAY]
 
 Clients create (warm, cold, with settings, keys and groups), run commands and delete through one address all the time,
-as through a Service. GATEWAY is the program of that version's gateway; without it, its control planes have this one's.
+as through a Service. GATEWAY is the program of that version's gateway: then each version's gateway has the other one's
+control plane for a while, too; without it, all gateways are this one's.
 Control planes, gateways, Redis and SDK are real; the cluster and all sidecars are played. It fails when a sandbox is
 lost, given twice or not answered for by one of the versions, when a client gets an error, or when use is counted wrong.
 """
@@ -57,10 +58,10 @@ class Upgrade:
     served: Counter[str] = field(default_factory=Counter)
     ids: Counter[str] = field(default_factory=Counter)
 
-    async def add(self, name: str, *, before: bool) -> Replica:
-        """Starts a replica of the version before or of this one, and lets the Service know it."""
+    async def add(self, name: str, *, before: bool, crossed: bool = False) -> Replica:
+        """Starts a replica of the version before or of this one behind the Service; crossed: with the other gateway."""
         self.ground.checkout = self.checkout if before else None
-        self.ground.gateway = self.gateway if before else ""
+        self.ground.gateway = self.gateway if before != crossed else ""
         await self.ground.add_plane()
         made = Replica(self.ground.urls[-1], self.ground.planes[-1], self.ground.gateways[-1])
         self.service.backends[name] = urlsplit(made.url).port or 0
@@ -149,6 +150,11 @@ async def run(checkout: Path, gateway: str) -> int:
                 new = await upgrade.add("new", before=False)
                 await check(sandboxes, new.url, old.url, new.url)
                 await asyncio.sleep(EACH_S)
+                for before in (False, True) if gateway else ():
+                    crossed = await upgrade.add("crossed", before=before, crossed=True)
+                    await check(sandboxes, crossed.url, new.url, old.url)
+                    await asyncio.sleep(EACH_S)
+                    await upgrade.end("crossed", crossed)
                 await upgrade.end("old", old)
                 await check(sandboxes, new.url)
                 await asyncio.sleep(EACH_S)

@@ -8,6 +8,10 @@ A start imports the module of its command; help imports those of all commands. S
 asyncio, no rich, and of rollbox only what is pure (errors, labels, quantity). The functions that need more import it
 when they run, and the names of types stand in a block for type checkers, except those of a command's parameters: Typer
 evaluates them. `streaming` and `datagrams` are imported by such functions only, so their own imports are at the top.
+
+Help starts in a third of the processor time of a command that makes a call. Of the latter two fifths are aiohttp, and a
+fifth each asyncio and Typer. Only a second HTTP client, for commands that make one call, would start faster: a part of
+our own in the place of a library's, for a fifth of a second.
 """
 
 from rollbox.cli.app import app, main
