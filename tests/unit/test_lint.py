@@ -1,7 +1,8 @@
-"""The lint of tests: what each rule finds, what it lets pass, and how a line is excused."""
+"""The lint of tests: what each rule finds, what it lets pass, how a line is excused; and a rule for all Python."""
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from textwrap import dedent
 
@@ -101,3 +102,15 @@ def test_it_prints_the_place_and_tells_by_its_status(tmp_path: Path, capsys: pyt
     assert line.startswith(f"{tmp_path}/a.py:2: 1 s are nothing")
     assert lint.main([str(tmp_path / "b.py")]) == 0
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("folder", ["controlplane", "sdk", "tests", "contract", "helm"])
+def test_no_list_is_unpacked_where_it_is_written(folder: str) -> None:
+    """`*(a, b),` in the place of `a, b,` keeps the formatter from giving each a line of its own."""
+    found = [
+        f"{file.relative_to(lint.ROOT)}:{node.lineno}"
+        for file in (lint.ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Starred) and isinstance(node.value, ast.Tuple | ast.List | ast.Set)
+    ]
+    assert found == []

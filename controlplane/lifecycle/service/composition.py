@@ -144,10 +144,13 @@ class Core:
             ownership=self.ownership,
         )
         self.commits = SandboxCommits(
-            *(deps.cluster, self.owner_calls, self.expiry.activity, deps.clock), metrics=deps.metrics, group=group
+            deps.cluster, self.owner_calls, self.expiry.activity, deps.clock, metrics=deps.metrics, group=group
         )
         self.preflight = Preflight(
-            *(store, deps.cluster, self.images, self.quotas),
+            store,
+            deps.cluster,
+            self.images,
+            self.quotas,
             ownership=self.ownership,
             at_once=options.starts_in_flight,
         )

@@ -83,15 +83,3 @@ def test_the_ways_of_a_create_and_a_push_are_printed() -> None:
     assert "CreateQueue.enter" in shown[create:push]
     assert "store/memory: MemoryStore.admit" in shown[create:push]
     assert "Completion.run" in shown[push:]
-
-
-@pytest.mark.parametrize("folder", ["controlplane", "sdk", "tests", "contract", "helm"])
-def test_no_list_is_unpacked_where_it_is_written(folder: str) -> None:
-    """`*(a, b),` in the place of `a, b,` keeps the formatter from giving each a line of its own."""
-    found = [
-        f"{file.relative_to(ROOT)}:{node.lineno}"
-        for file in (ROOT / folder).rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Starred) and isinstance(node.value, ast.Tuple | ast.List | ast.Set)
-    ]
-    assert found == []
