@@ -21,7 +21,12 @@ context_controlplane() {
   cp -r "$packages" "$1/packages"
 }
 
+context_mirror() {
+  setup/go.sh rollbox-mirror "$1"
+}
+
 context_dns() { :; }
+context_distribution() { :; }
 context_redis() { :; }
 context_python() { :; }
 context_swe() { cp images/runtimes/swe/packages.txt "$1/"; }

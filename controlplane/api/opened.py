@@ -137,7 +137,7 @@ async def opened_images(settings: Settings, clock: Clock) -> AsyncIterator[Image
     ):
         mirror = None
         if images.registry is not None:
-            opening = MirrorClient.open(images.registry.mirror, images.registry.tls_folder)
+            opening = MirrorClient.open(images.registry.mirror, images.registry.tls_folder, images.registry.mirror_name)
             try:
                 mirror = await stack.enter_async_context(opening)
             except (OSError, ValueError) as error:

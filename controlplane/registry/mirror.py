@@ -13,12 +13,9 @@ from controlplane.errors.rpc import from_rpc
 from controlplane.images import Copied, Copying, Credentials, Found, Reference
 from controlplane.wire import mirror_pb2, mirror_pb2_grpc
 
-# The name in its certificate, whatever address it is reached at.
-NAME: Final = "rollbox-mirror"
 FIND_WITHIN_S: Final = 10.0
 # A mirror that is restarted is there again within seconds; the default waits up to two minutes before it looks.
 _OPTIONS: Final = (
-    ("grpc.ssl_target_name_override", NAME),
     ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 2_000),
@@ -50,19 +47,21 @@ class MirrorClient:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, address: str, tls_folder: Path) -> AsyncIterator[Self]:
+    async def open(cls, address: str, tls_folder: Path, name: str) -> AsyncIterator[Self]:
         """A client while the block runs; it connects when needed.
 
         Args:
             address: host and port.
             tls_folder: has ``ca.crt``, ``tls.crt`` and ``tls.key``.
+            name: in the mirror's certificate, whatever address it is reached at.
         """
         credentials = grpc.ssl_channel_credentials(
             root_certificates=(tls_folder / "ca.crt").read_bytes(),
             private_key=(tls_folder / "tls.key").read_bytes(),
             certificate_chain=(tls_folder / "tls.crt").read_bytes(),
         )
-        async with aio.secure_channel(address, credentials, options=_OPTIONS) as channel:
+        options = (*_OPTIONS, ("grpc.ssl_target_name_override", name))
+        async with aio.secure_channel(address, credentials, options=options) as channel:
             yield cls(channel)
 
     async def copy(

@@ -17,22 +17,27 @@ class RegistrySettings:
     Attributes:
         host: host and port, as nodes and images' names know it.
         mirror: host and port of the mirror that copies.
+        mirror_name: the name in its certificate.
         tls_folder: ``ca.crt``, ``tls.crt`` and ``tls.key``, by which the mirror knows this control plane.
     """
 
     host: str
     mirror: str
+    mirror_name: str
     tls_folder: Path
 
     @classmethod
     def read(cls, read: Reader) -> Self | None:
         """Reads them; None: there is none."""
         if not read.has("REGISTRY"):
-            read.refuse(("MIRROR", "MIRROR_TLS_FOLDER"), "it needs REGISTRY, the registry that the mirror fills")
+            read.refuse(
+                ("MIRROR", "MIRROR_NAME", "MIRROR_TLS_FOLDER"), "it needs REGISTRY, the registry that the mirror fills"
+            )
             return None
         return cls(
             host=read("REGISTRY", rules.registry),
             mirror=read("MIRROR", rules.host_and_port),
+            mirror_name=read("MIRROR_NAME", rules.domain),
             tls_folder=read("MIRROR_TLS_FOLDER", rules.tls_folder),
         )
 

@@ -163,8 +163,8 @@ def registry(text: str) -> str:
 
 def host_and_port(text: str) -> str:
     """``host:port`` of a server that is called."""
-    listen = Listen.parse(text)
-    if listen.path is not None or not listen.port:
+    host, _, port = text.rpartition(":")
+    if not host or host == "unix" or not port.isdigit() or int(port) not in range(1, 65536):
         raise ValueError("must be host:port")
     return text
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import platform
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from string import Template
 
@@ -18,6 +21,24 @@ def write() -> None:
     _put(ETC / "certs.d" / layout.REGISTRY / "hosts.toml", rendered("hosts.toml"))
     # The folder must be there before containerd watches it.
     CNI_CONF.mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def trusted(host: str, hosts: str, authority: str) -> Iterator[None]:
+    """The node pulls from another registry while the block runs; containerd reads this at every pull.
+
+    Args:
+        host: as names of images begin with it.
+        hosts: the text of its hosts.toml.
+        authority: the certificate of the authority that has signed its own.
+    """
+    folder = ETC / "certs.d" / host
+    _put(folder / "hosts.toml", hosts)
+    _put(folder / "ca.crt", authority)
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder)
 
 
 def rendered(name: str) -> str:

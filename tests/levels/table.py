@@ -101,7 +101,7 @@ LEVELS = (
     Level("setup", (Plain(_make("setup")),), budget_s=120, fresh_s=600),
     Level("pure", (Pytest(PURE, workers=2),), budget_s=45, fresh_s=45),
     Level("unit", (Pytest(UNIT, workers=3),), budget_s=90, fresh_s=90),
-    Level("contract", (Pytest(("contract",), workers=2),), budget_s=120, fresh_s=120),
+    Level("contract", (Pytest(("contract",), workers=2),), budget_s=150, fresh_s=180),
     Level("rust", (Rust(),), budget_s=120, fresh_s=300, why_not=_why_no_cargo),
     Level("go", (Go(),), budget_s=60, fresh_s=300, why_not=_why_no_go),
     Level(
@@ -111,7 +111,7 @@ LEVELS = (
         fresh_s=300,
         why_not=why_no_engine,
     ),
-    Level("chart", (Pytest(("chart",), workers=2),), budget_s=45, fresh_s=120, why_not=_why_no_helm, ahead=HELM),
+    Level("chart", (Pytest(("chart",), workers=2),), budget_s=60, fresh_s=120, why_not=_why_no_helm, ahead=HELM),
     _cluster_level("e2e-core", Pytest(("e2e", "product"), marks="core"), budget_s=480, fresh_s=1500, images=IMAGES),
     _cluster_level(
         "e2e",

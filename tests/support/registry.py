@@ -33,11 +33,12 @@ def digest(content: bytes) -> str:
 
 
 @contextmanager
-def registry_server(folder: Path, **http: Any) -> Iterator[str]:
+def registry_server(folder: Path, address: str = "", **http: Any) -> Iterator[str]:
     """Host and port of an empty registry that answers by http while the block runs.
 
     Args:
         folder: for its files.
+        address: host and port; empty: any port of loopback.
         http: more of its configuration.
 
     Raises:
@@ -45,7 +46,7 @@ def registry_server(folder: Path, **http: Any) -> Iterator[str]:
     """
     if shutil.which("docker-registry") is None:
         raise RuntimeError("docker-registry is not on PATH: `make setup` installs what the tests need")
-    address = f"127.0.0.1:{free_port('127.0.0.1')}"
+    address = address or f"127.0.0.1:{free_port('127.0.0.1')}"
     config = {
         "version": 0.1,
         "log": {"level": "error", "accesslog": {"disabled": True}},

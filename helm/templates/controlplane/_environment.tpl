@@ -28,8 +28,8 @@
 {{- with .Values.sandboxes.tolerations }}
 - {name: ROLLBOX_CONTROLPLANE_TOLERATIONS, value: {{ toJson . | quote }}}
 {{- end }}
-{{- with .Values.sandboxes.imagePullSecrets }}
-- {name: ROLLBOX_CONTROLPLANE_IMAGE_PULL_SECRETS, value: {{ join "," . | quote }}}
+{{- with include "rollbox.pullSecrets" . }}
+- {name: ROLLBOX_CONTROLPLANE_IMAGE_PULL_SECRETS, value: {{ . | quote }}}
 {{- end }}
 {{- if include "rollbox.nodeAgents" . }}
 - {name: ROLLBOX_CONTROLPLANE_NODE_AGENTS, value: {{ .Release.Namespace }}/{{ include "rollbox.name" (list . "node") }}}
@@ -59,6 +59,16 @@
 - {name: ROLLBOX_CONTROLPLANE_PLAIN_HTTP_REGISTRIES, value: {{ join "," . | quote }}}
 {{- end }}
 {{- end }}
+{{- if include "rollbox.registry" . }}
+- {name: ROLLBOX_CONTROLPLANE_REGISTRY, value: {{ include "rollbox.registryHost" . | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_MIRROR, value: {{ printf "%s.%s.svc.%s:8085" (include "rollbox.name" (list . "mirror")) .Release.Namespace .Values.clusterDomain | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_MIRROR_NAME, value: {{ include "rollbox.mirrorServer" . }}}
+- {name: ROLLBOX_CONTROLPLANE_MIRROR_TLS_FOLDER, value: /etc/rollbox/mirror}
+{{- end }}
+{{- with .Values.sandboxes.ownerPullSecrets }}
+{{- if not (include "rollbox.registry" $) }}{{ fail "sandboxes.ownerPullSecrets needs registry.enabled: nodes have no credentials of one owner alone, and start what they have for anybody" }}{{ end }}
+- {name: ROLLBOX_CONTROLPLANE_OWNER_PULL_SECRETS, value: {{ toJson . | quote }}}
+{{- end }}
 {{- if .Values.pools.agentSandbox }}
 - {name: ROLLBOX_CONTROLPLANE_AGENT_SANDBOX, value: "true"}
 {{- end }}
@@ -82,20 +92,36 @@
 {{- end }}
 
 {{- define "rollbox.controlplaneMounts" -}}
+{{- if include "rollbox.registry" . }}
+- {name: mirror, mountPath: /etc/rollbox/mirror, readOnly: true}
+{{- end }}
 - {name: api-keys, mountPath: /etc/rollbox/api-keys, readOnly: true}
 - {name: signing, mountPath: /etc/rollbox/signing, readOnly: true}
 {{ include "rollbox.operatorMounts" . }}
 {{- end }}
 
 {{- define "rollbox.controlplaneVolumes" -}}
+{{- if include "rollbox.registry" . }}
+- {name: mirror, secret: {secretName: {{ include "rollbox.name" (list . "mirror") }}-client, defaultMode: 0440}}
+{{- end }}
 - {name: api-keys, secret: {secretName: {{ include "rollbox.apiKeysSecret" . }}, items: [{key: keys, path: keys}]}}
 - {name: signing, secret: {secretName: {{ include "rollbox.signingSecret" . }}, items: [{key: tls.key, path: tls.key}]}}
 {{ include "rollbox.operatorVolumes" . }}
+{{- end }}
+
+{{- /* The pull secrets that all sandboxes have, the private registry's among them. */}}
+{{- define "rollbox.pullSecrets" -}}
+{{- $names := .Values.sandboxes.imagePullSecrets }}
+{{- if include "rollbox.ownRegistry" . }}{{ $names = append $names (printf "%s-pull" (include "rollbox.name" (list . "registry"))) }}{{ end }}
+{{- join "," $names }}
 {{- end }}
 
 {{- define "rollbox.controlplaneChecksums" -}}
 {{- $secrets := include "rollbox.generated" . | fromYaml }}
 rollbox.dev/api-keys: {{ $secrets.keys | sha256sum | trunc 16 | quote }}
 rollbox.dev/signing-key: {{ $secrets.certificate | sha256sum | trunc 16 | quote }}
+{{- if include "rollbox.registry" . }}
+rollbox.dev/mirror: {{ (include "rollbox.registrySecrets" . | fromYaml).client.certificate | sha256sum | trunc 16 | quote }}
+{{- end }}
 rollbox.dev/redis: {{ printf "%s%s" .Values.redis.url $secrets.password | sha256sum | trunc 16 | quote }}
 {{- end }}

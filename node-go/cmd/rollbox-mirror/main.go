@@ -85,15 +85,16 @@ func newCopier(settings mirror.Settings, metrics *mirror.Metrics) (*mirror.Copie
 		return nil, &mirror.SettingError{Variable: "ROLLBOX_MIRROR_REGISTRY_ACCOUNT_FILE", Value: settings.RegistryAccount, Rule: err.Error()}
 	}
 	return mirror.NewCopier(mirror.Options{
-		Registry:      settings.Registry,
-		Credentials:   account,
-		Private:       private,
-		Upstream:      mirror.NewPatience(mirror.NewGuard(settings.PlainRegistries).Transport(settings.Stall)),
-		CopiesAtOnce:  settings.Copies,
-		LayersAtOnce:  settings.Layers,
-		MaxImageBytes: settings.MaxImageBytes,
-		Folder:        settings.Folder,
-		Metrics:       metrics,
+		Registry:        settings.Registry,
+		Credentials:     account,
+		Private:         private,
+		Upstream:        mirror.NewPatience(mirror.NewGuard(settings.PlainRegistries).Transport(settings.Stall)),
+		PlainRegistries: settings.PlainRegistries,
+		CopiesAtOnce:    settings.Copies,
+		LayersAtOnce:    settings.Layers,
+		MaxImageBytes:   settings.MaxImageBytes,
+		Folder:          settings.Folder,
+		Metrics:         metrics,
 	}), nil
 }
 

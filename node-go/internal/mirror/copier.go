@@ -24,6 +24,8 @@ type Options struct {
 	Credentials authn.Authenticator
 	Private     http.RoundTripper // asks the private registry
 	Upstream    http.RoundTripper // asks all others
+	// Those that are asked by http, as host or host:port.
+	PlainRegistries []string
 	CopiesAtOnce,
 	LayersAtOnce int // of one copy
 	MaxImageBytes int64
@@ -52,7 +54,7 @@ func NewCopier(options Options) *Copier {
 
 // Copy copies an image unless it is there, and tells progress meanwhile.
 func (c *Copier) Copy(ctx context.Context, asked *wire.CopyRequest, tell func(*wire.CopyProgress) error) (*wire.Copied, error) {
-	wish, err := checked(asked, c.Registry, c.Forms)
+	wish, err := checked(asked, c.Options)
 	if err != nil {
 		return nil, err
 	}

@@ -178,6 +178,19 @@ func TestOnlyPublicAddressesAreAsked(t *testing.T) {
 	}
 }
 
+func TestARegistryIsAskedByHTTPOnlyWhereTheOperatorSaysSo(t *testing.T) {
+	// No address that the library would ask by http without being told to.
+	upstream, private := serveAt(t, "127.0.0.2:0"), serve(t)
+	at := upstream.push(t, "team/app", image(t, "one"))
+	copier := copierFor(upstream, private, time.Minute)
+	copier.PlainRegistries = nil
+	copier.Upstream = NewPatience(NewGuard(nil).Transport(time.Minute))
+	if got := told(refused(t, copier, wish(at))); got != "image_pull_failed upstream away" {
+		t.Fatal(got)
+	}
+	copied(t, copierFor(upstream, private, time.Minute), wish(at))
+}
+
 func TestAMalformedRequestIsRefused(t *testing.T) {
 	upstream, private := serve(t), serve(t)
 	copier := copierFor(upstream, private, time.Minute)

@@ -53,12 +53,16 @@ func (r request) auth() authn.Authenticator {
 	return authn.FromConfig(r.credentials)
 }
 
-func checked(asked *wire.CopyRequest, registry string, forms map[wire.ImageForm]Converter) (request, error) {
+func checked(asked *wire.CopyRequest, options Options) (request, error) {
 	source, err := name.NewDigest(asked.GetSource(), name.StrictValidation)
+	if err == nil && slices.Contains(options.PlainRegistries, source.RegistryStr()) {
+		// Else the library asks by http what is on this machine or in a private network, and nothing else.
+		source, err = name.NewDigest(asked.GetSource(), name.StrictValidation, name.Insecure)
+	}
 	if err != nil {
 		return request{}, invalid("source %.200q: %w", asked.GetSource(), err)
 	}
-	target, err := repository(registry, asked.GetTarget())
+	target, err := repository(options.Registry, asked.GetTarget())
 	if err != nil {
 		return request{}, err
 	}
@@ -77,7 +81,7 @@ func checked(asked *wire.CopyRequest, registry string, forms map[wire.ImageForm]
 	}
 	switch form := asked.GetForm(); {
 	case form == wire.ImageForm_PLAIN:
-	case form == wire.ImageForm_ESTARGZ && forms[form] == nil:
+	case form == wire.ImageForm_ESTARGZ && options.Forms[form] == nil:
 		return request{}, problem.New(problem.Unsupported, "this mirror does not convert images to %s", form)
 	case form != wire.ImageForm_ESTARGZ:
 		return request{}, invalid("form %d is none", form)

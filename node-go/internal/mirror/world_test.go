@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -35,11 +36,13 @@ type server struct {
 	meddle func(w http.ResponseWriter, r *http.Request) bool
 }
 
-func serve(t *testing.T) *server {
+func serve(t *testing.T) *server { return serveAt(t, "127.0.0.1:0") }
+
+func serveAt(t *testing.T, address string) *server {
 	t.Helper()
 	s := &server{}
 	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
-	listening := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	listening := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		s.asked = append(s.asked, r.Method+" "+r.URL.RequestURI())
 		meddle := s.meddle
@@ -48,6 +51,13 @@ func serve(t *testing.T) *server {
 			inner.ServeHTTP(w, r)
 		}
 	}))
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = listening.Listener.Close()
+	listening.Listener = listener
+	listening.Start()
 	t.Cleanup(listening.Close)
 	s.host = strings.TrimPrefix(listening.URL, "http://")
 	return s
@@ -79,7 +89,7 @@ func (s *server) interfere(meddle func(http.ResponseWriter, *http.Request) bool)
 // push puts an image there and returns REPOSITORY@DIGEST.
 func (s *server) push(t *testing.T, path string, image v1.Image) string {
 	t.Helper()
-	where, err := name.NewRepository(s.host + "/" + path)
+	where, err := name.NewRepository(s.host+"/"+path, name.Insecure)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +137,9 @@ func copierFor(upstream, private *server, stall time.Duration) *Copier {
 	}
 	return NewCopier(Options{
 		Registry: private.host, Credentials: authn.Anonymous, Private: transport,
-		Upstream:     NewPatience(NewGuard([]string{upstream.host}).Transport(stall)),
-		CopiesAtOnce: 2, LayersAtOnce: 2, MaxImageBytes: 1 << 30,
+		PlainRegistries: []string{upstream.host},
+		Upstream:        NewPatience(NewGuard([]string{upstream.host}).Transport(stall)),
+		CopiesAtOnce:    2, LayersAtOnce: 2, MaxImageBytes: 1 << 30,
 		Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 }

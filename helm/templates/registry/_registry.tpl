@@ -1,0 +1,140 @@
+{{- /* Not empty where there is a private registry: `--reuse-values` of a release from before it has no such values. */}}
+{{- define "rollbox.registry" -}}
+{{- if dig "enabled" false (.Values.registry | default dict) }}true{{ end }}
+{{- end }}
+
+{{- /* Not empty where the chart runs it. */}}
+{{- define "rollbox.ownRegistry" -}}
+{{- if and (include "rollbox.registry" .) (not (dig "external" "host" "" .Values.registry)) }}true{{ end }}
+{{- end }}
+
+{{- define "rollbox.registryService" -}}
+{{- printf "%s.%s.svc.%s" (include "rollbox.name" (list . "registry")) .Release.Namespace .Values.clusterDomain }}
+{{- end }}
+
+{{- /* As names of images begin with it, and as nodes know it. */}}
+{{- define "rollbox.registryHost" -}}
+{{- with .Values.registry.external.host }}{{ . }}{{ else }}{{ include "rollbox.registryService" . }}:{{ .Values.registry.port }}{{ end }}
+{{- end }}
+
+{{- /* Where images are pushed. */}}
+{{- define "rollbox.registryPush" -}}
+{{- with .Values.registry.external.host }}{{ . }}{{ else }}{{ include "rollbox.registryService" . }}:{{ .Values.registry.pushPort }}{{ end }}
+{{- end }}
+
+{{- define "rollbox.registryAccount" -}}
+{{- if include "rollbox.ownRegistry" . }}{{ include "rollbox.name" (list . "registry") }}-push{{ else }}{{ .Values.registry.external.existingSecret }}{{ end }}
+{{- end }}
+
+{{- /* The names of the two ends of calls to the mirror, in their certificates. */}}
+{{- define "rollbox.mirrorServer" -}}
+mirror.{{ .Release.Name }}.{{ .Release.Namespace }}
+{{- end }}
+
+{{- define "rollbox.mirrorClient" -}}
+control-plane.{{ .Release.Name }}.{{ .Release.Namespace }}
+{{- end }}
+
+{{- /*
+Accounts and certificates, generated once and kept, as `rollbox.generated`. The authority's key is kept too, in a Secret
+that no pod has: nodes trust the authority, and the registry's certificate is signed again when its names change.
+*/}}
+{{- define "rollbox.registrySecrets" -}}
+{{- if not (hasKey .Values "generatedRegistry") }}
+{{- $name := include "rollbox.name" (list . "registry") }}
+{{- $kept := (lookup "v1" "Secret" .Release.Namespace (printf "%s-authority" $name)).data | default dict }}
+{{- $found := dict }}
+{{- range $key := list "push" "pull" "http" }}
+{{- $_ := set $found $key (get $kept $key | b64dec | default (randAlphaNum 40)) }}
+{{- end }}
+{{- $authority := dict }}
+{{- if and (get $kept "tls.crt") (get $kept "tls.key") }}
+{{- $authority = buildCustomCert (get $kept "tls.crt") (get $kept "tls.key") }}
+{{- else }}
+{{- $authority = genCAWithKey (printf "rollbox registry of %s" .Release.Name) 3650 (genPrivateKey "ecdsa") }}
+{{- end }}
+{{- $_ := set $found "authority" (dict "certificate" $authority.Cert "key" $authority.Key) }}
+{{- $addresses := list }}{{ $names := list (include "rollbox.registryService" .) (printf "%s.%s.svc" $name .Release.Namespace) }}
+{{- range .Values.registry.addresses }}
+{{- if regexMatch "^[0-9.]+$|:" . }}{{ $addresses = append $addresses . }}{{ else }}{{ $names = append $names . }}{{ end }}
+{{- end }}
+{{- $wanted := dict "registry" (dict "addresses" $addresses "names" $names) }}
+{{- $_ := set $wanted "server" (dict "addresses" list "names" (list (include "rollbox.mirrorServer" .))) }}
+{{- $_ := set $wanted "client" (dict "addresses" list "names" (list (include "rollbox.mirrorClient" .))) }}
+{{- range $side, $for := $wanted }}
+{{- $stamp := printf "%s %s" (join "," $for.names) (join "," $for.addresses) | sha256sum }}
+{{- if and (eq (get $kept (printf "%s.names" $side) | b64dec) $stamp) (get $kept "tls.key") }}
+{{- $_ := set $found $side (dict "certificate" (get $kept (printf "%s.crt" $side) | b64dec) "key" (get $kept (printf "%s.key" $side) | b64dec) "stamp" $stamp) }}
+{{- else }}
+{{- $signed := genSignedCertWithKey (first $for.names) $for.addresses $for.names 3650 $authority (genPrivateKey "ecdsa") }}
+{{- $_ := set $found $side (dict "certificate" $signed.Cert "key" $signed.Key "stamp" $stamp) }}
+{{- end }}
+{{- end }}
+{{- $htpasswd := get $kept "htpasswd" | b64dec }}
+{{- if not (and $htpasswd (get $kept "push")) }}
+{{- $htpasswd = printf "%s\n" (htpasswd "push" $found.push) }}
+{{- end }}
+{{- $_ := set $found "htpasswd" $htpasswd }}
+{{- $readers := get $kept "readers" | b64dec }}
+{{- if not (and $readers (get $kept "pull")) }}
+{{- $readers = printf "%s\n" (htpasswd "pull" $found.pull) }}
+{{- end }}
+{{- $_ := set $found "readers" $readers }}
+{{- $_ := set .Values "generatedRegistry" $found }}
+{{- end }}
+{{- toYaml .Values.generatedRegistry }}
+{{- end }}
+
+{{- /*
+The registry's configuration. Two processes serve one store: nodes get a port on which nothing can be changed, with an
+account of its own, since Distribution's accounts have no rights of their own. Argument: (list . "read" | "write").
+*/}}
+{{- define "rollbox.registryConfig" -}}
+{{- $top := index . 0 }}{{ $reads := eq (index . 1) "read" -}}
+version: 0.1
+log: {level: warn, accesslog: {disabled: true}}
+storage:
+  filesystem: {rootdirectory: /data}
+  delete: {enabled: {{ not $reads }}}
+  maintenance:
+    readonly: {enabled: {{ $reads }}}
+    uploadpurging: {enabled: {{ not $reads }}, age: 24h, interval: 1h, dryrun: false}
+auth:
+  htpasswd: {realm: rollbox, path: /etc/rollbox/{{ $reads | ternary "readers" "htpasswd" }}}
+http:
+  addr: ":{{ $reads | ternary $top.Values.registry.port $top.Values.registry.pushPort }}"
+  secret: {{ (include "rollbox.registrySecrets" $top | fromYaml).http }}
+  tls: {certificate: /etc/rollbox/tls.crt, key: /etc/rollbox/tls.key}
+health:
+  storagedriver: {enabled: true, interval: 10s, threshold: 3}
+{{- end }}
+
+{{- /* How a node finds the registry: containerd's certs.d (docs/images.md). */}}
+{{- define "rollbox.registryHosts" -}}
+{{- $host := include "rollbox.registryHost" . -}}
+{{- $address := printf "https://%s:%v" (first .Values.registry.addresses | default (include "rollbox.registryService" .)) .Values.registry.port -}}
+server = "{{ $address }}"
+
+[host."{{ $address }}"]
+  capabilities = ["pull", "resolve"]
+  ca = "ca.crt"
+{{- end }}
+
+{{- /* Whether the registry has a volume; see `rollbox.redisVolume`. */}}
+{{- define "rollbox.registryVolume" -}}
+{{- $wish := .Values.registry.persistence.enabled | toString }}
+{{- $name := include "rollbox.name" (list . "registry") }}
+{{- $there := lookup "apps/v1" "StatefulSet" .Release.Namespace $name }}
+{{- if $there }}
+{{- $has := not (empty $there.spec.volumeClaimTemplates) | toString }}
+{{- if not (has $wish (list "auto" $has)) }}
+{{- fail (printf "registry.persistence.enabled is %s, but the registry of this release was installed with %s, and a StatefulSet's volumes cannot be changed: set it to auto, which keeps what is there, or let the registry begin anew (kubectl -n %s delete statefulset %s, then upgrade): images are copied again, and what was made of sandboxes is lost" $wish $has .Release.Namespace $name) }}
+{{- end }}
+{{- eq $has "true" | ternary "true" "" }}
+{{- else if ne $wish "auto" }}
+{{- eq $wish "true" | ternary "true" "" }}
+{{- else if .Values.registry.persistence.storageClass }}true
+{{- else }}
+{{- include "rollbox.defaultStorageClass" . }}
+{{- end }}
+{{- end }}

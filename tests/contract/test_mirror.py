@@ -1,0 +1,355 @@
+"""Control plane, the real mirror and real registries: what is copied, what it costs, and what a client sees fail."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import grpc
+import pytest
+from aiohttp import web
+
+from controlplane.clock import SystemClock
+from controlplane.errors import Problem
+from controlplane.images import Copied, Copying, Credentials, ImageOptions, PrivateRegistry, parse
+from controlplane.lifecycle import Options
+from controlplane.model import Sandbox, SandboxSpec
+from controlplane.registry import MirrorAwayError, MirrorClient, Registries
+from controlplane.wire import mirror_pb2, mirror_pb2_grpc
+from tests.support.authority import Authority
+from tests.support.fake_cluster import FakeCluster
+from tests.support.fake_mirror import FakeKeyrings
+from tests.support.mirror import SERVER, Mirror, Program, build, why_no_mirror
+from tests.support.registry import HTPASSWD, Pusher, registry_server
+from tests.support.world import OWNER, World, world
+
+pytestmark = pytest.mark.skipif(why_no_mirror() is not None, reason=str(why_no_mirror()))
+
+# user:password, as the registries of the tests take it.
+AUTH = {"Authorization": aiohttp.encode_basic_auth("user", "password")}
+LAYER_BYTES = 20
+
+
+@pytest.fixture(scope="module")
+def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("mirror"))
+
+
+@dataclass
+class Place:
+    """An upstream registry, a private one that the mirror fills, and a control plane of them."""
+
+    upstream: Pusher
+    private: str
+    mirror: Mirror
+    plane: World
+
+    async def created(self, name: str, owner: str = OWNER, timeout_ms: int = 60_000) -> tuple[Sandbox, str]:
+        """A sandbox, and the image that its cluster was given."""
+        spec = SandboxSpec(image=f"{self.upstream.address}/{name}", start_timeout_ms=timeout_ms)
+        sandbox = (await self.plane.create(owner, spec)).sandbox
+        return sandbox, self.plane.cluster.held[sandbox.id].spec.image
+
+    async def refused(self, name: str, timeout_ms: int = 60_000) -> Problem:
+        with pytest.raises(Problem) as caught:
+            await self.created(name, timeout_ms=timeout_ms)
+        return caught.value
+
+
+@contextmanager
+def registry(folder: Path, *, account: bool = True) -> Iterator[str]:
+    """A registry with an account, or one that gives everything to anybody."""
+    folder.mkdir()
+    (folder / "htpasswd").write_text(HTPASSWD)
+    auth = {"htpasswd": {"realm": "r", "path": str(folder / "htpasswd")}}
+    more: dict[str, Any] = {"auth": auth} if account else {}
+    with registry_server(folder, **more) as address:
+        yield address
+
+
+@asynccontextmanager
+async def place(
+    binary: Path,
+    folder: Path,
+    upstream: str,
+    private: str,
+    *,
+    keyrings: FakeKeyrings | None = None,
+    stall_ms: int = 30_000,
+    headers: Mapping[str, str] | None = None,
+) -> AsyncIterator[Place]:
+    (folder / "program").mkdir(exist_ok=True)
+    program = Program(binary, folder / "program", [upstream], stall_ms)
+    rings = keyrings or FakeKeyrings()
+    options = Options(starts_in_flight=16, images=ImageOptions("auto", private=PrivateRegistry(private)))
+    async with AsyncExitStack() as stack:
+        mirror = await stack.enter_async_context(program.running(private))
+        registries = await stack.enter_async_context(Registries.open(rings.of, SystemClock(), plain=[upstream]))
+        cluster = FakeCluster(image_state="unknown")
+        plane = await stack.enter_async_context(
+            world(
+                cluster,
+                options=options,
+                clock=SystemClock(),
+                registry=registries,
+                mirror=mirror.client,
+                keyrings=rings,
+            )
+        )
+        http = await stack.enter_async_context(aiohttp.ClientSession())
+        yield Place(Pusher(http, upstream, headers or {}), private, mirror, plane)
+
+
+@pytest.fixture
+async def real(binary: Path, tmp_path: Path) -> AsyncIterator[Place]:
+    with registry(tmp_path / "upstream", account=False) as upstream, registry(tmp_path / "private") as private:
+        async with place(binary, tmp_path, upstream, private) as made:
+            yield made
+
+
+async def pulled(place: Place, image: str) -> bytes:
+    """The manifest that a node would get from the private registry."""
+    reference = parse(image)
+    url = f"http://{reference.registry}/v2/{reference.name.partition('/')[2]}/manifests/{reference.digest}"
+    accept = {"Accept": "application/vnd.oci.image.manifest.v1+json"}
+    async with place.upstream.http.get(url, headers={**AUTH, **accept}) as answer:
+        assert answer.status == 200, await answer.text()
+        return await answer.read()
+
+
+async def test_what_runs_is_in_the_private_registry_and_nowhere_else(real: Place) -> None:
+    named = await real.upstream.image("team/app", "1")
+    sandbox, image = await real.created("team/app:1")
+    assert (sandbox.image_digest, sandbox.image_ran) == (named, named)
+    host = real.upstream.address.replace(":", "__")
+    assert image == f"{real.private}/mirror/{host}/team/app@{named}"
+    assert b"layers" in await pulled(real, image)
+
+
+async def test_of_an_image_for_many_platforms_ours_runs(real: Place) -> None:
+    digests = {
+        one: await real.upstream.image("team/app", one, architecture=one, mark=one) for one in ("amd64", "s390x")
+    }
+    named = await real.upstream.index("team/app", "1", digests)
+    sandbox, image = await real.created("team/app:1")
+    assert (sandbox.image_digest, sandbox.image_ran) == (named, digests["amd64"])
+    assert image.endswith(digests["amd64"])
+
+
+async def test_a_herd_is_one_copy(real: Place) -> None:
+    await real.upstream.image("team/app", "1")
+    herd = await asyncio.gather(*(real.created("team/app:1") for _ in range(32)))
+    assert len({image for _, image in herd}) == 1
+    async with real.upstream.http.get(f"http://{real.mirror.metrics}/metrics") as answer:
+        lines = [line for line in (await answer.text()).splitlines() if line.startswith("rollbox_mirror_copies_total")]
+    assert lines == ['rollbox_mirror_copies_total{outcome="copied"} 1']
+
+
+async def test_only_the_control_plane_is_answered(real: Place, tmp_path: Path) -> None:
+    stranger = Authority().write(tmp_path / "stranger", "control-plane.rollbox.rollbox")
+    # Signed by another authority: it does not know the mirror, and the mirror does not know it.
+    (stranger / "ca.crt").write_bytes((tmp_path / "program/client/ca.crt").read_bytes())
+    async with MirrorClient.open(real.mirror.address, stranger, SERVER) as client:
+        with pytest.raises(MirrorAwayError):
+            await client.find("mirror/a", "1")
+    # Of our authority, with the name of another part.
+    async with MirrorClient.open(real.mirror.address, tmp_path / "program/server", SERVER) as client:
+        with pytest.raises(MirrorAwayError):
+            await client.find("mirror/a", "1")
+    async with grpc.aio.insecure_channel(real.mirror.address) as channel:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await mirror_pb2_grpc.MirrorStub(channel).Find(mirror_pb2.FindRequest())  # type: ignore[no-untyped-call]
+
+
+async def test_a_mirror_that_is_replaced_goes_on(real: Place, binary: Path, tmp_path: Path) -> None:
+    named = await real.upstream.image("team/app", "1")
+    source = parse(f"{real.upstream.address}/team/app:1").at(named)
+    (tmp_path / "other").mkdir()
+    other = Program(binary, tmp_path / "other", [real.upstream.address])
+    told: list[Copying | Copied] = []
+    async for one in real.mirror.client.copy(source, None, "mirror/app", ["amd64"]):
+        told.append(one)
+    async with other.running(real.private) as second:
+        async for one in second.client.copy(source, None, "mirror/app", ["amd64"]):
+            told.append(one)
+        found = await second.client.find("mirror/app", "1")
+    assert [one for one in told if isinstance(one, Copied)] == [Copied(named, there=False), Copied(named, there=True)]
+    assert found is not None
+    assert (found.digest, found.named) == (named, named)
+
+
+async def test_what_was_copied_starts_without_its_registry(binary: Path, tmp_path: Path) -> None:
+    with registry(tmp_path / "private") as private:
+        with registry(tmp_path / "upstream", account=False) as upstream:
+            async with place(binary, tmp_path, upstream, private) as real:
+                named = await real.upstream.image("team/app", "1")
+                _, image = await real.created("team/app:1")
+        # Another control plane and another mirror, which know nothing, and no upstream registry.
+        async with place(binary, tmp_path, upstream, private) as real:
+            sandbox, again = await real.created("team/app:1")
+            assert (again, sandbox.image_digest, sandbox.image_stale) == (image, named, True)
+            by_digest, again = await real.created(f"team/app@{named}")
+            assert (again, by_digest.image_stale) == (image, False)
+
+
+async def test_two_owners_and_one_private_image(binary: Path, tmp_path: Path) -> None:
+    with registry(tmp_path / "upstream") as upstream, registry(tmp_path / "private") as private:
+        keyrings = FakeKeyrings({OWNER: {upstream: Credentials("user", "password")}})
+        async with place(binary, tmp_path, upstream, private, keyrings=keyrings, headers=AUTH) as real:
+            named = await real.upstream.image("team/app", "1")
+            _, image = await real.created("team/app:1")
+            for name in ("team/app:1", f"team/app@{named}"):
+                with pytest.raises(Problem) as caught:
+                    await real.created(name, owner="bob")
+                assert caught.value.code == "image_not_found"
+            with pytest.raises(Problem) as caught:
+                await real.plane.create("bob", SandboxSpec(image=image))
+            assert caught.value.code == "image_not_found"
+            assert len(real.plane.cluster.held) == 1
+
+
+# -- failures ---------------------------------------------------------------------------------------------------------
+
+# Set when a test is over: until then a registry may be silent.
+OVER = web.AppKey("over", asyncio.Event)
+Meddle = Callable[[web.Request, str], Awaitable[web.StreamResponse | None]]
+
+
+@asynccontextmanager
+async def meddled(registry: str, meddle: Meddle) -> AsyncIterator[str]:
+    """A registry in front of a real one, where the test may answer in its place."""
+    async with aiohttp.ClientSession(auto_decompress=False) as http:
+
+        async def serve(request: web.Request) -> web.StreamResponse:
+            if (answer := await meddle(request, request.path)) is not None:
+                return answer
+            url = f"http://{registry}{request.path_qs}"
+            headers = {name: one for name, one in request.headers.items() if name.lower() != "host"}
+            async with http.request(request.method, url, headers=headers, data=await request.read()) as reply:
+                kept = {
+                    name: one.replace(registry, request.host)
+                    for name, one in reply.headers.items()
+                    if name.lower() not in ("transfer-encoding", "content-length", "connection")
+                }
+                body = await reply.read()
+                if request.method == "HEAD":
+                    kept["Content-Length"] = reply.headers.get("Content-Length", "0")
+                return web.Response(status=reply.status, headers=kept, body=body)
+
+        app = web.Application(client_max_size=1 << 30)
+        app[OVER] = asyncio.Event()
+        app.router.add_route("*", "/{path:.*}", serve)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            yield f"127.0.0.1:{runner.addresses[0][1]}"
+        finally:
+            app[OVER].set()
+            await runner.cleanup()
+
+
+def answers(part: str, status: int, times: int = 1_000, **headers: str) -> Meddle:
+    left = [times]
+
+    async def meddle(request: web.Request, path: str) -> web.StreamResponse | None:
+        # What the control plane asks is answered: the failure is the mirror's to find.
+        if part not in path or "rollbox-mirror" not in request.headers.get("User-Agent", "") or not left[0]:
+            return None
+        left[0] -= 1
+        return web.Response(status=status, headers={name.replace("_", "-"): one for name, one in headers.items()})
+
+    return meddle
+
+
+def sends(content: bytes, length: int, *, then_silent: bool = False) -> Meddle:
+    async def meddle(request: web.Request, path: str) -> web.StreamResponse | None:
+        mirrors = "rollbox-mirror" in request.headers.get("User-Agent", "")
+        if "/blobs/" not in path or request.method != "GET" or not mirrors:
+            return None
+        response = web.StreamResponse(headers={"Content-Length": str(length)})
+        await response.prepare(request)
+        await response.write(content)
+        if then_silent:
+            await request.app[OVER].wait()
+        if request.transport is not None and len(content) < length:
+            request.transport.close()
+        return response
+
+    return meddle
+
+
+UPSTREAM = {
+    "credentials expired": (answers("/v2/", 401, WWW_Authenticate='Basic realm="r"'), "image_not_found", 10),
+    "gone since it was resolved": (answers("/manifests/", 404), "image_not_found", 10),
+    "limits for a moment": (answers("/manifests/", 429, times=2, Retry_After="1"), "", 20),
+    "limits for long": (answers("/manifests/", 429, Retry_After="3600"), "image_pull_failed", 10),
+    "out of order": (answers("/blobs/", 500), "image_pull_failed", 10),
+    "truncates": (sends(b"x", 100), "image_pull_failed", 15),
+    "another digest": (sends(b"x" * LAYER_BYTES, LAYER_BYTES), "image_pull_failed", 10),
+    "silent": (sends(b"x", 100, then_silent=True), "image_pull_failed", 20),
+}
+
+
+@pytest.mark.parametrize("what", UPSTREAM)
+async def test_what_an_upstream_registry_does_has_its_code(what: str, binary: Path, tmp_path: Path) -> None:
+    meddle, code, within_s = UPSTREAM[what]
+    with registry(tmp_path / "upstream", account=False) as behind, registry(tmp_path / "private") as private:
+        async with (
+            meddled(behind, meddle) as upstream,
+            place(binary, tmp_path, upstream, private, stall_ms=1_000) as real,
+        ):
+            await Pusher(real.upstream.http, behind, {}).image("team/app", "1")
+            began_s = time.monotonic()
+            async with asyncio.timeout(within_s * 6):
+                if code:
+                    problem = await real.refused("team/app:1")
+                    assert problem.code == code, problem
+                    assert upstream in problem.detail
+                else:
+                    await real.created("team/app:1")
+            print(f"{what}: {code or 'started'} after {time.monotonic() - began_s:.1f} s")
+            assert len(real.plane.cluster.held) == (0 if code else 1)
+
+
+async def private_down(_: web.Request, path: str) -> web.StreamResponse | None:
+    del path
+    return web.Response(status=502)
+
+
+async def private_full(request: web.Request, path: str) -> web.StreamResponse | None:
+    return web.Response(status=507) if request.method in ("PATCH", "PUT") and "/uploads/" in path else None
+
+
+async def private_refuses(_: web.Request, path: str) -> web.StreamResponse | None:
+    del path
+    return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="r"'})
+
+
+@pytest.mark.parametrize("meddle", [private_down, private_full, private_refuses])
+async def test_a_private_registry_that_fails_is_named(meddle: Meddle, binary: Path, tmp_path: Path) -> None:
+    with registry(tmp_path / "upstream", account=False) as upstream, registry(tmp_path / "private") as behind:
+        async with (
+            meddled(behind, meddle) as private,
+            place(binary, tmp_path, upstream, private) as real,
+        ):
+            await real.upstream.image("team/app", "1")
+            problem = await real.refused("team/app:1")
+            assert problem.code == "image_pull_failed"
+            assert f"the private registry {private}" in problem.detail
+
+
+async def test_a_mirror_that_is_away_is_waited_for_as_long_as_the_start_may_take(real: Place) -> None:
+    await real.upstream.image("team/app", "1")
+    os.kill(real.mirror.pid, signal.SIGKILL)
+    problem = await real.refused("team/app:1", timeout_ms=8_000)
+    assert problem.code == "image_pull_failed"
+    assert "the mirror does not answer" in problem.detail

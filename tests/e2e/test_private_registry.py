@@ -1,0 +1,178 @@
+"""Images by way of the release's own registry: copied once, started without their registry, and nobody else's."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollbox import Client, Sandbox
+from rollbox.errors import ImageNotFound
+from tests.cluster import layout
+from tests.cluster.settings import trusted
+from tests.support.images import IMAGE, REGISTRY
+from tests.support.installed import (
+    BESIDE_ANOTHER,
+    OWNERS,
+    Installed,
+    apply,
+    installed,
+    kubectl,
+    node_address,
+    own_cluster,
+)
+from tests.support.registry import HTPASSWD, registry_server
+from tests.support.stack import free_port
+
+RELEASE = "rollbox-registry"
+WITHIN_S = 180.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """A release with a private registry, and how to reach an upstream registry that nodes do not know."""
+
+    stack: Installed
+    image: str
+    upstream_port: int
+    folder: Path
+
+
+@contextmanager
+def upstream(folder: Path, address: str, port: int, *, account: bool) -> Iterator[None]:
+    """The cluster's images at an address that only the mirror and the control plane ask."""
+    folder.mkdir(exist_ok=True)
+    (folder / "htpasswd").write_text(HTPASSWD)
+    more: dict[str, Any] = {"storage": {"filesystem": {"rootdirectory": str(layout.CACHE / "registry")}}}
+    more["storage"]["maintenance"] = {"readonly": {"enabled": True}}
+    if account:
+        more["auth"] = {"htpasswd": {"realm": "r", "path": str(folder / "htpasswd")}}
+    with registry_server(folder, f"{address}:{port}", **more):
+        yield
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    if not own_cluster():
+        pytest.skip("a given cluster's nodes are not told of another registry by a test")
+    address = await node_address()
+    pull, push, other = (free_port(address) for _ in range(3))
+    values = (
+        *BESIDE_ANOTHER,
+        "registry.enabled=true",
+        f"registry.addresses[0]={address}",
+        f"registry.port={pull}",
+        f"registry.pushPort={push}",
+        "registry.persistence.enabled=false",
+        "registry.persistence.size=10Gi",
+        f"sandboxes.images.plainHttpRegistries[0]={address}:{other}",
+        *(f"registry{part}.resources.requests.cpu=5m" for part in ("", ".mirror")),
+        f"sandboxes.ownerPullSecrets.{OWNERS[0]}[0]=private",
+    )
+    repository, _, tag = IMAGE.removeprefix(f"{REGISTRY.partition('/')[0]}/").rpartition(":")
+    async with installed(RELEASE, *values) as stack:
+        await _credentials(stack, f"{address}:{other}/nothing-else")
+        with trusted(*await _told(stack)):
+            yield Place(stack, f"{address}:{other}/{repository}:{tag}", other, tmp_path / "upstream")
+
+
+async def _told(stack: Installed) -> tuple[str, str, str]:
+    """What the release tells nodes of its registry."""
+    name = f"{stack.release}-registry-nodes"
+    told = json.loads(await kubectl("get", "configmap", name, "-n", stack.namespace, "-o", "json"))["data"]
+    return told["host"], told["hosts.toml"], told["ca.crt"]
+
+
+async def _credentials(stack: Installed, place: str) -> None:
+    """The first owner's own credentials, for this registry or repository."""
+    auths = {"auths": {place: {"auth": base64.b64encode(b"user:password").decode()}}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "private"},
+        "type": "kubernetes.io/dockerconfigjson",
+        "stringData": {".dockerconfigjson": json.dumps(auths)},
+    }
+    await apply(body, namespace=stack.sandboxes)
+
+
+async def images(stack: Installed, sandbox_id: str) -> list[str]:
+    """What the pod of a sandbox was given, its sidecar left out."""
+    pod = json.loads(await kubectl("get", "pod", sandbox_id, "-n", stack.sandboxes, "-o", "json"))
+    return [one["image"] for one in pod["spec"]["containers"] if one["name"] != "sidecar"]
+
+
+@pytest.mark.disrupts
+@pytest.mark.timeout(900)
+async def test_images_come_from_the_private_registry_and_are_their_owners(place: Place) -> None:
+    # One release for both: an install takes longer than either.
+    await _comes_from_there_and_stays(place)
+    await _is_its_owners(place)
+
+
+async def _comes_from_there_and_stays(place: Place) -> None:
+    stack, address = place.stack, await node_address()
+    async with Client(stack.url, stack.api_key) as client:
+        with upstream(place.folder, address, place.upstream_port, account=False):
+            async with await client.create(place.image, memory="128Mi", start_timeout=WITHIN_S) as sandbox:
+                assert (await sandbox.exec("echo copied")).stdout == "copied\n"
+                record = await client.get(sandbox.id)
+                (image,) = await images(stack, sandbox.id)
+                assert image.endswith(f"@{record.image_ran}")
+                assert "/mirror/" in image
+                assert "copy" in record.timings_ms
+                print("first start:", dict(record.timings_ms))
+        # Its registry has gone.
+        async with await client.create(place.image, memory="128Mi", start_timeout=WITHIN_S) as sandbox:
+            assert (await sandbox.exec("echo again")).stdout == "again\n"
+            assert await images(stack, sandbox.id) == [image]
+        # And so has what this release's parts remember.
+        await kubectl(
+            "rollout",
+            "restart",
+            "-n",
+            stack.namespace,
+            *(f"deployment/{stack.release}-{part}" for part in ("controlplane", "mirror")),
+        )
+        await kubectl(
+            "rollout", "status", "-n", stack.namespace, f"deployment/{stack.release}-controlplane", "--timeout=180s"
+        )
+        async with await client.create(place.image, memory="128Mi", start_timeout=WITHIN_S) as sandbox:
+            assert (await sandbox.exec("echo after")).stdout == "after\n"
+            record = await client.get(sandbox.id)
+            assert record.image_stale
+            assert await images(stack, sandbox.id) == [image]
+
+
+async def _is_its_owners(place: Place) -> None:
+    stack, address = place.stack, await node_address()
+    with upstream(place.folder, address, place.upstream_port, account=True):
+        await _credentials(stack, f"{address}:{place.upstream_port}")
+        async with Client(stack.url, stack.api_key) as owner, Client(stack.url, stack.strangers_key) as stranger:
+            sandbox = await _once_secrets_are_read(owner, place.image)
+            async with sandbox:
+                assert (await sandbox.exec("echo mine")).stdout == "mine\n"
+                (image,) = await images(stack, sandbox.id)
+                began = asyncio.get_running_loop().time()
+                for name in (place.image, image):
+                    with pytest.raises(ImageNotFound):
+                        await stranger.create(name, memory="128Mi")
+                print(f"refused twice within {asyncio.get_running_loop().time() - began:.1f} s")
+                assert await stranger.list() == []
+
+
+async def _once_secrets_are_read(client: Client, image: str) -> Sandbox:
+    """A change of a secret is noticed within a minute."""
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            try:
+                return await client.create(image, memory="128Mi", start_timeout=WITHIN_S)
+            except ImageNotFound:
+                await asyncio.sleep(5)
