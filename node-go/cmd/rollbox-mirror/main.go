@@ -93,6 +93,7 @@ func newCopier(settings mirror.Settings, metrics *mirror.Metrics) (*mirror.Copie
 		CopiesAtOnce:    settings.Copies,
 		LayersAtOnce:    settings.Layers,
 		MaxImageBytes:   settings.MaxImageBytes,
+		Forms:           map[wire.ImageForm]mirror.Converter{wire.ImageForm_ESTARGZ: mirror.ESTARGZ},
 		Folder:          settings.Folder,
 		Metrics:         metrics,
 	}), nil

@@ -37,18 +37,21 @@ type Options struct {
 // Copier copies images into the private registry.
 type Copier struct {
 	Options
-	places  *semaphore.Weighted
-	flights flights
-	known   *Known
+	places *semaphore.Weighted
+	// Conversions take memory and both cores, one at a time.
+	conversions *semaphore.Weighted
+	flights     flights
+	known       *Known
 }
 
 // NewCopier returns a copier.
 func NewCopier(options Options) *Copier {
 	return &Copier{
-		Options: options,
-		places:  semaphore.NewWeighted(int64(options.CopiesAtOnce)),
-		flights: flights{by: map[string]*flight{}},
-		known:   NewKnown(mostKnown),
+		Options:     options,
+		places:      semaphore.NewWeighted(int64(options.CopiesAtOnce)),
+		conversions: semaphore.NewWeighted(1),
+		flights:     flights{by: map[string]*flight{}},
+		known:       NewKnown(mostKnown),
 	}
 }
 
@@ -203,6 +206,10 @@ func (c *Copier) sendManifests(ctx context.Context, wish request, manifests []ma
 func (c *Copier) converted(
 	ctx context.Context, f *flight, source *endpoint, manifests []manifest, target *endpoint, convert Converter,
 ) ([]manifest, int64, error) {
+	if err := c.conversions.Acquire(ctx, 1); err != nil {
+		return nil, 0, err
+	}
+	defer c.conversions.Release(1)
 	folder, err := os.MkdirTemp(c.Folder, "convert-")
 	if err != nil {
 		return nil, 0, problem.New(problem.Internal, "no room to convert an image: %w", err)
@@ -218,7 +225,7 @@ func (c *Copier) converted(
 		}
 		made, err := convert(ctx, image, folder)
 		if err != nil {
-			return nil, 0, fromUpstream(err, f.request.source.RegistryStr())
+			return nil, 0, fromConversion(err, f.request.source.RegistryStr())
 		}
 		if err := c.sendImage(ctx, f.request, made, target); err != nil {
 			return nil, 0, fromRegistry(err, c.Registry)

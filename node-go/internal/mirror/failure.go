@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"syscall"
 
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
+	"rollbox.dev/node/internal/convert"
 	"rollbox.dev/node/internal/problem"
 )
 
@@ -67,6 +69,19 @@ func fromRegistry(err error, registry string) error {
 	}
 	detail := fmt.Errorf("the private registry %s does not take the image: %w", registry, err)
 	return problem.New(problem.ImagePullFailed, "%w", detail).With("side", "registry").With("registry", registry).With("outcome", outcome)
+}
+
+// fromConversion returns the problem that a failed conversion is: the image's, the disk's, or of the registry that its
+// layers are read from.
+func fromConversion(err error, registry string) error {
+	var refused *convert.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		return problem.New(problem.Unsupported, "the image is not converted: %w", err).With("option", "pull")
+	case errors.Is(err, syscall.ENOSPC):
+		return problem.New(problem.CapacityUnavailable, "the mirror's disk is full: %w", err)
+	}
+	return fromUpstream(err, registry)
 }
 
 // absent reports whether a registry has said that it does not have something.

@@ -1,0 +1,14 @@
+package mirror
+
+import (
+	"context"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"rollbox.dev/node/internal/convert"
+)
+
+// ESTARGZ makes an image whose layers can be mounted while they are fetched.
+func ESTARGZ(ctx context.Context, image v1.Image, folder string) (v1.Image, error) {
+	return convert.Image(ctx, image, convert.Options{Folder: folder})
+}
