@@ -72,7 +72,7 @@ class FakeCluster:
     not_ready: set[str] = field(default_factory=set)
     commits: str = "localhost/rollbox/commits"
     commit_s: float = 0.5
-    next_commit_error: Problem | None = None
+    next_commit_error: Exception | None = None
     changed_bytes: dict[str, int] = field(default_factory=dict)  # by sandbox; the others have changed 1 KiB
     committed: dict[str, str] = field(default_factory=dict)  # digests of what was committed, by name
     prefetched: list[str] = field(default_factory=list)

@@ -18,7 +18,7 @@ class FakeMirror:
 
     takes_s: float = 0.0
     away: bool = False
-    failure: Problem | None = None
+    failure: Exception | None = None
     expired: Credentials | None = None
     there: dict[tuple[str, str], Found] = field(default_factory=dict)
     asked: list[tuple[str, Credentials | None]] = field(default_factory=list)

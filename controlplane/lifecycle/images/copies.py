@@ -168,6 +168,11 @@ class Copies:
             except Problem as problem:
                 self._metrics.image_copied("refused" if problem.entry.fault == "caller" else "failed")
                 return problem
+            except Exception:
+                # Raised, it would end all that shares the group with it: the whole control plane.
+                self._log.exception("copy failed", image=str(copy.source))
+                self._metrics.image_copied("failed")
+                return Problem("internal", f"the copy of {copy.source} failed in the control plane")
             self._keep(key, done.digest)
             self._metrics.image_copied("there" if done.there else "copied")
             return done.digest

@@ -121,6 +121,10 @@ class Resolver:
             answer, kept_ms = problem, REFUSAL_MS
         except Problem as problem:
             answer, kept_ms = problem, REFUSAL_MS
+        except Exception:
+            # Raised, it would end all that shares the group with it: the whole control plane.
+            self._log.exception("image not resolved", image=str(reference))
+            return Problem("internal", f"the control plane failed to resolve {reference}")
         self._away.pop(reference.registry, None)
         self._keep((owner, str(reference)), answer, kept_ms)
         return answer

@@ -5,6 +5,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+import structlog
+
 from controlplane.clock import Clock
 from controlplane.cluster import Cluster, Committed
 from controlplane.errors import Problem
@@ -65,6 +67,7 @@ class SandboxCommits:
         self._clock = clock
         self._metrics = metrics
         self._group = group
+        self._log = structlog.get_logger("commits")
         self._calls: OrderedDict[tuple[str, str], tuple[CommitWish, asyncio.Task[_Outcome], int]] = OrderedDict()
 
     async def commit(self, owner: str, wish: CommitWish, key: str | None = None) -> Committed:
@@ -117,6 +120,11 @@ class SandboxCommits:
         except Problem as problem:
             self._metrics.committed(problem.code)
             return problem
+        except Exception:
+            # Raised, it would end all that shares the group with it: the whole control plane.
+            self._log.exception("commit failed", sandbox_id=wish.sandbox_id)
+            self._metrics.committed("internal")
+            return Problem("internal", f"the commit of {wish.sandbox_id} failed in the control plane")
         self._metrics.committed("ok")
         return committed
 

@@ -1,6 +1,7 @@
 """``Commits``: makes images of running sandboxes."""
 
 import asyncio
+import errno
 import json
 import os
 import sys
@@ -31,6 +32,10 @@ GO_ON_S: Final = 10.0
 # For files that may be large and should outlive nothing; a folder in memory would take what sandboxes need.
 LARGE_FILES: Final = "/var/tmp"  # noqa: S108 - the file has no name
 CHUNK_BYTES: Final = 1 << 20
+# What a control plane says that has run out of something: the same call may work later.
+_SCARCE: Final = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}  # EAGAIN: of processes
+)
 _PROGRAM: Final = Path(__file__).with_name("layer.py")
 _CODES: Final[Mapping[str, Code]] = {
     "too_large": "payload_too_large",
@@ -53,7 +58,7 @@ class Commits:
 
     async def commit(self, sandbox_id: str, target: str, max_bytes: int) -> Committed:
         """See ``Cluster.commit``."""
-        with self._alone(sandbox_id):
+        with self._alone(sandbox_id), _scarce(sandbox_id):
             async with self._places:
                 seen = await self._running(sandbox_id)
                 base = await self._client.call("GET", f"images/{seen['Image']}/json")
@@ -138,6 +143,17 @@ class Commits:
             return
         except Problem as problem:
             self._log.warning("a part of an image is left", image=image, detail=problem.detail)
+
+
+@contextmanager
+def _scarce(sandbox_id: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _SCARCE:
+            raise
+        detail = f"no image of {sandbox_id} was made, this machine has run out of something: {error.strerror}"
+        raise Problem("capacity_unavailable", detail, sandbox_id=sandbox_id) from error
 
 
 async def _read(sandbox_id: str, seen: Inspection, file: int, max_bytes: int) -> dict[str, Any]:

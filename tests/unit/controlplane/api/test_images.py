@@ -164,6 +164,17 @@ async def test_what_has_failed_is_tried_again_by_its_repetition(plane: World, sa
 
 
 @pytest.mark.parametrize("key", [None, "k"])
+async def test_a_failure_that_nobody_foresaw_fails_one_commit_alone(
+    plane: World, sandbox_id: str, key: str | None
+) -> None:
+    plane.cluster.next_commit_error = OSError("something")
+    more = {} if key is None else {"idem": key}
+    failed = await commit(plane, sandbox_id, **more)
+    assert (failed.status, failed.code) == (500, "internal")
+    assert (await commit(plane, sandbox_id, **more)).status == 200
+
+
+@pytest.mark.parametrize("key", [None, "k"])
 async def test_a_caller_who_hangs_up_ends_a_commit_without_a_key(
     plane: World, sandbox_id: str, key: str | None
 ) -> None:

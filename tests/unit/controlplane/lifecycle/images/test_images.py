@@ -118,6 +118,19 @@ async def test_what_a_registry_does_not_say_runs_by_its_name(code: str) -> None:
         assert ran(running, code) == 1
 
 
+async def test_a_failure_that_nobody_foresaw_ends_one_start_alone() -> None:
+    class Broken(FakeRegistry):
+        async def check(self, *asked: Any) -> None:
+            if len(self.asked) == 1:
+                raise RuntimeError("a bug")
+
+    async with plane(Broken()) as running:
+        with pytest.raises(Problem, match="failed to resolve") as caught:
+            await created(running)
+        assert caught.value.code == "internal"
+        assert (await created(running))[0].image_digest == digest("a")
+
+
 async def test_a_registry_that_does_not_answer_delays_the_first_start_only() -> None:
     registry = FakeRegistry(takes_s=3600)
     async with plane(registry) as running:

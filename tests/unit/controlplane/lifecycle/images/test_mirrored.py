@@ -120,6 +120,16 @@ async def test_a_mirror_that_is_away_is_waited_for() -> None:
         assert caught.value.code == "image_pull_failed"
 
 
+async def test_a_failure_that_nobody_foresaw_ends_one_start_alone() -> None:
+    mirror = FakeMirror(failure=RuntimeError("a bug"))
+    async with plane(mirror) as running:
+        with pytest.raises(Problem, match="failed in the control plane") as caught:
+            await created(running)
+        assert caught.value.code == "internal"
+        mirror.failure = None
+        assert (await created(running))[0].state is State.RUNNING
+
+
 async def test_what_the_mirror_refuses_ends_the_start_with_its_code() -> None:
     mirror = FakeMirror(failure=Problem("image_not_found", "registry docker.io: it does not have the image"))
     async with plane(mirror) as running:
