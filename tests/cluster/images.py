@@ -37,14 +37,22 @@ def push(
         "architecture": "amd64",
         "os": "linux",
         "config": {"Entrypoint": list(entrypoint), "Env": ["PATH=/bin"], "WorkingDir": "/"},
-        "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
+        "rootfs": {"type": "layers", "diff_ids": [digest(layer)]},
     }
     # Level 1: the registry is on this machine, so time counts and size does not.
-    blobs = {LAYER: gzip.compress(layer, compresslevel=1, mtime=0), CONFIG: json.dumps(config).encode()}
-    for blob in blobs.values():
+    push_image(name, tag, json.dumps(config).encode(), [gzip.compress(layer, compresslevel=1, mtime=0)])
+
+
+def push_image(name: str, tag: str, config: bytes, layers: Sequence[bytes]) -> None:
+    """Push an image of these blobs."""
+    for blob in (config, *layers):
         _push_blob(name, blob)
-    parts = {kind: {"mediaType": kind, "digest": _digest(b), "size": len(b)} for kind, b in blobs.items()}
-    manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": parts[CONFIG], "layers": [parts[LAYER]]}
+
+    def part(kind: str, blob: bytes) -> dict[str, str | int]:
+        return {"mediaType": kind, "digest": digest(blob), "size": len(blob)}
+
+    parts = {"config": part(CONFIG, config), "layers": [part(LAYER, layer) for layer in layers]}
+    manifest = {"schemaVersion": 2, "mediaType": MANIFEST, **parts}
     _send("PUT", f"{BASE}/{name}/manifests/{tag}", json.dumps(manifest).encode(), MANIFEST)
 
 
@@ -68,13 +76,13 @@ def _layer(files: Mapping[str, Path], links: Mapping[str, str]) -> bytes:
 
 
 def _push_blob(name: str, blob: bytes) -> None:
-    digest = _digest(blob)
+    named = digest(blob)
     try:
-        _send("HEAD", f"{BASE}/{name}/blobs/{digest}")
+        _send("HEAD", f"{BASE}/{name}/blobs/{named}")
     except urllib.error.HTTPError:
         where = _send("POST", f"{BASE}/{name}/blobs/uploads/")
         mark = "&" if "?" in where else "?"
-        _send("PUT", f"{where}{mark}digest={digest}", blob, "application/octet-stream")
+        _send("PUT", f"{where}{mark}digest={named}", blob, "application/octet-stream")
 
 
 def _send(method: str, url: str, body: bytes | None = None, kind: str = "") -> str:
@@ -84,5 +92,6 @@ def _send(method: str, url: str, body: bytes | None = None, kind: str = "") -> s
         return str(answer.headers.get("Location") or "")
 
 
-def _digest(content: bytes) -> str:
+def digest(content: bytes) -> str:
+    """As registries name a content."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"

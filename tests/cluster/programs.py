@@ -57,7 +57,7 @@ def _snapshotter(name: str, verb: str, socket: Path) -> Program:
         "MOUNTS_SOCKET": str(MOUNTS_SOCKET),
         "ROOT": str(STATE / "snapshotter"),
         "REGISTRIES": str(ETC / "certs.d"),
-        "TRUSTED": LAZY_IMAGES,
+        "TRUSTED": ",".join(LAZY_IMAGES),
         "METRICS": "127.0.0.1:9810",
         "MOUNTS_METRICS": "127.0.0.1:9811",
     }

@@ -11,11 +11,17 @@ import json
 import sys
 from dataclasses import asdict
 
+from tests.cluster.layout import LAZY_IMAGES
 from tests.support.installed import STATE, Installed, Release
 
 # Where `up` notes what it installed, for this user only.
 NOTES = STATE / "release.json"
-VALUES = ("gateway.portsDomain=ports.test",)
+# Nodes of other clusters may have no lazy pulling; the runtime class alone takes nothing from them.
+LAZY = (
+    "lazyPulling.enabled=true",
+    *(f"lazyPulling.images[{number}]={one}" for number, one in enumerate(LAZY_IMAGES)),
+)
+VALUES = ("gateway.portsDomain=ports.test", *LAZY)
 
 
 def noted() -> Release | None:

@@ -32,8 +32,13 @@ func libraryConfig(s *Settings) service.Config {
 			MaxWaitMSec: 5000,
 		},
 		DirectoryCacheConfig: config.DirectoryCacheConfig{MaxLRUCacheEntry: 64, MaxCacheFds: 256, Direct: true},
-		// What is in a layer never changes.
-		FuseConfig: config.FuseConfig{AttrTimeout: 3600, EntryTimeout: 3600},
+		FuseConfig: config.FuseConfig{
+			// What is in a layer never changes.
+			AttrTimeout: 3600, EntryTimeout: 3600,
+			// The kernel reads a file that was opened from its copy on the disk, without a turn through this process. In return
+			// an open waits for the whole file.
+			PassThrough: true, MergeBufferSize: 64 * mebibyte, MergeWorkerCount: 4,
+		},
 	}}
 }
 

@@ -12,13 +12,14 @@ import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from tests.bench.cluster import cold_start, exec_path, memory, names, neighbour, readiness, surface
+from tests.bench.cluster import cold_start, exec_path, images, memory, names, neighbour, readiness, surface
 from tests.bench.record import Record
 from tests.bench.scenarios import measured, unknown
 from tests.support.installed import RELEASE, Installed, installed, kubectl, objects, why_no_cluster
+from tests.support.release import LAZY
 
 # A hundred sandboxes have to fit on a node of two cores: what is set aside for each must not be what bounds them.
-VALUES = ("runtimeClass.overhead.cpu=1m",)
+VALUES = ("runtimeClass.overhead.cpu=1m", *LAZY)
 
 SCENARIOS: dict[str, Callable[[Installed], Awaitable[list[Record]]]] = {
     "exec_path": exec_path.measure,
@@ -28,6 +29,7 @@ SCENARIOS: dict[str, Callable[[Installed], Awaitable[list[Record]]]] = {
     "names": names.measure,
     "surface": surface.measure,
     "neighbour": neighbour.measure,
+    "images": images.measure,
 }
 
 

@@ -73,10 +73,10 @@ cilium() {
 
 helm() { "${build[@]}" -ldflags "-s -w" -o "$1/bin/" tool; }
 
-# A program of ours: the one part of a node that the product brings.
+# Programs of ours: the part of a node that the product brings, and what makes images for it.
 snapshotter() {
   cd "$node"
-  "${build[@]}" -ldflags "-s -w" -o "$1/bin/" ./cmd/rollbox-snapshotter
+  "${build[@]}" -ldflags "-s -w" -o "$1/bin/" ./cmd/rollbox-snapshotter ./cmd/rollbox-convert
 }
 
 # What a component is made of.
@@ -84,7 +84,7 @@ sources_of() {
   if [ -d "$1" ]; then
     tail -n +1 "$1"/*
   else
-    (cd "$node" && find go.* "cmd/rollbox-$1" "internal/$1" -type f ! -name '*_test.go' | sort | xargs tail -n +1)
+    (cd "$node" && find go.* {cmd/rollbox-,internal/}{snapshotter,convert} -type f ! -name '*_test.go' | sort | xargs tail -n +1)
   fi
 }
 
