@@ -22,6 +22,7 @@ from aiohttp import web
 from rollbox.errors import BY_CODE
 from tests.support import fake_groups, fake_pools, fake_ports
 from tests.support.fake_files import FakeFiles, Refused
+from tests.support.fake_images import FakeImages
 from tests.support.fake_problems import problem
 from tests.support.fake_processes import STDERR, STDOUT, FakeProcesses, Script
 from tests.support.fake_quotas import FakeQuotas
@@ -29,7 +30,8 @@ from tests.support.fake_quotas import FakeQuotas
 API_KEY = "rbx_test"
 # Routes that take the owner's key; the others take the sandbox's token.
 _OF_OWNERS = "info create list delete_many get delete extend token set_port lease renew timeline group quota pool"
-OWNERS = tuple(_OF_OWNERS.split())
+_OF_IMAGES = ("images", "commit", "prefetch")
+OWNERS = (*_OF_OWNERS.split(), *_OF_IMAGES)
 
 
 @dataclass
@@ -84,6 +86,7 @@ class FakeGateway:
     processes: FakeProcesses = field(default_factory=FakeProcesses)
     files: FakeFiles = field(default_factory=FakeFiles)
     quotas: FakeQuotas = field(default_factory=FakeQuotas)
+    images: FakeImages = field(default_factory=FakeImages)
 
     def fail(self, route: str, *faults: Fault) -> None:
         """Make the next requests of a route fail: create, exec, token, delete, list, info, extend, cancel."""
@@ -118,6 +121,9 @@ class FakeGateway:
                 web.get(f"{box}/timeline", self._route("timeline", self._timeline)),
                 web.post(f"{box}/exec", self._route("exec", self._exec)),
                 web.delete(box + "/execs/{exec}", self._route("cancel", self._cancel)),
+                web.get("/v1/images", self._route("images", self.images.all)),
+                web.post("/v1/images/prefetch", self._route("prefetch", self.images.prefetch)),
+                web.post(f"{box}/commit", self._route("commit", self.images.commit)),
                 web.get("/v1/pools", self._route("pool", partial(fake_pools.pools, self))),
                 web.route("*", "/v1/pools/{name}", self._route("pool", partial(fake_pools.pool, self))),
                 web.put("/v1/groups/{name}", self._route("group", partial(fake_groups.create, self))),

@@ -6,7 +6,7 @@
 The public API is `__all__` and the error classes of `rollbox.errors`; `rollbox.sync` has blocking versions.
 All other modules are internal. Layers, lowest first: exec_output, errors, quantity, labels, request, options, record,
 result, usage, image, breaker (pure) < settings < retry < leases < transport < gateway < process, files, ports, prefetch
-< shell, shared < sandbox < lazy < group < batch, health < client < sync, cli.
+< shell, shared < ahead, sandbox < git_scrub, lazy < group < batch, health < client < sync, cli.
 """
 
 import importlib
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rollbox.breaker import BreakerPolicy
     from rollbox.client import Client
     from rollbox.files import FileChange, FileInfo, Files, Listing, TransferReport
+    from rollbox.git_scrub import ScrubReport
     from rollbox.group import SandboxGroup
     from rollbox.health import Health
     from rollbox.image import CommittedImage, NodeImage, PrefetchProgress, PrefetchReport
@@ -83,6 +84,7 @@ __all__ = [
     "SandboxGroup",
     "SandboxList",
     "SandboxRecord",
+    "ScrubReport",
     "Shell",
     "SpawnOptions",
     "StdinWriter",
@@ -139,6 +141,7 @@ _MODULES = {
     "SandboxGroup": "group",
     "SandboxList": "record",
     "SandboxRecord": "record",
+    "ScrubReport": "git_scrub",
     "Shell": "shell",
     "SpawnOptions": "request",
     "StdinWriter": "process",

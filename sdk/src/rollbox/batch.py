@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from rollbox._problem import SandboxError
+from rollbox.ahead import ImagesAhead
 from rollbox.breaker import is_open
 from rollbox.errors import InvalidArgument
 from rollbox.request import count
+from rollbox.shared import GatewayOwner
 
 Sample = TypeVar("Sample")
 Value = TypeVar("Value")
@@ -55,7 +57,13 @@ class Batch(Generic[Sample, Value]):
     """
 
     def __init__(
-        self, samples: Iterable[Sample], rollout: Callable[[Sample], Coroutine[Any, Any, Value]], *, in_flight: int
+        self,
+        samples: Iterable[Sample],
+        rollout: Callable[[Sample], Coroutine[Any, Any, Value]],
+        *,
+        in_flight: int,
+        image: Callable[[Sample], str | None] | None = None,
+        client: GatewayOwner | None = None,
     ) -> None:
         """Check the arguments; no rollout starts yet.
 
@@ -64,13 +72,20 @@ class Batch(Generic[Sample, Value]):
             rollout: called with each sample. A SandboxError that it raises is an outcome; any other exception is a
                 bug of the program: it cancels all rollouts, and the `async with` raises it in an ExceptionGroup.
             in_flight: how many run at a time.
+            image: the image that a sample's rollout starts from, None for none. With it `in_flight` samples are taken
+                ahead of their turn, and their images pulled to the nodes meanwhile; what fails is left to the create.
+            client: the client for that; None is the shared one of this event loop.
 
         Raises:
             InvalidArgument: `in_flight` is not at least 1.
         """
-        self._samples = iter(samples)
+        self._samples: Iterator[Sample] = iter(samples)
+        self._ahead = None
+        if image is not None:
+            self._samples = self._ahead = ImagesAhead(self._samples, image, in_flight, client)
         self._rollout = rollout
         self._in_flight = count("in_flight", in_flight)
+        self._pulling: asyncio.Task[None] | None = None
         self._running: dict[asyncio.Task[None], Sample] = {}
         self._done: deque[Outcome[Sample, Value]] = deque()
         self._changed = asyncio.Event()
@@ -104,6 +119,8 @@ class Batch(Generic[Sample, Value]):
 
     async def __aenter__(self) -> Batch[Sample, Value]:
         self._group = await asyncio.TaskGroup().__aenter__()
+        if self._ahead is not None:
+            self._pulling = self._group.create_task(self._ahead.pull(), name="images of next samples")
         return self
 
     async def __aexit__(
@@ -115,6 +132,8 @@ class Batch(Generic[Sample, Value]):
         for task in self._running:
             task.cancel()
         self._running.clear()
+        if self._pulling is not None:
+            self._pulling.cancel()
         # An error of the block is raised unchanged; the task group would wrap it in an ExceptionGroup.
         cancelled = isinstance(error, asyncio.CancelledError)
         await self._group.__aexit__(kind if cancelled else None, error if cancelled else None, trace)

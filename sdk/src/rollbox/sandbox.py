@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from types import TracebackType
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from rollbox import request, shared
@@ -26,6 +27,9 @@ from rollbox.result import ExecResult
 from rollbox.shared import GatewayOwner
 from rollbox.shell import DEFAULT_OUTPUT_BYTES, Shell
 from rollbox.usage import Usage
+
+if TYPE_CHECKING:
+    from rollbox.git_scrub import ScrubReport
 
 
 class Sandbox:
@@ -351,6 +355,7 @@ class Sandbox:
         name: str,
         *,
         max_bytes: Size | None = None,
+        scrub_git: Mapping[str, str] | None = None,
         timeout: float = 120,  # noqa: ASYNC109
     ) -> CommittedImage:
         """Make an image of the sandbox: of its files, on top of its own image. Its processes stand still meanwhile.
@@ -364,7 +369,8 @@ class Sandbox:
         Args:
             name: NAME[:TAG]; an image of yours that has this name loses it.
             max_bytes: the most that what was changed may take; None is the platform's default, 4 GiB.
-            timeout: seconds that it may take, with retries.
+            scrub_git: repositories to scrub before, by their path, each with its commit: see `scrub_git`.
+            timeout: seconds that it may take, with retries and `scrub_git`.
 
         Returns:
             its name with its digest, which a later commit to the same name does not change; for `Sandbox.create`.
@@ -382,7 +388,47 @@ class Sandbox:
         body: dict[str, str | int] = {"name": request.text("name", name)}
         if max_bytes is not None:
             body["max_bytes"] = parse_memory(max_bytes, "max_bytes")
-        return CommittedImage.from_json(await self._gateway.commit(self.id, body, Deadline(milliseconds / 1000)))
+        deadline = Deadline(milliseconds / 1000)
+        for path, at in (scrub_git or {}).items():
+            await self.scrub_git(path, at=at, timeout=max(0.001, deadline.left_s()))
+        return CommittedImage.from_json(await self._gateway.commit(self.id, body, deadline))
+
+    async def scrub_git(
+        self,
+        path: str,
+        *,
+        at: str = "HEAD",
+        user: str | None = None,
+        remove_alternates: bool = False,
+        timeout: float = 300,  # noqa: ASYNC109
+    ) -> ScrubReport:
+        """Remove from a Git repository, for good, all that is not reachable from one commit; for benchmarks of fixes.
+
+        What goes: later commits with their objects and packs, branches, reflogs, stashes, notes, replacements, grafts,
+        remotes, hooks, worktrees, and the configuration but for how files are compared. What stays: the commit with its
+        ancestors, the branch, tags of these (as plain references), the working tree as it is, and submodules, which are
+        scrubbed too. It is proven by listing every object that is left. Nothing that a hostile repository says is run.
+
+        Args:
+            path: of its working tree; absolute.
+            at: the commit, which has to be the one that is checked out.
+            user: who does it; None: the owner of the repository.
+            remove_alternates: also remove folders of objects elsewhere that it borrows from; else they are refused.
+            timeout: seconds that it may take.
+
+        Raises:
+            FileNotFound: there is no repository.
+            InvalidArgument: there is no such commit, or the image has no Git.
+            Conflict: another commit is checked out, objects are borrowed, or Git refuses; nothing was changed.
+            Unsupported: it is a linked working tree, or a link leads out of it.
+        Cost: some thirty calls; time and memory in the sandbox as of `git gc`.
+        """
+        from rollbox.git_scrub import GitScrub  # noqa: PLC0415 - rarely used
+
+        self._refuse_deleted()
+        within_s = request.milliseconds("timeout", timeout) / 1000
+        scrub = GitScrub(self, timeout=within_s, user=user, remove_alternates=remove_alternates)
+        return await scrub.scrub(request.text("path", path), request.text("at", at))
 
     async def extend(self, ttl: float) -> SandboxRecord:
         """Let the sandbox live for at least `ttl` seconds from now; returns its record with the new `expires_at_ms`."""

@@ -49,6 +49,7 @@ def test_the_door_lists_exactly_these_names() -> None:
         "SandboxGroup",
         "SandboxList",
         "SandboxRecord",
+        "ScrubReport",
         "Shell",
         "SpawnOptions",
         "StdinWriter",

@@ -21,7 +21,7 @@ from controlplane.cluster.engine.containers import SIDECAR, TARGET, name
 from controlplane.cluster.finish import finish
 from controlplane.cluster.protocol import Committed
 from controlplane.errors import Code, Problem
-from controlplane.images import parse
+from controlplane.images import MAX_LAYERS, parse
 
 # Reading is bounded by the disk, and sandboxes need it too.
 MOST_AT_ONCE: Final = 2
@@ -62,6 +62,7 @@ class Commits:
             async with self._places:
                 seen = await self._running(sandbox_id)
                 base = await self._client.call("GET", f"images/{seen['Image']}/json")
+                _check_layers(sandbox_id, base)
                 with tempfile.TemporaryFile(dir=LARGE_FILES) as file:
                     async with self._still(sandbox_id):
                         layer = await _read(sandbox_id, seen, file.fileno(), max_bytes)
@@ -211,6 +212,13 @@ async def _chunks(made: Archive, file: BinaryIO) -> AsyncIterator[bytes]:
     while data := await asyncio.to_thread(file.read, CHUNK_BYTES):
         yield data
     yield made.tail
+
+
+def _check_layers(sandbox_id: str, base: Inspection) -> None:
+    count = len((base.get("RootFS") or {}).get("Layers") or ())
+    if count >= MAX_LAYERS:
+        detail = f"the image of {sandbox_id} has {count} layers already, and engines take {MAX_LAYERS} at most"
+        raise Problem("unsupported", detail, value=f"an image of fewer than {MAX_LAYERS} layers")
 
 
 def _volumes(seen: Inspection) -> list[str]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from rollbox.client import Client
+    from rollbox.git_scrub import ScrubReport
     from rollbox.image import NodeImage, PrefetchProgress, PrefetchReport
 
 app = typer.Typer(
@@ -63,11 +64,42 @@ def prefetch(
         output.fail(error, as_json=json)
 
 
+@app.command(name="scrub-git")
+def scrub_git(
+    sandbox_id: Annotated[str, typer.Argument(metavar="ID", help="A sandbox that runs.")],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Working tree of a repository in it.")],
+    *,
+    at: Annotated[str, typer.Option(metavar="COMMIT", help="The commit to keep, with its ancestors.")] = "HEAD",
+    user: Annotated[str | None, typer.Option(help="Who does it in the sandbox (the repository's owner).")] = None,
+    remove_alternates: Annotated[
+        bool, typer.Option("--remove-alternates", help="Also remove folders of objects elsewhere that it borrows from.")
+    ] = False,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long it may take.")] = 300,
+    json: Json = False,
+) -> None:
+    """Remove from a Git repository all but one commit and its ancestors, for good, and prove it object by object."""
+
+    async def call(client: Client) -> ScrubReport:
+        sandbox = await client.connect(sandbox_id)
+        return await sandbox.scrub_git(path, at=at, user=user, remove_alternates=remove_alternates, timeout=timeout)
+
+    report = output.run(call, what=f"scrubbing {path}", as_json=json)
+    if json:
+        output.data(report.to_json())
+        return
+    for one in (report, *report.submodules):
+        typer.echo(f"{one.path}  {one.commit}  {one.objects} objects")
+
+
 def commit(
     sandbox_id: Annotated[str, typer.Argument(metavar="ID", help="A sandbox that runs.")],
     name: Annotated[str, typer.Argument(metavar="NAME[:TAG]", help="Name of the image among your own.")],
     *,
     max_bytes: Annotated[str | None, typer.Option(metavar="SIZE", help="Most that was changed: 2Gi (4Gi).")] = None,
+    scrub_git: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH[=COMMIT]", help="Repository to scrub before (HEAD); may be repeated."),
+    ] = None,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long it may take.")] = 120,
     json: Json = False,
 ) -> None:
@@ -75,7 +107,9 @@ def commit(
 
     async def call(client: Client) -> None:
         sandbox = await client.connect(sandbox_id)
-        made = await sandbox.commit(name, max_bytes=max_bytes, timeout=timeout)
+        places = (one.partition("=") for one in scrub_git or ())
+        scrubbed = {path: at or "HEAD" for path, _, at in places}
+        made = await sandbox.commit(name, max_bytes=max_bytes, scrub_git=scrubbed, timeout=timeout)
         if json:
             output.data(made.to_json())
             return

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Unpack
 
 import rollbox
+from rollbox.git_scrub import ScrubReport
 from rollbox.image import CommittedImage
 from rollbox.options import CreateOptions
 from rollbox.quantity import Size
@@ -88,9 +89,28 @@ class Sandbox:
         """As `rollbox.Sandbox.usage`."""
         return run(self.inner.usage())
 
-    def commit(self, name: str, *, max_bytes: Size | None = None, timeout: float = 120) -> CommittedImage:
+    def commit(
+        self,
+        name: str,
+        *,
+        max_bytes: Size | None = None,
+        scrub_git: Mapping[str, str] | None = None,
+        timeout: float = 120,
+    ) -> CommittedImage:
         """As `rollbox.Sandbox.commit`."""
-        return run(self.inner.commit(name, max_bytes=max_bytes, timeout=timeout))
+        return run(self.inner.commit(name, max_bytes=max_bytes, scrub_git=scrub_git, timeout=timeout))
+
+    def scrub_git(
+        self,
+        path: str,
+        *,
+        at: str = "HEAD",
+        user: str | None = None,
+        remove_alternates: bool = False,
+        timeout: float = 300,
+    ) -> ScrubReport:
+        """As `rollbox.Sandbox.scrub_git`."""
+        return run(self.inner.scrub_git(path, at=at, user=user, remove_alternates=remove_alternates, timeout=timeout))
 
     def extend(self, ttl: float) -> SandboxRecord:
         """As `rollbox.Sandbox.extend`."""

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Builds localhost/rollbox/swe:1 in the local engine: the base that images/build.sh makes of the same packages if the
+# engine has it, else one of Debian packages (the tarball is cached). Does nothing if the image exists.
+set -euo pipefail
+here=$(dirname "$0")
+image=localhost/rollbox/swe:1
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/rollbox/images
+
+if [ -S /var/run/docker.sock ] || [ -n "${DOCKER_HOST:-}" ]; then
+  engine=docker
+else
+  engine=podman
+fi
+if $engine image inspect $image >/dev/null 2>&1; then
+  exit 0
+fi
+base=$($engine images --format '{{.Repository}}:{{.Tag}}' | grep -m 1 '^localhost/rollbox/base-swe:' || true)
+if [ -n "$base" ]; then
+  $engine tag "$base" $image
+  exit 0
+fi
+echo "== Runtime image $image"
+tarball=$cache/swe-bookworm-$(sha256sum <"$here/packages.txt" | cut -c1-12).tar
+if [ ! -s "$tarball" ]; then
+  command -v mmdebstrap >/dev/null || "$here/../../../setup/packages.sh" mmdebstrap
+  mkdir -p "$cache"
+  mmdebstrap --quiet --variant=minbase --include="$(paste -sd, "$here/packages.txt")" bookworm "$tarball.part.tar"
+  mv "$tarball.part.tar" "$tarball"
+fi
+$engine import --change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' --change 'CMD ["bash"]' "$tarball" $image >/dev/null

@@ -1,0 +1,136 @@
+"""What the engine's commits do beyond the product: whose an image is on a warm machine, hostile and odd images."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from controlplane.cluster.engine import EngineCluster
+from controlplane.cluster.engine.commit import COMMITS
+from controlplane.embedded.binaries import required
+from controlplane.errors import Problem
+from controlplane.model import SandboxSpec
+from tests.local.test_engine_cluster import GOOD_BOOT, cluster
+from tests.support.containers import engine
+from tests.support.images import IMAGE
+
+__all__ = ["cluster"]
+LIMIT = 1 << 28
+
+
+@pytest.fixture
+async def name() -> AsyncIterator[str]:
+    """A repository of an owner, whose images are removed at the end."""
+    found = f"test-{uuid4().hex[:12]}"
+    yield found
+    for line in (await engine("images", "--format", "{{.Repository}} {{.ID}}")).splitlines():
+        if line.split()[0].rpartition("/")[2] == found:
+            await engine("rmi", "--force", line.split()[1])
+
+
+async def target(sandbox_id: str, command: str) -> str:
+    return await engine("exec", f"rollbox-{sandbox_id}-target", "sh", "-c", command)
+
+
+async def test_nobody_starts_it_by_another_name(cluster: EngineCluster, name: str) -> None:
+    await cluster.start("sb-commit1", SandboxSpec(image=IMAGE), GOOD_BOOT)
+    try:
+        own = f"{COMMITS}/alice/{name}"
+        made = await cluster.commit("sb-commit1", f"{own}:1", LIMIT)
+        moved = await cluster.commit("sb-commit1", f"{own}:1", LIMIT)
+        assert made.digest != moved.digest
+        digits = made.digest.partition(":")[2]
+        for known in (f"{own}:1", f"{own}@{made.digest}", f"{own}:1@{made.digest}", f"{own}@{moved.digest}"):
+            assert await cluster.digest(known), known
+        # Also of the one that has lost its name to the other.
+        for other in (
+            f"{COMMITS}/bob/{name}@{made.digest}",
+            f"python@{made.digest}",
+            f"{COMMITS}/bob/{name}@{moved.digest}",
+            f"rollbox/commits/alice/{name}:1",
+            digits[:12],
+        ):
+            assert await cluster.digest(other) == "", other
+        with pytest.raises(Problem) as refused:
+            await cluster.start("sb-commit2", SandboxSpec(image=f"{COMMITS}/bob/{name}@{made.digest}"), GOOD_BOOT)
+        assert refused.value.code == "image_not_found"
+    finally:
+        await cluster.stop("sb-commit1")
+        await cluster.stop("sb-commit2")
+
+
+async def test_an_image_says_what_its_own_says(cluster: EngineCluster, name: str) -> None:
+    container, base = f"test-{uuid4().hex[:8]}", f"localhost/rollbox/{name}:base"
+    changes = (
+        "USER 1234:4321",
+        "WORKDIR /usr/share",
+        "ENV A=b",
+        'CMD ["x"]',
+        'ENTRYPOINT ["/y"]',
+        "LABEL l=m",
+        "VOLUME /data",
+    )
+    await engine("create", "--name", container, IMAGE, "true")
+    try:
+        await engine("commit", *(f"--change={one}" for one in changes), container, base)
+    finally:
+        await engine("rm", "--force", container)
+    await cluster.start("sb-commit3", SandboxSpec(image=base), GOOD_BOOT)
+    try:
+        made = await cluster.commit("sb-commit3", f"{COMMITS}/alice/{name}:1", LIMIT)
+        assert list(made.skipped) == ["/data: a volume that the image declares"]
+        told = "{{json .Config}}"
+        of_both = [await engine("image", "inspect", "--format", told, one) for one in (base, made.digest[7:])]
+        assert of_both[0] == of_both[1]
+        assert "rollbox" not in of_both[1]
+    finally:
+        await cluster.stop("sb-commit3")
+
+
+async def test_an_image_of_one_static_program(cluster: EngineCluster, name: str, tmp_path: Path) -> None:
+    archive, bare = tmp_path / "image.tar", f"localhost/rollbox/{name}:bare"
+    with tarfile.open(archive, "w") as tar:
+        tar.add(required("target").resolve(), arcname="app")
+    await engine("import", str(archive), bare)
+    await cluster.start("sb-commit4", SandboxSpec(image=bare), GOOD_BOOT)
+    try:
+        made = await cluster.commit("sb-commit4", f"{COMMITS}/alice/{name}:1", LIMIT)
+        # No mount point of the engine, and nothing of ours.
+        assert (made.size_bytes, made.skipped) == (1024, ())
+        await cluster.start("sb-commit5", SandboxSpec(image=made.name), GOOD_BOOT)
+    finally:
+        await cluster.stop("sb-commit4")
+        await cluster.stop("sb-commit5")
+
+
+async def test_devices_and_setuid_programs(cluster: EngineCluster, name: str) -> None:
+    await cluster.start("sb-commit6", SandboxSpec(image=IMAGE), GOOD_BOOT)
+    try:
+        await target("sb-commit6", "mknod /null c 1 3; mknod /disk b 8 0; cp /bin/true /suid; chmod 4755 /suid")
+        made = await cluster.commit("sb-commit6", f"{COMMITS}/alice/{name}:1", LIMIT)
+        assert list(made.skipped) == ["/disk: a device", "/null: a device"]
+    finally:
+        await cluster.stop("sb-commit6")
+
+
+async def test_a_sandbox_that_was_left_standing_still_goes_on(cluster: EngineCluster) -> None:
+    await cluster.start("sb-commit7", SandboxSpec(image=IMAGE), GOOD_BOOT)
+    try:
+        await engine("pause", "rollbox-sb-commit7-sidecar")
+        (seen,) = await cluster.list()
+        assert seen.death is None
+        status = await engine("inspect", "--format", "{{.State.Status}}", "rollbox-sb-commit7-sidecar")
+        assert status.strip() == "running"
+    finally:
+        await cluster.stop("sb-commit7")
+
+
+async def test_a_sandbox_that_stands_still_can_be_stopped(cluster: EngineCluster) -> None:
+    await cluster.start("sb-commit8", SandboxSpec(image=IMAGE), GOOD_BOOT)
+    await engine("pause", "rollbox-sb-commit8-sidecar")
+    await cluster.stop("sb-commit8")
+    assert await cluster.list() == []

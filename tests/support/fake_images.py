@@ -1,0 +1,76 @@
+"""The images of the fake gateway: what is asked for is noted, and answered as a platform of two nodes would."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from tests.support.fake_problems import problem
+
+
+@dataclass
+class FakeImages:
+    """Nodes and what they have.
+
+    Attributes:
+        missing: images that no registry has.
+        breaks: after so many lines each of the next answers to a prefetch breaks off.
+        prefetched: what was asked for, each call.
+        commits: how often each idempotency key has come, and the body of each call.
+    """
+
+    missing: set[str] = field(default_factory=set)
+    breaks: list[int] = field(default_factory=list)
+    prefetched: list[list[str]] = field(default_factory=list)
+    keys: Counter[str] = field(default_factory=Counter)
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+
+    async def all(self, _: web.Request) -> web.Response:
+        """What the nodes have."""
+        digest = f"sha256:{64 * 'a'}"
+        known = {"lazy": None, "last_used_ms": None, "later": 1}
+        image = {"node": "n1", "names": ["a:1"], "digest": digest, "size_bytes": 5, **known}
+        return web.json_response({"images": [image]})
+
+    async def commit(self, request: web.Request) -> web.Response:
+        """An image whose digest is that of its key: what is repeated has the same."""
+        key, body = request.headers["Idempotency-Key"], await request.json()
+        self.keys[key] += 1
+        self.bodies.append(body)
+        if body["name"] != body["name"].lower():
+            return problem("invalid_argument", "name: it must be small")
+        digest = f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
+        told = {"image": f"commits/me/{body['name']}@{digest}", "digest": digest, "size_bytes": 7, "skipped": ["/s: x"]}
+        return web.json_response(told)
+
+    async def prefetch(self, request: web.Request) -> web.StreamResponse:
+        """The progress of all of them."""
+        images = (await request.json())["images"]
+        self.prefetched.append(images)
+        left = self.breaks.pop(0) if self.breaks else None
+        answer = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        await answer.prepare(request)
+        lines = [one for image in images for one in self._lines(image)]
+        for line in (*lines, {"summary": {"here": 1, "failed": 0}}):
+            if left == 0:
+                assert request.transport is not None
+                request.transport.abort()
+                return answer
+            await answer.write(json.dumps(line).encode() + b"\n")
+            left = None if left is None else left - 1
+        return answer
+
+    def _lines(self, image: str) -> list[dict[str, Any]]:
+        if image in self.missing:
+            failure = {"code": "image_not_found", "detail": f"{image}: manifest unknown", "details": {"image": image}}
+            return [{"image": image, "state": "failed", "problem": failure}]
+        return [
+            {"image": image, "node": "n1", "state": "pulling", "done_bytes": 1, "total_bytes": 2},
+            {"image": image, "node": "n1", "state": "here"},
+            {"image": image, "node": "n2", "state": "here"},
+        ]

@@ -1,0 +1,124 @@
+"""Commits, prefetches and lists of images against a gateway that loses answers and breaks streams."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from rollbox import Batch, Client, CommittedImage, PrefetchProgress
+from rollbox.errors import ImageNotFound, InvalidArgument, Unsupported
+from tests.support.gateway_fake import FakeGateway, Fault
+from tests.support.waiting import until
+
+
+async def test_a_commit_is_a_name_with_what_is_known_of_it(client: Client, fake: FakeGateway) -> None:
+    async with await client.create("a") as sandbox:
+        image = await sandbox.commit("repo:v1", max_bytes="1Mi", timeout=30)
+        assert image == f"commits/me/repo:v1@{image.digest}"
+        assert (image.size_bytes, image.skipped) == (7, ("/s: x",))
+        (body,) = fake.images.bodies
+        assert (body["name"], body["max_bytes"], 29_000 < body["timeout_ms"] <= 30_000) == ("repo:v1", 1 << 20, True)
+        async with await client.create(image) as again:
+            assert again.record.image == str(image)
+
+
+def test_a_committed_image_survives_copies() -> None:
+    image = CommittedImage("a@b", digest="b", size_bytes=1, skipped=["x"])
+    for other in (copy.deepcopy(image), pickle.loads(pickle.dumps(image))):
+        assert (other, other.digest, other.skipped) == ("a@b", "b", ("x",))
+
+
+@pytest.mark.parametrize("fault", [Fault("upstream_timeout", after=True), Fault("draining"), Fault(after=True)])
+async def test_a_commit_whose_answer_is_lost_is_joined(client: Client, fake: FakeGateway, fault: Fault) -> None:
+    async with await client.create("a") as sandbox:
+        fake.fail("commit", fault)
+        await sandbox.commit("repo")
+        assert len(fake.images.keys) == 1
+        await sandbox.commit("repo")
+        assert len(fake.images.keys) == 2
+
+
+async def test_a_bad_commit_is_not_repeated(client: Client, fake: FakeGateway) -> None:
+    async with await client.create("a") as sandbox:
+        with pytest.raises(InvalidArgument, match="small"):
+            await sandbox.commit("BIG")
+        for bad in ({"max_bytes": "much"}, {"timeout": 0}, {"timeout": float("nan")}):
+            with pytest.raises(InvalidArgument):
+                await sandbox.commit("repo", **bad)
+        assert len(fake.images.bodies) == 1
+
+
+async def test_images_are_listed(client: Client) -> None:
+    (image,) = await client.images()
+    assert (image.node, image.names, image.size_bytes, image.lazy) == ("n1", ("a:1",), 5, None)
+
+
+async def test_a_prefetch_is_awaited_or_iterated(client: Client, fake: FakeGateway) -> None:
+    fake.images.missing.add("gone:1")
+    report = await client.prefetch(["a:1", "gone:1", "a:1"])
+    assert report.here == {"a:1": ["n1", "n2"]}
+    assert [*report.failed] == [("gone:1", "")]
+    with pytest.raises(ImageNotFound, match="gone:1"):
+        report.require()
+    told = [one async for one in client.prefetch("a:1")]
+    assert told[0] == PrefetchProgress("a:1", "n1", "pulling", 1, 2)
+    assert [(one.node, one.state) for one in told[1:]] == [("n1", "here"), ("n2", "here")]
+    assert fake.images.prefetched == [["a:1", "gone:1"], ["a:1"]]
+
+
+async def test_a_stream_that_breaks_is_asked_for_again_and_tells_nothing_twice(
+    client: Client, fake: FakeGateway
+) -> None:
+    fake.images.breaks += [2, 0, 5]
+    told = [(one.image, one.node) async for one in client.prefetch(["a:1", "b:1"]) if one.state == "here"]
+    assert told == [("a:1", "n1"), ("a:1", "n2"), ("b:1", "n1"), ("b:1", "n2")]
+    assert len(fake.images.prefetched) == 4
+
+
+async def test_many_images_are_asked_for_in_parts(client: Client, fake: FakeGateway) -> None:
+    report = await client.prefetch(f"a:{number}" for number in range(2500))
+    assert len(report.here) == 2500
+    assert [len(one) for one in fake.images.prefetched] == [1024, 1024, 452]
+
+
+async def test_what_is_not_offered_is_raised(client: Client, fake: FakeGateway) -> None:
+    fake.fail("prefetch", Fault("unsupported"))
+    with pytest.raises(Unsupported):
+        await client.prefetch("a:1")
+    with pytest.raises(InvalidArgument):
+        client.prefetch([])
+
+
+async def test_a_batch_pulls_what_its_next_samples_need(client: Client, fake: FakeGateway) -> None:
+    async def rollout(sample: int) -> int:
+        # The images of this sample and of the two behind it are asked for by now, or will be.
+        wanted = {f"image:{number // 2}" for number in range(sample, min(sample + 3, 10)) if number != 3}
+
+        async def asked_for() -> bool:
+            await client.info()
+            return wanted <= {one for call in fake.images.prefetched for one in call}
+
+        await until(asked_for)
+        return sample
+
+    def image(sample: int) -> str | None:
+        return None if sample == 3 else f"image:{sample // 2}"
+
+    async with Batch(range(10), rollout, in_flight=2, image=image, client=client) as batch:
+        values = [outcome.value async for outcome in batch]
+    assert sorted(value for value in values if value is not None) == list(range(10))
+    asked = [one for call in fake.images.prefetched for one in call]
+    assert sorted(asked) == [f"image:{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize("fault", ["unsupported", "permission_denied"])
+async def test_a_batch_goes_on_where_nothing_is_pulled_ahead(client: Client, fake: FakeGateway, fault: str) -> None:
+    fake.fail("prefetch", Fault(fault))
+
+    async def rollout(sample: int) -> int:
+        return sample
+
+    async with Batch(range(10), rollout, in_flight=2, image=lambda _: "a:1", client=client) as batch:
+        assert len([outcome async for outcome in batch]) == 10
