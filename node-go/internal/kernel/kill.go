@@ -15,6 +15,7 @@ import (
 
 	"rollbox.dev/node/internal/containerd"
 	"rollbox.dev/node/internal/problem"
+	"rollbox.dev/node/internal/process"
 )
 
 const (
@@ -124,15 +125,15 @@ func (k *Killer) end(ctx context.Context, pod *cri.PodSandbox, pid uint32) (bool
 	if pid == 0 {
 		return false, nil
 	}
-	held, err := hold(pid)
+	held, err := process.Hold(pid)
 	if err != nil {
 		return false, problem.New(problem.Internal, "process %d of %s: %w", pid, pod.GetMetadata().GetName(), err)
 	}
 	if held == nil {
 		return false, nil
 	}
-	defer held.close()
-	words, err := held.commandLine()
+	defer held.Close()
+	words, err := held.CommandLine()
 	if err != nil {
 		return false, problem.New(problem.Internal, "process %d of %s: %w", pid, pod.GetMetadata().GetName(), err)
 	}
@@ -141,10 +142,19 @@ func (k *Killer) end(ctx context.Context, pod *cri.PodSandbox, pid uint32) (bool
 		return false, nil
 	}
 	k.log.Warn("killing a sandbox's kernel", "pid", pid, "sandbox_id", pod.GetMetadata().GetName(), "pod", pod.GetId())
-	if err := held.kill(ctx, endsWithin); err != nil {
+	if err := kill(ctx, held); err != nil {
 		return false, problem.New(problem.Internal, "kill process %d of %s: %w", pid, pod.GetMetadata().GetName(), err)
 	}
 	return true, nil
+}
+
+func kill(ctx context.Context, held *process.Process) error {
+	if err := held.Kill(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, endsWithin)
+	defer cancel()
+	return held.Ended(ctx)
 }
 
 // isKernel says whether a command line is that of the gVisor kernel of a pod: runsc names the process so, and the last

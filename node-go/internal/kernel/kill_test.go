@@ -13,6 +13,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"rollbox.dev/node/internal/problem"
+	"rollbox.dev/node/internal/process"
 )
 
 const pod = "5f2c9d0e"
@@ -59,14 +60,14 @@ func TestAKernelThatIsStoppedEnds(t *testing.T) {
 	if err != nil || !ended {
 		t.Fatalf("ended %v, %v", ended, err)
 	}
-	if held, err := hold(pid); err != nil {
+	if held, err := process.Hold(pid); err != nil {
 		t.Fatal(err)
 	} else if held != nil {
 		// Nobody has waited for it yet, so its number is its own; it has ended all the same.
-		defer held.close()
+		defer held.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if err := held.ended(ctx); err != nil {
+		if err := held.Ended(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
