@@ -68,6 +68,9 @@ func (c *Copier) Copy(ctx context.Context, asked *wire.CopyRequest, tell func(*w
 		if err != nil && ctx.Err() == nil && joined.request.credentials != wish.credentials && denied(err) {
 			continue // what was refused were another caller's credentials
 		}
+		if err == nil {
+			err = c.noteOf(ctx, wish, result)
+		}
 		return result, err
 	}
 }
@@ -92,6 +95,8 @@ func (c *Copier) copied(ctx context.Context, f *flight) (*wire.Copied, error) {
 	if !absent(err) {
 		return nil, fromRegistry(err, c.Registry)
 	}
+	// Where there was a copy once, the registry may have been emptied since.
+	c.known.forget(notedIn(f.request))
 	place, leave, err := c.places.take(ctx, f.request.source.RegistryStr())
 	if err != nil {
 		return nil, err
