@@ -218,7 +218,10 @@ class Layer:
             if name in _ELSEWHERE:
                 raise RefusedError("unsupported", f"the engine keeps the data of {shown(path)} elsewhere ({name})")
             if name == "security.capability" or name.startswith("user."):
-                kept[f"SCHILY.xattr.{name}"] = value.decode("utf-8", "surrogateescape")
+                if _recordable(name):
+                    kept[f"SCHILY.xattr.{name}"] = value.decode("utf-8", "surrogateescape")
+                else:
+                    self.skip(path, f"its attribute {shown(name)}, whose name no archive can have")
             elif not name.startswith(_AMBIENT):
                 self.skip(path, f"its attribute {shown(name)}")
         entry.pax_headers = kept
@@ -261,6 +264,15 @@ def shown(text: str) -> str:
     told = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
     half = MAX_PATH_CHARS // 2
     return told if len(told) <= MAX_PATH_CHARS else f"{told[:half]}...{told[-half:]}"
+
+
+def _recordable(name: str) -> bool:
+    """Whether a pax record can have a keyword with this name: UTF-8, and ``=`` ends it."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return "=" not in name and "\0" not in name
 
 
 def _names(folder: int) -> list[str]:

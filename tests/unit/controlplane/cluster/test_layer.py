@@ -217,3 +217,16 @@ def test_the_program_runs_with_the_standard_library_alone(upper: Path) -> None:
     assert b'"digest": "sha256:' in done.stdout
     with tarfile.open(fileobj=io.BytesIO(done.stderr)) as read:
         assert "a" in read.getnames()
+
+
+@pytest.mark.parametrize("odd", [b"user.\xff", b"user.a=b"])
+def test_an_attribute_whose_name_no_archive_can_have_is_told(upper: Path, tmp_path: Path, odd: bytes) -> None:
+    (upper / "file").touch()
+    try:
+        os.setxattr(upper / "file", odd, b"1")
+        os.setxattr(upper / "file", "user.mine", b"2")
+    except OSError:
+        pytest.skip("the file system of the tests has no such attributes")
+    answer = write(upper, [below(tmp_path, upper)])
+    assert entries(answer)["file"].pax_headers == {"SCHILY.xattr.user.mine": "2"}
+    assert [one.partition(": ")[0] for one in answer["skipped"]] == ["/file"]
