@@ -254,6 +254,14 @@ class Cluster(Protocol):
         """
         ...
 
+    def check_prefetch(self) -> None:
+        """Checks that this cluster pulls images ahead at all. Cost: no call.
+
+        Raises:
+            Problem: unsupported; it names what would offer it.
+        """
+        ...
+
     def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
         """Pulls an image to every node that sandboxes may run on; ends when each is done, or has failed.
 

@@ -129,6 +129,9 @@ class FakeCluster:
         there = {**self.digests, **self.committed}
         return [NodeImage("n1", (name,), digest, 1024) for name, digest in sorted(there.items())]
 
+    def check_prefetch(self) -> None:
+        """See ``Cluster.check_prefetch``."""
+
     async def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
         if name in self.missing_images:
             raise Problem("image_not_found", f"{name}: manifest unknown", image=name)

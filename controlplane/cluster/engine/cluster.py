@@ -158,6 +158,9 @@ class EngineCluster:
         """See ``Cluster.images``."""
         return await self._images.all()
 
+    def check_prefetch(self) -> None:
+        """See ``Cluster.check_prefetch``: an engine does."""
+
     def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
         """See ``Cluster.prefetch``."""
         return self._images.prefetch(name)

@@ -236,6 +236,11 @@ class KubernetesCluster:
             raise _without_agents("the images of nodes are not known")
         return await self._images.all(self._ready_nodes())
 
+    def check_prefetch(self) -> None:
+        """See ``Cluster.check_prefetch``."""
+        if self._images is None:
+            raise _without_agents("no image can be pulled before a sandbox needs it")
+
     def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
         """See ``Cluster.prefetch``; credentials are those of the sandboxes' pull secrets, as for their pods."""
         if self._images is None:

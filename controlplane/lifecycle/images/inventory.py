@@ -6,10 +6,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final
 
+import structlog
+
 from controlplane.cluster import Cluster, NodeImage, PrefetchProgress
 from controlplane.errors import Problem
 from controlplane.lifecycle.images.ownership import Ownership
-from controlplane.lifecycle.images.pins import Images
+from controlplane.lifecycle.images.pins import Images, Pin
 from controlplane.telemetry import Metrics
 
 # Of one call; each node pulls fewer at once.
@@ -18,6 +20,8 @@ AT_ONCE: Final = 16
 TELL_EVERY_S: Final = 10.0
 # What the cluster has said and the caller has not read; then pulls wait to be told, and go on.
 MOST_UNREAD: Final = 256
+# Until it is known what nodes pull, with the copy into the private registry; a guess: large images take minutes.
+NAMED_WITHIN_S: Final = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class Inventory:
         self._images = images
         self._ownership = ownership
         self._metrics = metrics
+        self._log = structlog.get_logger("images")
 
     async def list(self, owner: str, *, everything: bool) -> Sequence[NodeImage]:
         """The images on the nodes, by node and name; of those that others have committed nothing.
@@ -74,6 +79,7 @@ class Inventory:
         """
         for name in names:
             self._ownership.check(owner, name)
+        self._cluster.check_prefetch()
         told: asyncio.Queue[ImageProgress | None] = asyncio.Queue(MOST_UNREAD)
         work = asyncio.create_task(self._all(owner, tuple(dict.fromkeys(names)), told), name="prefetch")
         try:
@@ -92,26 +98,40 @@ class Inventory:
 
     async def _all(self, owner: str, names: Sequence[str], told: asyncio.Queue[ImageProgress | None]) -> None:
         places = asyncio.Semaphore(AT_ONCE)
-        try:
-            async with asyncio.TaskGroup() as group:
-                for name in names:
-                    group.create_task(self._one(owner, name, told, places), name=f"prefetch {name}")
-        finally:
-            await told.put(None)
+        async with asyncio.TaskGroup() as group:
+            for name in names:
+                group.create_task(self._one(owner, name, told, places), name=f"prefetch {name}")
+        # Only here: where this is broken off nobody reads any more, and a full queue would never take it.
+        await told.put(None)
 
     async def _one(
         self, owner: str, name: str, told: asyncio.Queue[ImageProgress | None], places: asyncio.Semaphore
     ) -> None:
         async with places:
             try:
-                pin = await self._images.named(owner, name)
+                pin = await self._named(owner, name)
                 async with aclosing(self._cluster.prefetch(pin.name)) as progresses:
                     async for progress in progresses:
                         self._count(progress)
                         await told.put(ImageProgress(name, progress))
             except Problem as problem:
-                self._metrics.prefetched("failed")
-                await told.put(ImageProgress(name, PrefetchProgress("", "failed", failure=problem)))
+                await told.put(self._failed(name, problem))
+            except Exception:
+                self._log.exception("prefetch failed", image=name)
+                bug = Problem("internal", f"the prefetch of {name} failed in the control plane")
+                await told.put(self._failed(name, bug))
+
+    async def _named(self, owner: str, name: str) -> Pin:
+        try:
+            async with asyncio.timeout(NAMED_WITHIN_S):
+                return await self._images.named(owner, name)
+        except TimeoutError as late:
+            detail = f"{name} was not resolved and copied within {NAMED_WITHIN_S:.0f} s"
+            raise Problem("image_pull_failed", detail, image=name) from late
+
+    def _failed(self, name: str, problem: Problem) -> ImageProgress:
+        self._metrics.prefetched("failed")
+        return ImageProgress(name, PrefetchProgress("", "failed", failure=problem))
 
     def _count(self, progress: PrefetchProgress) -> None:
         if progress.state != "pulling":

@@ -103,6 +103,9 @@ class PlayedCluster:
     async def images(self) -> Sequence[NodeImage]:
         return []
 
+    def check_prefetch(self) -> None:
+        """See ``Cluster.check_prefetch``."""
+
     async def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
         yield PrefetchProgress("played", "here")
 

@@ -9,6 +9,7 @@ import pytest
 
 from controlplane.cluster import Death
 from controlplane.errors import Problem
+from controlplane.lifecycle.images.inventory import MOST_UNREAD
 from tests.support.asgi import Answer
 from tests.support.fake_cluster import FakeCluster
 from tests.support.world import OTHER_KEY, OWNER, SPEC, World, world
@@ -236,6 +237,44 @@ async def test_a_caller_who_leaves_ends_the_wait(plane: World) -> None:
     await asyncio.sleep(0)
     assert calling.done()
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("prefetch")]
+
+
+async def test_a_prefetch_ends_with_its_reader_however_much_is_unread(plane: World) -> None:
+    told = plane.service.inventory.prefetch(OWNER, [f"a:{number}" for number in range(MOST_UNREAD)])
+    await anext(told)
+    await asyncio.sleep(1)  # what may be unread is there, and all others wait
+    await asyncio.wait_for(told.aclose(), 5)
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("prefetch")]
+
+
+async def test_a_prefetch_that_nobody_foresaw_to_fail_ends(plane: World) -> None:
+    async def broken(owner: str, name: str) -> Any:
+        raise RuntimeError("a bug")
+
+    plane.service.inventory._images.named = broken  # type: ignore[method-assign]
+    lines = await prefetch(plane, "a:1")
+    assert [one["problem"]["code"] for one in lines[:-1]] == ["internal"]
+
+
+async def test_an_image_whose_name_is_never_known_fails(plane: World) -> None:
+    async def hanging(owner: str, name: str) -> Any:
+        await asyncio.sleep(1_000_000)
+
+    plane.service.inventory._images.named = hanging  # type: ignore[method-assign]
+    lines = await prefetch(plane, "a:1")
+    assert lines[-2]["problem"]["code"] == "image_pull_failed"
+
+
+async def test_where_nothing_is_pulled_ahead_nothing_is_copied_either() -> None:
+    class Plain(FakeCluster):
+        def check_prefetch(self) -> None:
+            raise Problem("unsupported", "no node agents", value="nodeAgent.enabled")
+
+    async with world(Plain()) as plain:
+        asked: list[str] = []
+        plain.service.inventory._images.named = asked.append  # type: ignore[assignment, method-assign]
+        refused = await plain.api("POST", "/v1/images/prefetch", body={"images": ["a:1", "b:1"]})
+        assert (refused.status, refused.code, asked) == (422, "unsupported", [])
 
 
 @pytest.fixture
