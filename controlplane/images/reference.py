@@ -46,6 +46,10 @@ class Reference:
         """The same image, pinned to this digest; the tag stays, for people."""
         return Reference(self.registry, self.repository, self.tag, digest)
 
+    def untagged(self) -> "Reference":
+        """The same image by its digest alone."""
+        return Reference(self.registry, self.repository, "", self.digest)
+
     def __str__(self) -> str:
         tag = f":{self.tag}" if self.tag else ""
         return f"{self.name}{tag}@{self.digest}" if self.digest else f"{self.name}{tag}"

@@ -33,6 +33,7 @@ class FakeMirror:
         self.asked.append((str(source), credentials))
         ran = digest(f"ran {source.digest}")
         if (there := self.there.get((repository, source.digest))) is not None:
+            self._note(repository, source, there)
             yield Copied(there.digest, there=True)
             return
         try:
@@ -46,8 +47,13 @@ class FakeMirror:
             raise Problem("image_not_found", "its registry refuses these credentials")
         if self.failure is not None:
             raise self.failure
-        self.there[repository, source.digest] = self.there[repository, source.tag] = Found(ran, source.digest)
+        self.there[repository, source.digest] = Found(ran, source.digest)
+        self._note(repository, source, Found(ran, source.digest))
         yield Copied(ran, there=False)
+
+    def _note(self, repository: str, source: Reference, found: Found) -> None:
+        if source.tag:
+            self.there[repository, source.tag] = found
 
     async def find(self, repository: str, reference: str) -> Found | None:
         if self.away:

@@ -22,8 +22,8 @@ RETRY_S: Final = (0.5, 1.0, 2.0, 5.0)
 # Of nodes that are not known yet.
 _UNKNOWN: Final = ("amd64",)
 
-# Name with digest, and architectures: what has to be equal for two starts to wait for one copy.
-_Key = tuple[str, tuple[str, ...]]
+# Name with digest, the tag that the mirror is told, and architectures: equal ones wait for one copy.
+_Key = tuple[str, str, tuple[str, ...]]
 # Starts with other credentials wait for an answer of their own: these may have expired. The mirror copies once.
 _Flight = tuple[_Key, Credentials | None]
 
@@ -179,17 +179,21 @@ class Copies:
 
     async def _copy_once(self, key: _Key, copy: Copy, credentials: Credentials | None) -> Copied:
         repository = self._private.repository(copy.source)
-        async for told in self._mirror.copy(copy.source, credentials, repository, key[1]):
+        async for told in self._mirror.copy(copy.source, credentials, repository, key[2]):
             if isinstance(told, Copied):
                 return told
             copy.progress, copy.trouble = told, None
         raise MirrorAwayError("it ended a copy without a word")
 
     def _key(self, source: Reference) -> _Key:
-        return f"{source.name}@{source.digest}", tuple(sorted(self._architectures() or _UNKNOWN))
+        return f"{source.name}@{source.digest}", source.tag, tuple(sorted(self._architectures() or _UNKNOWN))
 
     def _keep(self, key: _Key, digest: str) -> None:
-        self._there[key] = (digest, self._clock.now_ms() + THERE_MS)
-        self._there.move_to_end(key)
-        if len(self._there) > MOST_THERE:
-            self._there.popitem(last=False)
+        name, tag, architectures = key
+        # With its tag it is there for those too who name none.
+        for one in {tag, ""}:
+            there = (name, one, architectures)
+            self._there[there] = (digest, self._clock.now_ms() + THERE_MS)
+            self._there.move_to_end(there)
+            if len(self._there) > MOST_THERE:
+                self._there.popitem(last=False)

@@ -32,9 +32,9 @@ class Mirrored:
         """Whether no user may name this."""
         return self._private.hides(reference)
 
-    def ready(self, name: str) -> str:
-        """The name and digest that nodes pull in place of this one if it was there a moment ago; empty: not known."""
-        return self._copies.there(parse(name))
+    def ready(self, name: str, *, resolved: bool) -> str:
+        """The digest that nodes pull in place of this one if it was there a moment ago; empty: not known."""
+        return self._copies.there(_source(name, resolved=resolved))
 
     def wants(self, name: str) -> bool:
         """Whether an image has to be copied before it is started: its name has a digest, and is not of here already."""
@@ -46,9 +46,16 @@ class Mirrored:
         return self._private.copy(parse(name), digest)
 
     @asynccontextmanager
-    async def copying(self, name: str, owner: str) -> AsyncIterator[Copy]:
-        """The copy of an image, with the credentials of an owner who has the right to it."""
-        source = parse(name)
+    async def copying(self, name: str, owner: str, *, resolved: bool) -> AsyncIterator[Copy]:
+        """The copy of an image, with the credentials of an owner who has the right to it.
+
+        Args:
+            name: with a digest.
+            owner: who has the right.
+            resolved: its registry has just said that its tag means this digest. Only then the mirror hears the tag,
+                since all owners get what it knows a tag to mean: not what a user or an old record says.
+        """
+        source = _source(name, resolved=resolved)
         credentials = (await self._keyrings.of(owner)).find(source)
         async with self._copies.joined(source, credentials) as copy:
             yield copy
@@ -74,3 +81,8 @@ class Mirrored:
         if found is None:
             raise Problem("image_not_found", f"the private registry has no {reference}", option="image")
         return found.digest
+
+
+def _source(name: str, *, resolved: bool) -> Reference:
+    reference = parse(name)
+    return reference if resolved else reference.untagged()

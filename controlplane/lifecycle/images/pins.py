@@ -46,12 +46,14 @@ class Pin:
         digest: what it is pinned to; empty: it could not be resolved.
         ran: the digest of the copy that nodes pull in its place; empty: none.
         stale: its registry did not answer: the digest is what the name meant when it was copied.
+        resolved: its registry has just said that its tag means this digest.
     """
 
     name: str
     digest: str
     ran: str = ""
     stale: bool = False
+    resolved: bool = False
 
 
 class Machines(Protocol):
@@ -142,14 +144,14 @@ class Images:
         if self._mirrored is None or pin.ran or not self._mirrored.wants(pin.name):
             yield None
             return
-        async with self._mirrored.copying(pin.name, sandbox.owner) as copy:
+        async with self._mirrored.copying(pin.name, sandbox.owner, resolved=pin.resolved) as copy:
             yield copy
 
     def copied(self, pin: Pin, digest: str = "") -> Pin:
         """What nodes pull: the copy with this digest, or one that was there a moment ago; else the pin as it is."""
         if self._mirrored is None or not self._mirrored.wants(pin.name):
             return pin
-        digest = digest or pin.ran or self._mirrored.ready(pin.name)
+        digest = digest or pin.ran or self._mirrored.ready(pin.name, resolved=pin.resolved)
         return replace(pin, name=self._mirrored.copy_of(pin.name, digest), ran=digest) if digest else pin
 
     def pulled(self, name: str) -> str:
@@ -169,9 +171,11 @@ class Images:
         name = self.pulled(sandbox.spec.image)
         if self._resolver is None:
             return Pin(name, parse(name).digest)
-        await self._allow(sandbox, parse(name))
         if sandbox.image_digest:
-            return _pinned(name, sandbox.image_digest)
+            # A start that another replica has begun: the right was proven then, and what runs is on record.
+            ran = sandbox.image_ran if self._mirrored is not None else ""
+            return replace(_pinned(name, sandbox.image_digest), ran=ran)
+        await self._allow(sandbox, parse(name))
         pin = await self._scoped(self._resolver, sandbox, name)
         if pin.digest:
             await self._allow(sandbox, parse(name).at(pin.digest))
@@ -211,7 +215,7 @@ class Images:
         pin = await self._resolved(self._resolver, owner, name)
         if (there := self.copied(pin)).ran or self._mirrored is None or not self._mirrored.wants(pin.name):
             return there
-        async with self._mirrored.copying(pin.name, owner) as copy:
+        async with self._mirrored.copying(pin.name, owner, resolved=pin.resolved) as copy:
             return self.copied(pin, await copy.digest())
 
     def on(self, transition: Transition) -> None:
@@ -278,7 +282,7 @@ class Images:
                 raise
             return Pin(name, reference.digest)
         self._metrics.image_pinned("registry")
-        return _pinned(name, digest)
+        return replace(_pinned(name, digest), resolved=not reference.digest)
 
     async def _stale(self, reference: Reference, problem: RegistryProblem) -> Pin | None:
         """What a name meant when it was copied last, while its registry does not say what it means now."""

@@ -18,6 +18,7 @@ from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
 from controlplane.lifecycle.record.settlements import Settlements
 from controlplane.lifecycle.service.owner_calls import OwnerCalls
 from controlplane.model import Lease, Limits, Sandbox, SandboxSpec
+from controlplane.registry import RegistryProblem
 from controlplane.store import Admitted, Claimed, Full, Known
 
 # Of one create; the next sandbox is a cold one.
@@ -138,9 +139,15 @@ class Creates:
             raise Problem("draining", "this control plane is stopping", retry_after_ms=1000)
         self._ownership.check(owner, spec.image)
         self._deps.cluster.check(spec)
-        await self._images.permit(owner, spec.image)
         wish = self._candidate(owner, spec, key, by_ms)
         wish = wish if key is None else replace(wish, callers=(caller,))
+        try:
+            await self._images.permit(owner, spec.image)
+        except RegistryProblem:
+            # Nobody says whether the owner has lost the right, which it had when its key was used first.
+            if (begun := await self._begun(wish)) is None:
+                raise
+            return begun, True
         return await self._admitted(wish, _cold_reason(replaced))
 
     async def ready(
@@ -199,6 +206,13 @@ class Creates:
                 return answer.sandbox, False
             if (joined := await self._joined(known(answer, wish), wish)) is not None:
                 return joined, True
+
+    async def _begun(self, wish: Sandbox) -> Sandbox | None:
+        """The sandbox that has the wish's key already; None: there is none."""
+        if wish.idempotency_key is None:
+            return None
+        found = await self._ledger.find_claim(wish)
+        return None if found is None else await self._joined(known(Known(found), wish), wish)
 
     async def _joined(self, sandbox: Sandbox, wish: Sandbox) -> Sandbox | None:
         """The sandbox that has the wish's key, wanted by its caller too; None: its abandonment has freed the key."""

@@ -9,8 +9,9 @@ import pytest
 from controlplane.errors import Problem
 from controlplane.images import Found, ImageOptions, PrivateRegistry
 from controlplane.lifecycle import Options
+from controlplane.lifecycle.images.copies import THERE_MS
 from controlplane.lifecycle.images.resolver import TAG_MS
-from controlplane.model import Sandbox, SandboxSpec, State
+from controlplane.model import GROUP, Sandbox, SandboxSpec, State
 from tests.support.fake_mirror import FakeKeyrings, FakeMirror
 from tests.support.fake_registry import FakeRegistry, digest
 from tests.support.world import OWNER, World, world
@@ -176,3 +177,39 @@ async def test_what_was_made_of_a_sandbox_is_not_copied() -> None:
             await created(running, SandboxSpec(image="registry.internal:5000/commits/alice/none:1"))
         assert caught.value.code == "image_not_found"
         assert mirror.asked == []
+
+
+async def test_what_a_user_says_of_a_tag_is_no_ones_image_when_the_registry_is_away() -> None:
+    mirror, registry = FakeMirror(), FakeRegistry()
+    async with plane(mirror, registry) as running:
+        await created(running)
+        named = f"python:3@{digest('evil')}"
+        assert (await created(running, SandboxSpec(image=named)))[0].image_digest == digest("evil")
+        registry.outcome = "away"
+        await asyncio.sleep(TAG_MS / 1000)
+        stale = (await created(running))[0]
+        assert (stale.image_stale, stale.image_digest) == (True, digest("a"))
+
+
+async def test_what_a_group_was_pinned_to_long_ago_is_not_what_the_tag_means_now() -> None:
+    mirror, registry = FakeMirror(), FakeRegistry()
+    grouped = SPEC.model_copy(update={"labels": {GROUP: "g"}})
+    async with plane(mirror, registry) as running:
+        await created(running, grouped)
+        registry.content = "b"
+        await asyncio.sleep(300)
+        assert (await created(running))[0].image_digest == digest("b")
+        await asyncio.sleep(THERE_MS / 1000)
+        assert (await created(running, grouped))[0].image_digest == digest("a")
+        registry.outcome = "away"
+        await asyncio.sleep(300)
+        stale = (await created(running))[0]
+        assert (stale.image_stale, stale.image_digest) == (True, digest("b"))
+
+
+async def test_a_copy_that_is_there_without_its_tag_is_told_it_by_the_next_start() -> None:
+    mirror = FakeMirror()
+    async with plane(mirror) as running:
+        await created(running, SandboxSpec(image=f"python@{digest('a')}"))
+        await created(running)
+        assert mirror.there["mirror/docker.io/library/python", "3"].named == digest("a")

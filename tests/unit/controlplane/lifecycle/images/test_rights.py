@@ -10,9 +10,13 @@ from controlplane.errors import Problem
 from controlplane.images import Credentials, ImageOptions, PrivateRegistry
 from controlplane.lifecycle import Options
 from controlplane.lifecycle.images.rights import AWAY_MS, GRANTED_MS
-from controlplane.model import SandboxSpec
+from controlplane.model import SandboxSpec, State
+from controlplane.store import Store
+from tests.support.fake_cluster import FakeCluster
 from tests.support.fake_mirror import FakeKeyrings, FakeMirror
 from tests.support.fake_registry import FakeRegistry, digest
+from tests.support.shared_store import SharedMemory
+from tests.support.virtual_time import VirtualClock
 from tests.support.world import OWNER, World, world
 
 PRIVATE = SandboxSpec(image="registry.example.com/alice/app:1")
@@ -21,12 +25,16 @@ ALICES = Credentials("alice", "secret")
 
 
 @asynccontextmanager
-async def plane(registry: FakeRegistry, mirror: FakeMirror) -> AsyncIterator[World]:
+async def plane(
+    registry: FakeRegistry, mirror: FakeMirror, cluster: FakeCluster | None = None, store: Store | None = None
+) -> AsyncIterator[World]:
     options = Options(
         starts_in_flight=64, images=ImageOptions("auto", private=PrivateRegistry("registry.internal:5000"))
     )
     keyrings = FakeKeyrings({OWNER: {"registry.example.com": ALICES}})
-    async with world(options=options, registry=registry, mirror=mirror, keyrings=keyrings) as running:
+    async with world(
+        cluster, options=options, store=store, registry=registry, mirror=mirror, keyrings=keyrings
+    ) as running:
         yield running
 
 
@@ -119,3 +127,34 @@ async def test_a_preflight_tells_nobody_of_others_images() -> None:
             found, state = await running.service.forecast(owner, PRIVATE, 1)
             told[owner] = ([one.code for one in found.blockers], state)
         assert told == {OWNER: ([], "here"), "bob": (["image_not_found"], "unknown")}
+
+
+async def test_a_repeated_create_gets_its_sandbox_while_the_registry_is_away() -> None:
+    registry, core, cluster = FakeRegistry(allowed={OWNER}), SharedMemory(VirtualClock()), FakeCluster()
+    async with plane(registry, FakeMirror(), cluster, core.view("a")) as first:
+        made = (await first.create(OWNER, PRIVATE, "key")).sandbox
+    registry.outcome = "away"
+    async with plane(registry, FakeMirror(), cluster, core.view("b")) as other:
+        again = await other.create(OWNER, PRIVATE, "key")
+        assert (again.sandbox.id, again.replayed) == (made.id, True)
+        for key in (None, "new"):
+            with pytest.raises(Problem) as caught:
+                await other.create(OWNER, PRIVATE, key)
+            assert caught.value.code == "image_pull_failed"
+        with pytest.raises(Problem) as caught:
+            await other.create(OWNER, PUBLIC, "key")
+        assert caught.value.code == "conflict"
+
+
+async def test_a_start_that_is_taken_over_asks_nobody_what_is_on_record() -> None:
+    registry, mirror, cluster = FakeRegistry(allowed={OWNER}), FakeMirror(), FakeCluster(start_s=20)
+    store = SharedMemory(VirtualClock())
+    async with plane(registry, mirror, cluster, store.view("a")) as running:
+        sandbox = await running.request(OWNER, PRIVATE, "key")
+        await asyncio.sleep(5)
+        registry.outcome, mirror.away = "away", True
+    async with plane(registry, mirror, cluster, store.view("b")) as running:
+        taken = (await running.create(OWNER, PRIVATE, "key")).sandbox
+        assert (taken.id, taken.state) == (sandbox.id, State.RUNNING)
+        copy = f"registry.internal:5000/mirror/registry.example.com/alice/app@{taken.image_ran}"
+        assert cluster.held[sandbox.id].spec.image == copy
