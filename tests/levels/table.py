@@ -107,8 +107,8 @@ LEVELS = (
     Level(
         "local",
         (Pytest(("local", "product"), marks="not soak", workers=2),),
-        budget_s=300,
-        fresh_s=300,
+        budget_s=345,
+        fresh_s=450,
         why_not=why_no_engine,
     ),
     Level("chart", (Pytest(("chart",), workers=2),), budget_s=60, fresh_s=120, why_not=_why_no_helm, ahead=HELM),

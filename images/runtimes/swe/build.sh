@@ -19,11 +19,17 @@ if [ -n "$base" ]; then
   $engine tag "$base" $image
   exit 0
 fi
+# Tests that run at the same time want it at the same time.
+mkdir -p "$cache"
+exec 9>"$cache/swe.lock"
+flock 9
+if $engine image inspect $image >/dev/null 2>&1; then
+  exit 0
+fi
 echo "== Runtime image $image"
 tarball=$cache/swe-bookworm-$(sha256sum <"$here/packages.txt" | cut -c1-12).tar
 if [ ! -s "$tarball" ]; then
   command -v mmdebstrap >/dev/null || "$here/../../../setup/packages.sh" mmdebstrap
-  mkdir -p "$cache"
   mmdebstrap --quiet --variant=minbase --include="$(paste -sd, "$here/packages.txt")" bookworm "$tarball.part.tar"
   mv "$tarball.part.tar" "$tarball"
 fi
