@@ -161,7 +161,8 @@ class KubernetesCluster:
             # The API server adds the RuntimeClass's node selector and tolerations to every pod.
             if lazy_runtime_class:
                 lazily = await isolation.runtime(client, lazy_runtime_class)
-                defaults = replace(defaults, lazy=LazyImages(lazy_runtime_class, lazily.handler, lazy_images))
+                pulling = LazyImages(lazy_runtime_class, lazily.handler, lazy_images, lazily.selector)
+                defaults = replace(defaults, lazy=pulling)
             fleet = Fleet({**runtime.selector, **node_selector}, (*tolerations, *runtime.tolerations), runtime.handler)
             cluster = cls(
                 client,
@@ -183,8 +184,8 @@ class KubernetesCluster:
     def check(self, spec: SandboxSpec) -> None:
         """See ``Cluster.check``; capacity_unavailable, when there is no node for sandboxes."""
         isolation.check_pids(spec, self._what)
-        lazy.check(self._defaults.lazy, spec, self._nodes.all)
         self._fleet.check(spec, self._nodes.all)
+        lazy.check(self._defaults.lazy, spec, self._fleet.eligible(self._nodes.all))
 
     @property
     def stops_at_once(self) -> int:
@@ -245,9 +246,8 @@ class KubernetesCluster:
         """See ``Cluster.prefetch``; credentials are those of the sandboxes' pull secrets, as for their pods."""
         if self._images is None:
             raise _without_agents(f"{name} cannot be pulled before a sandbox needs it")
-        lazily = self._defaults.lazy
-        handler = lazily.handler if lazily is not None and lazily.has(name) else self._fleet.handler
-        return self._images.prefetch(name, self._ready_nodes(), handler)
+        lazily = self._lazily(SandboxSpec(image=name))
+        return self._images.prefetch(name, self._ready_nodes(), lazily.handler if lazily else self._fleet.handler)
 
     @property
     def commits(self) -> str:
@@ -267,7 +267,7 @@ class KubernetesCluster:
         defaults = replace(self._defaults, ready_url=await self._ready.url())
         record = load_record(boot.record)
         start_by_ms = self._clock.now_ms() + spec.start_timeout_ms if record is None else record.start_by_ms
-        manifest = pod(sandbox_id, spec, boot, defaults, start_by_ms)
+        manifest = pod(sandbox_id, spec, boot, defaults, start_by_ms, lazily=self._lazily(spec))
         # Retried until the create's deadline: an API server that is down may be back before that.
         within_s = max(0.0, start_by_ms - self._clock.now_ms()) / 1000
         try:
@@ -280,6 +280,9 @@ class KubernetesCluster:
             if refused.refusal.reason != "AlreadyExists":
                 raise
         return Started(None)
+
+    def _lazily(self, spec: SandboxSpec) -> LazyImages | None:
+        return lazy.chosen(self._defaults.lazy, spec, self._fleet.eligible(self._nodes.all))
 
     async def stop(self, sandbox_id: str) -> None:
         """See ``Cluster.stop``. Cost: two calls to the API server."""

@@ -1,7 +1,7 @@
 """Which sandboxes read their image while it is still being fetched, and what their pods need for that. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from controlplane.cluster.kubernetes.nodes import Node
@@ -21,11 +21,13 @@ class LazyImages:
         handler: its handler on the nodes.
         repositories: beginnings of the names of images that nodes mount lazily. They mount no others, since what is in
             a layer that nobody has read whole is only what its maker says: see ``node-go/internal/snapshotter``.
+        selector: labels of the nodes on which pods of the runtime class run, beside those of all sandboxes.
     """
 
     runtime_class: str
     handler: str
     repositories: Sequence[str]
+    selector: Mapping[str, str] = field(default_factory=dict)
 
     def has(self, image: str) -> bool:
         """Whether nodes mount this image lazily."""
@@ -36,22 +38,46 @@ class LazyImages:
         return {ANNOTATION_HANDLER: self.handler}
 
 
-def chosen(lazy: LazyImages | None, spec: SandboxSpec) -> LazyImages | None:
-    """What a sandbox with this image uses; None: its node fetches the image whole."""
-    return lazy if lazy is not None and spec.pull != "full" and lazy.has(spec.image) else None
+def chosen(lazy: LazyImages | None, spec: SandboxSpec, nodes: Sequence[Node]) -> LazyImages | None:
+    """What a sandbox with this image uses; None: its node fetches the image whole.
+
+    ``auto`` is whole too as long as one node is not known to mount images lazily, since the scheduler does not know
+    which do: while the snapshotter comes to one node after the other, and where kubelets do not report runtimes.
+
+    Args:
+        lazy: the nodes' lazy pulling; None: they have none.
+        spec: what the create requested.
+        nodes: those that sandboxes may run on.
+    """
+    if lazy is None or spec.pull == "full" or not lazy.has(spec.image):
+        return None
+    if spec.pull == "lazy":
+        return lazy
+    handlers = [one.handlers for one in _candidates(lazy, spec, nodes)]
+    return lazy if handlers and all(one is not None and lazy.handler in one for one in handlers) else None
 
 
-def pull_policy(lazy: LazyImages | None, spec: SandboxSpec) -> str:
+def pull_policy(lazy: LazyImages | None, lazily: LazyImages | None, spec: SandboxSpec) -> str:
     """When a node asks the registry for the target's image.
 
     Of an image that it has mounted lazily, containerd has no layers, and takes the image for present all the same. A
     sandbox that wants it whole would not start; a pull fetches what is missing.
+
+    Args:
+        lazy: the nodes' lazy pulling.
+        lazily: what was chosen for this sandbox.
+        spec: what the create requested.
     """
-    return "Always" if lazy is not None and spec.pull == "full" and lazy.has(spec.image) else "IfNotPresent"
+    return "Always" if lazy is not None and lazily is None and lazy.has(spec.image) else "IfNotPresent"
 
 
 def check(lazy: LazyImages | None, spec: SandboxSpec, nodes: Sequence[Node]) -> None:
     """Refuses lazy pulling that would not be.
+
+    Args:
+        lazy: the nodes' lazy pulling; None: they have none.
+        spec: what the create requested.
+        nodes: those that sandboxes may run on.
 
     Raises:
         Problem: unsupported, naming the option and what to do.
@@ -60,11 +86,23 @@ def check(lazy: LazyImages | None, spec: SandboxSpec, nodes: Sequence[Node]) -> 
         return
     if lazy is None:
         detail = "pull lazy: this installation has no lazy pulling (lazyPulling.enabled in the values of the chart)"
-    elif not any(one.handlers is None or lazy.handler in one.handlers for one in nodes):
-        detail = f"pull lazy: no node has the runtime {lazy.handler}, with which images are mounted lazily"
+    elif without := _without(lazy, spec, nodes):
+        where = f"{len(without)} nodes, {without[0]} among them, do not have the runtime {lazy.handler}"
+        detail = f"pull lazy: {where}, with which images are mounted lazily: name labels of others (node_selector)"
     elif not lazy.has(spec.image):
         where = ", ".join(f"{one}*" for one in lazy.repositories)
         detail = f"pull lazy: nodes mount images of {where} lazily, and not {spec.image}: convert it, or pull it full"
     else:
         return
     raise Problem("unsupported", detail, option="pull")
+
+
+def _candidates(lazy: LazyImages, spec: SandboxSpec, nodes: Sequence[Node]) -> Sequence[Node]:
+    labels = {**lazy.selector, **spec.node_selector}
+    return [one for one in nodes if all(one.labels.get(key) == value for key, value in labels.items())]
+
+
+def _without(lazy: LazyImages, spec: SandboxSpec, nodes: Sequence[Node]) -> Sequence[str]:
+    """The nodes that this sandbox could come to and that are known not to mount images lazily."""
+    candidates = _candidates(lazy, spec, nodes)
+    return sorted(one.name for one in candidates if one.handlers is not None and lazy.handler not in one.handlers)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from controlplane.cluster.kubernetes import resources
-from controlplane.cluster.kubernetes.lazy import LazyImages, chosen, pull_policy
+from controlplane.cluster.kubernetes.lazy import LazyImages, pull_policy
 from controlplane.cluster.kubernetes.shard import shard_of
 from controlplane.cluster.protocol import Boot
 from controlplane.model import SandboxSpec
@@ -85,7 +85,15 @@ def policy_labels(installation: str) -> Json:
     return {"app.kubernetes.io/name": "rollbox-sandbox", LABEL_INSTALLATION: installation}
 
 
-def pod(sandbox_id: str, spec: SandboxSpec, boot: Boot, defaults: PodDefaults, start_by_ms: int) -> Json:
+def pod(
+    sandbox_id: str,
+    spec: SandboxSpec,
+    boot: Boot,
+    defaults: PodDefaults,
+    start_by_ms: int,
+    *,
+    lazily: LazyImages | None = None,
+) -> Json:
     """The manifest of one sandbox.
 
     Args:
@@ -94,9 +102,9 @@ def pod(sandbox_id: str, spec: SandboxSpec, boot: Boot, defaults: PodDefaults, s
         boot: the parameters of the start.
         defaults: what all sandboxes of the installation have in common.
         start_by_ms: the start's deadline (Unix time), for every replica that watches the pod.
+        lazily: how its node mounts the image lazily; None: the node fetches it whole.
     """
     shard = shard_of(sandbox_id, defaults.dns_shards)
-    lazily = chosen(defaults.lazy, spec)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -127,7 +135,7 @@ def pod(sandbox_id: str, spec: SandboxSpec, boot: Boot, defaults: PodDefaults, s
             "enableServiceLinks": False,
             "dnsConfig": {"options": [{"name": "ndots", "value": "1"}]},
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [_sidecar(sandbox_id, spec, boot, defaults), _target(spec, defaults)],
+            "containers": [_sidecar(sandbox_id, spec, boot, defaults), _target(spec, defaults, lazily)],
             "volumes": [{"name": "rollbox", "emptyDir": {"medium": "Memory", "sizeLimit": str(SHARED_BYTES)}}],
             **_placement(spec, defaults, boot.avoid),
         },
@@ -176,11 +184,11 @@ def _settings(sandbox_id: str, spec: SandboxSpec, boot: Boot, defaults: PodDefau
     return [{"name": f"ROLLBOX_SIDECAR_{name}", "value": value} for name, value in settings]
 
 
-def _target(spec: SandboxSpec, defaults: PodDefaults) -> Json:
+def _target(spec: SandboxSpec, defaults: PodDefaults, lazily: LazyImages | None) -> Json:
     return {
         "name": TARGET,
         "image": spec.image,
-        "imagePullPolicy": pull_policy(defaults.lazy, spec),
+        "imagePullPolicy": pull_policy(defaults.lazy, lazily, spec),
         "command": [TARGET_COMMAND],
         "securityContext": {"privileged": False, "capabilities": {"drop": list(DROPPED)}},
         "resources": resources.of_target(spec),

@@ -21,7 +21,8 @@ NODE = Node("a", "True", "", True, {}, (), {}, {}, frozenset({"runsc", "runsc-la
 
 
 def made(image: str, pull: Pull, has: LazyImages | None = LAZY) -> dict[str, Any]:
-    return pod("sb-1", SandboxSpec(image=image, pull=pull), BOOT, replace(DEFAULTS, lazy=has), 1)
+    spec = SandboxSpec(image=image, pull=pull)
+    return pod("sb-1", spec, BOOT, replace(DEFAULTS, lazy=has), 1, lazily=lazy.chosen(has, spec, [NODE]))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_an_image_that_a_node_may_have_mounted_lazily_is_pulled_again_where_it_i
     ("has", "handlers", "image", "why"),
     [
         (None, {"runsc-lazy"}, CONVERTED, "lazyPulling.enabled"),
-        (LAZY, {"runsc"}, CONVERTED, "no node has the runtime runsc-lazy"),
+        (LAZY, {"runsc"}, CONVERTED, "1 nodes, a among them, do not have the runtime runsc-lazy"),
         (LAZY, {"runsc-lazy"}, PLAIN, "convert it"),
         (LAZY, {"runsc-lazy"}, "registry.example.com/estargz-2/python:1", "convert it"),
     ],
@@ -72,3 +73,42 @@ def test_lazy_pulling_that_is_not_to_be_had_is_refused(
 @pytest.mark.parametrize("handlers", [None, frozenset({"runsc-lazy"})])
 def test_a_node_that_has_it_or_does_not_say_is_enough(handlers: frozenset[str] | None) -> None:
     lazy.check(LAZY, SandboxSpec(image=CONVERTED, pull="lazy"), [replace(NODE, handlers=handlers)])
+
+
+OTHER = replace(NODE, name="b", labels={"pool": "old"}, handlers=frozenset({"runsc"}))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "labels", "is_lazy"),
+    [
+        ([NODE], {}, True),
+        ([NODE, OTHER], {}, False),
+        ([NODE, replace(OTHER, handlers=None)], {}, False),
+        ([replace(NODE, labels={"pool": "new"}), OTHER], {"pool": "new"}, True),
+        ([], {}, False),
+    ],
+)
+def test_unless_it_is_asked_for_images_are_mounted_lazily_only_where_every_node_can(
+    nodes: list[Node], labels: dict[str, str], is_lazy: bool
+) -> None:
+    spec = SandboxSpec(image=CONVERTED, node_selector=labels)
+    lazily = lazy.chosen(LAZY, spec, nodes)
+    assert (lazily is not None) is is_lazy
+    # Nodes that can may have mounted the image lazily, and then have no layers of it.
+    assert lazy.pull_policy(LAZY, lazily, spec) == ("IfNotPresent" if is_lazy else "Always")
+
+
+def test_the_runtime_class_may_name_the_nodes_that_can() -> None:
+    spec = SandboxSpec(image=CONVERTED)
+    nodes = [replace(NODE, labels={"lazy": "true"}), OTHER]
+    assert lazy.chosen(replace(LAZY, selector={"lazy": "true"}), spec, nodes) is not None
+    assert lazy.chosen(LAZY, spec, nodes) is None
+
+
+def test_a_sandbox_that_asks_for_it_comes_to_no_node_that_cannot() -> None:
+    wish = SandboxSpec(image=CONVERTED, pull="lazy")
+    with pytest.raises(Problem, match=r"1 nodes, b among them.*node_selector"):
+        lazy.check(LAZY, wish, [NODE, OTHER])
+    lazy.check(
+        LAZY, wish.model_copy(update={"node_selector": {"pool": "new"}}), [replace(NODE, labels={"pool": "new"}), OTHER]
+    )
