@@ -155,7 +155,11 @@ async def _keyrings(settings: Settings, clock: Clock) -> AsyncIterator[Keyrings]
     from controlplane.cluster.kubernetes import KubernetesClient, PullSecrets  # noqa: PLC0415
 
     async with KubernetesClient.connect(backend.kubeconfig) as client:
-        yield PullSecrets(client, backend.namespace, backend.image_pull_secrets, owned, clock)
+        secrets = PullSecrets(client, backend.namespace, backend.image_pull_secrets, owned, clock)
+        try:
+            yield secrets
+        finally:
+            await secrets.close()
 
 
 class _NoCredentials:

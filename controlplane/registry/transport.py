@@ -1,5 +1,6 @@
 """Single requests to registries: bounded in time and size, with redirects that carry no credential elsewhere."""
 
+import asyncio
 import ipaddress
 import socket
 from collections.abc import AsyncIterator, Collection, Mapping
@@ -7,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, Self
+from weakref import WeakValueDictionary
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -19,6 +21,9 @@ from controlplane.registry.outcome import RegistryProblem, TooLargeError
 TOTAL_S: Final = 10.0
 CONNECT_S: Final = 3.0
 MAX_REDIRECTS: Final = 5
+# Requests at once; further ones wait. One registry that does not answer leaves places to the others.
+MOST_AT_ONCE: Final = 64
+MOST_OF_ONE: Final = 32
 # Metadata services of clouds that are not link-local.
 _METADATA: Final = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200", "168.63.129.16")))
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -43,13 +48,16 @@ class Transport:
     def __init__(self, http: aiohttp.ClientSession, plain: Collection[str]) -> None:
         self._http = http
         self._plain = frozenset(plain)
+        self._places = asyncio.Semaphore(MOST_AT_ONCE)
+        self._places_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     @classmethod
     @asynccontextmanager
     async def open(cls, plain: Collection[str]) -> AsyncIterator[Self]:
         """A transport while the block runs; it connects when needed."""
-        limits = aiohttp.ClientTimeout(total=TOTAL_S, connect=CONNECT_S)
-        connector = aiohttp.TCPConnector(limit=32, resolver=_Guarded(plain))
+        # Places are waited for before a request: waiting for one takes nothing of these times.
+        limits = aiohttp.ClientTimeout(total=TOTAL_S, sock_connect=CONNECT_S)
+        connector = aiohttp.TCPConnector(limit=0, resolver=_Guarded(plain))
         headers = {"Accept-Encoding": "identity", "User-Agent": "rollbox"}
         # Without decompression, which would turn a bounded body into an unbounded one.
         async with aiohttp.ClientSession(
@@ -82,6 +90,11 @@ class Transport:
         Raises:
             RegistryProblem: away, broken.
         """
+        places = self._places_of.setdefault(registry, asyncio.Semaphore(MOST_OF_ONE))
+        async with places, self._places:
+            return await self._sent(registry, method, url, headers, limit)
+
+    async def _sent(self, registry: str, method: str, url: URL, headers: Mapping[str, str], limit: int) -> Answer:
         kept = dict(headers)
         try:
             for _ in range(MAX_REDIRECTS + 1):

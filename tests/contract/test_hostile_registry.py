@@ -13,6 +13,7 @@ from controlplane.clock import SystemClock
 from controlplane.errors import Problem
 from controlplane.images import MAX_MANIFEST_BYTES, Credentials, Keyring, parse
 from controlplane.registry import Registries, RegistryProblem
+from controlplane.registry.transport import CONNECT_S, MOST_OF_ONE
 from tests.support.registry import MANIFEST, digest
 
 Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -222,3 +223,20 @@ async def test_deep_json_and_odd_manifests_are_refused_typed() -> None:
             with pytest.raises(Problem) as caught:
                 await registries.check(reference, await registries.digest(reference), {"amd64"})
         assert caught.value.code == "unsupported"
+
+
+async def test_questions_that_wait_for_a_place_are_not_late() -> None:
+    at_once, most = 0, 0
+
+    async def serve(_: web.Request) -> web.Response:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(CONNECT_S + 0.5)
+        at_once -= 1
+        return web.Response(headers={"Docker-Content-Digest": digest(BODY)})
+
+    async with serving(serve) as address, asking(address) as registries:
+        names = [parse(f"{address}/a{number}:1") for number in range(MOST_OF_ONE + 4)]
+        assert set(await asyncio.gather(*map(registries.digest, names))) == {digest(BODY)}
+    assert most == MOST_OF_ONE

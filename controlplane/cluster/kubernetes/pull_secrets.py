@@ -16,13 +16,18 @@ from controlplane.model.sandbox import POOL_OWNER
 
 # How long a change of a secret takes to be noticed.
 KEPT_MS: Final = 60_000
+# A guess: one is read in hundredths of a second.
+READ_WITHIN_S: Final = 5.0
+# What a create waits at most for what has been read before; then it is judged by that.
+WAIT_S: Final = 1.0
+AT_ONCE: Final = 16
 _KEY: Final = ".dockerconfigjson"
 
 
 class Reader(Protocol):
     """The part of ``KubernetesClient`` that is used."""
 
-    async def get(self, path: str) -> Json:
+    async def get(self, path: str, *, within_s: float) -> Json:
         """Reads one object."""
         ...
 
@@ -51,11 +56,18 @@ class PullSecrets:
         self._own: Sequence[Keyring] = ()
         self._unread = False
         self._until_ms = 0
-        self._reading = asyncio.Lock()
+        self._reading: asyncio.Task[None] | None = None
+        self._places = asyncio.Semaphore(AT_ONCE)
         self._log = structlog.get_logger("images")
 
+    async def close(self) -> None:
+        """Breaks off what is being read."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait({self._reading})
+
     async def of(self, owner: str) -> Keyring:
-        """See ``Keyrings.of``: read at most once a minute. Cost: one call for each secret then."""
+        """See ``Keyrings.of``: read at most once a minute. Cost: then one call for each secret, side by side."""
         await self._fresh()
         return self._rings.get(POOL_OWNER if owner.startswith(POOL_OWNER) else owner, self._rings[""])
 
@@ -67,13 +79,25 @@ class PullSecrets:
         return self._unread or any(ring.find(reference) is not None for ring in self._own)
 
     async def _fresh(self) -> None:
-        async with self._reading:
-            if self._clock.now_ms() < self._until_ms:
-                return
+        """Waits for the first reading; for a later one a moment, and only who has begun it."""
+        if self._clock.now_ms() < self._until_ms:
+            return
+        reading, begun = self._reading, self._reading is None
+        if reading is None:
+            reading = self._reading = asyncio.create_task(self._read_all(), name="image pull secrets")
+        if not self._rings:
+            await asyncio.wait({reading})
+            reading.result()
+        elif begun:
+            await asyncio.wait({reading}, timeout=WAIT_S)
+
+    async def _read_all(self) -> None:
+        try:
             every = [*self._names, *(name for names in self._owned.values() for name in names)]
-            for name in dict.fromkeys(every):
+            distinct = tuple(dict.fromkeys(every))
+            for name, text in zip(distinct, await asyncio.gather(*map(self._read, distinct)), strict=True):
                 # One that cannot be read any more stands as it was: without it others' images would be anybody's.
-                self._texts[name] = await self._read(name) or self._texts.get(name, "")
+                self._texts[name] = text or self._texts.get(name, "")
             own = {owner: self._ring(names) for owner, names in self._owned.items()}
             self._rings = {
                 "": self._ring(self._names),
@@ -83,13 +107,16 @@ class PullSecrets:
             self._own = [*own.values()]
             self._unread = not all(self._texts[name] for names in self._owned.values() for name in names)
             self._until_ms = self._clock.now_ms() + KEPT_MS
+        finally:
+            self._reading = None
 
     def _ring(self, names: Sequence[str]) -> Keyring:
         return Keyring.of([self._texts[name] for name in names if self._texts[name]])
 
     async def _read(self, name: str) -> str:
         try:
-            secret = await self._client.get(f"{self._path}/{name}")
+            async with self._places:
+                secret = await self._client.get(f"{self._path}/{name}", within_s=READ_WITHIN_S)
             text = base64.b64decode(secret["data"][_KEY]).decode()
             Keyring.of([text])
         except (Problem, KeyError, TypeError, ValueError, binascii.Error) as error:

@@ -124,6 +124,8 @@ class Images:
         """Breaks off what is asked."""
         if self._resolver is not None:
             self._resolver.close()
+        if self._rights is not None:
+            self._rights.close()
         if self._mirrored is not None:
             self._mirrored.close()
 

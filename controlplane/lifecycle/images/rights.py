@@ -4,8 +4,11 @@ Only the image's own registry knows, so it is asked with the owner's credentials
 credentials of its own for an image, all have the same right to it, and nobody is asked.
 """
 
+import asyncio
 from collections import OrderedDict
 from typing import Final, TypeVar
+
+import structlog
 
 from controlplane.clock import Clock
 from controlplane.errors import Problem
@@ -33,16 +36,25 @@ class Rights:
         registry: asks them.
         keyrings: who has credentials of its own.
         clock: the time of day.
+        group: owns the questions, which several creates may wait for.
     """
 
-    def __init__(self, registry: Registry, keyrings: Keyrings, clock: Clock) -> None:
+    def __init__(self, registry: Registry, keyrings: Keyrings, clock: Clock, group: asyncio.TaskGroup) -> None:
         self._registry = registry
         self._keyrings = keyrings
         self._clock = clock
+        self._group = group
+        self._asking: dict[_Key, asyncio.Task[bool | Problem]] = {}
+        self._log = structlog.get_logger("images")
         # When the answer was given, and whether it was yes.
         self._answers: OrderedDict[_Key, tuple[int, bool]] = OrderedDict()
         # When a right to a repository was proven last: registries give rights to these, whatever the tag or digest.
         self._proven: OrderedDict[_Key, int] = OrderedDict()
+
+    def close(self) -> None:
+        """Breaks off all questions."""
+        for task in self._asking.values():
+            task.cancel()
 
     async def guarded(self, reference: Reference) -> bool:
         """Whether not all owners may have this image alike."""
@@ -57,23 +69,45 @@ class Rights:
         """
         if not await self.guarded(reference):
             return None
-        key, place, now_ms = (owner, str(reference)), (owner, reference.name), self._clock.now_ms()
+        key, now_ms = (owner, str(reference)), self._clock.now_ms()
         at_ms, granted = self._answers.get(key, (-GRANTED_MS, False))
         if now_ms < at_ms + (GRANTED_MS if granted else REFUSED_MS):
             return self._judge(reference, granted=granted)
+        task = self._asking.get(key)
+        if task is None:
+            task = self._asking[key] = self._group.create_task(self._ask(key, reference), name=f"right to {reference}")
+            task.add_done_callback(lambda _: self._asking.pop(key, None))
+        await asyncio.wait({task})
+        if task.cancelled():
+            raise RegistryProblem("away", reference.registry, "not asked, this control plane is stopping")
+        answer = task.result()
+        if isinstance(answer, RegistryProblem):
+            # Not the one that others get too, which would collect the tracebacks of all that raise it.
+            raise answer.again()
+        if isinstance(answer, Problem):
+            raise Problem(answer.code, answer.detail, retry_after_ms=answer.retry_after_ms, **answer.details)
+        return self._judge(reference, granted=answer)
+
+    async def _ask(self, key: _Key, reference: Reference) -> bool | Problem:
+        place = (key[0], reference.name)
         try:
-            await self._registry.digest(reference, owner)
+            await self._registry.digest(reference, key[0])
             granted = True
-            _keep(self._proven, place, now_ms)
+            _keep(self._proven, place, self._clock.now_ms())
         except RegistryProblem as problem:
             if problem.outcome not in ("absent", "denied"):
-                if now_ms < self._proven.get(place, -AWAY_MS) + AWAY_MS:
-                    return None
-                raise
+                proven = self._clock.now_ms() < self._proven.get(place, -AWAY_MS) + AWAY_MS
+                return True if proven else problem
             granted = False
             self._proven.pop(place, None)
-        _keep(self._answers, key, (now_ms, granted))
-        return self._judge(reference, granted=granted)
+        except Problem as problem:
+            return problem
+        except Exception:
+            # Raised, it would end all that shares the group with it: the whole control plane.
+            self._log.exception("right to an image not asked for", image=str(reference))
+            return Problem("internal", f"the control plane failed to ask for the right to {reference}")
+        _keep(self._answers, key, (self._clock.now_ms(), granted))
+        return granted
 
     def _judge(self, reference: Reference, *, granted: bool) -> None:
         if not granted:

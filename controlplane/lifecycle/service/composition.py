@@ -84,7 +84,7 @@ class Core:
             serves=templates.serves,
             group=group,
             mirrored=_mirrored(deps, options, group),
-            rights=_rights(deps),
+            rights=_rights(deps, group),
         )
         self.ownership = Ownership(deps.cluster, self.images)
         self.inventory = Inventory(deps.cluster, self.images, self.ownership, deps.metrics)
@@ -286,10 +286,10 @@ def _mirrored(deps: Dependencies, options: Options, group: asyncio.TaskGroup) ->
     return Mirrored(private, deps.mirror, copies, deps.keyrings)
 
 
-def _rights(deps: Dependencies) -> Rights | None:
+def _rights(deps: Dependencies, group: asyncio.TaskGroup) -> Rights | None:
     if deps.registry is None or deps.keyrings is None:
         return None
-    return Rights(deps.registry, deps.keyrings, deps.clock)
+    return Rights(deps.registry, deps.keyrings, deps.clock, group)
 
 
 async def _unfinished(tasks: set[asyncio.Task[Any]], within_s: float) -> set[asyncio.Task[Any]]:

@@ -5,7 +5,7 @@ import base64
 import json
 
 from controlplane.cluster.kubernetes.client import Json
-from controlplane.cluster.kubernetes.pull_secrets import KEPT_MS, PullSecrets
+from controlplane.cluster.kubernetes.pull_secrets import KEPT_MS, WAIT_S, PullSecrets
 from controlplane.errors import Problem
 from controlplane.images import parse
 from tests.support.virtual_time import VirtualClock
@@ -21,10 +21,13 @@ class Secrets:
     def __init__(self, **found: Json) -> None:
         self.found = found
         self.asked = 0
+        self.away = False
 
-    async def get(self, path: str) -> Json:
+    async def get(self, path: str, *, within_s: float) -> Json:
         self.asked += 1
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(within_s if self.away else 0.1)
+        if self.away:
+            raise Problem("internal", "the API server does not answer")
         folder, _, name = path.rpartition("/")
         assert folder == "/api/v1/namespaces/sandboxes/secrets"
         if name not in self.found:
@@ -52,3 +55,21 @@ async def test_a_secret_that_cannot_be_read_is_left_out() -> None:
     names = ["none", *(f"odd{n}" for n in range(len(odd))), "good"]
     keyring = await PullSecrets(secrets, "sandboxes", names, {}, VirtualClock()).of("")
     assert list(keyring.entries) == ["a.io"]
+
+
+async def test_an_api_server_that_is_away_delays_one_create_a_moment_and_changes_nothing() -> None:
+    secrets = Secrets(**{f"s{n}": secret(**{f"r{n}.io": "alice"}) for n in range(8)})
+    pull = PullSecrets(secrets, "sandboxes", [], {"alice": list(secrets.found)}, VirtualClock())
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    assert await pull.guards(parse("r7.io/x"))
+    assert loop.time() - began_s < 0.2  # side by side
+    await asyncio.sleep(KEPT_MS / 1000)
+    secrets.away = True
+    for longest_s in (WAIT_S, 0.0, 0.0):
+        began_s = loop.time()
+        assert await pull.guards(parse("r7.io/x"))
+        assert not await pull.guards(parse("python:3"))
+        assert loop.time() - began_s <= longest_s + 0.01
+    await pull.close()
+    assert len(asyncio.all_tasks()) == 1

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from controlplane.errors import Problem
-from controlplane.images import Credentials, ImageOptions, PrivateRegistry
+from controlplane.images import Credentials, ImageOptions, PrivateRegistry, Reference
 from controlplane.lifecycle import Options
 from controlplane.lifecycle.images.rights import AWAY_MS, GRANTED_MS
 from controlplane.model import SandboxSpec, State
@@ -158,3 +158,26 @@ async def test_a_start_that_is_taken_over_asks_nobody_what_is_on_record() -> Non
         assert (taken.id, taken.state) == (sandbox.id, State.RUNNING)
         copy = f"registry.internal:5000/mirror/registry.example.com/alice/app@{taken.image_ran}"
         assert cluster.held[sandbox.id].spec.image == copy
+
+
+async def test_equal_questions_of_one_owner_are_one() -> None:
+    registry = FakeRegistry(allowed={OWNER}, takes_s=0.5)
+    async with plane(registry, FakeMirror()) as running:
+        async with asyncio.TaskGroup() as creates:
+            for _ in range(20):
+                creates.create_task(running.create(OWNER, PRIVATE))
+        # By its name, for the digest, and by that.
+        assert len(registry.asked) == 3
+
+
+async def test_a_failure_that_nobody_foresaw_ends_one_create_alone() -> None:
+    class Broken(FakeRegistry):
+        async def digest(self, reference: Reference, owner: str = "") -> str:
+            self.asked.append(str(reference))
+            if len(self.asked) == 1:
+                raise RuntimeError("a bug")
+            return digest("a")
+
+    async with plane(Broken(), FakeMirror()) as running:
+        assert (await refused(running, OWNER)).code == "internal"
+        assert (await running.create(OWNER, PRIVATE)).sandbox.state is State.RUNNING
