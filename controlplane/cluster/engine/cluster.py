@@ -98,7 +98,11 @@ class EngineCluster:
                 sidecar_image=await images.sidecar(sidecar_binary),
                 installation=hashlib.sha256(str(state_dir).encode()).hexdigest()[:16],
             )
-            yield cls(client, images, host, machine)
+            cluster = cls(client, images, host, machine)
+            try:
+                yield cluster
+            finally:
+                await cluster._commits.close()
 
     def describe(self) -> Description:
         """See ``Cluster.describe``."""

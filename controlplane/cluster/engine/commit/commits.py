@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 
@@ -17,6 +18,7 @@ import structlog
 from controlplane.cluster.engine.client import EngineClient, Missing
 from controlplane.cluster.engine.commit.archive import Archive, archive
 from controlplane.cluster.engine.commit.names import kept_name
+from controlplane.cluster.engine.commit.room import Room, room
 from controlplane.cluster.engine.containers import SIDECAR, TARGET, name
 from controlplane.cluster.finish import finish
 from controlplane.cluster.protocol import Committed
@@ -29,6 +31,10 @@ MOST_AT_ONCE: Final = 2
 STILL_S: Final = 45.0
 # To let a sandbox go on; the engine takes a tenth of a second.
 GO_ON_S: Final = 10.0
+# Between further tries; the last one holds for all after it.
+GO_ON_AGAIN_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
+# Of a layer in the engine's folders while it is loaded: what it was sent, and what it unpacks.
+ENGINE_COPIES: Final = 2
 # For files that may be large and should outlive nothing; a folder in memory would take what sandboxes need.
 LARGE_FILES: Final = "/var/tmp"  # noqa: S108 - the file has no name
 CHUNK_BYTES: Final = 1 << 20
@@ -53,8 +59,17 @@ class Commits:
     def __init__(self, client: EngineClient) -> None:
         self._client = client
         self._under_way: set[str] = set()
+        self._standing: dict[str, asyncio.Task[None]] = {}
         self._places = asyncio.Semaphore(MOST_AT_ONCE)
         self._log = structlog.get_logger("commits")
+
+    async def close(self) -> None:
+        """Ends what is tried again; the next control plane lets go on what stands still then."""
+        tasks = set(self._standing.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def commit(self, sandbox_id: str, target: str, max_bytes: int) -> Committed:
         """See ``Cluster.commit``."""
@@ -62,28 +77,33 @@ class Commits:
             async with self._places:
                 seen = await self._running(sandbox_id)
                 base = await self._client.call("GET", f"images/{seen['Image']}/json")
+                found = _room(sandbox_id, seen)
                 _check_layers(sandbox_id, base)
                 with tempfile.TemporaryFile(dir=LARGE_FILES) as file:
                     async with self._still(sandbox_id):
-                        layer = await _read(sandbox_id, seen, file.fileno(), max_bytes)
+                        layer = await _read(sandbox_id, seen, file.fileno(), max_bytes, found)
                     await self._load(base, layer, file, target)
         return Committed(target, layer["image"], layer["size_bytes"], (*_volumes(seen), *layer["skipped"]))
 
     async def let_go_on(self, sandbox_id: str, sidecar: Inspection | None) -> None:
         """Lets a sandbox go on that a commit of an earlier control plane has left standing still."""
-        if sidecar is not None and sidecar.get("State", {}).get("Paused") and sandbox_id not in self._under_way:
+        if sidecar is not None and sidecar.get("State", {}).get("Paused") and not self._held(sandbox_id):
             self._log.warning("a sandbox stood still, it goes on", sandbox_id=sandbox_id)
             await self._go_on(sandbox_id)
 
     @contextmanager
     def _alone(self, sandbox_id: str) -> Iterator[None]:
-        if sandbox_id in self._under_way:
+        if self._held(sandbox_id):
             raise Problem("conflict", f"{sandbox_id} is being committed already", sandbox_id=sandbox_id)
         self._under_way.add(sandbox_id)
         try:
             yield
         finally:
             self._under_way.discard(sandbox_id)
+
+    def _held(self, sandbox_id: str) -> bool:
+        """Whether it is held still here; who lets it go on late must not do so in the middle of the next commit."""
+        return sandbox_id in self._under_way or sandbox_id in self._standing
 
     async def _running(self, sandbox_id: str) -> Inspection:
         try:
@@ -120,7 +140,29 @@ class Commits:
         except Missing:
             return  # it was deleted meanwhile
         except (Problem, TimeoutError) as problem:
-            self._log.warning("a sandbox may stand still", sandbox_id=sandbox_id, detail=str(problem))
+            self._log.warning("a sandbox may stand still, tried again", sandbox_id=sandbox_id, detail=str(problem))
+            if sandbox_id not in self._standing:
+                task = asyncio.create_task(self._go_on_late(sandbox_id), name=f"go on {sandbox_id}")
+                self._standing[sandbox_id] = task
+                task.add_done_callback(lambda _: self._standing.pop(sandbox_id, None))
+
+    async def _go_on_late(self, sandbox_id: str) -> None:
+        """Tries until the sandbox does not stand still any more, or is gone."""
+        container = f"containers/{name(sandbox_id, SIDECAR)}"
+        for pause_s in chain(GO_ON_AGAIN_S, repeat(GO_ON_AGAIN_S[-1])):
+            await asyncio.sleep(pause_s)
+            try:
+                async with asyncio.timeout(GO_ON_S):
+                    seen = await self._client.call("GET", f"{container}/json")
+                    if seen.get("State", {}).get("Paused"):
+                        await self._client.call("POST", f"{container}/unpause")
+            except Missing:
+                return
+            except (Problem, TimeoutError) as problem:
+                self._log.warning("a sandbox may stand still", sandbox_id=sandbox_id, detail=str(problem))
+            else:
+                self._log.info("a sandbox goes on", sandbox_id=sandbox_id)
+                return
 
     async def _load(self, base: Inspection, layer: dict[str, Any], file: BinaryIO, target: str) -> None:
         created = datetime.now(UTC).isoformat().replace("+00:00", "Z")
@@ -157,22 +199,42 @@ def _scarce(sandbox_id: str) -> Iterator[None]:
         raise Problem("capacity_unavailable", detail, sandbox_id=sandbox_id) from error
 
 
-async def _read(sandbox_id: str, seen: Inspection, file: int, max_bytes: int) -> dict[str, Any]:
-    """What the program ``layer`` says of the layer that it has written to ``file``."""
+def _upper(sandbox_id: str, seen: Inspection) -> tuple[str, list[str]]:
+    """The folder with the sandbox's changes, and those of its image."""
     data = (seen.get("GraphDriver") or {}).get("Data") or {}
     upper, lowers = str(data.get("UpperDir") or ""), str(data.get("LowerDir") or "").split(":")
     if not upper or not os.access(upper, os.R_OK | os.X_OK):
         driver = (seen.get("GraphDriver") or {}).get("Name")
         detail = f"the engine's storage ({driver}) has no folder with the changes of {sandbox_id} that can be read here"
         raise Problem("unsupported", f"{detail}: it takes the driver overlay, and root", value="storage driver overlay")
+    return upper, [one for one in lowers if one]
+
+
+def _room(sandbox_id: str, seen: Inspection) -> Room:
+    found = room({LARGE_FILES: 1, _upper(sandbox_id, seen)[0]: ENGINE_COPIES})
+    if found.layer_bytes <= 0:
+        raise _no_room(sandbox_id, found)
+    return found
+
+
+def _no_room(sandbox_id: str, found: Room) -> Problem:
+    detail = f"no image of {sandbox_id} was made: {found.why}"
+    return Problem("capacity_unavailable", detail, sandbox_id=sandbox_id)
+
+
+async def _read(sandbox_id: str, seen: Inspection, file: int, max_bytes: int, found: Room) -> dict[str, Any]:
+    """What the program ``layer`` says of the layer that it has written to ``file``."""
+    upper, lowers = _upper(sandbox_id, seen)
     request = {
         "upper": upper,
-        "lowers": [one for one in lowers if one],
+        "lowers": lowers,
         "mounts": [str(one.get("Destination")) for one in seen.get("Mounts") or ()],
         "file": file,
-        "max_bytes": max_bytes,
+        "max_bytes": min(max_bytes, found.layer_bytes),
     }
     answer = await _answer(json.dumps(request).encode(), file)
+    if answer.get("reason") == "too_large" and found.layer_bytes < max_bytes:
+        raise _no_room(sandbox_id, found)
     if "reason" in answer:
         code = _CODES.get(answer["reason"], "internal")
         raise Problem(code, f"no image of {sandbox_id} was made: {answer['detail']}", sandbox_id=sandbox_id)

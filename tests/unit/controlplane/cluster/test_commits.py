@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.engine.client import EngineClient
-from controlplane.cluster.engine.commit import Commits, layer
+from controlplane.cluster.engine.client import EngineClient, Missing
+from controlplane.cluster.engine.commit import Commits, layer, room
 from controlplane.cluster.engine.commit import commits as program
+from controlplane.cluster.engine.commit.commits import GO_ON_AGAIN_S
 from controlplane.errors import Problem
 
 NAME = "localhost/rollbox/commits/alice/repo:v1"
@@ -24,14 +25,20 @@ class Engine(EngineClient):
     Attributes:
         paused: whether it stands still.
         loaded: how many images were.
+        refuses: how many further calls to let it go on fail.
+        gone: whether it is not there any more.
     """
 
     def __init__(self, upper: Path) -> None:
         self._upper = upper
         self.paused = False
         self.loaded = 0
+        self.refuses = 0
+        self.gone = False
 
     async def call(self, method: str, path: str, *_: Any) -> Any:
+        if self.gone:
+            raise Missing("internal", "no such container")
         verb = path.rpartition("/")[2]
         if verb in ("pause", "unpause"):
             await self._pause(verb)
@@ -45,6 +52,11 @@ class Engine(EngineClient):
         self.loaded += 1
 
     async def _pause(self, verb: str) -> None:
+        if verb == "unpause" and self.refuses:
+            self.refuses -= 1
+            raise Problem("internal", "the engine is busy")
+        if verb == "unpause" and not self.paused:
+            raise Problem("internal", "it is not paused")
         self.paused = verb == "pause"
 
 
@@ -80,3 +92,47 @@ async def test_a_machine_that_has_run_out_of_something_has_no_capacity(
     monkeypatch.setattr(program, "_answer", written)
     await commit(commits)
     assert (engine.paused, engine.loaded) == (False, 1)
+
+
+async def test_a_sandbox_that_is_not_let_go_on_is_let_so_later(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "_answer", written)
+    commits, engine.refuses = Commits(engine), 12
+    await commit(commits)
+    assert engine.paused
+    with pytest.raises(Problem) as caught:
+        await commit(commits)
+    assert caught.value.code == "conflict"
+    await asyncio.sleep(sum(GO_ON_AGAIN_S) + 12 * GO_ON_AGAIN_S[-1])
+    assert (engine.paused, engine.refuses, len(asyncio.all_tasks())) == (False, 0, 1)
+    await commit(commits)
+
+
+@pytest.mark.parametrize("gone", [True, False])
+async def test_nothing_is_tried_again_for_one_that_is_gone_or_when_all_ends(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    monkeypatch.setattr(program, "_answer", written)
+    commits, engine.refuses = Commits(engine), 1 << 20
+    await commit(commits)
+    assert len(asyncio.all_tasks()) == 2
+    if gone:
+        engine.gone = True
+        await asyncio.sleep(GO_ON_AGAIN_S[0] + 1)
+    else:
+        await commits.close()
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_commit_leaves_room_to_sandboxes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "_answer", written)
+    # A layer of this sandbox has some KiB; on one disk three copies of it come to be.
+    for free, refused in ((room.KEEP_FREE_BYTES, True), (room.KEEP_FREE_BYTES + 300, True), (1 << 40, False)):
+        monkeypatch.setattr(room, "free_bytes", lambda _, free=free: free)
+        commits = Commits(engine)
+        if not refused:
+            await commit(commits)
+            continue
+        with pytest.raises(Problem, match=f"{free} bytes free, .* remove images that are not needed") as caught:
+            await commit(commits)
+        assert (caught.value.code, engine.paused, engine.loaded) == ("capacity_unavailable", False, 0)
+    assert engine.loaded == 1
