@@ -82,7 +82,7 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = importlib.import_module("hooks.helm_test")
     network = importlib.import_module("hooks.network")
     monkeypatch.setattr(network, "name_server", lambda _: "10.96.0.10")
-    monkeypatch.setattr(network.attempts, "look", lambda ways: {way.name: Seen("open") for way in ways})
+    monkeypatch.setattr(network.attempts, "try_all", lambda ways: {way.name: Seen("open") for way in ways})
     monkeypatch.setattr(module, "call", call)
     monkeypatch.setattr(module, "Sandbox", PlayedSandbox)
     PlayedSandbox.made.clear()

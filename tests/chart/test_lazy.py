@@ -32,3 +32,12 @@ def test_a_class_that_is_there_already_is_used_and_not_made() -> None:
     manifests = render(*ENABLED, "runtimeClass.create=false", "runtimeClass.name=cloud")
     assert not of_kind(manifests, "RuntimeClass")
     assert environment(manifests)["LAZY_RUNTIME_CLASS"] == "cloud-lazy"
+
+
+def test_values_of_a_chart_without_it_still_render() -> None:
+    # As `helm upgrade --reuse-values` has them.
+    old, new = render("lazyPulling=null", "nodeAgent=null"), render()
+    assert [(one["kind"], one["metadata"]["name"]) for one in old] == [
+        (one["kind"], one["metadata"]["name"]) for one in new
+    ]
+    assert environment(old) == environment(new)

@@ -86,7 +86,7 @@ def preflight(hook: ModuleType, monkeypatch: pytest.MonkeyPatch, played: Played,
     probe, network = importlib.import_module("hooks.probe"), importlib.import_module("hooks.network")
     monkeypatch.setattr(probe, "call", played.call)
     monkeypatch.setattr(probe, "gone", played.gone)
-    monkeypatch.setattr(network.attempts, "look", played.look)
+    monkeypatch.setattr(network.attempts, "try_all", played.look)
     settings = json.loads(rendered(*values))
     if settings["network"]:
         # Others on this machine may have these.

@@ -8,7 +8,7 @@
 - {name: ROLLBOX_CONTROLPLANE_SIDECAR_IMAGE, value: {{ include "rollbox.image" (list . "sidecar") }}}
 - {name: ROLLBOX_CONTROLPLANE_READY_URL, value: {{ printf "http://%s-ready.%s.svc.%s:8082" .Release.Name .Release.Namespace .Values.clusterDomain | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_RUNTIME_CLASS, value: {{ .Values.runtimeClass.name }}}
-{{- if .Values.lazyPulling.enabled }}
+{{- if include "rollbox.lazyPulling" . }}
 - {name: ROLLBOX_CONTROLPLANE_LAZY_RUNTIME_CLASS, value: {{ include "rollbox.lazyRuntimeClass" . }}}
 - {name: ROLLBOX_CONTROLPLANE_LAZY_IMAGES, value: {{ join "," .Values.lazyPulling.images | quote }}}
 {{- end }}

@@ -6,7 +6,7 @@
 {{- /* The runtime handlers of sandboxes, that of most of them first. */}}
 {{- define "rollbox.nodeHandlers" -}}
 {{- $handlers := list .Values.runtimeClass.handler }}
-{{- if dig "enabled" false (.Values.lazyPulling | default dict) }}
+{{- if include "rollbox.lazyPulling" . }}
 {{- $handlers = append $handlers .Values.lazyPulling.handler }}
 {{- end }}
 {{- join "," (uniq $handlers) }}

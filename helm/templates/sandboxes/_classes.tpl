@@ -1,3 +1,7 @@
+{{- /* Whether nodes pull lazily. The value is absent in an upgrade with --reuse-values from a chart without it. */}}
+{{- define "rollbox.lazyPulling" -}}
+{{- if dig "enabled" false (.Values.lazyPulling | default dict) }}true{{ end }}
+{{- end }}
 {{- define "rollbox.lazyRuntimeClass" -}}
 {{ .Values.runtimeClass.name }}-lazy
 {{- end }}

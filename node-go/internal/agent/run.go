@@ -49,6 +49,9 @@ func Serve(ctx context.Context, settings *Settings, listener net.Listener, log *
 	if err != nil {
 		return &SettingError{prefix + "TLS", settings.TLS, fmt.Sprintf("it holds ca.crt, tls.crt and tls.key (%v)", err)}
 	}
+	if err := inSight(ctx, settings, log); err != nil {
+		return err
+	}
 	runtime, err := containerd.Open(settings.Containerd)
 	if err != nil {
 		return err

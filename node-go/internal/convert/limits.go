@@ -15,17 +15,21 @@ type Limits struct {
 	LayerBytes, ImageBytes int64
 	// Entries is how many files, folders and links a layer may have; about 1 KiB of memory each.
 	Entries int
+	// HeaderBytes is how long the names, the targets of links and the extended attributes of a layer are together: whoever
+	// reads a layer keeps them in memory, and one entry may have a MiB of them.
+	HeaderBytes int64
 	// Duplicates is how many entries of a layer may replace earlier ones of the same name.
 	Duplicates int
 }
 
 // DefaultLimits hold for a process with 2 GiB of memory.
 var DefaultLimits = Limits{
-	Layers:     127,
-	LayerBytes: 64 << 30,
-	ImageBytes: 128 << 30,
-	Entries:    1 << 20,
-	Duplicates: 1 << 10,
+	Layers:      127,
+	LayerBytes:  64 << 30,
+	ImageBytes:  128 << 30,
+	Entries:     1 << 20,
+	HeaderBytes: 256 << 20,
+	Duplicates:  1 << 10,
 }
 
 // maxName is the longest path that Linux takes.

@@ -112,7 +112,7 @@ func clean(name string) string { return strings.TrimPrefix(path.Clean("/"+name),
 // scan reads the headers of a layer; what could be read in two ways is refused.
 func scan(content io.ReadSeeker, limits Limits) (names map[string]struct{}, err error) {
 	names = map[string]struct{}{}
-	entries, duplicates := 0, 0
+	entries, duplicates, kept := 0, 0, int64(0)
 	for reader := tar.NewReader(content); ; {
 		header, err := reader.Next()
 		if errors.Is(err, io.EOF) {
@@ -123,6 +123,9 @@ func scan(content io.ReadSeeker, limits Limits) (names map[string]struct{}, err 
 		}
 		if err := acceptable(header); err != nil {
 			return nil, err
+		}
+		if kept += length(header); kept > limits.HeaderBytes {
+			return nil, refused("the names and attributes of a layer's entries have more than %d bytes", limits.HeaderBytes)
 		}
 		name := clean(header.Name)
 		if _, twice := names[name]; twice {
@@ -136,6 +139,17 @@ func scan(content io.ReadSeeker, limits Limits) (names map[string]struct{}, err 
 			return nil, refused("a layer has more than %d entries of names that it has already", limits.Duplicates)
 		}
 	}
+}
+
+// length is how many bytes of an entry's header are as many as its maker likes.
+func length(header *tar.Header) int64 {
+	sum := len(header.Name) + len(header.Linkname)
+	for name, value := range header.PAXRecords {
+		if name != "path" && name != "linkpath" { // which are counted
+			sum += len(name) + len(value)
+		}
+	}
+	return int64(sum)
 }
 
 func acceptable(header *tar.Header) error {

@@ -15,6 +15,7 @@ import (
 
 	"rollbox.dev/node/internal/containerd"
 	"rollbox.dev/node/internal/problem"
+	"rollbox.dev/node/internal/process"
 )
 
 const (
@@ -22,6 +23,9 @@ const (
 	podNamespace = "io.kubernetes.pod.namespace"
 	// How long a killed process may take to end; the kernel has to take its memory back.
 	endsWithin = 10 * time.Second
+	// The runtime hears of a kernel's end a moment later.
+	looks     = 6
+	lookEvery = 500 * time.Millisecond
 )
 
 var sandboxID = regexp.MustCompile(`^sb-[a-z0-9]{1,60}$`)
@@ -32,14 +36,16 @@ type Killer struct {
 	namespace string
 	handlers  []string
 	log       *slog.Logger
+	lookEvery time.Duration
 }
 
 // NewKiller returns one for the pods of a namespace that have one of some runtime handlers; it touches no others.
 func NewKiller(runtime *containerd.Runtime, namespace string, handlers []string, log *slog.Logger) *Killer {
-	return &Killer{runtime: runtime, namespace: namespace, handlers: handlers, log: log}
+	return &Killer{runtime: runtime, namespace: namespace, handlers: handlers, log: log, lookEvery: lookEvery}
 }
 
-// Kill ends the kernel of a sandbox and returns its process ids once they are gone; none if nothing of it ran.
+// Kill ends the kernel of a sandbox and returns its process ids once they are gone; none if nothing of it runs. A kernel
+// that the runtime says runs and that is not found is a failure.
 func (k *Killer) Kill(ctx context.Context, sandbox string) ([]uint32, error) {
 	if !sandboxID.MatchString(sandbox) {
 		return nil, problem.New(problem.InvalidArgument, "%q is no sandbox's id", sandbox)
@@ -50,15 +56,11 @@ func (k *Killer) Kill(ctx context.Context, sandbox string) ([]uint32, error) {
 	}
 	var killed []uint32
 	for _, pod := range pods {
-		pid, err := k.process(ctx, pod)
+		pid, err := k.ended(ctx, pod)
 		if err != nil {
 			return nil, err
 		}
-		ended, err := k.end(ctx, pod, pid)
-		if err != nil {
-			return nil, err
-		}
-		if ended {
+		if pid != 0 {
 			killed = append(killed, pid)
 		}
 	}
@@ -98,15 +100,42 @@ func (k *Killer) chosen(sandbox string, pods []*cri.PodSandbox) ([]*cri.PodSandb
 	return found, nil
 }
 
-// process returns the process of a pod's kernel, by the runtime's word; 0: none.
-func (k *Killer) process(ctx context.Context, pod *cri.PodSandbox) (uint32, error) {
+// ended returns the process that was killed for a pod; 0: nothing of its kernel runs.
+func (k *Killer) ended(ctx context.Context, pod *cri.PodSandbox) (uint32, error) {
+	pid := uint32(0)
+	for range looks {
+		now, ready, err := k.process(ctx, pod)
+		if err != nil {
+			return 0, err
+		}
+		killed, err := k.end(ctx, pod, now)
+		if err != nil || killed {
+			return now, err
+		}
+		if !ready {
+			return 0, nil
+		}
+		pid = now
+		select {
+		case <-time.After(k.lookEvery):
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+	detail := "nothing of %s was killed: the runtime says that its pod %s runs with process %d, which is no kernel of it here"
+	return 0, problem.New(problem.Internal, detail, pod.GetMetadata().GetName(), pod.GetId(), pid)
+}
+
+// process returns the process of a pod's kernel, 0 for none, and whether the pod runs, both by the runtime's word.
+func (k *Killer) process(ctx context.Context, pod *cri.PodSandbox) (pid uint32, ready bool, err error) {
 	status, err := k.runtime.Containers.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{
 		PodSandboxId: pod.GetId(), Verbose: true,
 	})
 	if err != nil {
-		return 0, containerd.Failed("look at the pod "+pod.GetMetadata().GetName(), err)
+		return 0, false, containerd.Failed("look at the pod "+pod.GetMetadata().GetName(), err)
 	}
-	return pidOf(status.GetInfo()["info"])
+	pid, err = pidOf(status.GetInfo()["info"])
+	return pid, status.GetStatus().GetState() == cri.PodSandboxState_SANDBOX_READY, err
 }
 
 func pidOf(info string) (uint32, error) {
@@ -124,15 +153,15 @@ func (k *Killer) end(ctx context.Context, pod *cri.PodSandbox, pid uint32) (bool
 	if pid == 0 {
 		return false, nil
 	}
-	held, err := hold(pid)
+	held, err := process.Hold(pid)
 	if err != nil {
 		return false, problem.New(problem.Internal, "process %d of %s: %w", pid, pod.GetMetadata().GetName(), err)
 	}
 	if held == nil {
 		return false, nil
 	}
-	defer held.close()
-	words, err := held.commandLine()
+	defer held.Close()
+	words, err := held.CommandLine()
 	if err != nil {
 		return false, problem.New(problem.Internal, "process %d of %s: %w", pid, pod.GetMetadata().GetName(), err)
 	}
@@ -141,10 +170,19 @@ func (k *Killer) end(ctx context.Context, pod *cri.PodSandbox, pid uint32) (bool
 		return false, nil
 	}
 	k.log.Warn("killing a sandbox's kernel", "pid", pid, "sandbox_id", pod.GetMetadata().GetName(), "pod", pod.GetId())
-	if err := held.kill(ctx, endsWithin); err != nil {
+	if err := kill(ctx, held); err != nil {
 		return false, problem.New(problem.Internal, "kill process %d of %s: %w", pid, pod.GetMetadata().GetName(), err)
 	}
 	return true, nil
+}
+
+func kill(ctx context.Context, held *process.Process) error {
+	if err := held.Kill(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, endsWithin)
+	defer cancel()
+	return held.Ended(ctx)
 }
 
 // isKernel says whether a command line is that of the gVisor kernel of a pod: runsc names the process so, and the last

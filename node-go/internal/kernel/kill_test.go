@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -12,7 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"rollbox.dev/node/internal/containerd"
+	"rollbox.dev/node/internal/played"
 	"rollbox.dev/node/internal/problem"
+	"rollbox.dev/node/internal/process"
 )
 
 const pod = "5f2c9d0e"
@@ -59,14 +63,14 @@ func TestAKernelThatIsStoppedEnds(t *testing.T) {
 	if err != nil || !ended {
 		t.Fatalf("ended %v, %v", ended, err)
 	}
-	if held, err := hold(pid); err != nil {
+	if held, err := process.Hold(pid); err != nil {
 		t.Fatal(err)
 	} else if held != nil {
 		// Nobody has waited for it yet, so its number is its own; it has ended all the same.
-		defer held.close()
+		defer held.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if err := held.ended(ctx); err != nil {
+		if err := held.Ended(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -101,6 +105,73 @@ func TestAProcessThatIsGoneIsNotEnded(t *testing.T) {
 		if err != nil || ended {
 			t.Errorf("%d: ended %v, %v", pid, ended, err)
 		}
+	}
+}
+
+// playing is a killer on a node with one pod, of which the runtime says one thing after another, and the last for ever.
+func playing(t *testing.T, said ...*cri.PodSandboxStatusResponse) *Killer {
+	t.Helper()
+	played := &played.Containerd{Pods: []*cri.PodSandbox{one("sb-1", "rollbox-sandboxes", "runsc")}}
+	played.Looking = func(string) *cri.PodSandboxStatusResponse {
+		now := said[0]
+		if len(said) > 1 {
+			said = said[1:]
+		}
+		return now
+	}
+	runtime, err := containerd.Open(played.Start(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = runtime.Close() })
+	k := NewKiller(runtime, "rollbox-sandboxes", []string{"runsc"}, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	k.lookEvery = 0
+	return k
+}
+
+func says(state cri.PodSandboxState, pid uint32) *cri.PodSandboxStatusResponse {
+	info := map[string]string{"info": fmt.Sprintf(`{"pid":%d}`, pid)}
+	return &cri.PodSandboxStatusResponse{Status: &cri.PodSandboxStatus{State: state}, Info: info}
+}
+
+func TestAKernelThatRunsAndIsNotFoundIsNoSuccess(t *testing.T) {
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	other := stopped(t, "runsc-sandbox", "boot", pod+"0")
+	for _, pid := range []uint32{0, uint32(gone.Process.Pid), other} {
+		killed, err := playing(t, says(cri.PodSandboxState_SANDBOX_READY, pid)).Kill(t.Context(), "sb-1")
+		if killed != nil || err == nil || problem.From(err).Code != problem.Internal {
+			t.Errorf("%d: killed %v, %v", pid, killed, err)
+		}
+		killed, err = playing(t, says(cri.PodSandboxState_SANDBOX_NOTREADY, pid)).Kill(t.Context(), "sb-1")
+		if len(killed) != 0 || err != nil {
+			t.Errorf("%d, which does not run: killed %v, %v", pid, killed, err)
+		}
+	}
+	if err := unix.Kill(int(other), 0); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheRuntimeHearsOfAnEndAMomentLater(t *testing.T) {
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	pid := uint32(gone.Process.Pid)
+	k := playing(t, says(cri.PodSandboxState_SANDBOX_READY, pid), says(cri.PodSandboxState_SANDBOX_NOTREADY, 0))
+	if killed, err := k.Kill(t.Context(), "sb-1"); len(killed) != 0 || err != nil {
+		t.Errorf("killed %v, %v", killed, err)
+	}
+}
+
+func TestTheKernelThatTheRuntimeNamesIsKilled(t *testing.T) {
+	pid := stopped(t, "runsc-sandbox", "boot", pod)
+	killed, err := playing(t, says(cri.PodSandboxState_SANDBOX_READY, pid)).Kill(t.Context(), "sb-1")
+	if err != nil || len(killed) != 1 || killed[0] != pid {
+		t.Errorf("killed %v, %v", killed, err)
 	}
 }
 

@@ -37,7 +37,7 @@ type Options struct {
 // Copier copies images into the private registry.
 type Copier struct {
 	Options
-	places *semaphore.Weighted
+	places *places
 	// Conversions take memory and both cores, one at a time.
 	conversions *semaphore.Weighted
 	flights     flights
@@ -48,7 +48,7 @@ type Copier struct {
 func NewCopier(options Options) *Copier {
 	return &Copier{
 		Options:     options,
-		places:      semaphore.NewWeighted(int64(options.CopiesAtOnce)),
+		places:      newPlaces(options.CopiesAtOnce),
 		conversions: semaphore.NewWeighted(1),
 		flights:     flights{by: map[string]*flight{}},
 		known:       NewKnown(mostKnown),
@@ -68,6 +68,9 @@ func (c *Copier) Copy(ctx context.Context, asked *wire.CopyRequest, tell func(*w
 		if err != nil && ctx.Err() == nil && joined.request.credentials != wish.credentials && denied(err) {
 			continue // what was refused were another caller's credentials
 		}
+		if err == nil {
+			err = c.noteOf(ctx, wish, result)
+		}
 		return result, err
 	}
 }
@@ -76,7 +79,6 @@ func (c *Copier) Copy(ctx context.Context, asked *wire.CopyRequest, tell func(*w
 func (c *Copier) Wait() { c.flights.runs.Wait() }
 
 func (c *Copier) run(ctx context.Context, f *flight) {
-	ctx = withPauses(ctx, func(until time.Time) { c.paused(f, until) })
 	f.result, f.err = c.copied(ctx, f)
 	c.Metrics.over(f.result, f.err, ctx.Err() != nil)
 }
@@ -93,10 +95,17 @@ func (c *Copier) copied(ctx context.Context, f *flight) (*wire.Copied, error) {
 	if !absent(err) {
 		return nil, fromRegistry(err, c.Registry)
 	}
-	if err := c.places.Acquire(ctx, 1); err != nil {
+	// Where there was a copy once, the registry may have been emptied since.
+	c.known.forget(notedIn(f.request))
+	place, leave, err := c.places.take(ctx, f.request.source.RegistryStr())
+	if err != nil {
 		return nil, err
 	}
-	defer c.places.Release(1)
+	defer leave()
+	ctx = withPauses(ctx, &pauses{
+		begin: func(until time.Time) { c.paused(f, until); place.pause() },
+		end:   func(ctx context.Context) error { c.paused(f, time.Time{}); return place.resume(ctx) },
+	})
 	f.change(func(p *progress) { p.phase = wire.CopyProgress_COPYING })
 	return c.copyNow(ctx, f, target)
 }

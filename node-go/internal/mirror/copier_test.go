@@ -209,6 +209,65 @@ func TestATagIsKnownAfterwards(t *testing.T) {
 	}
 }
 
+func tagged(at, tag string) *wire.CopyRequest {
+	asked := wish(at)
+	asked.Tag = tag
+	return asked
+}
+
+func TestTagsAreKnownAgainAfterTheRegistryWasEmptied(t *testing.T) {
+	upstream, private := serve(t), serve(t)
+	copier := copierFor(upstream, private, time.Minute)
+	at := upstream.push(t, "team/app", image(t, "one"))
+	for range 2 {
+		for _, tag := range []string{"1.0", "latest"} {
+			result := copied(t, copier, tagged(at, tag))
+			found, err := copier.Find(t.Context(), &wire.FindRequest{Repository: "mirror/app", Reference: tag})
+			if err != nil || found.Digest != result.Digest {
+				t.Fatalf("%s: %v, %v", tag, found, err)
+			}
+		}
+		private.empty()
+	}
+}
+
+func TestEachOfTheCallsThatJoinHasItsTagNoted(t *testing.T) {
+	upstream, private := serve(t), serve(t)
+	at := upstream.push(t, "team/app", image(t, "one"))
+	copier := copierFor(upstream, private, time.Minute)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	upstream.interfere(func(_ http.ResponseWriter, r *http.Request) bool {
+		once.Do(func() { close(begun) })
+		<-goOn
+		return false
+	})
+	tags := []string{"1", "1.0", "1.0.0", "latest"}
+	var group sync.WaitGroup
+	for number, tag := range tags {
+		joined := make(chan struct{})
+		group.Go(func() {
+			told := sync.OnceFunc(func() { close(joined) })
+			if _, err := copier.Copy(t.Context(), tagged(at, tag), func(*wire.CopyProgress) error { told(); return nil }); err != nil {
+				t.Error(err)
+			}
+		})
+		if <-joined; number == 0 {
+			<-begun
+		}
+	}
+	close(goOn)
+	group.Wait()
+	if got := private.count("PUT", "/manifests/copy-"); got != 1 {
+		t.Errorf("%d copies were made", got)
+	}
+	for _, tag := range tags {
+		if _, err := copier.Find(t.Context(), &wire.FindRequest{Repository: "mirror/app", Reference: tag}); err != nil {
+			t.Errorf("%s: %v", tag, err)
+		}
+	}
+}
+
 func TestWhoeverIsLeftByAllEnds(t *testing.T) {
 	upstream, private := serve(t), serve(t)
 	at := upstream.push(t, "team/app", image(t, "one"))

@@ -37,7 +37,7 @@ func fromUpstream(err error, registry string) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.Is(err, errStalled):
-		return make(problem.ImagePullFailed, "away", "it stopped sending")
+		return make(problem.ImagePullFailed, "away", "it stopped sending, or sends less than %d KiB a second", leastRate>>10)
 	case errors.Is(err, errForbidden):
 		return make(problem.ImagePullFailed, "away", "it is not asked: %w", err)
 	case errors.As(err, &broken):

@@ -14,8 +14,12 @@ import (
 
 var (
 	errForbidden = errors.New("no address that registries are asked at")
-	errStalled   = errors.New("nothing was received for too long")
+	errStalled   = errors.New("too little was received for too long")
 )
+
+// leastRate is how many bytes a second a body has to bring, on average over the time after which one that brings nothing
+// is given up: a registry that drips holds up others' copies as one that is silent does.
+const leastRate = 16 << 10
 
 // Addresses of clouds' metadata services that are not link-local.
 var metadata = map[netip.Addr]bool{
@@ -53,7 +57,8 @@ func (g *Guard) Allowed(address netip.Addr, host string) bool {
 	return !address.IsLoopback() || g.local[host]
 }
 
-// Transport returns a transport that asks upstream registries; one that sends nothing for stall is given up.
+// Transport returns a transport that asks upstream registries; one that sends nothing for stall, or too slowly
+// for as long, is given up.
 func (g *Guard) Transport(stall time.Duration) http.RoundTripper {
 	return &guarded{guard: g, stall: stall, next: &http.Transport{
 		DialContext:           g.dial,
@@ -107,22 +112,42 @@ func (t *guarded) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// watched is a body whose reads end when nothing comes for too long; time between reads does not count.
+// watched is a body whose reads end when too little comes for too long; time between reads does not count.
 type watched struct {
 	body   io.ReadCloser
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	stall  time.Duration
+
+	waited time.Duration
+	got    int64
 }
 
 func (w *watched) Read(into []byte) (int, error) {
 	timer := time.AfterFunc(w.stall, func() { w.cancel(errStalled) })
+	begun := time.Now()
 	n, err := w.body.Read(into)
 	timer.Stop()
 	if err != nil && errors.Is(context.Cause(w.ctx), errStalled) {
 		err = errStalled
 	}
+	if err == nil && w.drips(time.Since(begun), n) {
+		w.cancel(errStalled)
+		err = errStalled
+	}
 	return n, err
+}
+
+// drips reports whether the reads of the last while have brought too little.
+func (w *watched) drips(waited time.Duration, bytes int) bool {
+	w.waited += waited
+	w.got += int64(bytes)
+	if w.waited < w.stall {
+		return false
+	}
+	slow := float64(w.got) < leastRate*w.waited.Seconds()
+	w.waited, w.got = 0, 0
+	return slow
 }
 
 func (w *watched) Close() error {

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"slices"
 	"strings"
 	"sync"
 )
@@ -42,4 +43,17 @@ func (k *Known) find(host, digest string) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.in[host+" "+digest]
+}
+
+// forget drops all that is remembered of a registry.
+func (k *Known) forget(host string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.order = slices.DeleteFunc(k.order, func(key string) bool {
+		dropped := strings.HasPrefix(key, host+" ")
+		if dropped {
+			delete(k.in, key)
+		}
+		return dropped
+	})
 }

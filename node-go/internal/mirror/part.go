@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -92,7 +93,7 @@ func (c *counted) Read(into []byte) (int, error) {
 		return n, c.part.failed(&unreadable{fmt.Errorf("%s has more than its %d bytes", c.part.blob.Digest, c.part.blob.Size)})
 	case err == io.EOF && c.left > 0:
 		return n, c.part.failed(&unreadable{fmt.Errorf("%s ended %d bytes early: %w", c.part.blob.Digest, c.left, io.ErrUnexpectedEOF)})
-	case err != nil && err != io.EOF && c.part.ctx.Err() == nil && err != errStalled:
+	case err != nil && err != io.EOF && c.part.ctx.Err() == nil && !errors.Is(err, errStalled):
 		return n, c.part.failed(&unreadable{fmt.Errorf("%s: %w", c.part.blob.Digest, err)})
 	case err != nil && err != io.EOF:
 		return n, c.part.failed(err)

@@ -73,14 +73,19 @@ func (p *Patience) wait(ctx context.Context, host string) error {
 	if left <= 0 {
 		return nil
 	}
-	notify(ctx, until)
-	defer notify(ctx, time.Time{})
+	heard, _ := ctx.Value(pausesKey{}).(*pauses)
+	if heard != nil {
+		heard.begin(until)
+	}
 	select {
 	case <-time.After(left):
-		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	if heard != nil {
+		return heard.end(ctx)
+	}
+	return nil
 }
 
 // asked returns for how long an answer asks for a pause.
@@ -101,15 +106,14 @@ func asked(response *http.Response, attempt int, now time.Time) (time.Duration, 
 	return firstPause << min(attempt, 6), true
 }
 
-type pausedKey struct{}
+type pausesKey struct{}
 
-// withPauses lets a copy hear for how long a registry makes it wait; the zero time says that it goes on.
-func withPauses(ctx context.Context, hear func(until time.Time)) context.Context {
-	return context.WithValue(ctx, pausedKey{}, hear)
+// pauses is how a copy hears for how long a registry makes it wait; end returns when the copy may go on.
+type pauses struct {
+	begin func(until time.Time)
+	end   func(ctx context.Context) error
 }
 
-func notify(ctx context.Context, until time.Time) {
-	if hear, ok := ctx.Value(pausedKey{}).(func(time.Time)); ok {
-		hear(until)
-	}
+func withPauses(ctx context.Context, heard *pauses) context.Context {
+	return context.WithValue(ctx, pausesKey{}, heard)
 }

@@ -15,18 +15,35 @@ import (
 // What a tag meant is kept in the registry itself, as an index with one entry, so that it outlives mirror and control
 // plane: they start what is here while the upstream registry is away.
 const (
-	tagPrefix = "tag-"
-	namedBy   = "dev.rollbox.named"
-	// No registry's name: what Known has under it are tags.
-	noted          = "tags"
+	tagPrefix      = "tag-"
+	namedBy        = "dev.rollbox.named"
 	absentSentence = "the private registry has no %s:%s"
 )
 
+// notedIn is what Known has the tags of a repository under; no registry's name.
+func notedIn(wish request) string { return "tags/" + wish.target.RepositoryStr() }
+
+func meaning(wish request, digest string) string { return wish.source.DigestStr() + " " + digest }
+
+// noteOf keeps what the tag of a call means that has joined a copy; that of the copy's own call is kept already.
+func (c *Copier) noteOf(ctx context.Context, wish request, result *wire.Copied) error {
+	if wish.tag == "" || c.known.find(notedIn(wish), wish.tag) == meaning(wish, result.GetDigest()) {
+		return nil
+	}
+	digest, err := v1.NewHash(result.GetDigest())
+	if err != nil {
+		return err
+	}
+	target, err := c.target(ctx)
+	if err != nil {
+		return fromRegistry(err, c.Registry)
+	}
+	return c.note(ctx, target, wish, digest)
+}
+
 // note keeps what the tag of a copy means now. Cost: nothing when this process has noted the same; else three requests.
 func (c *Copier) note(ctx context.Context, target *endpoint, wish request, digest v1.Hash) error {
-	tag := wish.tag
-	memory, meaning := wish.target.RepositoryStr()+":"+tag, wish.source.DigestStr()+" "+digest.String()
-	if tag == "" || c.known.find(noted, memory) == meaning {
+	if wish.tag == "" || c.known.find(notedIn(wish), wish.tag) == meaning(wish, digest.String()) {
 		return nil
 	}
 	entry, err := target.puller.Head(ctx, wish.target.Digest(digest.String()))
@@ -38,10 +55,10 @@ func (c *Copier) note(ctx context.Context, target *endpoint, wish request, diges
 	if err != nil {
 		return err
 	}
-	if err := target.pusher.Put(ctx, wish.target.Tag(tagPrefix+tag), index); err != nil {
+	if err := target.pusher.Put(ctx, wish.target.Tag(tagPrefix+wish.tag), index); err != nil {
 		return fromRegistry(err, c.Registry)
 	}
-	c.known.add(noted, memory, meaning)
+	c.known.add(notedIn(wish), wish.tag, meaning(wish, digest.String()))
 	return nil
 }
 

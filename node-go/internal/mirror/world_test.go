@@ -34,6 +34,7 @@ type server struct {
 	mu     sync.Mutex
 	asked  []string
 	meddle func(w http.ResponseWriter, r *http.Request) bool
+	inner  http.Handler
 }
 
 func serve(t *testing.T) *server { return serveAt(t, "127.0.0.1:0") }
@@ -41,11 +42,11 @@ func serve(t *testing.T) *server { return serveAt(t, "127.0.0.1:0") }
 func serveAt(t *testing.T, address string) *server {
 	t.Helper()
 	s := &server{}
-	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	s.empty()
 	listening := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		s.asked = append(s.asked, r.Method+" "+r.URL.RequestURI())
-		meddle := s.meddle
+		meddle, inner := s.meddle, s.inner
 		s.mu.Unlock()
 		if meddle == nil || !meddle(w, r) {
 			inner.ServeHTTP(w, r)
@@ -84,6 +85,13 @@ func (s *server) interfere(meddle func(http.ResponseWriter, *http.Request) bool)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.meddle = meddle
+}
+
+// empty takes all that it has.
+func (s *server) empty() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inner = registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 }
 
 // push puts an image there and returns REPOSITORY@DIGEST.

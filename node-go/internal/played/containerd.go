@@ -39,6 +39,8 @@ type Containerd struct {
 	Pulling    func(ctx context.Context, request *cri.PullImageRequest) error
 	Pulled     []*cri.PullImageRequest
 	Removed    []string
+	Pods       []*cri.PodSandbox
+	Looking    func(pod string) *cri.PodSandboxStatusResponse
 }
 
 // Start serves it on a socket until the test ends, and returns the socket's path.
@@ -98,6 +100,17 @@ func (c *Containerd) ListContainers(context.Context, *cri.ListContainersRequest)
 	c.Mutex.Lock()
 	defer c.Mutex.Unlock()
 	return &cri.ListContainersResponse{Containers: c.Containers}, nil
+}
+
+// ListPodSandbox knows no filter.
+func (c *Containerd) ListPodSandbox(context.Context, *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+	c.Mutex.Lock()
+	defer c.Mutex.Unlock()
+	return &cri.ListPodSandboxResponse{Items: c.Pods}, nil
+}
+
+func (c *Containerd) PodSandboxStatus(_ context.Context, r *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
+	return c.Looking(r.GetPodSandboxId()), nil
 }
 
 func (c *Containerd) RemoveImage(_ context.Context, r *cri.RemoveImageRequest) (*cri.RemoveImageResponse, error) {

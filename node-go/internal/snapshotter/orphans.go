@@ -5,11 +5,15 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"rollbox.dev/node/internal/process"
 )
+
+// mountPoint is the place of the mount point in a line of mountinfo.
+const mountPoint = 4
 
 // killReaders ends the sandboxes whose files came from mounts that nobody serves any more: one that goes on gets errors
 // and SIGBUS at random, which look like results of the code that runs in it. Of a gVisor sandbox it is the gofer, the
@@ -23,30 +27,37 @@ func killReaders(proc string, dead []string) (int, error) {
 		return 0, err
 	}
 	// The node's own processes see every mount, for whatever container it is.
-	verdicts := map[string]bool{namespaceOf(proc, "self"): false, namespaceOf(proc, "1"): false, "": false}
+	node := map[string]bool{namespaceOf(proc, "self"): true, namespaceOf(proc, "1"): true, "": true}
 	killed := 0
 	var failed []error
 	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
+		pid, err := strconv.ParseUint(entry.Name(), 10, 31)
+		if err != nil || node[namespaceOf(proc, entry.Name())] {
 			continue
 		}
-		namespace := namespaceOf(proc, entry.Name())
-		reads, known := verdicts[namespace]
-		if !known {
-			reads = readsFrom(filepath.Join(proc, entry.Name(), "mountinfo"), dead)
-			verdicts[namespace] = reads
+		done, err := killIf(uint32(pid), func() bool {
+			return readsFrom(filepath.Join(proc, entry.Name(), "mountinfo"), dead)
+		})
+		failed = append(failed, err)
+		if done {
+			killed++
 		}
-		if !reads {
-			continue
-		}
-		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-			failed = append(failed, err)
-			continue
-		}
-		killed++
 	}
 	return killed, errors.Join(failed...)
+}
+
+// killIf kills the process that has a number now if it is one to be killed.
+func killIf(pid uint32, one func() bool) (bool, error) {
+	held, err := process.Hold(pid)
+	if err != nil || held == nil {
+		return false, err
+	}
+	defer held.Close()
+	if !one() {
+		return false, nil
+	}
+	err = held.Kill()
+	return err == nil, err
 }
 
 // namespaceOf is empty for a process that has ended.
@@ -58,7 +69,8 @@ func namespaceOf(proc, pid string) string {
 	return name
 }
 
-// readsFrom tells whether a namespace has an overlay of one of these folders.
+// readsFrom tells whether a process has an overlay of one of these folders as its root. Many see such overlays without
+// reading from them: every namespace in which the node's mounts arrive, of a service or of a pod that watches the node.
 func readsFrom(mountinfo string, dead []string) bool {
 	file, err := os.Open(mountinfo)
 	if err != nil {
@@ -66,18 +78,34 @@ func readsFrom(mountinfo string, dead []string) bool {
 	}
 	defer file.Close()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
-		_, options, found := strings.Cut(lines.Text(), "lowerdir=")
-		if !found {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < mountPoint+1 || fields[mountPoint] != "/" {
 			continue
 		}
-		options, _, _ = strings.Cut(options, ",")
-		for lower := range strings.SplitSeq(options, ":") {
-			for _, one := range dead {
-				if lower == one {
-					return true
-				}
+		for _, lower := range lowerOf(fields[len(fields)-1]) {
+			if slices.Contains(dead, lower) {
+				return true
 			}
 		}
 	}
 	return false
+}
+
+// lowerOf returns the folders that an overlay shows. Of many, containerd gives the names below the folder of all
+// snapshots, in which the overlay's upper one is too.
+func lowerOf(options string) []string {
+	given := map[string]string{}
+	for option := range strings.SplitSeq(options, ",") {
+		name, value, _ := strings.Cut(option, "=")
+		given[name] = value
+	}
+	snapshots := filepath.Dir(filepath.Dir(given["upperdir"]))
+	var folders []string
+	for lower := range strings.SplitSeq(given["lowerdir"], ":") {
+		if !filepath.IsAbs(lower) {
+			lower = filepath.Join(snapshots, lower)
+		}
+		folders = append(folders, lower)
+	}
+	return folders
 }

@@ -26,6 +26,11 @@ func Mounts(ctx context.Context, s *Settings) error {
 	if err := s.logTo(); err != nil {
 		return err
 	}
+	held, err := alone(s.Root)
+	if err != nil {
+		return err
+	}
+	defer held.Close()
 	if err := recordAccesses(s.Accesses); err != nil {
 		return err
 	}
