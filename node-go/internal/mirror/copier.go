@@ -102,6 +102,7 @@ func (c *Copier) copied(ctx context.Context, f *flight) (*wire.Copied, error) {
 		return nil, err
 	}
 	defer leave()
+	f.place = place
 	ctx = withPauses(ctx, &pauses{
 		begin: func(until time.Time) { c.paused(f, until); place.pause() },
 		end:   func(ctx context.Context) error { c.paused(f, time.Time{}); return place.resume(ctx) },
@@ -215,10 +216,15 @@ func (c *Copier) sendManifests(ctx context.Context, wish request, manifests []ma
 func (c *Copier) converted(
 	ctx context.Context, f *flight, source *endpoint, manifests []manifest, target *endpoint, convert Converter,
 ) ([]manifest, int64, error) {
+	// Not with a place: one that converts may need it to go on.
+	f.place.pause()
 	if err := c.conversions.Acquire(ctx, 1); err != nil {
 		return nil, 0, err
 	}
 	defer c.conversions.Release(1)
+	if err := f.place.resume(ctx); err != nil {
+		return nil, 0, err
+	}
 	folder, err := os.MkdirTemp(c.Folder, "convert-")
 	if err != nil {
 		return nil, 0, problem.New(problem.Internal, "no room to convert an image: %w", err)

@@ -16,6 +16,7 @@ type flight struct {
 	request request
 	cancel  context.CancelFunc
 	done    chan struct{}
+	place   *place // of the copy itself, once it has begun
 	result  *wire.Copied
 	err     error
 

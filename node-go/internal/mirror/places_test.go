@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"rollbox.dev/node/internal/wire"
 )
 
@@ -78,6 +80,47 @@ func TestOfOneRegistryHalfOfTheCopiesAreAtMost(t *testing.T) {
 	copier.Wait()
 	if len(copier.places.hosts) != 0 {
 		t.Errorf("%d registries are remembered", len(copier.places.hosts))
+	}
+}
+
+func TestAConversionThatWaitsForItsTurnHoldsUpNoCopy(t *testing.T) {
+	upstream, private := serve(t), serve(t)
+	first, second := upstream.push(t, "team/app", image(t, "one")), upstream.push(t, "team/app", image(t, "two"))
+	fast := upstream.push(t, "team/app", image(t, "three"))
+	upstream.forget()
+	copier := copierFor(upstream, private, time.Minute)
+	copier.places = newPlaces(2)
+	copier.places.perHost = 3
+	copier.Forms = map[wire.ImageForm]Converter{
+		wire.ImageForm_ESTARGZ: func(ctx context.Context, _ v1.Image, _ string) (v1.Image, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	for _, at := range []string{first, second} {
+		asked := wish(at)
+		asked.Form = wire.ImageForm_ESTARGZ
+		go func() {
+			_, err := copier.Copy(ctx, asked, quiet)
+			ended <- err
+		}()
+	}
+	// Both have a place, and have read what they are to convert.
+	for _, at := range []string{first, second} {
+		for upstream.count("GET", at[strings.Index(at, "@")+1:]) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	asked := wish(fast)
+	asked.Target = "mirror/other"
+	copied(t, copier, asked)
+	cancel()
+	for range 2 {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 	}
 }
 
