@@ -15,8 +15,10 @@ from controlplane.embedded.binaries import required
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec
 from tests.local.test_engine_cluster import GOOD_BOOT, cluster
+from tests.support.commits import removed
 from tests.support.containers import engine
 from tests.support.images import IMAGE
+from tests.support.waiting import until
 
 __all__ = ["cluster"]
 LIMIT = 1 << 28
@@ -27,9 +29,7 @@ async def name() -> AsyncIterator[str]:
     """A repository of an owner, whose images are removed at the end."""
     found = f"test-{uuid4().hex[:12]}"
     yield found
-    for line in (await engine("images", "--format", "{{.Repository}} {{.ID}}")).splitlines():
-        if line.split()[0].rpartition("/")[2] == found:
-            await engine("rmi", "--force", line.split()[1])
+    await until(lambda: removed(found))
 
 
 async def target(sandbox_id: str, command: str) -> str:

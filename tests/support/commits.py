@@ -27,7 +27,7 @@ async def repository() -> AsyncIterator[str]:
         yield name
     finally:
         if not ON_CLUSTER:
-            await until(lambda: _removed(name))
+            await until(lambda: removed(name))
 
 
 async def commit(sandbox: Sandbox, name: str, **options: Any) -> CommittedImage:
@@ -46,9 +46,13 @@ def check_not_offered(refused: Unsupported) -> None:
     pytest.skip(f"not offered by this cluster, which says so: {refused.detail}")
 
 
-async def _removed(name: str) -> bool:
+async def removed(name: str) -> bool:
     """Whether all images of a repository are gone; containers that are being removed keep theirs for a moment."""
-    lines = (await engine("images", "--format", "{{.Repository}} {{.ID}}")).splitlines()
+    try:
+        lines = (await engine("images", "--format", "{{.Repository}} {{.ID}}")).splitlines()
+    except RuntimeError:
+        # Podman cannot list while another test removes an image.
+        return False
     ids = {line.split()[1] for line in lines if line.split()[0].rpartition("/")[2] == name}
     for one in ids:
         with contextlib.suppress(RuntimeError):
