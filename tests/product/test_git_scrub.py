@@ -13,9 +13,10 @@ import pytest
 from rollbox import Client
 from rollbox.errors import Conflict, InvalidArgument
 from tests.support.command_line import answer
-from tests.support.commits import ON_CLUSTER, commit, repository
+from tests.support.commits import ON_CLUSTER, commit, removed, repository
 from tests.support.images import IMAGE, pushed
 from tests.support.stack import Product
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 SECRET = "the answer of the future"
@@ -92,3 +93,4 @@ async def test_the_example_prepares_once_and_grades_a_group(stack: Product, swe:
     assert process.returncode == 0, out.decode()
     assert b"cheat  0" in out
     assert b"mend   1" in out
+    await until(lambda: removed("example-swe"))
