@@ -68,7 +68,7 @@ async def converted(plain: str) -> str:
     target = plain.replace("/plain/", "/estargz/")
     convert = program("snapshotter", "rollbox-convert")
     process = await asyncio.create_subprocess_exec(
-        *(convert, "-insecure", plain, target), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        convert, "-insecure", plain, target, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     out, err = await process.communicate()
     assert process.returncode == 0, err.decode()

@@ -199,7 +199,10 @@ def _of_herds(herds: dict[str, list[float]], image: LargeImage) -> list[Record]:
         Record("16 new images at once: create to first exec, last, lazy", max(herds["lazy"]), "s", where, full),
         Record("16 new images at once: against images on the node, last, lazy", max(herds["lazy"]), "s", where, here),
         Record(
-            *("16 new images at once: create to first exec, p50, lazy", middle(herds["lazy"]), "s", where),
+            "16 new images at once: create to first exec, p50, lazy",
+            middle(herds["lazy"]),
+            "s",
+            where,
             Baseline("pulled whole", middle(herds["full"])),
         ),
     ]
