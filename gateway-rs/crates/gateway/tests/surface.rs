@@ -31,7 +31,13 @@ fn the_document_has_the_paths_of_the_router() {
         ROUTER.split(".route(\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
     let mut documented = names_under("paths:", 2);
     // The control plane's paths, which are in a document of their own; some pass through the gateway's hands.
-    documented.extend(["/v1/{*rest}", "/v1/sandboxes", "/v1/groups/{name}", "/v1/preflight"]);
+    documented.extend([
+        "/v1/{*rest}",
+        "/v1/sandboxes",
+        "/v1/sandboxes/{id}",
+        "/v1/groups/{name}",
+        "/v1/preflight",
+    ]);
     // For gateways, not through them.
     documented.insert("/v1/sandboxes/{id}/unbound");
     assert_eq!(documented, routed);
