@@ -14,6 +14,7 @@ from string import Template
 from tests.cluster.layout import CACHE, ETC, SLOW_REGISTRY, STATE
 from tests.cluster.toolchain import SYSTEM_PATH
 
+NAMESPACES = Path("/run/netns")
 NAMESPACE = "rollbox-bench"
 HERE, THERE = "rbx-bench0", "rbx-bench1"
 GATEWAY, ADDRESS, PORT = "10.99.77.1", "10.99.77.2", 5000
@@ -76,6 +77,10 @@ def _lay(mbit: int) -> None:
 def _remove() -> None:
     for words in (("link", "delete", HERE), ("netns", "delete", NAMESPACE)):
         subprocess.run(("ip", *words), check=False, capture_output=True)
+    # `ip netns add` mounts this folder on itself, and `delete` leaves it.
+    if NAMESPACES.is_dir() and not any(NAMESPACES.iterdir()):
+        subprocess.run(("umount", str(NAMESPACES)), check=False, capture_output=True)
+        NAMESPACES.rmdir()
 
 
 def _ip(*words: str) -> None:
