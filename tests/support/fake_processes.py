@@ -154,7 +154,8 @@ class FakeProcesses:
             for task in (*readers, feeder):
                 task.cancel()
         # Nobody reads what is left: a pipe that waits for a reader stays open past the loop's end.
-        process.stdin.transport.abort()
+        if process.stdin.transport.get_write_buffer_size():
+            process.stdin.transport.abort()
         made.end(code if code >= 0 else None, "exited" if code >= 0 else "signalled", -code if code < 0 else None)
 
     async def _drain(self, made: FakeExec, kind: int, stream: asyncio.StreamReader) -> None:
