@@ -51,7 +51,6 @@ def swe() -> str:
     return "localhost/rollbox/swe:1"
 
 
-@pytest.mark.core
 async def test_later_commits_are_gone_and_every_object_is_accounted_for(
     client: Client, stack: Product, swe: str
 ) -> None:
