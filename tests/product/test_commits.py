@@ -175,8 +175,7 @@ async def test_an_ended_sandbox_is_not_committed(client: Client) -> None:
 
 
 async def test_one_that_ends_meanwhile_says_so_and_leaves_no_image(client: Client) -> None:
-    async with repository() as name:
-        sandbox = await client.create(IMAGE)
+    async with repository() as name, await client.create(IMAGE) as sandbox:
         await commit(sandbox, f"{name}:before")
         await sandbox.exec("head -c 200000000 /dev/urandom > /large", check=True)
         other = await client.connect(sandbox.id)
