@@ -247,7 +247,7 @@ class Cluster(Protocol):
         ...
 
     async def images(self) -> Sequence[NodeImage]:
-        """The images on the nodes that sandboxes may run on, whoever's they are. Cost: a call for each node.
+        """The images of all owners on the nodes that sandboxes may run on. Cost: a call for each node.
 
         Raises:
             Problem: unsupported: this cluster cannot tell; the detail ``value`` names the setting that offers it.
@@ -265,8 +265,8 @@ class Cluster(Protocol):
     def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
         """Pulls an image to every node that sandboxes may run on; ends when each is done, or has failed.
 
-        Equal calls join one pull on each node, and a node pulls a bounded number at once. Who leaves it early closes
-        it; a pull may go on.
+        Equal calls join one pull on each node, and a node pulls a bounded number at once. A caller that leaves early
+        closes the generator; a pull may go on.
 
         Args:
             name: what ``start`` would be given.

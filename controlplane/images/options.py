@@ -50,7 +50,7 @@ class Registry(Protocol):
 
 
 class Keyrings(Protocol):
-    """Who has credentials for which registries."""
+    """The owners' credentials for registries."""
 
     async def of(self, owner: str) -> Keyring:
         """An owner's credentials, and those that all have; of the empty name those alone.

@@ -9,7 +9,7 @@ from controlplane.images import parse
 # Engines send no request for names with this host: they are of images that were made here.
 COMMITS: Final = "localhost/rollbox/commits"
 # Beside the name that its owner has given it, each has one that nothing else ever gets: an image that has lost all its
-# names can be reached by its digest, and nobody could say whose it was.
+# names can be reached by its digest, and would have no owner.
 KEPT_TAG: Final = "id-{id}"
 _KEPT: Final = re.compile(rf"{re.escape(COMMITS)}/.*:id-[0-9a-f]{{64}}")
 # Docker's word for no name.
