@@ -22,9 +22,10 @@ VERBS = {"cluster_": "make bench-cluster", "lifecycle_": "make bench-lifecycle",
 INTRODUCTION = """# Figures
 
 `make figures` writes this page from what `make bench`, `make bench-lifecycle` and `make bench-cluster` have measured
-(`build/bench`). A value is the median of the runs; its range is that of the runs and of the rounds within them, where
-there are several. How one run comes to it is declared in `tests/bench/figures.toml` before it is measured, and so is
-its target. Each baseline is of the same run; a ratio says how many times better than it.
+(`build/bench`); a scenario that was not measured again keeps its section. A value is the median of the runs; its range
+is that of the runs and of the rounds within them, where there are several. How one run comes to it is declared in
+`tests/bench/figures.toml` before it is measured, and so is its target. Each baseline is of the same run; a ratio says
+how many times better than it.
 
 - `make bench`: an engine on the machine that measures; client, gateway, control plane and sandboxes are on it.
 - `make bench-cluster`: the chart on one node of a real Kubernetes with gVisor, everything on that node: API server,
@@ -36,15 +37,35 @@ its target. Each baseline is of the same run; a ratio says how many times better
 Run = Mapping[str, Any]
 
 
-def page(scenarios: Mapping[str, Sequence[Run]]) -> str:
-    """The whole page, of all runs of each scenario, oldest first."""
-    return INTRODUCTION + "".join(_section(name, scenarios[name]) for name in all_declared() if scenarios.get(name))
+def page(scenarios: Mapping[str, Sequence[Run]], before: str = "") -> str:
+    """The whole page, of all runs of each scenario, oldest first.
+
+    Args:
+        scenarios: the runs.
+        before: the page so far, whose sections stay where there is no run.
+    """
+    kept = _sections(before)
+    made = {name: _section(name, runs) for name, runs in scenarios.items() if runs}
+    return INTRODUCTION + "".join(made.get(name) or kept.get(name, "") for name in all_declared())
 
 
-def headlines(scenarios: Mapping[str, Sequence[Run]]) -> str:
-    """The README's table: the figures that are declared with a `headline`."""
+def _sections(text: str) -> dict[str, str]:
+    """Those of a page, by scenario."""
+    return {part.partition("\n")[0]: f"\n## {part}" for part in text.split("\n## ")[1:]}
+
+
+def headlines(scenarios: Mapping[str, Sequence[Run]], before: str = "") -> str:
+    """The README's table: the figures that are declared with a `headline`.
+
+    Args:
+        scenarios: the runs.
+        before: the README so far, whose rows stay where there is no run.
+    """
+    kept = {line.split(" | ")[0].removeprefix("| "): line for line in before.splitlines() if line.startswith("| ")}
     rows = ["| figure | seen | target |", "|---|---|---|"]
     for scenario, patterns in all_declared().items():
+        if not scenarios.get(scenario):
+            rows += [kept[what.headline] for what in patterns.values() if what.headline in kept]
         for figure in _of_newest(scenarios.get(scenario, ())):
             what = declared(scenario, figure)
             if what in patterns.values() and what.headline:
@@ -167,8 +188,9 @@ def main() -> int:
         print("there are no records: run `make bench`, `make bench-lifecycle` or `make bench-cluster`", file=sys.stderr)
         return 1
     PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(page(scenarios))
-    README.write_text(in_readme(README.read_text(), headlines(scenarios)))
+    PAGE.write_text(page(scenarios, PAGE.read_text() if PAGE.is_file() else ""))
+    readme = README.read_text()
+    README.write_text(in_readme(readme, headlines(scenarios, readme)))
     print(f"{PAGE.relative_to(ROOT)} and the table of {README.name} say what {len(scenarios)} scenarios have measured")
     return 0
 

@@ -74,6 +74,16 @@ def test_the_readme_has_the_headlines_between_its_marks() -> None:
         in_readme("a", table)
 
 
+def test_what_was_not_measured_again_stays() -> None:
+    other = {**run(3.0, day="02"), "figures": [{**run(3.0)["figures"][0], "figure": "delete of 4000 by label"}]}
+    before = page({"exec_path": [run(2.0)], "lifecycle_live": [other]})
+    after = page({"exec_path": [run(4.0, day="03")]}, before)
+    assert row(after)[2] == "4 ms"
+    assert after.partition("\n## lifecycle_live")[2] == before.partition("\n## lifecycle_live")[2] != ""
+    table = headlines({"exec_path": [run(2.0)]})
+    assert headlines({"lifecycle_live": [other]}, f"# A\n| other | table |\n{table}") == table
+
+
 def test_all_targets_can_be_read() -> None:
     targets = {what.target for figures in all_declared().values() for what in figures.values()} - {""}
     assert [target for target in targets if not TARGET.fullmatch(target)] == []
