@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/containerd/log"
@@ -85,7 +86,21 @@ func (m *mounts) mount(ctx context.Context, mountpoint string, labels map[string
 	if code := status.Code(err); code == codes.Unavailable || code == codes.DeadlineExceeded {
 		return &errNotLazy{ReasonMounts, err}
 	}
+	if refused(err) {
+		return &errNotLazy{ReasonDenied, err}
+	}
 	return &errNotLazy{ReasonRegistry, err}
+}
+
+// refused tells whether a registry has refused the credentials. The library has no type for it, and it comes by gRPC.
+func refused(err error) bool {
+	text := err.Error()
+	for _, said := range []string{"with code 401", "with code 403", "authorization failed"} {
+		if strings.Contains(text, said) {
+			return true
+		}
+	}
+	return false
 }
 
 // Check makes sure that a layer that was mounted is served, and mounts it again where it is not: after the process that

@@ -42,12 +42,16 @@ func libraryConfig(s *Settings) service.Config {
 	}}
 }
 
-// registryHosts reads containerd's own configuration of registries, with its certificates and its headers.
+// registryHosts reads containerd's own configuration of registries, with its certificates and its headers, and the
+// credentials beside it.
 func registryHosts(folder string) source.RegistryHosts {
 	hosts := resolver.RegistryHostsFromCRIConfig(context.Background(), resolver.Registry{ConfigPath: folder})
 	return func(ref reference.Spec) ([]docker.RegistryHost, error) {
 		found, err := hosts(ref)
 		for i := range found {
+			found[i].Authorizer = docker.NewDockerAuthorizer(
+				docker.WithAuthClient(found[i].Client), docker.WithAuthHeader(found[i].Header),
+				docker.WithAuthCreds(credentials(folder, ref.Hostname(), found[i].Host)))
 			found[i].Client = retrying(found[i].Client)
 		}
 		return found, err

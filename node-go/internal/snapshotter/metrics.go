@@ -33,7 +33,7 @@ func newCounts() *counts {
 	}
 	c.registry.MustRegister(c.layers, c.agains)
 	c.layers.WithLabelValues("lazy", "")
-	for _, reason := range []string{ReasonUntrusted, ReasonPlain, ReasonRegistry, ReasonMounts} {
+	for _, reason := range []string{ReasonUntrusted, ReasonPlain, ReasonRegistry, ReasonDenied, ReasonMounts} {
 		c.layers.WithLabelValues("full", reason)
 	}
 	return c

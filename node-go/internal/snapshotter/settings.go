@@ -24,7 +24,7 @@ type Settings struct {
 	MountsSocket string
 	// Root is the folder of snapshots and of what has been fetched.
 	Root string
-	// Registries is containerd's folder of registry hosts (certs.d); credentials are headers in its hosts.toml.
+	// Registries is containerd's folder of registry hosts (certs.d); see credentials.go.
 	Registries string
 	// Trusted are the beginnings of the names of images that may be mounted lazily.
 	Trusted []string

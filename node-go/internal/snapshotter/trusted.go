@@ -16,6 +16,7 @@ const (
 	ReasonUntrusted = "untrusted"
 	ReasonPlain     = "plain"
 	ReasonRegistry  = "registry"
+	ReasonDenied    = "denied"
 	ReasonMounts    = "mounts"
 )
 
