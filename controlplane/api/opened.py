@@ -11,7 +11,7 @@ from controlplane.cluster.by_gateway import HttpGateways, NoGateways
 from controlplane.cluster.documents import Documents
 from controlplane.cluster.engine import EngineCluster
 from controlplane.cluster.engine.documents import FILE, FileDocuments
-from controlplane.images import Keyring, Keyrings, Reference
+from controlplane.images import Keyring, Keyrings, PrivateRegistry, Reference
 from controlplane.registry import MirrorClient, Registries
 from controlplane.settings import PREFIX, EngineSettings, KubernetesSettings, SettingError, Settings
 from controlplane.store import Journal, JournaledStore, MemoryStore, RedisStore, Store
@@ -32,7 +32,9 @@ async def opened_cluster(settings: Settings, metrics: Metrics) -> AsyncIterator[
         Problem: it does not answer, or cannot run sandboxes.
     """
     if isinstance(settings.backend, KubernetesSettings):
-        async with _kubernetes(settings.backend, metrics) as cluster:
+        registry = settings.images.registry
+        converted = PrivateRegistry(registry.host).converted if registry is not None else ""
+        async with _kubernetes(settings.backend, metrics, converted) as cluster:
             yield cluster
         return
     engine = settings.backend
@@ -48,7 +50,7 @@ async def opened_cluster(settings: Settings, metrics: Metrics) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def _kubernetes(settings: KubernetesSettings, metrics: Metrics) -> AsyncIterator[Cluster]:
+async def _kubernetes(settings: KubernetesSettings, metrics: Metrics, converted: str) -> AsyncIterator[Cluster]:
     # Imported here, so that an installation on an engine needs no Kubernetes client.
     from controlplane.cluster.kubernetes import KubernetesCluster  # noqa: PLC0415
 
@@ -68,6 +70,7 @@ async def _kubernetes(settings: KubernetesSettings, metrics: Metrics) -> AsyncIt
         kubeconfig=settings.kubeconfig,
         lazy_runtime_class=settings.lazy_runtime_class,
         lazy_images=settings.lazy_images,
+        converted_images=converted,
         node_agents=settings.node_agents,
         forged=metrics.forged_address,
     ) as cluster:

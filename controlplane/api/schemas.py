@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from controlplane.cluster import Description
 from controlplane.errors import Code, Fault
 from controlplane.lifecycle.tokens import Token
-from controlplane.model import EndCause, Lease, Range, Sandbox, State
+from controlplane.model import EndCause, Lease, Pulled, Range, Sandbox, State
 from controlplane.model.spec import MAX_TTL_MS, Closed
 
 
@@ -41,6 +41,8 @@ class SandboxBody(BaseModel):
         image_digest: what it was started from; empty: not resolved, its node understood the name by itself.
         image_ran: what its node runs, where that is another digest: the copy in the private registry.
         image_stale: whether the digest is what the name meant last, since its registry did not answer.
+        image_pulled: whole before it starts (full), or file by file while it runs (lazy); empty: not known (yet).
+        image_pulled_why: why whole, where the nodes could have pulled it lazily.
         source: ready from a pool (warm), or started for its owner (cold).
         cold_reason: why cold, where pools of its image exist.
     """
@@ -51,6 +53,8 @@ class SandboxBody(BaseModel):
     image_digest: str
     image_ran: str
     image_stale: bool
+    image_pulled: Pulled
+    image_pulled_why: str
     state: State
     labels: dict[str, str]
     cpu_millicores: Range
@@ -88,6 +92,8 @@ class SandboxBody(BaseModel):
             "image_digest": sandbox.image_digest,
             "image_ran": sandbox.image_ran,
             "image_stale": sandbox.image_stale,
+            "image_pulled": sandbox.image_pulled,
+            "image_pulled_why": sandbox.image_pulled_why,
             "state": sandbox.state,
             "labels": spec.labels,
             "cpu_millicores": spec.cpu_millicores,

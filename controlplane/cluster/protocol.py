@@ -246,6 +246,10 @@ class Cluster(Protocol):
         """Those of the machines that sandboxes may run on, as images name them; empty: not known. Cost: no call."""
         ...
 
+    def lazily(self, spec: SandboxSpec) -> bool:
+        """Whether a sandbox of it would read its image while its node fetches that. Cost: no call."""
+        ...
+
     async def images(self) -> Sequence[NodeImage]:
         """The images of all owners on the nodes that sandboxes may run on. Cost: a call for each node.
 
@@ -380,6 +384,13 @@ class Sidecars(Protocol):
 
     async def health(self, address: str, token: str) -> Health:
         """Checks whether commands can run in the sandbox."""
+        ...
+
+    async def tried(self, address: str, token: str, argv: Sequence[str]) -> str:
+        """Runs a command in the sandbox that reads its image; why that failed, empty: it did not.
+
+        An image without the command passes: that it has none was read in it.
+        """
         ...
 
 

@@ -1,11 +1,13 @@
 """The client of the sidecar (``contract/agent.proto``), over a Unix socket or TCP."""
 
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 from google.protobuf.message import Message
 from grpc import aio
 
 from controlplane.cluster.protocol import Health
+from controlplane.errors import TABLE, Problem
 from controlplane.errors.rpc import from_rpc
 from controlplane.model import SandboxSpec
 from controlplane.wire import agent_pb2
@@ -14,6 +16,8 @@ T = TypeVar("T", bound=Message)
 
 # Both calls are answered in milliseconds; a sidecar that takes this long does not work.
 CALL_TIMEOUT_S: Final = 10.0
+# What a command reads of an image that is mounted lazily may have to come from a registry first.
+TRIED_WITHIN_MS: Final = 60_000
 _CHANNEL_OPTIONS: Final = (
     # The default :authority of a Unix socket is its path, which HTTP/2 servers refuse; a plain name suits both kinds.
     ("grpc.default_authority", "sidecar"),
@@ -39,8 +43,27 @@ class GrpcSidecars:
         quiet_ms = seen.quiet_us // 1000 if seen.HasField("quiet_us") else None
         return Health(seen.sandbox_id, seen.kernel, seen.uptime_ms, seen.acknowledged, quiet_ms, seen.running_execs)
 
+    async def tried(self, address: str, token: str, argv: Sequence[str]) -> str:
+        """See ``Sidecars.tried``."""
+        request = agent_pb2.ExecRequest(exec_id="tried", argv=argv, cwd="/", timeout_ms=TRIED_WITHIN_MS)
+        within_s = TRIED_WITHIN_MS / 1000 + CALL_TIMEOUT_S
+        try:
+            result = await _asked(address, token, "Exec", request, agent_pb2.ExecResult, within_s=within_s)
+        except Problem as problem:
+            if problem.details.get("reason") == "command_not_found":
+                return ""
+            if TABLE[problem.code].fault == "caller":
+                return f"{problem.code}: {problem.detail}"
+            raise
+        if (result.end, result.exit_code) == (agent_pb2.EXITED, 0):
+            return ""
+        said = result.stderr.data[-200:].decode(errors="replace").strip()
+        return f"{argv[0]} ended with {agent_pb2.End.Name(result.end)} {result.exit_code}: {said}"
 
-async def _asked(address: str, token: str, method: str, request: Message, answer: type[T]) -> T:
+
+async def _asked(
+    address: str, token: str, method: str, request: Message, answer: type[T], *, within_s: float = CALL_TIMEOUT_S
+) -> T:
     metadata = (("authorization", f"Bearer {token}"),)
     async with aio.insecure_channel(address.removeprefix("http://"), options=_CHANNEL_OPTIONS) as channel:
         # Not the generated stub: it would set up all methods of the sidecar, and only one is called.
@@ -50,7 +73,7 @@ async def _asked(address: str, token: str, method: str, request: Message, answer
             response_deserializer=answer.FromString,
         )
         try:
-            answered: T = await call(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
+            answered: T = await call(request, timeout=within_s, metadata=metadata)
         except aio.AioRpcError as error:
             raise from_rpc(error, f"the sidecar at {address}") from error
         return answered

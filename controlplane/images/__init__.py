@@ -6,7 +6,7 @@ names). No clock, no client: ``controlplane.registry`` asks registries, ``lifecy
 
 from controlplane.images.challenge import Challenge, challenges
 from controlplane.images.commits import folder, is_foreign, target
-from controlplane.images.copies import Copied, Copying, Found
+from controlplane.images.copies import Converted, Copied, Copying, Found
 from controlplane.images.keyring import Credentials, Keyring
 from controlplane.images.manifest import (
     ACCEPTED,
@@ -20,7 +20,7 @@ from controlplane.images.manifest import (
     is_index,
 )
 from controlplane.images.options import ImageOptions, Keyrings, Mirror, Mode, Registry
-from controlplane.images.private import PrivateRegistry
+from controlplane.images.private import Form, PrivateRegistry
 from controlplane.images.reference import DIGEST, DOCKER_HUB, Reference, parse
 from controlplane.images.rewrite import Rewrites
 
@@ -31,10 +31,12 @@ __all__ = [
     "MAX_LAYERS",
     "MAX_MANIFEST_BYTES",
     "Challenge",
+    "Converted",
     "Copied",
     "Copying",
     "Credentials",
     "Entry",
+    "Form",
     "Found",
     "ImageOptions",
     "Keyring",

@@ -35,6 +35,21 @@ class Copied:
 
 
 @dataclass(frozen=True, slots=True)
+class Converted:
+    """A converted copy in the private registry.
+
+    Attributes:
+        digest: by which nodes pull it.
+        booted: whether a sandbox has started from it; None: none was tried.
+        why: why none has.
+    """
+
+    digest: str
+    booted: bool | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """What a tag of the private registry stands for.
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from controlplane.images.copies import Copied, Copying, Found
+from controlplane.images.copies import Converted, Copied, Copying, Found
 from controlplane.images.keyring import Credentials, Keyring
 from controlplane.images.private import PrivateRegistry
 from controlplane.images.reference import Reference
@@ -73,6 +73,8 @@ class Mirror(Protocol):
         credentials: Credentials | None,
         repository: str,
         architectures: Collection[str],
+        *,
+        through: str = "",
     ) -> AsyncIterator[Copying | Copied]:
         """Copies an image unless it is there; ``Copied`` is the last of what is told.
 
@@ -81,6 +83,8 @@ class Mirror(Protocol):
             credentials: for its registry; None: none.
             repository: of the private registry, without its host.
             architectures: those of the machines.
+            through: the repository of the plain copy, from which a converted one is made; empty: the plain copy itself
+                is what is wanted.
 
         Raises:
             Problem: image_not_found, image_pull_failed, unsupported; ``MirrorAwayError``: the mirror does not answer.
@@ -89,6 +93,27 @@ class Mirror(Protocol):
 
     async def find(self, repository: str, reference: str) -> Found | None:
         """What a tag, or a digest, of the private registry stands for; None: it is not there.
+
+        Raises:
+            Problem: image_pull_failed; ``MirrorAwayError``.
+        """
+        ...
+
+    async def converted(self, repository: str, source: str, architectures: Collection[str]) -> Converted | None:
+        """The converted copy of an image; None: there is none.
+
+        Args:
+            repository: of converted copies.
+            source: the digest of what it was made of.
+            architectures: those of the machines.
+
+        Raises:
+            Problem: image_pull_failed; ``MirrorAwayError``.
+        """
+        ...
+
+    async def judge(self, repository: str, source: str, architectures: Collection[str], tried: Converted) -> None:
+        """Keeps whether a sandbox has started from a converted copy, for all control planes to come.
 
         Raises:
             Problem: image_pull_failed; ``MirrorAwayError``.

@@ -2,13 +2,18 @@
 
 import hashlib
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from controlplane.images.reference import MAX_NAME_CHARS, Reference
 
-# The first part of a repository's name: copies of others' images, and what was made of sandboxes.
+# The first part of a repository's name: copies of others' images, those of them that were converted, and what was made
+# of sandboxes. Nodes mount converted copies without having read all of them, so nothing else may be among these.
 MIRRORED: Final = "mirror"
+CONVERTED: Final = "estargz"
 COMMITTED: Final = "commits"
+
+# Of a copy: as its source is, or with layers that nodes can mount while they fetch them.
+Form = Literal["plain", "estargz"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,11 @@ class PrivateRegistry:
         """The registry and folder below which are the images that were made of sandboxes."""
         return f"{self.host}/{COMMITTED}"
 
+    @property
+    def converted(self) -> str:
+        """The beginning of the names of converted copies."""
+        return f"{self.host}/{CONVERTED}/"
+
     def holds(self, reference: Reference) -> bool:
         """Whether a name is one of this registry's."""
         return reference.registry == self.host
@@ -37,16 +47,17 @@ class PrivateRegistry:
         """
         return self.holds(reference) and not reference.name.startswith(f"{self.commits}/")
 
-    def repository(self, source: Reference) -> str:
+    def repository(self, source: Reference, form: Form = "plain") -> str:
         """The repository of the copies of an image, without the host; no two sources have the same.
 
         A port's colon becomes ``__``, which no host name has.
         """
-        path = f"{MIRRORED}/{source.registry.replace(':', '__')}/{source.repository}"
+        folder = MIRRORED if form == "plain" else CONVERTED
+        path = f"{folder}/{source.registry.replace(':', '__')}/{source.repository}"
         if "[" not in path and len(self.host) + 1 + len(path) <= MAX_NAME_CHARS:
             return path
-        return f"{MIRRORED}/{hashlib.sha256(source.name.encode()).hexdigest()[:40]}"
+        return f"{folder}/{hashlib.sha256(source.name.encode()).hexdigest()[:40]}"
 
-    def copy(self, source: Reference, digest: str) -> str:
+    def copy(self, source: Reference, digest: str, form: Form = "plain") -> str:
         """The name by which nodes pull a copy."""
-        return f"{self.host}/{self.repository(source)}@{digest}"
+        return f"{self.host}/{self.repository(source, form)}@{digest}"

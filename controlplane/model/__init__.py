@@ -2,7 +2,7 @@
 
 from controlplane.model.quota import RESOURCES, Limits, Quota, Usage
 from controlplane.model.record import dump_record, dump_tombstone, load_record, load_timeline, load_tombstone
-from controlplane.model.sandbox import UP, EndCause, Moment, Sandbox, State, pool_owner
+from controlplane.model.sandbox import UP, EndCause, Moment, Pulled, Sandbox, State, pool_owner
 from controlplane.model.spec import GROUP, Lease, Range, SandboxSpec, lease_fact, read_lease_fact
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Lease",
     "Limits",
     "Moment",
+    "Pulled",
     "Quota",
     "Range",
     "Sandbox",

@@ -27,6 +27,8 @@ _LATER: Final = (
     "image_digest",
     "image_ran",
     "image_stale",
+    "image_pulled",
+    "image_pulled_why",
     "settings_digest",
 )
 

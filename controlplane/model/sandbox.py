@@ -4,10 +4,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, NamedTuple, Self
+from typing import Final, Literal, NamedTuple, Self
 
 from controlplane.errors import TABLE, Code, Fault, Problem
 from controlplane.model.spec import SandboxSpec
+
+# How a node gets an image; empty: not known.
+Pulled = Literal["full", "lazy", ""]
 
 POOL_OWNER: Final = "pool:"
 # A cold start usually takes at least this long.
@@ -113,6 +116,8 @@ class Sandbox:
         image_digest: of the image that it is started with; empty: not known, its node understands the name by itself.
         image_ran: digest of the copy that its node runs in place of ``image_digest``; empty: there is none.
         image_stale: the image's registry did not answer: the digest is what the name meant when it was copied.
+        image_pulled: how its node gets the image: whole before it starts, or while it runs; empty: not known (yet).
+        image_pulled_why: why whole, where lazily was possible.
         abandoned_at_ms: since when no caller wants it; None: some caller does, or it is unknown.
         settings_digest: digest of the late settings that a gateway binds; its tokens promise them. Empty: none.
     """
@@ -144,6 +149,8 @@ class Sandbox:
     image_digest: str = ""
     image_ran: str = ""
     image_stale: bool = False
+    image_pulled: Pulled = ""
+    image_pulled_why: str = ""
     settings_digest: str = ""
 
     @property

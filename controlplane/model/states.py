@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from controlplane.errors import TABLE
-from controlplane.model.sandbox import EndCause, Sandbox, State
+from controlplane.model.sandbox import EndCause, Pulled, Sandbox, State
 
 
 class Event(StrEnum):
@@ -56,7 +56,8 @@ class Change:
 
     Attributes:
         end: the cause; needed for ``Event.END``, ``Event.FAIL`` and ``Event.RETIRE``.
-        image_digest, image_ran, image_stale: what the start begins with; for ``Event.START``.
+        image_digest, image_ran, image_stale, image_pulled, image_pulled_why: what the start begins with; for
+            ``Event.START``.
         wish, claimed_at_ms: the record of the create that gets it, and when; needed for ``Event.CLAIM``.
         ready_at_ms, address, kernel, timings_ms: what the start found out; for ``Event.READY``.
     """
@@ -69,6 +70,8 @@ class Change:
     image_digest: str = ""
     image_ran: str = ""
     image_stale: bool = False
+    image_pulled: Pulled = ""
+    image_pulled_why: str = ""
     wish: Sandbox | None = None
     claimed_at_ms: int = 0
 
@@ -126,4 +129,6 @@ def apply(sandbox: Sandbox, event: Event, change: Change = NO_CHANGE) -> Sandbox
         image_digest=change.image_digest or sandbox.image_digest,
         image_ran=change.image_ran or sandbox.image_ran,
         image_stale=change.image_stale or sandbox.image_stale,
+        image_pulled=change.image_pulled or sandbox.image_pulled,
+        image_pulled_why=change.image_pulled_why or sandbox.image_pulled_why,
     )

@@ -10,7 +10,7 @@ from grpc import aio
 
 from controlplane.errors import Problem
 from controlplane.errors.rpc import from_rpc
-from controlplane.images import Copied, Copying, Credentials, Found, Reference
+from controlplane.images import Converted, Copied, Copying, Credentials, Found, Reference
 from controlplane.wire import mirror_pb2, mirror_pb2_grpc
 
 FIND_WITHIN_S: Final = 10.0
@@ -28,6 +28,7 @@ _PHASES: Final[dict[int, Literal["waiting", "copying", "converting", "paused"]]]
     mirror_pb2.CopyProgress.CONVERTING: "converting",
     mirror_pb2.CopyProgress.PAUSED: "paused",
 }
+_BOOTED: Final[dict[int, bool]] = {mirror_pb2.FindReply.BOOTED: True, mirror_pb2.FindReply.FAILED: False}
 # What the transport answers for a mirror that is not there, or stops.
 _AWAY: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED})
 
@@ -70,6 +71,8 @@ class MirrorClient:
         credentials: Credentials | None,
         repository: str,
         architectures: Collection[str],
+        *,
+        through: str = "",
     ) -> AsyncIterator[Copying | Copied]:
         """See ``Mirror.copy``."""
         upstream = None
@@ -79,9 +82,10 @@ class MirrorClient:
             source=f"{source.name}@{source.digest}",
             upstream=upstream,
             target=repository,
-            form=mirror_pb2.PLAIN,
+            form=mirror_pb2.ESTARGZ if through else mirror_pb2.PLAIN,
             architectures=sorted(architectures),
             tag=source.tag,
+            through=through,
         )
         call = self._stub.Copy(request)
         try:
@@ -94,15 +98,44 @@ class MirrorClient:
 
     async def find(self, repository: str, reference: str) -> Found | None:
         """See ``Mirror.find``."""
-        request = mirror_pb2.FindRequest(repository=repository, reference=reference)
+        reply = await self._found(mirror_pb2.FindRequest(repository=repository, reference=reference))
+        return None if reply is None else Found(reply.digest, reply.named)
+
+    async def converted(self, repository: str, source: str, architectures: Collection[str]) -> Converted | None:
+        """See ``Mirror.converted``."""
+        request = mirror_pb2.FindRequest(
+            repository=repository,
+            reference=source,
+            form=mirror_pb2.ESTARGZ,
+            architectures=sorted(architectures),
+        )
+        reply = await self._found(request)
+        return None if reply is None else Converted(reply.digest, _BOOTED.get(reply.boot), reply.why)
+
+    async def judge(self, repository: str, source: str, architectures: Collection[str], tried: Converted) -> None:
+        """See ``Mirror.judge``."""
+        request = mirror_pb2.JudgeRequest(
+            repository=repository,
+            source=source,
+            architectures=sorted(architectures),
+            digest=tried.digest,
+            boots=bool(tried.booted),
+            why=tried.why,
+        )
         try:
-            reply = await self._stub.Find(request, timeout=FIND_WITHIN_S)
+            await self._stub.Judge(request, timeout=FIND_WITHIN_S)
+        except aio.AioRpcError as error:
+            raise _problem(error) from error
+
+    async def _found(self, request: mirror_pb2.FindRequest) -> mirror_pb2.FindReply | None:
+        try:
+            reply: mirror_pb2.FindReply = await self._stub.Find(request, timeout=FIND_WITHIN_S)
         except aio.AioRpcError as error:
             problem = _problem(error)
             if problem.code == "image_not_found":
                 return None
             raise problem from error
-        return Found(reply.digest, reply.named)
+        return reply
 
 
 def _told(update: mirror_pb2.CopyUpdate) -> Copying | Copied:

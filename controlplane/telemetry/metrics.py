@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from controlplane.errors import TABLE, Code
 from controlplane.model import State
 
-PHASES: Final = ("queue", "copy", "pull", "start", "ready_push", "boot", "configure", "total")
+PHASES: Final = ("queue", "copy", "convert", "pull", "start", "ready_push", "boot", "configure", "total")
 # From 5 ms (a warm claim) to 5 min (a slow image pull).
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 # 1 ms to 10 s: how late a replica receives another one's changes.
@@ -29,6 +29,10 @@ ImagePinned = Literal["pinned", "here", "registry", "stale", "absent", "denied",
 # What became of copies into the private registry: was there, was copied, refused (the image is at fault), failed, or
 # the mirror did not answer.
 ImageCopied = Literal["there", "copied", "refused", "failed", "away"]
+
+# What became of conversions: a sandbox has started from it, or none does; the image is at fault, or it failed; or too
+# many waited.
+ImageConverted = Literal["offered", "not_started", "refused", "failed", "dropped"]
 
 POOLED: Final = ("wanted", "ready", "starting", "outdated")
 
@@ -77,6 +81,18 @@ class Metrics:
             "rollbox_image_copies",
             "Copies of images into the private registry that starts have waited for, by outcome.",
             ["outcome"],
+            registry=registry,
+        )
+        self._image_conversions = Counter(
+            "rollbox_image_conversions",
+            "Conversions of images into the form that nodes mount lazily, by outcome.",
+            ["outcome"],
+            registry=registry,
+        )
+        self._image_pulls = Counter(
+            "rollbox_image_pulls",
+            "Starts by how their node gets the image, and why whole.",
+            ["how", "reason"],
             registry=registry,
         )
         self._prefetches = Counter(
@@ -138,6 +154,14 @@ class Metrics:
     def image_copied(self, outcome: ImageCopied) -> None:
         """Counts what became of a copy into the private registry."""
         self._image_copies.labels(outcome).inc()
+
+    def image_converted(self, outcome: ImageConverted) -> None:
+        """Counts what became of a conversion."""
+        self._image_conversions.labels(outcome).inc()
+
+    def image_pulled(self, how: Literal["full", "lazy"], reason: str = "") -> None:
+        """Counts how a start gets its image; ``reason``: why whole, of a fixed set."""
+        self._image_pulls.labels(how, reason).inc()
 
     def prefetched(self, outcome: Literal["here", "failed"]) -> None:
         """Counts an image that a node was to pull."""
@@ -240,5 +264,7 @@ class Metrics:
             self._image_pins.labels(pinned)
         for copied in get_args(ImageCopied):
             self._image_copies.labels(copied)
+        for converted in get_args(ImageConverted):
+            self._image_conversions.labels(converted)
         for outcome in get_args(PushOutcome):
             self._pushes.labels(outcome)

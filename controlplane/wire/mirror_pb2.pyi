@@ -17,20 +17,22 @@ PLAIN: ImageForm
 ESTARGZ: ImageForm
 
 class CopyRequest(_message.Message):
-    __slots__ = ("source", "upstream", "target", "form", "architectures", "tag")
+    __slots__ = ("source", "upstream", "target", "form", "architectures", "tag", "through")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     UPSTREAM_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
     FORM_FIELD_NUMBER: _ClassVar[int]
     ARCHITECTURES_FIELD_NUMBER: _ClassVar[int]
     TAG_FIELD_NUMBER: _ClassVar[int]
+    THROUGH_FIELD_NUMBER: _ClassVar[int]
     source: str
     upstream: UpstreamCredentials
     target: str
     form: ImageForm
     architectures: _containers.RepeatedScalarFieldContainer[str]
     tag: str
-    def __init__(self, source: _Optional[str] = ..., upstream: _Optional[_Union[UpstreamCredentials, _Mapping]] = ..., target: _Optional[str] = ..., form: _Optional[_Union[ImageForm, str]] = ..., architectures: _Optional[_Iterable[str]] = ..., tag: _Optional[str] = ...) -> None: ...
+    through: str
+    def __init__(self, source: _Optional[str] = ..., upstream: _Optional[_Union[UpstreamCredentials, _Mapping]] = ..., target: _Optional[str] = ..., form: _Optional[_Union[ImageForm, str]] = ..., architectures: _Optional[_Iterable[str]] = ..., tag: _Optional[str] = ..., through: _Optional[str] = ...) -> None: ...
 
 class UpstreamCredentials(_message.Message):
     __slots__ = ("username", "password")
@@ -89,17 +91,53 @@ class Copied(_message.Message):
     def __init__(self, digest: _Optional[str] = ..., there: _Optional[bool] = ..., sent_bytes: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
 
 class FindRequest(_message.Message):
-    __slots__ = ("repository", "reference")
+    __slots__ = ("repository", "reference", "form", "architectures")
     REPOSITORY_FIELD_NUMBER: _ClassVar[int]
     REFERENCE_FIELD_NUMBER: _ClassVar[int]
+    FORM_FIELD_NUMBER: _ClassVar[int]
+    ARCHITECTURES_FIELD_NUMBER: _ClassVar[int]
     repository: str
     reference: str
-    def __init__(self, repository: _Optional[str] = ..., reference: _Optional[str] = ...) -> None: ...
+    form: ImageForm
+    architectures: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, repository: _Optional[str] = ..., reference: _Optional[str] = ..., form: _Optional[_Union[ImageForm, str]] = ..., architectures: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FindReply(_message.Message):
-    __slots__ = ("digest", "named")
+    __slots__ = ("digest", "named", "boot", "why")
+    class Boot(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        BOOT_UNSPECIFIED: _ClassVar[FindReply.Boot]
+        BOOTED: _ClassVar[FindReply.Boot]
+        FAILED: _ClassVar[FindReply.Boot]
+    BOOT_UNSPECIFIED: FindReply.Boot
+    BOOTED: FindReply.Boot
+    FAILED: FindReply.Boot
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     NAMED_FIELD_NUMBER: _ClassVar[int]
+    BOOT_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
     digest: str
     named: str
-    def __init__(self, digest: _Optional[str] = ..., named: _Optional[str] = ...) -> None: ...
+    boot: FindReply.Boot
+    why: str
+    def __init__(self, digest: _Optional[str] = ..., named: _Optional[str] = ..., boot: _Optional[_Union[FindReply.Boot, str]] = ..., why: _Optional[str] = ...) -> None: ...
+
+class JudgeRequest(_message.Message):
+    __slots__ = ("repository", "source", "architectures", "digest", "boots", "why")
+    REPOSITORY_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    ARCHITECTURES_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    BOOTS_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    repository: str
+    source: str
+    architectures: _containers.RepeatedScalarFieldContainer[str]
+    digest: str
+    boots: bool
+    why: str
+    def __init__(self, repository: _Optional[str] = ..., source: _Optional[str] = ..., architectures: _Optional[_Iterable[str]] = ..., digest: _Optional[str] = ..., boots: _Optional[bool] = ..., why: _Optional[str] = ...) -> None: ...
+
+class JudgeReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -44,6 +44,11 @@ class MirrorStub:
                 request_serializer=mirror__pb2.FindRequest.SerializeToString,
                 response_deserializer=mirror__pb2.FindReply.FromString,
                 _registered_method=True)
+        self.Judge = channel.unary_unary(
+                '/rollbox.mirror.v1.Mirror/Judge',
+                request_serializer=mirror__pb2.JudgeRequest.SerializeToString,
+                response_deserializer=mirror__pb2.JudgeReply.FromString,
+                _registered_method=True)
 
 
 class MirrorServicer:
@@ -64,6 +69,13 @@ class MirrorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Judge(self, request, context):
+        """Notes whether a sandbox has started from a converted copy; until one has, nobody is to be given it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MirrorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -76,6 +88,11 @@ def add_MirrorServicer_to_server(servicer, server):
                     servicer.Find,
                     request_deserializer=mirror__pb2.FindRequest.FromString,
                     response_serializer=mirror__pb2.FindReply.SerializeToString,
+            ),
+            'Judge': grpc.unary_unary_rpc_method_handler(
+                    servicer.Judge,
+                    request_deserializer=mirror__pb2.JudgeRequest.FromString,
+                    response_serializer=mirror__pb2.JudgeReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -132,6 +149,33 @@ class Mirror:
             '/rollbox.mirror.v1.Mirror/Find',
             mirror__pb2.FindRequest.SerializeToString,
             mirror__pb2.FindReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Judge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rollbox.mirror.v1.Mirror/Judge',
+            mirror__pb2.JudgeRequest.SerializeToString,
+            mirror__pb2.JudgeReply.FromString,
             options,
             channel_credentials,
             insecure,

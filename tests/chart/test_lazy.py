@@ -1,5 +1,7 @@
 """Lazy pulling: a second runtime class, allowed and known to the control plane, where it is enabled."""
 
+from base64 import b64decode
+
 from tests.chart.test_images import environment
 from tests.support.helm import named, of_kind, render
 
@@ -32,6 +34,22 @@ def test_a_class_that_is_there_already_is_used_and_not_made() -> None:
     manifests = render(*ENABLED, "runtimeClass.create=false", "runtimeClass.name=cloud")
     assert not of_kind(manifests, "RuntimeClass")
     assert environment(manifests)["LAZY_RUNTIME_CLASS"] == "cloud-lazy"
+
+
+def test_what_the_mirror_converts_is_mounted_lazily_and_nodes_get_an_account_for_it() -> None:
+    registry = ("registry.enabled=true", "registry.addresses[0]=10.0.0.1")
+    manifests = render(*ENABLED, *registry)
+    told = environment(manifests)
+    converted = f"{told['REGISTRY']}/estargz/"
+    assert told["LAZY_IMAGES"] == ",".join((*IMAGES, converted))
+    account = b64decode(named(manifests, "Secret", "rollbox-registry-nodes")["data"]["credentials"]).decode()
+    assert account.startswith("pull:")
+    assert not [
+        one for one in of_kind(render(*registry), "Secret") if one["metadata"]["name"].endswith("registry-nodes")
+    ]
+    # Named twice by an operator, it is one.
+    again = environment(render(*ENABLED, *registry, f"lazyPulling.images[2]={converted}"))
+    assert again["LAZY_IMAGES"] == told["LAZY_IMAGES"]
 
 
 def test_values_of_a_chart_without_it_still_render() -> None:

@@ -77,6 +77,21 @@ class Sidecar(agent_pb2_grpc.AgentServicer):
         self.configured = request
         return agent_pb2.Configured()
 
+    async def Exec(  # noqa: N802
+        self, request: agent_pb2.ExecRequest, context: "aio.ServicerContext[object, object]"
+    ) -> agent_pb2.ExecResult:
+        program = request.argv[0]
+        if program == "/not/there":
+            await abort(context, Problem("invalid_argument", "it was not found", reason="command_not_found"))
+        if program == "/bin/unreadable":
+            await abort(context, Problem("invalid_argument", "it cannot be run", reason="not_executable"))
+        if program == "/bin/late":
+            await abort(context, Problem("sandbox_unreachable", "it does not answer"))
+        if program == "/bin/true":
+            return agent_pb2.ExecResult(end=agent_pb2.EXITED)
+        said = agent_pb2.Output(data=b"input/output error\n")
+        return agent_pb2.ExecResult(end=agent_pb2.EXITED, exit_code=1, stderr=said)
+
     async def Health(  # noqa: N802
         self, request: agent_pb2.HealthRequest, context: "aio.ServicerContext[object, object]"
     ) -> agent_pb2.HealthResponse:
@@ -108,6 +123,21 @@ async def test_a_sidecar_is_configured_and_asked_for_its_health(tmp_path: Path) 
         )
         health = await GrpcSidecars().health(f"unix:{path}", "good")
         assert (health.uptime_ms, health.quiet_ms) == (7, None), "an older sidecar does not know how quiet it is"
+
+
+async def test_a_command_that_is_tried_passes_by_its_end_and_where_the_image_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.sock"
+    async with sidecar(path):
+
+        async def tried(*argv: str) -> str:
+            return await GrpcSidecars().tried(f"unix:{path}", "good", argv)
+
+        assert await tried("/bin/true") == ""
+        assert await tried("/not/there") == ""
+        assert await tried("/bin/false") == "/bin/false ended with EXITED 1: input/output error"
+        assert (await tried("/bin/unreadable")).startswith("invalid_argument: ")
+        with pytest.raises(Problem, match="sandbox_unreachable"):
+            await tried("/bin/late")
 
 
 async def test_a_sidecars_problem_arrives_whole(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import time
@@ -22,6 +23,7 @@ from controlplane.errors import Problem
 from controlplane.images import Copied, Copying, Credentials, ImageOptions, PrivateRegistry, parse
 from controlplane.lifecycle import Options
 from controlplane.model import Sandbox, SandboxSpec
+from controlplane.model.spec import Pull
 from controlplane.registry import MirrorAwayError, MirrorClient, Registries
 from controlplane.wire import mirror_pb2, mirror_pb2_grpc
 from tests.support.authority import Authority
@@ -36,6 +38,7 @@ pytestmark = pytest.mark.skipif(why_no_mirror() is not None, reason=str(why_no_m
 # user:password, as the registries of the tests take it.
 AUTH = {"Authorization": aiohttp.encode_basic_auth("user", "password")}
 LAYER_BYTES = 20
+FILES = {"etc/name": b"a", "usr/bin/program": bytes(range(256)) * 64}
 
 
 @pytest.fixture(scope="module")
@@ -52,15 +55,17 @@ class Place:
     mirror: Mirror
     plane: World
 
-    async def created(self, name: str, owner: str = OWNER, timeout_ms: int = 60_000) -> tuple[Sandbox, str]:
+    async def created(
+        self, name: str, owner: str = OWNER, timeout_ms: int = 60_000, pull: Pull = "auto"
+    ) -> tuple[Sandbox, str]:
         """A sandbox, and the image that its cluster was given."""
-        spec = SandboxSpec(image=f"{self.upstream.address}/{name}", start_timeout_ms=timeout_ms)
+        spec = SandboxSpec(image=f"{self.upstream.address}/{name}", start_timeout_ms=timeout_ms, pull=pull)
         sandbox = (await self.plane.create(owner, spec)).sandbox
         return sandbox, self.plane.cluster.held[sandbox.id].spec.image
 
-    async def refused(self, name: str, timeout_ms: int = 60_000) -> Problem:
+    async def refused(self, name: str, timeout_ms: int = 60_000, pull: Pull = "auto") -> Problem:
         with pytest.raises(Problem) as caught:
-            await self.created(name, timeout_ms=timeout_ms)
+            await self.created(name, timeout_ms=timeout_ms, pull=pull)
         return caught.value
 
 
@@ -214,6 +219,64 @@ async def test_two_owners_and_one_private_image(binary: Path, tmp_path: Path) ->
                 await real.plane.create("bob", SandboxSpec(image=image))
             assert caught.value.code == "image_not_found"
             assert len(real.plane.cluster.held) == 1
+
+
+# -- converted copies -------------------------------------------------------------------------------------------------
+
+
+async def test_the_first_start_is_whole_what_is_converted_was_started_from_and_the_next_start_gets_it(
+    real: Place, binary: Path, tmp_path: Path
+) -> None:
+    private = PrivateRegistry(real.private)
+    real.plane.cluster.lazy_images = private.converted
+    named = await real.upstream.archive("team/app", "1", FILES)
+    first, _ = await real.created("team/app:1")
+    assert (first.image_ran, first.image_pulled) == (named, "full")
+    source = parse(f"{real.upstream.address}/team/app").at(named)
+    repository = private.repository(source, "estargz")
+    async with asyncio.timeout(60):
+        while not await _offered(real.mirror.client, repository, named):  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.1)
+    assert real.plane.sidecars.tries == ["/bin/sh"]
+    # A control plane that knows nothing.
+    (tmp_path / "again").mkdir()
+    async with place(binary, tmp_path / "again", real.upstream.address, real.private) as again:
+        again.plane.cluster.lazy_images = private.converted
+        sandbox, image = await again.created("team/app:1")
+        assert image == private.copy(source, sandbox.image_ran, "estargz")
+        assert (sandbox.image_digest, sandbox.image_pulled) == (named, "lazy")
+        assert sandbox.image_ran != named
+        manifest = json.loads(await pulled(again, image))
+        assert manifest["annotations"]["dev.rollbox.converted-from"] == named
+        assert all("containerd.io/snapshot/stargz/toc.digest" in one["annotations"] for one in manifest["layers"])
+        # Nobody names it.
+        with pytest.raises(Problem) as caught:
+            await again.plane.create(OWNER, SandboxSpec(image=image))
+        assert caught.value.code == "image_not_found"
+
+
+async def test_a_start_that_waits_for_a_conversion_gets_it(real: Place) -> None:
+    real.plane.cluster.lazy_images = PrivateRegistry(real.private).converted
+    await real.upstream.archive("team/app", "1", FILES)
+    sandbox, image = await real.created("team/app:1", pull="lazy")
+    assert "/estargz/" in image
+    assert "convert" in sandbox.timings_ms
+
+
+async def test_an_image_that_is_not_converted_starts_whole_and_lazy_is_refused_by_its_reason(real: Place) -> None:
+    real.plane.cluster.lazy_images = PrivateRegistry(real.private).converted
+    await real.upstream.image("team/app", "1")  # no archive
+    problem = await real.refused("team/app:1", pull="lazy")
+    assert problem.code == "unsupported"
+    assert "not converted" in problem.detail
+    sandbox, image = await real.created("team/app:1")
+    assert "/mirror/" in image
+    assert "not converted" in sandbox.image_pulled_why
+
+
+async def _offered(mirror: MirrorClient, repository: str, source: str) -> bool:
+    found = await mirror.converted(repository, source, ["amd64"])
+    return found is not None and found.booted is True
 
 
 # -- failures ---------------------------------------------------------------------------------------------------------

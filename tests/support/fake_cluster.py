@@ -76,6 +76,7 @@ class FakeCluster:
     changed_bytes: dict[str, int] = field(default_factory=dict)  # by sandbox; the others have changed 1 KiB
     committed: dict[str, str] = field(default_factory=dict)  # digests of what was committed, by name
     prefetched: list[str] = field(default_factory=list)
+    lazy_images: str = ""  # beginning of the names of images that are mounted lazily
     unpulled: dict[str, Problem] = field(default_factory=dict)  # why n2 does not get an image
 
     def __post_init__(self) -> None:
@@ -162,6 +163,9 @@ class FakeCluster:
         digest = f"sha256:{hashlib.sha256(f'{target} {sandbox_id} {len(self.committed)}'.encode()).hexdigest()}"
         self.committed[target] = digest
         return Committed(target, digest, size_bytes, ["/run/socket: a socket"])
+
+    def lazily(self, spec: SandboxSpec) -> bool:
+        return spec.pull != "full" and bool(self.lazy_images) and spec.image.startswith(self.lazy_images)
 
     def architectures(self) -> frozenset[str]:
         return frozenset({"amd64"})
@@ -273,6 +277,8 @@ class FakeSidecars:
     running: set[str] = field(default_factory=set)
     knows_quiet: bool = True
     healths: int = 0
+    fails: str = ""  # why commands fail that read an image
+    tries: list[str] = field(default_factory=list)
 
     def use(self, address: str) -> None:
         """A call of a user is over, whoever's gateway it came through (the loop's time)."""
@@ -289,6 +295,11 @@ class FakeSidecars:
             raise error
         self._check(address, token)
         self.configured[address] = spec
+
+    async def tried(self, address: str, token: str, argv: Sequence[str]) -> str:
+        self._check(address, token)
+        self.tries.append(argv[0])
+        return self.fails
 
     async def health(self, address: str, token: str) -> Health:
         self._check(address, token)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 
 from controlplane.errors import Problem
-from controlplane.images import Copied, Copying, Credentials, Found, Keyring, Reference
+from controlplane.images import Converted, Copied, Copying, Credentials, Found, Keyring, Reference
 from controlplane.registry import MirrorAwayError
 from tests.support.fake_registry import digest
 
@@ -23,13 +23,29 @@ class FakeMirror:
     there: dict[tuple[str, str], Found] = field(default_factory=dict)
     asked: list[tuple[str, Credentials | None]] = field(default_factory=list)
     broken_off: int = 0
+    converts_s: float = 10.0
+    finds_s: float = 0.0
+    refusal: Problem | None = None
+    lazy: dict[tuple[str, str], Converted] = field(default_factory=dict)
+    conversions: list[str] = field(default_factory=list)
 
     async def copy(
-        self, source: Reference, credentials: Credentials | None, repository: str, architectures: Collection[str]
+        self,
+        source: Reference,
+        credentials: Credentials | None,
+        repository: str,
+        architectures: Collection[str],
+        *,
+        through: str = "",
     ) -> AsyncIterator[Copying | Copied]:
         assert set(architectures) == {"amd64"}
+        assert repository.startswith("estargz/") == bool(through)
         if self.away:
             raise MirrorAwayError("it is away")
+        if through:
+            async for told in self._convert(source, repository, through):
+                yield told
+            return
         self.asked.append((str(source), credentials))
         ran = digest(f"ran {source.digest}")
         if (there := self.there.get((repository, source.digest))) is not None:
@@ -51,6 +67,32 @@ class FakeMirror:
         self._note(repository, source, Found(ran, source.digest))
         yield Copied(ran, there=False)
 
+    async def _convert(self, source: Reference, repository: str, through: str) -> AsyncIterator[Copying | Copied]:
+        if (there := self.lazy.get((repository, source.digest))) is not None:
+            yield Copied(there.digest, there=True)
+            return
+        assert (through, source.digest) in self.there, "a conversion reads the plain copy"
+        self.conversions.append(str(source))
+        for layer in range(LAYERS):
+            yield Copying("converting", layer, LAYERS)
+            await asyncio.sleep(self.converts_s / LAYERS)
+        if self.refusal is not None:
+            raise self.refusal
+        self.lazy[repository, source.digest] = made = Converted(digest(f"lazy {source.digest}"))
+        yield Copied(made.digest, there=False)
+
+    async def converted(self, repository: str, source: str, architectures: Collection[str]) -> Converted | None:
+        assert set(architectures) == {"amd64"}
+        if self.away:
+            raise MirrorAwayError("it is away")
+        await asyncio.sleep(self.finds_s)
+        return self.lazy.get((repository, source))
+
+    async def judge(self, repository: str, source: str, architectures: Collection[str], tried: Converted) -> None:
+        assert set(architectures) == {"amd64"}
+        assert self.lazy[repository, source].digest == tried.digest
+        self.lazy[repository, source] = tried
+
     def _note(self, repository: str, source: Reference, found: Found) -> None:
         if source.tag:
             self.there[repository, source.tag] = found
@@ -58,6 +100,9 @@ class FakeMirror:
     async def find(self, repository: str, reference: str) -> Found | None:
         if self.away:
             raise MirrorAwayError("it is away")
+        for (where, _), made in self.lazy.items():
+            if (where, made.digest) == (repository, reference):
+                return Found(made.digest, "")
         return self.there.get((repository, reference))
 
 

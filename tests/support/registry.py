@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import json
 import shutil
 import socket
 import subprocess
+import tarfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -89,6 +92,21 @@ class Pusher:
             {"architecture": architecture, "os": "linux", "rootfs": {"type": "layers"}, "m": mark}
         ).encode()
         return await self.manifest(name, tag, MANIFEST, {"config": (CONFIG, config), "layers": [(LAYER, layer)]})
+
+    async def archive(self, name: str, tag: str, files: Mapping[str, bytes]) -> str:
+        """Pushes an image whose one layer has these files; its digest."""
+        archive = io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w") as tar:
+            for path, content in files.items():
+                entry = tarfile.TarInfo(path)
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
+        layer = archive.getvalue()
+        rootfs = {"type": "layers", "diff_ids": [digest(layer)]}
+        config = json.dumps({"architecture": "amd64", "os": "linux", "rootfs": rootfs}).encode()
+        return await self.manifest(
+            name, tag, MANIFEST, {"config": (CONFIG, config), "layers": [(LAYER, gzip.compress(layer))]}
+        )
 
     async def index(self, name: str, tag: str, entries: Mapping[str, str]) -> str:
         """Pushes an index: architecture -> digest of a manifest that is there; its digest."""

@@ -178,6 +178,11 @@ class EngineCluster:
         """See ``Cluster.commit``; at most two at once, further ones wait."""
         return await self._commits.commit(sandbox_id, target, max_bytes)
 
+    def lazily(self, spec: SandboxSpec) -> bool:
+        """See ``Cluster.lazily``: an engine fetches images whole."""
+        del spec
+        return False
+
     def architectures(self) -> frozenset[str]:
         """See ``Cluster.architectures``."""
         return frozenset({self._machine.architecture} - {""})

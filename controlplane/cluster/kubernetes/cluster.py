@@ -109,6 +109,7 @@ class KubernetesCluster:
         kubeconfig: Path | None,
         lazy_runtime_class: str = "",
         lazy_images: Sequence[str] = (),
+        converted_images: str = "",
         node_agents: NodeAgentSettings | None = None,
         forged: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[Self]:
@@ -130,6 +131,7 @@ class KubernetesCluster:
             kubeconfig: None: the service account of the pod that this process runs in.
             lazy_runtime_class: the RuntimeClass of pods whose images are mounted lazily; empty: none are.
             lazy_images: beginnings of the names of images that nodes mount lazily.
+            converted_images: beginning of the names of copies that the mirror converts; empty: it converts none.
             node_agents: None: what nodes have of images is not known, and nothing is pulled ahead.
             forged: called for each sandbox whose pod has another address than its readiness push named.
 
@@ -161,7 +163,7 @@ class KubernetesCluster:
             # The API server adds the RuntimeClass's node selector and tolerations to every pod.
             if lazy_runtime_class:
                 lazily = await isolation.runtime(client, lazy_runtime_class)
-                pulling = LazyImages(lazy_runtime_class, lazily.handler, lazy_images, lazily.selector)
+                pulling = LazyImages(lazy_runtime_class, lazily.handler, lazy_images, lazily.selector, converted_images)
                 defaults = replace(defaults, lazy=pulling)
             fleet = Fleet({**runtime.selector, **node_selector}, (*tolerations, *runtime.tolerations), runtime.handler)
             cluster = cls(
@@ -257,6 +259,10 @@ class KubernetesCluster:
     async def commit(self, sandbox_id: str, target: str, max_bytes: int) -> Committed:
         """See ``Cluster.commit``."""
         raise _without_agents(f"{sandbox_id} cannot be made an image")
+
+    def lazily(self, spec: SandboxSpec) -> bool:
+        """See ``Cluster.lazily``."""
+        return self._lazily(spec) is not None
 
     def architectures(self) -> frozenset[str]:
         """See ``Cluster.architectures``."""

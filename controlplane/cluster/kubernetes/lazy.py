@@ -22,16 +22,23 @@ class LazyImages:
         repositories: beginnings of the names of images that nodes mount lazily. They mount no others, since what is in
             a layer that nobody has read whole is only what its maker says: see ``node-go/internal/snapshotter``.
         selector: labels of the nodes on which pods of the runtime class run, beside those of all sandboxes.
+        converted: beginning of the names of copies that the mirror converts: of all images; empty: it converts none.
     """
 
     runtime_class: str
     handler: str
     repositories: Sequence[str]
     selector: Mapping[str, str] = field(default_factory=dict)
+    converted: str = ""
 
     def has(self, image: str) -> bool:
         """Whether nodes mount this image lazily."""
         return image.startswith(tuple(self.repositories))
+
+    @property
+    def converts(self) -> bool:
+        """Whether every image can become one that nodes mount lazily."""
+        return bool(self.converted) and self.has(self.converted)
 
     def annotations(self) -> Mapping[str, str]:
         """Of a pod that uses it."""
@@ -89,7 +96,7 @@ def check(lazy: LazyImages | None, spec: SandboxSpec, nodes: Sequence[Node]) -> 
     elif without := _without(lazy, spec, nodes):
         where = f"{len(without)} nodes, {without[0]} among them, do not have the runtime {lazy.handler}"
         detail = f"pull lazy: {where}, with which images are mounted lazily: name labels of others (node_selector)"
-    elif not lazy.has(spec.image):
+    elif not (lazy.has(spec.image) or lazy.converts):
         where = ", ".join(f"{one}*" for one in lazy.repositories)
         detail = f"pull lazy: nodes mount images of {where} lazily, and not {spec.image}: convert it, or pull it full"
     else:

@@ -14,11 +14,26 @@ no digest; ``required`` refuses it. In both an image that is certain not to run 
 ``ownership`` says whose an image is, and ``inventory`` which ones the nodes have.
 """
 
+from controlplane.lifecycle.images.conversions import Conversion, Conversions
 from controlplane.lifecycle.images.copies import Copies, Copy
 from controlplane.lifecycle.images.inventory import ImageProgress, Inventory
+from controlplane.lifecycle.images.lazily import LazyStarts
 from controlplane.lifecycle.images.mirrored import Mirrored
 from controlplane.lifecycle.images.ownership import Ownership
 from controlplane.lifecycle.images.pins import Images, Pin
 from controlplane.lifecycle.images.rights import Rights
 
-__all__ = ["Copies", "Copy", "ImageProgress", "Images", "Inventory", "Mirrored", "Ownership", "Pin", "Rights"]
+__all__ = [
+    "Conversion",
+    "Conversions",
+    "Copies",
+    "Copy",
+    "ImageProgress",
+    "Images",
+    "Inventory",
+    "LazyStarts",
+    "Mirrored",
+    "Ownership",
+    "Pin",
+    "Rights",
+]

@@ -10,7 +10,7 @@ import structlog
 
 from controlplane.clock import Clock
 from controlplane.errors import Problem
-from controlplane.images import Copied, Copying, Credentials, Mirror, PrivateRegistry, Reference
+from controlplane.images import Copied, Copying, Credentials, Form, Mirror, PrivateRegistry, Reference
 from controlplane.registry import MirrorAwayError
 from controlplane.telemetry import Metrics
 
@@ -22,8 +22,8 @@ RETRY_S: Final = (0.5, 1.0, 2.0, 5.0)
 # Of nodes that are not known yet.
 _UNKNOWN: Final = ("amd64",)
 
-# Name with digest, the tag that the mirror is told, and architectures: equal ones wait for one copy.
-_Key = tuple[str, str, tuple[str, ...]]
+# Name with digest, the tag that the mirror is told, architectures, and form: equal ones wait for one copy.
+_Key = tuple[str, str, tuple[str, ...], Form]
 # Starts with other credentials wait for an answer of their own: these may have expired. The mirror copies once.
 _Flight = tuple[_Key, Credentials | None]
 
@@ -36,8 +36,9 @@ class Copy:
         trouble: why the mirror was away last; None: it answers.
     """
 
-    def __init__(self, source: Reference, over: "asyncio.Future[str | Problem]") -> None:
+    def __init__(self, source: Reference, over: "asyncio.Future[str | Problem]", form: Form = "plain") -> None:
         self.source = source
+        self.form = form
         self.progress = Copying("waiting")
         self.trouble: Problem | None = None
         self.waiting = 0
@@ -113,14 +114,17 @@ class Copies:
         return digest if self._clock.now_ms() < until_ms else ""
 
     @asynccontextmanager
-    async def joined(self, source: Reference, credentials: Credentials | None) -> AsyncIterator[Copy]:
+    async def joined(
+        self, source: Reference, credentials: Credentials | None, form: Form = "plain"
+    ) -> AsyncIterator[Copy]:
         """A copy of an image, begun unless it is under way; it ends when the last one that waits for it leaves.
 
         Args:
             source: with a digest; whoever asks has the right to it.
             credentials: for its registry.
+            form: of the copy.
         """
-        flight = (self._key(source), credentials)
+        flight = (self._key(source, form), credentials)
         copy = self._copies.get(flight) or self._begin(flight, source)
         copy.waiting += 1
         try:
@@ -135,7 +139,7 @@ class Copies:
 
     def _begin(self, flight: _Flight, source: Reference) -> Copy:
         over: asyncio.Future[str | Problem] = asyncio.get_running_loop().create_future()
-        copy = self._copies[flight] = Copy(source, over)
+        copy = self._copies[flight] = Copy(source, over, flight[0][3])
         task = self._group.create_task(self._copied(flight, copy), name=f"copy {source}")
         self._tasks[copy] = task
 
@@ -178,21 +182,26 @@ class Copies:
             return done.digest
 
     async def _copy_once(self, key: _Key, copy: Copy, credentials: Credentials | None) -> Copied:
-        repository = self._private.repository(copy.source)
-        async for told in self._mirror.copy(copy.source, credentials, repository, key[2]):
+        plain, repository = (self._private.repository(copy.source, form) for form in ("plain", copy.form))
+        through = "" if copy.form == "plain" else plain
+        async for told in self._mirror.copy(copy.source, credentials, repository, key[2], through=through):
             if isinstance(told, Copied):
                 return told
             copy.progress, copy.trouble = told, None
         raise MirrorAwayError("it ended a copy without a word")
 
-    def _key(self, source: Reference) -> _Key:
-        return f"{source.name}@{source.digest}", source.tag, tuple(sorted(self._architectures() or _UNKNOWN))
+    def architectures(self) -> tuple[str, ...]:
+        """Those of the machines for which images are copied."""
+        return tuple(sorted(self._architectures() or _UNKNOWN))
+
+    def _key(self, source: Reference, form: Form = "plain") -> _Key:
+        return f"{source.name}@{source.digest}", source.tag, self.architectures(), form
 
     def _keep(self, key: _Key, digest: str) -> None:
-        name, tag, architectures = key
+        name, tag, architectures, form = key
         # With its tag it is there for those too who name none.
         for one in {tag, ""}:
-            there = (name, one, architectures)
+            there: _Key = (name, one, architectures, form)
             self._there[there] = (digest, self._clock.now_ms() + THERE_MS)
             self._there.move_to_end(there)
             if len(self._there) > MOST_THERE:

@@ -10,8 +10,10 @@ import structlog
 
 from controlplane.cluster import Cluster, NodeImage, PrefetchProgress
 from controlplane.errors import Problem
+from controlplane.lifecycle.images.lazily import LazyStarts
 from controlplane.lifecycle.images.ownership import Ownership
 from controlplane.lifecycle.images.pins import Images, Pin
+from controlplane.model import SandboxSpec
 from controlplane.telemetry import Metrics
 
 # Of one call; each node pulls fewer at once.
@@ -44,10 +46,14 @@ class Inventory:
         cluster: has the nodes.
         images: knows which image a name means.
         ownership: knows whose it is.
+        lazily: knows in which form starts get it.
         metrics: counts prefetches.
     """
 
-    def __init__(self, cluster: Cluster, images: Images, ownership: Ownership, metrics: Metrics) -> None:
+    def __init__(
+        self, cluster: Cluster, images: Images, ownership: Ownership, lazily: LazyStarts, metrics: Metrics
+    ) -> None:
+        self._lazily = lazily
         self._cluster = cluster
         self._images = images
         self._ownership = ownership
@@ -124,7 +130,8 @@ class Inventory:
     async def _named(self, owner: str, name: str) -> Pin:
         try:
             async with asyncio.timeout(NAMED_WITHIN_S):
-                return await self._images.named(owner, name)
+                pin = await self._images.named(owner, name)
+                return await self._lazily.ahead(SandboxSpec(image=name), pin)
         except TimeoutError as late:
             detail = f"{name} was not resolved and copied within {NAMED_WITHIN_S:.0f} s"
             raise Problem("image_pull_failed", detail, image=name) from late

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from controlplane.errors import Problem
-from controlplane.images import Found, Keyrings, Mirror, PrivateRegistry, Reference, parse
+from controlplane.images import Form, Found, Keyrings, Mirror, PrivateRegistry, Reference, parse
 from controlplane.lifecycle.images.copies import Copies, Copy
 
 
@@ -41,9 +41,9 @@ class Mirrored:
         reference = parse(name)
         return bool(reference.digest) and not self._private.holds(reference)
 
-    def copy_of(self, name: str, digest: str) -> str:
+    def copy_of(self, name: str, digest: str, form: Form = "plain") -> str:
         """The name by which nodes pull the copy of an image."""
-        return self._private.copy(parse(name), digest)
+        return self._private.copy(parse(name), digest, form)
 
     @asynccontextmanager
     async def copying(self, name: str, owner: str, *, resolved: bool) -> AsyncIterator[Copy]:

@@ -17,7 +17,7 @@ from controlplane.lifecycle.images.resolver import Resolver
 from controlplane.lifecycle.images.rights import Rights, not_yours
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.transition import Transition
-from controlplane.model import GROUP, Sandbox, SandboxSpec, State
+from controlplane.model import GROUP, Pulled, Sandbox, SandboxSpec, State
 from controlplane.registry import RegistryProblem
 from controlplane.telemetry import Metrics
 
@@ -47,6 +47,8 @@ class Pin:
         ran: the digest of the copy that nodes pull in its place; empty: none.
         stale: its registry did not answer: the digest is what the name meant when it was copied.
         resolved: its registry has just said that its tag means this digest.
+        source: what was copied, by its own name; empty: nothing was.
+        pulled, pulled_why: how nodes pull it, and why not lazily; empty: not chosen yet.
     """
 
     name: str
@@ -54,6 +56,9 @@ class Pin:
     ran: str = ""
     stale: bool = False
     resolved: bool = False
+    source: str = ""
+    pulled: Pulled = ""
+    pulled_why: str = ""
 
 
 class Machines(Protocol):
@@ -154,7 +159,10 @@ class Images:
         if self._mirrored is None or not self._mirrored.wants(pin.name):
             return pin
         digest = digest or pin.ran or self._mirrored.ready(pin.name, resolved=pin.resolved)
-        return replace(pin, name=self._mirrored.copy_of(pin.name, digest), ran=digest) if digest else pin
+        if not digest:
+            return pin
+        name = self._mirrored.copy_of(pin.name, digest, "estargz" if pin.pulled == "lazy" else "plain")
+        return replace(pin, name=name, ran=digest, source=pin.name)
 
     def pulled(self, name: str) -> str:
         """The name under which an image is pulled: as the user wrote it where no rule rewrites it."""
@@ -176,7 +184,8 @@ class Images:
         if sandbox.image_digest:
             # A start that another replica has begun: the right was proven then, and what runs is on record.
             ran = sandbox.image_ran if self._mirrored is not None else ""
-            return replace(_pinned(name, sandbox.image_digest), ran=ran)
+            how, why = sandbox.image_pulled, sandbox.image_pulled_why
+            return replace(_pinned(name, sandbox.image_digest), ran=ran, pulled=how, pulled_why=why)
         await self._allow(sandbox, parse(name))
         pin = await self._scoped(self._resolver, sandbox, name)
         if pin.digest:

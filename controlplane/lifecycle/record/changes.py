@@ -32,11 +32,11 @@ def port_opened(sandbox: Sandbox, port: int, now_ms: int, *, public: bool) -> Sa
     return sandbox if after is sandbox or not sandbox.state.counted else noted(after, now_ms, "port")
 
 
-def copy_waited_for(sandbox: Sandbox, now_ms: int) -> Sandbox:
-    """Waits for a copy of its image, not for its turn: told in its timeline."""
+def image_waited_for(sandbox: Sandbox, now_ms: int, word: str) -> Sandbox:
+    """Waits for a copy of its image, not for its turn: told in its timeline by this word."""
     if sandbox.state is not State.QUEUED:
         return sandbox
-    return noted(replace(sandbox, version=sandbox.version + 1), now_ms, "copy")
+    return noted(replace(sandbox, version=sandbox.version + 1), now_ms, word)
 
 
 def key_freed(sandbox: Sandbox) -> Sandbox:

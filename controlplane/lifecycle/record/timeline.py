@@ -16,6 +16,7 @@ WORDS: Final = {
     "request": "asked for",
     Event.QUEUE: "waits for its turn to start",
     "copy": "its image is copied into the private registry",
+    "convert": "its image is converted, so that nodes can mount it while they fetch it",
     Event.START: "the cluster is asked for it",
     Event.READY: "a command has run in it: ready",
     Event.WARM: "ready in its pool",
@@ -92,7 +93,10 @@ def story(sandbox: Sandbox) -> tuple[TimelineLine, ...]:
 def _text(sandbox: Sandbox, moment: Moment) -> str:
     if sandbox.end is not None and moment.word == sandbox.end.cause:
         return f"{TABLE[sandbox.end.cause].title.rstrip('.')} ({sandbox.end.by})"
-    return WORDS.get(moment.word, moment.word)
+    text = WORDS.get(moment.word, moment.word)
+    if moment.word == Event.START and sandbox.image_pulled_why:
+        text = f"{text}; its image is pulled whole: {sandbox.image_pulled_why}"
+    return text
 
 
 def summary(sandbox: Sandbox, refusal: Problem | None = None) -> str:

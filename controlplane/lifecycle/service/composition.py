@@ -19,7 +19,16 @@ from controlplane.lifecycle.dependencies import Dependencies, Options
 from controlplane.lifecycle.ending.endings import Endings
 from controlplane.lifecycle.ending.reclaim import Reclaimer
 from controlplane.lifecycle.expiry.expiry import Expiry
-from controlplane.lifecycle.images import Copies, Images, Inventory, Mirrored, Ownership, Rights
+from controlplane.lifecycle.images import (
+    Conversions,
+    Copies,
+    Images,
+    Inventory,
+    LazyStarts,
+    Mirrored,
+    Ownership,
+    Rights,
+)
 from controlplane.lifecycle.pools import Pools
 from controlplane.lifecycle.preflight import Preflight
 from controlplane.lifecycle.record.annotations import Annotations
@@ -32,6 +41,7 @@ from controlplane.lifecycle.replicas.loops import ReplicaLoops
 from controlplane.lifecycle.replicas.recovery import Recovery
 from controlplane.lifecycle.replicas.upkeep import Upkeep
 from controlplane.lifecycle.routes import RouteBoard
+from controlplane.lifecycle.service.boots import Boots
 from controlplane.lifecycle.service.commits import SandboxCommits
 from controlplane.lifecycle.service.creates import Creates
 from controlplane.lifecycle.service.owner_calls import OwnerCalls
@@ -74,6 +84,8 @@ class Core:
         self.board = board = RouteBoard(deps.clock, deps.key)
         # Starting and ending.
         templates = Templates()
+        copies = _copies(deps, options, group)
+        self._conversions = _conversions(deps, options, copies)
         self.images = Images(
             options.images,
             deps.registry,
@@ -83,11 +95,12 @@ class Core:
             metrics=deps.metrics,
             serves=templates.serves,
             group=group,
-            mirrored=_mirrored(deps, options, group),
+            mirrored=_mirrored(deps, options, copies),
             rights=_rights(deps, group),
         )
         self.ownership = Ownership(deps.cluster, self.images)
-        self.inventory = Inventory(deps.cluster, self.images, self.ownership, deps.metrics)
+        lazily = LazyStarts(deps.cluster, options.images.private, self._conversions, deps.metrics)
+        self.inventory = Inventory(deps.cluster, self.images, self.ownership, lazily, deps.metrics)
         self.readiness = Readiness(deps, store, ledger, annotations)
         self.starter = Starter(
             deps,
@@ -96,6 +109,7 @@ class Core:
             settlements,
             readiness=self.readiness,
             images=self.images,
+            lazily=lazily,
             at_once=options.starts_in_flight,
         )
         self.queue = self.starter.queue
@@ -120,6 +134,7 @@ class Core:
             abandonments=self.abandonments,
             group=group,
         )
+        self._boots = Boots(deps, ledger, settlements, admissions=self.admissions, quotas=self.quotas)
         warm = WarmStarts(deps, options, ledger, self.admissions, self.quotas)
         self.pools = Pools(
             deps.documents,
@@ -220,6 +235,8 @@ class Core:
             self._run("tend", self.replicas.tend())
             self._run("orphans", self.replicas.watch_orphans())
             self._run("recount", self.replicas.recount())
+        if self._conversions is not None:
+            self._run("conversions", self._conversions.run(self._boots.boot))
         if self._options.probe_every_ms:
             self._run("prober", self.replicas.probe(self._options.probe_every_ms))
         # Last: a pool's first look finds what was adopted.
@@ -276,14 +293,25 @@ class Core:
             self._deps.metrics.ended(transition.after.end.cause)
 
 
-def _mirrored(deps: Dependencies, options: Options, group: asyncio.TaskGroup) -> Mirrored | None:
+def _copies(deps: Dependencies, options: Options, group: asyncio.TaskGroup) -> Copies | None:
     private = options.images.private
     if private is None or deps.mirror is None or deps.keyrings is None:
         return None
-    copies = Copies(
-        deps.mirror, private, deps.cluster.architectures, clock=deps.clock, metrics=deps.metrics, group=group
-    )
+    return Copies(deps.mirror, private, deps.cluster.architectures, clock=deps.clock, metrics=deps.metrics, group=group)
+
+
+def _mirrored(deps: Dependencies, options: Options, copies: Copies | None) -> Mirrored | None:
+    private = options.images.private
+    if private is None or copies is None or deps.mirror is None or deps.keyrings is None:
+        return None
     return Mirrored(private, deps.mirror, copies, deps.keyrings)
+
+
+def _conversions(deps: Dependencies, options: Options, copies: Copies | None) -> Conversions | None:
+    private = options.images.private
+    if private is None or copies is None or deps.mirror is None:
+        return None
+    return Conversions(deps.mirror, private, copies, clock=deps.clock, metrics=deps.metrics)
 
 
 def _rights(deps: Dependencies, group: asyncio.TaskGroup) -> Rights | None:

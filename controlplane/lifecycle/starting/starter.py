@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 from controlplane.cluster import Boot
 from controlplane.errors import Problem
 from controlplane.lifecycle.dependencies import Dependencies
-from controlplane.lifecycle.images import Copy, Images, Pin
-from controlplane.lifecycle.record.changes import copy_waited_for
+from controlplane.lifecycle.images import Conversion, Copy, Images, LazyStarts, Pin
+from controlplane.lifecycle.record.changes import image_waited_for
 from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.retry import retried_while_away
@@ -20,7 +20,7 @@ from controlplane.model import Sandbox, State, dump_record
 from controlplane.model.states import Change, Event
 
 # The phases that only the replica which calls the cluster can time; another replica may accept the push.
-_OURS: Final = ("copy", "pull", "start")
+_OURS: Final = ("copy", "convert", "pull", "start")
 # A copy that takes longer is told in the timeline; one that is there costs one request.
 NOTED_AFTER_S: Final = 0.25
 
@@ -37,6 +37,7 @@ class Starter:
         *,
         readiness: Readiness,
         images: Images,
+        lazily: LazyStarts,
         at_once: int,
     ) -> None:
         self._cluster = deps.cluster
@@ -44,10 +45,11 @@ class Starter:
         self._settlements = settlements
         self._readiness = readiness
         self._images = images
+        self._lazily = lazily
         self._key = deps.key
         self._clock = deps.clock
         self._metrics = deps.metrics
-        self._copies: dict[str, Copy] = {}
+        self._awaited: dict[str, Copy | Conversion] = {}
         self.queue = StartQueue(store, deps.cluster, at_once)
 
     async def bring_up(self, sandbox: Sandbox) -> None:
@@ -67,6 +69,7 @@ class Starter:
             sandbox = queued
         # Before its turn: a registry that is slow takes no slot, and neither does a copy.
         pin = await self._copied(sandbox, await self._images.pin(sandbox), phases)
+        pin = await self._chosen(sandbox, pin, phases)
         async with self.queue.turn(sandbox) as avoid:
             phases.lap("queue")
             if sandbox.state is State.QUEUED and self._clock.now_ms() >= sandbox.begin_by_ms:
@@ -89,8 +92,8 @@ class Starter:
 
     def overdue(self, sandbox: Sandbox) -> Problem:
         """The failure of a start whose deadline has passed; it names what the start was waiting for."""
-        if (copy := self._copies.get(sandbox.id)) is not None:
-            return copy.overdue()
+        if (awaited := self._awaited.get(sandbox.id)) is not None:
+            return awaited.overdue()
         within = f"within its start timeout of {sandbox.spec.start_timeout_ms} ms"
         if sandbox.state in (State.REQUESTED, State.QUEUED):
             ahead = f"{self.queue.taken} starts were in flight, {self.queue.waiting} waited"
@@ -104,25 +107,44 @@ class Starter:
         async with self._images.copying(sandbox, pin) as copy:
             if copy is None:
                 return pin
-            phases.lap("queue")
-            self._copies[sandbox.id] = copy
-            try:
-                if sandbox.state is State.QUEUED and not await copy.soon(NOTED_AFTER_S):
-                    await retried_while_away(lambda: self._ledger.change(sandbox.id, self._copy_noted))
-                digest = await copy.digest()
-            finally:
-                del self._copies[sandbox.id]
-            phases.lap("copy")
+            digest = await self._digest(sandbox, copy, phases, "copy")
         return self._images.copied(pin, digest)
 
-    def _copy_noted(self, record: Sandbox) -> Sandbox:
-        return copy_waited_for(record, self._clock.now_ms())
+    async def _chosen(self, sandbox: Sandbox, pin: Pin, phases: Phases) -> Pin:
+        """The plain copy, or the one that nodes mount lazily, for which a start that asks for it waits."""
+        chosen = await self._lazily.chosen(sandbox.spec, pin)
+        if isinstance(chosen, Pin):
+            return chosen
+        return self._lazily.converted(pin, await self._digest(sandbox, chosen, phases, "convert"))
+
+    async def _digest(
+        self, sandbox: Sandbox, awaited: Copy | Conversion, phases: Phases, word: Literal["copy", "convert"]
+    ) -> str:
+        def noted(record: Sandbox) -> Sandbox:
+            return image_waited_for(record, self._clock.now_ms(), word)
+
+        phases.lap("queue")
+        self._awaited[sandbox.id] = awaited
+        try:
+            if sandbox.state is State.QUEUED and not await awaited.soon(NOTED_AFTER_S):
+                await retried_while_away(lambda: self._ledger.change(sandbox.id, noted))
+            return await awaited.digest()
+        finally:
+            del self._awaited[sandbox.id]
+            phases.lap(word)
 
     async def _start(self, sandbox: Sandbox, pin: Pin, phases: Phases, avoid: Sequence[str]) -> None:
         taken_on = sandbox.state is State.STARTING
         if not taken_on:
             timings_ms, queued = dict(phases.timings_ms), sandbox
-            change = Change(timings_ms=timings_ms, image_digest=pin.digest, image_ran=pin.ran, image_stale=pin.stale)
+            change = Change(
+                timings_ms=timings_ms,
+                image_digest=pin.digest,
+                image_ran=pin.ran,
+                image_stale=pin.stale,
+                image_pulled=pin.pulled,
+                image_pulled_why=pin.pulled_why,
+            )
             begun = await retried_while_away(lambda: self._ledger.take(sandbox.id, Event.START, change, queued))
             if begun is None:
                 return  # ended while it waited

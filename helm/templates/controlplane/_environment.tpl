@@ -10,7 +10,7 @@
 - {name: ROLLBOX_CONTROLPLANE_RUNTIME_CLASS, value: {{ .Values.runtimeClass.name }}}
 {{- if include "rollbox.lazyPulling" . }}
 - {name: ROLLBOX_CONTROLPLANE_LAZY_RUNTIME_CLASS, value: {{ include "rollbox.lazyRuntimeClass" . }}}
-- {name: ROLLBOX_CONTROLPLANE_LAZY_IMAGES, value: {{ join "," .Values.lazyPulling.images | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_LAZY_IMAGES, value: {{ include "rollbox.lazyImages" . | quote }}}
 {{- end }}
 - {name: ROLLBOX_CONTROLPLANE_REQUIRED_KERNEL, value: {{ .Values.sandboxes.requiredKernel | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_DNS_SHARDS, value: {{ .Values.dns.shards | quote }}}

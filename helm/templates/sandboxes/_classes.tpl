@@ -2,6 +2,12 @@
 {{- define "rollbox.lazyPulling" -}}
 {{- if dig "enabled" false (.Values.lazyPulling | default dict) }}true{{ end }}
 {{- end }}
+{{- /* The beginnings of the names of images that nodes mount lazily: what the mirror converts is among them. */}}
+{{- define "rollbox.lazyImages" -}}
+{{- $images := .Values.lazyPulling.images | default list }}
+{{- if include "rollbox.registry" . }}{{ $images = append $images (printf "%s/estargz/" (include "rollbox.registryHost" .)) | uniq }}{{ end }}
+{{- join "," $images }}
+{{- end }}
 {{- define "rollbox.lazyRuntimeClass" -}}
 {{ .Values.runtimeClass.name }}-lazy
 {{- end }}

@@ -25,6 +25,8 @@ type Options struct {
 	First []string
 	// Limits that hold; the zero value stands for DefaultLimits.
 	Limits Limits
+	// Done is called after each layer; nil: nobody is told.
+	Done func()
 }
 
 // Image converts an image of one platform. The same image and options give the same digest.
@@ -50,6 +52,9 @@ func Image(ctx context.Context, source v1.Image, options Options) (v1.Image, err
 			return nil, err
 		}
 		done = append(done, one)
+		if options.Done != nil {
+			options.Done()
+		}
 	}
 	return assemble(source, config, done)
 }

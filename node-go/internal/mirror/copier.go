@@ -3,18 +3,15 @@ package mirror
 import (
 	"context"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
-	"rollbox.dev/node/internal/problem"
 	"rollbox.dev/node/internal/wire"
 )
 
@@ -61,6 +58,11 @@ func (c *Copier) Copy(ctx context.Context, asked *wire.CopyRequest, tell func(*w
 	if err != nil {
 		return nil, err
 	}
+	return c.joined(ctx, wish, tell)
+}
+
+// joined waits for a copy, which it begins unless it is under way.
+func (c *Copier) joined(ctx context.Context, wish request, tell func(*wire.CopyProgress) error) (*wire.Copied, error) {
 	for {
 		joined := c.flights.join(wish, c.run)
 		result, err := joined.follow(ctx, tell)
@@ -68,7 +70,7 @@ func (c *Copier) Copy(ctx context.Context, asked *wire.CopyRequest, tell func(*w
 		if err != nil && ctx.Err() == nil && joined.request.credentials != wish.credentials && denied(err) {
 			continue // what was refused were another caller's credentials
 		}
-		if err == nil {
+		if err == nil && wish.form == wire.ImageForm_PLAIN {
 			err = c.noteOf(ctx, wish, result)
 		}
 		return result, err
@@ -89,11 +91,17 @@ func (c *Copier) copied(ctx context.Context, f *flight) (*wire.Copied, error) {
 		return nil, fromRegistry(err, c.Registry)
 	}
 	there, err := target.puller.Head(ctx, f.request.target.Tag(f.request.marker()))
+	if err == nil && f.request.form == wire.ImageForm_PLAIN {
+		err = c.note(ctx, target, f.request, there.Digest)
+	}
 	if err == nil {
-		return &wire.Copied{Digest: there.Digest.String(), There: true}, c.note(ctx, target, f.request, there.Digest)
+		return &wire.Copied{Digest: there.Digest.String(), There: true}, nil
 	}
 	if !absent(err) {
 		return nil, fromRegistry(err, c.Registry)
+	}
+	if convert := c.Forms[f.request.form]; convert != nil {
+		return c.converted(ctx, f, target, convert)
 	}
 	// Where there was a copy once, the registry may have been emptied since.
 	c.known.forget(notedIn(f.request))
@@ -102,7 +110,6 @@ func (c *Copier) copied(ctx context.Context, f *flight) (*wire.Copied, error) {
 		return nil, err
 	}
 	defer leave()
-	f.place = place
 	ctx = withPauses(ctx, &pauses{
 		begin: func(until time.Time) { c.paused(f, until); place.pause() },
 		end:   func(ctx context.Context) error { c.paused(f, time.Time{}); return place.resume(ctx) },
@@ -127,12 +134,7 @@ func (c *Copier) copyNow(ctx context.Context, f *flight, target *endpoint) (*wir
 	if c.MaxImageBytes > 0 && size > c.MaxImageBytes {
 		return nil, refusal("it has %d bytes; the mirror takes %d", size, c.MaxImageBytes)
 	}
-	sent := int64(0)
-	if convert := c.Forms[f.request.form]; convert != nil {
-		manifests, sent, err = c.converted(ctx, f, source, manifests, target, convert)
-	} else {
-		sent, err = c.sendParts(ctx, f, source, manifests, target)
-	}
+	sent, err := c.sendParts(ctx, f, source, manifests, target)
 	if err != nil {
 		return nil, err
 	}
@@ -213,77 +215,6 @@ func (c *Copier) sendManifests(ctx context.Context, wish request, manifests []ma
 	return final, target.pusher.Put(ctx, wish.target.Tag(wish.marker()), final)
 }
 
-func (c *Copier) converted(
-	ctx context.Context, f *flight, source *endpoint, manifests []manifest, target *endpoint, convert Converter,
-) ([]manifest, int64, error) {
-	// Not with a place: one that converts may need it to go on.
-	f.place.pause()
-	if err := c.conversions.Acquire(ctx, 1); err != nil {
-		return nil, 0, err
-	}
-	defer c.conversions.Release(1)
-	if err := f.place.resume(ctx); err != nil {
-		return nil, 0, err
-	}
-	folder, err := os.MkdirTemp(c.Folder, "convert-")
-	if err != nil {
-		return nil, 0, problem.New(problem.Internal, "no room to convert an image: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(folder) }()
-	f.change(func(p *progress) { p.phase = wire.CopyProgress_CONVERTING })
-	var done []manifest
-	var sent int64
-	for _, one := range manifests {
-		image, err := source.image(ctx, f.request, one)
-		if err != nil {
-			return nil, 0, fromUpstream(err, f.request.source.RegistryStr())
-		}
-		made, err := convert(ctx, image, folder)
-		if err != nil {
-			return nil, 0, fromConversion(err, f.request.source.RegistryStr())
-		}
-		if err := c.sendImage(ctx, f.request, made, target); err != nil {
-			return nil, 0, fromRegistry(err, c.Registry)
-		}
-		converted, err := described(made, one.platform)
-		if err != nil {
-			return nil, 0, err
-		}
-		sent += converted.size()
-		done = append(done, converted)
-	}
-	return done, sent, nil
-}
-
-func (c *Copier) sendImage(ctx context.Context, wish request, image v1.Image, target *endpoint) error {
-	layers, err := image.Layers()
-	if err != nil {
-		return err
-	}
-	config, err := partial.ConfigLayer(image)
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(c.LayersAtOnce)
-	for _, layer := range append(layers, config) {
-		group.Go(func() error { return target.pusher.Upload(ctx, wish.target, layer) })
-	}
-	return group.Wait()
-}
-
-func described(image v1.Image, platform *v1.Platform) (manifest, error) {
-	raw, err := image.RawManifest()
-	if err != nil {
-		return manifest{}, err
-	}
-	kind, err := image.MediaType()
-	if err != nil {
-		return manifest{}, err
-	}
-	return read(raw, kind, platform)
-}
-
 func distinct(manifests []manifest) []v1.Descriptor {
 	seen := map[v1.Hash]bool{}
 	var parts []v1.Descriptor
@@ -307,6 +238,9 @@ func (c *Copier) Find(ctx context.Context, asked *wire.FindRequest) (*wire.FindR
 	target, err := c.target(ctx)
 	if err != nil {
 		return nil, fromRegistry(err, c.Registry)
+	}
+	if asked.GetForm() == wire.ImageForm_ESTARGZ {
+		return c.foundConverted(ctx, target, asked)
 	}
 	return c.found(ctx, target, where, asked.GetReference())
 }

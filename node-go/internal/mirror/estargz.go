@@ -9,6 +9,6 @@ import (
 )
 
 // ESTARGZ makes an image whose layers can be mounted while they are fetched.
-func ESTARGZ(ctx context.Context, image v1.Image, folder string) (v1.Image, error) {
-	return convert.Image(ctx, image, convert.Options{Folder: folder})
+func ESTARGZ(ctx context.Context, image v1.Image, folder string, done func()) (v1.Image, error) {
+	return convert.Image(ctx, image, convert.Options{Folder: folder, Done: done})
 }

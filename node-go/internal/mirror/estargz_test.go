@@ -17,15 +17,13 @@ import (
 	"rollbox.dev/node/internal/wire"
 )
 
-func lazily(t *testing.T, at string) (*wire.CopyRequest, *Copier, *server, *server) {
+func lazily(t *testing.T) (*wire.CopyRequest, *Copier, *server, *server) {
 	t.Helper()
 	upstream, private := serve(t), serve(t)
 	copier := copierFor(upstream, private, time.Minute)
 	copier.Forms = map[wire.ImageForm]Converter{wire.ImageForm_ESTARGZ: ESTARGZ}
 	copier.Folder = t.TempDir()
-	asked := wish(at)
-	asked.Form, asked.Target = wire.ImageForm_ESTARGZ, "estargz/app"
-	return asked, copier, upstream, private
+	return lazyWish(""), copier, upstream, private
 }
 
 func TestAConvertedCopyNamesItsSource(t *testing.T) {
@@ -33,7 +31,7 @@ func TestAConvertedCopyNamesItsSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked, copier, upstream, private := lazily(t, "")
+	asked, copier, upstream, private := lazily(t)
 	asked.Source = upstream.push(t, "team/app", source)
 	result := copied(t, copier, asked)
 	named := asked.Source[strings.Index(asked.Source, "@")+1:]
@@ -57,6 +55,10 @@ func TestAConvertedCopyNamesItsSource(t *testing.T) {
 			t.Fatalf("no table of contents: %v", layer.Annotations)
 		}
 	}
+	// The plain copy is there too, and with it a conversion needs nothing of the upstream registry.
+	if plain := copied(t, copier, wish(asked.Source)); !plain.There || plain.Digest != named {
+		t.Fatal(plain)
+	}
 	if again := copied(t, copier, asked); !again.There || again.Digest != result.Digest {
 		t.Fatal(again)
 	}
@@ -66,18 +68,100 @@ func TestAConvertedCopyNamesItsSource(t *testing.T) {
 }
 
 func TestWhatIsNotConvertedIsRefusedAndOffersNothing(t *testing.T) {
-	asked, copier, upstream, private := lazily(t, "")
+	asked, copier, upstream, private := lazily(t)
 	asked.Source = upstream.push(t, "team/app", image(t, "no tar"))
 	got := refused(t, copier, asked)
-	if private.count("PUT", "/manifests/") != 0 {
+	if private.count("PUT", "/estargz/app/manifests/") != 0 {
 		t.Fatal("something was offered")
 	}
 	if got.Code != problem.Unsupported {
 		t.Fatal(got)
 	}
 	// The plain copy starts all the same.
-	asked.Form, asked.Target = wire.ImageForm_PLAIN, "mirror/app"
+	copied(t, copier, wish(asked.Source))
+}
+
+func TestAConversionNeedsNoUpstreamRegistryWhereThePlainCopyIs(t *testing.T) {
+	source, err := random.Image(1_000, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, copier, upstream, _ := lazily(t)
+	asked.Source = upstream.push(t, "team/app", source)
+	copied(t, copier, wish(asked.Source))
+	upstream.forget()
 	copied(t, copier, asked)
+	if upstream.count("", "") != 0 {
+		t.Fatal(upstream.asked)
+	}
+}
+
+func TestWhetherAConvertedCopyBootsIsKept(t *testing.T) {
+	source, err := random.Image(1_000, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, copier, upstream, private := lazily(t)
+	asked.Source = upstream.push(t, "team/app", source)
+	_, digest, _ := strings.Cut(asked.Source, "@")
+	find := &wire.FindRequest{Repository: "estargz/app", Reference: digest, Form: wire.ImageForm_ESTARGZ, Architectures: []string{"amd64"}}
+	if _, err := copier.Find(t.Context(), find); problem.From(err).Code != problem.ImageNotFound {
+		t.Fatal(err)
+	}
+	result := copied(t, copier, asked)
+	judge := &wire.JudgeRequest{Repository: "estargz/app", Source: digest, Architectures: []string{"amd64"}, Digest: result.Digest}
+	for _, step := range []struct {
+		boots bool
+		why   string
+		boot  wire.FindReply_Boot
+	}{{false, "it has no init", wire.FindReply_FAILED}, {true, "", wire.FindReply_BOOTED}} {
+		judge.Boots, judge.Why = step.boots, step.why
+		if _, err := copier.Judge(t.Context(), judge); err != nil {
+			t.Fatal(err)
+		}
+		// Another process, which knows only what the registry has.
+		found, err := copierFor(upstream, private, time.Minute).Find(t.Context(), find)
+		if err != nil || found.Digest != result.Digest || found.Boot != step.boot || found.Why != step.why {
+			t.Fatal(found, err)
+		}
+	}
+	judge.Digest = "sha256:" + strings.Repeat("0", 64)
+	if _, err := copier.Judge(t.Context(), judge); err == nil {
+		t.Fatal("something that is not there was judged")
+	}
+}
+
+func TestWhatWasConvertedAnewIsNotJudgedYet(t *testing.T) {
+	source, err := random.Image(1_000, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, copier, upstream, _ := lazily(t)
+	asked.Source = upstream.push(t, "team/app", source)
+	_, digest, _ := strings.Cut(asked.Source, "@")
+	copied(t, copier, asked)
+	// A verdict about something else that the repository has.
+	at, err := name.NewTag(copier.Registry + "/estargz/app:other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pushed, err := random.Image(1_000, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(at, pushed); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere, _ := pushed.Digest()
+	judge := &wire.JudgeRequest{Repository: "estargz/app", Source: digest, Architectures: []string{"amd64"}, Digest: elsewhere.String(), Boots: true}
+	if _, err := copier.Judge(t.Context(), judge); err != nil {
+		t.Fatal(err)
+	}
+	find := &wire.FindRequest{Repository: "estargz/app", Reference: digest, Form: wire.ImageForm_ESTARGZ, Architectures: []string{"amd64"}}
+	found, err := copier.Find(t.Context(), find)
+	if err != nil || found.Boot != wire.FindReply_BOOT_UNSPECIFIED {
+		t.Fatal(found, err)
+	}
 }
 
 func TestAFullDiskIsNobodysImage(t *testing.T) {

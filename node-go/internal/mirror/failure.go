@@ -67,12 +67,12 @@ func fromRegistry(err error, registry string) error {
 	if errors.As(err, &answered) && (answered.StatusCode == http.StatusUnauthorized || answered.StatusCode == http.StatusForbidden) {
 		outcome = "denied"
 	}
-	detail := fmt.Errorf("the private registry %s does not take the image: %w", registry, err)
+	detail := fmt.Errorf("the private registry %s does not take the image, or give it: %w", registry, err)
 	return problem.New(problem.ImagePullFailed, "%w", detail).With("side", "registry").With("registry", registry).With("outcome", outcome)
 }
 
-// fromConversion returns the problem that a failed conversion is: the image's, the disk's, or of the registry that its
-// layers are read from.
+// fromConversion returns the problem that a failed conversion is: the image's, the disk's, or of the private registry,
+// which its layers are read from.
 func fromConversion(err error, registry string) error {
 	var refused *convert.RefusedError
 	switch {
@@ -81,7 +81,7 @@ func fromConversion(err error, registry string) error {
 	case errors.Is(err, syscall.ENOSPC):
 		return problem.New(problem.CapacityUnavailable, "the mirror's disk is full: %w", err)
 	}
-	return fromUpstream(err, registry)
+	return fromRegistry(err, registry)
 }
 
 // absent reports whether a registry has said that it does not have something.

@@ -16,7 +16,6 @@ type flight struct {
 	request request
 	cancel  context.CancelFunc
 	done    chan struct{}
-	place   *place // of the copy itself, once it has begun
 	result  *wire.Copied
 	err     error
 
@@ -39,6 +38,17 @@ func (f *flight) change(by func(*progress)) {
 	by(&f.state)
 	close(f.changed)
 	f.changed = make(chan struct{})
+}
+
+// like tells the progress of the copy that this one waits for.
+func (f *flight) like(now *wire.CopyProgress) {
+	f.change(func(p *progress) {
+		p.phase, p.doneLayers, p.layers = now.GetPhase(), int(now.GetDoneLayers()), int(now.GetTotalLayers())
+		p.doneBytes, p.totalBytes, p.pausedUntil = int64(now.GetDoneBytes()), int64(now.GetTotalBytes()), time.Time{}
+		if now.GetPhase() == wire.CopyProgress_PAUSED {
+			p.pausedUntil = time.Now().Add(time.Duration(now.GetPauseMs()) * time.Millisecond)
+		}
+	})
 }
 
 func (f *flight) look() (*wire.CopyProgress, <-chan struct{}) {

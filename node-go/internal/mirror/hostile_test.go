@@ -205,6 +205,8 @@ func TestAMalformedRequestIsRefused(t *testing.T) {
 		"architecture":   func(r *wire.CopyRequest) { r.Architectures = []string{"a/b"} },
 		"form":           func(r *wire.CopyRequest) { r.Form = 7 },
 		"user's tag":     func(r *wire.CopyRequest) { r.Tag = "a/b" },
+		// Nodes would believe what a user's image says of its layers.
+		"what is not converted among what is": func(r *wire.CopyRequest) { r.Target = "estargz/a" },
 	} {
 		asked := wish("registry.example.com/a" + digest)
 		change(asked)
@@ -212,10 +214,21 @@ func TestAMalformedRequestIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", title, got)
 		}
 	}
-	asked := wish("registry.example.com/a" + digest)
-	asked.Form = wire.ImageForm_ESTARGZ
+	asked := lazyWish("registry.example.com/a" + digest)
 	if got := refused(t, copier, asked); got.Code != "unsupported" {
 		t.Error(got)
+	}
+	copier.Forms = map[wire.ImageForm]Converter{wire.ImageForm_ESTARGZ: ESTARGZ}
+	for title, change := range map[string]func(*wire.CopyRequest){
+		"what is converted elsewhere":     func(r *wire.CopyRequest) { r.Target = "mirror/a" },
+		"through nothing":                 func(r *wire.CopyRequest) { r.Through = "" },
+		"through what is to be converted": func(r *wire.CopyRequest) { r.Through = "estargz/b" },
+	} {
+		asked := lazyWish("registry.example.com/a" + digest)
+		change(asked)
+		if got := refused(t, copier, asked); got.Code != "invalid_argument" {
+			t.Errorf("%s: %v", title, got)
+		}
 	}
 }
 

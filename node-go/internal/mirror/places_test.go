@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,16 +84,17 @@ func TestOfOneRegistryHalfOfTheCopiesAreAtMost(t *testing.T) {
 	}
 }
 
-func TestAConversionThatWaitsForItsTurnHoldsUpNoCopy(t *testing.T) {
+func TestConversionsHoldUpNoCopy(t *testing.T) {
 	upstream, private := serve(t), serve(t)
 	first, second := upstream.push(t, "team/app", image(t, "one")), upstream.push(t, "team/app", image(t, "two"))
 	fast := upstream.push(t, "team/app", image(t, "three"))
-	upstream.forget()
 	copier := copierFor(upstream, private, time.Minute)
-	copier.places = newPlaces(2)
-	copier.places.perHost = 3
+	copier.Folder = t.TempDir()
+	copier.places = newPlaces(1)
+	begun := make(chan struct{}, 2)
 	copier.Forms = map[wire.ImageForm]Converter{
-		wire.ImageForm_ESTARGZ: func(ctx context.Context, _ v1.Image, _ string) (v1.Image, error) {
+		wire.ImageForm_ESTARGZ: func(ctx context.Context, _ v1.Image, _ string, _ func()) (v1.Image, error) {
+			begun <- struct{}{}
 			<-ctx.Done()
 			return nil, ctx.Err()
 		},
@@ -100,19 +102,12 @@ func TestAConversionThatWaitsForItsTurnHoldsUpNoCopy(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	for _, at := range []string{first, second} {
-		asked := wish(at)
-		asked.Form = wire.ImageForm_ESTARGZ
 		go func() {
-			_, err := copier.Copy(ctx, asked, quiet)
+			_, err := copier.Copy(ctx, lazyWish(at), quiet)
 			ended <- err
 		}()
 	}
-	// Both have a place, and have read what they are to convert.
-	for _, at := range []string{first, second} {
-		for upstream.count("GET", at[strings.Index(at, "@")+1:]) == 0 {
-			time.Sleep(time.Millisecond)
-		}
-	}
+	<-begun
 	asked := wish(fast)
 	asked.Target = "mirror/other"
 	copied(t, copier, asked)
@@ -121,6 +116,46 @@ func TestAConversionThatWaitsForItsTurnHoldsUpNoCopy(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
+	}
+}
+
+func TestARegistryThatLimitsHoldsUpNoOtherConversion(t *testing.T) {
+	limiting, other, private := serve(t), serve(t), serve(t)
+	slow, fast := limiting.push(t, "team/app", image(t, "one")), other.push(t, "team/app", image(t, "two"))
+	limiting.interfere(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.URL.Path, "/blobs/") {
+			return false
+		}
+		w.Header().Set("Retry-After", "60")
+		w.WriteHeader(http.StatusTooManyRequests)
+		return true
+	})
+	copier := copierFor(limiting, private, time.Minute)
+	copier.Folder = t.TempDir()
+	copier.PlainRegistries = []string{limiting.host, other.host}
+	copier.Upstream = NewPatience(NewGuard(copier.PlainRegistries).Transport(time.Minute))
+	copier.Forms = map[wire.ImageForm]Converter{
+		wire.ImageForm_ESTARGZ: func(_ context.Context, image v1.Image, _ string, _ func()) (v1.Image, error) { return image, nil },
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	paused, ended := make(chan struct{}), make(chan error, 1)
+	var once sync.Once
+	go func() {
+		_, err := copier.Copy(ctx, lazyWish(slow), func(now *wire.CopyProgress) error {
+			if now.GetPhase() == wire.CopyProgress_PAUSED {
+				once.Do(func() { close(paused) })
+			}
+			return nil
+		})
+		ended <- err
+	}()
+	<-paused
+	asked := lazyWish(fast)
+	asked.Target, asked.Through = "estargz/other", "mirror/other"
+	copied(t, copier, asked)
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }
 

@@ -15,7 +15,11 @@ import (
 	"rollbox.dev/node/internal/wire"
 )
 
-const mostArchitectures = 4
+const (
+	mostArchitectures = 4
+	// Of repositories for converted copies.
+	lazyFolder = "estargz/"
+)
 
 var (
 	architecture = regexp.MustCompile(`^[a-z0-9]{1,10}$`)
@@ -25,8 +29,8 @@ var (
 )
 
 // Converter makes another form of an image, in a folder that is its own and removed afterwards; the image that it
-// returns may be read until then.
-type Converter func(ctx context.Context, image v1.Image, folder string) (v1.Image, error)
+// returns may be read until then. It calls done after each layer.
+type Converter func(ctx context.Context, image v1.Image, folder string, done func()) (v1.Image, error)
 
 // request is a checked CopyRequest. Requests with equal keys are for the same copy.
 type request struct {
@@ -36,14 +40,21 @@ type request struct {
 	architectures []string
 	tag           string
 	credentials   authn.AuthConfig
+	// Where the plain copy is that a conversion reads.
+	through name.Repository
 }
 
 func (r request) key() string { return r.target.String() + " " + r.marker() }
 
 // marker is the tag under which the private registry has a finished copy. Tags that users chose begin with another word.
-func (r request) marker() string {
+func (r request) marker() string { return "copy-" + r.what() }
+
+// verdict is the tag under which the private registry has whether a sandbox has started from a converted copy.
+func (r request) verdict() string { return "boot-" + r.what() }
+
+func (r request) what() string {
 	_, hex, _ := strings.Cut(r.source.DigestStr(), ":")
-	return fmt.Sprintf("copy-%s-%s-%s", hex[:64], strings.ToLower(r.form.String()), strings.Join(r.architectures, "-"))
+	return fmt.Sprintf("%s-%s-%s", hex[:64], strings.ToLower(r.form.String()), strings.Join(r.architectures, "-"))
 }
 
 func (r request) auth() authn.Authenticator {
@@ -69,15 +80,9 @@ func checked(asked *wire.CopyRequest, options Options) (request, error) {
 	if asked.GetTag() != "" && !tagName.MatchString(asked.GetTag()) {
 		return request{}, invalid("tag %.200q is none", asked.GetTag())
 	}
-	architectures := slices.Sorted(slices.Values(asked.GetArchitectures()))
-	architectures = slices.Compact(architectures)
-	if len(architectures) < 1 || len(architectures) > mostArchitectures {
-		return request{}, invalid("%d architectures; it must be 1 to %d", len(architectures), mostArchitectures)
-	}
-	for _, one := range architectures {
-		if !architecture.MatchString(one) {
-			return request{}, invalid("architecture %.40q is none", one)
-		}
+	architectures, err := platforms(asked.GetArchitectures())
+	if err != nil {
+		return request{}, err
 	}
 	switch form := asked.GetForm(); {
 	case form == wire.ImageForm_PLAIN:
@@ -86,8 +91,45 @@ func checked(asked *wire.CopyRequest, options Options) (request, error) {
 	case form != wire.ImageForm_ESTARGZ:
 		return request{}, invalid("form %d is none", form)
 	}
-	upstream := authn.AuthConfig{Username: asked.GetUpstream().GetUsername(), Password: asked.GetUpstream().GetPassword()}
-	return request{source, target, asked.GetForm(), architectures, asked.GetTag(), upstream}, nil
+	wish := request{source: source, target: target, form: asked.GetForm(), architectures: architectures, tag: asked.GetTag()}
+	wish.credentials = authn.AuthConfig{Username: asked.GetUpstream().GetUsername(), Password: asked.GetUpstream().GetPassword()}
+	return wish.placed(asked.GetThrough(), options.Registry)
+}
+
+// placed keeps converted copies and all others apart. Nodes mount what is below `estargz/` without having read all of it,
+// and so believe what is said there of the content of layers: only what a conversion has read and written is there.
+func (r request) placed(through, registry string) (request, error) {
+	if lazy := strings.HasPrefix(r.target.RepositoryStr(), lazyFolder); lazy != (r.form == wire.ImageForm_ESTARGZ) {
+		return request{}, invalid("target %.200q: converted copies are below %s, and nothing else is", r.target.RepositoryStr(), lazyFolder)
+	}
+	if r.form == wire.ImageForm_PLAIN {
+		return r, nil
+	}
+	found, err := repository(registry, through)
+	if err == nil && strings.HasPrefix(through, lazyFolder) {
+		err = invalid("through %.200q: it is a repository for converted copies", through)
+	}
+	r.through = found
+	return r, err
+}
+
+// plain is the copy that a conversion reads.
+func (r request) plain() request {
+	r.form, r.target = wire.ImageForm_PLAIN, r.through
+	return r
+}
+
+func platforms(asked []string) ([]string, error) {
+	found := slices.Compact(slices.Sorted(slices.Values(asked)))
+	if len(found) < 1 || len(found) > mostArchitectures {
+		return nil, invalid("%d architectures; it must be 1 to %d", len(found), mostArchitectures)
+	}
+	for _, one := range found {
+		if !architecture.MatchString(one) {
+			return nil, invalid("architecture %.40q is none", one)
+		}
+	}
+	return found, nil
 }
 
 func repository(registry, asked string) (name.Repository, error) {

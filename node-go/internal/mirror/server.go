@@ -30,3 +30,8 @@ func (s *Server) Copy(asked *wire.CopyRequest, stream grpc.ServerStreamingServer
 func (s *Server) Find(ctx context.Context, asked *wire.FindRequest) (*wire.FindReply, error) {
 	return s.Copier.Find(ctx, asked)
 }
+
+// Judge keeps whether a sandbox has started from a converted copy.
+func (s *Server) Judge(ctx context.Context, asked *wire.JudgeRequest) (*wire.JudgeReply, error) {
+	return s.Copier.Judge(ctx, asked)
+}

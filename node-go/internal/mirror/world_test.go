@@ -156,6 +156,12 @@ func wish(source string) *wire.CopyRequest {
 	return &wire.CopyRequest{Source: source, Target: "mirror/app", Form: wire.ImageForm_PLAIN, Architectures: []string{"amd64"}}
 }
 
+func lazyWish(source string) *wire.CopyRequest {
+	asked := wish(source)
+	asked.Form, asked.Target, asked.Through = wire.ImageForm_ESTARGZ, "estargz/app", "mirror/app"
+	return asked
+}
+
 func quiet(*wire.CopyProgress) error { return nil }
 
 func copied(t *testing.T, c *Copier, asked *wire.CopyRequest) *wire.Copied {

@@ -133,15 +133,69 @@ func (CopyProgress_Phase) EnumDescriptor() ([]byte, []int) {
 	return file_mirror_proto_rawDescGZIP(), []int{3, 0}
 }
 
+type FindReply_Boot int32
+
+const (
+	FindReply_BOOT_UNSPECIFIED FindReply_Boot = 0 // none was told yet
+	FindReply_BOOTED           FindReply_Boot = 1
+	FindReply_FAILED           FindReply_Boot = 2
+)
+
+// Enum value maps for FindReply_Boot.
+var (
+	FindReply_Boot_name = map[int32]string{
+		0: "BOOT_UNSPECIFIED",
+		1: "BOOTED",
+		2: "FAILED",
+	}
+	FindReply_Boot_value = map[string]int32{
+		"BOOT_UNSPECIFIED": 0,
+		"BOOTED":           1,
+		"FAILED":           2,
+	}
+)
+
+func (x FindReply_Boot) Enum() *FindReply_Boot {
+	p := new(FindReply_Boot)
+	*p = x
+	return p
+}
+
+func (x FindReply_Boot) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FindReply_Boot) Descriptor() protoreflect.EnumDescriptor {
+	return file_mirror_proto_enumTypes[2].Descriptor()
+}
+
+func (FindReply_Boot) Type() protoreflect.EnumType {
+	return &file_mirror_proto_enumTypes[2]
+}
+
+func (x FindReply_Boot) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FindReply_Boot.Descriptor instead.
+func (FindReply_Boot) EnumDescriptor() ([]byte, []int) {
+	return file_mirror_proto_rawDescGZIP(), []int{6, 0}
+}
+
 type CopyRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`     // REGISTRY/REPOSITORY@sha256:...
-	Upstream      *UpstreamCredentials   `protobuf:"bytes,2,opt,name=upstream,proto3" json:"upstream,omitempty"` // for this call; kept no longer than the copy; absent: none
-	Target        string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`     // a repository of the private registry, without its host
-	Form          ImageForm              `protobuf:"varint,4,opt,name=form,proto3,enum=rollbox.mirror.v1.ImageForm" json:"form,omitempty"`
-	Architectures []string               `protobuf:"bytes,5,rep,name=architectures,proto3" json:"architectures,omitempty"` // of the nodes, as images name them; at least one
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Source   string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`     // REGISTRY/REPOSITORY@sha256:...
+	Upstream *UpstreamCredentials   `protobuf:"bytes,2,opt,name=upstream,proto3" json:"upstream,omitempty"` // for this call; kept no longer than the copy; absent: none
+	// A repository of the private registry, without its host: below `estargz/`, which nodes mount without having read all
+	// of it, for ESTARGZ, and elsewhere for all else.
+	Target        string    `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
+	Form          ImageForm `protobuf:"varint,4,opt,name=form,proto3,enum=rollbox.mirror.v1.ImageForm" json:"form,omitempty"`
+	Architectures []string  `protobuf:"bytes,5,rep,name=architectures,proto3" json:"architectures,omitempty"` // of the nodes, as images name them; at least one
 	// Of the source, as the user named it; afterwards Find knows by it what was copied last. Empty: a digest was named.
-	Tag           string `protobuf:"bytes,6,opt,name=tag,proto3" json:"tag,omitempty"`
+	Tag string `protobuf:"bytes,6,opt,name=tag,proto3" json:"tag,omitempty"`
+	// ESTARGZ: a repository for the plain copy, which is made first. The conversion reads that one, so what an upstream
+	// registry does holds no conversion up.
+	Through       string `protobuf:"bytes,7,opt,name=through,proto3" json:"through,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -214,6 +268,13 @@ func (x *CopyRequest) GetArchitectures() []string {
 func (x *CopyRequest) GetTag() string {
 	if x != nil {
 		return x.Tag
+	}
+	return ""
+}
+
+func (x *CopyRequest) GetThrough() string {
+	if x != nil {
+		return x.Through
 	}
 	return ""
 }
@@ -505,9 +566,12 @@ func (x *Copied) GetSizeBytes() uint64 {
 }
 
 type FindRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Repository    string                 `protobuf:"bytes,1,opt,name=repository,proto3" json:"repository,omitempty"` // of the private registry, without its host
-	Reference     string                 `protobuf:"bytes,2,opt,name=reference,proto3" json:"reference,omitempty"`   // a tag that Copy was told, of a repository that Copy fills; any tag or digest elsewhere
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Repository string                 `protobuf:"bytes,1,opt,name=repository,proto3" json:"repository,omitempty"` // of the private registry, without its host
+	Reference  string                 `protobuf:"bytes,2,opt,name=reference,proto3" json:"reference,omitempty"`   // a tag that Copy was told, of a repository that Copy fills; any tag or digest elsewhere
+	// ESTARGZ: `reference` is the digest of a source, and what is looked for is its converted copy for these architectures.
+	Form          ImageForm `protobuf:"varint,3,opt,name=form,proto3,enum=rollbox.mirror.v1.ImageForm" json:"form,omitempty"`
+	Architectures []string  `protobuf:"bytes,4,rep,name=architectures,proto3" json:"architectures,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -556,10 +620,26 @@ func (x *FindRequest) GetReference() string {
 	return ""
 }
 
+func (x *FindRequest) GetForm() ImageForm {
+	if x != nil {
+		return x.Form
+	}
+	return ImageForm_IMAGE_FORM_UNSPECIFIED
+}
+
+func (x *FindRequest) GetArchitectures() []string {
+	if x != nil {
+		return x.Architectures
+	}
+	return nil
+}
+
 type FindReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Digest        string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"` // which runs
-	Named         string                 `protobuf:"bytes,2,opt,name=named,proto3" json:"named,omitempty"`   // the digest that the tag had upstream when it was copied; empty: not a copy's tag
+	Digest        string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`                                    // which runs
+	Named         string                 `protobuf:"bytes,2,opt,name=named,proto3" json:"named,omitempty"`                                      // the digest that the tag had upstream when it was copied; empty: not a copy's tag
+	Boot          FindReply_Boot         `protobuf:"varint,3,opt,name=boot,proto3,enum=rollbox.mirror.v1.FindReply_Boot" json:"boot,omitempty"` // of a converted copy: what became of the attempt to start from it
+	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`                                          // FAILED: why
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -608,18 +688,153 @@ func (x *FindReply) GetNamed() string {
 	return ""
 }
 
+func (x *FindReply) GetBoot() FindReply_Boot {
+	if x != nil {
+		return x.Boot
+	}
+	return FindReply_BOOT_UNSPECIFIED
+}
+
+func (x *FindReply) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+type JudgeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Repository    string                 `protobuf:"bytes,1,opt,name=repository,proto3" json:"repository,omitempty"` // of the converted copy
+	Source        string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`         // the digest that it was made of
+	Architectures []string               `protobuf:"bytes,3,rep,name=architectures,proto3" json:"architectures,omitempty"`
+	Digest        string                 `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"` // of the converted copy
+	Boots         bool                   `protobuf:"varint,5,opt,name=boots,proto3" json:"boots,omitempty"`
+	Why           string                 `protobuf:"bytes,6,opt,name=why,proto3" json:"why,omitempty"` // unless it boots; at most 1 KiB is kept
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JudgeRequest) Reset() {
+	*x = JudgeRequest{}
+	mi := &file_mirror_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JudgeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JudgeRequest) ProtoMessage() {}
+
+func (x *JudgeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mirror_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JudgeRequest.ProtoReflect.Descriptor instead.
+func (*JudgeRequest) Descriptor() ([]byte, []int) {
+	return file_mirror_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *JudgeRequest) GetRepository() string {
+	if x != nil {
+		return x.Repository
+	}
+	return ""
+}
+
+func (x *JudgeRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *JudgeRequest) GetArchitectures() []string {
+	if x != nil {
+		return x.Architectures
+	}
+	return nil
+}
+
+func (x *JudgeRequest) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *JudgeRequest) GetBoots() bool {
+	if x != nil {
+		return x.Boots
+	}
+	return false
+}
+
+func (x *JudgeRequest) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+type JudgeReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JudgeReply) Reset() {
+	*x = JudgeReply{}
+	mi := &file_mirror_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JudgeReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JudgeReply) ProtoMessage() {}
+
+func (x *JudgeReply) ProtoReflect() protoreflect.Message {
+	mi := &file_mirror_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JudgeReply.ProtoReflect.Descriptor instead.
+func (*JudgeReply) Descriptor() ([]byte, []int) {
+	return file_mirror_proto_rawDescGZIP(), []int{8}
+}
+
 var File_mirror_proto protoreflect.FileDescriptor
 
 const file_mirror_proto_rawDesc = "" +
 	"\n" +
-	"\fmirror.proto\x12\x11rollbox.mirror.v1\"\xeb\x01\n" +
+	"\fmirror.proto\x12\x11rollbox.mirror.v1\"\x85\x02\n" +
 	"\vCopyRequest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12B\n" +
 	"\bupstream\x18\x02 \x01(\v2&.rollbox.mirror.v1.UpstreamCredentialsR\bupstream\x12\x16\n" +
 	"\x06target\x18\x03 \x01(\tR\x06target\x120\n" +
 	"\x04form\x18\x04 \x01(\x0e2\x1c.rollbox.mirror.v1.ImageFormR\x04form\x12$\n" +
 	"\rarchitectures\x18\x05 \x03(\tR\rarchitectures\x12\x10\n" +
-	"\x03tag\x18\x06 \x01(\tR\x03tag\"M\n" +
+	"\x03tag\x18\x06 \x01(\tR\x03tag\x12\x18\n" +
+	"\athrough\x18\a \x01(\tR\athrough\"M\n" +
 	"\x13UpstreamCredentials\x12\x1a\n" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x1a\n" +
 	"\bpassword\x18\x02 \x01(\tR\bpassword\"\x88\x01\n" +
@@ -652,22 +867,44 @@ const file_mirror_proto_rawDesc = "" +
 	"\n" +
 	"sent_bytes\x18\x03 \x01(\x04R\tsentBytes\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x04 \x01(\x04R\tsizeBytes\"K\n" +
+	"size_bytes\x18\x04 \x01(\x04R\tsizeBytes\"\xa3\x01\n" +
 	"\vFindRequest\x12\x1e\n" +
 	"\n" +
 	"repository\x18\x01 \x01(\tR\n" +
 	"repository\x12\x1c\n" +
-	"\treference\x18\x02 \x01(\tR\treference\"9\n" +
+	"\treference\x18\x02 \x01(\tR\treference\x120\n" +
+	"\x04form\x18\x03 \x01(\x0e2\x1c.rollbox.mirror.v1.ImageFormR\x04form\x12$\n" +
+	"\rarchitectures\x18\x04 \x03(\tR\rarchitectures\"\xb8\x01\n" +
 	"\tFindReply\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x14\n" +
-	"\x05named\x18\x02 \x01(\tR\x05named*?\n" +
+	"\x05named\x18\x02 \x01(\tR\x05named\x125\n" +
+	"\x04boot\x18\x03 \x01(\x0e2!.rollbox.mirror.v1.FindReply.BootR\x04boot\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"4\n" +
+	"\x04Boot\x12\x14\n" +
+	"\x10BOOT_UNSPECIFIED\x10\x00\x12\n" +
+	"\n" +
+	"\x06BOOTED\x10\x01\x12\n" +
+	"\n" +
+	"\x06FAILED\x10\x02\"\xac\x01\n" +
+	"\fJudgeRequest\x12\x1e\n" +
+	"\n" +
+	"repository\x18\x01 \x01(\tR\n" +
+	"repository\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12$\n" +
+	"\rarchitectures\x18\x03 \x03(\tR\rarchitectures\x12\x16\n" +
+	"\x06digest\x18\x04 \x01(\tR\x06digest\x12\x14\n" +
+	"\x05boots\x18\x05 \x01(\bR\x05boots\x12\x10\n" +
+	"\x03why\x18\x06 \x01(\tR\x03why\"\f\n" +
+	"\n" +
+	"JudgeReply*?\n" +
 	"\tImageForm\x12\x1a\n" +
 	"\x16IMAGE_FORM_UNSPECIFIED\x10\x00\x12\t\n" +
 	"\x05PLAIN\x10\x01\x12\v\n" +
-	"\aESTARGZ\x10\x022\x97\x01\n" +
+	"\aESTARGZ\x10\x022\xe0\x01\n" +
 	"\x06Mirror\x12G\n" +
 	"\x04Copy\x12\x1e.rollbox.mirror.v1.CopyRequest\x1a\x1d.rollbox.mirror.v1.CopyUpdate0\x01\x12D\n" +
-	"\x04Find\x12\x1e.rollbox.mirror.v1.FindRequest\x1a\x1c.rollbox.mirror.v1.FindReplyB Z\x1erollbox.dev/node/internal/wireb\x06proto3"
+	"\x04Find\x12\x1e.rollbox.mirror.v1.FindRequest\x1a\x1c.rollbox.mirror.v1.FindReply\x12G\n" +
+	"\x05Judge\x12\x1f.rollbox.mirror.v1.JudgeRequest\x1a\x1d.rollbox.mirror.v1.JudgeReplyB Z\x1erollbox.dev/node/internal/wireb\x06proto3"
 
 var (
 	file_mirror_proto_rawDescOnce sync.Once
@@ -681,34 +918,41 @@ func file_mirror_proto_rawDescGZIP() []byte {
 	return file_mirror_proto_rawDescData
 }
 
-var file_mirror_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_mirror_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_mirror_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_mirror_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_mirror_proto_goTypes = []any{
 	(ImageForm)(0),              // 0: rollbox.mirror.v1.ImageForm
 	(CopyProgress_Phase)(0),     // 1: rollbox.mirror.v1.CopyProgress.Phase
-	(*CopyRequest)(nil),         // 2: rollbox.mirror.v1.CopyRequest
-	(*UpstreamCredentials)(nil), // 3: rollbox.mirror.v1.UpstreamCredentials
-	(*CopyUpdate)(nil),          // 4: rollbox.mirror.v1.CopyUpdate
-	(*CopyProgress)(nil),        // 5: rollbox.mirror.v1.CopyProgress
-	(*Copied)(nil),              // 6: rollbox.mirror.v1.Copied
-	(*FindRequest)(nil),         // 7: rollbox.mirror.v1.FindRequest
-	(*FindReply)(nil),           // 8: rollbox.mirror.v1.FindReply
+	(FindReply_Boot)(0),         // 2: rollbox.mirror.v1.FindReply.Boot
+	(*CopyRequest)(nil),         // 3: rollbox.mirror.v1.CopyRequest
+	(*UpstreamCredentials)(nil), // 4: rollbox.mirror.v1.UpstreamCredentials
+	(*CopyUpdate)(nil),          // 5: rollbox.mirror.v1.CopyUpdate
+	(*CopyProgress)(nil),        // 6: rollbox.mirror.v1.CopyProgress
+	(*Copied)(nil),              // 7: rollbox.mirror.v1.Copied
+	(*FindRequest)(nil),         // 8: rollbox.mirror.v1.FindRequest
+	(*FindReply)(nil),           // 9: rollbox.mirror.v1.FindReply
+	(*JudgeRequest)(nil),        // 10: rollbox.mirror.v1.JudgeRequest
+	(*JudgeReply)(nil),          // 11: rollbox.mirror.v1.JudgeReply
 }
 var file_mirror_proto_depIdxs = []int32{
-	3, // 0: rollbox.mirror.v1.CopyRequest.upstream:type_name -> rollbox.mirror.v1.UpstreamCredentials
-	0, // 1: rollbox.mirror.v1.CopyRequest.form:type_name -> rollbox.mirror.v1.ImageForm
-	5, // 2: rollbox.mirror.v1.CopyUpdate.progress:type_name -> rollbox.mirror.v1.CopyProgress
-	6, // 3: rollbox.mirror.v1.CopyUpdate.copied:type_name -> rollbox.mirror.v1.Copied
-	1, // 4: rollbox.mirror.v1.CopyProgress.phase:type_name -> rollbox.mirror.v1.CopyProgress.Phase
-	2, // 5: rollbox.mirror.v1.Mirror.Copy:input_type -> rollbox.mirror.v1.CopyRequest
-	7, // 6: rollbox.mirror.v1.Mirror.Find:input_type -> rollbox.mirror.v1.FindRequest
-	4, // 7: rollbox.mirror.v1.Mirror.Copy:output_type -> rollbox.mirror.v1.CopyUpdate
-	8, // 8: rollbox.mirror.v1.Mirror.Find:output_type -> rollbox.mirror.v1.FindReply
-	7, // [7:9] is the sub-list for method output_type
-	5, // [5:7] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	4,  // 0: rollbox.mirror.v1.CopyRequest.upstream:type_name -> rollbox.mirror.v1.UpstreamCredentials
+	0,  // 1: rollbox.mirror.v1.CopyRequest.form:type_name -> rollbox.mirror.v1.ImageForm
+	6,  // 2: rollbox.mirror.v1.CopyUpdate.progress:type_name -> rollbox.mirror.v1.CopyProgress
+	7,  // 3: rollbox.mirror.v1.CopyUpdate.copied:type_name -> rollbox.mirror.v1.Copied
+	1,  // 4: rollbox.mirror.v1.CopyProgress.phase:type_name -> rollbox.mirror.v1.CopyProgress.Phase
+	0,  // 5: rollbox.mirror.v1.FindRequest.form:type_name -> rollbox.mirror.v1.ImageForm
+	2,  // 6: rollbox.mirror.v1.FindReply.boot:type_name -> rollbox.mirror.v1.FindReply.Boot
+	3,  // 7: rollbox.mirror.v1.Mirror.Copy:input_type -> rollbox.mirror.v1.CopyRequest
+	8,  // 8: rollbox.mirror.v1.Mirror.Find:input_type -> rollbox.mirror.v1.FindRequest
+	10, // 9: rollbox.mirror.v1.Mirror.Judge:input_type -> rollbox.mirror.v1.JudgeRequest
+	5,  // 10: rollbox.mirror.v1.Mirror.Copy:output_type -> rollbox.mirror.v1.CopyUpdate
+	9,  // 11: rollbox.mirror.v1.Mirror.Find:output_type -> rollbox.mirror.v1.FindReply
+	11, // 12: rollbox.mirror.v1.Mirror.Judge:output_type -> rollbox.mirror.v1.JudgeReply
+	10, // [10:13] is the sub-list for method output_type
+	7,  // [7:10] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_mirror_proto_init() }
@@ -725,8 +969,8 @@ func file_mirror_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mirror_proto_rawDesc), len(file_mirror_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   7,
+			NumEnums:      3,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,8 +27,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Mirror_Copy_FullMethodName = "/rollbox.mirror.v1.Mirror/Copy"
-	Mirror_Find_FullMethodName = "/rollbox.mirror.v1.Mirror/Find"
+	Mirror_Copy_FullMethodName  = "/rollbox.mirror.v1.Mirror/Copy"
+	Mirror_Find_FullMethodName  = "/rollbox.mirror.v1.Mirror/Find"
+	Mirror_Judge_FullMethodName = "/rollbox.mirror.v1.Mirror/Judge"
 )
 
 // MirrorClient is the client API for Mirror service.
@@ -40,6 +41,8 @@ type MirrorClient interface {
 	Copy(ctx context.Context, in *CopyRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CopyUpdate], error)
 	// What a tag or a digest of the private registry stands for.
 	Find(ctx context.Context, in *FindRequest, opts ...grpc.CallOption) (*FindReply, error)
+	// Notes whether a sandbox has started from a converted copy; until one has, nobody is to be given it.
+	Judge(ctx context.Context, in *JudgeRequest, opts ...grpc.CallOption) (*JudgeReply, error)
 }
 
 type mirrorClient struct {
@@ -79,6 +82,16 @@ func (c *mirrorClient) Find(ctx context.Context, in *FindRequest, opts ...grpc.C
 	return out, nil
 }
 
+func (c *mirrorClient) Judge(ctx context.Context, in *JudgeRequest, opts ...grpc.CallOption) (*JudgeReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(JudgeReply)
+	err := c.cc.Invoke(ctx, Mirror_Judge_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // MirrorServer is the server API for Mirror service.
 // All implementations must embed UnimplementedMirrorServer
 // for forward compatibility.
@@ -88,6 +101,8 @@ type MirrorServer interface {
 	Copy(*CopyRequest, grpc.ServerStreamingServer[CopyUpdate]) error
 	// What a tag or a digest of the private registry stands for.
 	Find(context.Context, *FindRequest) (*FindReply, error)
+	// Notes whether a sandbox has started from a converted copy; until one has, nobody is to be given it.
+	Judge(context.Context, *JudgeRequest) (*JudgeReply, error)
 	mustEmbedUnimplementedMirrorServer()
 }
 
@@ -103,6 +118,9 @@ func (UnimplementedMirrorServer) Copy(*CopyRequest, grpc.ServerStreamingServer[C
 }
 func (UnimplementedMirrorServer) Find(context.Context, *FindRequest) (*FindReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Find not implemented")
+}
+func (UnimplementedMirrorServer) Judge(context.Context, *JudgeRequest) (*JudgeReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Judge not implemented")
 }
 func (UnimplementedMirrorServer) mustEmbedUnimplementedMirrorServer() {}
 func (UnimplementedMirrorServer) testEmbeddedByValue()                {}
@@ -154,6 +172,24 @@ func _Mirror_Find_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Mirror_Judge_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(JudgeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MirrorServer).Judge(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Mirror_Judge_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MirrorServer).Judge(ctx, req.(*JudgeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Mirror_ServiceDesc is the grpc.ServiceDesc for Mirror service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -164,6 +200,10 @@ var Mirror_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Find",
 			Handler:    _Mirror_Find_Handler,
+		},
+		{
+			MethodName: "Judge",
+			Handler:    _Mirror_Judge_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -47,6 +47,8 @@ class SandboxRecord:
     `image` is the name that was given, `image_digest` what it was resolved to; empty if it was not.
     `image_ran` is the digest of the copy that runs, where there is a private registry; `image_stale` says that the
     image's own registry did not answer, so that the digest is what the name meant when it was copied.
+    `image_pulled` says how its node gets the image: "full" before it starts, "lazy" while it runs; empty: not known.
+    `image_pulled_why` says why "full", where the nodes could have pulled it lazily.
     """
 
     id: str
@@ -76,6 +78,8 @@ class SandboxRecord:
     image_digest: str = ""
     image_ran: str = ""
     image_stale: bool = False
+    image_pulled: str = ""
+    image_pulled_why: str = ""
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> SandboxRecord:

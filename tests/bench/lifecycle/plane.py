@@ -112,6 +112,9 @@ class PlayedCluster:
     async def commit(self, sandbox_id: str, target: str, max_bytes: int) -> Committed:
         raise Problem("unsupported", "nothing runs here", value="a real cluster")
 
+    def lazily(self, spec: SandboxSpec) -> bool:
+        return False
+
     def architectures(self) -> frozenset[str]:
         return frozenset()
 

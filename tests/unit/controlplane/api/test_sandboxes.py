@@ -56,6 +56,8 @@ async def test_a_created_sandbox_carries_everything_that_the_contract_names(plan
         "image_digest",
         "image_ran",
         "image_stale",
+        "image_pulled",
+        "image_pulled_why",
         "token",
         "token_expires_at_ms",
     }

@@ -27,6 +27,15 @@ def test_the_name_of_a_copy_is_one(source: object) -> None:
     assert PRIVATE.hides(copy)
 
 
+@given(_SOURCE)
+def test_what_is_converted_is_apart_from_all_else(source: object) -> None:
+    reference = parse(str(source))
+    converted, plain = (PRIVATE.copy(reference, DIGEST, form) for form in ("estargz", "plain"))
+    assert converted.startswith(PRIVATE.converted)
+    assert not plain.startswith(PRIVATE.converted)
+    assert PRIVATE.hides(parse(converted))
+
+
 @given(_SOURCE, _SOURCE)
 def test_no_two_sources_have_the_same(one: object, other: object) -> None:
     first, second = parse(str(one)), parse(str(other))

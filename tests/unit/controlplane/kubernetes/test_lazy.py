@@ -70,6 +70,14 @@ def test_lazy_pulling_that_is_not_to_be_had_is_refused(
         lazy.check(has, SandboxSpec(image=image, pull=pull), nodes)
 
 
+def test_any_image_may_be_wanted_lazily_where_the_mirror_converts() -> None:
+    converts = replace(LAZY, converted=LAZY.repositories[0])
+    lazy.check(converts, SandboxSpec(image=PLAIN, pull="lazy"), [NODE])
+    # What it converts is not what these nodes mount.
+    with pytest.raises(Problem, match="convert it"):
+        lazy.check(replace(LAZY, converted="other.example.com/estargz/"), SandboxSpec(image=PLAIN, pull="lazy"), [NODE])
+
+
 @pytest.mark.parametrize("handlers", [None, frozenset({"runsc-lazy"})])
 def test_a_node_that_has_it_or_does_not_say_is_enough(handlers: frozenset[str] | None) -> None:
     lazy.check(LAZY, SandboxSpec(image=CONVERTED, pull="lazy"), [replace(NODE, handlers=handlers)])

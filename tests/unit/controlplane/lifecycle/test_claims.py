@@ -31,10 +31,10 @@ class Sick(FakeSidecars):
 
     failures: int = 0
     wait_s: float = 0.0
-    tried: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
 
     async def configure(self, address: str, token: str, spec: SandboxSpec) -> None:
-        self.tried.append(address)
+        self.asked.append(address)
         await asyncio.sleep(self.wait_s)
         if self.failures:
             self.failures -= 1
@@ -107,7 +107,7 @@ async def test_a_claim_without_late_settings_does_not_ask_the_sidecar() -> None:
 async def test_a_sandbox_that_dies_at_its_claim_is_replaced_in_the_same_call() -> None:
     async with pooled(sidecars := Sick(failures=1)) as plane:
         sandbox = (await plane.create(OWNER, ENV_SPEC, "k")).sandbox
-        assert (sandbox.warm, len(sidecars.tried)) == (True, 2)
+        assert (sandbox.warm, len(sidecars.asked)) == (True, 2)
         assert counted(plane) == {"warm": 1}
         (dead,) = [one for one in await plane.service.find(OWNER, {}, None) if one.id != sandbox.id]
         assert dead.end is not None

@@ -41,6 +41,8 @@ FULL = Sandbox(
     image_digest="sha256:" + "e" * 64,
     image_ran="sha256:" + "f" * 64,
     image_stale=True,
+    image_pulled="full",
+    image_pulled_why="it was not converted yet",
 )
 NAMES = {one.name for one in fields(Sandbox)}
 # The cluster carries what is known before the start, or once it is claimed. Readiness, expiry, lease and ports have

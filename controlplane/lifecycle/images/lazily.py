@@ -1,0 +1,105 @@
+"""``LazyStarts``: chooses between the plain and the converted copy of an image, and has images converted."""
+
+from dataclasses import replace
+from typing import Protocol
+
+from controlplane.errors import Problem
+from controlplane.images import PrivateRegistry, parse
+from controlplane.lifecycle.images.conversions import Conversion, Conversions
+from controlplane.lifecycle.images.forms import Choice, FullReason, Known, choose
+from controlplane.lifecycle.images.pins import Pin
+from controlplane.model import SandboxSpec
+from controlplane.telemetry import Metrics
+
+
+class LazyMachines(Protocol):
+    """The part of ``Cluster`` that is asked."""
+
+    def lazily(self, spec: SandboxSpec) -> bool:
+        """Whether a sandbox of it would read its image while that is fetched."""
+        ...
+
+
+class LazyStarts:
+    """Chooses what a start gets of an image whose plain copy is there.
+
+    Args:
+        machines: mount images lazily, or do not.
+        private: the private registry; None: nodes pull images from where they are, as they are.
+        conversions: has images converted; None where there is no private registry.
+        metrics: counts starts by what they got.
+    """
+
+    def __init__(
+        self,
+        machines: LazyMachines,
+        private: PrivateRegistry | None,
+        conversions: Conversions | None,
+        metrics: Metrics,
+    ) -> None:
+        self._machines = machines
+        self._private = private
+        self._conversions = conversions
+        self._metrics = metrics
+
+    async def chosen(self, spec: SandboxSpec, pin: Pin) -> Pin | Conversion:
+        """What a start is given, or what it has to wait for (``converted`` follows then).
+
+        Args:
+            spec: what its create asks for.
+            pin: the plain copy of its image, or the image itself where none is made.
+
+        Raises:
+            Problem: unsupported, image_pull_failed: lazy is asked for, and cannot be had.
+        """
+        if pin.pulled:
+            return pin  # on record: another replica has chosen
+        if self._conversions is None or self._private is None or not pin.source:
+            return self._counted(self._unconverted(spec, pin), "asked" if spec.pull == "full" else "own")
+        choice = await self._choice(self._conversions, self._private, spec, pin)
+        if choice.form == "estargz" and not choice.digest:
+            return self._conversions.awaited(parse(pin.source))
+        if choice.convert:
+            self._conversions.behind(parse(pin.source))
+        return self._counted(self._pinned(pin, choice), choice.reason)
+
+    def converted(self, pin: Pin, digest: str) -> Pin:
+        """What a start is given that has waited for the converted copy, which has this digest."""
+        return self._counted(self._pinned(pin, Choice("estargz", digest)), "")
+
+    async def ahead(self, spec: SandboxSpec, pin: Pin) -> Pin:
+        """What a start would be given now, which waits for nothing; nothing is counted, and nothing converted."""
+        if self._conversions is None or self._private is None or not pin.source:
+            return pin
+        return self._pinned(pin, await self._choice(self._conversions, self._private, spec, pin))
+
+    async def _choice(self, conversions: Conversions, private: PrivateRegistry, spec: SandboxSpec, pin: Pin) -> Choice:
+        able = self._machines.lazily(spec.model_copy(update={"image": f"{private.converted}any"}))
+        known = Known("unknown")
+        if able and spec.pull != "full":
+            known = await conversions.known(parse(pin.source))
+        return choose(spec.pull, known, able=able)
+
+    def _unconverted(self, spec: SandboxSpec, pin: Pin) -> Pin:
+        """An image that is not copied: nodes mount it as it is, or fetch it."""
+        lazily = self._machines.lazily(spec.model_copy(update={"image": pin.name}))
+        if spec.pull == "lazy" and not lazily and self._private is not None:
+            raise _no_copy(pin)
+        return replace(pin, pulled="lazy" if lazily else "full")
+
+    def _counted(self, pin: Pin, reason: FullReason) -> Pin:
+        self._metrics.image_pulled("lazy" if pin.pulled == "lazy" else "full", reason if pin.pulled == "full" else "")
+        return pin
+
+    def _pinned(self, pin: Pin, choice: Choice) -> Pin:
+        if choice.form == "plain" or self._private is None:
+            return replace(pin, pulled="full", pulled_why=choice.why)
+        name = self._private.copy(parse(pin.source), choice.digest, "estargz")
+        return replace(pin, name=name, ran=choice.digest, pulled="lazy")
+
+
+def _no_copy(pin: Pin) -> Problem:
+    if parse(pin.name).digest:
+        detail = f"pull lazy: {pin.name} was made of a sandbox, and is not converted: pull it auto or full"
+        return Problem("unsupported", detail, option="pull")
+    return Problem("image_pull_failed", f"pull lazy: {pin.name} is not converted, since no registry says its digest")

@@ -1,0 +1,79 @@
+"""``Boots``: sandboxes that are started from converted images once, before anybody is given these."""
+
+import asyncio
+from typing import Final
+
+from controlplane.errors import TABLE, Problem
+from controlplane.lifecycle.admission.admissions import Admissions
+from controlplane.lifecycle.admission.candidates import candidate
+from controlplane.lifecycle.admission.queue.verdict import TOTAL_KNOB
+from controlplane.lifecycle.admission.quotas import Quotas
+from controlplane.lifecycle.dependencies import Dependencies
+from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
+from controlplane.lifecycle.record.settlements import Settlements
+from controlplane.model import Range, Sandbox, SandboxSpec
+from controlplane.store import Admitted
+
+# No owner with an API key has a colon in its name.
+OWNER: Final = "check:images"
+# Reads a shell and what it is linked with.
+COMMAND: Final = ("/bin/sh", "-c", "exit 0")
+START_WITHIN_MS: Final = 300_000
+TTL_MS: Final = 600_000
+_MIB: Final = 1 << 20
+
+
+class Boots:
+    """Starts a sandbox from an image, runs a command in it, and ends it.
+
+    Args:
+        deps: the sidecars, and the cluster.
+        ledger, settlements: end it, and tell when its start is over.
+        admissions: begins its start: it waits for its turn as every other one.
+        quotas: how many sandboxes the installation may have.
+    """
+
+    def __init__(
+        self, deps: Dependencies, ledger: Ledger, settlements: Settlements, *, admissions: Admissions, quotas: Quotas
+    ) -> None:
+        self._deps = deps
+        self._quotas = quotas
+        self._ledger = ledger
+        self._settlements = settlements
+        self._admissions = admissions
+
+    async def boot(self, image: str) -> str:
+        """Starts a sandbox from a converted image; why a command in it failed, empty: it did not.
+
+        Raises:
+            Problem: it did not start, which may be the platform's fault: it is to be tried again.
+        """
+        spec = SandboxSpec(
+            image=image,
+            pull="lazy",
+            cpu_millicores=Range(request=10, limit=1_000),
+            memory_bytes=Range(request=64 * _MIB, limit=512 * _MIB),
+            start_timeout_ms=START_WITHIN_MS,
+            ttl_ms=TTL_MS,
+        )
+        wish = candidate(OWNER, spec, None, now_ms=self._deps.clock.now_ms(), idle_timeout_ms=0)
+        admission = await self._admissions.start(wish, self._quotas.limits(OWNER))
+        if not isinstance(admission, Admitted):
+            raise Problem("capacity_unavailable", "there is no room to start from it once", knob=TOTAL_KNOB)
+        try:
+            return await self._tried(await self._settlements.settled(admission.sandbox))
+        finally:
+            # Also when this is broken off: the sandbox is nobody's.
+            over = Problem("deleted", "the image was started from")
+            await asyncio.shield(self._ledger.end(admission.sandbox.id, over, PLATFORM))
+
+    async def _tried(self, sandbox: Sandbox) -> str:
+        if sandbox.end is not None:
+            raise Problem(sandbox.end.cause, f"no sandbox started from it: {sandbox.end.detail}")
+        token = self._deps.key.token(sandbox).text
+        try:
+            return await self._deps.sidecars.tried(sandbox.address or "", token, COMMAND)
+        except Problem as problem:
+            if TABLE[problem.code].fault != "caller":
+                raise
+            return problem.detail

@@ -1,0 +1,112 @@
+package mirror
+
+import (
+	"context"
+	"os"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"golang.org/x/sync/errgroup"
+
+	"rollbox.dev/node/internal/problem"
+	"rollbox.dev/node/internal/wire"
+)
+
+// converted makes a converted copy. It reads the plain copy, so it keeps its turn while it works and not while an
+// upstream registry makes it wait, and it needs no credentials.
+func (c *Copier) converted(ctx context.Context, f *flight, target *endpoint, convert Converter) (*wire.Copied, error) {
+	plain, err := c.joined(ctx, f.request.plain(), func(now *wire.CopyProgress) error { f.like(now); return nil })
+	if err != nil {
+		return nil, err
+	}
+	f.like(&wire.CopyProgress{Phase: wire.CopyProgress_WAITING})
+	if err := c.conversions.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer c.conversions.Release(1)
+	folder, err := os.MkdirTemp(c.Folder, "convert-")
+	if err != nil {
+		return nil, problem.New(problem.Internal, "no room to convert an image: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	own := f.request
+	own.source = own.through.Digest(plain.GetDigest())
+	manifests, err := target.manifests(ctx, own)
+	if err != nil {
+		return nil, fromRegistry(err, c.Registry)
+	}
+	f.like(&wire.CopyProgress{Phase: wire.CopyProgress_CONVERTING, TotalLayers: uint32(layersOf(manifests))})
+	return c.convertAll(ctx, f, own, manifests, target, func(ctx context.Context, image v1.Image) (v1.Image, error) {
+		return convert(ctx, image, folder, func() { f.change(func(p *progress) { p.doneLayers++ }) })
+	})
+}
+
+// convertAll makes the converted copy whole: until its marker is there, nothing of it is offered.
+func (c *Copier) convertAll(
+	ctx context.Context, f *flight, own request, manifests []manifest, target *endpoint,
+	convert func(context.Context, v1.Image) (v1.Image, error),
+) (*wire.Copied, error) {
+	var done []manifest
+	var sent int64
+	for _, one := range manifests {
+		image, err := target.image(ctx, own, one)
+		if err != nil {
+			return nil, fromRegistry(err, c.Registry)
+		}
+		made, err := convert(ctx, image)
+		if err != nil {
+			return nil, fromConversion(err, c.Registry)
+		}
+		if err := c.sendImage(ctx, f.request, made, target); err != nil {
+			return nil, fromRegistry(err, c.Registry)
+		}
+		converted, err := described(made, one.platform)
+		if err != nil {
+			return nil, err
+		}
+		sent += converted.size()
+		done = append(done, converted)
+	}
+	final, err := c.sendManifests(ctx, f.request, done, target)
+	if err != nil {
+		return nil, fromRegistry(err, c.Registry)
+	}
+	return &wire.Copied{Digest: final.digest.String(), SentBytes: uint64(sent), SizeBytes: uint64(sent)}, nil
+}
+
+func (c *Copier) sendImage(ctx context.Context, wish request, image v1.Image, target *endpoint) error {
+	layers, err := image.Layers()
+	if err != nil {
+		return err
+	}
+	config, err := partial.ConfigLayer(image)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(c.LayersAtOnce)
+	for _, layer := range append(layers, config) {
+		group.Go(func() error { return target.pusher.Upload(ctx, wish.target, layer) })
+	}
+	return group.Wait()
+}
+
+func described(image v1.Image, platform *v1.Platform) (manifest, error) {
+	raw, err := image.RawManifest()
+	if err != nil {
+		return manifest{}, err
+	}
+	kind, err := image.MediaType()
+	if err != nil {
+		return manifest{}, err
+	}
+	return read(raw, kind, platform)
+}
+
+// layersOf counts layers; the configuration is the other part of a manifest.
+func layersOf(manifests []manifest) (total int) {
+	for _, one := range manifests {
+		total += len(one.parts) - 1
+	}
+	return total
+}

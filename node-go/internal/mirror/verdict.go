@@ -1,0 +1,101 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"rollbox.dev/node/internal/wire"
+)
+
+// Whether a sandbox has started from a converted copy is kept in the registry, as what a tag meant is: an index with the
+// copy as its one entry. A copy that was made anew has no verdict until it is tried too.
+const (
+	bootKey   = "dev.rollbox.boot"
+	bootWhy   = "dev.rollbox.boot-why"
+	bootOK    = "booted"
+	bootFails = "failed"
+	mostWhy   = 1 << 10
+)
+
+// Judge keeps what became of the attempt to start a sandbox from a converted copy.
+func (c *Copier) Judge(ctx context.Context, asked *wire.JudgeRequest) (*wire.JudgeReply, error) {
+	wish, err := convertedFrom(c.Registry, asked.GetRepository(), asked.GetSource(), asked.GetArchitectures())
+	if err != nil {
+		return nil, err
+	}
+	if _, err := v1.NewHash(asked.GetDigest()); err != nil {
+		return nil, invalid("digest %.200q: %w", asked.GetDigest(), err)
+	}
+	target, err := c.target(ctx)
+	if err != nil {
+		return nil, fromRegistry(err, c.Registry)
+	}
+	entry, err := target.puller.Head(ctx, wish.target.Digest(asked.GetDigest()))
+	if err != nil {
+		return nil, fromRegistry(err, c.Registry)
+	}
+	said := map[string]string{bootKey: bootOK}
+	if !asked.GetBoots() {
+		said = map[string]string{bootKey: bootFails, bootWhy: asked.GetWhy()[:min(mostWhy, len(asked.GetWhy()))]}
+	}
+	pointer := manifest{mediaType: entry.MediaType, digest: entry.Digest, raw: make([]byte, entry.Size)}
+	index, err := indexOf([]manifest{pointer}, said)
+	if err != nil {
+		return nil, err
+	}
+	if err := target.pusher.Put(ctx, wish.target.Tag(wish.verdict()), index); err != nil {
+		return nil, fromRegistry(err, c.Registry)
+	}
+	return &wire.JudgeReply{}, nil
+}
+
+// foundConverted returns the converted copy of a source, and what is known of starts from it.
+func (c *Copier) foundConverted(ctx context.Context, target *endpoint, asked *wire.FindRequest) (*wire.FindReply, error) {
+	wish, err := convertedFrom(c.Registry, asked.GetRepository(), asked.GetReference(), asked.GetArchitectures())
+	if err != nil {
+		return nil, err
+	}
+	reply, err := c.head(ctx, target, wish.target.Tag(wish.marker()), wish.marker())
+	if err != nil {
+		return nil, err
+	}
+	note, err := target.puller.Get(ctx, wish.target.Tag(wish.verdict()))
+	if absent(err) {
+		return reply, nil
+	}
+	if err != nil {
+		return nil, fromRegistry(err, c.Registry)
+	}
+	index, err := note.ImageIndex()
+	if err != nil {
+		return nil, fromRegistry(err, c.Registry)
+	}
+	read, err := index.IndexManifest()
+	if err != nil || len(read.Manifests) != 1 || note.MediaType != types.OCIImageIndex {
+		return nil, fromRegistry(errors.Join(err, errors.New("what it has under the tag is no verdict")), c.Registry)
+	}
+	if read.Manifests[0].Digest.String() == reply.GetDigest() {
+		reply.Boot, reply.Why = wire.FindReply_FAILED, read.Annotations[bootWhy]
+		if read.Annotations[bootKey] == bootOK {
+			reply.Boot = wire.FindReply_BOOTED
+		}
+	}
+	return reply, nil
+}
+
+func convertedFrom(registry, asked, source string, architectures []string) (request, error) {
+	where, err := repository(registry, asked)
+	if err != nil {
+		return request{}, err
+	}
+	digest, err := name.NewDigest(where.String()+"@"+source, name.StrictValidation)
+	if err != nil {
+		return request{}, invalid("source %.200q: %w", source, err)
+	}
+	found, err := platforms(architectures)
+	return request{source: digest, target: where, form: wire.ImageForm_ESTARGZ, architectures: found}, err
+}
