@@ -1,8 +1,12 @@
 // Command rollbox-node works on one node of a cluster.
 //
-//	rollbox-node agent    serves contract/node.proto to the control plane
+//	rollbox-node agent                                  serves contract/node.proto to the control plane
+//	rollbox-node install [--dry-run] [--json] [--stay]    puts gVisor, and lazy pulling where it is wanted, on the node
+//	rollbox-node uninstall [--dry-run] [--json] [--stay]  leaves the node as it was before the first install
+//	rollbox-node in-gvisor                              exits with 0 in gVisor: what an install runs there
 //
-// Its settings are in its environment (ROLLBOX_NODE_*). It exits with 64 for a bad setting.
+// Settings are environment variables: ROLLBOX_NODE_* and ROLLBOX_INSTALL_*. It exits with 64 for a bad setting, with 3
+// when an install is refused, and with 1 when it fails.
 package main
 
 import (
@@ -15,25 +19,59 @@ import (
 	"syscall"
 
 	"rollbox.dev/node/internal/agent"
+	"rollbox.dev/node/internal/install"
+	"rollbox.dev/node/internal/install/node"
+	"rollbox.dev/node/internal/install/plan"
 )
 
-const exitConfig = 64
+const (
+	exitFailed  = 1
+	exitRefused = 3
+	exitConfig  = 64
+)
 
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(arguments []string) int {
-	if len(arguments) != 1 || arguments[0] != "agent" {
-		fmt.Fprintln(os.Stderr, "rollbox-node: one argument is needed, what it is to do: agent")
-		return exitConfig
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	switch {
+	case len(arguments) == 1 && arguments[0] == "agent":
+		return status(serve(ctx))
+	case len(arguments) == 1 && arguments[0] == node.InGVisor:
+		if node.IsGVisor() {
+			return 0
+		}
+		return exitFailed
+	case len(arguments) > 0 && (arguments[0] == "install" || arguments[0] == "uninstall"):
+		return status(change(ctx, arguments))
 	}
+	fmt.Fprintln(os.Stderr, "rollbox-node: what it is to do is needed: agent, install or uninstall")
+	return exitConfig
+}
+
+func logAt(level slog.Level) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}
+
+func serve(ctx context.Context) error {
 	settings, err := agent.Read(os.Getenv)
-	if err == nil {
-		log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: settings.Level}))
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-		defer stop()
-		err = agent.Run(ctx, settings, log)
+	if err != nil {
+		return err
 	}
-	return status(err)
+	return agent.Run(ctx, settings, logAt(settings.Level))
+}
+
+func change(ctx context.Context, arguments []string) error {
+	work, err := install.ReadWork(arguments)
+	if err != nil {
+		return err
+	}
+	settings, err := install.Read(os.Getenv)
+	if err != nil {
+		return err
+	}
+	return install.Run(ctx, settings, work, os.Stdout, logAt(settings.Level))
 }
 
 func status(err error) int {
@@ -41,9 +79,14 @@ func status(err error) int {
 		return 0
 	}
 	fmt.Fprintf(os.Stderr, "rollbox-node: %v\n", err)
-	var setting *agent.SettingError
-	if errors.As(err, &setting) {
+	var ofAgent *agent.SettingError
+	var ofInstall *install.SettingError
+	var refused *plan.Refusal
+	switch {
+	case errors.As(err, &ofAgent), errors.As(err, &ofInstall):
 		return exitConfig
+	case errors.As(err, &refused):
+		return exitRefused
 	}
-	return 1
+	return exitFailed
 }

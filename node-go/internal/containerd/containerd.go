@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 
+	containers "github.com/containerd/containerd/api/services/containers/v1"
 	content "github.com/containerd/containerd/api/services/content/v1"
 	events "github.com/containerd/containerd/api/services/events/v1"
 	snapshots "github.com/containerd/containerd/api/services/snapshots/v1"
+	tasks "github.com/containerd/containerd/api/services/tasks/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -32,6 +34,9 @@ type Runtime struct {
 	Content    content.ContentClient
 	Snapshots  snapshots.SnapshotsClient
 	Events     events.EventsClient
+	// Of containerd itself: containers without a pod.
+	Defined    containers.ContainersClient
+	Tasks      tasks.TasksClient
 	connection *grpc.ClientConn
 }
 
@@ -52,6 +57,8 @@ func Open(socket string) (*Runtime, error) {
 		Content:    content.NewContentClient(connection),
 		Snapshots:  snapshots.NewSnapshotsClient(connection),
 		Events:     events.NewEventsClient(connection),
+		Defined:    containers.NewContainersClient(connection),
+		Tasks:      tasks.NewTasksClient(connection),
 		connection: connection,
 	}, nil
 }
@@ -82,6 +89,16 @@ func streamInNamespace(
 	return open(named(ctx), about, connection, method, options...)
 }
 
+const header = "containerd-namespace"
+
+// In is a context in another namespace of containerd than that of Kubernetes: the kubelet does not see what is there.
+func In(ctx context.Context, namespace string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, header, namespace)
+}
+
 func named(ctx context.Context) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, "containerd-namespace", namespace)
+	if chosen, _ := metadata.FromOutgoingContext(ctx); len(chosen.Get(header)) > 0 {
+		return ctx
+	}
+	return In(ctx, namespace)
 }

@@ -49,8 +49,11 @@ func (p *Process) CommandLine() ([]string, error) {
 }
 
 // Kill sends SIGKILL; success if it has ended already.
-func (p *Process) Kill() error {
-	if err := unix.PidfdSendSignal(p.descriptor, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+func (p *Process) Kill() error { return p.Signal(unix.SIGKILL) }
+
+// Signal sends a signal; success if it has ended already.
+func (p *Process) Signal(number unix.Signal) error {
+	if err := unix.PidfdSendSignal(p.descriptor, number, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("pidfd_send_signal: %w", err)
 	}
 	return nil
@@ -68,7 +71,7 @@ func (p *Process) Ended(ctx context.Context) error {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("it has not ended after SIGKILL: %w", ctx.Err())
+			return fmt.Errorf("it has not ended: %w", ctx.Err())
 		}
 	}
 }

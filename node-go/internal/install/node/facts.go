@@ -1,0 +1,165 @@
+// Package node looks at the node that it runs on, for an install, and tries what was installed.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"rollbox.dev/node/internal/containerd"
+	"rollbox.dev/node/internal/install/config"
+	"rollbox.dev/node/internal/install/files"
+	"rollbox.dev/node/internal/install/keeper"
+	"rollbox.dev/node/internal/install/plan"
+)
+
+// Node is this node.
+type Node struct {
+	Runtime *containerd.Runtime
+	Keeper  keeper.Keeper
+	// Kept is how the keeper is called, Sockets are those of the services.
+	Kept    string
+	Sockets map[string]string
+	// Main is containerd's first settings file.
+	Main   string
+	Wanted *plan.Wanted
+}
+
+// Facts looks at everything that a plan depends on.
+func (n *Node) Facts(ctx context.Context, record plan.Record) (*plan.Facts, error) {
+	facts := &plan.Facts{Main: n.Main, Keeper: n.Kept, Record: record, Running: map[string]bool{}}
+	return facts, errors.Join(n.versions(ctx, facts), n.settings(facts), n.present(facts), n.services(ctx, facts), n.handlers(ctx, facts), n.live(ctx, facts))
+}
+
+func (n *Node) versions(ctx context.Context, facts *plan.Facts) error {
+	var kernel unix.Utsname
+	if err := unix.Uname(&kernel); err != nil {
+		return err
+	}
+	facts.Kernel = unix.ByteSliceToString(kernel.Release[:])
+	version, err := n.Runtime.Containers.Version(ctx, &cri.VersionRequest{})
+	if err != nil {
+		return containerd.Failed("ask for containerd's version", err)
+	}
+	facts.Containerd = version.GetRuntimeVersion()
+	return nil
+}
+
+// settings reads the files in containerd's own order.
+func (n *Node) settings(facts *plan.Facts) error {
+	pending, read := []string{n.Main}, map[string]bool{plan.AdditionPath(n.Main): true}
+	for len(pending) > 0 {
+		path := pending[0]
+		pending = pending[1:]
+		if read[path] {
+			continue
+		}
+		read[path] = true
+		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			if path != n.Main {
+				facts.Unseen = append(facts.Unseen, path)
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		file := config.File{Path: path, Text: text}
+		facts.Files = append(facts.Files, file)
+		if one, err := config.Read([]config.File{file}); err == nil {
+			pending = append(pending, imported(facts, path, one.Imports)...)
+		}
+	}
+	return nil
+}
+
+// imported are the files of imports; what is in a folder that is not here cannot be known.
+func imported(facts *plan.Facts, of string, imports []string) (paths []string) {
+	for _, one := range imports {
+		pattern := config.Resolve(of, one)
+		if !strings.Contains(pattern, "*") {
+			paths = append(paths, pattern)
+			continue
+		}
+		folder := filepath.Dir(pattern)
+		_, err := os.Stat(folder)
+		if err != nil && !strings.HasPrefix(folder, filepath.Dir(of)+"/") {
+			facts.Unseen = append(facts.Unseen, pattern)
+		}
+		matches, _ := filepath.Glob(pattern)
+		paths = append(paths, matches...)
+	}
+	return paths
+}
+
+func (n *Node) present(facts *plan.Facts) error {
+	facts.Present = map[string]plan.File{}
+	paths := n.Wanted.Paths(facts)
+	for path := range facts.Record.Files {
+		paths = append(paths, path)
+	}
+	for _, path := range paths {
+		is, err := files.Look(path)
+		if err != nil {
+			return fmt.Errorf("look at what is there: %w", err)
+		}
+		if is != nil {
+			facts.Present[path] = *is
+		}
+	}
+	return nil
+}
+
+func (n *Node) services(ctx context.Context, facts *plan.Facts) (err error) {
+	for _, name := range n.Wanted.Services() {
+		if facts.Running[name], err = n.Keeper.Running(ctx, keeper.Service{Name: name, Socket: n.Sockets[name]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Node) handlers(ctx context.Context, facts *plan.Facts) (err error) {
+	facts.Handlers, err = n.offered(ctx)
+	return err
+}
+
+func (n *Node) offered(ctx context.Context) (names []string, err error) {
+	status, err := n.Runtime.Containers.Status(ctx, &cri.StatusRequest{})
+	if err != nil {
+		return nil, containerd.Failed("ask for containerd's runtimes", err)
+	}
+	for _, one := range status.GetRuntimeHandlers() {
+		names = append(names, one.GetName())
+	}
+	return names, nil
+}
+
+// live are the pods of any runtime that runs gVisor, whoever has put it there.
+func (n *Node) live(ctx context.Context, facts *plan.Facts) error {
+	handlers := n.Wanted.Handlers()
+	if settings, err := config.Read(facts.Files); err == nil {
+		handlers = append(handlers, settings.Handlers()...)
+	}
+	ready := &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}}
+	pods, err := n.Runtime.Containers.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: ready})
+	if err != nil {
+		return containerd.Failed("list the pods", err)
+	}
+	for _, pod := range pods.GetItems() {
+		if slices.Contains(handlers, pod.GetRuntimeHandler()) {
+			facts.Live = append(facts.Live, pod.GetMetadata().GetNamespace()+"/"+pod.GetMetadata().GetName())
+		}
+	}
+	slices.Sort(facts.Live)
+	return nil
+}

@@ -1,0 +1,178 @@
+package install
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rollbox.dev/node/internal/containerd"
+	"rollbox.dev/node/internal/install/apply"
+	"rollbox.dev/node/internal/install/keeper"
+	"rollbox.dev/node/internal/install/node"
+	"rollbox.dev/node/internal/install/plan"
+)
+
+const (
+	endsIn   = 30 * time.Second
+	startsIn = 60 * time.Second
+)
+
+type installer struct {
+	settings *Settings
+	node     *node.Node
+	applier  *apply.Applier
+	log      *slog.Logger
+}
+
+// Run does the work and writes what people asked for to out.
+//
+// Errors: *plan.Refusal; *apply.FailedError; others: nothing was changed.
+func Run(ctx context.Context, settings *Settings, work Work, out io.Writer, log *slog.Logger) (err error) {
+	runtime, err := containerd.Open(settings.Containerd)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, runtime.Close()) }()
+	made := newInstaller(settings, runtime, log)
+	if !work.Stay {
+		return made.once(ctx, work, out)
+	}
+	for ctx.Err() == nil {
+		if err := made.once(ctx, work, out); err != nil && ctx.Err() == nil {
+			log.Warn("not done", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(settings.Every):
+		}
+	}
+	return nil
+}
+
+func newInstaller(settings *Settings, runtime *containerd.Runtime, log *slog.Logger) *installer {
+	sockets := map[string]string{plan.Containerd: settings.Containerd}
+	if lazy := settings.Wanted.Lazy; lazy != nil {
+		sockets[plan.ServeUnit], sockets[plan.MountsUnit] = lazy.Sockets()
+	}
+	var kept keeper.Keeper = &keeper.Processes{EndsIn: endsIn, StartsIn: startsIn}
+	if settings.Keeper == plan.Systemd {
+		kept = &keeper.Systemd{Bus: settings.Bus, Units: map[string]string{plan.Containerd: settings.Unit}, StartsIn: startsIn}
+	}
+	here := &node.Node{Runtime: runtime, Keeper: kept, Kept: settings.Keeper, Sockets: sockets, Main: settings.Config, Wanted: &settings.Wanted}
+	return &installer{settings, here, &apply.Applier{
+		Store: &apply.Store{Folder: filepath.Join(settings.Wanted.Folder, "state")}, Keeper: kept, Payload: settings.Payload,
+		Sockets: sockets, Verify: here.Verify, Log: log,
+	}, log}
+}
+
+func (i *installer) once(ctx context.Context, work Work, out io.Writer) error {
+	if work.DryRun {
+		steps, _, err := i.plan(ctx, work)
+		return errors.Join(err, show(out, steps, work.JSON))
+	}
+	free, err := lock(filepath.Dir(i.settings.Config))
+	if err != nil {
+		return err
+	}
+	defer free()
+	if _, err := i.applier.Recover(ctx); err != nil {
+		return fmt.Errorf("an install that was not finished cannot be undone: %w", err)
+	}
+	steps, facts, err := i.plan(ctx, work)
+	if refused := (*plan.Refusal)(nil); errors.As(err, &refused) {
+		return errors.Join(err, i.tell(facts, &apply.Status{State: apply.Refused, Code: refused.Code, Detail: refused.Detail}))
+	}
+	if err != nil {
+		return err
+	}
+	if work.Stay && i.hasFailed(steps) {
+		return fmt.Errorf("the same plan %s has failed before: it waits for a change, or for a run by hand", steps.Digest())
+	}
+	return i.do(ctx, work, steps, facts, out)
+}
+
+func (i *installer) do(ctx context.Context, work Work, steps plan.Plan, facts *plan.Facts, out io.Writer) error {
+	if len(steps) > 0 || !work.Stay {
+		if err := show(out, steps, work.JSON); err != nil {
+			return err
+		}
+	}
+	if len(steps) > 0 {
+		if err := i.applier.Apply(ctx, steps); err != nil {
+			told := i.tell(facts, &apply.Status{State: apply.Failed, Detail: err.Error(), Plan: steps.Digest()})
+			return errors.Join(err, told)
+		}
+	}
+	if work.Uninstall {
+		return i.applier.Store.Forget()
+	}
+	return i.tell(facts, &apply.Status{State: apply.Installed})
+}
+
+func (i *installer) plan(ctx context.Context, work Work) (plan.Plan, *plan.Facts, error) {
+	record, err := i.applier.Store.Record()
+	if err != nil {
+		return nil, nil, err
+	}
+	facts, err := i.node.Facts(ctx, record)
+	if err != nil {
+		return nil, nil, err
+	}
+	if work.Uninstall {
+		steps, err := plan.Undo(facts)
+		return steps, facts, err
+	}
+	steps, err := plan.Make(facts, &i.settings.Wanted)
+	return steps, facts, err
+}
+
+func (i *installer) hasFailed(steps plan.Plan) bool {
+	before, err := i.applier.Store.Status()
+	return err == nil && before != nil && before.State == apply.Failed && len(steps) > 0 && before.Plan == steps.Digest()
+}
+
+// tell writes a status that says something new.
+func (i *installer) tell(facts *plan.Facts, status *apply.Status) error {
+	if status.State == apply.Installed || len(facts.Record.Files) > 0 {
+		status.Versions = apply.VersionsOf(i.settings.Wanted.Payload)
+		status.Lazy = i.settings.Wanted.Lazy != nil
+	}
+	before, err := i.applier.Store.Status()
+	if err == nil && before != nil && before.State == status.State && before.Detail == status.Detail && maps.Equal(before.Versions, status.Versions) && before.Lazy == status.Lazy {
+		return nil
+	}
+	status.At = time.Now().UTC()
+	return i.applier.Store.Tell(status)
+}
+
+func show(out io.Writer, steps plan.Plan, asJSON bool) (err error) {
+	if !asJSON {
+		_, err = io.WriteString(out, steps.Table())
+		return err
+	}
+	written := json.NewEncoder(out)
+	written.SetIndent("", "  ")
+	return written.Encode(map[string]any{"plan": steps.Digest(), "steps": append(plan.Plan{}, steps...)})
+}
+
+// lock keeps out other installers of this node, in whatever pod.
+func lock(folder string) (free func(), err error) {
+	held, err := os.Open(folder)
+	if err != nil {
+		return nil, fmt.Errorf("the folder of containerd's settings: %w", err)
+	}
+	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = held.Close()
+		return nil, fmt.Errorf("another installer is at work on this node (%s is locked): %w", folder, err)
+	}
+	return func() { _ = held.Close() }, nil
+}
