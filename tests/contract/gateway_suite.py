@@ -63,6 +63,13 @@ def refused(answer: Answer, code: str, http: int) -> None:
     assert (problem["fault"], problem["retry"], problem["mask_sample"]) == (kind.fault, kind.retry, kind.mask_sample)
 
 
+async def _none_runs(api: Api, sandboxes: list[tuple[str, str]]) -> None:
+    """Assert that an exec in each of these is refused, since they were deleted."""
+    for sandbox_id, token in sandboxes:
+        command = {"exec_id": uuid4().hex, "command": "true"}
+        refused(await api.call("POST", f"sandboxes/{sandbox_id}/exec", command, credential=token), "deleted", 410)
+
+
 class GatewaySuite:
     """Subclasses have the fixtures `url`, `api_key` and `image`."""
 
@@ -130,8 +137,7 @@ class GatewaySuite:
         for _ in range(2):
             status, record = await api.call("DELETE", f"sandboxes/{sandbox_id}")
             assert (status, record["end"]["cause"], record["end"]["mask_sample"]) == (200, "deleted", True)
-        command = {"exec_id": uuid4().hex, "command": "true"}
-        refused(await api.call("POST", f"sandboxes/{sandbox_id}/exec", command, credential=token), "deleted", 410)
+        await _none_runs(api, [(sandbox_id, token)])
 
     async def test_a_delete_by_label_names_what_it_deleted(self, api: Api) -> None:
         sandbox_id, _ = await api.sandbox()
@@ -139,6 +145,17 @@ class GatewaySuite:
             200,
             {"deleted": [sandbox_id], "failed": []},
         )
+
+    async def test_no_call_runs_after_a_delete_of_many_by_label(self, api: Api) -> None:
+        made = [await api.sandbox() for _ in range(2)]
+        assert (await api.call("DELETE", "sandboxes", label=f"run={api.run}"))[0] == 200
+        await _none_runs(api, made)
+
+    async def test_no_call_runs_after_the_delete_of_its_group(self, api: Api) -> None:
+        name = uuid4().hex
+        _, made = await api.call("PUT", f"groups/{name}", {"count": 2, "partial": False, "sandbox": api._body})
+        assert (await api.call("DELETE", f"groups/{name}"))[0] == 200
+        await _none_runs(api, [(one["sandbox"]["id"], one["sandbox"]["token"]) for one in made["members"]])
 
     async def test_an_extension_moves_the_end_and_brings_a_token(self, api: Api) -> None:
         sandbox_id, _ = await api.sandbox()

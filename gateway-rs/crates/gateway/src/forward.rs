@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use tower::util::BoxCloneSyncService;
 use wire::{Code, Problem};
 
-use crate::drain::{self, Drain};
+use crate::drain::{self, Call, Drain};
 use crate::http::Failure;
 use crate::http::body::{BrokenOff, Held, SILENCE, Timed};
 use crate::http::hop_by_hop;
@@ -73,6 +73,24 @@ impl Forwarder {
     /// The progress of the shutdown.
     pub(crate) fn drain(&self) -> &Drain {
         &self.drain
+    }
+
+    /// Sends a client's request as a call that the shutdown waits for; returns the response with the call.
+    ///
+    /// # Errors
+    /// `draining` once the shutdown has started or its time is over, `capacity_unavailable` when too many calls are
+    /// under way, `invalid_argument` for a path that leads out of the API, and what [`Self::send`] raises.
+    pub(crate) async fn exchange(
+        &self,
+        request: Request,
+    ) -> Result<(http::Response<Incoming>, Call), Problem> {
+        let call = self.drain.enter()?;
+        let (head, body) = prepare(request)?;
+        tokio::select! {
+            biased;
+            response = self.send(head, body) => Ok((response?, call)),
+            () = self.drain.expired() => Err(drain::refused()),
+        }
     }
 
     /// Makes an answer of the control plane one to the client.
@@ -128,13 +146,7 @@ pub(crate) async fn forward(
     State(forwarder): State<Forwarder>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let call = forwarder.drain.enter()?;
-    let (head, body) = prepare(request)?;
-    let response = tokio::select! {
-        biased;
-        response = forwarder.send(head, body) => response?,
-        () = forwarder.drain.expired() => return Err(drain::refused().into()),
-    };
+    let (response, call) = forwarder.exchange(request).await?;
     let (head, body) = response.into_parts();
     Ok(forwarder.answered(head, Body::new(Held::new(body, call))))
 }

@@ -8,11 +8,9 @@
 
 mod support;
 
-use std::pin::pin;
 use std::time::Duration;
 
-use axum::body::Body;
-use http::{Method, StatusCode};
+use http::StatusCode;
 use serde_json::json;
 use support::clock::Stopped;
 use support::proxy::Proxy;
@@ -87,44 +85,6 @@ async fn the_end_of_a_sandbox_ends_its_calls_at_once_and_answers_later_ones() {
         assert_eq!(later.json()["detail"], format!("sandbox sb-1 ended: fake {cause}"));
         rig.client.until_metric("upstream_connections", 0.0).await;
     }
-}
-
-#[tokio::test]
-async fn a_delete_is_answered_once_its_end_is_known_here() {
-    let rig = Rig::new().sandbox("sb-1").start().await;
-    let delete = || async {
-        let request = rig.client.request(Method::DELETE, "/v1/sandboxes/sb-1").body(Body::empty()).unwrap();
-        rig.client.send(request).await
-    };
-    let settled = async |clock: &Stopped| {
-        for _ in 0..10 {
-            clock.settle().await;
-        }
-    };
-    let clock = Stopped::now().await;
-    {
-        // A feed that does not bring the end holds the answer back for a moment only.
-        let mut deleted = pin!(delete());
-        tokio::select! {
-            biased;
-            _ = &mut deleted => panic!("answered before the end was known"),
-            () = settled(&clock) => {}
-        }
-        assert!(clock.until(STEP, deleted).await.0.status.is_success());
-    }
-    {
-        let mut deleted = pin!(delete());
-        tokio::select! {
-            biased;
-            _ = &mut deleted => panic!("answered before the end was known"),
-            () = settled(&clock) => {}
-        }
-        rig.feed().end("sb-1", 1, "deleted");
-        assert!(deleted.await.status.is_success());
-    }
-    drop(clock);
-    assert_eq!(rig.run("sb-1", "echo hi").await.code(), "deleted");
-    assert!(delete().await.status.is_success());
 }
 
 #[tokio::test]

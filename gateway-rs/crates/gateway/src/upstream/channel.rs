@@ -8,6 +8,7 @@ use bytes::Bytes;
 use h2::Reason;
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
 use resolve::Route;
 use tonic::Status;
 use tonic::body::Body;
@@ -52,7 +53,7 @@ pub(crate) enum SendFailed {
 }
 
 /// The body of a sidecar's answer; while it is read the connection counts as used.
-type Answered = Held<Lease>;
+type Answered = Held<Incoming, Lease>;
 
 /// Returns stubs for the sidecar at the end of `route`. Opens no connection yet.
 pub(crate) fn agent(pool: &Arc<Pool>, route: &Arc<Route>) -> AgentClient<Channel> {

@@ -1,31 +1,28 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 
-/// A streamed body that owns `held` (the registered call, for example) until it is dropped, which is after its last
-/// byte.
-pub(crate) struct Held<T> {
-    body: Incoming,
+/// A body that owns `held` (the registered call, for example) until it is dropped, which is after its last byte.
+pub(crate) struct Held<B, T> {
+    body: B,
     _held: T,
 }
 
-impl<T> Held<T> {
-    pub(crate) fn new(body: Incoming, held: T) -> Self {
+impl<B, T> Held<B, T> {
+    pub(crate) fn new(body: B, held: T) -> Self {
         Self { body, _held: held }
     }
 }
 
-impl<T: Unpin> Body for Held<T> {
-    type Data = Bytes;
-    type Error = hyper::Error;
+impl<B: Body + Unpin, T: Unpin> Body for Held<B, T> {
+    type Data = B::Data;
+    type Error = B::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         Pin::new(&mut self.body).poll_frame(cx)
     }
 
