@@ -79,7 +79,17 @@ class Documents(Protocol):
 
 
 def conflict(kind: Kind, name: str, expected: str, found: str | None) -> Problem:
-    """The error for a writer that has not read the newest version."""
+    """The error for a writer that has not read the newest version.
+
+    Args:
+        kind: of the document, a plural.
+        name: of the document.
+        expected: the version that the writer has read; empty where it expected none to exist.
+        found: the version that exists; None when there is none.
+
+    Returns:
+        a ``conflict`` with these as details.
+    """
     there = "there is none" if found is None else "there is one already" if not expected else f"it is {found} now"
     detail = f"{kind[:-1]} {name!r} was changed meanwhile: {there}; read it again and repeat"
     return Problem("conflict", detail, name=name, expected=expected, found=found)

@@ -14,5 +14,12 @@ class Finding:
 
 
 def finding(name: str, ok: bool, detail: str, fix: str) -> Finding:
-    """A finding; ``fix`` is dropped if it is ``ok``."""
+    """The result of one check.
+
+    Args:
+        name: what was checked.
+        ok: whether it is as it should be.
+        detail: what was found.
+        fix: what to do about it; dropped if it is ``ok``.
+    """
     return Finding(name, ok, detail, "" if ok else fix)

@@ -11,7 +11,15 @@ from controlplane.embedded.options import UpOptions, default_state_dir
 
 
 def announce(options: UpOptions, url: str, api_key: str, what: Description, engine: Engine) -> None:
-    """Prints address, key and isolation: one line of JSON on stdout, or text for people."""
+    """Prints address, key and isolation: one line of JSON on stdout, or text for people.
+
+    Args:
+        options: of ``rollbox up``; ``json`` chooses the form.
+        url: of the gateway.
+        api_key: of the only owner.
+        what: isolation and limits of this machine.
+        engine: that runs the sandboxes.
+    """
     text = _line(options, url, api_key, what, engine) if options.json else _words(options, url, api_key, what, engine)
     sys.stdout.write(text + "\n")
     sys.stdout.flush()

@@ -22,9 +22,18 @@ WELL_AFTER_S: Final = 30.0
 async def child(
     command: Sequence[str], environ: Mapping[str, str], folder: Path | None = None, stop_within_s: float = KILL_AFTER_S
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Runs a child in ``folder`` (None: the current directory) during the block; ends it by SIGTERM, then SIGKILL.
+    """Runs a child during the block; ends it by SIGTERM, then SIGKILL.
 
     If this process is killed, the kernel ends the child too, so that the next start finds the address free.
+
+    Args:
+        command: program and arguments.
+        environ: all of its environment.
+        folder: its working directory; None: that of this process.
+        stop_within_s: seconds from SIGTERM to SIGKILL.
+
+    Yields:
+        the child's process.
     """
     # In a session of its own, so that Ctrl-C at the terminal reaches only this process, which ends its children in
     # order. Standard output is not inherited: it may be a pipe to the program that started this process, and must be
@@ -51,6 +60,13 @@ async def keep_running(
     folder: Path | None = None,
 ) -> None:
     """Runs a child until cancelled; restarts it with exponential backoff whenever it exits.
+
+    Args:
+        name: of the child, for the log.
+        command: program and arguments.
+        environ: all of its environment.
+        was_ready: whether it has worked at least once.
+        folder: its working directory; None: that of this process.
 
     Raises:
         TroubleError: it exited before it ``was_ready``; a restart would fail in the same way.

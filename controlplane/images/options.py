@@ -43,6 +43,12 @@ class Registry(Protocol):
     async def check(self, reference: Reference, digest: str, architectures: Collection[str], owner: str = "") -> None:
         """Checks that machines of these architectures can run the image.
 
+        Args:
+            reference: the image.
+            digest: of its manifest or index, which is what is checked.
+            architectures: as OCI names them (``amd64``), at least one.
+            owner: whose credentials are used; empty for the platform's alone.
+
         Raises:
             Problem: unsupported: they cannot; RegistryProblem: it is not given.
         """
@@ -114,6 +120,12 @@ class Mirror(Protocol):
 
     async def judge(self, repository: str, source: str, architectures: Collection[str], tried: Converted) -> None:
         """Keeps whether a sandbox has started from a converted copy, for all control planes to come.
+
+        Args:
+            repository: of converted copies.
+            source: the digest of what it was made of.
+            architectures: those of the machines.
+            tried: the copy, with what came of the start.
 
         Raises:
             Problem: image_pull_failed; ``MirrorAwayError``.

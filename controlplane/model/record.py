@@ -53,7 +53,11 @@ def load_record(text: str) -> Sandbox | None:
 
 
 def dump_tombstone(sandbox: Sandbox) -> dict[str, Any]:
-    """The tombstone of an ended sandbox, ready for JSON; without environment variables."""
+    """The tombstone of an ended sandbox, ready for JSON; without environment variables.
+
+    Raises:
+        ValueError: the sandbox has not ended.
+    """
     if sandbox.end is None:
         raise ValueError(f"{sandbox.id} has not ended")
     return {

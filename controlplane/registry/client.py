@@ -79,7 +79,7 @@ class Registries:
         return digest_of((await self._get(reference, owner, path, MAX_MANIFEST_BYTES)).body)
 
     async def check(self, reference: Reference, digest: str, architectures: Collection[str], owner: str = "") -> None:
-        """Checks that nodes of these architectures can run the image. Cost: two or three requests.
+        """See ``Registry.check``. Cost: two or three requests.
 
         Raises:
             Problem: unsupported, no sandbox can start from it.

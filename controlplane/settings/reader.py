@@ -49,7 +49,11 @@ class Reader:
         return self(name, parse) if self.has(name) else None
 
     def secret(self, name: str, parse: Callable[[str], T]) -> T:
-        """As ``__call__``, but an error does not repeat the value."""
+        """As ``__call__``, but an error does not repeat the value.
+
+        Raises:
+            SettingError: it is missing, or not what ``parse`` takes.
+        """
         try:
             return self(name, parse)
         except SettingError as error:

@@ -59,7 +59,11 @@ def socket_path(text: str) -> Path:
 
 
 def api_keys(text: str) -> dict[str, str]:
-    """``owner:key`` pairs, separated by commas or line breaks; returns key -> owner."""
+    """``owner:key`` pairs, separated by commas or line breaks; returns key -> owner.
+
+    Raises:
+        ValueError: it is not a list of such pairs, or a key is too short; the message is the rule.
+    """
     keys: dict[str, str] = {}
     for pair in filter(None, text.replace("\n", ",").split(",")):
         owner, colon, key = pair.strip().partition(":")
@@ -72,7 +76,11 @@ def api_keys(text: str) -> dict[str, str]:
 
 
 def keys_file(text: str) -> dict[str, str]:
-    """A file that holds what ``api_keys`` reads."""
+    """A file that holds what ``api_keys`` reads.
+
+    Raises:
+        ValueError: it cannot be read, or holds something else; the message is the rule.
+    """
     try:
         return api_keys(file(text).read_text().strip())
     except OSError as error:
@@ -80,7 +88,11 @@ def keys_file(text: str) -> dict[str, str]:
 
 
 def redis_url(text: str) -> str:
-    """The URL of a Redis: ``redis://``, ``rediss://`` or ``unix://``."""
+    """The URL of a Redis: ``redis://``, ``rediss://`` or ``unix://``.
+
+    Raises:
+        ValueError: it is not; the message is the rule.
+    """
     parts = urlsplit(text)
     place = parts.path if parts.scheme == "unix" else parts.hostname
     if parts.scheme not in ("redis", "rediss", "unix") or not place:
@@ -90,7 +102,11 @@ def redis_url(text: str) -> str:
 
 
 def http_url(text: str) -> str:
-    """``http://host:port`` without a path or query."""
+    """``http://host:port`` without a path or query.
+
+    Raises:
+        ValueError: it is not; the message is the rule.
+    """
     parts = urlsplit(text)
     if parts.scheme != "http" or not parts.hostname or parts.port is None or parts.path.strip("/") or parts.query:
         raise ValueError("must be http://host:port")
@@ -98,21 +114,33 @@ def http_url(text: str) -> str:
 
 
 def file(text: str) -> Path:
-    """A file that exists."""
+    """A file that exists.
+
+    Raises:
+        ValueError: it is not; the message is the rule.
+    """
     if not Path(text).is_file():
         raise ValueError("must name a file that exists")
     return Path(text).resolve()
 
 
 def absolute_path(text: str) -> Path:
-    """An absolute path, which need not exist."""
+    """An absolute path, which need not exist.
+
+    Raises:
+        ValueError: it is not; the message is the rule.
+    """
     if not Path(text).is_absolute():
         raise ValueError("must be an absolute path")
     return Path(text)
 
 
 def certificates(text: str) -> Path:
-    """A folder with ``ca.crt``, ``tls.crt`` and ``tls.key``."""
+    """A folder with ``ca.crt``, ``tls.crt`` and ``tls.key``.
+
+    Raises:
+        ValueError: it is not; the message is the rule.
+    """
     missing = [name for name in ("ca.crt", "tls.crt", "tls.key") if not (Path(text) / name).is_file()]
     if missing:
         raise ValueError(f"must name a folder with ca.crt, tls.crt and tls.key; there is no {missing[0]}")
@@ -120,7 +148,11 @@ def certificates(text: str) -> Path:
 
 
 def namespaced(text: str) -> tuple[str, str]:
-    """``NAMESPACE/NAME`` of an object of Kubernetes."""
+    """``NAMESPACE/NAME`` of an object of Kubernetes.
+
+    Raises:
+        ValueError: it is not; the message is the rule.
+    """
     namespace, slash, name = text.partition("/")
     if not slash or not re.fullmatch(_LABEL, namespace) or not _DOMAIN.fullmatch(name):
         raise ValueError("must be NAMESPACE/NAME, as Kubernetes writes names")
@@ -128,14 +160,22 @@ def namespaced(text: str) -> tuple[str, str]:
 
 
 def domain(text: str) -> str:
-    """A DNS name, short enough for ``PORT-ID.`` in front of it (RFC 1035: at most 253 characters in all)."""
+    """A DNS name, short enough for ``PORT-ID.`` in front of it (RFC 1035: at most 253 characters in all).
+
+    Raises:
+        ValueError: it is not; the message is the rule.
+    """
     if len(text) > MAX_DOMAIN_CHARS or not _DOMAIN.fullmatch(text):
         raise ValueError(f"must be a DNS name in small letters of at most {MAX_DOMAIN_CHARS} characters")
     return text
 
 
 def word(text: str) -> str:
-    """Any text that is not blank."""
+    """Any text that is not blank.
+
+    Raises:
+        ValueError: it is not; the message is the rule.
+    """
     if not text.strip():
         raise ValueError("must not be empty")
     return text.strip()
@@ -154,7 +194,11 @@ def registries(text: str) -> tuple[str, ...]:
 
 
 def registry(text: str) -> str:
-    """The host of one image registry, perhaps with a port, as the name of an image begins with it."""
+    """The host of one image registry, perhaps with a port, as the name of an image begins with it.
+
+    Raises:
+        ValueError: it is not; the message is the rule.
+    """
     check_registry(text)
     if not names_registry(text) or text != text.lower():
         raise ValueError("must have a dot or a port, in small letters: else names of images would not be read as its")
@@ -162,7 +206,11 @@ def registry(text: str) -> str:
 
 
 def host_and_port(text: str) -> str:
-    """``host:port`` of a server that is called."""
+    """``host:port`` of a server that is called.
+
+    Raises:
+        ValueError: it is not; the message is the rule.
+    """
     host, _, port = text.rpartition(":")
     if not host or host == "unix" or not port.isdigit() or int(port) not in range(1, 65536):
         raise ValueError("must be host:port")
@@ -170,7 +218,11 @@ def host_and_port(text: str) -> str:
 
 
 def tls_folder(text: str) -> Path:
-    """A folder with the files of a Secret for mutual TLS."""
+    """A folder with the files of a Secret for mutual TLS.
+
+    Raises:
+        ValueError: it is not; the message is the rule.
+    """
     for name in ("ca.crt", "tls.crt", "tls.key"):
         if not (Path(text) / name).is_file():
             raise ValueError(f"must name a folder that has {name}")
@@ -178,7 +230,11 @@ def tls_folder(text: str) -> Path:
 
 
 def names_by_owner(text: str) -> Mapping[str, Sequence[str]]:
-    """A JSON object of lists of names, such as ``{"alice": ["alices-registry"]}``."""
+    """A JSON object of lists of names, such as ``{"alice": ["alices-registry"]}``.
+
+    Raises:
+        ValueError: it is not; the message is the rule.
+    """
     value = _json(text)
     if not isinstance(value, dict) or not all(
         isinstance(names, list) and names and all(isinstance(one, str) and one for one in names)
@@ -189,7 +245,11 @@ def names_by_owner(text: str) -> Mapping[str, Sequence[str]]:
 
 
 def repositories(text: str) -> tuple[str, ...]:
-    """Beginnings of images' names, at least one, each with its registry and a slash at its end, separated by commas."""
+    """Beginnings of images' names, at least one, each with its registry and a slash at its end, separated by commas.
+
+    Raises:
+        ValueError: it is not; the message is the rule.
+    """
     for one in words(text):
         host, slash, _ = one.partition("/")
         check_registry(host)
@@ -224,7 +284,11 @@ def count(least: int, most: int) -> Callable[[str], int]:
 
 
 def labels(text: str) -> Mapping[str, str]:
-    """A JSON object with string values, such as ``{"pool": "sandboxes"}``."""
+    """A JSON object with string values, such as ``{"pool": "sandboxes"}``.
+
+    Raises:
+        ValueError: it is not; the message is the rule.
+    """
     value = _json(text)
     if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
         raise ValueError('must be a JSON object of texts, such as {"pool": "sandboxes"}')
@@ -232,7 +296,11 @@ def labels(text: str) -> Mapping[str, str]:
 
 
 def objects(text: str) -> Sequence[Mapping[str, object]]:
-    """A JSON list of objects, such as the tolerations of a pod."""
+    """A JSON list of objects, such as the tolerations of a pod.
+
+    Raises:
+        ValueError: it is not; the message is the rule.
+    """
     value = _json(text)
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         raise ValueError('must be a JSON list of objects, such as [{"key": "sandboxes", "operator": "Exists"}]')

@@ -252,7 +252,14 @@ class MemoryStore:
         self._tombstones[sandbox.id] = ended_at_ms
 
     def withdrawn_before(self, owner: str, key: str, call_id: str, at_ms: int) -> None:
-        """Restores a withdrawn key of an earlier process; call it oldest first."""
+        """Restores a withdrawn key of an earlier process; call it oldest first.
+
+        Args:
+            owner: of the key.
+            key: the idempotency key.
+            call_id: of the call that was withdrawn; empty: the key is withdrawn for every call.
+            at_ms: Unix time at which it was withdrawn.
+        """
         self._withdrawn.setdefault((owner, key, call_id), at_ms)
 
     def _holds(self, fence: Fence) -> bool:

@@ -314,6 +314,14 @@ class Store(Protocol):
         """Stores on which node a start was placed; it has a slot from then on, even over the limits.
 
         Does nothing once the start is over.
+
+        Args:
+            sandbox_id: whose start.
+            node: its name.
+            until_ms: Unix time at which the slot is free, whatever becomes of the start.
+            per_node: how many starts a node takes at once; 0: any number.
+            placement_key: see ``SandboxSpec.placement_key``. Where the node has more starts than ``per_node``, starts
+                with this key are held until it has not.
         """
         ...
 

@@ -58,7 +58,11 @@ def load(text: str | bytes) -> Sandbox:
 
 
 def load_fields(members: Any) -> Sandbox:  # noqa: ANN401 - JSON
-    """As ``load``, for parsed JSON: feed messages embed the record."""
+    """As ``load``, for parsed JSON: feed messages embed the record.
+
+    Raises:
+        ValueError: it is not a record of this version.
+    """
     try:
         return _load(members)
     except (KeyError, TypeError) as error:
@@ -107,7 +111,14 @@ def message_of(origin: str) -> str:
 
 
 def row(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> dict[str, Value]:
-    """The arguments of every script that writes a record; ``lua/head.lua`` says what they are."""
+    """The arguments of every script that writes a record; ``lua/head.lua`` says what they are.
+
+    Args:
+        sandbox: as it is to be stored.
+        now_ms: Unix time of the change.
+        writer: a unique id of this write, by which its repetition is known.
+        origin: the replica that writes, which skips its own messages.
+    """
     warm = sandbox.state is State.WARM
     # Other replicas follow what is up or has an end, and not what changes during a start.
     heard = sandbox.state in UP or sandbox.end is not None
@@ -126,6 +137,12 @@ def wish_row(wish: Sandbox, now_ms: int, writer: str, origin: str) -> dict[str, 
     """As ``row``, for a claim: ``record`` and ``public`` are what it replaces in those of the one that it gets.
 
     The template is the one that is wanted.
+
+    Args:
+        wish: the sandbox as it would be created cold.
+        now_ms: Unix time of the claim.
+        writer: as in ``row``.
+        origin: as in ``row``.
     """
     claimed = replace(wish, **claim_fields(wish, now_ms))
     return {

@@ -34,7 +34,16 @@ class Slots:
     def take(
         self, sandbox_id: str, limit: int, until_ms: int, now_ms: int, *, per_node: int = 0, placement_key: str = ""
     ) -> Slot:
-        """See ``Store.take_slot``."""
+        """See ``Store.take_slot``.
+
+        Args:
+            sandbox_id: as there.
+            limit: as there.
+            until_ms: as there.
+            now_ms: Unix time; slots that are due by then are freed first.
+            per_node: as there.
+            placement_key: as there.
+        """
         for lapsed in [one for one, lapses_ms in self._until.items() if lapses_ms <= now_ms]:
             self.free(lapsed)
         starts = Counter(self._nodes.values())

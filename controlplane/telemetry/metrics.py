@@ -138,7 +138,15 @@ class Metrics:
         self._known_labels()
 
     def phase(self, phase: str, duration_ms: int) -> None:
-        """Records one phase of a start; ``phase`` is one of ``PHASES``."""
+        """Records one phase of a start.
+
+        Args:
+            phase: one of ``PHASES``.
+            duration_ms: how long it took.
+
+        Raises:
+            ValueError: it is not one of ``PHASES``.
+        """
         if phase not in PHASES:
             raise ValueError(f"{phase!r} is not one of {PHASES}")
         self._phases.labels(phase).observe(duration_ms / 1000)

@@ -93,7 +93,14 @@ def _cluster_level(name: str, *steps: Step | Beside, budget_s: float, fresh_s: f
 
 
 # No process, no socket, no real time.
-PURE = ("unit/controlplane", "unit/bench", "unit/chaos", "unit/test_cluster_parts.py", "unit/test_lint.py")
+PURE = (
+    "unit/controlplane",
+    "unit/bench",
+    "unit/chaos",
+    "unit/test_cluster_parts.py",
+    "unit/test_docstrings.py",
+    "unit/test_lint.py",
+)
 UNIT = ("unit/sdk", "unit/levels", "unit/structure", "unit/test_import_circles.py", "unit/test_rust_sources.py")
 LEVELS = (
     Level("lint", (Plain(_make("lint")),), budget_s=60, fresh_s=300),

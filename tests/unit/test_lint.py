@@ -8,7 +8,8 @@ from textwrap import dedent
 
 import pytest
 
-from tests import lint
+from tests.lint import __main__ as command
+from tests.lint import speed
 
 WRONG = {
     "a limit": "asyncio.timeout(2)",
@@ -55,7 +56,7 @@ RIGHT = {
 
 def told(source: str, path: str = "tests/unit/test_a.py") -> list[int]:
     """The lines with a problem."""
-    return [one.line for one in lint.problems(dedent(source), path)]
+    return [one.line for one in speed.problems(dedent(source), path)]
 
 
 @pytest.mark.parametrize("source", WRONG.values(), ids=WRONG.keys())
@@ -84,23 +85,23 @@ def test_an_excuse_is_on_the_line_or_alone_above_it() -> None:
 
 @pytest.mark.parametrize("comment", ["# speed:", "# speed:  ", "#speed:"])
 def test_an_excuse_needs_a_reason(comment: str) -> None:
-    assert [one.words for one in lint.problems(f"asyncio.timeout(1)  {comment}", "a.py")] == [
+    assert [one.words for one in speed.problems(f"asyncio.timeout(1)  {comment}", "a.py")] == [
         "the excuse has no reason"
     ]
 
 
 def test_an_excuse_for_nothing_is_none() -> None:
-    assert [one.words for one in lint.problems("act()  # speed: it is slow", "a.py")] == ["the excuse excuses nothing"]
+    assert [one.words for one in speed.problems("act()  # speed: it is slow", "a.py")] == ["the excuse excuses nothing"]
     assert told("text = '# speed: of a string'") == []
 
 
 def test_it_prints_the_place_and_tells_by_its_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.py").write_text("\nasyncio.timeout(1)\n")
     (tmp_path / "b.py").write_text("asyncio.timeout(60)\n")
-    assert lint.main([str(tmp_path)]) == 1
+    assert command.main([str(tmp_path)]) == 1
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith(f"{tmp_path}/a.py:2: 1 s are nothing")
-    assert lint.main([str(tmp_path / "b.py")]) == 0
+    assert command.main([str(tmp_path / "b.py")]) == 0
     assert capsys.readouterr().out == ""
 
 
@@ -108,8 +109,8 @@ def test_it_prints_the_place_and_tells_by_its_status(tmp_path: Path, capsys: pyt
 def test_no_list_is_unpacked_where_it_is_written(folder: str) -> None:
     """`*(a, b),` in the place of `a, b,` keeps the formatter from giving each a line of its own."""
     found = [
-        f"{file.relative_to(lint.ROOT)}:{node.lineno}"
-        for file in (lint.ROOT / folder).rglob("*.py")
+        f"{file.relative_to(command.ROOT)}:{node.lineno}"
+        for file in (command.ROOT / folder).rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Starred) and isinstance(node.value, ast.Tuple | ast.List | ast.Set)
     ]

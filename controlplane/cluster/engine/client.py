@@ -80,6 +80,12 @@ class EngineClient:
     async def call(self, method: str, path: str, query: Query | None = None, body: object = None) -> Any:  # noqa: ANN401 - JSON
         """Makes a call; returns the decoded JSON answer, or None for an empty one.
 
+        Args:
+            method: of HTTP.
+            path: below the engine's API version, without a slash in front.
+            query: parameters; None for no query.
+            body: sent as JSON; None for no body.
+
         Raises:
             Problem: ``Missing`` for 404; unsupported, capacity_unavailable, upstream_timeout, internal.
         """

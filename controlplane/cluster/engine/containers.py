@@ -105,7 +105,15 @@ def records_of(containers: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def target_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host, image: Image) -> Body:
-    """The create body of the target: the user's image with a main process that only waits."""
+    """The create body of the target: the user's image with a main process that only waits.
+
+    Args:
+        sandbox_id: whose target it is.
+        spec: what the sandbox asks for; its limits are set here too, for programs that read their control group.
+        boot: has the record, which the target keeps as a label.
+        host: folders and binaries of this machine.
+        image: the user's, as the engine knows it.
+    """
     return {
         "Image": image.id,
         "Entrypoint": [TARGET_COMMAND],
@@ -125,7 +133,14 @@ def target_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host, imag
 
 
 def sidecar_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host) -> Body:
-    """The create body of the sidecar, beside the target of the same sandbox."""
+    """The create body of the sidecar, beside the target of the same sandbox.
+
+    Args:
+        sandbox_id: whose sidecar it is.
+        spec: what the sandbox asks for; commands run within the limits that are set here.
+        boot: what the sidecar has to know to start.
+        host: folders and binaries of this machine.
+    """
     beside = f"container:{name(sandbox_id, TARGET)}"
     return {
         "Image": host.sidecar_image,

@@ -171,7 +171,14 @@ class Images:
         return "elsewhere"
 
     async def sidecar(self, binary: Path) -> str:
-        """The id of an image that contains only the sidecar's binary; built once per content of the binary."""
+        """The id of an image that contains only the sidecar's binary; built once per content of the binary.
+
+        Args:
+            binary: the sidecar's, linked statically.
+
+        Raises:
+            Problem: internal, the engine refuses the image or does not list it.
+        """
         content = _content(binary)
         # The digest is in the repository's name and not in the tag, since Podman 4.3 ignores the tag of an import.
         repository = f"rollbox/sidecar-{hashlib.sha256(content).hexdigest()[:16]}"

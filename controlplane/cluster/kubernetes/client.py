@@ -143,7 +143,20 @@ class KubernetesClient:
         return await self._call("POST", path, body=body, within_s=within_s)
 
     async def patch(self, path: str, body: Json | Changes, kind: str = MERGE, *, within_s: float = WITHIN_S) -> Json:
-        """Patches an object; the patch must be idempotent, since it may be retried."""
+        """Patches an object; the patch must be idempotent, since it may be retried.
+
+        Args:
+            path: of the object, from the root of the API server.
+            body: the patch: an object for a merge, a list for a JSON patch.
+            kind: the media type of the patch.
+            within_s: seconds for all attempts together.
+
+        Returns:
+            the object after the patch.
+
+        Raises:
+            Problem: what the API server refuses it for, or upstream_timeout: it does not answer in time.
+        """
         return await self._call("PATCH", path, body=body, kind=kind, within_s=within_s)
 
     async def delete(self, path: str, body: Json, *, within_s: float = WITHIN_S) -> None:

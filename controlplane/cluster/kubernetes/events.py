@@ -17,6 +17,10 @@ async def decoded(response: aiohttp.ClientResponse, what: str) -> AsyncIterator[
     Args:
         response: the answer of a watch.
         what: method and path of the request, for error messages.
+
+    Raises:
+        Problem: internal, an event is longer than ``MAX_EVENT_BYTES``.
+        ValueError: a line is not JSON.
     """
     rest = bytearray()
     async for chunk in response.content.iter_any():

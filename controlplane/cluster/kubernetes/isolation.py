@@ -91,7 +91,14 @@ def check_pids(spec: SandboxSpec, what: Description) -> None:
 
 
 def describe(version: str, runtime_class: str, handler: str, required: str) -> Description:
-    """The description of the cluster."""
+    """The description of the cluster.
+
+    Args:
+        version: of the API server.
+        runtime_class: that sandboxes run under.
+        handler: of that class.
+        required: the kernel that every sandbox must show, or ``any``: it is not checked then.
+    """
     checked = required.lower() != ANY
     isolation = required if checked else handler
     how = f"RuntimeClass {runtime_class} (handler {handler})"

@@ -69,7 +69,15 @@ def of_release(release: Release, closed: Sequence[Way], ready: str) -> NetworkCh
 
 
 def of_namespace(namespace: str, image: str, runtime_class: str, closed: Sequence[Way], peer: str) -> NetworkCheck:
-    """A check in a temporary namespace, with a pod that listens at the address ``peer``."""
+    """A check in a temporary namespace, with a pod that listens at the address ``peer``.
+
+    Args:
+        namespace: the temporary one.
+        image: of the pods that try, with Python in it.
+        runtime_class: of these pods.
+        closed: what they must not reach.
+        peer: the address of the pod that listens; only its readiness port must be reached.
+    """
     others = [*closed, Way("port of another pod", peer, OTHER_PORT)]
     retried = [replace(way, retry_for_s=NEW_POLICIES_S) for way in others]
     return NetworkCheck(

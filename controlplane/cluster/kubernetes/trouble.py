@@ -31,7 +31,17 @@ def is_certificate(error: BaseException) -> bool:
 
 
 def unreachable(url: str, what: str, error: BaseException, now_ms: int) -> Problem:
-    """The problem for a call that got no answer."""
+    """The problem for a call that got no answer.
+
+    Args:
+        url: of the API server.
+        what: method and path of the call.
+        error: why there was no answer.
+        now_ms: Unix time; says whether a certificate has expired.
+
+    Returns:
+        internal for a certificate and for what is no network error, else upstream_timeout.
+    """
     words = str(error) or type(error).__name__
     if is_certificate(error):
         return Problem("internal", f"{what}: {_certificate(url, words, now_ms)}", api_server=url)

@@ -32,7 +32,22 @@ class Endings:
         self._reclaimer = reclaimer
 
     async def end_all(self, sandboxes: Sequence[Sandbox], problem: Problem, by: str, *, wait_s: float = 0.0) -> Deleted:
-        """Ends many together; waits for the cluster's confirmation for ``wait_s`` at most, by default not at all."""
+        """Ends many together.
+
+        Args:
+            sandboxes: which; those that have ended already stay as they are.
+            problem: the cause of the end, for all of them.
+            by: what ends them, for the records.
+            wait_s: seconds to wait for the cluster's confirmation that nothing of them runs; 0: not at all.
+
+        Returns:
+            their ids; with a wait, those without a confirmation in time are ``failed``, each with its reason.
+
+        Raises:
+            Problem: the store did not take an end; some of the others may have been stored.
+
+        Cost: a step of the store for each, ``TOGETHER`` at a time.
+        """
         # All ends first: quota and routes of the last one do not wait for the cluster to take the first one off.
         for at in range(0, len(sandboxes), TOGETHER):
             some = (self._ledger.end(one.id, problem, by, known=one) for one in sandboxes[at : at + TOGETHER])

@@ -52,6 +52,7 @@ class Copy:
         """Waits until it is over; the digest that nodes pull.
 
         Raises:
+            MirrorAwayError: this control plane stops.
             Problem: why there is none.
         """
         await asyncio.wait({self._over})

@@ -64,8 +64,8 @@ class Rights:
         """Checks that an owner may have an image. Cost: nothing where all may; else a request in five minutes.
 
         Raises:
-            Problem: image_not_found: it is not there, or not for this owner, which is not told apart;
-                image_pull_failed: its registry does not answer, and has not proven the right within an hour.
+            Problem: image_not_found: it is not there, or not for this owner, which is not told apart.
+            RegistryProblem: image_pull_failed: its registry does not answer, and has not proven the right for an hour.
         """
         if not await self.guarded(reference):
             return None

@@ -27,7 +27,17 @@ def leased(sandbox: Sandbox, lease: Lease | None, now_ms: int) -> Sandbox:
 
 
 def port_opened(sandbox: Sandbox, port: int, now_ms: int, *, public: bool) -> Sandbox:
-    """Has this port open to anyone, or not any more."""
+    """Has this port open to anyone, or not any more.
+
+    Args:
+        sandbox: before the change.
+        port: from 1 to 65535.
+        now_ms: Unix time of the change.
+        public: whether it is open from now on.
+
+    Returns:
+        the record after the change; the same object when nothing changes, as for a sandbox that has ended.
+    """
     after = sandbox.with_port(port, public=public, now_ms=now_ms)
     return sandbox if after is sandbox or not sandbox.state.counted else noted(after, now_ms, "port")
 

@@ -101,7 +101,16 @@ class Ledger:
         return await self.take(sandbox_id, event, Change(end=cause), known, once=once) is not None
 
     async def end_with_retries(self, sandbox_id: str, problem: Problem, by: str, event: Event = Event.END) -> None:
-        """As ``end``, also when the store is away for a moment; never raises a ``Problem``."""
+        """As ``end``, also when the store is away for a moment; never raises a ``Problem``.
+
+        An end that is not stored then is logged, and a later round of maintenance ends the sandbox.
+
+        Args:
+            sandbox_id: which sandbox.
+            problem: the cause of the end.
+            by: what ends it, for the record.
+            event: of the table of states.
+        """
         try:
             await retried_while_away(lambda: self.end(sandbox_id, problem, by, event))
         except Problem as away:

@@ -109,16 +109,27 @@ class Groups:
         return dict(zip(sorted(latest), settled, strict=True))
 
     async def delete(self, owner: str, name: str, count: int = 0, *, wait_s: float = 0.0) -> Deleted:
-        """Deletes all sandboxes of the group. ``count`` also withdraws the keys of that many samples, for late creates.
+        """Deletes all sandboxes of the group. An unknown group is success: nothing is deleted.
 
-        An unknown group is success: nothing is deleted. ``wait_s``: as in ``Sandboxes.delete``.
+        Args:
+            owner: of the group.
+            name: of the group.
+            count: also withdraws the keys of that many samples, for creates that may still arrive.
+            wait_s: as in ``Sandboxes.delete``, in seconds.
         """
         taken = await self._delete_keys(owner, name, range(count))
         found = await self._service.delete_all(owner, {GROUP: name}, wait_s=wait_s)
         return _merged([*taken, found])
 
     async def withdraw(self, owner: str, name: str, count: int, call_id: str) -> Deleted:
-        """Withdraws the creates of one call with ``count`` samples; see ``Sandboxes.withdraw``."""
+        """Withdraws the creates of one call; see ``Sandboxes.withdraw``.
+
+        Args:
+            owner: of the group.
+            name: of the group.
+            count: how many samples the call has asked for.
+            call_id: the id that the client has given the call.
+        """
         taken = (self._service.withdraw(owner, _key(name, sample), call_id) for sample in range(count))
         return _merged(await asyncio.gather(*taken))
 

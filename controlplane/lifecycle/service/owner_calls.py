@@ -84,6 +84,15 @@ class OwnerCalls:
 
         The gateways hear of it in the moments after: one that is asked without a token before it has, waits for it.
 
+        Args:
+            owner: of the sandbox.
+            sandbox_id: which sandbox.
+            port: from 1 to 65535.
+            public: whether anyone reaches it from now on.
+
+        Returns:
+            the sandbox after the change.
+
         Raises:
             Problem: sandbox_not_found, why it has ended, or quota_exceeded: too many ports are public.
         """

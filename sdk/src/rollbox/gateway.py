@@ -231,9 +231,18 @@ class Gateway:
         headers: Mapping[str, str] | None = None,
         deadline: Deadline | None = None,
     ) -> Any:  # noqa: ANN401
-        """Call a route below /v1 (`parts`) with the API key, with retries; returns the JSON of the answer.
+        """Call a route below /v1 with the API key, with retries; returns the JSON of the answer.
 
-        A `deadline` is for creates: each attempt sends the time that is left.
+        Args:
+            method: of HTTP.
+            *parts: of the path; each is escaped.
+            query: names and values.
+            body: sent as JSON.
+            headers: beside those of every request.
+            deadline: for creates: each attempt sends the time that is left, and none starts after it.
+
+        Raises:
+            SandboxError: the problem that the gateway answered with, or why there is no answer.
         """
         url = self._address("/".join(("v1", *(quote(part, safe="") for part in parts))))
         data = None if body is None else json.dumps(body).encode()
@@ -274,8 +283,17 @@ class Gateway:
     ) -> Any:  # noqa: ANN401
         """Call a route of one sandbox with its token, with retries; returns the JSON of the answer.
 
-        `parts` are of the path below the sandbox; bytes in `query` are sent unchanged. A call that is not `idempotent`
-        is not retried after a lost answer: the error is raised. No attempt starts after the `deadline`.
+        Args:
+            access: the sandbox, with its token.
+            method: of HTTP.
+            *parts: of the path below the sandbox; each is escaped.
+            query: names and values; bytes are sent unchanged.
+            body: sent as JSON.
+            idempotent: whether the call may be repeated after a lost answer; else the error is raised.
+            deadline: no attempt starts after it.
+
+        Raises:
+            SandboxError: the problem that the gateway answered with, or why there is no answer.
         """
         url = self.sandbox_url(access, *parts, query=query)
         data = None if body is None else json.dumps(body).encode()
@@ -311,7 +329,19 @@ class Gateway:
         source: Source | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[Body]:
-        """Call a route of one sandbox with streamed bodies, without retries; see `Transport.exchange`."""
+        """Call a route of one sandbox with streamed bodies, without retries; see `Transport.exchange`.
+
+        Args:
+            access: the sandbox, with its token.
+            method: of HTTP.
+            *parts: of the path below the sandbox; each is escaped.
+            query: names and values; bytes are sent unchanged.
+            source: makes the body.
+            headers: beside those of every request.
+
+        Yields:
+            the body of the answer.
+        """
         url = self.sandbox_url(access, *parts, query=query)
         try:
             async with AsyncExitStack() as stack:

@@ -123,6 +123,13 @@ class SandboxGroup(Generic[Member]):
     ) -> SandboxGroup[LazySandbox]:
         """Make a group whose sandboxes start one by one, each with its first use; nothing is sent now.
 
+        Args:
+            image: name of a container image.
+            n: how many sandboxes, 1 to 1024.
+            name: of the group, 1 to 100 of A-Za-z0-9._-; None makes one up.
+            client: as in `Sandbox.create`.
+            **options: as in `Sandbox.create`, for each sandbox.
+
         Raises:
             InvalidArgument: an argument is invalid.
         """
@@ -270,7 +277,11 @@ class SandboxGroup(Generic[Member]):
 
 
 def checked_name(name: str) -> str:
-    """Return the name; InvalidArgument when it cannot be a group's: 1 to 100 of A-Za-z0-9._-."""
+    """Return the name of a group.
+
+    Raises:
+        InvalidArgument: it is not 1 to 100 of A-Za-z0-9._-, alphanumeric at both ends.
+    """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidArgument(
             f"the name of a group {name!r} is not 1 to 100 of A-Za-z0-9._-, alphanumeric at both ends"

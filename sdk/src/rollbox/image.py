@@ -137,7 +137,14 @@ class PrefetchReport:
 
 
 def names(images: str | Iterable[str]) -> Sequence[str]:
-    """Check the names of images; one alone is a list of one."""
+    """Check the names of images; one alone is a list of one.
+
+    Returns:
+        the names, each once, in their order.
+
+    Raises:
+        InvalidArgument: there is none, or one is not text.
+    """
     found = [images] if isinstance(images, str) else list(images)
     if not found or not all(isinstance(one, str) and one for one in found):
         raise InvalidArgument("no image is named" if not found else f"images {found!r} are not all names")

@@ -8,9 +8,12 @@ from rollbox.errors import InvalidArgument
 
 
 def checked(labels: Mapping[str, str] | None) -> dict[str, str]:
-    """Copy labels; InvalidArgument for a key that is empty or holds `=`, and for anything that is not text.
+    """Copy labels.
 
     A key cannot hold `=` since a filter is written `key=value`; a value can.
+
+    Raises:
+        InvalidArgument: a key is empty or holds `=`, or something is not text.
     """
     found = dict(labels or {})
     for key, value in found.items():
@@ -22,7 +25,11 @@ def checked(labels: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def parse(pairs: Iterable[str]) -> dict[str, str]:
-    """Read `key=value` strings, as typed on a command line; InvalidArgument names one of another form."""
+    """Read `key=value` strings, as typed on a command line; the last one of a key counts.
+
+    Raises:
+        InvalidArgument: one has another form.
+    """
     found: dict[str, str] = {}
     for pair in pairs:
         key, separator, value = pair.partition("=")

@@ -71,7 +71,9 @@ class LazySandbox:
 
         Calls that wait for a create which another call has begun share its result, also a failure.
 
-        Raises: as `Sandbox.create`; Deleted after `delete`.
+        Raises:
+            Deleted: `delete` was called here before.
+            SandboxError: as `Sandbox.create`.
         Cancel safety: as `Sandbox.create`; another call that waits for the same create starts it again, with what is
             left of its own `start_timeout`.
         """

@@ -82,7 +82,11 @@ class Resources:
         self.to_json()
 
     def to_json(self) -> dict[str, Any]:
-        """Write the wire form; what only some installations support is left out where it is not asked for."""
+        """Write the wire form; what only some installations support is left out where it is not asked for.
+
+        Raises:
+            InvalidArgument: a value is not one that this resource can have.
+        """
         body: dict[str, Any] = {
             "cpu_millicores": cpu_range(self.cpu)._asdict(),
             "memory_bytes": memory_range(self.memory)._asdict(),
@@ -213,7 +217,11 @@ class CreateSpec:
 
 
 def template_body(image: str, resources: Resources) -> dict[str, Any]:
-    """Write the part of a create's body that is also a pool's template; InvalidArgument for what cannot be an image."""
+    """Write the part of a create's body that is also a pool's template.
+
+    Raises:
+        InvalidArgument: this cannot be the name of an image, or a resource is invalid.
+    """
     if not isinstance(image, str) or not image or any(letter.isspace() for letter in image):
         raise InvalidArgument(f"image {image!r} is not the name of an image, like 'python:3.12-slim'")
     return {"image": image, **resources.to_json()}

@@ -104,7 +104,11 @@ def pool_body(image: str, warm: Warm, options: PoolOptions) -> dict[str, Any]:
 
 
 def changes_body(changes: PoolChanges) -> dict[str, Any]:
-    """Build the body that changes a pool; InvalidArgument for no change at all, or an invalid argument."""
+    """Build the body that changes a pool.
+
+    Raises:
+        InvalidArgument: nothing is to be changed, or a value is invalid.
+    """
     body: dict[str, Any] = {} if "warm" not in changes else warm_body(changes["warm"])
     for name, value in (("starts_per_minute", changes.get("starts_per_minute")), ("surge", changes.get("surge"))):
         if value is not None:
@@ -117,7 +121,14 @@ def changes_body(changes: PoolChanges) -> dict[str, Any]:
 
 
 def warm_body(warm: Warm) -> dict[str, Any]:
-    """Check `warm` and return the fields of a request body."""
+    """Build the fields of a request that say how many warm sandboxes a pool keeps.
+
+    Args:
+        warm: the number, or (minimum, maximum).
+
+    Raises:
+        InvalidArgument: it is neither, or the minimum is the greater one.
+    """
     pair = warm if isinstance(warm, tuple) else (warm, warm)
     if len(pair) != 2 or not all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in pair):
         raise InvalidArgument(f"warm {warm!r} is not a number from 0 on, or (minimum, maximum)")

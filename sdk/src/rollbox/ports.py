@@ -266,7 +266,11 @@ class PortDatagrams(_Tunnel):
     """A UDP socket whose peer is a port of a sandbox. Errors as for `PortStream`; datagrams may get lost."""
 
     async def send(self, data: bytes) -> None:
-        """Send one datagram of at most 65507 bytes."""
+        """Send one datagram.
+
+        Raises:
+            InvalidArgument: it has more than 65507 bytes.
+        """
         if len(data) > _MOST_DATAGRAM_BYTES:
             raise InvalidArgument(f"a datagram of {len(data)} bytes is larger than {_MOST_DATAGRAM_BYTES}")
         await self._send(bytes(data))
@@ -280,7 +284,11 @@ class PortDatagrams(_Tunnel):
 
 
 def checked(port: int) -> int:
-    """Return the port; InvalidArgument when it is not a port number."""
+    """Return the port.
+
+    Raises:
+        InvalidArgument: it is not a whole number from 1 to 65535.
+    """
     if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65_535:
         raise InvalidArgument(f"port {port!r} is not a whole number from 1 to 65535")
     return port

@@ -149,14 +149,22 @@ def hint_when_not_found(cmd: str | Sequence[str]) -> str | None:
 
 
 def milliseconds(name: str, seconds: float) -> int:
-    """Convert seconds to whole milliseconds, at least 1; InvalidArgument when not a positive finite number."""
+    """Convert seconds to whole milliseconds, at least 1.
+
+    Raises:
+        InvalidArgument: it is not a positive finite number.
+    """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds <= 0:
         raise InvalidArgument(f"{name} {seconds!r} is not a positive number of seconds")
     return max(1, round(seconds * 1000))
 
 
 def count(name: str, value: int, *, most: int | None = None) -> int:
-    """Return the value; InvalidArgument when it is not a whole number of at least 1, and at most `most`."""
+    """Return the value.
+
+    Raises:
+        InvalidArgument: it is not a whole number of at least 1, and at most `most`.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidArgument(f"{name} {value!r} is not a whole number of at least 1")
     if most is not None and value > most:
@@ -165,14 +173,22 @@ def count(name: str, value: int, *, most: int | None = None) -> int:
 
 
 def bits(name: str, value: int, most: int) -> int:
-    """Return the value; InvalidArgument when it is not a whole number from 0 to `most`, as file modes are."""
+    """Return the value, such as a file's mode.
+
+    Raises:
+        InvalidArgument: it is not a whole number from 0 to `most`.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
         raise InvalidArgument(f"{name} {value!r} is not a whole number from 0 to 0o{most:o}")
     return value
 
 
 def key(name: str, value: str) -> str:
-    """Return the value; InvalidArgument when it cannot be an idempotency key or exec_id (1 to 128 visible ASCII)."""
+    """Return the value.
+
+    Raises:
+        InvalidArgument: it cannot be an idempotency key or exec_id: 1 to 128 visible ASCII characters.
+    """
     if not isinstance(value, str) or not 1 <= len(value) <= 128 or not all("!" <= letter <= "~" for letter in value):
         raise InvalidArgument(f"{name} {value!r} is not 1 to 128 visible ASCII characters")
     return value
@@ -191,7 +207,11 @@ def _command(cmd: str | Sequence[str]) -> dict[str, Any]:
 
 
 def wait_s(wait: bool, wait_timeout: float | None) -> float:
-    """Return how many seconds a delete waits for the cluster's confirmation; 0 when it does not wait."""
+    """Return how many seconds a delete waits for the cluster's confirmation; 0 when it does not wait.
+
+    Raises:
+        InvalidArgument: a timeout without a wait, or one that is not a positive number of seconds.
+    """
     if wait:
         return milliseconds("wait_timeout", WAIT_TIMEOUT_S if wait_timeout is None else wait_timeout) / 1000
     if wait_timeout is not None:
@@ -200,7 +220,11 @@ def wait_s(wait: bool, wait_timeout: float | None) -> float:
 
 
 def command_settings(env: Mapping[str, str] | None, cwd: str | None, user: str | None) -> dict[str, Any]:
-    """Write variables, directory and user, which creates and execs share; InvalidArgument for an invalid one."""
+    """Write variables, directory and user, which creates and execs share.
+
+    Raises:
+        InvalidArgument: one of them is not text that every process can take, or a variable has no name that can be one.
+    """
     body: dict[str, Any] = {}
     if env:
         for name, value in env.items():
@@ -237,7 +261,11 @@ def _keep(keep: str) -> str:
 
 
 def text(name: str, value: str) -> str:
-    """Return the value; InvalidArgument when it is not text that every process can take: no NUL, valid Unicode."""
+    """Return the value.
+
+    Raises:
+        InvalidArgument: it is not text that every process can take: it holds NUL, or is not valid Unicode.
+    """
     if not isinstance(value, str):
         raise InvalidArgument(f"{name} is {value!r}, not a string")
     if "\0" in value:

@@ -40,7 +40,14 @@ class CommandRunner(Protocol):
     async def spawn(
         self, cmd: Sequence[str], *, cwd: str | None, env: Mapping[str, str] | None, user: str | None
     ) -> Process:
-        """Start a command."""
+        """Start a command, as `Sandbox.spawn` does.
+
+        Args:
+            cmd: program and arguments.
+            cwd: its working directory; None: the sandbox's.
+            env: variables beside the sandbox's.
+            user: that it runs as; None: the sandbox's.
+        """
 
     async def exec(
         self,
@@ -50,7 +57,14 @@ class CommandRunner(Protocol):
         user: str | None,
         timeout: float | None,  # noqa: ASYNC109
     ) -> ExecResult:
-        """Run a command to its end."""
+        """Run a command to its end, as `Sandbox.exec` does.
+
+        Args:
+            cmd: program and arguments.
+            cwd: its working directory; None: the sandbox's.
+            user: that it runs as; None: the sandbox's.
+            timeout: seconds after which it is killed; None: never.
+        """
 
 
 class Shell:
@@ -93,7 +107,19 @@ class Shell:
         user: str | None,
         max_output_bytes: int,
     ) -> Shell:
-        """As `Sandbox.shell`."""
+        """Start a shell, bash or else sh; see `Sandbox.shell`.
+
+        Args:
+            sandbox: that the shell runs in.
+            run_cleanup: runs the cleaning up that must not be lost when a call is cancelled.
+            cwd: its working directory; None: the sandbox's.
+            env: variables beside the sandbox's.
+            user: that it runs as; None: the sandbox's.
+            max_output_bytes: kept of each stream of a command.
+
+        Raises:
+            InvalidArgument: the image has neither, or an argument is invalid.
+        """
         cap = request.count("max_output_bytes", max_output_bytes)
         prompt = secrets.token_hex(16)
         for dialect in (shell_dialects.BASH, shell_dialects.posix(prompt)):
@@ -130,6 +156,7 @@ class Shell:
             the result: `end` is exited or deadline, or that of the shell itself when the command ended it.
 
         Raises:
+            InvalidArgument: the command is empty, holds NUL, or is not a string.
             Conflict: the shell has ended; the detail says how.
             SandboxLost, ...: the sandbox has ended.
         Cancel safety: the command's processes are killed; the shell remains usable.

@@ -147,10 +147,17 @@ class Transport:
         source: Source | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[Body]:
-        """Send a request whose body or answer is streamed; errors as `send`.
+        """Send a request whose body or answer is streamed; errors as `send`. Leaving early closes the connection.
 
-        `source` makes the body; what it raises is raised here, and the server sees an incomplete body.
-        Yields the body of the answer. Leaving early closes the connection.
+        Args:
+            method: of HTTP.
+            url: with its query.
+            credential: an API key or a sandbox's token.
+            source: makes the body; what it raises is raised here, and the server sees an incomplete body.
+            headers: beside those of every request.
+
+        Yields:
+            the body of the answer.
         """
         sent = {"Authorization": f"Bearer {credential}", **(headers or {})}
         session = self._open()
@@ -176,10 +183,13 @@ class Transport:
     async def websocket(
         self, url: URL, credential: str, *, headers: Mapping[str, str] | None = None, autoping: bool = True
     ) -> aiohttp.ClientWebSocketResponse:
-        """Open a WebSocket; the caller closes it.
+        """Open a WebSocket; the caller closes it. Errors as `send`; a refused handshake raises the server's problem.
 
-        With `autoping` pings are answered automatically, else they arrive as messages. Raises as `send`; a refused
-        handshake raises the server's problem.
+        Args:
+            url: with its query.
+            credential: an API key or a sandbox's token.
+            headers: beside those of every request.
+            autoping: answer pings automatically; else they arrive as messages.
         """
         sent = {"Authorization": f"Bearer {credential}", **(headers or {})}
         try:

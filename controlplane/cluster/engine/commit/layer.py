@@ -79,7 +79,11 @@ class Sink:
         return f"sha256:{self._digest.hexdigest()}"
 
     def reserve(self, size_bytes: int) -> None:
-        """Refuses what would not fit, before any of it is read."""
+        """Refuses what would not fit, before any of it is read.
+
+        Raises:
+            RefusedError: too_large, the layer would have more bytes than it may.
+        """
         if self.size_bytes + size_bytes > self._max_bytes:
             raise RefusedError("too_large", f"with {shown(self.path)} it would have more than {self._max_bytes} bytes")
 

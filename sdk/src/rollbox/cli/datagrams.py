@@ -25,7 +25,18 @@ _QUEUE: Final = 64
 async def forward_datagrams(
     sandbox: Sandbox, local: Address, port: int, listening: OnListening, stop: asyncio.Event
 ) -> None:
-    """Forward datagrams until `stop` is set. Raises OSError when the address cannot be bound."""
+    """Forward datagrams until `stop` is set.
+
+    Args:
+        sandbox: that receives them.
+        local: host and port to bind here; port 0 is a free one.
+        port: in the sandbox.
+        listening: called with the port that is bound here.
+        stop: ends the call.
+
+    Raises:
+        OSError: the address cannot be bound.
+    """
     # Before the task group, which would wrap the error of a port in use in an ExceptionGroup.
     taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:

@@ -103,7 +103,11 @@ def print_end(result: ExecResult) -> None:
 
 
 def octal(name: str, text: str) -> int:
-    """Read permissions or a mask as they are typed; InvalidArgument for anything but an octal number."""
+    """Read permissions or a mask as they are typed.
+
+    Raises:
+        InvalidArgument: it is not an octal number.
+    """
     try:
         return int(text, 8)
     except ValueError:

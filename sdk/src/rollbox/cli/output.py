@@ -31,13 +31,16 @@ _TRIES = 3
 
 
 def run(call: Callable[[Client], Awaitable[_T]], *, what: str, as_json: bool = False, quiet: bool = False) -> _T:
-    """Run one call with a client of its own; an error ends the process with the exit code of its fault.
+    """Run one call with a client of its own.
 
     Args:
         call: gets the client.
         what: shown beside the spinner when it takes more than 2 s.
         as_json: print an error as JSON.
         quiet: no spinner, for calls that print output themselves.
+
+    Raises:
+        Exit: the call failed, which is printed, with the exit code of the fault; or Ctrl-C or SIGTERM interrupted it.
     """
     import asyncio
 
@@ -65,7 +68,11 @@ def run(call: Callable[[Client], Awaitable[_T]], *, what: str, as_json: bool = F
 
 @contextmanager
 def exit_on_closed_stdout() -> Iterator[None]:
-    """When the reader of stdout is gone, as with `| head`, exit with the code that a shell reports for SIGPIPE."""
+    """End the program quietly when the reader of stdout is gone, as with `| head`.
+
+    Raises:
+        Exit: with the code that a shell reports for SIGPIPE.
+    """
     try:
         yield
     except BrokenPipeError:
@@ -74,7 +81,11 @@ def exit_on_closed_stdout() -> Iterator[None]:
 
 
 def fail(error: SandboxError, *, as_json: bool = False) -> NoReturn:
-    """Print an error on stderr and exit with the code of its fault."""
+    """Print an error on stderr and exit.
+
+    Raises:
+        Exit: always, with the code of the error's fault.
+    """
     if as_json:
         typer.echo(json.dumps(problem(error)), err=True)
     else:

@@ -162,7 +162,11 @@ def watch(
 
 
 def place(text: str) -> Remote | str:
-    """`ID:PATH` is in a sandbox; what has a slash before its first colon is local, like ./a:b."""
+    """Read the source or target of a copy: `ID:PATH` is in a sandbox; what has a slash before its first colon is local.
+
+    Raises:
+        InvalidArgument: there is no path after the colon.
+    """
     sandbox_id, separator, path = text.partition(":")
     if not separator or "/" in sandbox_id or not sandbox_id:
         return text
@@ -172,7 +176,11 @@ def place(text: str) -> Remote | str:
 
 
 def remote(text: str) -> Remote:
-    """Read `ID:PATH`; InvalidArgument for any other form."""
+    """Read `ID:PATH`.
+
+    Raises:
+        InvalidArgument: it has another form.
+    """
     found = place(text)
     if not isinstance(found, Remote):
         raise InvalidArgument(f"{text!r} is not of the form ID:PATH", hint="`rollbox ps` shows the ids.")

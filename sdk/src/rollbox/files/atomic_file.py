@@ -39,7 +39,11 @@ class AtomicFile:
 
 
 def directory(local: Path) -> Path:
-    """Return the path; InvalidArgument when it is not a directory."""
+    """Return the path of a local directory.
+
+    Raises:
+        InvalidArgument: it is not a directory.
+    """
     if not local.is_dir():
         raise InvalidArgument(f"{local} is not a directory", hint="Use upload (`rollbox cp`) for a single file.")
     return local

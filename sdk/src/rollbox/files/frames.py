@@ -21,7 +21,15 @@ _MOST_BYTES = 2**24
 
 
 async def read(body: Body) -> AsyncIterator[tuple[int, bytes]]:
-    """Iterate over the frames up to the last one; raises the error of a problem frame."""
+    """Iterate over the frames up to the last one.
+
+    Yields:
+        kind and payload of each, the last one included.
+
+    Raises:
+        StreamInterrupted: the answer broke off, or is damaged.
+        SandboxError: the error of a problem frame.
+    """
     while True:
         kind, length = _HEAD.unpack(await body.exactly(_HEAD.size))
         if length > _MOST_BYTES:

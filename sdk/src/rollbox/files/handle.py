@@ -49,7 +49,7 @@ class Files:
     async def read(
         self, path: SandboxPath, *, offset: int = 0, length: int | None = None, user: str | None = None
     ) -> bytes:
-        """Return the bytes of a file, in memory; `open_read` is for large ones."""
+        """Return the bytes of a file, in memory; `open_read` is for large ones. As `Files.open_read`."""
         return b"".join([part async for part in self.open_read(path, offset=offset, length=length, user=user)])
 
     async def read_text(self, path: SandboxPath, *, encoding: str = "utf-8", user: str | None = None) -> str:
@@ -103,6 +103,7 @@ class Files:
 
         Raises:
             NoSpace: the disk is full; the old file is unchanged.
+            InvalidArgument: the data are of another type, or the mode is none.
         Cancel safety: the old file is unchanged, or the new one is complete.
         """
         query = [*self._place(path, user), ("parents", _flag(parents))]
@@ -139,9 +140,16 @@ class Files:
     async def list(
         self, path: SandboxPath, *, recursive: bool = False, limit: int = 10_000, user: str | None = None
     ) -> Listing:
-        """List a directory, or with `recursive` everything below it.
+        """List a directory.
 
-        Returns at most `limit` entries (up to 100,000); `.truncated` is set when there are more.
+        Args:
+            path: of the directory.
+            recursive: list everything below it.
+            limit: how many entries at most, up to 100,000; `.truncated` is set when there are more.
+            user: the user to list as.
+
+        Raises:
+            InvalidArgument: the limit is not a whole number from 1 to 100,000.
         """
         if count("limit", limit) > _MOST_ENTRIES:
             raise InvalidArgument(f"limit {limit} is over {_MOST_ENTRIES}", hint="List single directories instead.")
@@ -152,7 +160,14 @@ class Files:
     async def mkdir(
         self, path: SandboxPath, *, parents: bool = True, mode: int | None = None, user: str | None = None
     ) -> FileInfo:
-        """Make a directory; with `parents` also missing ones above, and an existing one is no error."""
+        """Make a directory.
+
+        Args:
+            path: of the directory.
+            parents: make missing directories above it too; an existing one is no error then.
+            mode: permissions like 0o755; None: what the umask leaves of 0777.
+            user: the user to make it as.
+        """
         query = [*self._place(path, user), ("parents", _flag(parents))]
         if mode is not None:
             query.append(("mode", f"{bits('mode', mode, 0o7777):04o}"))
@@ -167,7 +182,15 @@ class Files:
         parents: bool = True,
         user: str | None = None,
     ) -> FileInfo:
-        """Rename a path; Conflict when the target exists, unless `replace`."""
+        """Rename a path.
+
+        Args:
+            source: what is renamed; a symbolic link itself.
+            target: its new path.
+            replace: replace what is at the target; else that is a Conflict.
+            parents: make missing directories above the target.
+            user: the user to rename as.
+        """
         return await self._two("file/move", source, target, replace=replace, parents=parents, user=user)
 
     async def copy(
@@ -179,13 +202,28 @@ class Files:
         parents: bool = True,
         user: str | None = None,
     ) -> FileInfo:
-        """Copy a file within the sandbox; Conflict when the target exists, unless `replace`."""
+        """Copy a file within the sandbox.
+
+        Args:
+            source: the file.
+            target: the path of the copy.
+            replace: replace what is at the target; else that is a Conflict.
+            parents: make missing directories above the target.
+            user: the user to copy as.
+        """
         return await self._two("file/copy", source, target, replace=replace, parents=parents, user=user)
 
     async def remove(
         self, path: SandboxPath, *, recursive: bool = False, missing_ok: bool = False, user: str | None = None
     ) -> int:
-        """Remove a file, a link or a directory (with all in it when `recursive`); returns how many were removed."""
+        """Remove a file, a link or a directory; returns how many were removed.
+
+        Args:
+            path: what is removed; a symbolic link itself.
+            recursive: a directory with all in it.
+            missing_ok: nothing at the path is no error.
+            user: the user to remove as.
+        """
         flags = [("recursive", _flag(recursive)), ("missing_ok", _flag(missing_ok))]
         body = await self._call("DELETE", "file", [*self._place(path, user), *flags], idempotent=missing_ok)
         return int(body["removed"])
@@ -221,9 +259,18 @@ class Files:
         parents: bool = True,
         progress: Progress | None = None,
     ) -> FileInfo:
-        """Write a local file into the sandbox, in constant memory; its mode is kept unless `mode` is given.
+        """Write a local file into the sandbox, in constant memory; retried when the connection breaks.
 
-        `progress` is called with the bytes sent so far. The rest is as for `write`; retried when the connection breaks.
+        The rest is as for `Files.write`.
+
+        Args:
+            local: the local file.
+            remote: the path in the sandbox.
+            mode: permissions like 0o755; None keeps those of the local file.
+            owner: the file's owner as `user[:group]`; None is the user that writes.
+            user: the user to write as.
+            parents: make missing directories.
+            progress: called with the bytes sent so far.
         """
         path = Path(local)
         with transfer.opened(path) as file:
@@ -243,7 +290,13 @@ class Files:
     ) -> FileInfo:
         """Write a file of the sandbox to a local one, in constant memory, atomically; its mode is kept (no set-uid).
 
-        `progress` is called with the bytes received so far. The rest is as for `open_read`.
+        The rest is as for `Files.open_read`.
+
+        Args:
+            remote: the file in the sandbox.
+            local: the local file; a directory gets a file of the same name.
+            user: the user to read as.
+            progress: called with the bytes received so far.
         """
         name = paths.decoded(paths.encoded("remote", remote)).rstrip("/").rpartition("/")[2] or "file"
         landing = AtomicFile(Path(local), name)
@@ -277,6 +330,13 @@ class Files:
 
         Modes, symbolic links and empty directories are kept; everything belongs to the user that writes. Nothing in
         the sandbox is removed.
+
+        Args:
+            local: the local directory.
+            remote: the directory in the sandbox; made when it is missing.
+            user: the user to write as.
+            parents: make missing directories above it.
+            progress: called with the bytes sent so far.
 
         Returns:
             how much was written, and what was skipped: sockets, FIFOs, devices, unreadable or changing files.

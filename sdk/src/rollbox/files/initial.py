@@ -20,9 +20,12 @@ AT_ONCE = 32
 
 
 def checked(files: InitialFiles | None) -> dict[str, bytes | Path]:
-    """Return what to write, by path; InvalidArgument for a bad path or content, or a local file that cannot be read.
+    """Return what to write, by path.
 
     Text becomes bytes; a local file stays a path, and is read again for each sandbox.
+
+    Raises:
+        InvalidArgument: too many files, a bad path or content, or a local file that cannot be read.
     """
     if files is None:
         return {}
@@ -50,7 +53,12 @@ class InitialFilesWriter:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def write(self, files: Files) -> None:
-        """Write all files into one sandbox, concurrently; the first failure cancels the others and is raised."""
+        """Write all files into one sandbox, concurrently; the first failure cancels the others and is raised.
+
+        Raises:
+            StartTimeout: the start timeout is over before all are written.
+            SandboxError: what `Files.write` raises.
+        """
         left_s = self._deadline.left_s()
         try:
             async with asyncio.timeout(left_s) as limit, asyncio.TaskGroup() as writes:

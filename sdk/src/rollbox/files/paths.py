@@ -15,7 +15,15 @@ as a str with surrogate escapes, which is how the SDK returns it."""
 
 
 def encoded(name: str, path: SandboxPath) -> bytes:
-    """Encode a path as bytes; InvalidArgument names the argument when it is empty, holds NUL, or is not a path."""
+    """Encode a path of a sandbox as bytes.
+
+    Args:
+        name: of the argument, for the error.
+        path: text is encoded as UTF-8, with the surrogates that stand for other bytes.
+
+    Raises:
+        InvalidArgument: it is empty, holds NUL, or is not a path.
+    """
     plain = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(plain, str | bytes):
         raise InvalidArgument(f"{name} is {plain!r}, not a path")

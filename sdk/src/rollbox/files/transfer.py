@@ -100,7 +100,11 @@ def of_path(path: Path) -> Source:
 
 
 def opened(path: Path) -> BinaryIO:
-    """Open a regular local file to read; InvalidArgument when it is missing or something else."""
+    """Open a regular local file to read.
+
+    Raises:
+        InvalidArgument: it is missing, cannot be read, or is something else.
+    """
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

@@ -68,7 +68,11 @@ class Unpacker:
                 return
 
     def finish(self) -> None:
-        """Raise Internal when the archive has not reached its end."""
+        """Check that the archive has reached its end.
+
+        Raises:
+            Internal: it broke off.
+        """
         if not self._done:
             raise Internal("the archive broke off before its end")
 

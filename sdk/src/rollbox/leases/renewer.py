@@ -37,6 +37,12 @@ def message_of(settings: Settings, name: str, ttl_ms: int, every_s: float) -> di
     """Build the message that registers a lease: address, API key, interval and the certificates to trust.
 
     It has no proxy: the client uses none either, whatever its variables say.
+
+    Args:
+        settings: of the client.
+        name: of the lease.
+        ttl_ms: how long it lasts from each renewal.
+        every_s: seconds from one renewal to the next.
     """
     message: dict[str, Any] = {
         "name": name,

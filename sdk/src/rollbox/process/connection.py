@@ -83,7 +83,11 @@ class Connection:
         return self.result
 
     async def write(self, data: bytes) -> None:
-        """Send stdin; waits while a MiB of it is not acknowledged."""
+        """Send stdin; waits while a MiB of it is not acknowledged.
+
+        Raises:
+            Conflict: stdin is closed, or the command takes no more input.
+        """
         if self._stdin.closing:
             raise Conflict(f"stdin of exec {self.exec_id} is closed: nothing can follow write_eof()", hint="")
         for start in range(0, len(data), _STDIN_MESSAGE_BYTES):

@@ -16,7 +16,14 @@ def written(offset: int, data: bytes) -> bytes:
 
 
 def read(message: bytes) -> tuple[int, int, bytes]:
-    """Decode kind (STDOUT or STDERR), offset of the first byte, data; Internal for anything else. Cost: one copy."""
+    """Decode an output message. Cost: one copy.
+
+    Returns:
+        kind (STDOUT or STDERR), offset of the first byte, and the data.
+
+    Raises:
+        Internal: it is anything else.
+    """
     if len(message) < _HEAD.size or message[0] not in (STDOUT, STDERR):
         raise Internal(f"the gateway sent a malformed output message: {message[:16]!r}")
     kind, offset = _HEAD.unpack_from(message)

@@ -68,6 +68,7 @@ class Processes:
 
         Raises:
             ExecNotFound: there is no such exec, or its record is gone.
+            InvalidArgument: the exec_id cannot be one, or an offset is not a whole number of bytes.
         Cost: one request. Leaving the `async with` kills the command here too, unless `detach()` was called.
         """
         for name, value in (("stdout_offset", stdout_offset), ("stderr_offset", stderr_offset)):

@@ -18,6 +18,7 @@ class StdinWriter:
 
         Raises:
             Conflict: the command has ended, or takes no more input.
+            InvalidArgument: it is neither bytes nor text.
         Cancel safety: a part may have been written.
         """
         if isinstance(data, str):

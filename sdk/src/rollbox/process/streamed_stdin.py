@@ -32,14 +32,21 @@ _NEWER = (
 async def run_with_streamed_stdin(
     gateway: Gateway, access: SandboxAccess, body: Mapping[str, Any], stdin: Stdin
 ) -> dict[str, Any]:
-    """Run a command with streamed input and return its result as JSON; `body` has `stdin_open`.
+    """Run a command with streamed input and return its result as JSON.
 
     Holds a MiB of the input at a time. It is no error when the command does not read all of the input.
 
+    Args:
+        gateway: that is called.
+        access: the sandbox, with its token.
+        body: of the exec; it has `stdin_open`.
+        stdin: where the input comes from.
+
     Raises:
-        SandboxError: as an exec; StreamInterrupted also when the input could not be written for 60 s. The command is
-            killed then, and also when the source of the input fails, whose error is raised unchanged. Unsupported when
-            the platform is too old for streamed input.
+        StreamInterrupted: the input could not be written for 60 s. The command is killed then, and also when the source
+            of the input fails, whose error is raised unchanged.
+        Unsupported: the platform is too old for streamed input.
+        SandboxError: as an exec.
     Cancel safety: the command is killed on the server, within 2 s.
     """
     started = await gateway.spawn(access, body)

@@ -1,7 +1,5 @@
 """What makes a test depend on the speed of the machine, as far as its text shows it.
 
-    python -m tests.lint [PATHS]    all of tests/ when there is no path
-
 A line that has to be as it is says why: `# speed: REASON`, on the line, or alone on the line above. Benches measure
 speed, and the unit tests of the control plane and the tests of ends have virtual time: of these only names and ports
 are looked at.
@@ -12,13 +10,12 @@ from __future__ import annotations
 import ast
 import io
 import re
-import sys
 import tokenize
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parent.parent
+from tests.lint.problem import Problem
+
 TIMELESS: Final = ("tests/bench/", "tests/unit/controlplane/", "tests/contract/ends/")
 EXCUSE: Final = re.compile(r"#\s*speed:(.*)")
 LEAST_S: Final = 5.0
@@ -39,15 +36,6 @@ HOPE = "it hopes that something has happened meanwhile: wait for that, see tests
 SPIN = "it spins, and takes the CPU from what it waits for: see tests.support.eventually"
 ALARM = "an alarm interrupts whatever runs then"
 NAME = "the name is everybody's on this machine: take tmp_path or mkdtemp"
-
-
-@dataclass(frozen=True, order=True)
-class Problem:
-    """A place and what is wrong there."""
-
-    path: str
-    line: int
-    words: str
 
 
 def problems(source: str, path: str) -> list[Problem]:
@@ -172,18 +160,3 @@ def _text(node: ast.expr) -> str:
     """How a text begins, also one that is put together; empty for anything else."""
     begin = node.values[0] if isinstance(node, ast.JoinedStr) and node.values else node
     return begin.value if isinstance(begin, ast.Constant) and isinstance(begin.value, str) else ""
-
-
-def main(arguments: list[str]) -> int:
-    """Print every problem; the exit status is 1 when there is any."""
-    paths = [Path(one).resolve() for one in arguments] or [ROOT / "tests"]
-    files = [file for path in paths for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
-    names = [(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file).as_posix() for file in files]
-    found = [one for file, name in zip(files, names, strict=True) for one in problems(file.read_text(), name)]
-    for one in found:
-        print(f"{one.path}:{one.line}: {one.words}")
-    return 1 if found else 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
