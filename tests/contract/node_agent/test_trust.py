@@ -12,7 +12,8 @@ from controlplane.cluster.kubernetes.node_agents import NodeAgents
 from controlplane.cluster.kubernetes.node_agents.addresses import Addresses
 from controlplane.errors import Problem
 from controlplane.settings import NodeAgentSettings
-from tests.support.node_agent import CLIENT, SERVER, Agent, Authority, build, running, why_no_agent
+from tests.support.authority import Authority
+from tests.support.node_agent import CLIENT, SERVER, Agent, build, running, why_no_agent
 
 if why_no_agent():
     pytest.skip(str(why_no_agent()), allow_module_level=True)
