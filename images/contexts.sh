@@ -13,6 +13,10 @@ context_node() {
   setup/go.sh rollbox-node "$1"
 }
 
+context_installer() {
+  setup/payload.sh "$1/payload"
+}
+
 context_controlplane() {
   copy_python controlplane "$1/controlplane"
   copy_python sdk/src/rollbox "$1/rollbox"

@@ -19,6 +19,7 @@ from controlplane.operator.handlers import options, registry
 from controlplane.operator.kernels import Kernels
 from controlplane.operator.nodes import NodeNotices
 from controlplane.operator.notices import Notices
+from controlplane.operator.proofs import Proofs
 from controlplane.operator.records import Records
 from controlplane.operator.sweep import Sweep
 from controlplane.settings import EXIT_CONFIG, NodeAgentSettings, OperatorSettings, SettingError
@@ -40,11 +41,13 @@ async def _run(settings: OperatorSettings) -> None:
         notices = Notices(client, clock, place.namespace)
         nodes = NodeNotices(client, notices, **where)
         structlog.get_logger("operator").info("operator started", **where)
-        async with _kernels(client, place.node_agents, notices) as kernels, asyncio.TaskGroup() as group:
+        async with _agents(client, place.node_agents) as agents, asyncio.TaskGroup() as group:
+            kernels = Kernels(agents, notices) if agents else None
             escalation = Escalation(notices, clock, kernels)
             look = Sweep(client, Records(store, clock), notices, clock, escalation, **where)
             sweep = group.create_task(look.run())
             definitions = group.create_task(Definitions(client).run())
+            proofs = group.create_task(_proofs(client, agents, notices, settings))
             # Returns on SIGTERM: Kopf installs its own signal handlers.
             await kopf.operator(
                 registry=registry(client.way, nodes),
@@ -54,17 +57,24 @@ async def _run(settings: OperatorSettings) -> None:
             )
             sweep.cancel()
             definitions.cancel()
+            proofs.cancel()
 
 
 @asynccontextmanager
-async def _kernels(
-    client: KubernetesClient, settings: NodeAgentSettings | None, notices: Notices
-) -> AsyncIterator[Kernels | None]:
+async def _agents(client: KubernetesClient, settings: NodeAgentSettings | None) -> AsyncIterator[NodeAgents | None]:
     if settings is None:
         yield None
         return
     async with NodeAgents.open(client, settings) as agents:
-        yield Kernels(agents, notices)
+        yield agents
+
+
+async def _proofs(
+    client: KubernetesClient, agents: NodeAgents | None, notices: Notices, settings: OperatorSettings
+) -> None:
+    if agents is not None and settings.node_proof:
+        lifted = settings.node_proof == "lifted"
+        await Proofs(client, agents, notices, settings.node_proof_selector, lifted=lifted).run()
 
 
 def main() -> int:

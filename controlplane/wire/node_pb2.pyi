@@ -29,7 +29,7 @@ class DescribeRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Description(_message.Message):
-    __slots__ = ("node", "runtime", "handler", "handler_version", "snapshotter", "images_free_bytes", "images_size_bytes")
+    __slots__ = ("node", "runtime", "handler", "handler_version", "snapshotter", "images_free_bytes", "images_size_bytes", "health")
     NODE_FIELD_NUMBER: _ClassVar[int]
     RUNTIME_FIELD_NUMBER: _ClassVar[int]
     HANDLER_FIELD_NUMBER: _ClassVar[int]
@@ -37,6 +37,7 @@ class Description(_message.Message):
     SNAPSHOTTER_FIELD_NUMBER: _ClassVar[int]
     IMAGES_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
     IMAGES_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
     node: str
     runtime: str
     handler: str
@@ -44,7 +45,27 @@ class Description(_message.Message):
     snapshotter: str
     images_free_bytes: int
     images_size_bytes: int
-    def __init__(self, node: _Optional[str] = ..., runtime: _Optional[str] = ..., handler: _Optional[str] = ..., handler_version: _Optional[str] = ..., snapshotter: _Optional[str] = ..., images_free_bytes: _Optional[int] = ..., images_size_bytes: _Optional[int] = ...) -> None: ...
+    health: Health
+    def __init__(self, node: _Optional[str] = ..., runtime: _Optional[str] = ..., handler: _Optional[str] = ..., handler_version: _Optional[str] = ..., snapshotter: _Optional[str] = ..., images_free_bytes: _Optional[int] = ..., images_size_bytes: _Optional[int] = ..., health: _Optional[_Union[Health, _Mapping]] = ...) -> None: ...
+
+class Health(_message.Message):
+    __slots__ = ("troubles", "installer", "installer_detail", "programs")
+    class ProgramsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TROUBLES_FIELD_NUMBER: _ClassVar[int]
+    INSTALLER_FIELD_NUMBER: _ClassVar[int]
+    INSTALLER_DETAIL_FIELD_NUMBER: _ClassVar[int]
+    PROGRAMS_FIELD_NUMBER: _ClassVar[int]
+    troubles: _containers.RepeatedScalarFieldContainer[str]
+    installer: str
+    installer_detail: str
+    programs: _containers.ScalarMap[str, str]
+    def __init__(self, troubles: _Optional[_Iterable[str]] = ..., installer: _Optional[str] = ..., installer_detail: _Optional[str] = ..., programs: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ListImagesRequest(_message.Message):
     __slots__ = ()

@@ -14,9 +14,7 @@ priorityClassName: {{ $top.Release.Name }}-platform
 {{- with $top.Values.platform.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $top.Values.platform.tolerations }}
-tolerations: {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "rollbox.tolerations" (list $top $top.Values.platform.tolerations) }}
 securityContext:
   runAsNonRoot: true
   runAsUser: 65532

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from cryptography.x509 import DNSName, SubjectAlternativeName, load_pem_x509_certificate
 
-from tests.support.helm import Manifest, named, of_kind, render
+from tests.support.helm import ChartError, Manifest, named, of_kind, render
 from tests.support.helm_cluster import helm_cluster
 
 ON = "nodeAgent.enabled=true"
@@ -156,3 +156,100 @@ def test_pull_secrets_are_read_for_prefetches_too() -> None:
     for extra, expected in (((), []), ((ON,), [["one"]])):
         rules = named(render(*settings, *extra), "Role", "rollbox-controlplane")["rules"]
         assert [one["resourceNames"] for one in rules if "secrets" in one["resources"]] == expected
+
+
+INSTALLER = (ON, "nodeAgent.installer.enabled=true")
+LAZY = ("lazyPulling.enabled=true", "lazyPulling.images[0]=r.example.com/e/")
+UNPROVEN = {"key": "rollbox.dev/unproven", "operator": "Exists"}
+
+
+def installer(manifests: list[Manifest]) -> dict[str, Any]:
+    """The specification of its pods."""
+    spec: dict[str, Any] = named(manifests, "DaemonSet", "rollbox-installer")["spec"]["template"]["spec"]
+    return spec
+
+
+def mounted(spec: dict[str, Any]) -> dict[str, bool]:
+    """Folders of the node, each at the same place in the pod -> whether it may be written."""
+    (container,) = spec["containers"]
+    paths = {one["name"]: one["hostPath"]["path"] for one in spec["volumes"]}
+    assert all(paths[one["name"]] == one["mountPath"] for one in container["volumeMounts"])
+    return {one["mountPath"]: not one.get("readOnly") for one in container["volumeMounts"]}
+
+
+def test_an_installer_has_the_folders_that_it_needs_and_no_capability() -> None:
+    spec = installer(render(*INSTALLER))
+    assert mounted(spec) == {
+        "/etc/containerd": True,
+        "/opt/rollbox": True,
+        "/etc/systemd/system": True,
+        "/run/containerd": False,
+        "/run/dbus": False,
+    }
+    assert not {"hostNetwork", "hostIPC", "hostPID", "serviceAccountName"} & spec.keys()
+    assert spec["automountServiceAccountToken"] is False
+    (container,) = spec["containers"]
+    assert container["args"] == ["install", "--stay"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert "privileged" not in container["securityContext"]
+
+
+def test_without_systemd_it_sees_the_nodes_processes_instead_of_the_bus() -> None:
+    spec = installer(render(*INSTALLER, *LAZY, "nodeAgent.installer.keeper=process"))
+    assert spec["hostPID"] is True
+    assert mounted(spec) == {
+        "/etc/containerd": True,
+        "/opt/rollbox": True,
+        "/run/containerd": False,
+        "/run/rollbox-snapshotter": False,
+    }
+    told = environment(spec["containers"][0])
+    assert (told["ROLLBOX_INSTALL_LAZY_HANDLER"], told["ROLLBOX_INSTALL_LAZY_IMAGES"]) == (
+        "runsc-lazy",
+        "r.example.com/e/",
+    )
+
+
+def test_nodes_are_proven_by_their_agents_and_platform_pods_run_on_others_too() -> None:
+    manifests = render(*INSTALLER, *LAZY, "sandboxes.nodeSelector.a=b")
+    spec = agent(manifests)
+    assert environment(spec["containers"][0])["ROLLBOX_NODE_INSTALLED"] == "/run/rollbox/installed"
+    operator = named(manifests, "Deployment", "rollbox-operator")["spec"]["template"]["spec"]
+    told = environment(operator["containers"][0])
+    assert told["ROLLBOX_CONTROLPLANE_NODE_PROOF"] == "required"
+    assert told["ROLLBOX_CONTROLPLANE_NODE_PROOF_SELECTOR"] == '{"a":"b"}'
+    for kind in ("Deployment", "StatefulSet", "DaemonSet"):
+        for one in of_kind(manifests, kind):
+            assert UNPROVEN in one["spec"]["template"]["spec"]["tolerations"], one["metadata"]["name"]
+
+
+def test_an_uninstall_lifts_the_taint() -> None:
+    manifests = render(*INSTALLER, "nodeAgent.installer.mode=uninstall")
+    assert installer(manifests)["containers"][0]["args"] == ["uninstall", "--stay"]
+    operator = named(manifests, "Deployment", "rollbox-operator")["spec"]["template"]["spec"]
+    assert environment(operator["containers"][0])["ROLLBOX_CONTROLPLANE_NODE_PROOF"] == "lifted"
+    assert "ROLLBOX_NODE_INSTALLED" not in environment(agent(manifests)["containers"][0])
+
+
+def test_only_an_installer_lets_the_operator_change_nodes() -> None:
+    def verbs(*settings: str) -> set[str]:
+        rules = named(render(*settings), "ClusterRole", "rollbox-rollbox-operator")["rules"]
+        return {verb for rule in rules if rule["resources"] == ["nodes"] for verb in rule["verbs"]}
+
+    assert verbs(ON) == {"get", "list", "watch"}
+    assert verbs(*INSTALLER) == {"get", "list", "watch", "patch"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (("nodeAgent.installer.enabled=true",), "needs nodeAgent.enabled"),
+        ((*INSTALLER, "nodeAgent.installer.keeper=runit"), "keeper"),
+        ((*INSTALLER, "nodeAgent.installer.config=/config.toml"), "config"),
+        ((*INSTALLER, "nodeAgent.installer.mode=maybe"), "mode"),
+    ],
+)
+def test_what_an_installer_cannot_be_told_is_refused(settings: tuple[str, ...], words: str) -> None:
+    with pytest.raises(ChartError, match=words):
+        render(*settings)

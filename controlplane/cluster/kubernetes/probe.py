@@ -1,8 +1,8 @@
 """The checks of ``rollbox doctor --cluster``: whether the cluster has what the chart needs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from controlplane.clock import SystemClock
 from controlplane.cluster.finding import Finding, finding
@@ -11,6 +11,7 @@ from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.isolation import Runtime
 from controlplane.cluster.kubernetes.nodes import Fleet, Node
 from controlplane.cluster.kubernetes.podspec import LABEL_SANDBOX
+from controlplane.cluster.kubernetes.proof import Proof, tainted
 from controlplane.cluster.kubernetes.unstopped import ADVICE, unstopped
 from controlplane.errors import Problem
 
@@ -18,6 +19,7 @@ GVISOR: Final = "Install gVisor on the nodes (its runsc and containerd shim) and
 ACCESS: Final = "Give a kubeconfig that works: --kubeconfig, or KUBECONFIG."
 # Most names in one line of the report.
 MOST_NAMED: Final = 5
+PROVE: Final = "docs/node-agent.md says what the installer refuses; its pod on the node logs what it does."
 MAKE_ROOM: Final = "Make a node ready that has the runtime of the RuntimeClass, or add one."
 
 
@@ -32,11 +34,12 @@ async def probe(kubeconfig: Path, runtime_class: str, image: str) -> list[Findin
     try:
         async with KubernetesClient.connect(kubeconfig) as client:
             version = str((await client.get("/version")).get("gitVersion") or "unknown")
-            nodes = [Node.of(one) for one in (await client.get("/api/v1/nodes"))["items"]]
+            objects = (await client.get("/api/v1/nodes"))["items"]
+            nodes = [Node.of(one) for one in objects]
             found = [Finding("API server", True, f"Kubernetes {version}, {len(nodes)} nodes")]
             runtime, found_of_it = await _runtime(client, runtime_class, nodes)
             tried = await network.check(client, image, runtime_class if runtime else "")
-            return [*found, *found_of_it, await _ended(client), *tried]
+            return [*found, *found_of_it, *_proofs(objects), await _ended(client), *tried]
     except Problem as problem:
         return [Finding("API server", False, problem.detail, ACCESS)]
 
@@ -65,6 +68,19 @@ async def _ended(client: KubernetesClient) -> Finding:
     more = [f"{len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
     detail = f"not stopped by their node: {', '.join([*names, *more])}" if found else "all were stopped by their node"
     return finding("ended sandboxes", not found, detail, ADVICE)
+
+
+def _proofs(nodes: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """What the agents of nodes have told, where an installer keeps nodes."""
+    for node in nodes:
+        proof, name = Proof.of(node), node["metadata"]["name"]
+        if proof is None and not tainted(node):
+            continue
+        proof = proof or Proof(troubles=["nothing has told of it yet"])
+        programs = ", ".join(f"{program} {version}" for program, version in sorted(proof.programs.items()))
+        last = f"installer: {proof.installer or 'has not run'}" + (f" ({proof.detail})" if proof.detail else "")
+        detail = "; ".join([*proof.troubles, programs or "nothing is installed", last])
+        yield finding(f"node {name}", proof.proven, detail, PROVE)
 
 
 def _nodes(fleet: Fleet, nodes: Sequence[Node]) -> Iterator[Finding]:

@@ -48,3 +48,33 @@ signed later.
 {{- end }}
 {{- toYaml .Values.generatedNode }}
 {{- end }}
+
+{{- /* Not empty where there is an installer. It needs agents: they tell whether a node is proven. */}}
+{{- define "rollbox.nodeInstaller" -}}
+{{- $installer := dig "installer" dict (.Values.nodeAgent | default dict) }}
+{{- if $installer.enabled }}
+{{- if not (include "rollbox.nodeAgents" .) }}{{ fail "nodeAgent.installer.enabled needs nodeAgent.enabled: agents tell whether their nodes are proven" }}{{ end }}
+{{- $installer.mode }}
+{{- end }}
+{{- end }}
+
+{{- /* Platform pods and those of the nodes may run on nodes that are not proven for sandboxes. */}}
+{{- define "rollbox.tolerations" -}}
+{{- $all := index . 1 }}
+{{- if include "rollbox.nodeInstaller" (index . 0) }}
+{{- $all = append $all (dict "key" "rollbox.dev/unproven" "operator" "Exists") }}
+{{- end }}
+{{- with $all }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* The nodes that have agents, and an installer. */}}
+{{- define "rollbox.nodeSelector" -}}
+{{- merge (dict) .Values.runtimeClass.nodeSelector .Values.sandboxes.nodeSelector | toJson }}
+{{- end }}
+
+{{- /* Where the two processes of the snapshotter listen on nodes, if the installer has put them there. */}}
+{{- define "rollbox.snapshotterRun" -}}
+/run/rollbox-snapshotter
+{{- end }}

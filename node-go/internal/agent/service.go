@@ -13,6 +13,7 @@ import (
 
 	"rollbox.dev/node/internal/containerd"
 	"rollbox.dev/node/internal/images"
+	"rollbox.dev/node/internal/install/plan"
 	"rollbox.dev/node/internal/kernel"
 	"rollbox.dev/node/internal/problem"
 	"rollbox.dev/node/internal/wire"
@@ -52,7 +53,8 @@ func (s *service) Describe(ctx context.Context, _ *wire.DescribeRequest) (*wire.
 		return nil, containerd.Failed("ask for the runtime's version", err)
 	}
 	snapshotter, err := s.runtime.Snapshotter(ctx, s.settings.Handlers[0])
-	if err != nil {
+	// A node that is not ready for sandboxes yet says so below.
+	if missing := problem.From(err); err != nil && missing.Code != problem.IsolationMissing {
 		return nil, err
 	}
 	told := &wire.Description{
@@ -62,6 +64,8 @@ func (s *service) Describe(ctx context.Context, _ *wire.DescribeRequest) (*wire.
 		Snapshotter: snapshotter,
 	}
 	told.ImagesFreeBytes, told.ImagesSizeBytes = room(s.settings.Images)
+	told.Health = s.health(ctx)
+	told.HandlerVersion = told.Health.GetPrograms()[plan.Runsc]
 	return told, nil
 }
 

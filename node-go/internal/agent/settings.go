@@ -30,6 +30,10 @@ type Settings struct {
 	Handlers []string
 	// Images is a folder on the file system that images are on; empty: its room is not told.
 	Images string
+	// Installed is the folder in which the node's installer keeps what it has done; empty: there is no installer.
+	Installed string
+	// Mounts is the socket of the process that serves lazily mounted files; empty: it is not looked at.
+	Mounts string
 	// Pulls is how many images are pulled at once.
 	Pulls int
 	// Grace is how long calls may go on when the agent is told to end.
@@ -68,6 +72,8 @@ func Read(environ func(string) string) (*Settings, error) {
 		Namespace:  read.name("NAMESPACE", label, "the namespace of the sandboxes is needed"),
 		Handlers:   read.names("HANDLERS", label, "the runtime handlers of the sandboxes are needed, separated by commas"),
 		Images:     read.path("IMAGES", ""),
+		Installed:  read.path("INSTALLED", ""),
+		Mounts:     read.path("MOUNTS", ""),
 		Pulls:      read.number("PULLS", 2, 1, 64),
 		Grace:      time.Duration(read.number("GRACE_SECONDS", 10, 1, 600)) * time.Second,
 		Level:      read.level("LOG"),

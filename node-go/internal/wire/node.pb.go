@@ -76,7 +76,7 @@ func (x PrefetchProgress_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PrefetchProgress_State.Descriptor instead.
 func (PrefetchProgress_State) EnumDescriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{8, 0}
+	return file_node_proto_rawDescGZIP(), []int{9, 0}
 }
 
 // Sent in the details of every failed gRPC status; the same as in agent.proto.
@@ -185,6 +185,7 @@ type Description struct {
 	Snapshotter     string                 `protobuf:"bytes,5,opt,name=snapshotter,proto3" json:"snapshotter,omitempty"`                                         // the one that holds the images of that handler
 	ImagesFreeBytes *uint64                `protobuf:"varint,6,opt,name=images_free_bytes,json=imagesFreeBytes,proto3,oneof" json:"images_free_bytes,omitempty"` // of the file system that images are on; absent: not known
 	ImagesSizeBytes *uint64                `protobuf:"varint,7,opt,name=images_size_bytes,json=imagesSizeBytes,proto3,oneof" json:"images_size_bytes,omitempty"` // of the whole file system
+	Health          *Health                `protobuf:"bytes,8,opt,name=health,proto3" json:"health,omitempty"`                                                   // absent: this agent does not look
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -268,6 +269,82 @@ func (x *Description) GetImagesSizeBytes() uint64 {
 	return 0
 }
 
+func (x *Description) GetHealth() *Health {
+	if x != nil {
+		return x.Health
+	}
+	return nil
+}
+
+// Whether sandboxes can start on the node, as its agent sees it now.
+type Health struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Troubles        []string               `protobuf:"bytes,1,rep,name=troubles,proto3" json:"troubles,omitempty"`                                                                           // what keeps sandboxes from starting, in sentences; none: nothing does
+	Installer       string                 `protobuf:"bytes,2,opt,name=installer,proto3" json:"installer,omitempty"`                                                                         // how the installer's last run has ended: installed, refused or failed; empty: none has
+	InstallerDetail string                 `protobuf:"bytes,3,opt,name=installer_detail,json=installerDetail,proto3" json:"installer_detail,omitempty"`                                      // why
+	Programs        map[string]string      `protobuf:"bytes,4,rep,name=programs,proto3" json:"programs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // versions of what was installed, by name
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Health) Reset() {
+	*x = Health{}
+	mi := &file_node_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Health) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Health) ProtoMessage() {}
+
+func (x *Health) ProtoReflect() protoreflect.Message {
+	mi := &file_node_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Health.ProtoReflect.Descriptor instead.
+func (*Health) Descriptor() ([]byte, []int) {
+	return file_node_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Health) GetTroubles() []string {
+	if x != nil {
+		return x.Troubles
+	}
+	return nil
+}
+
+func (x *Health) GetInstaller() string {
+	if x != nil {
+		return x.Installer
+	}
+	return ""
+}
+
+func (x *Health) GetInstallerDetail() string {
+	if x != nil {
+		return x.InstallerDetail
+	}
+	return ""
+}
+
+func (x *Health) GetPrograms() map[string]string {
+	if x != nil {
+		return x.Programs
+	}
+	return nil
+}
+
 type ListImagesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -276,7 +353,7 @@ type ListImagesRequest struct {
 
 func (x *ListImagesRequest) Reset() {
 	*x = ListImagesRequest{}
-	mi := &file_node_proto_msgTypes[3]
+	mi := &file_node_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -288,7 +365,7 @@ func (x *ListImagesRequest) String() string {
 func (*ListImagesRequest) ProtoMessage() {}
 
 func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[3]
+	mi := &file_node_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -301,7 +378,7 @@ func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesRequest.ProtoReflect.Descriptor instead.
 func (*ListImagesRequest) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{3}
+	return file_node_proto_rawDescGZIP(), []int{4}
 }
 
 type ImageList struct {
@@ -313,7 +390,7 @@ type ImageList struct {
 
 func (x *ImageList) Reset() {
 	*x = ImageList{}
-	mi := &file_node_proto_msgTypes[4]
+	mi := &file_node_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -325,7 +402,7 @@ func (x *ImageList) String() string {
 func (*ImageList) ProtoMessage() {}
 
 func (x *ImageList) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[4]
+	mi := &file_node_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -338,7 +415,7 @@ func (x *ImageList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageList.ProtoReflect.Descriptor instead.
 func (*ImageList) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{4}
+	return file_node_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ImageList) GetImages() []*Image {
@@ -364,7 +441,7 @@ type Image struct {
 
 func (x *Image) Reset() {
 	*x = Image{}
-	mi := &file_node_proto_msgTypes[5]
+	mi := &file_node_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -376,7 +453,7 @@ func (x *Image) String() string {
 func (*Image) ProtoMessage() {}
 
 func (x *Image) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[5]
+	mi := &file_node_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -389,7 +466,7 @@ func (x *Image) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Image.ProtoReflect.Descriptor instead.
 func (*Image) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{5}
+	return file_node_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Image) GetNames() []string {
@@ -459,7 +536,7 @@ type Credentials struct {
 
 func (x *Credentials) Reset() {
 	*x = Credentials{}
-	mi := &file_node_proto_msgTypes[6]
+	mi := &file_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -471,7 +548,7 @@ func (x *Credentials) String() string {
 func (*Credentials) ProtoMessage() {}
 
 func (x *Credentials) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[6]
+	mi := &file_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -484,7 +561,7 @@ func (x *Credentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credentials.ProtoReflect.Descriptor instead.
 func (*Credentials) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{6}
+	return file_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Credentials) GetUsername() string {
@@ -519,7 +596,7 @@ type PrefetchRequest struct {
 
 func (x *PrefetchRequest) Reset() {
 	*x = PrefetchRequest{}
-	mi := &file_node_proto_msgTypes[7]
+	mi := &file_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -531,7 +608,7 @@ func (x *PrefetchRequest) String() string {
 func (*PrefetchRequest) ProtoMessage() {}
 
 func (x *PrefetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[7]
+	mi := &file_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -544,7 +621,7 @@ func (x *PrefetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrefetchRequest.ProtoReflect.Descriptor instead.
 func (*PrefetchRequest) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{7}
+	return file_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PrefetchRequest) GetImage() string {
@@ -579,7 +656,7 @@ type PrefetchProgress struct {
 
 func (x *PrefetchProgress) Reset() {
 	*x = PrefetchProgress{}
-	mi := &file_node_proto_msgTypes[8]
+	mi := &file_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -591,7 +668,7 @@ func (x *PrefetchProgress) String() string {
 func (*PrefetchProgress) ProtoMessage() {}
 
 func (x *PrefetchProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[8]
+	mi := &file_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -604,7 +681,7 @@ func (x *PrefetchProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrefetchProgress.ProtoReflect.Descriptor instead.
 func (*PrefetchProgress) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{8}
+	return file_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PrefetchProgress) GetState() PrefetchProgress_State {
@@ -637,7 +714,7 @@ type RemoveImageRequest struct {
 
 func (x *RemoveImageRequest) Reset() {
 	*x = RemoveImageRequest{}
-	mi := &file_node_proto_msgTypes[9]
+	mi := &file_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +726,7 @@ func (x *RemoveImageRequest) String() string {
 func (*RemoveImageRequest) ProtoMessage() {}
 
 func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[9]
+	mi := &file_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +739,7 @@ func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageRequest.ProtoReflect.Descriptor instead.
 func (*RemoveImageRequest) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{9}
+	return file_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RemoveImageRequest) GetImage() string {
@@ -681,7 +758,7 @@ type ImageRemoved struct {
 
 func (x *ImageRemoved) Reset() {
 	*x = ImageRemoved{}
-	mi := &file_node_proto_msgTypes[10]
+	mi := &file_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -693,7 +770,7 @@ func (x *ImageRemoved) String() string {
 func (*ImageRemoved) ProtoMessage() {}
 
 func (x *ImageRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[10]
+	mi := &file_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -706,7 +783,7 @@ func (x *ImageRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageRemoved.ProtoReflect.Descriptor instead.
 func (*ImageRemoved) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{10}
+	return file_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ImageRemoved) GetRemoved() bool {
@@ -725,7 +802,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_node_proto_msgTypes[11]
+	mi := &file_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -737,7 +814,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[11]
+	mi := &file_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -750,7 +827,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{11}
+	return file_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *KillRequest) GetSandboxId() string {
@@ -769,7 +846,7 @@ type Killed struct {
 
 func (x *Killed) Reset() {
 	*x = Killed{}
-	mi := &file_node_proto_msgTypes[12]
+	mi := &file_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +858,7 @@ func (x *Killed) String() string {
 func (*Killed) ProtoMessage() {}
 
 func (x *Killed) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[12]
+	mi := &file_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +871,7 @@ func (x *Killed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Killed.ProtoReflect.Descriptor instead.
 func (*Killed) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{12}
+	return file_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Killed) GetPids() []uint32 {
@@ -817,7 +894,7 @@ const file_node_proto_rawDesc = "" +
 	"\fDetailsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x11\n" +
-	"\x0fDescribeRequest\"\xae\x02\n" +
+	"\x0fDescribeRequest\"\xdf\x02\n" +
 	"\vDescription\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
 	"\aruntime\x18\x02 \x01(\tR\aruntime\x12\x18\n" +
@@ -825,9 +902,18 @@ const file_node_proto_rawDesc = "" +
 	"\x0fhandler_version\x18\x04 \x01(\tR\x0ehandlerVersion\x12 \n" +
 	"\vsnapshotter\x18\x05 \x01(\tR\vsnapshotter\x12/\n" +
 	"\x11images_free_bytes\x18\x06 \x01(\x04H\x00R\x0fimagesFreeBytes\x88\x01\x01\x12/\n" +
-	"\x11images_size_bytes\x18\a \x01(\x04H\x01R\x0fimagesSizeBytes\x88\x01\x01B\x14\n" +
+	"\x11images_size_bytes\x18\a \x01(\x04H\x01R\x0fimagesSizeBytes\x88\x01\x01\x12/\n" +
+	"\x06health\x18\b \x01(\v2\x17.rollbox.node.v1.HealthR\x06healthB\x14\n" +
 	"\x12_images_free_bytesB\x14\n" +
-	"\x12_images_size_bytes\"\x13\n" +
+	"\x12_images_size_bytes\"\xed\x01\n" +
+	"\x06Health\x12\x1a\n" +
+	"\btroubles\x18\x01 \x03(\tR\btroubles\x12\x1c\n" +
+	"\tinstaller\x18\x02 \x01(\tR\tinstaller\x12)\n" +
+	"\x10installer_detail\x18\x03 \x01(\tR\x0finstallerDetail\x12A\n" +
+	"\bprograms\x18\x04 \x03(\v2%.rollbox.node.v1.Health.ProgramsEntryR\bprograms\x1a;\n" +
+	"\rProgramsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x13\n" +
 	"\x11ListImagesRequest\";\n" +
 	"\tImageList\x12.\n" +
 	"\x06images\x18\x01 \x03(\v2\x16.rollbox.node.v1.ImageR\x06images\"\xf8\x01\n" +
@@ -896,44 +982,48 @@ func file_node_proto_rawDescGZIP() []byte {
 }
 
 var file_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_node_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_node_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_node_proto_goTypes = []any{
 	(PrefetchProgress_State)(0), // 0: rollbox.node.v1.PrefetchProgress.State
 	(*Problem)(nil),             // 1: rollbox.node.v1.Problem
 	(*DescribeRequest)(nil),     // 2: rollbox.node.v1.DescribeRequest
 	(*Description)(nil),         // 3: rollbox.node.v1.Description
-	(*ListImagesRequest)(nil),   // 4: rollbox.node.v1.ListImagesRequest
-	(*ImageList)(nil),           // 5: rollbox.node.v1.ImageList
-	(*Image)(nil),               // 6: rollbox.node.v1.Image
-	(*Credentials)(nil),         // 7: rollbox.node.v1.Credentials
-	(*PrefetchRequest)(nil),     // 8: rollbox.node.v1.PrefetchRequest
-	(*PrefetchProgress)(nil),    // 9: rollbox.node.v1.PrefetchProgress
-	(*RemoveImageRequest)(nil),  // 10: rollbox.node.v1.RemoveImageRequest
-	(*ImageRemoved)(nil),        // 11: rollbox.node.v1.ImageRemoved
-	(*KillRequest)(nil),         // 12: rollbox.node.v1.KillRequest
-	(*Killed)(nil),              // 13: rollbox.node.v1.Killed
-	nil,                         // 14: rollbox.node.v1.Problem.DetailsEntry
+	(*Health)(nil),              // 4: rollbox.node.v1.Health
+	(*ListImagesRequest)(nil),   // 5: rollbox.node.v1.ListImagesRequest
+	(*ImageList)(nil),           // 6: rollbox.node.v1.ImageList
+	(*Image)(nil),               // 7: rollbox.node.v1.Image
+	(*Credentials)(nil),         // 8: rollbox.node.v1.Credentials
+	(*PrefetchRequest)(nil),     // 9: rollbox.node.v1.PrefetchRequest
+	(*PrefetchProgress)(nil),    // 10: rollbox.node.v1.PrefetchProgress
+	(*RemoveImageRequest)(nil),  // 11: rollbox.node.v1.RemoveImageRequest
+	(*ImageRemoved)(nil),        // 12: rollbox.node.v1.ImageRemoved
+	(*KillRequest)(nil),         // 13: rollbox.node.v1.KillRequest
+	(*Killed)(nil),              // 14: rollbox.node.v1.Killed
+	nil,                         // 15: rollbox.node.v1.Problem.DetailsEntry
+	nil,                         // 16: rollbox.node.v1.Health.ProgramsEntry
 }
 var file_node_proto_depIdxs = []int32{
-	14, // 0: rollbox.node.v1.Problem.details:type_name -> rollbox.node.v1.Problem.DetailsEntry
-	6,  // 1: rollbox.node.v1.ImageList.images:type_name -> rollbox.node.v1.Image
-	7,  // 2: rollbox.node.v1.PrefetchRequest.credentials:type_name -> rollbox.node.v1.Credentials
-	0,  // 3: rollbox.node.v1.PrefetchProgress.state:type_name -> rollbox.node.v1.PrefetchProgress.State
-	2,  // 4: rollbox.node.v1.Node.Describe:input_type -> rollbox.node.v1.DescribeRequest
-	4,  // 5: rollbox.node.v1.Node.ListImages:input_type -> rollbox.node.v1.ListImagesRequest
-	8,  // 6: rollbox.node.v1.Node.Prefetch:input_type -> rollbox.node.v1.PrefetchRequest
-	10, // 7: rollbox.node.v1.Node.RemoveImage:input_type -> rollbox.node.v1.RemoveImageRequest
-	12, // 8: rollbox.node.v1.Node.Kill:input_type -> rollbox.node.v1.KillRequest
-	3,  // 9: rollbox.node.v1.Node.Describe:output_type -> rollbox.node.v1.Description
-	5,  // 10: rollbox.node.v1.Node.ListImages:output_type -> rollbox.node.v1.ImageList
-	9,  // 11: rollbox.node.v1.Node.Prefetch:output_type -> rollbox.node.v1.PrefetchProgress
-	11, // 12: rollbox.node.v1.Node.RemoveImage:output_type -> rollbox.node.v1.ImageRemoved
-	13, // 13: rollbox.node.v1.Node.Kill:output_type -> rollbox.node.v1.Killed
-	9,  // [9:14] is the sub-list for method output_type
-	4,  // [4:9] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	15, // 0: rollbox.node.v1.Problem.details:type_name -> rollbox.node.v1.Problem.DetailsEntry
+	4,  // 1: rollbox.node.v1.Description.health:type_name -> rollbox.node.v1.Health
+	16, // 2: rollbox.node.v1.Health.programs:type_name -> rollbox.node.v1.Health.ProgramsEntry
+	7,  // 3: rollbox.node.v1.ImageList.images:type_name -> rollbox.node.v1.Image
+	8,  // 4: rollbox.node.v1.PrefetchRequest.credentials:type_name -> rollbox.node.v1.Credentials
+	0,  // 5: rollbox.node.v1.PrefetchProgress.state:type_name -> rollbox.node.v1.PrefetchProgress.State
+	2,  // 6: rollbox.node.v1.Node.Describe:input_type -> rollbox.node.v1.DescribeRequest
+	5,  // 7: rollbox.node.v1.Node.ListImages:input_type -> rollbox.node.v1.ListImagesRequest
+	9,  // 8: rollbox.node.v1.Node.Prefetch:input_type -> rollbox.node.v1.PrefetchRequest
+	11, // 9: rollbox.node.v1.Node.RemoveImage:input_type -> rollbox.node.v1.RemoveImageRequest
+	13, // 10: rollbox.node.v1.Node.Kill:input_type -> rollbox.node.v1.KillRequest
+	3,  // 11: rollbox.node.v1.Node.Describe:output_type -> rollbox.node.v1.Description
+	6,  // 12: rollbox.node.v1.Node.ListImages:output_type -> rollbox.node.v1.ImageList
+	10, // 13: rollbox.node.v1.Node.Prefetch:output_type -> rollbox.node.v1.PrefetchProgress
+	12, // 14: rollbox.node.v1.Node.RemoveImage:output_type -> rollbox.node.v1.ImageRemoved
+	14, // 15: rollbox.node.v1.Node.Kill:output_type -> rollbox.node.v1.Killed
+	11, // [11:16] is the sub-list for method output_type
+	6,  // [6:11] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_node_proto_init() }
@@ -942,15 +1032,15 @@ func file_node_proto_init() {
 		return
 	}
 	file_node_proto_msgTypes[2].OneofWrappers = []any{}
-	file_node_proto_msgTypes[5].OneofWrappers = []any{}
-	file_node_proto_msgTypes[8].OneofWrappers = []any{}
+	file_node_proto_msgTypes[6].OneofWrappers = []any{}
+	file_node_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_node_proto_rawDesc), len(file_node_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -58,6 +58,17 @@ class NodeAgents:
         """Whether the node has an agent now. Cost: no call."""
         return node in self._addresses.by_node
 
+    async def describe(self, node: str) -> node_pb2.Description:
+        """What a node is, and whether sandboxes start there.
+
+        Raises:
+            Problem: upstream_timeout: its agent, or its container runtime, does not answer.
+        """
+        stub = await self._stub(node)
+        with _called(node):
+            told: node_pb2.Description = await stub.Describe(node_pb2.DescribeRequest(), timeout=CALL_TIMEOUT_S)
+        return told
+
     async def images(self, node: str) -> Sequence[node_pb2.Image]:
         """What images a node has.
 

@@ -40,3 +40,15 @@ def test_a_missing_setting_is_named(environment: pytest.MonkeyPatch, capsys: pyt
     environment.delenv(f"{PREFIX}NAMESPACE")
     assert main() == EXIT_CONFIG
     assert f"{PREFIX}NAMESPACE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("NODE_PROOF", "required"), ("NODE_PROOF", "maybe"), ("NODE_PROOF_SELECTOR", "{}")]
+)
+def test_what_is_about_proofs_is_refused_without_agents_that_tell_them(
+    environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, value: str
+) -> None:
+    environment.setenv(f"{PREFIX}REDIS_URL", "redis://r:6379/0")
+    environment.setenv(PREFIX + name, value)
+    assert main() == EXIT_CONFIG
+    assert PREFIX + name in capsys.readouterr().err

@@ -1,0 +1,128 @@
+"""Keeps sandboxes from nodes that are not proven to start some: asks the nodes' agents, and sets or lifts a taint."""
+
+import asyncio
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final, Protocol
+
+import structlog
+
+from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.proof import TAINT, Proof, marked, tainted, unmarked
+from controlplane.cluster.kubernetes.refusals import Refused
+from controlplane.errors import Problem
+from controlplane.operator.notices import Notices
+from controlplane.wire import node_pb2
+
+EVERY_S: Final = 10.0
+# Nodes that are asked at the same time.
+ASKED_AT_ONCE: Final = 32
+# A proven node is tainted at the second look that finds trouble: a part that is started anew is no trouble.
+LOOKS: Final = 2
+NO_AGENT: Final = "no agent of this node has answered yet"
+
+Node = Mapping[str, Any]
+
+
+class Agents(Protocol):
+    """The part of ``NodeAgents`` that is used."""
+
+    async def describe(self, node: str) -> node_pb2.Description:
+        """What a node is."""
+        ...
+
+
+class Proofs:
+    """Looks at all nodes for sandboxes, again and again.
+
+    Args:
+        selector: of these nodes.
+        lifted: takes the taints away for good, in the place of setting them.
+    """
+
+    def __init__(
+        self, client: KubernetesClient, agents: Agents, notices: Notices, selector: Mapping[str, str], *, lifted: bool
+    ) -> None:
+        self._client = client
+        self._agents = agents
+        self._notices = notices
+        self._selector = ",".join(f"{key}={value}" for key, value in selector.items())
+        self._lifted = lifted
+        self._troubled: dict[str, int] = {}
+        self._log = structlog.get_logger("proofs")
+
+    async def run(self) -> None:
+        """Looks every ``EVERY_S`` until it is cancelled."""
+        while True:
+            try:
+                await self.once()
+            except* Problem as problems:
+                self._log.warning("nodes not looked at, retrying later", detail=str(problems.exceptions[0]))
+            await asyncio.sleep(EVERY_S)
+
+    async def once(self) -> None:
+        """Looks once.
+
+        Raises:
+            Problem: the API server does not answer; alone, or in a group.
+        """
+        query = {"labelSelector": self._selector} if self._selector else {}
+        nodes = (await self._client.list("/api/v1/nodes", query)).items
+        turns = asyncio.Semaphore(ASKED_AT_ONCE)
+
+        async def look(node: Node) -> None:
+            async with turns:
+                await self._look(node)
+
+        async with asyncio.TaskGroup() as group:
+            for node in nodes:
+                group.create_task(look(node))
+
+    async def _look(self, node: Node) -> None:
+        if self._lifted:
+            await self._write(node, unmarked(node), "")
+            return
+        proof = await self._proof(node)
+        if proof is not None and self._counts(node, proof):
+            await self._write(node, marked(node, proof), "; ".join(proof.troubles))
+
+    async def _proof(self, node: Node) -> Proof | None:
+        """None: nothing new is known."""
+        name = str(node["metadata"]["name"])
+        try:
+            told = await self._agents.describe(name)
+        except Problem as problem:
+            self._log.info("node not described", node=name, code=problem.code, detail=problem.detail)
+            return None if Proof.of(node) else Proof(troubles=[NO_AGENT])
+        if not told.HasField("health"):
+            return None
+        health = told.health
+        programs = dict(health.programs)
+        return Proof(list(health.troubles), health.installer, health.installer_detail, programs)
+
+    def _counts(self, node: Node, proof: Proof) -> bool:
+        name = str(node["metadata"]["name"])
+        before = Proof.of(node)
+        if proof.proven or before is None or not before.proven or tainted(node):
+            self._troubled.pop(name, None)
+            return True
+        self._troubled[name] = self._troubled.get(name, 0) + 1
+        return self._troubled[name] >= LOOKS
+
+    async def _write(self, node: Node, patch: Mapping[str, Any] | None, why: str) -> None:
+        if patch is None:
+            return
+        name = str(node["metadata"]["name"])
+        try:
+            await self._client.patch(f"/api/v1/nodes/{name}", dict(patch))
+        except Refused as refused:
+            # Somebody else has changed it: the next look sees how.
+            if refused.refusal.status != HTTPStatus.CONFLICT:
+                raise
+            return
+        now_tainted = any(one["key"] == TAINT for one in patch["spec"]["taints"] or ())
+        if now_tainted and not tainted(node):
+            self._log.warning("node not proven: no sandbox starts on it", node=name, why=why)
+            await self._notices.write_for_node(name, "NodeUnproven", f"no sandbox starts on this node: {why}")
+        elif tainted(node) and not now_tainted:
+            self._log.info("node takes sandboxes", node=name)

@@ -1,0 +1,79 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	snapshots "github.com/containerd/containerd/api/services/snapshots/v1"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"rollbox.dev/node/internal/containerd"
+	"rollbox.dev/node/internal/install/apply"
+	"rollbox.dev/node/internal/wire"
+)
+
+// health looks whether sandboxes can start here. What an installer was refused is no trouble where an earlier version
+// works.
+func (s *service) health(ctx context.Context) *wire.Health {
+	told := &wire.Health{}
+	s.installed(told)
+	told.Troubles = append(told.Troubles, s.handlerTroubles(ctx)...)
+	return told
+}
+
+func (s *service) installed(told *wire.Health) {
+	if s.settings.Installed == "" {
+		return
+	}
+	found, err := (&apply.Store{Folder: s.settings.Installed}).Status()
+	switch {
+	case err != nil:
+		told.Troubles = append(told.Troubles, fmt.Sprintf("what the installer has done cannot be read: %v", err))
+	case found == nil:
+		told.Troubles = append(told.Troubles, "the installer has not finished yet")
+	default:
+		told.Installer, told.InstallerDetail, told.Programs = string(found.State), found.Detail, found.Versions
+		if len(found.Versions) == 0 {
+			told.Troubles = append(told.Troubles, fmt.Sprintf("the installer has %s: %s", found.State, found.Detail))
+		}
+	}
+}
+
+func (s *service) handlerTroubles(ctx context.Context) (troubles []string) {
+	offered, err := s.runtime.Containers.Status(ctx, &cri.StatusRequest{})
+	if err != nil {
+		return []string{"containerd does not answer"}
+	}
+	for _, handler := range s.settings.Handlers {
+		there := func(one *cri.RuntimeHandler) bool { return one.GetName() == handler }
+		if len(offered.GetRuntimeHandlers()) > 0 && !slices.ContainsFunc(offered.GetRuntimeHandlers(), there) {
+			troubles = append(troubles, fmt.Sprintf("containerd does not offer the runtime %s", handler))
+			continue
+		}
+		if trouble := s.snapshotterTrouble(ctx, handler); trouble != "" {
+			troubles = append(troubles, trouble)
+		}
+	}
+	if s.settings.Mounts != "" {
+		if _, err := containerd.Listener(ctx, s.settings.Mounts); err != nil {
+			troubles = append(troubles, "the process that serves lazily mounted images does not answer")
+		}
+	}
+	return troubles
+}
+
+// snapshotterTrouble asks through containerd: any answer but that it knows none, or that it is away, is one.
+func (s *service) snapshotterTrouble(ctx context.Context, handler string) string {
+	name, err := s.runtime.Snapshotter(ctx, handler)
+	if err != nil {
+		return err.Error()
+	}
+	_, err = s.runtime.Snapshots.Stat(ctx, &snapshots.StatSnapshotRequest{Snapshotter: name, Key: "check"})
+	if code := status.Code(err); code == codes.InvalidArgument || code == codes.Unavailable || code == codes.DeadlineExceeded {
+		return fmt.Sprintf("the snapshotter %s does not answer: %s", name, status.Convert(err).Message())
+	}
+	return ""
+}

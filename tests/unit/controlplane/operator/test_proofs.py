@@ -1,0 +1,115 @@
+"""Nodes that are not proven get a taint, which goes when they are; what nobody knows changes nothing."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.proof import ANNOTATION, TAINT, Proof, tainted
+from controlplane.errors import Problem
+from controlplane.operator.notices import Notices
+from controlplane.operator.proofs import LOOKS, NO_AGENT, Proofs
+from controlplane.wire import node_pb2
+
+AWAY = Problem("upstream_timeout", "no agent")
+OLD = node_pb2.Description(node="node-1")
+
+
+def told(*troubles: str) -> node_pb2.Description:
+    health = node_pb2.Health(troubles=troubles, installer="installed", programs={"runsc": "1"})
+    return node_pb2.Description(node="node-1", health=health)
+
+
+class Api:
+    """One node, its agent, and the Events about it."""
+
+    def __init__(self, answer: node_pb2.Description | Problem) -> None:
+        self.node: dict[str, Any] = {"metadata": {"name": "node-1"}, "spec": {}}
+        self.answer = answer
+        self.events: list[str] = []
+        self.queries: list[Mapping[str, str]] = []
+
+    async def list(self, path: str, query: Mapping[str, str]) -> Any:
+        assert path == "/api/v1/nodes"
+        self.queries.append(query)
+        return SimpleNamespace(items=[self.node])
+
+    async def patch(self, path: str, body: Mapping[str, Any]) -> None:
+        assert path == "/api/v1/nodes/node-1"
+        notes = {key: value for key, value in body["metadata"]["annotations"].items() if value is not None}
+        self.node = {
+            "metadata": {"name": "node-1", "annotations": notes},
+            "spec": {"taints": body["spec"]["taints"] or []},
+        }
+
+    async def describe(self, node: str) -> node_pb2.Description:
+        assert node == "node-1"
+        if isinstance(self.answer, Problem):
+            raise self.answer
+        return self.answer
+
+    async def write_for_node(self, node: str, reason: str, message: str) -> None:
+        self.events.append(f"{node} {reason}: {message}")
+
+    def proofs(self, *, lifted: bool = False) -> Proofs:
+        client, notices = cast("KubernetesClient", self), cast("Notices", self)
+        return Proofs(client, self, notices, {"role": "sandboxes"}, lifted=lifted)
+
+
+async def test_a_node_is_tainted_until_it_is_proven() -> None:
+    api = Api(AWAY)
+    proofs = api.proofs()
+    await proofs.once()
+    assert tainted(api.node)
+    assert api.events == [f"node-1 NodeUnproven: no sandbox starts on this node: {NO_AGENT}"]
+    api.answer = told("the installer has not finished yet")
+    await proofs.once()
+    assert tainted(api.node)
+    api.answer = told()
+    await proofs.once()
+    assert not tainted(api.node)
+    assert Proof.of(api.node) == Proof(installer="installed", programs={"runsc": "1"})
+    assert api.queries[0] == {"labelSelector": "role=sandboxes"}
+
+
+@pytest.mark.parametrize("unknown", [AWAY, OLD])
+async def test_a_proven_node_whose_agent_does_not_tell_stays_as_it_is(unknown: node_pb2.Description | Problem) -> None:
+    api = Api(told())
+    proofs = api.proofs()
+    await proofs.once()
+    before, api.answer = api.node, unknown
+    for _ in range(LOOKS + 1):
+        await proofs.once()
+    assert api.node is before
+
+
+async def test_a_part_that_is_started_anew_is_no_trouble_and_one_that_stays_away_is() -> None:
+    api = Api(told())
+    proofs = api.proofs()
+    await proofs.once()
+    for _ in range(3):
+        api.answer = told("the snapshotter lazy does not answer")
+        await proofs.once()
+        api.answer = told()
+        await proofs.once()
+    assert not api.events
+    api.answer = told("the snapshotter lazy does not answer")
+    for _ in range(LOOKS):
+        assert not tainted(api.node)
+        await proofs.once()
+    assert tainted(api.node)
+    api.answer = told()
+    await proofs.once()
+    assert not tainted(api.node)
+
+
+async def test_everything_is_lifted_when_the_installer_goes() -> None:
+    api = Api(told("nothing works"))
+    await api.proofs().once()
+    assert tainted(api.node)
+    await api.proofs(lifted=True).once()
+    assert not tainted(api.node)
+    assert ANNOTATION not in api.node["metadata"]["annotations"]
+    assert TAINT not in str(api.node)
