@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Annotated, Final, Self
 
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Header, Path, Request
 from pydantic import BaseModel, Field
 from starlette.responses import StreamingResponse
 
@@ -12,9 +12,10 @@ from controlplane.api.context import App, Owner, Service
 from controlplane.api.hangup import unless_gone
 from controlplane.api.request_id import request_id
 from controlplane.api.sandboxes import checked_key
-from controlplane.cluster import NodeImage, PrefetchState
+from controlplane.cluster import CommittedImage, NodeImage, PrefetchState
 from controlplane.lifecycle.images import ImageProgress
 from controlplane.lifecycle.service.commits import CommitWish
+from controlplane.lifecycle.service.committed import CommittedUse
 from controlplane.model.spec import Closed, ImageName
 
 MEDIA_TYPE: Final = "application/x-ndjson"
@@ -24,6 +25,10 @@ DEFAULT_COMMIT_BYTES: Final = 4 << 30
 MAX_COMMIT_BYTES: Final = 64 << 30
 DEFAULT_COMMIT_MS: Final = 120_000
 MAX_COMMIT_MS: Final = 600_000
+
+CommittedName = Annotated[
+    str, Path(max_length=512, description="`NAME[:TAG][@DIGEST]` among your own images, or the whole name of one")
+]
 
 router = APIRouter(tags=["images"])
 
@@ -129,6 +134,69 @@ class CommitBody(BaseModel):
     skipped: list[str]
 
 
+class CommittedBody(BaseModel):
+    """An image that was made of a sandbox.
+
+    Attributes:
+        image: its name with its digest.
+        tags: those that it has now; none: a later commit took the last one.
+        size_bytes: of its own layer.
+        built_on: digests of your images whose layers it has too.
+    """
+
+    image: str
+    tags: list[str]
+    digest: str
+    size_bytes: int
+    created_at_ms: int
+    built_on: list[str]
+
+    @classmethod
+    def of(cls, image: CommittedImage) -> Self:
+        """From what the cluster tells."""
+        tag = f":{image.tags[0]}" if image.tags else ""
+        return cls(
+            image=f"{image.name}{tag}@{image.digest}",
+            tags=list(image.tags),
+            digest=image.digest,
+            size_bytes=image.size_bytes,
+            created_at_ms=image.created_at_ms,
+            built_on=list(image.built_on),
+        )
+
+
+class CommittedList(BaseModel):
+    """Your images that were made of sandboxes, oldest first, and the bytes of their own layers.
+
+    Attributes:
+        limit_bytes: null: there is none.
+    """
+
+    images: list[CommittedBody]
+    used_bytes: int
+    limit_bytes: int | None
+
+    @classmethod
+    def of(cls, use: CommittedUse) -> Self:
+        """From the lifecycle's view."""
+        images = [CommittedBody.of(one) for one in use.images]
+        return cls(images=images, used_bytes=use.used_bytes, limit_bytes=use.limit_bytes or None)
+
+
+class RemovedImage(BaseModel):
+    """What became of a removal.
+
+    Attributes:
+        removed: false: there was no such image.
+        freed_bytes: of its own layer.
+    """
+
+    name: str
+    removed: bool
+    digest: str = ""
+    freed_bytes: int = 0
+
+
 @router.get("/images", summary="Which images the nodes have")
 async def find(service: Service, owner: Owner, app: App) -> NodeImageList:
     """All but those that others have committed; operators see these too."""
@@ -177,6 +245,21 @@ async def commit(
         size_bytes=made.size_bytes,
         skipped=list(made.skipped),
     )
+
+
+@router.get("/images/commits", summary="Your images that were made of sandboxes")
+async def committed(service: Service, owner: Owner) -> CommittedList:
+    """With what they take, and what they may."""
+    return CommittedList.of(await service.committed.use(owner))
+
+
+@router.delete("/images/commits/{name:path}", summary="Remove an image that was made of a sandbox")
+async def remove(name: CommittedName, service: Service, owner: Owner) -> RemovedImage:
+    """With all its names. A conflict while a sandbox, a pool or another image needs it. Repeating is success."""
+    image = await service.committed.remove(owner, name)
+    if image is None:
+        return RemovedImage(name=name, removed=False)
+    return RemovedImage(name=name, removed=True, digest=image.digest, freed_bytes=image.size_bytes)
 
 
 async def _lines(first: ImageProgress | None, told: AsyncGenerator[ImageProgress, None]) -> AsyncIterator[str]:

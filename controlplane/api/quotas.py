@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from controlplane.api.context import App, Operator, Owner
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.queue import WaitingCreate
-from controlplane.lifecycle.admission.quotas import MOST, OWNER, DeclaredQuota, QuotaUse
+from controlplane.lifecycle.admission.quotas import LIMITS, MOST, OWNER, DeclaredQuota, QuotaUse
 from controlplane.model import RESOURCES, Sandbox
 from controlplane.model.spec import Closed
 
@@ -27,11 +27,14 @@ class LimitsBody(Closed):
     memory_bytes: int | None = Field(default=None, ge=1, le=MOST)
     gpu: int | None = Field(default=None, ge=1, le=MOST)
     starting: int | None = Field(default=None, ge=1, le=MOST, description="sandboxes that are not ready yet")
+    commit_bytes: int | None = Field(
+        default=None, ge=1, le=MOST, description="of images that are made of sandboxes; null: the installation's limit"
+    )
 
     @classmethod
     def of(cls, declared: DeclaredQuota | None) -> Self:
         """From a declared quota; None: no limits."""
-        return cls() if declared is None else cls(**{name: getattr(declared, name) for name in RESOURCES})
+        return cls() if declared is None else cls(**{name: getattr(declared, name) for name in LIMITS})
 
 
 class UsedBody(BaseModel):
@@ -135,7 +138,7 @@ async def change(name: Name, limits: LimitsBody, context: App, operator: Operato
     """What is left out stays as it is; null takes a limit away."""
     given = limits.model_dump(include=limits.model_fields_set)
     if not given:
-        raise Problem("invalid_argument", f"no limit is named: give one of {', '.join(RESOURCES)}")
+        raise Problem("invalid_argument", f"no limit is named: give one of {', '.join(LIMITS)}")
     await context.service.quotas.change(name, given)
     return QuotaBody.of(await context.service.quota_use(name))
 

@@ -57,6 +57,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             settings.probe_every_ms,
             settings.idle_timeout_ms,
             images=_image_options(settings.images),
+            commit_bytes=settings.images.commit_bytes,
         )
         # Opened before the listeners, so closed after them: pushes and calls in progress still need the service.
         service = await stack.enter_async_context(Sandboxes.running(deps, options))

@@ -177,6 +177,27 @@ class Committed:
     skipped: Sequence[str] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class CommittedImage:
+    """An image that was made of a sandbox, as the cluster keeps it.
+
+    Attributes:
+        name: below ``Cluster.commits``, without a tag.
+        tags: those that it has now; none: a later commit to the name took the last one.
+        digest: by which ``start`` takes it.
+        size_bytes: of its own layer, as it is kept.
+        created_at_ms: when it was made (Unix ms).
+        built_on: digests of those of the same owner whose layers it has too.
+    """
+
+    name: str
+    tags: Sequence[str]
+    digest: str
+    size_bytes: int
+    created_at_ms: int
+    built_on: Sequence[str] = ()
+
+
 class Cluster(Protocol):
     """Starts, stops and watches sandboxes."""
 
@@ -304,6 +325,22 @@ class Cluster(Protocol):
         Raises:
             Problem: unsupported: not offered here; payload_too_large: it is over ``max_bytes``; capacity_unavailable:
                 no room for it; conflict: it is being committed already; sandbox_lost: it does not run.
+        """
+        ...
+
+    async def committed_images(self, folder: str) -> Sequence[CommittedImage]:
+        """The images that were committed below ``folder``: ``commits`` and an owner's part. Cost: a call, or one each.
+
+        Raises:
+            Problem: unsupported: not offered here; those of a cluster that does not answer.
+        """
+        ...
+
+    async def remove_committed(self, image: CommittedImage) -> None:
+        """Removes an image that was committed, with all its names; success if it is gone already.
+
+        Raises:
+            Problem: conflict: something runs from it; those of a cluster that does not answer.
         """
         ...
 

@@ -4,8 +4,9 @@ The rules are those of the OCI distribution and image specifications, and of Doc
 names). No clock, no client: ``controlplane.registry`` asks registries, ``lifecycle.images`` decides what follows.
 """
 
+from controlplane.images.budget import Budget, Removal, RemovalPlan, StoredImage, plan_removal
 from controlplane.images.challenge import Challenge, challenges
-from controlplane.images.commits import folder, is_foreign, target
+from controlplane.images.commits import folder, is_foreign, own_reference, target
 from controlplane.images.copies import Converted, Copied, Copying, Found
 from controlplane.images.keyring import Credentials, Keyring
 from controlplane.images.manifest import (
@@ -30,6 +31,7 @@ __all__ = [
     "DOCKER_HUB",
     "MAX_LAYERS",
     "MAX_MANIFEST_BYTES",
+    "Budget",
     "Challenge",
     "Converted",
     "Copied",
@@ -46,7 +48,10 @@ __all__ = [
     "PrivateRegistry",
     "Reference",
     "Registry",
+    "Removal",
+    "RemovalPlan",
     "Rewrites",
+    "StoredImage",
     "challenges",
     "checked_config",
     "checked_manifest",
@@ -55,6 +60,8 @@ __all__ = [
     "folder",
     "is_foreign",
     "is_index",
+    "own_reference",
     "parse",
+    "plan_removal",
     "target",
 ]

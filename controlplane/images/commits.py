@@ -14,7 +14,7 @@ MAX_OWNER_CHARS: Final = 40
 _PLAIN: Final = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*")
 _DIGEST: Final = "owner-"
 # The tags that a cluster may use for itself.
-_TAKEN: Final = re.compile(r"id-[0-9a-f]{64}")
+_TAKEN: Final = re.compile(r"id-[0-9a-f]{64}(?:-[0-9]+)?")
 
 
 def folder(owner: str) -> str:
@@ -35,13 +35,22 @@ def target(place: str, owner: str, name: str) -> str:
     Raises:
         ValueError: it is malformed; the message says what is wrong with it.
     """
-    own = f"{place}/{folder(owner)}/"
     if "@" in name:
         raise ValueError(f"{name[:140]!r} has a digest, which an image gets from what is in it")
-    reference = parse(own + name.removeprefix(own))
+    reference = own_reference(place, owner, name)
     if _TAKEN.fullmatch(reference.tag):
         raise ValueError(f"the tag {reference.tag!r} is taken: it stands for an image's digest")
     return str(reference)
+
+
+def own_reference(place: str, owner: str, name: str) -> Reference:
+    """What an owner means by the name of an image of its own, with or without the place where these are.
+
+    Raises:
+        ValueError: it is malformed; the message says what is wrong with it.
+    """
+    own = f"{place}/{folder(owner)}/"
+    return parse(own + name.removeprefix(own))
 
 
 def is_foreign(place: str, owner: str, reference: Reference) -> bool:

@@ -21,12 +21,14 @@ class Options:
         probe_every_ms: how often the health of every running sandbox is probed; 0 = never.
         images: how images' names are resolved.
         idle_timeout_ms: the idle timeout of sandboxes whose spec has none; 0 = they have none.
+        commit_bytes: the most bytes of committed images for an owner whose quota does not say it; 0 = no limit.
     """
 
     starts_in_flight: int = 4
     max_sandboxes: int = 0
     probe_every_ms: int = 0
     idle_timeout_ms: int = 0
+    commit_bytes: int = 0
     images: ImageOptions = field(default_factory=ImageOptions)
 
 

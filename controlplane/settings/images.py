@@ -3,11 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Self, cast
+from typing import Final, Literal, Self, cast
 
 from controlplane.images import Rewrites
 from controlplane.settings import rules
 from controlplane.settings.reader import PREFIX, Reader, SettingError
+
+# Of images that are made of sandboxes, for each owner; a guess: some hundred prepared repositories.
+COMMIT_BYTES: Final = 64 << 30
+MAX_COMMIT_BYTES: Final = 1 << 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class ImageSettings:
         plain_registries: registries that are asked by http, as host or host:port.
         registry: where images are copied to; None: nodes pull them from where they are.
         owner_secrets: the image pull secrets that one owner alone has, by owner.
+        commit_bytes: what an owner may make of sandboxes whose quota does not say it; 0: no limit.
     """
 
     digests: Literal["auto", "required", "never"] = "auto"
@@ -60,6 +65,7 @@ class ImageSettings:
     plain_registries: Sequence[str] = ()
     registry: RegistrySettings | None = None
     owner_secrets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    commit_bytes: int = COMMIT_BYTES
 
     @classmethod
     def read(cls, read: Reader) -> Self:
@@ -78,6 +84,7 @@ class ImageSettings:
             digests=cast("Literal['auto', 'required', 'never']", digests),
             rewrites=read("IMAGE_REWRITES", Rewrites.parse, ""),
             plain_registries=plain,
+            commit_bytes=read("COMMIT_BYTES", rules.count(0, MAX_COMMIT_BYTES), str(COMMIT_BYTES)),
         )
 
 

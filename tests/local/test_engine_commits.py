@@ -134,3 +134,44 @@ async def test_a_sandbox_that_stands_still_can_be_stopped(cluster: EngineCluster
     await engine("pause", "rollbox-sb-commit8-sidecar")
     await cluster.stop("sb-commit8")
     assert await cluster.list() == []
+
+
+async def test_images_are_told_with_their_bytes_and_removed(cluster: EngineCluster, name: str) -> None:
+    place = f"{COMMITS}/alice"
+    await cluster.start("sb-commit9", SandboxSpec(image=IMAGE), GOOD_BOOT)
+    try:
+        await target("sb-commit9", "head -c 3000000 /dev/zero > /large")
+        base = await cluster.commit("sb-commit9", f"{place}/{name}:base", LIMIT)
+        lost = await cluster.commit("sb-commit9", f"{place}/{name}:moved", LIMIT)
+        moved = await cluster.commit("sb-commit9", f"{place}/{name}:moved", LIMIT)
+        await cluster.start("sb-commit10", SandboxSpec(image=f"{base.name}@{base.digest}"), GOOD_BOOT)
+        await target("sb-commit10", "echo > /small")
+        above = await cluster.commit("sb-commit10", f"{place}/{name}:above", LIMIT)
+
+        told = {one.digest: one for one in await cluster.committed_images(place) if one.name == f"{place}/{name}"}
+        assert {digest: (list(one.tags), one.size_bytes) for digest, one in told.items()} == {
+            base.digest: (["base"], base.size_bytes),
+            lost.digest: ([], lost.size_bytes),
+            moved.digest: (["moved"], moved.size_bytes),
+            above.digest: (["above"], above.size_bytes),
+        }
+        assert base.size_bytes > 3_000_000 > above.size_bytes
+        # All three have the same layer, by one of which the last one is made.
+        assert set(told[above.digest].built_on) == {base.digest, lost.digest, moved.digest}
+        assert all(not one.built_on for digest, one in told.items() if digest != above.digest)
+        assert await cluster.committed_images(f"{COMMITS}/bob-{name}") == []
+
+        with pytest.raises(Problem, match="sb-commit10-target") as refused:
+            await cluster.remove_committed(told[base.digest])
+        assert refused.value.code == "conflict"
+        assert await cluster.digest(f"{place}/{name}:base") == base.digest
+        for digest in (lost.digest, above.digest):
+            await cluster.remove_committed(told[digest])
+            assert await cluster.digest(f"{place}/{name}@{digest}") == ""
+        assert await cluster.digest(f"{place}/{name}:moved") == moved.digest
+    finally:
+        await cluster.stop("sb-commit9")
+        await cluster.stop("sb-commit10")
+    await cluster.remove_committed(told[base.digest])
+    await cluster.remove_committed(told[base.digest])
+    assert await cluster.digest(f"{place}/{name}:base") == ""

@@ -6,11 +6,12 @@ They pass the suites of the real ones: `tests/contract/cluster_suite.py` and `si
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from controlplane.cluster import (
     Boot,
     Committed,
+    CommittedImage,
     Death,
     Description,
     Health,
@@ -75,12 +76,14 @@ class FakeCluster:
     next_commit_error: Exception | None = None
     changed_bytes: dict[str, int] = field(default_factory=dict)  # by sandbox; the others have changed 1 KiB
     committed: dict[str, str] = field(default_factory=dict)  # digests of what was committed, by name
+    kept: dict[str, CommittedImage] = field(default_factory=dict)  # by digest
+    unremovable: set[str] = field(default_factory=set)  # digests
     prefetched: list[str] = field(default_factory=list)
     lazy_images: str = ""  # beginning of the names of images that are mounted lazily
     unpulled: dict[str, Problem] = field(default_factory=dict)  # why n2 does not get an image
 
     def __post_init__(self) -> None:
-        self._starting = self._stopping = 0
+        self._starting = self._stopping = self._commits_made = 0
         self._committing: set[str] = set()
         self._deaths: asyncio.Queue[Death] = asyncio.Queue()
         self._placements: list[asyncio.Queue[Placement]] = []
@@ -156,16 +159,36 @@ class FakeCluster:
         error, self.next_commit_error = self.next_commit_error, None
         if error is not None:
             raise error
+        self._commits_made += 1
         size_bytes = self.changed_bytes.get(sandbox_id, 1024)
         if size_bytes > max_bytes:
             raise Problem("payload_too_large", f"{sandbox_id} has changed {size_bytes} bytes", size_bytes=size_bytes)
         # Another one each time, as the time in an image makes it.
-        digest = f"sha256:{hashlib.sha256(f'{target} {sandbox_id} {len(self.committed)}'.encode()).hexdigest()}"
+        digest = f"sha256:{hashlib.sha256(f'{target} {sandbox_id} {self._commits_made}'.encode()).hexdigest()}"
         self.committed[target] = digest
+        name, _, tag = target.rpartition(":")
+        base = self.held[sandbox_id].spec.image.rpartition("@")[2]
+        built_on = [*self.kept[base].built_on, base] if base in self.kept else []
+        self.kept[digest] = CommittedImage(name, [tag], digest, size_bytes, len(self.kept), built_on)
         return Committed(target, digest, size_bytes, ["/run/socket: a socket"])
 
     def lazily(self, spec: SandboxSpec) -> bool:
         return spec.pull != "full" and bool(self.lazy_images) and spec.image.startswith(self.lazy_images)
+
+    async def committed_images(self, folder: str) -> Sequence[CommittedImage]:
+        await asyncio.sleep(0.01)
+        names = {digest: name for name, digest in self.committed.items()}
+        return [
+            replace(one, tags=[names[one.digest].rpartition(":")[2]] if one.digest in names else [])
+            for one in self.kept.values()
+            if one.name.startswith(f"{folder}/")
+        ]
+
+    async def remove_committed(self, image: CommittedImage) -> None:
+        if image.digest in self.unremovable:
+            raise Problem("conflict", f"{image.name} is in use: a container was made of it a moment ago")
+        self.kept.pop(image.digest, None)
+        self.committed = {name: digest for name, digest in self.committed.items() if digest != image.digest}
 
     def architectures(self) -> frozenset[str]:
         return frozenset({"amd64"})

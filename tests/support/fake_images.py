@@ -29,6 +29,7 @@ class FakeImages:
     prefetched: list[list[str]] = field(default_factory=list)
     keys: Counter[str] = field(default_factory=Counter)
     bodies: list[dict[str, Any]] = field(default_factory=list)
+    kept: list[str] = field(default_factory=lambda: ["repo:v1"])
 
     async def all(self, _: web.Request) -> web.Response:
         """What the nodes have."""
@@ -47,6 +48,20 @@ class FakeImages:
         digest = f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
         told = {"image": f"commits/me/{body['name']}@{digest}", "digest": digest, "size_bytes": 7, "skipped": ["/s: x"]}
         return web.json_response(told)
+
+    async def committed(self, _: web.Request) -> web.Response:
+        """What was made of sandboxes."""
+        digest = f"sha256:{64 * 'c'}"
+        known = {"digest": digest, "size_bytes": 7, "created_at_ms": 1, "built_on": [], "later": 1}
+        images = [{"image": f"commits/me/{one}@{digest}", "tags": [one], **known} for one in self.kept]
+        return web.json_response({"images": images, "used_bytes": 7 * len(images), "limit_bytes": 100})
+
+    async def remove(self, request: web.Request) -> web.Response:
+        """Removes one."""
+        name = request.match_info["name"]
+        removed = name in self.kept
+        self.kept = [one for one in self.kept if one != name]
+        return web.json_response({"name": name, "removed": removed, "digest": "", "freed_bytes": 7 * removed})
 
     async def prefetch(self, request: web.Request) -> web.StreamResponse:
         """The progress of all of them."""

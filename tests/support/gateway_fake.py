@@ -122,6 +122,8 @@ class FakeGateway:
                 web.post(f"{box}/exec", self._route("exec", self._exec)),
                 web.delete(box + "/execs/{exec}", self._route("cancel", self._cancel)),
                 web.get("/v1/images", self._route("images", self.images.all)),
+                web.get("/v1/images/commits", self._route("images", self.images.committed)),
+                web.delete("/v1/images/commits/{name:.+}", self._route("images", self.images.remove)),
                 web.post("/v1/images/prefetch", self._route("prefetch", self.images.prefetch)),
                 web.post(f"{box}/commit", self._route("commit", self.images.commit)),
                 web.get("/v1/pools", self._route("pool", partial(fake_pools.pools, self))),

@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from controlplane.cluster.engine import facts as fact_files
 from controlplane.cluster.engine.client import EngineClient, Missing
-from controlplane.cluster.engine.commit import COMMITS, Commits
+from controlplane.cluster.engine.commit import COMMITS, Commits, KeptImages
 from controlplane.cluster.engine.containers import (
     LABEL_INSTALLATION,
     SIDECAR,
@@ -35,6 +35,7 @@ from controlplane.cluster.finish import finish
 from controlplane.cluster.protocol import (
     Boot,
     Committed,
+    CommittedImage,
     Death,
     Description,
     ImageState,
@@ -68,6 +69,7 @@ class EngineCluster:
         self._machine = machine
         self._live = LiveSandboxes()
         self._commits = Commits(client)
+        self._kept = KeptImages(client)
 
     @classmethod
     @asynccontextmanager
@@ -182,6 +184,14 @@ class EngineCluster:
         """See ``Cluster.lazily``: an engine fetches images whole."""
         del spec
         return False
+
+    async def committed_images(self, folder: str) -> Sequence[CommittedImage]:
+        """See ``Cluster.committed_images``."""
+        return await self._kept.below(folder)
+
+    async def remove_committed(self, image: CommittedImage) -> None:
+        """See ``Cluster.remove_committed``."""
+        await self._kept.remove(image)
 
     def architectures(self) -> frozenset[str]:
         """See ``Cluster.architectures``."""

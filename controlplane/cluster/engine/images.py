@@ -17,6 +17,7 @@ import structlog
 from controlplane.cluster.engine.client import EngineClient, Missing
 from controlplane.cluster.engine.commit import hidden, shown
 from controlplane.cluster.engine.containers import SIDECAR_COMMAND, Image
+from controlplane.cluster.engine.listing import listed
 from controlplane.cluster.engine.pulling import PullMeter
 from controlplane.cluster.protocol import ImageState, NodeImage, PrefetchProgress
 from controlplane.errors import Problem
@@ -37,9 +38,6 @@ SIDECARS: Final = "rollbox/sidecar-"
 MOST_PREFETCHED: Final = 3
 # How often it is told how far a pull is.
 TELL_EVERY_S: Final = 0.5
-LISTS: Final = 5
-LIST_AGAIN_S: Final = 0.2
-_REMOVED: Final = "image not known"
 # Architectures that a processor can run besides its own.
 _ALSO: Final = {"amd64": ("386",), "arm64": ("arm",)}
 
@@ -127,19 +125,8 @@ class Images:
 
     async def all(self) -> Sequence[NodeImage]:
         """The images that the engine has, but our own parts'."""
-        told = [self._image(one) for one in await self._listed()]
+        told = [self._image(one) for one in await listed(self._client)]
         return [one for one in told if not any(SIDECARS in name for name in one.names)]
-
-    async def _listed(self) -> Sequence[Mapping[str, Any]]:
-        for _ in range(LISTS - 1):
-            try:
-                return await self._client.call("GET", "images/json") or ()
-            except Problem as problem:
-                # Podman fails as a whole where an image is removed while it lists them.
-                if _REMOVED not in problem.detail:
-                    raise
-                await asyncio.sleep(LIST_AGAIN_S)
-        return await self._client.call("GET", "images/json") or ()
 
     def used(self, image: Image) -> None:
         """Notes that a sandbox runs from an image."""

@@ -35,6 +35,7 @@ from controlplane.cluster.kubernetes.watch import Reflector
 from controlplane.cluster.protocol import (
     Boot,
     Committed,
+    CommittedImage,
     Death,
     Description,
     ImageState,
@@ -263,6 +264,14 @@ class KubernetesCluster:
     def lazily(self, spec: SandboxSpec) -> bool:
         """See ``Cluster.lazily``."""
         return self._lazily(spec) is not None
+
+    async def committed_images(self, folder: str) -> Sequence[CommittedImage]:
+        """See ``Cluster.committed_images``."""
+        raise _without_agents(f"there are no images below {folder or 'a folder of yours'}")
+
+    async def remove_committed(self, image: CommittedImage) -> None:
+        """See ``Cluster.remove_committed``."""
+        raise _without_agents(f"{image.name} cannot be removed")
 
     def architectures(self) -> frozenset[str]:
         """See ``Cluster.architectures``."""

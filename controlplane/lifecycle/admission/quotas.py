@@ -28,8 +28,16 @@ OWNER: Final = r"^[^:,/\x00-\x1f\x7f]+$"
 _Limit = Annotated[int | None, Field(default=None, ge=1, le=MOST)]
 
 
+# What a quota limits: what sandboxes use, and the bytes of committed images.
+LIMITS: Final = (*RESOURCES, "commit_bytes")
+
+
 class DeclaredQuota(Closed):
-    """The quota that an operator declares for one owner. An omitted field has no limit; cpu and memory are requests."""
+    """The quota that an operator declares for one owner. An omitted field has no limit; cpu and memory are requests.
+
+    Attributes:
+        commit_bytes: of images that are made of sandboxes; omitted: the installation's limit holds.
+    """
 
     owner: Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=OWNER)]
     sandboxes: _Limit = None
@@ -37,6 +45,7 @@ class DeclaredQuota(Closed):
     memory_bytes: _Limit = None
     gpu: _Limit = None
     starting: _Limit = None
+    commit_bytes: _Limit = None
 
     @property
     def quota(self) -> Quota:
@@ -202,7 +211,7 @@ def _strictest(one: DeclaredQuota | None, other: DeclaredQuota) -> DeclaredQuota
     if one is None:
         return other
     least: dict[str, Any] = {}
-    for name in RESOURCES:
+    for name in LIMITS:
         limits = [limit for limit in (getattr(one, name), getattr(other, name)) if limit is not None]
         least[name] = min(limits, default=None)
     return DeclaredQuota(owner=one.owner, **least)

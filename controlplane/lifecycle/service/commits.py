@@ -12,6 +12,7 @@ from controlplane.cluster import Cluster, Committed
 from controlplane.errors import Problem
 from controlplane.images import target
 from controlplane.lifecycle.expiry.activity import Activity
+from controlplane.lifecycle.service.committed import CommittedImages
 from controlplane.lifecycle.service.owner_calls import OwnerCalls
 from controlplane.model import State
 from controlplane.telemetry import Metrics
@@ -44,6 +45,7 @@ class SandboxCommits:
 
     Args:
         cluster: makes the images.
+        committed: knows how many bytes of them an owner may have.
         owner_calls: has the records.
         activity: a commit is a use of the sandbox.
         clock: the time of day.
@@ -54,6 +56,7 @@ class SandboxCommits:
     def __init__(
         self,
         cluster: Cluster,
+        committed: CommittedImages,
         owner_calls: OwnerCalls,
         activity: Activity,
         clock: Clock,
@@ -62,6 +65,7 @@ class SandboxCommits:
         group: asyncio.TaskGroup,
     ) -> None:
         self._cluster = cluster
+        self._committed = committed
         self._owner_calls = owner_calls
         self._activity = activity
         self._clock = clock
@@ -78,7 +82,8 @@ class SandboxCommits:
 
         Raises:
             Problem: sandbox_not_found, why it has ended, invalid_argument, conflict: it does not run yet, is being
-                committed, or the key was used for something else; upstream_timeout; those of ``Cluster.commit``.
+                committed, or the key was used for something else; quota_exceeded; upstream_timeout; those of
+                ``Cluster.commit``.
         """
         if key is None:
             outcome = await self._outcome(owner, wish)
@@ -138,7 +143,7 @@ class SandboxCommits:
         self._activity.touch(sandbox.id)
         try:
             async with asyncio.timeout(wish.within_ms / 1000):
-                return await self._cluster.commit(sandbox.id, name, wish.max_bytes)
+                return await self._within_quota(owner, sandbox.id, name, wish.max_bytes)
         except TimeoutError as late:
             detail = f"no image of {sandbox.id} was made within {wish.within_ms} ms; nothing of it is left"
             raise Problem("upstream_timeout", detail, sandbox_id=sandbox.id) from late
@@ -146,6 +151,18 @@ class SandboxCommits:
             await self._judge(owner, wish.sandbox_id, problem)
         finally:
             self._activity.touch(sandbox.id)
+
+    async def _within_quota(self, owner: str, sandbox_id: str, name: str, max_bytes: int) -> Committed:
+        if not self._cluster.commits:
+            return await self._cluster.commit(sandbox_id, name, max_bytes)
+        async with self._committed.room(owner, max_bytes) as most:
+            try:
+                return await self._cluster.commit(sandbox_id, name, most)
+            except Problem as problem:
+                if problem.code != "payload_too_large" or most == max_bytes:
+                    raise
+                use = await self._committed.use(owner)
+                raise self._committed.exceeded(owner, use, problem.detail) from problem
 
     async def _judge(self, owner: str, sandbox_id: str, problem: Problem) -> NoReturn:
         """Raises why a sandbox has ended, if it has: that is the cause of whatever the cluster says."""

@@ -43,6 +43,7 @@ from controlplane.lifecycle.replicas.upkeep import Upkeep
 from controlplane.lifecycle.routes import RouteBoard
 from controlplane.lifecycle.service.boots import Boots
 from controlplane.lifecycle.service.commits import SandboxCommits
+from controlplane.lifecycle.service.committed import CommittedImages
 from controlplane.lifecycle.service.creates import Creates
 from controlplane.lifecycle.service.owner_calls import OwnerCalls
 from controlplane.lifecycle.starting.readiness import Readiness
@@ -64,7 +65,8 @@ class Core:
     Attributes:
         store, ledger, settlements, annotations: records, how they change, and what waits for that.
         board: what gateways are told.
-        images, ownership, inventory, commits: what a start begins with, whose it is, what nodes have, and new ones.
+        images, ownership, inventory: what a start begins with, whose it is, what nodes have.
+        commits, committed: images that are made of sandboxes, and those that were.
         starts, queue, readiness, starter: bringing sandboxes up.
         expiry, endings, reclaimer: ending them.
         quotas, create_queue, admissions, abandonments, creates, pools: letting them in.
@@ -158,8 +160,15 @@ class Core:
             images=self.images,
             ownership=self.ownership,
         )
+        self.committed = CommittedImages(deps.cluster, store, deps.documents, self.quotas, options.commit_bytes)
         self.commits = SandboxCommits(
-            deps.cluster, self.owner_calls, self.expiry.activity, deps.clock, metrics=deps.metrics, group=group
+            deps.cluster,
+            self.committed,
+            self.owner_calls,
+            self.expiry.activity,
+            deps.clock,
+            metrics=deps.metrics,
+            group=group,
         )
         self.preflight = Preflight(
             store,

@@ -39,6 +39,7 @@ class Sandboxes:
         accept_push: see ``Readiness.accept``.
         inventory: the images on nodes.
         commit: see ``SandboxCommits``.
+        committed: the images that were made of sandboxes.
     """
 
     def __init__(self, deps: Dependencies, options: Options, core: Core) -> None:
@@ -60,7 +61,7 @@ class Sandboxes:
             owner_calls.open_port,
         )
         self.refusal, self.accept_push = core.starter.refusal, core.readiness.accept
-        self.inventory, self.commit = core.inventory, core.commits.commit
+        self.inventory, self.commit, self.committed = core.inventory, core.commits.commit, core.committed
 
     @classmethod
     @asynccontextmanager

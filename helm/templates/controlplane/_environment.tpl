@@ -52,6 +52,7 @@
 {{- end }}
 {{- with .Values.sandboxes.images }}
 - {name: ROLLBOX_CONTROLPLANE_IMAGE_DIGESTS, value: {{ .digests | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_COMMIT_BYTES, value: {{ mul .commitGibibytesPerOwner 1073741824 | quote }}}
 {{- with .rewrites }}
 - {name: ROLLBOX_CONTROLPLANE_IMAGE_REWRITES, value: {{ join "," . | quote }}}
 {{- end }}

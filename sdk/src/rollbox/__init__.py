@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rollbox.git_scrub import ScrubReport
     from rollbox.group import SandboxGroup
     from rollbox.health import Health
-    from rollbox.image import CommittedImage, NodeImage, PrefetchProgress, PrefetchReport
+    from rollbox.image import Commit, Commits, CommittedImage, NodeImage, PrefetchProgress, PrefetchReport
     from rollbox.lazy import LazySandbox
     from rollbox.options import CreateOptions
     from rollbox.pool import Pool, PoolFailure
@@ -47,6 +47,8 @@ __all__ = [
     "Blocker",
     "BreakerPolicy",
     "Client",
+    "Commit",
+    "Commits",
     "CommittedImage",
     "CreateOptions",
     "DeleteReport",
@@ -104,6 +106,8 @@ _MODULES = {
     "Blocker": "quota",
     "BreakerPolicy": "breaker",
     "Client": "client",
+    "Commit": "image",
+    "Commits": "image",
     "CommittedImage": "image",
     "CreateOptions": "options",
     "DeleteReport": "record",

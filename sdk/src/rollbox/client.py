@@ -14,7 +14,7 @@ from rollbox.errors import BY_CODE, InvalidArgument
 from rollbox.files import initial
 from rollbox.gateway import Gateway
 from rollbox.health import Health
-from rollbox.image import NodeImage, NodeImageList
+from rollbox.image import Commits, NodeImage, NodeImageList
 from rollbox.options import CreateOptions, CreateSpec
 from rollbox.pool import Pool, PoolChanges, PoolList, PoolOptions, Warm, changes_body, pool_body
 from rollbox.prefetch import Prefetch
@@ -184,6 +184,31 @@ class Client:
             Unsupported: this installation cannot tell.
         """
         return [NodeImage.from_json(one) for one in (await self.gateway.call_api("GET", "images"))["images"]]
+
+    async def commits(self) -> Commits:
+        """Return your images that were made of sandboxes, what they take, and what they may.
+
+        Raises:
+            Unsupported: the installation makes none; the detail names the setting.
+        """
+        return Commits.from_json(await self.gateway.call_api("GET", "images", "commits"))
+
+    async def remove_image(self, name: str) -> bool:
+        """Remove an image that was made of a sandbox, with all its names; returns whether there was one. Idempotent.
+
+        Args:
+            name: what `Sandbox.commit` was given or has returned; with a digest also an image whose name another
+                commit has taken.
+
+        Raises:
+            Conflict: a sandbox, a pool or another of your images needs it; the detail names some.
+            PermissionDenied: it is another owner's.
+        """
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidArgument(f"image {name!r} is not a name")
+        # An escaped slash is refused on the way.
+        removed: bool = (await self.gateway.call_api("DELETE", "images", "commits", *str(name).split("/")))["removed"]
+        return removed
 
     def prefetch(self, images: str | Iterable[str]) -> Prefetch:
         """Pull images to the nodes before sandboxes need them: await it for its report, or iterate it for its progress.

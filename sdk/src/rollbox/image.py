@@ -75,6 +75,55 @@ NodeImageList: TypeAlias = list[NodeImage]
 
 
 @dataclass(frozen=True, slots=True)
+class Commit:
+    """An image of yours that was made of a sandbox.
+
+    Attributes:
+        image: its name with its digest: what a create takes, and `Client.remove_image`.
+        tags: those that it has now; none: a later commit took the last one.
+        size_bytes: of its own layer.
+        created_at_ms: when it was made (Unix ms).
+        built_on: digests of your images whose layers it has too; they are removed after it.
+    """
+
+    image: str
+    tags: tuple[str, ...]
+    digest: str
+    size_bytes: int
+    created_at_ms: int = 0
+    built_on: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Commit:
+        """Read the wire form; fields that this version does not know are left out."""
+        known = {item.name: body[item.name] for item in fields(cls) if item.name in body}
+        return cls(**{**known, "tags": tuple(body["tags"]), "built_on": tuple(body.get("built_on", ()))})
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """Your images that were made of sandboxes, oldest first.
+
+    Attributes:
+        used_bytes: of their own layers together.
+        limit_bytes: the most of that; None: no limit.
+    """
+
+    images: tuple[Commit, ...]
+    used_bytes: int
+    limit_bytes: int | None
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Commits:
+        """Read the wire form."""
+        return cls(tuple(Commit.from_json(one) for one in body["images"]), body["used_bytes"], body["limit_bytes"])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields as JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class PrefetchProgress:
     """How far a node is with an image.
 

@@ -22,6 +22,7 @@ class QuotaLimits(TypedDict, total=False):
     memory: Size | None
     gpu: int | None
     starting: int | None
+    commits: Size | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ class Quota:
 
     Attributes:
         declared_for: the owner, or "*" where the default quota applies; None: no quota applies.
-        limits: by resource (sandboxes, cpu_millicores, memory_bytes, gpu, starting); None: no limit.
+        limits: by resource (sandboxes, cpu_millicores, memory_bytes, gpu, starting); None: no limit. `commit_bytes` is
+            of images that are made of sandboxes (`Client.commits`); None: the installation's limit.
         used: by resource.
         waiting: creates that wait for quota or capacity, at the control plane that answered.
         max_sandboxes, sandboxes_in_all: limit and number for all owners together; only with the caller's own quota.
@@ -185,6 +187,8 @@ def limits_body(limits: QuotaLimits) -> dict[str, int | None]:
         body["cpu_millicores"] = None if limits["cpu"] is None else parse_cpu(limits["cpu"])
     if "memory" in limits:
         body["memory_bytes"] = None if limits["memory"] is None else parse_memory(limits["memory"])
+    if "commits" in limits:
+        body["commit_bytes"] = None if limits["commits"] is None else parse_memory(limits["commits"])
     return body
 
 

@@ -21,6 +21,7 @@ from controlplane.cluster.protocol import (
     Boot,
     Cluster,
     Committed,
+    CommittedImage,
     Death,
     Description,
     ImageState,
@@ -114,6 +115,12 @@ class PlayedCluster:
 
     def lazily(self, spec: SandboxSpec) -> bool:
         return False
+
+    async def committed_images(self, folder: str) -> Sequence[CommittedImage]:
+        raise Problem("unsupported", f"nothing is below {folder}", value="a real cluster")
+
+    async def remove_committed(self, image: CommittedImage) -> None:
+        raise Problem("unsupported", f"there is no {image.name}", value="a real cluster")
 
     def architectures(self) -> frozenset[str]:
         return frozenset()

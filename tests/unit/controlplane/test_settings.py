@@ -55,6 +55,7 @@ def test_what_is_left_out_lies_in_the_state_directory(environ: dict[str, str]) -
         ("STARTS_IN_FLIGHT", "0", "must be a whole number from 1 to 1024"),
         ("MAX_SANDBOXES", "many", "must be a whole number from 0 to 1000000"),
         ("IMAGE_DIGESTS", "always", "IMAGE_DIGESTS is 'always': must be one of auto, required, never"),
+        ("COMMIT_BYTES", "64Gi", "COMMIT_BYTES is '64Gi': must be a whole number from 0 to 1125899906842624"),
         ("IMAGE_REWRITES", "docker.io/* -> mirror/*", "IMAGE_REWRITES is .* must begin with a registry"),
         ("PLAIN_HTTP_REGISTRIES", "a.io:99999", "PLAIN_HTTP_REGISTRIES is .* 'a.io:99999' is not a registry"),
     ],

@@ -122,3 +122,19 @@ async def test_a_batch_goes_on_where_nothing_is_pulled_ahead(client: Client, fak
 
     async with Batch(range(10), rollout, in_flight=2, image=lambda _: "a:1", client=client) as batch:
         assert len([outcome async for outcome in batch]) == 10
+
+
+async def test_what_was_committed_is_listed_and_removed(client: Client, fake: FakeGateway) -> None:
+    fake.images.kept.append("owner/deep/repo:v2")
+    told = await client.commits()
+    first = told.images[0]
+    assert (first.tags, first.size_bytes, first.built_on) == (("repo:v1",), 7, ())
+    assert (len(told.images), told.used_bytes, told.limit_bytes) == (2, 14, 100)
+    assert await client.remove_image("owner/deep/repo:v2")
+    # The answer is lost, and the repetition finds nothing left.
+    fake.fail("images", Fault(after=True))
+    assert not await client.remove_image("repo:v1")
+    assert (await client.commits()).images == ()
+    for bad in ("", " ", 1):
+        with pytest.raises(InvalidArgument):
+            await client.remove_image(bad)  # type: ignore[arg-type]

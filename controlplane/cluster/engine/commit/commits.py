@@ -18,7 +18,7 @@ import structlog
 from controlplane.cluster.engine.client import EngineClient, Missing
 from controlplane.cluster.engine.commit.archive import Archive, archive
 from controlplane.cluster.engine.commit.names import kept_name
-from controlplane.cluster.engine.commit.room import Room, room
+from controlplane.cluster.engine.commit.room import Room, Rooms
 from controlplane.cluster.engine.containers import SIDECAR, TARGET, name
 from controlplane.cluster.finish import finish
 from controlplane.cluster.protocol import Committed
@@ -61,6 +61,7 @@ class Commits:
         self._under_way: set[str] = set()
         self._standing: dict[str, asyncio.Task[None]] = {}
         self._places = asyncio.Semaphore(MOST_AT_ONCE)
+        self._rooms = Rooms()
         self._log = structlog.get_logger("commits")
 
     async def close(self) -> None:
@@ -77,12 +78,15 @@ class Commits:
             async with self._places:
                 seen = await self._running(sandbox_id)
                 base = await self._client.call("GET", f"images/{seen['Image']}/json")
-                found = _room(sandbox_id, seen)
                 _check_layers(sandbox_id, base)
-                with tempfile.TemporaryFile(dir=LARGE_FILES) as file:
-                    async with self._still(sandbox_id):
-                        layer = await _read(sandbox_id, seen, file.fileno(), max_bytes, found)
-                    await self._load(base, layer, file, target)
+                copies = {LARGE_FILES: 1, _upper(sandbox_id, seen)[0]: ENGINE_COPIES}
+                async with self._rooms.taken(copies, max_bytes) as found:
+                    if found.layer_bytes <= 0:
+                        raise _no_room(sandbox_id, found)
+                    with tempfile.TemporaryFile(dir=LARGE_FILES) as file:
+                        async with self._still(sandbox_id):
+                            layer = await _read(sandbox_id, seen, file.fileno(), max_bytes, found)
+                        await self._load(base, layer, file, target)
         return Committed(target, layer["image"], layer["size_bytes"], (*_volumes(seen), *layer["skipped"]))
 
     async def let_go_on(self, sandbox_id: str, sidecar: Inspection | None) -> None:
@@ -166,7 +170,7 @@ class Commits:
 
     async def _load(self, base: Inspection, layer: dict[str, Any], file: BinaryIO, target: str) -> None:
         created = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-        kept = kept_name(target)
+        kept = kept_name(target, layer["size_bytes"])
         made = archive(base, layer["digest"], layer["size_bytes"], name=kept, created=created)
         layer["image"] = made.digest
         try:
@@ -208,13 +212,6 @@ def _upper(sandbox_id: str, seen: Inspection) -> tuple[str, list[str]]:
         detail = f"the engine's storage ({driver}) has no folder with the changes of {sandbox_id} that can be read here"
         raise Problem("unsupported", f"{detail}: it takes the driver overlay, and root", value="storage driver overlay")
     return upper, [one for one in lowers if one]
-
-
-def _room(sandbox_id: str, seen: Inspection) -> Room:
-    found = room({LARGE_FILES: 1, _upper(sandbox_id, seen)[0]: ENGINE_COPIES})
-    if found.layer_bytes <= 0:
-        raise _no_room(sandbox_id, found)
-    return found
 
 
 def _no_room(sandbox_id: str, found: Room) -> Problem:

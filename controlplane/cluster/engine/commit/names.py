@@ -9,16 +9,31 @@ from controlplane.images import parse
 # Engines send no request for names with this host: they are of images that were made here.
 COMMITS: Final = "localhost/rollbox/commits"
 # Beside the name that its owner has given it, each has one that nothing else ever gets: an image that has lost all its
-# names can be reached by its digest, and would have no owner.
-KEPT_TAG: Final = "id-{id}"
-_KEPT: Final = re.compile(rf"{re.escape(COMMITS)}/.*:id-[0-9a-f]{{64}}")
+# names can be reached by its digest, and would have no owner. It also has the bytes of the image's own layer, which no
+# engine tells.
+KEPT_TAG: Final = "id-{id}-"
+_KEPT: Final = re.compile(rf"{re.escape(COMMITS)}/.*:id-[0-9a-f]{{64}}(?:-(?P<size>[0-9]+))?")
 # Docker's word for no name.
 _NONE: Final = "<none>:<none>"
 
 
-def kept_name(target: str) -> str:
-    """The name that stays with an image; ``{id}`` is for the digits of its digest."""
-    return f"{parse(target).name}:{KEPT_TAG}"
+def kept_name(target: str, size_bytes: int) -> str:
+    """The name that stays with an image whose own layer has so many bytes; ``{id}`` is for the digits of its digest."""
+    return f"{parse(target).name}:{KEPT_TAG}{size_bytes}"
+
+
+def is_kept(name: str) -> bool:
+    """Whether it is such a name."""
+    return _KEPT.fullmatch(name) is not None
+
+
+def layer_bytes(names: Iterable[str]) -> int | None:
+    """The bytes of an image's own layer, by the name that stays with it; None: it was made before names had them."""
+    for name in names:
+        kept = _KEPT.fullmatch(name)
+        if kept is not None and kept["size"]:
+            return int(kept["size"])
+    return None
 
 
 def hidden(name: str, names: Iterable[str]) -> bool:
@@ -46,4 +61,4 @@ def hidden(name: str, names: Iterable[str]) -> bool:
 def shown(names: Iterable[str]) -> list[str]:
     """The names of an image that people may know it by; the one that stays only where it has no other."""
     known = [one for one in names if one != _NONE]
-    return [one for one in known if not _KEPT.fullmatch(one)] or known
+    return [one for one in known if not is_kept(one)] or known

@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 
 _COLUMNS = ("node", "image", "digest", "size", "pulled", "last used")
+_OWN = ("image", "tags", "size")
 _SHORT_DIGEST = len("sha256:") + 12
 
 
@@ -62,6 +63,34 @@ def prefetch(
             output.message(f"{image}  failed{f' on {node}' if node else ''}: {error.code}: {error.detail}")
     for error in report.failed.values():
         output.fail(error, as_json=json)
+
+
+@app.command()
+def commits(*, json: Json = False) -> None:
+    """List your images that were made of sandboxes, what they take, and what they may."""
+    found = output.run(lambda client: client.commits(), what="listing images", as_json=json)
+    if json:
+        output.data(found.to_json())
+        return
+    output.table(_OWN, [(one.image, ", ".join(one.tags) or "-", _size(one.size_bytes)) for one in found.images])
+    limit = "" if found.limit_bytes is None else f" of {_size(found.limit_bytes)}"
+    output.message(f"{_size(found.used_bytes)}{limit} used")
+
+
+@app.command()
+def remove(
+    name: Annotated[str, typer.Argument(metavar="NAME[:TAG][@DIGEST]", help="One of your images.")],
+    *,
+    json: Json = False,
+) -> None:
+    """Remove an image that was made of a sandbox, with all its names, unless something needs it."""
+    removed = output.run(lambda client: client.remove_image(name), what=f"removing {name}", as_json=json)
+    if json:
+        output.data({"name": name, "removed": removed})
+    elif removed:
+        typer.echo(name)
+    else:
+        output.message(f"there was no image {name}")
 
 
 @app.command(name="scrub-git")
@@ -123,9 +152,13 @@ def commit(
 def _rows(image: NodeImage) -> Iterator[tuple[str, ...]]:
     pulled = {None: "-", True: "lazy", False: "full"}[image.lazy]
     used = "-" if image.last_used_ms is None else f"{max(0.0, time.time() - image.last_used_ms / 1000):.0f} s ago"
-    size = f"{image.size_bytes / 1e6:.1f} MB"
+    size = _size(image.size_bytes)
     for name in image.names or ("-",):
         yield (image.node, name, image.digest[:_SHORT_DIGEST] or "-", size, pulled, used)
+
+
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:.1f} MB"
 
 
 class _Bars:

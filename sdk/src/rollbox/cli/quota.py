@@ -64,6 +64,9 @@ def set_(
     memory: Annotated[str | None, typer.Option(metavar="SIZE|none", help="Memory, as requested: 256Gi.")] = None,
     gpu: Annotated[str | None, typer.Option(metavar="N|none", help="Whole devices.")] = None,
     starting: Annotated[str | None, typer.Option(metavar="N|none", help="Sandboxes that are not ready yet.")] = None,
+    commits: Annotated[
+        str | None, typer.Option(metavar="SIZE|none", help="Images that are made of sandboxes: 100Gi.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Change limits of an owner (operators); omitted ones stay, `none` removes one. No sandbox ends."""
@@ -77,6 +80,8 @@ def set_(
             limits["cpu"] = None if cpu == _NONE else cpu
         if memory is not None:
             limits["memory"] = None if memory == _NONE else memory
+        if commits is not None:
+            limits["commits"] = None if commits == _NONE else commits
         return await client.set_quota(owner, **limits)
 
     quota = output.run(call, what=f"changing the quota of {owner}", as_json=json)

@@ -11,7 +11,7 @@ from rollbox._problem import SandboxError
 from rollbox.breaker import BreakerPolicy
 from rollbox.client import QuotaList
 from rollbox.health import Health
-from rollbox.image import NodeImageList, PrefetchProgress, PrefetchReport
+from rollbox.image import Commits, NodeImageList, PrefetchProgress, PrefetchReport
 from rollbox.options import CreateOptions
 from rollbox.pool import Pool, PoolChanges, PoolList, PoolOptions, Warm
 from rollbox.quota import Preflight, Quota, QuotaLimits
@@ -90,6 +90,14 @@ class Client:
     def images(self) -> NodeImageList:
         """As `rollbox.Client.images`."""
         return run(self.inner.images())
+
+    def commits(self) -> Commits:
+        """As `rollbox.Client.commits`."""
+        return run(self.inner.commits())
+
+    def remove_image(self, name: str) -> bool:
+        """As `rollbox.Client.remove_image`."""
+        return run(self.inner.remove_image(name))
 
     def prefetch(
         self, images: str | Iterable[str], *, progress: Callable[[PrefetchProgress], None] | None = None

@@ -3,10 +3,11 @@
 import pytest
 
 from controlplane.cluster.engine.commit import COMMITS, hidden, shown
-from controlplane.cluster.engine.commit.names import kept_name
+from controlplane.cluster.engine.commit.names import is_kept, kept_name, layer_bytes
 
 ID = 64 * "a"
-KEPT = f"{COMMITS}/me/repo:id-{ID}"
+KEPT = f"{COMMITS}/me/repo:id-{ID}-1024"
+OLD = f"{COMMITS}/me/repo:id-{ID}"  # of an image that was made before names had bytes
 NAMES = [f"{COMMITS}/me/repo:1", KEPT]
 
 
@@ -43,7 +44,13 @@ def test_a_name_that_somebody_else_has_given_it_holds_too() -> None:
 
 
 def test_the_name_that_stays_is_told_where_there_is_no_other() -> None:
-    assert kept_name(f"{COMMITS}/me/repo:1").replace("{id}", ID) == KEPT
+    assert kept_name(f"{COMMITS}/me/repo:1", 1024).replace("{id}", ID) == KEPT
     assert shown(NAMES) == [f"{COMMITS}/me/repo:1"]
     assert shown([KEPT]) == [KEPT]
+    assert shown([*NAMES[:1], OLD]) == NAMES[:1]
     assert shown(["<none>:<none>"]) == []
+
+
+def test_the_name_that_stays_tells_the_bytes_of_the_layer() -> None:
+    assert (layer_bytes(NAMES), layer_bytes([OLD]), layer_bytes([])) == (1024, None, None)
+    assert (is_kept(KEPT), is_kept(OLD), is_kept(NAMES[0])) == (True, True, False)

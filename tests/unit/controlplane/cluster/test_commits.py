@@ -136,3 +136,34 @@ async def test_a_commit_leaves_room_to_sandboxes(engine: Engine, monkeypatch: py
             await commit(commits)
         assert (caught.value.code, engine.paused, engine.loaded) == ("capacity_unavailable", False, 0)
     assert engine.loaded == 1
+
+
+async def test_those_at_once_leave_room_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would fit alone. Who may write more than the others leave waits for them, and then has what there is."""
+    free = room.KEEP_FREE_BYTES + 3 * (4 << 20)
+    monkeypatch.setattr(room, "free_bytes", lambda _: free)
+    rooms, order = room.Rooms(), list[str]()
+
+    async def write(name: str, max_bytes: int) -> int:
+        async with rooms.taken({str(tmp_path): 3}, max_bytes) as found:
+            order.append(f"{name} begins")
+            await asyncio.sleep(10)
+            order.append(f"{name} ends")
+            return found.layer_bytes
+
+    found = await asyncio.gather(write("a", 3 << 20), write("b", 1 << 30), write("c", 1 << 20))
+    assert order == ["a begins", "c begins", "a ends", "c ends", "b begins", "b ends"]
+    assert [*found] == [4 << 20, 4 << 20, 1 << 20]
+
+
+async def test_one_that_is_cancelled_while_it_waits_for_room_takes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "free_bytes", lambda _: room.KEEP_FREE_BYTES + 1000)
+    rooms = room.Rooms()
+    async with rooms.taken({str(tmp_path): 1}, 1000):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5), rooms.taken({str(tmp_path): 1}, 1000):
+                pass
+    async with rooms.taken({str(tmp_path): 1}, 1000) as found:
+        assert found.layer_bytes == 1000

@@ -1,0 +1,206 @@
+"""``CommittedImages``: what owners have made of sandboxes, how many bytes of that they may have, and how one goes."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from controlplane.cluster import Cluster, CommittedImage
+from controlplane.cluster.documents import Documents
+from controlplane.errors import Problem
+from controlplane.images import Reference, folder, is_foreign, own_reference, parse
+from controlplane.lifecycle.admission.quotas import Quotas
+from controlplane.lifecycle.pools.declared import declared
+from controlplane.lifecycle.record.recovering_store import RecoveringStore
+from controlplane.lifecycle.service.owner_calls import LIVE
+from controlplane.model import GROUP, Sandbox
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedUse:
+    """What an owner has committed.
+
+    Attributes:
+        images: oldest first.
+        used_bytes: of their own layers.
+        limit_bytes: the most of these; 0: no limit.
+    """
+
+    images: Sequence[CommittedImage]
+    used_bytes: int
+    limit_bytes: int
+
+
+@dataclass(slots=True)
+class _Writers:
+    """The commits of one owner that are under way at this replica.
+
+    Attributes:
+        bytes: what they may write together.
+        ended: how many have ended so far.
+        freed: set when one ends.
+    """
+
+    bytes: int = 0
+    count: int = 0
+    ended: int = 0
+    freed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class CommittedImages:
+    """The committed images of all owners.
+
+    Args:
+        cluster: keeps them.
+        store: has the sandboxes that run from them.
+        documents: has the pools that start from them.
+        quotas: says how many bytes an owner may have.
+        limit_bytes: for owners whose quota does not say it; 0: no limit.
+    """
+
+    def __init__(
+        self, cluster: Cluster, store: RecoveringStore, documents: Documents, quotas: Quotas, limit_bytes: int
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._documents = documents
+        self._quotas = quotas
+        self._limit_bytes = limit_bytes
+        self._writers: defaultdict[str, _Writers] = defaultdict(_Writers)
+
+    async def use(self, owner: str) -> CommittedUse:
+        """An owner's images and their bytes.
+
+        Raises:
+            Problem: unsupported: none are made here.
+        """
+        place = self._cluster.commits
+        images = await self._cluster.committed_images(f"{place}/{folder(owner)}" if place else "")
+        ordered = sorted(images, key=lambda one: (one.created_at_ms, one.digest))
+        return CommittedUse(ordered, sum(one.size_bytes for one in ordered), self._limit(owner))
+
+    @asynccontextmanager
+    async def room(self, owner: str, max_bytes: int) -> AsyncIterator[int]:
+        """What a new layer may have, at most ``max_bytes``; no other commit of the owner gets it until the block ends.
+
+        Where there is less than that, it waits for the owner's commits at this replica to end, and then gets what there
+        is. Those at other replicas are not waited for: together they may go over the limit by what they write at once.
+
+        Raises:
+            Problem: quota_exceeded: nothing is left.
+        """
+        if not self._limit(owner):
+            yield max_bytes
+            return
+        writers = self._writers[owner]
+        writers.count += 1
+        granted = 0
+        try:
+            granted = await self._granted(owner, writers, max_bytes)
+            yield granted
+        finally:
+            writers.bytes -= granted
+            writers.count -= 1
+            writers.ended += 1
+            writers.freed.set()
+            if not writers.count:
+                self._writers.pop(owner, None)
+
+    def exceeded(self, owner: str, use: CommittedUse, why: str) -> Problem:
+        """The refusal of a commit that would be too much."""
+        detail = (
+            f"{why}: {owner} has {use.used_bytes} bytes of at most {use.limit_bytes} in {len(use.images)} images that "
+            "were made of sandboxes. Remove some (`rollbox image commits`, `rollbox image remove`), or have the limit "
+            "raised (`rollbox quota set OWNER --commits`)"
+        )
+        knob = "commit_bytes"
+        return Problem("quota_exceeded", detail, resource=knob, used=use.used_bytes, limit=use.limit_bytes, knob=knob)
+
+    async def remove(self, owner: str, name: str) -> CommittedImage | None:
+        """Removes an owner's image with all its names; None: there is none.
+
+        Args:
+            owner: whose it is.
+            name: with or without the place of commits; a digest in it finds one that has lost its name, too.
+
+        Raises:
+            Problem: invalid_argument; permission_denied: it is another owner's; conflict: a sandbox, a pool or another
+                image needs it; unsupported: none are made here.
+        """
+        use = await self.use(owner)
+        wanted = _own(self._cluster.commits, owner, name)
+        image = next((one for one in use.images if _means(wanted, one)), None)
+        if image is None:
+            return None
+        if above := [one for one in use.images if image.digest in one.built_on]:
+            names = ", ".join(_shown(one) for one in above[:3])
+            raise _needed(image, f"{len(above)} images are built on it, and keep its layer: {names}")
+        if users := await self._users(image):
+            raise _needed(image, f"it is used by {', '.join(users)}")
+        await self._cluster.remove_committed(image)
+        return image
+
+    async def _granted(self, owner: str, writers: _Writers, max_bytes: int) -> int:
+        while True:
+            ended = writers.ended
+            use = await self.use(owner)
+            if writers.ended != ended:
+                continue  # what has ended may be in neither number
+            left = use.limit_bytes - use.used_bytes - writers.bytes
+            if left < max_bytes and writers.bytes:
+                writers.freed.clear()
+                await writers.freed.wait()
+                continue
+            if left <= 0:
+                raise self.exceeded(owner, use, "no image was made")
+            writers.bytes += (granted := min(left, max_bytes))
+            return granted
+
+    def _limit(self, owner: str) -> int:
+        quota = self._quotas.of(owner)
+        return (quota.commit_bytes if quota is not None else None) or self._limit_bytes
+
+    async def _users(self, image: CommittedImage) -> Sequence[str]:
+        """What needs an image, for people: a few sandboxes, with their groups, and pools."""
+        sandboxes = [one for one in await self._store.find(None, {}, LIVE) if _runs(one, image)]
+        groups = {one.spec.labels[GROUP] for one in sandboxes if GROUP in one.spec.labels}
+        pools = [declared(one) for one in await self._documents.list("pools")]
+        used = [one.name for one in pools if one.spec is not None and _means(parse(one.spec.template.image), image)]
+        more = [f"{len(sandboxes) - 3} more sandboxes"] if len(sandboxes) > 3 else []
+        return [
+            *(f"sandbox {one.id}" for one in sandboxes[:3]),
+            *more,
+            *(f"group {one}" for one in sorted(groups)[:3]),
+            *(f"pool {one}" for one in used[:3]),
+        ]
+
+
+def _own(place: str, owner: str, name: str) -> Reference:
+    try:
+        if is_foreign(place, owner, parse(name)):
+            raise Problem("permission_denied", f"{name} is an image that another owner has committed", image=name)
+        return own_reference(place, owner, name)
+    except ValueError as error:
+        raise Problem("invalid_argument", f"name: {error}", field="name") from error
+
+
+def _means(reference: Reference, image: CommittedImage) -> bool:
+    if reference.name != image.name:
+        return False
+    return reference.digest == image.digest if reference.digest else reference.tag in image.tags
+
+
+def _runs(sandbox: Sandbox, image: CommittedImage) -> bool:
+    if image.digest in (sandbox.image_digest, sandbox.image_ran):
+        return True
+    # One that is not resolved yet, or whose digest was never known.
+    return not sandbox.image_digest and _means(parse(sandbox.spec.image), image)
+
+
+def _shown(image: CommittedImage) -> str:
+    return f"{image.name}:{image.tags[0]}" if image.tags else f"{image.name}@{image.digest}"
+
+
+def _needed(image: CommittedImage, why: str) -> Problem:
+    return Problem("conflict", f"{_shown(image)} is not removed: {why}", image=image.name, digest=image.digest)
