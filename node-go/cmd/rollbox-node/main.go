@@ -3,7 +3,8 @@
 //	rollbox-node agent                                  serves contract/node.proto to the control plane
 //	rollbox-node install [--dry-run] [--json] [--stay]    puts gVisor, and lazy pulling where it is wanted, on the node
 //	rollbox-node uninstall [--dry-run] [--json] [--stay]  leaves the node as it was before the first install
-//	rollbox-node in-gvisor                              exits with 0 in gVisor: what an install runs there
+//	rollbox-node in-gvisor                              exits with 0 in gVisor: what an install runs there, in
+//	rollbox-node hold                                   a container of this, which does nothing
 //
 // Settings are environment variables: ROLLBOX_NODE_* and ROLLBOX_INSTALL_*. It exits with 64 for a bad setting, with 3
 // when an install is refused, and with 1 when it fails.
@@ -17,6 +18,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"rollbox.dev/node/internal/agent"
 	"rollbox.dev/node/internal/install"
@@ -43,6 +45,10 @@ func run(arguments []string) int {
 			return 0
 		}
 		return exitFailed
+	case len(arguments) == 1 && arguments[0] == node.Hold:
+		// Longer than any check, should nobody end it.
+		time.Sleep(5 * time.Minute)
+		return 0
 	case len(arguments) > 0 && (arguments[0] == "install" || arguments[0] == "uninstall"):
 		return status(change(ctx, arguments))
 	}

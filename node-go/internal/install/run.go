@@ -60,9 +60,7 @@ func Run(ctx context.Context, settings *Settings, work Work, out io.Writer, log 
 
 func newInstaller(settings *Settings, runtime *containerd.Runtime, log *slog.Logger) *installer {
 	sockets := map[string]string{plan.Containerd: settings.Containerd}
-	if lazy := settings.Wanted.Lazy; lazy != nil {
-		sockets[plan.ServeUnit], sockets[plan.MountsUnit] = lazy.Sockets()
-	}
+	sockets[plan.ServeUnit], sockets[plan.MountsUnit] = (&plan.Lazy{Run: settings.Sockets}).Sockets()
 	var kept keeper.Keeper = &keeper.Processes{EndsIn: endsIn, StartsIn: startsIn}
 	if settings.Keeper == plan.Systemd {
 		kept = &keeper.Systemd{Bus: settings.Bus, Units: map[string]string{plan.Containerd: settings.Unit}, StartsIn: startsIn}

@@ -24,6 +24,8 @@ type Settings struct {
 	Keeper string
 	// Bus is the socket of the node's message bus, Unit the unit of containerd.
 	Bus, Unit string
+	// Sockets is the folder of the sockets of the snapshotter, which may run from an earlier install.
+	Sockets string
 	// Payload is the folder of the programs, in the image.
 	Payload string
 	// Every is how long the installer waits between two looks.
@@ -61,6 +63,7 @@ func Read(environ func(string) string) (*Settings, error) {
 		Keeper:     read.one("KEEPER", "systemd", "systemd", "process"),
 		Bus:        read.path("BUS", "/run/dbus/system_bus_socket"),
 		Unit:       read.match("UNIT", "containerd.service", unit, "the name of a unit is needed, such as containerd.service"),
+		Sockets:    read.path("SNAPSHOTTER_RUN", "/run/rollbox-snapshotter"),
 		Payload:    read.path("PAYLOAD", "/payload"),
 		Every:      time.Duration(read.number("EVERY_SECONDS", 60, 1, 86400)) * time.Second,
 		Level:      read.level("LOG"),
@@ -70,9 +73,9 @@ func Read(environ func(string) string) (*Settings, error) {
 		Units:        read.path("UNITS", "/etc/systemd/system"),
 		Handler:      read.match("HANDLER", "runsc", handler, "the name of a runtime handler is needed"),
 		Run:          read.path("RUN", "/run/rollbox"),
-		Lazy:         read.lazy(),
 		Architecture: runtime.GOARCH,
 	}
+	s.Wanted.Lazy = read.lazy(s)
 	if lazy := s.Wanted.Lazy; lazy != nil && lazy.Handler == s.Wanted.Handler {
 		read.refuse("LAZY_HANDLER", lazy.Handler, "another name than that of the runtime without lazy pulling is needed")
 	}
@@ -167,12 +170,12 @@ func (r *reader) level(name string) (level slog.Level) {
 }
 
 // lazy is not wanted without a handler for it.
-func (r *reader) lazy() *plan.Lazy {
+func (r *reader) lazy(s *Settings) *plan.Lazy {
 	found := &plan.Lazy{
 		Handler: r.match("LAZY_HANDLER", "", handler, "the name of a runtime handler is needed"), Snapshotter: "lazy",
-		Run:        r.path("SNAPSHOTTER_RUN", "/run/rollbox-snapshotter"),
+		Run:        s.Sockets,
 		Root:       r.path("SNAPSHOTTER_ROOT", "/var/lib/rollbox-snapshotter"),
-		Registries: r.path("REGISTRIES", "/etc/containerd/certs.d"),
+		Registries: r.path("REGISTRIES", filepath.Join(filepath.Dir(s.Config), "certs.d")),
 	}
 	value := r.environ(prefix + "LAZY_IMAGES")
 	if found.Handler == "" {

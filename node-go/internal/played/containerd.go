@@ -39,6 +39,7 @@ type Containerd struct {
 	Pulling    func(ctx context.Context, request *cri.PullImageRequest) error
 	Pulled     []*cri.PullImageRequest
 	Removed    []string
+	Handlers   []string
 	Pods       []*cri.PodSandbox
 	Looking    func(pod string) *cri.PodSandboxStatusResponse
 }
@@ -68,7 +69,11 @@ func (c *Containerd) Version(context.Context, *cri.VersionRequest) (*cri.Version
 }
 
 func (c *Containerd) Status(context.Context, *cri.StatusRequest) (*cri.StatusResponse, error) {
-	return &cri.StatusResponse{Info: map[string]string{"config": Config}}, nil
+	told := &cri.StatusResponse{Info: map[string]string{"config": Config}}
+	for _, name := range c.Handlers {
+		told.RuntimeHandlers = append(told.RuntimeHandlers, &cri.RuntimeHandler{Name: name})
+	}
+	return told, nil
 }
 
 func (c *Containerd) ImageFsInfo(context.Context, *cri.ImageFsInfoRequest) (*cri.ImageFsInfoResponse, error) {

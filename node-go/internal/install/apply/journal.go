@@ -139,6 +139,7 @@ func (s *Store) open() (*journal, error) {
 func (j *journal) restore() error {
 	var failed []error
 	for _, one := range slices.Backward(j.Entries) {
+		failed = append(failed, files.Leftover(one.Path))
 		is, err := files.Look(one.Path)
 		switch {
 		case err != nil:
@@ -154,7 +155,9 @@ func (j *journal) restore() error {
 
 // end forgets the run.
 func (j *journal) end() error {
-	return errors.Join(files.Remove(j.store.journalFile()), os.RemoveAll(j.store.undoFolder()))
+	return errors.Join(
+		files.Leftover(j.store.journalFile()), files.Remove(j.store.journalFile()), os.RemoveAll(j.store.undoFolder()),
+	)
 }
 
 // leave removes folders that were made for files, as far as nothing is in them.

@@ -1,6 +1,8 @@
 package apply
 
 import (
+	"errors"
+	"os"
 	"time"
 
 	"rollbox.dev/node/internal/install/files"
@@ -55,7 +57,9 @@ func VersionsOf(payload map[string]plan.Program) map[string]string {
 
 // Forget removes the status, and the folder if nothing else is in it.
 func (s *Store) Forget() error {
-	if err := files.Remove(s.statusFile()); err != nil {
+	// A run that was stopped before its journal was written has left these.
+	err := errors.Join(os.RemoveAll(s.undoFolder()), files.Leftover(s.journalFile()), files.Remove(s.statusFile()))
+	if err != nil {
 		return err
 	}
 	leave([]string{s.Folder})

@@ -48,7 +48,10 @@ func Write(path string, mode fs.FileMode, digest string, content io.Reader) (err
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	made, err := os.CreateTemp(folder, ".rollbox-*")
+	if err := Leftover(path); err != nil {
+		return err
+	}
+	made, err := os.OpenFile(beside(path), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -73,6 +76,14 @@ func Write(path string, mode fs.FileMode, digest string, content io.Reader) (err
 	}
 	return syncFolder(folder)
 }
+
+// beside is where a file is written: one installer at a time writes it.
+func beside(path string) string {
+	return filepath.Join(filepath.Dir(path), ".rollbox-new-"+filepath.Base(path))
+}
+
+// Leftover removes what a Write of this file has left that was stopped.
+func Leftover(path string) error { return Remove(beside(path)) }
 
 func keepOwner(made *os.File, path string) error {
 	about, err := os.Stat(path)

@@ -28,10 +28,13 @@ const (
 	checkID = "rollbox-install-check"
 	// Types without the prefix that protobuf itself gives them.
 	optionsType = "runtimeoptions.v1.Options"
+	processType = "types.containerd.io/opencontainers/runtime-spec/1/Process"
 	specType    = "types.containerd.io/opencontainers/runtime-spec/1/Spec"
-	// InGVisor is the verb of this program that the container runs.
+	// InGVisor and Hold are the verbs of this program that the container runs: the one tells, the other only stays.
 	InGVisor = "in-gvisor"
+	Hold     = "hold"
 	sigkill  = 9
+	telling  = "telling"
 )
 
 // IsGVisor tells whether this process runs in gVisor.
@@ -65,14 +68,38 @@ func (n *Node) runs(ctx context.Context) (err error) {
 	if _, err := n.Runtime.Tasks.Start(ctx, &tasks.StartRequest{ContainerID: id}); err != nil {
 		return fmt.Errorf("start a command in gVisor: %w", err)
 	}
-	ended, err := n.Runtime.Tasks.Wait(ctx, &tasks.WaitRequest{ContainerID: id})
+	return n.tells(ctx, id)
+}
+
+// tells runs a second process: of a sandbox that ends by itself the shim may come too late to know how.
+func (n *Node) tells(ctx context.Context, id string) error {
+	process, err := json.Marshal(command(InGVisor))
 	if err != nil {
-		return fmt.Errorf("wait for a command in gVisor: %w", err)
+		return err
+	}
+	spec := &anypb.Any{TypeUrl: processType, Value: process}
+	if _, err := n.Runtime.Tasks.Exec(ctx, &tasks.ExecProcessRequest{ContainerID: id, ExecID: telling, Spec: spec}); err != nil {
+		return fmt.Errorf("make a process in gVisor: %w", err)
+	}
+	if _, err := n.Runtime.Tasks.Start(ctx, &tasks.StartRequest{ContainerID: id, ExecID: telling}); err != nil {
+		return fmt.Errorf("start a process in gVisor: %w", err)
+	}
+	ended, err := n.Runtime.Tasks.Wait(ctx, &tasks.WaitRequest{ContainerID: id, ExecID: telling})
+	if err != nil {
+		return fmt.Errorf("wait for a process in gVisor: %w", err)
 	}
 	if ended.GetExitStatus() != 0 {
-		return fmt.Errorf("a command in gVisor ended with %d", ended.GetExitStatus())
+		return fmt.Errorf("a process in gVisor ended with %d", ended.GetExitStatus())
 	}
 	return nil
+}
+
+func command(verb string) map[string]any {
+	const nobody = 65534
+	return map[string]any{
+		"args": []string{"/" + plan.Checker, verb}, "cwd": "/", "user": map[string]int{"uid": nobody, "gid": nobody},
+		"noNewPrivileges": true,
+	}
 }
 
 func (n *Node) container(id string) (*containers.Container, error) {
@@ -92,17 +119,13 @@ func (n *Node) container(id string) (*containers.Container, error) {
 }
 
 func (n *Node) spec() map[string]any {
-	const nobody = 65534
 	var namespaces []map[string]string
 	for _, kind := range []string{"pid", "ipc", "uts", "mount", "network"} {
 		namespaces = append(namespaces, map[string]string{"type": kind})
 	}
 	return map[string]any{
 		"ociVersion": "1.1.0",
-		"process": map[string]any{
-			"args": []string{"/" + plan.Checker, InGVisor}, "cwd": "/", "user": map[string]int{"uid": nobody, "gid": nobody},
-			"noNewPrivileges": true,
-		},
+		"process":    command(Hold),
 		// Of anything but a sandbox the shim would wait for the output of runsc, which the kernel holds as long as it runs.
 		"annotations": map[string]string{"io.kubernetes.cri.container-type": "sandbox"},
 		"root":        map[string]any{"path": "rootfs", "readonly": true},
