@@ -65,11 +65,14 @@ class Storm(ABC):
     async def rage(self, seconds: float) -> None:
         """Let blows fall for so long, also while others are not repaired; no kind twice before every kind has fallen.
 
-        On a slow machine it goes on until clients were answered calls of every kind.
+        On a slow machine it goes on until clients were answered calls of every kind, three times as long at most.
         """
         began_s, left = time.monotonic(), list[str]()
         async with asyncio.TaskGroup() as falling:
             while (gone_s := time.monotonic() - began_s) < seconds or not (self.over() and self._tried()):
+                if gone_s > 3 * seconds:
+                    self.trouble.append(f"within {gone_s:.0f} s no client was answered calls of every kind")
+                    break
                 await asyncio.sleep(self._draw.uniform(*self._lull_s))
                 if (due := self.now(gone_s, seconds)) is not None:
                     self._begin(falling, due[0], *due[1])

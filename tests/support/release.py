@@ -12,6 +12,7 @@ import sys
 from dataclasses import asdict
 
 from tests.cluster.layout import LAZY_IMAGES
+from tests.support.images import NOT_PUSHED, ON_CLUSTER
 from tests.support.installed import STATE, Installed, Release
 
 # Where `up` notes what it installed, for this user only.
@@ -33,11 +34,13 @@ async def seen_by(owner: str) -> Installed:
     """What `up` installed, with this owner's key.
 
     Raises:
-        RuntimeError: it has installed nothing.
+        RuntimeError: it has installed nothing, or this checkout does not know what was pushed.
     """
     release = noted()
     if release is None:
         raise RuntimeError("there is no release: `python -m tests.support.release up` installs one")
+    if ON_CLUSTER.endswith(f":{NOT_PUSHED}"):
+        raise RuntimeError(f"there is no image {ON_CLUSTER}: `make images` in this checkout pushes it")
     return await release.as_seen_by(owner)
 
 
