@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -50,6 +51,8 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	// What is garbage goes before the process is killed for it.
+	debug.SetMemoryLimit(settings.Memory / 10 * 8)
 	registry := prometheus.NewRegistry()
 	copier, err := newCopier(settings, mirror.NewMetrics(registry))
 	if err != nil {
@@ -93,7 +96,7 @@ func newCopier(settings mirror.Settings, metrics *mirror.Metrics) (*mirror.Copie
 		CopiesAtOnce:    settings.Copies,
 		LayersAtOnce:    settings.Layers,
 		MaxImageBytes:   settings.MaxImageBytes,
-		Forms:           map[wire.ImageForm]mirror.Converter{wire.ImageForm_ESTARGZ: mirror.ESTARGZ},
+		Forms:           map[wire.ImageForm]mirror.Converter{wire.ImageForm_ESTARGZ: mirror.ESTARGZ(settings.Memory / 2)},
 		Folder:          settings.Folder,
 		Metrics:         metrics,
 	}), nil

@@ -13,7 +13,7 @@ type Limits struct {
 	Layers int
 	// LayerBytes is the size of one layer, decompressed; ImageBytes that of all.
 	LayerBytes, ImageBytes int64
-	// Entries is how many files, folders and links a layer may have; about 1 KiB of memory each.
+	// Entries is how many files, folders and links a layer may have; see LimitsFor.
 	Entries int
 	// HeaderBytes is how long the names, the targets of links and the extended attributes of a layer are together: whoever
 	// reads a layer keeps them in memory, and one entry may have a MiB of them.
@@ -22,15 +22,21 @@ type Limits struct {
 	Duplicates int
 }
 
-// DefaultLimits hold for a process with 2 GiB of memory.
-var DefaultLimits = Limits{
-	Layers:      127,
-	LayerBytes:  64 << 30,
-	ImageBytes:  128 << 30,
-	Entries:     1 << 20,
-	HeaderBytes: 256 << 20,
-	Duplicates:  1 << 10,
+// LimitsFor returns limits that hold for a process that may take so much memory for one conversion. An entry takes 3 KiB,
+// as measured with short names and without attributes; what it has of these counts as HeaderBytes.
+func LimitsFor(memory int64) Limits {
+	return Limits{
+		Layers:      127,
+		LayerBytes:  64 << 30,
+		ImageBytes:  128 << 30,
+		Entries:     int(memory / (8 << 10)),
+		HeaderBytes: memory / 8,
+		Duplicates:  1 << 10,
+	}
 }
+
+// DefaultLimits hold for a process with 2 GiB of memory.
+var DefaultLimits = LimitsFor(2 << 30)
 
 // maxName is the longest path that Linux takes.
 const maxName = 4096

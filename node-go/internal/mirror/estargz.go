@@ -8,7 +8,10 @@ import (
 	"rollbox.dev/node/internal/convert"
 )
 
-// ESTARGZ makes an image whose layers can be mounted while they are fetched.
-func ESTARGZ(ctx context.Context, image v1.Image, folder string, done func()) (v1.Image, error) {
-	return convert.Image(ctx, image, convert.Options{Folder: folder, Done: done})
+// ESTARGZ makes images whose layers can be mounted while they are fetched, within so much memory.
+func ESTARGZ(memory int64) Converter {
+	limits := convert.LimitsFor(memory)
+	return func(ctx context.Context, image v1.Image, folder string, done func()) (v1.Image, error) {
+		return convert.Image(ctx, image, convert.Options{Folder: folder, Done: done, Limits: limits})
+	}
 }

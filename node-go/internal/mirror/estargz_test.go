@@ -21,7 +21,7 @@ func lazily(t *testing.T) (*wire.CopyRequest, *Copier, *server, *server) {
 	t.Helper()
 	upstream, private := serve(t), serve(t)
 	copier := copierFor(upstream, private, time.Minute)
-	copier.Forms = map[wire.ImageForm]Converter{wire.ImageForm_ESTARGZ: ESTARGZ}
+	copier.Forms = map[wire.ImageForm]Converter{wire.ImageForm_ESTARGZ: ESTARGZ(1 << 30)}
 	copier.Folder = t.TempDir()
 	return lazyWish(""), copier, upstream, private
 }

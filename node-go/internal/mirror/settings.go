@@ -26,6 +26,8 @@ type Settings struct {
 	MaxImageBytes   int64
 	Stall           time.Duration
 	Folder          string
+	// Memory is what the process may take. A conversion gets half of it; images that need more are not converted.
+	Memory int64
 }
 
 // SettingError names a variable, its value, and the rule that it breaks.
@@ -52,6 +54,7 @@ func ReadSettings(lookup func(string) (string, bool)) (Settings, error) {
 		MaxImageBytes:   read.count("MAX_IMAGE_BYTES", "68719476736", 0, 1<<50),
 		Stall:           time.Duration(read.count("STALL_MS", "30000", 100, 600_000)) * time.Millisecond,
 		Folder:          read.checked("FOLDER", os.TempDir(), folder),
+		Memory:          read.count("MEMORY_BYTES", "1073741824", 64<<20, 1<<44),
 	}
 	return settings, read.err
 }
