@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Literal, Self
 
 from fastapi import APIRouter, Header, Path, Request
 from pydantic import BaseModel, Field
@@ -13,7 +13,8 @@ from controlplane.api.hangup import unless_gone
 from controlplane.api.request_id import request_id
 from controlplane.api.sandboxes import checked_key
 from controlplane.cluster import CommittedImage, NodeImage, PrefetchState
-from controlplane.lifecycle.images import ImageProgress
+from controlplane.errors import Problem
+from controlplane.lifecycle.images import ConversionProgress, ImageProgress
 from controlplane.lifecycle.service.commits import CommitWish
 from controlplane.lifecycle.service.committed import CommittedUse
 from controlplane.model.spec import Closed, ImageName
@@ -103,6 +104,34 @@ class PrefetchLine(BaseModel):
             total_bytes=one.total_bytes,
             problem=problem,
         )
+
+
+class ConvertRequest(Closed):
+    """Which image is to be converted."""
+
+    image: ImageName
+
+
+class ConvertLine(BaseModel):
+    """A line of a conversion: how far it is; the last one is ``offered``, or has why it is not.
+
+    Attributes:
+        text: how far it is, for people.
+        digest: what the name means; with ``offered``.
+        ran: the digest of the converted copy, which sandboxes of this image run from now on.
+        problem: why it is not offered, as the API answers failures.
+    """
+
+    state: Literal["copying", "converting", "offered", "failed"]
+    text: str = ""
+    digest: str = ""
+    ran: str = ""
+    problem: dict[str, object] | None = None
+
+    @classmethod
+    def of(cls, told: ConversionProgress) -> Self:
+        """From what the lifecycle tells."""
+        return cls(state=told.state, text=told.text, digest=told.digest, ran=told.ran)
 
 
 class CommitRequest(Closed):
@@ -218,6 +247,20 @@ async def prefetch(wish: PrefetchRequest, service: Service, owner: Owner) -> Str
     return StreamingResponse(_lines(first, told), media_type=MEDIA_TYPE)
 
 
+@router.post(
+    "/images/convert",
+    summary="Convert an image, so that nodes mount it while they fetch it; answers with the progress",
+    response_class=StreamingResponse,
+    responses={200: {"model": ConvertLine, "description": "One JSON object a line", "content": {MEDIA_TYPE: {}}}},
+)
+async def convert(wish: ConvertRequest, service: Service, owner: Owner) -> StreamingResponse:
+    """Starts are given the result once a sandbox has started from it. The conversion outlives a caller that leaves."""
+    told = service.inventory.convert(owner, wish.image)
+    # What cannot be begun at all is an answer with a status of its own.
+    first = await anext(told)
+    return StreamingResponse(_conversion(first, told), media_type=MEDIA_TYPE)
+
+
 @router.post("/sandboxes/{sandbox_id}/commit", summary="Make an image of a running sandbox")
 async def commit(
     sandbox_id: str,
@@ -272,11 +315,21 @@ async def _lines(first: ImageProgress | None, told: AsyncGenerator[ImageProgress
     yield _line(PrefetchLine(summary=summary))
 
 
+async def _conversion(first: ConversionProgress, told: AsyncGenerator[ConversionProgress, None]) -> AsyncIterator[str]:
+    async with aclosing(told):
+        yield _line(ConvertLine.of(first))
+        try:
+            async for progress in told:
+                yield _line(ConvertLine.of(progress))
+        except Problem as problem:
+            yield _line(ConvertLine(state="failed", problem=problem.to_json(request_id())))
+
+
 def _counted(told: ImageProgress, summary: dict[str, int]) -> str:
     if told.progress.state in summary:
         summary[told.progress.state] += 1
     return _line(PrefetchLine.of(told))
 
 
-def _line(line: PrefetchLine) -> str:
+def _line(line: PrefetchLine | ConvertLine) -> str:
     return f"{line.model_dump_json(exclude_defaults=True)}\n"

@@ -20,13 +20,14 @@ class FakeImages:
     Attributes:
         missing: images that no registry has.
         breaks: after so many lines each of the next answers to a prefetch breaks off.
-        prefetched: what was asked for, each call.
+        prefetched, converted: what was asked for, each call.
         commits: how often each idempotency key has come, and the body of each call.
     """
 
     missing: set[str] = field(default_factory=set)
     breaks: list[int] = field(default_factory=list)
     prefetched: list[list[str]] = field(default_factory=list)
+    converted: list[str] = field(default_factory=list)
     keys: Counter[str] = field(default_factory=Counter)
     bodies: list[dict[str, Any]] = field(default_factory=list)
     kept: list[str] = field(default_factory=lambda: ["repo:v1"])
@@ -62,6 +63,26 @@ class FakeImages:
         removed = name in self.kept
         self.kept = [one for one in self.kept if one != name]
         return web.json_response({"name": name, "removed": removed, "digest": "", "freed_bytes": 7 * removed})
+
+    async def convert(self, request: web.Request) -> web.StreamResponse:
+        """The progress of one image."""
+        image = (await request.json())["image"]
+        self.converted.append(image)
+        lines: list[dict[str, Any]] = [{"state": "copying"}, {"state": "converting", "text": "1 of 2 layers"}]
+        if image in self.missing:
+            problem = {"code": "unsupported", "detail": f"{image}: 128 layers", "details": {"option": "pull"}}
+            lines.append({"state": "failed", "problem": problem})
+        else:
+            lines.append({"state": "offered", "digest": "sha256:a", "ran": "sha256:b", "later": 1})
+        left = self.breaks.pop(0) if self.breaks else len(lines)
+        answer = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        await answer.prepare(request)
+        for line in lines[:left]:
+            await answer.write(json.dumps(line).encode() + b"\n")
+        if left < len(lines):
+            assert request.transport is not None
+            request.transport.abort()
+        return answer
 
     async def prefetch(self, request: web.Request) -> web.StreamResponse:
         """The progress of all of them."""

@@ -30,7 +30,7 @@ from tests.support.fake_quotas import FakeQuotas
 API_KEY = "rbx_test"
 # Routes that take the owner's key; the others take the sandbox's token.
 _OF_OWNERS = "info create list delete_many get delete extend token set_port lease renew timeline group quota pool"
-_OF_IMAGES = ("images", "commit", "prefetch")
+_OF_IMAGES = ("images", "commit", "convert", "prefetch")
 OWNERS = (*_OF_OWNERS.split(), *_OF_IMAGES)
 
 
@@ -124,6 +124,7 @@ class FakeGateway:
                 web.get("/v1/images", self._route("images", self.images.all)),
                 web.get("/v1/images/commits", self._route("images", self.images.committed)),
                 web.delete("/v1/images/commits/{name:.+}", self._route("images", self.images.remove)),
+                web.post("/v1/images/convert", self._route("convert", self.images.convert)),
                 web.post("/v1/images/prefetch", self._route("prefetch", self.images.prefetch)),
                 web.post(f"{box}/commit", self._route("commit", self.images.commit)),
                 web.get("/v1/pools", self._route("pool", partial(fake_pools.pools, self))),

@@ -16,7 +16,7 @@ no digest; ``required`` refuses it. In both an image that is certain not to run 
 
 from controlplane.lifecycle.images.conversions import Conversion, Conversions
 from controlplane.lifecycle.images.copies import Copies, Copy
-from controlplane.lifecycle.images.inventory import ImageProgress, Inventory
+from controlplane.lifecycle.images.inventory import ConversionProgress, ImageProgress, Inventory
 from controlplane.lifecycle.images.lazily import LazyStarts
 from controlplane.lifecycle.images.mirrored import Mirrored
 from controlplane.lifecycle.images.ownership import Ownership
@@ -25,6 +25,7 @@ from controlplane.lifecycle.images.rights import Rights
 
 __all__ = [
     "Conversion",
+    "ConversionProgress",
     "Conversions",
     "Copies",
     "Copy",

@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 import structlog
 
 from controlplane.cluster import Cluster, NodeImage, PrefetchProgress
 from controlplane.errors import Problem
+from controlplane.lifecycle.images.conversions import Conversion
 from controlplane.lifecycle.images.lazily import LazyStarts
 from controlplane.lifecycle.images.ownership import Ownership
 from controlplane.lifecycle.images.pins import Images, Pin
@@ -20,6 +21,8 @@ from controlplane.telemetry import Metrics
 AT_ONCE: Final = 16
 # Silence is not told from a connection that is gone: what was said last is said again.
 TELL_EVERY_S: Final = 10.0
+# Of a conversion, of which nobody is told when it changes.
+LOOK_EVERY_S: Final = 0.5
 # What the cluster has said and the caller has not read; then pulls wait to be told, and go on.
 MOST_UNREAD: Final = 256
 # Until it is known what nodes pull, with the copy into the private registry; a guess: large images take minutes.
@@ -37,6 +40,23 @@ class ImageProgress:
 
     image: str
     progress: PrefetchProgress
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionProgress:
+    """How far a conversion is.
+
+    Attributes:
+        state: ``copying`` until the plain copy is there; ``offered``: starts are given it.
+        text: how far it is in that, for people.
+        digest: what the name means, once it is offered.
+        ran: the digest of the converted copy.
+    """
+
+    state: Literal["copying", "converting", "offered"]
+    text: str = ""
+    digest: str = ""
+    ran: str = ""
 
 
 class Inventory:
@@ -99,6 +119,35 @@ class Inventory:
         if not work.cancelled():
             work.result()
 
+    async def convert(self, owner: str, name: str) -> AsyncGenerator[ConversionProgress, None]:
+        """Has an image converted, ahead of those that no one waits for; the last progress is ``offered``.
+
+        Who leaves it closes it; the conversion goes on.
+
+        Args:
+            owner: has the right to the image.
+            name: as for a create.
+
+        Raises:
+            Problem: permission_denied, unsupported: before the first progress; why it is not offered.
+        """
+        self._ownership.check(owner, name)
+        self._lazily.check_converts()
+        yield ConversionProgress("copying")
+        copying = asyncio.ensure_future(self._copied(owner, name))
+        try:
+            while not (await asyncio.wait({copying}, timeout=TELL_EVERY_S))[0]:
+                yield ConversionProgress("copying")
+            pin = copying.result()
+        finally:
+            copying.cancel()
+        found = await self._lazily.conversion(pin)
+        if isinstance(found, Conversion):
+            async for told in _followed(found):
+                yield told
+            found = self._lazily.pinned(pin, await found.digest())
+        yield ConversionProgress("offered", digest=pin.digest, ran=found.ran)
+
     def _seen(self, owner: str, image: NodeImage) -> NodeImage:
         return replace(image, names=[name for name in image.names if self._ownership.may_see(owner, name)])
 
@@ -128,10 +177,12 @@ class Inventory:
                 await told.put(self._failed(name, bug))
 
     async def _named(self, owner: str, name: str) -> Pin:
+        return await self._lazily.ahead(SandboxSpec(image=name), await self._copied(owner, name))
+
+    async def _copied(self, owner: str, name: str) -> Pin:
         try:
             async with asyncio.timeout(NAMED_WITHIN_S):
-                pin = await self._images.named(owner, name)
-                return await self._lazily.ahead(SandboxSpec(image=name), pin)
+                return await self._images.named(owner, name)
         except TimeoutError as late:
             detail = f"{name} was not resolved and copied within {NAMED_WITHIN_S:.0f} s"
             raise Problem("image_pull_failed", detail, image=name) from late
@@ -143,6 +194,16 @@ class Inventory:
     def _count(self, progress: PrefetchProgress) -> None:
         if progress.state != "pulling":
             self._metrics.prefetched(progress.state)
+
+
+async def _followed(conversion: Conversion) -> AsyncGenerator[ConversionProgress, None]:
+    """What changes, and something at least every ``TELL_EVERY_S``, until it is over."""
+    last, quiet_s = "", 0.0
+    while not await conversion.soon(LOOK_EVERY_S):
+        quiet_s += LOOK_EVERY_S
+        if conversion.progress != last or quiet_s >= TELL_EVERY_S:
+            last, quiet_s = conversion.progress, 0.0
+            yield ConversionProgress("converting", last)
 
 
 async def _within(

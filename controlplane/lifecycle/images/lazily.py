@@ -67,6 +67,37 @@ class LazyStarts:
         """What a start is given that has waited for the converted copy, which has this digest."""
         return self._counted(self._pinned(pin, Choice("estargz", digest)), "")
 
+    def check_converts(self) -> None:
+        """Checks that images are converted here, and that a node mounts what is. Cost: no call.
+
+        Raises:
+            Problem: unsupported; it names what would offer it.
+        """
+        if self._conversions is None or self._private is None:
+            detail = "images are not converted here: this installation has no private registry (registry.enabled)"
+            raise Problem("unsupported", f"{detail} in the chart's values", value="registry.enabled")
+        if not self._machines.lazily(SandboxSpec(image=f"{self._private.converted}any", pull="auto")):
+            detail = "no conversion would be used: not all nodes mount converted images (lazyPulling.enabled)"
+            raise Problem("unsupported", f"{detail} in the chart's values", value="lazyPulling.enabled")
+
+    async def conversion(self, pin: Pin) -> Conversion | Pin:
+        """The conversion of an image whose plain copy is there; the converted copy where it is offered already.
+
+        Raises:
+            Problem: unsupported: the image is not converted; image_pull_failed: no registry says its digest.
+        """
+        self.check_converts()
+        if self._conversions is None or not pin.source:
+            raise _no_copy(pin)
+        known = await self._conversions.known(parse(pin.source))
+        if known.state == "offered":
+            return self._pinned(pin, Choice("estargz", known.digest))
+        return self._conversions.awaited(parse(pin.source))
+
+    def pinned(self, pin: Pin, digest: str) -> Pin:
+        """The converted copy of an image, which has this digest."""
+        return self._pinned(pin, Choice("estargz", digest))
+
     async def ahead(self, spec: SandboxSpec, pin: Pin) -> Pin:
         """What a start would be given now, which waits for nothing; nothing is counted, and nothing converted."""
         if self._conversions is None or self._private is None or not pin.source:

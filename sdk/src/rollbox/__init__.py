@@ -5,8 +5,8 @@
 
 The public API is `__all__` and the error classes of `rollbox.errors`; `rollbox.sync` has blocking versions.
 All other modules are internal. Layers, lowest first: exec_output, errors, quantity, labels, request, options, record,
-result, usage, image, breaker (pure) < settings < retry < leases < transport < gateway < process, files, ports, prefetch
-< shell, shared < ahead, sandbox < git_scrub, lazy < group < batch, health < client < sync, cli.
+result, usage, image, breaker (pure) < settings < retry < leases < transport < gateway < process, files, ports,
+prefetch, conversion < shell, shared < ahead, sandbox < git_scrub, lazy < group < batch, health < client < sync, cli.
 """
 
 import importlib
@@ -21,11 +21,20 @@ if TYPE_CHECKING:
     from rollbox.batch import Batch, Outcome
     from rollbox.breaker import BreakerPolicy
     from rollbox.client import Client
+    from rollbox.conversion import Conversion
     from rollbox.files import FileChange, FileInfo, Files, Listing, TransferReport
     from rollbox.git_scrub import ScrubReport
     from rollbox.group import SandboxGroup
     from rollbox.health import Health
-    from rollbox.image import Commit, Commits, CommittedImage, NodeImage, PrefetchProgress, PrefetchReport
+    from rollbox.image import (
+        Commit,
+        Commits,
+        CommittedImage,
+        ConversionProgress,
+        NodeImage,
+        PrefetchProgress,
+        PrefetchReport,
+    )
     from rollbox.lazy import LazySandbox
     from rollbox.options import CreateOptions
     from rollbox.pool import Pool, PoolFailure
@@ -50,6 +59,8 @@ __all__ = [
     "Commit",
     "Commits",
     "CommittedImage",
+    "Conversion",
+    "ConversionProgress",
     "CreateOptions",
     "DeleteReport",
     "End",
@@ -109,6 +120,8 @@ _MODULES = {
     "Commit": "image",
     "Commits": "image",
     "CommittedImage": "image",
+    "Conversion": "conversion",
+    "ConversionProgress": "image",
     "CreateOptions": "options",
     "DeleteReport": "record",
     "End": "record",

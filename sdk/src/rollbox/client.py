@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, Unpack
 from rollbox import request, settings
 from rollbox._problem import SandboxError
 from rollbox.breaker import BreakerPolicy
+from rollbox.conversion import Conversion
 from rollbox.errors import BY_CODE, InvalidArgument
 from rollbox.files import initial
 from rollbox.gateway import Gateway
@@ -222,6 +223,21 @@ class Client:
             InvalidArgument, Unsupported, PermissionDenied: on `await` or iteration, before anything is pulled.
         """
         return Prefetch(self.gateway, images)
+
+    def convert(self, image: str) -> Conversion:
+        """Convert an image, so that nodes mount it while they fetch it: await its end, or iterate it for its progress.
+
+        Starts of it are given the result once a sandbox has been started from it. That happens by itself behind the
+        first start of an image; this is for before.
+
+        Args:
+            image: its name, as for `Sandbox.create`.
+
+        Raises:
+            Unsupported: on `await` or iteration: nothing is converted here, or this image cannot be.
+            ImageNotFound, ImagePullFailed: as for a create.
+        """
+        return Conversion(self.gateway, image)
 
     async def pools(self) -> PoolList:
         """Return all pools, by name."""

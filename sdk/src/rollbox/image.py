@@ -155,6 +155,32 @@ class PrefetchProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class ConversionProgress:
+    """How far the conversion of an image is.
+
+    Attributes:
+        state: "offered" is the last one: sandboxes of this image are given it from now on.
+        text: how far it is, for people.
+        digest: what the image's name means; "" before it is offered.
+        ran: the digest of the converted image.
+    """
+
+    state: Literal["copying", "converting", "offered"]
+    text: str = ""
+    digest: str = ""
+    ran: str = ""
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> ConversionProgress:
+        """Read a line of the answer; fields that this version does not know are left out."""
+        return cls(**{item.name: body[item.name] for item in fields(cls) if item.name in body})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields as JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class PrefetchReport:
     """What a prefetch came to.
 

@@ -91,6 +91,27 @@ async def test_what_is_not_offered_is_raised(client: Client, fake: FakeGateway) 
         client.prefetch([])
 
 
+async def test_a_conversion_is_awaited_or_iterated_and_its_failure_raised(client: Client, fake: FakeGateway) -> None:
+    done = await client.convert("a:1")
+    assert (done.state, done.digest, done.ran) == ("offered", "sha256:a", "sha256:b")
+    assert [(one.state, one.text) async for one in client.convert("a:1")][1] == ("converting", "1 of 2 layers")
+    fake.images.missing.add("large:1")
+    with pytest.raises(Unsupported, match="128 layers"):
+        await client.convert("large:1")
+    fake.fail("convert", Fault("unsupported"))
+    with pytest.raises(Unsupported):
+        await client.convert("a:1")
+
+
+async def test_a_conversion_whose_stream_breaks_is_asked_for_again_and_tells_nothing_twice(
+    client: Client, fake: FakeGateway
+) -> None:
+    fake.images.breaks += [1, 2]
+    told = [one.state async for one in client.convert("a:1")]
+    assert told[-1] == "offered"
+    assert len(fake.images.converted) == 3
+
+
 async def test_a_batch_pulls_what_its_next_samples_need(client: Client, fake: FakeGateway) -> None:
     async def rollout(sample: int) -> int:
         # The images of this sample and of the two behind it are asked for by now, or will be.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rollbox.client import Client
     from rollbox.git_scrub import ScrubReport
-    from rollbox.image import NodeImage, PrefetchProgress, PrefetchReport
+    from rollbox.image import ConversionProgress, NodeImage, PrefetchProgress, PrefetchReport
 
 app = typer.Typer(
     help="Which images the nodes have, and images that are pulled before they are needed.", no_args_is_help=True
@@ -91,6 +91,31 @@ def remove(
         typer.echo(name)
     else:
         output.message(f"there was no image {name}")
+
+
+@app.command()
+def convert(
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="Name of an image, as for `create`.")],
+    *,
+    json: Json = False,
+) -> None:
+    """Convert an image, so that nodes mount it while they fetch it; with --json a line for each step."""
+    import json as encoder
+
+    async def call(client: Client) -> ConversionProgress:
+        from rollbox.image import ConversionProgress
+
+        last = ConversionProgress("copying")
+        async for last in client.convert(image):
+            if json:
+                typer.echo(encoder.dumps(last.to_json()))
+            elif last.text:
+                output.message(f"{last.state}: {last.text}")
+        return last
+
+    done = output.run(call, what=f"converting {image}", as_json=json, quiet=True)
+    if not json:
+        typer.echo(f"{image}  {done.digest}  runs as {done.ran}")
 
 
 @app.command(name="scrub-git")

@@ -11,7 +11,7 @@ from rollbox._problem import SandboxError
 from rollbox.breaker import BreakerPolicy
 from rollbox.client import QuotaList
 from rollbox.health import Health
-from rollbox.image import Commits, NodeImageList, PrefetchProgress, PrefetchReport
+from rollbox.image import Commits, ConversionProgress, NodeImageList, PrefetchProgress, PrefetchReport
 from rollbox.options import CreateOptions
 from rollbox.pool import Pool, PoolChanges, PoolList, PoolOptions, Warm
 from rollbox.quota import Preflight, Quota, QuotaLimits
@@ -112,6 +112,20 @@ class Client:
             return pulling.report
 
         return run(reported())
+
+    def convert(
+        self, image: str, *, progress: Callable[[ConversionProgress], None] | None = None
+    ) -> ConversionProgress:
+        """As `await rollbox.Client.convert`; `progress` is called in the background thread."""
+
+        async def done() -> ConversionProgress:
+            last = ConversionProgress("copying")
+            async for last in self.inner.convert(image):
+                if progress is not None:
+                    progress(last)
+            return last
+
+        return run(done())
 
     def pools(self) -> PoolList:
         """As `rollbox.Client.pools`."""
