@@ -47,6 +47,8 @@ def test_what_the_mirror_converts_is_mounted_lazily_and_nodes_get_an_account_for
     assert not [
         one for one in of_kind(render(*registry), "Secret") if one["metadata"]["name"].endswith("registry-nodes")
     ]
+    # It is enough.
+    assert environment(render("lazyPulling.enabled=true", *registry))["LAZY_IMAGES"] == converted
     # Named twice by an operator, it is one.
     again = environment(render(*ENABLED, *registry, f"lazyPulling.images[2]={converted}"))
     assert again["LAZY_IMAGES"] == told["LAZY_IMAGES"]

@@ -42,7 +42,7 @@ def test_without_a_registry_the_refusal_says_what_to_set() -> None:
         ("sandboxes.images.digests=maybe", "'/sandboxes/images/digests': value must be one of"),
         ("sandboxes.images.rewrites[0]=docker.io", "'/sandboxes/images/rewrites/0'"),
         ("sandboxes.images.mirror=x", "'/sandboxes/images': additional properties 'mirror' not allowed"),
-        ("lazyPulling.enabled=true", "'/lazyPulling/images': minItems"),
+        ("lazyPulling.enabled=true", "lazyPulling.images is empty"),
         ("lazyPulling.images[0]=registry.example.com/team", "'/lazyPulling/images/0'"),
         ("lazyPulling.images[0]=team/", "'/lazyPulling/images/0'"),
         ("nodeAgent.enabled=maybe", "'/nodeAgent/enabled': got string, want boolean"),

@@ -6,6 +6,7 @@
 {{- define "rollbox.lazyImages" -}}
 {{- $images := .Values.lazyPulling.images | default list }}
 {{- if include "rollbox.registry" . }}{{ $images = append $images (printf "%s/estargz/" (include "rollbox.registryHost" .)) | uniq }}{{ end }}
+{{- if not $images }}{{ fail "lazyPulling.images is empty, so nothing would be pulled lazily: name what nodes mount, or enable the private registry (registry.enabled), whose mirror converts images" }}{{ end }}
 {{- join "," $images }}
 {{- end }}
 {{- define "rollbox.lazyRuntimeClass" -}}
