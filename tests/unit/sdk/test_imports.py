@@ -110,6 +110,28 @@ def test_no_help_imports_anything_heavy() -> None:
     assert not imported(EVERY_HELP) & HEAVY
 
 
+def test_a_list_of_sandboxes_imports_only_what_calls_the_gateway(apart: FakeGateway) -> None:
+    code = COMMAND.format(["ps"]) + "made = sorted(name for name in sys.modules if name.startswith('rollbox.'))\n"
+    made = json.loads(run(f"import json, sys\n{code}print(json.dumps(made))"))
+    assert apart.url
+    of_calls = "_problem _version breaker deadline errors gateway known_sandboxes labels quantity record retry settings"
+    of_commands = "cli cli.app cli.imports cli.options cli.output cli.sandboxes cli.values"
+    expected = {"transport", *of_calls.split(), *of_commands.split()}
+    names = {name.removeprefix("rollbox.") for name in made}
+    assert {name for name in names if name.partition(".")[0] != "leases"} == expected
+
+
+def test_the_command_line_looks_for_no_garbage_in_what_it_imports() -> None:
+    code = """
+import atexit, gc, sys
+atexit.register(lambda: print(gc.get_threshold()[0] >= 100_000, gc.isenabled(), gc.get_freeze_count() > 0))
+from rollbox.cli import main
+sys.argv = ["rollbox", "--version"]
+main()
+"""
+    assert run(code) == "True True True"
+
+
 @pytest.mark.parametrize("command", [["ps", "--label", "a=b"], ["pool", "list"]])
 def test_a_list_is_printed_without_rich_and_pydantic(apart: FakeGateway, command: list[str]) -> None:
     made = imported(COMMAND.format(command))

@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import typer
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from rollbox.client import Client
+    from rollbox.gateway import Gateway
 
+_C = TypeVar("_C")
 _T = TypeVar("_T")
 
 EXIT_BY_FAULT = {"caller": 2, "workload": 3, "capacity": 4, "platform": 5}
@@ -42,19 +45,46 @@ def run(call: Callable[[Client], Awaitable[_T]], *, what: str, as_json: bool = F
     Raises:
         Exit: the call failed, which is printed, with the exit code of the fault; or Ctrl-C or SIGTERM interrupted it.
     """
-    import asyncio
-
     from rollbox.cli.imports import client_class
     from rollbox.retry import RetryPolicy
 
     client_of = client_class()
+    return _run(lambda: client_of(retries=RetryPolicy(tries=_TRIES)), call, what, as_json=as_json, quiet=quiet)
+
+
+def run_on_gateway(call: Callable[[Gateway], Awaitable[_T]], *, what: str, as_json: bool = False) -> _T:
+    """As `run`, for a call that needs none of what a client knows beside its gateway.
+
+    Raises:
+        Exit: as `run`.
+    """
+    from contextlib import aclosing
+
+    from rollbox import settings
+    from rollbox.cli.imports import gateway_class
+    from rollbox.retry import RetryPolicy
+
+    gateway_of = gateway_class()
+    opened = partial(gateway_of, retries=RetryPolicy(tries=_TRIES))
+    return _run(lambda: aclosing(opened(settings.resolve())), call, what, as_json=as_json)
+
+
+def _run(
+    opened: Callable[[], AbstractAsyncContextManager[_C]],
+    call: Callable[[_C], Awaitable[_T]],
+    what: str,
+    *,
+    as_json: bool,
+    quiet: bool = False,
+) -> _T:
+    import asyncio
 
     async def called() -> _T:
         # SIGTERM cancels the call, as Ctrl-C does: `timeout 10 rollbox exec ...` kills the command on the server too.
         calling = asyncio.current_task()
         if calling is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, calling.cancel)
-        async with client_of(retries=RetryPolicy(tries=_TRIES)) as client, nullcontext() if quiet else _spinner(what):
+        async with opened() as client, nullcontext() if quiet else _spinner(what):
             return await call(client)
 
     try:

@@ -18,6 +18,7 @@ from rollbox.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from rollbox.client import Client
+    from rollbox.gateway import Gateway
     from rollbox.record import DeleteReport, SandboxRecord
 
 FilesGiven = Annotated[
@@ -73,10 +74,10 @@ def ps(
 ) -> None:
     """List your sandboxes."""
 
-    async def call(client: Client) -> list[SandboxRecord]:
-        return await client.list(label_rules.parse(label or ()), all=ended)
+    async def call(gateway: Gateway) -> list[SandboxRecord]:
+        return await gateway.list(label_rules.parse(label or ()), ended=ended)
 
-    records = output.run(call, what="listing sandboxes", as_json=json)
+    records = output.run_on_gateway(call, what="listing sandboxes", as_json=json)
     if json:
         output.data([record.to_json() for record in records])
     else:
