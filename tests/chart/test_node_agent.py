@@ -211,6 +211,14 @@ def test_without_systemd_it_sees_the_nodes_processes_instead_of_the_bus() -> Non
     )
 
 
+def test_the_installer_trusts_the_images_that_starts_are_lazy_with() -> None:
+    manifests = render(*INSTALLER, *LAZY, "registry.enabled=true", "registry.addresses[0]=10.0.0.1")
+    (container,) = named(manifests, "Deployment", "rollbox-controlplane")["spec"]["template"]["spec"]["containers"]
+    starts = environment(container)["ROLLBOX_CONTROLPLANE_LAZY_IMAGES"]
+    assert environment(installer(manifests)["containers"][0])["ROLLBOX_INSTALL_LAZY_IMAGES"] == starts
+    assert "," in starts
+
+
 def test_nodes_are_proven_by_their_agents_and_platform_pods_run_on_others_too() -> None:
     manifests = render(*INSTALLER, *LAZY, "sandboxes.nodeSelector.a=b")
     spec = agent(manifests)

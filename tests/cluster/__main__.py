@@ -1,6 +1,7 @@
 """The command line of the test cluster.
 
 python -m tests.cluster up|down|status|smoke|env
+python -m tests.cluster bare|whole     # containerd without, or again with, gVisor and lazy pulling
 python -m tests.cluster restart|stop|kill|start|logs NAME
 """
 
@@ -64,7 +65,25 @@ def _logs(program: Program) -> int:
     return subprocess.run(["tail", "-n", "200", str(program.log)], check=False).returncode
 
 
-WHOLE = {"up": _up, "down": down.down, "status": up.status, "smoke": smoke.smoke, "env": _env}
+def _bare() -> int:
+    layout.BARE.touch()
+    return _restart(_named("containerd"))
+
+
+def _whole() -> int:
+    layout.BARE.unlink(missing_ok=True)
+    return _restart(_named("containerd"))
+
+
+WHOLE = {
+    "bare": _bare,
+    "whole": _whole,
+    "up": _up,
+    "down": down.down,
+    "status": up.status,
+    "smoke": smoke.smoke,
+    "env": _env,
+}
 PARTS = {"start": _start, "stop": _stop, "kill": _kill, "restart": _restart, "logs": _logs}
 
 

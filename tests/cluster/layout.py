@@ -25,6 +25,8 @@ CNI_CONF = ETC / "cni"
 KUBECONFIG = STATE / "kubeconfig"
 # Holds the name of the network with which the cluster was made.
 CHOSEN = STATE / "cni"
+# While it is there, containerd is told of neither gVisor nor lazy pulling.
+BARE = STATE / "bare"
 CONTAINERD_SOCKET = RUN / "containerd/containerd.sock"
 # Of the two processes that mount images lazily; images of this beginning, and no others, are.
 SNAPSHOTTER_SOCKET = RUN / "snapshotter/snapshotter.sock"

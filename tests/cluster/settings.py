@@ -18,6 +18,12 @@ def write() -> None:
     """Write every file that a program reads when it starts."""
     for name in ("containerd.toml", "runsc.toml", "registry.yaml", "kubelet.yaml", "kube-proxy.yaml", "coredns.yaml"):
         _put(ETC / name, rendered(name))
+    gvisor = ETC / "containerd.d/gvisor.toml"
+    gvisor.parent.mkdir(parents=True, exist_ok=True)
+    if layout.BARE.exists():
+        gvisor.unlink(missing_ok=True)
+    else:
+        _put(gvisor, rendered("gvisor.toml"))
     _put(ETC / "certs.d" / layout.REGISTRY / "hosts.toml", rendered("hosts.toml"))
     # The folder must be there before containerd watches it.
     CNI_CONF.mkdir(parents=True, exist_ok=True)

@@ -121,6 +121,16 @@ async def test_a_first_install_that_fails_leaves_nothing(node: BareNode) -> None
     assert json.loads((node.opt / "state/status.json").read_text())["state"] == "failed"
 
 
+async def test_a_containerd_that_does_not_start_with_its_new_settings_gets_the_old_ones(node: BareNode) -> None:
+    before = node.tree()
+    node.refuses = node.config.parent / "conf.d/rollbox.toml"
+    node.told["STARTS_SECONDS"] = "3"
+    done = await node.run_installer("install")
+    assert (done.status, "was not started again" in done.log) == (FAILED, True)
+    assert node.tree() == before
+    assert await node.answers()
+
+
 @pytest.mark.parametrize("step", ["runsc.toml", "config.toml", "containerd"])
 async def test_an_installer_that_is_killed_is_finished_by_the_next(node: BareNode, step: str) -> None:
     before = node.tree()

@@ -56,12 +56,15 @@ class BareNode:
         run: of its sockets; short, as their paths have to be.
         payload: the programs that are installed.
         told: further settings of the installer.
+        refuses: containerd does not start while this file is there.
+        pids: of services, as they were started last.
     """
 
     folder: Path
     run: Path
     payload: Path
     told: dict[str, str] = field(default_factory=dict)
+    refuses: Path | None = None
     pids: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -141,6 +144,8 @@ class BareNode:
         found: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
             "containerd": ((program("containerd"), "--config", str(self.config)), {})
         }
+        if self.refuses and self.refuses.exists():
+            del found["containerd"]
         with contextlib.suppress(FileNotFoundError):
             text = (self.opt / "etc/snapshotter.env").read_text()
             told = dict(line.split("=", 1) for line in text.splitlines())

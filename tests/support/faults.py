@@ -35,12 +35,16 @@ async def _whole(stack: Installed, component: str) -> bool:
 
 async def node_part(verb: str, name: str) -> None:
     """Stops or starts a part of the test cluster's node."""
+    await node_part_of(verb, name)
+
+
+async def node_part_of(*words: str) -> None:
+    """A verb of the test cluster's command line."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "tests.cluster",
-        verb,
-        name,
+        *words,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )

@@ -21,10 +21,7 @@ import (
 	"rollbox.dev/node/internal/install/plan"
 )
 
-const (
-	endsIn   = 30 * time.Second
-	startsIn = 60 * time.Second
-)
+const endsIn = 30 * time.Second
 
 type installer struct {
 	settings *Settings
@@ -61,9 +58,9 @@ func Run(ctx context.Context, settings *Settings, work Work, out io.Writer, log 
 func newInstaller(settings *Settings, runtime *containerd.Runtime, log *slog.Logger) *installer {
 	sockets := map[string]string{plan.Containerd: settings.Containerd}
 	sockets[plan.ServeUnit], sockets[plan.MountsUnit] = (&plan.Lazy{Run: settings.Sockets}).Sockets()
-	var kept keeper.Keeper = &keeper.Processes{EndsIn: endsIn, StartsIn: startsIn}
+	var kept keeper.Keeper = &keeper.Processes{EndsIn: endsIn, StartsIn: settings.Starts}
 	if settings.Keeper == plan.Systemd {
-		kept = &keeper.Systemd{Bus: settings.Bus, Units: map[string]string{plan.Containerd: settings.Unit}, StartsIn: startsIn}
+		kept = &keeper.Systemd{Bus: settings.Bus, Units: map[string]string{plan.Containerd: settings.Unit}, StartsIn: settings.Starts}
 	}
 	here := &node.Node{Runtime: runtime, Keeper: kept, Kept: settings.Keeper, Sockets: sockets, Main: settings.Config, Wanted: &settings.Wanted}
 	return &installer{settings, here, &apply.Applier{

@@ -30,6 +30,8 @@ type Settings struct {
 	Payload string
 	// Every is how long the installer waits between two looks.
 	Every time.Duration
+	// Starts is how long a service may take until it answers.
+	Starts time.Duration
 	// Level is that of the log.
 	Level slog.Level
 	// Wanted is what the node is to have.
@@ -66,6 +68,7 @@ func Read(environ func(string) string) (*Settings, error) {
 		Sockets:    read.path("SNAPSHOTTER_RUN", "/run/rollbox-snapshotter"),
 		Payload:    read.path("PAYLOAD", "/payload"),
 		Every:      time.Duration(read.number("EVERY_SECONDS", 60, 1, 86400)) * time.Second,
+		Starts:     time.Duration(read.number("STARTS_SECONDS", 60, 1, 600)) * time.Second,
 		Level:      read.level("LOG"),
 	}
 	s.Wanted = plan.Wanted{
