@@ -121,6 +121,25 @@ async def test_a_first_install_that_fails_leaves_nothing(node: BareNode) -> None
     assert json.loads((node.opt / "state/status.json").read_text())["state"] == "failed"
 
 
+async def test_one_that_stays_does_not_try_again_what_has_failed(node: BareNode) -> None:
+    replace(node, "runsc", b"#!/bin/sh\nexit 7\n")
+    node.told["EVERY_SECONDS"] = "1"
+    process = await node.begin("install", "--stay")
+    assert process.stderr is not None
+    tried = 0
+    async with asyncio.timeout(60):
+        async for line in process.stderr:
+            said = json.loads(line)
+            tried += said["msg"] == "step" and said["do"] == "verify"
+            if "has failed before" in said.get("error", ""):
+                break
+    assert tried == 1
+    process.terminate()
+    await process.communicate()
+    assert process.returncode == 0
+    assert (await node.run_installer("install")).status == FAILED, "by hand it is tried"
+
+
 async def test_a_containerd_that_does_not_start_with_its_new_settings_gets_the_old_ones(node: BareNode) -> None:
     before = node.tree()
     node.refuses = node.config.parent / "conf.d/rollbox.toml"

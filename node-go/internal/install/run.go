@@ -21,7 +21,11 @@ import (
 	"rollbox.dev/node/internal/install/plan"
 )
 
-const endsIn = 30 * time.Second
+const (
+	endsIn = 30 * time.Second
+	// A plan that has failed means that containerd was started anew twice: it is not tried again all the time.
+	triesAgainAfter = time.Hour
+)
 
 type installer struct {
 	settings *Settings
@@ -103,8 +107,12 @@ func (i *installer) do(ctx context.Context, work Work, steps plan.Plan, facts *p
 	}
 	if len(steps) > 0 {
 		if err := i.applier.Apply(ctx, steps); err != nil {
-			told := i.tell(facts, &apply.Status{State: apply.Failed, Detail: err.Error(), Plan: steps.Digest()})
-			return errors.Join(err, told)
+			failed := &apply.Status{State: apply.Failed, Detail: err.Error()}
+			if ctx.Err() == nil {
+				// One that was told to end has not failed by itself.
+				failed.Plan = steps.Digest()
+			}
+			return errors.Join(err, i.tell(facts, failed))
 		}
 	}
 	if work.Uninstall {
@@ -132,7 +140,10 @@ func (i *installer) plan(ctx context.Context, work Work) (plan.Plan, *plan.Facts
 
 func (i *installer) hasFailed(steps plan.Plan) bool {
 	before, err := i.applier.Store.Status()
-	return err == nil && before != nil && before.State == apply.Failed && len(steps) > 0 && before.Plan == steps.Digest()
+	if err != nil || before == nil || before.State != apply.Failed || len(steps) == 0 {
+		return false
+	}
+	return before.Plan == steps.Digest() && time.Since(before.At) < triesAgainAfter
 }
 
 // tell writes a status that says something new.
@@ -142,7 +153,7 @@ func (i *installer) tell(facts *plan.Facts, status *apply.Status) error {
 		status.Lazy = i.settings.Wanted.Lazy != nil
 	}
 	before, err := i.applier.Store.Status()
-	if err == nil && before != nil && before.State == status.State && before.Detail == status.Detail && maps.Equal(before.Versions, status.Versions) && before.Lazy == status.Lazy {
+	if err == nil && before != nil && status.State != apply.Failed && before.State == status.State && before.Detail == status.Detail && maps.Equal(before.Versions, status.Versions) && before.Lazy == status.Lazy {
 		return nil
 	}
 	status.At = time.Now().UTC()
