@@ -1,0 +1,43 @@
+"""`rollbox image convert`, and the same without `await`."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from rollbox import sync
+from rollbox.cli import app
+from rollbox.errors import Unsupported
+from tests.support.gateway_fake import FakeGateway
+
+
+def rollbox(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_a_conversion_tells_its_progress_and_what_runs(apart: FakeGateway) -> None:
+    told = rollbox("image", "convert", "a:1")
+    assert (told.exit_code, told.stdout) == (0, "a:1  sha256:a  runs as sha256:b\n")
+    assert "converting: 1 of 2 layers" in told.stderr
+    lines = [json.loads(one) for one in rollbox("image", "convert", "a:1", "--json").stdout.splitlines()]
+    assert [one["state"] for one in lines] == ["copying", "converting", "offered"]
+    assert lines[-1]["ran"] == "sha256:b"
+    assert apart.images.converted == ["a:1", "a:1"]
+
+
+def test_an_image_that_is_not_converted_is_a_failure_with_its_reason(apart: FakeGateway) -> None:
+    apart.images.missing.add("large:1")
+    told = rollbox("image", "convert", "large:1")
+    assert told.exit_code != 0
+    assert "128 layers" in told.stderr
+    assert told.stdout == ""
+
+
+def test_without_await(apart: FakeGateway) -> None:
+    apart.images.missing.add("large:1")
+    states: list[str] = []
+    with sync.Client() as client:
+        done = client.convert("a:1", progress=lambda one: states.append(one.state))
+        assert (done.ran, states) == ("sha256:b", ["copying", "converting", "offered"])
+        with pytest.raises(Unsupported, match="128 layers"):
+            client.convert("large:1")
