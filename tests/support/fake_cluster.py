@@ -79,6 +79,7 @@ class FakeCluster:
     kept: dict[str, CommittedImage] = field(default_factory=dict)  # by digest
     unremovable: set[str] = field(default_factory=set)  # digests
     prefetched: list[str] = field(default_factory=list)
+    fetched_whole: set[str] = field(default_factory=set)  # digests of images that n1 was to mount lazily
     lazy_images: str = ""  # beginning of the names of images that are mounted lazily
     unpulled: dict[str, Problem] = field(default_factory=dict)  # why n2 does not get an image
 
@@ -131,7 +132,8 @@ class FakeCluster:
 
     async def images(self) -> Sequence[NodeImage]:
         there = {**self.digests, **self.committed}
-        return [NodeImage("n1", (name,), digest, 1024) for name, digest in sorted(there.items())]
+        whole = [NodeImage("n1", (), digest, 1024, lazy=False) for digest in sorted(self.fetched_whole)]
+        return [*(NodeImage("n1", (name,), digest, 1024) for name, digest in sorted(there.items())), *whole]
 
     def check_prefetch(self) -> None:
         """See ``Cluster.check_prefetch``."""

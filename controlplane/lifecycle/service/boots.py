@@ -72,8 +72,22 @@ class Boots:
             raise Problem(sandbox.end.cause, f"no sandbox started from it: {sandbox.end.detail}")
         token = self._deps.key.token(sandbox).text
         try:
-            return await self._deps.sidecars.tried(sandbox.address or "", token, COMMAND)
+            why = await self._deps.sidecars.tried(sandbox.address or "", token, COMMAND)
         except Problem as problem:
             if TABLE[problem.code].fault != "caller":
                 raise
             return problem.detail
+        await self._check_mounted(sandbox)
+        return why
+
+    async def _check_mounted(self, sandbox: Sandbox) -> None:
+        """Checks that its node has not fetched the image whole, where node agents tell."""
+        try:
+            found = await self._deps.cluster.images()
+        except Problem:
+            return
+        placed, digest = self._deps.cluster.node_of(sandbox.id), sandbox.spec.image.partition("@")[2]
+        where = "" if placed is None else placed.node
+        if any(one.lazy is False and (one.node, one.digest) == (where, digest) for one in found):
+            detail = f"node {where} has fetched it whole; its snapshotter counts why (rollbox_snapshotter_layers_total)"
+            raise Problem("image_pull_failed", detail)

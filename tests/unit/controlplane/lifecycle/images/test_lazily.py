@@ -204,6 +204,22 @@ async def test_a_sandbox_that_does_not_start_says_nothing_about_the_image() -> N
         assert len(mirror.conversions) == 1
 
 
+async def test_what_its_node_has_fetched_whole_is_not_offered_and_tried_again() -> None:
+    mirror = FakeMirror()
+    async with plane(mirror) as running:
+        running.cluster.fetched_whole.add(CONVERTED)
+        await created(running)
+        await asyncio.sleep(60)
+        sandbox, image = await created(running)
+        assert image == PLAIN
+        assert "node n1 has fetched it whole" in sandbox.image_pulled_why
+        running.cluster.fetched_whole.clear()
+        await asyncio.sleep(FAILED_MS / 1000)
+        await created(running)
+        await asyncio.sleep(60)
+        assert (await created(running))[1] == LAZY
+
+
 async def test_another_control_plane_knows_what_was_converted() -> None:
     mirror = FakeMirror()
     async with plane(mirror) as running:
