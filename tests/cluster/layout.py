@@ -42,6 +42,10 @@ REGISTRY = "localhost:5000"
 # The same registry, as nodes reach it while a benchmark makes its line slow.
 SLOW_REGISTRY = "localhost:5001"
 LAZY_IMAGES = tuple(f"{registry}/estargz/" for registry in (REGISTRY, SLOW_REGISTRY))
+# The private registry of one release of the tests, whose mirror converts: nodes have to know its name beforehand.
+LAZY_RELEASE, LAZY_PORT = "rollbox-lazy", 5643
+LAZY_REGISTRY = f"{LAZY_RELEASE}-registry.{LAZY_RELEASE}.svc.cluster.local:{LAZY_PORT}"
+MOUNTED_LAZILY = (*LAZY_IMAGES, f"{LAZY_REGISTRY}/estargz/")
 PAUSE_IMAGE = f"{REGISTRY}/rollbox-cluster/pause:1"
 COREDNS_IMAGE = f"{REGISTRY}/rollbox-cluster/coredns:1"
 

@@ -13,8 +13,8 @@ from tests.cluster.layout import (
     CONTAINERD_SOCKET,
     ETC,
     HERE,
-    LAZY_IMAGES,
     LOGS,
+    MOUNTED_LAZILY,
     MOUNTS_SOCKET,
     NODE,
     SNAPSHOTTER_SOCKET,
@@ -57,7 +57,7 @@ def _snapshotter(name: str, verb: str, socket: Path) -> Program:
         "MOUNTS_SOCKET": str(MOUNTS_SOCKET),
         "ROOT": str(STATE / "snapshotter"),
         "REGISTRIES": str(ETC / "certs.d"),
-        "TRUSTED": ",".join(LAZY_IMAGES),
+        "TRUSTED": ",".join(MOUNTED_LAZILY),
         "METRICS": "127.0.0.1:9810",
         "MOUNTS_METRICS": "127.0.0.1:9811",
     }

@@ -30,17 +30,20 @@ def write() -> None:
 
 
 @contextmanager
-def trusted(host: str, hosts: str, authority: str) -> Iterator[None]:
+def trusted(host: str, hosts: str, authority: str, account: str = "") -> Iterator[None]:
     """The node pulls from another registry while the block runs; containerd reads this at every pull.
 
     Args:
         host: as names of images begin with it.
         hosts: the text of its hosts.toml.
         authority: the certificate of the authority that has signed its own.
+        account: what the snapshotter shows it, as USER:PASSWORD; empty: nothing.
     """
     folder = ETC / "certs.d" / host
     _put(folder / "hosts.toml", hosts)
     _put(folder / "ca.crt", authority)
+    if account:
+        _put(folder / "credentials", account)
     try:
         yield
     finally:

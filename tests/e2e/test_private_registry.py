@@ -79,11 +79,11 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     repository, _, tag = IMAGE.removeprefix(f"{REGISTRY.partition('/')[0]}/").rpartition(":")
     async with installed(RELEASE, *values) as stack:
         await _credentials(stack, f"{address}:{other}/nothing-else")
-        with trusted(*await _told(stack)):
+        with trusted(*await told(stack)):
             yield Place(stack, f"{address}:{other}/{repository}:{tag}", other, tmp_path / "upstream")
 
 
-async def _told(stack: Installed) -> tuple[str, str, str]:
+async def told(stack: Installed) -> tuple[str, str, str]:
     """What the release tells nodes of its registry."""
     name = f"{stack.release}-registry-nodes"
     told = json.loads(await kubectl("get", "configmap", name, "-n", stack.namespace, "-o", "json"))["data"]
