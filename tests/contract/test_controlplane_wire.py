@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -13,13 +14,15 @@ from grpc import aio
 from controlplane.api.listeners import serving_http, serving_routes
 from controlplane.clock import SystemClock
 from controlplane.cluster.sidecar import GrpcSidecars
-from controlplane.errors import Problem
+from controlplane.errors import Code, Problem
 from controlplane.errors.rpc import abort
 from controlplane.lifecycle import Activity, RouteBoard, SigningKey
 from controlplane.model import EndCause, Sandbox, SandboxSpec, State
 from controlplane.settings import Listen
 from controlplane.wire import agent_pb2, agent_pb2_grpc, routes_pb2, routes_pb2_grpc
-from tests.support.world import PRIVATE, SPEC, world
+from tests.contract.answers_suite import AnswersSuite, Asked
+from tests.contract.routes_suite import Feed, RoutesSuite
+from tests.support.world import KEY, PRIVATE, SPEC, world
 
 RUNNING = Sandbox("sb-1", "alice", SPEC, 0, 1, "f", state=State.RUNNING, address="unix:/a")
 
@@ -48,6 +51,48 @@ async def test_the_feed_sends_snapshot_deltas_and_heartbeats(tmp_path: Path) -> 
         assert 0 <= clock.now_ms() - 2000 - activity.used_ms("sb-1") < 60_000
         assert activity.used_ms("sb-2") == 0, "nobody follows it"
         assert activity.gateway_reports.judges_from(0, 0) is not None
+
+
+@dataclass(frozen=True)
+class BoardFeed:
+    """The control plane's feed, and the board behind it."""
+
+    stub: Any
+    board: RouteBoard
+
+    async def push(self, sandbox_id: str) -> None:
+        self.board.publish(replace(RUNNING, id=sandbox_id))
+
+    async def end(self, sandbox_id: str, cause: Code) -> None:
+        end = EndCause(cause, "d", SystemClock().now_ms(), "engine")
+        self.board.withdraw(replace(RUNNING, id=sandbox_id, end=end))
+
+
+class TestRoutes(RoutesSuite):
+    """See `RoutesSuite`."""
+
+    @pytest.fixture
+    async def feed(self, tmp_path: Path) -> AsyncIterator[Feed]:
+        clock = SystemClock()
+        board = RouteBoard(clock, SigningKey(PRIVATE, clock))
+        board.publish(RUNNING)
+        listen, activity = Listen(path=tmp_path / "r.sock"), Activity(clock, GrpcSidecars(), SigningKey(PRIVATE, clock))
+        async with serving_routes(board, activity, listen), aio.insecure_channel(str(listen)) as channel:
+            yield BoardFeed(routes_pb2_grpc.RoutesStub(channel), board)  # type: ignore[no-untyped-call]
+
+
+class TestAnswers(AnswersSuite):
+    """See `AnswersSuite`."""
+
+    @pytest.fixture
+    async def asked(self, tmp_path: Path) -> AsyncIterator[Asked]:
+        path = tmp_path / "api.sock"
+        async with (
+            world(clock=SystemClock()) as plane,
+            serving_http(plane.api.app, Listen(path=path)),
+            aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path))) as session,
+        ):
+            yield Asked(session, KEY)
 
 
 async def test_routes_of_one_moment_reach_a_gateway_in_one_message(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ LEVELS = (
     Level("pure", (Pytest(PURE, workers=2),), budget_s=45, fresh_s=45),
     Level("unit", (Pytest(UNIT, workers=3),), budget_s=90, fresh_s=90),
     Level("contract", (Pytest(("contract",), workers=2),), budget_s=150, fresh_s=180),
-    Level("rust", (Rust(),), budget_s=120, fresh_s=300, why_not=_why_no_cargo),
+    Level("rust", (Rust(), Pytest(("rust",))), budget_s=120, fresh_s=300, why_not=_why_no_cargo),
     Level("go", (Go(),), budget_s=60, fresh_s=300, why_not=_why_no_go),
     Level(
         "local",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from uuid import uuid4
 
 import pytest
 
 from controlplane.cluster.by_gateway import HttpGateways
 from controlplane.cluster.sidecar import GrpcSidecars
 from rollbox import Sandbox
+from tests.contract.agent_suite import AgentSuite, Called, called
+from tests.contract.agent_suite import channel as channel_to
 from tests.contract.sidecars_suite import GatewaysSuite, Reached, SidecarsSuite, Up
 from tests.support.agent_calls import takes_its_own_token_only
 from tests.support.containers import engine
@@ -24,6 +27,17 @@ def address(stack: Stack, sandbox_id: str) -> str:
 
 async def test_every_method_takes_the_sandboxs_own_token_and_no_other(stack: Stack, sandbox: Sandbox) -> None:
     await takes_its_own_token_only(stack, sandbox, address(stack, sandbox.id))
+
+
+class TestEngineAgent(AgentSuite):
+    """See `AgentSuite`."""
+
+    @pytest.fixture
+    async def sidecar(self, stack: Stack, sandbox: Sandbox) -> AsyncIterator[Called]:
+        token, folder = await token_of(stack, sandbox.id), f"/tmp/{uuid4().hex}"
+        await sandbox.files.mkdir(folder)
+        async with channel_to(address(stack, sandbox.id)) as channel:
+            yield called(channel, token, folder)
 
 
 class TestEngineSidecars(SidecarsSuite):

@@ -158,6 +158,10 @@ async fn a_body_over_the_limit_is_refused_with_the_limit() {
 async fn running_execs_are_listed_and_cancelled() {
     let rig = Rig::new().sandbox("sb-1").start().await;
     let token = token_of("sb-1", "alice", &["exec"]);
+    let start = rig.client.request(Method::POST, "/v1/sandboxes/sb-1/execs");
+    let start = start.header("authorization", format!("Bearer {token}"));
+    let body = json!({"exec_id": "e-1", "command": "stay"}).to_string();
+    assert_eq!(rig.client.send(start.body(body.into()).unwrap()).await.status, StatusCode::OK);
     let list = rig.client.call(Method::GET, "/v1/sandboxes/sb-1/execs", &token).await.json();
     assert_eq!((&list["execs"][0]["exec_id"], &list["execs"][0]["running"]), (&json!("e-1"), &json!(true)));
     let cancelled = rig.client.call(Method::DELETE, "/v1/sandboxes/sb-1/execs/e-1", &token).await.json();

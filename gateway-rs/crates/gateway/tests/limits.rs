@@ -119,7 +119,8 @@ async fn while_all_places_are_taken_execs_can_be_listed_and_cancelled() {
         rig.sidecar("sb-1").release(1);
         (list.status.as_u16(), cancelled.status.as_u16())
     };
-    let (held, statuses) = tokio::join!(rig.run("sb-1", "hold"), asked);
+    let body = json!({"exec_id": "e-1", "command": "hold"});
+    let (held, statuses) = tokio::join!(rig.exec("sb-1", &body), asked);
     assert_eq!((held.status.as_u16(), statuses), (200, (200, 200)));
 }
 

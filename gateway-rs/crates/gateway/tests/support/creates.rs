@@ -86,7 +86,9 @@ async fn answer(
     });
     let (status, body) = script.lock().unwrap().pop_front().unwrap_or((500, json!({})));
     let text = if status == 204 { String::new() } else { body.to_string() };
-    Response::builder().status(status).header("x-answer", "kept").body(Body::from(text)).unwrap()
+    let kind = if status < 400 { "application/json" } else { "application/problem+json" };
+    let response = Response::builder().status(status).header("content-type", kind);
+    response.header("x-answer", "kept").body(Body::from(text)).unwrap()
 }
 
 /// The control plane's answer with a sandbox.

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
+use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
@@ -163,7 +164,7 @@ impl Files {
         };
         let part = whole.slice(from..from + length);
         let first = FileChunk { info: Some(info(&request.path, size)), ..FileChunk::default() };
-        let last = FileChunk { sha256: vec![0xab; 32], ..FileChunk::default() };
+        let last = FileChunk { sha256: Sha256::digest(&part).to_vec(), ..FileChunk::default() };
         let pieces: Vec<Bytes> =
             (0..length).step_by(CHUNK).map(|at| part.slice(at..(at + CHUNK).min(length))).collect();
         let mut watched = watched;
@@ -205,7 +206,7 @@ impl Files {
             }
         }
         watched.1 = true;
-        let written = FileInfo { sha256: vec![0xab; 32], ..info(&first.path, data.len()) };
+        let written = FileInfo { sha256: Sha256::digest(&data).to_vec(), ..info(&first.path, data.len()) };
         self.by_path.lock().unwrap().insert(first.path, data.into());
         Ok(written)
     }

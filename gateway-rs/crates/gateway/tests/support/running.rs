@@ -16,6 +16,9 @@ use super::sidecar::{Events, status};
 
 pub const CHUNK: usize = 64 << 10;
 
+/// The process id of every command.
+const PID: u32 = 7;
+
 /// Everything that was started.
 #[derive(Debug, Default)]
 pub struct Processes {
@@ -97,7 +100,24 @@ impl Processes {
         let (exec_id, state) = (request.exec_id.clone(), watch::Sender::new(State::default()));
         let process = Process { exec_id: exec_id.clone(), verb: verb.into(), rest: rest.into(), state };
         let replayed = self.by_id.lock().unwrap().insert(exec_id.clone(), Arc::new(process)).is_some();
-        Ok(agent::Started { exec_id, pid: 7, spawn_us: 900, replayed })
+        Ok(agent::Started { exec_id, pid: PID, spawn_us: 900, replayed })
+    }
+
+    /// Everything that was started.
+    pub fn list(&self) -> Vec<agent::ExecSummary> {
+        let summary = |process: &Arc<Process>| {
+            let state = process.state.borrow();
+            let running = state.signal == 0 && !process.output(&state).1;
+            agent::ExecSummary { exec_id: process.exec_id.clone(), pid: PID, running, ..Default::default() }
+        };
+        self.by_id.lock().unwrap().values().map(summary).collect()
+    }
+
+    /// Kills a command that was started.
+    pub fn cancel(&self, exec_id: &str) {
+        if let Ok(process) = self.find(exec_id) {
+            process.state.send_modify(|state| state.signal = 9);
+        }
     }
 
     pub fn attach(&self, request: &agent::AttachRequest) -> Result<Events<AttachEvent>, Status> {

@@ -1,6 +1,6 @@
 //! A fake sidecar with commands of its own: `echo TEXT`, `exit N`, `bytes`, `hang`, `hold`, `problem CODE`, `killed
 //! END`, `cat` (stdin); any other command fails with a bare gRPC status. Commands for attached clients are in
-//! `running`, files in `files`.
+//! `running`, files in `files`. In all else it does what `tests/contract/agent_suite.py` asks of a sidecar.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -189,15 +189,16 @@ impl Agent for Fake {
     }
 
     async fn list(&self, _: Request<agent::ListRequest>) -> Result<Response<agent::ListResponse>, Status> {
-        let exec = agent::ExecSummary { exec_id: "e-1".into(), running: true, pid: 7, ..Default::default() };
-        Ok(Response::new(agent::ListResponse { execs: vec![exec] }))
+        Ok(Response::new(agent::ListResponse { execs: self.0.processes.list() }))
     }
 
     async fn cancel(&self, request: Request<agent::CancelRequest>) -> Result<Response<ExecResult>, Status> {
         let exec_id = request.into_inner().exec_id;
-        if exec_id == "unknown" {
+        let runs = self.0.seen.borrow().iter().any(|seen| seen.exec_id == exec_id);
+        if !runs {
             return Err(status("exec_not_found"));
         }
+        self.0.processes.cancel(&exec_id);
         let request = ExecRequest { exec_id, ..Default::default() };
         Ok(Response::new(killed(&request, "CANCELLED")))
     }
