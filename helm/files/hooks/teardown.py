@@ -7,6 +7,8 @@ from .api import Json, call, gone, run, wait
 
 # A node can delete few sandboxes at the same time; more at once only slow it down.
 ENDING_AT_ONCE: Final = 16
+# So many of the sandboxes that do not end are named.
+NAMED: Final = 5
 FINALIZER: Final = "rollbox.dev/tombstone"
 
 
@@ -31,9 +33,20 @@ def teardown(settings: Json) -> str:
     wait(
         seconds,
         lambda: none_left(pods, selected),
-        lambda: f"{len(call('GET', selected)['items'])} sandboxes do not end; run the uninstall again",
+        lambda: left(settings["sandboxNamespace"], call("GET", selected)["items"]),
     )
     return f"{count} sandboxes ended"
+
+
+def left(namespace: str, items: list[Json]) -> str:
+    """What is to be done about sandboxes that do not end, in words."""
+    told = [f"{one['metadata']['name']} on {one['spec'].get('nodeName') or 'no node'}" for one in items[:NAMED]]
+    more = f" and {len(items) - NAMED} more" if len(items) > NAMED else ""
+    return (
+        f"{len(items)} sandboxes do not end: {', '.join(told)}{more}. What keeps their nodes from stopping them, "
+        f"`kubectl describe pod -n {namespace} NAME` says. Run the uninstall again; for a sandbox that its node cannot "
+        "stop, end what runs of it on the node, and `kubectl delete pod --force` it before"
+    )
 
 
 def none_left(pods: str, selected: str) -> bool:
