@@ -1,4 +1,9 @@
-"""One connection to a Redis: the client library opens it (address, TLS, password); commands go past the library."""
+"""One connection to a Redis: the client library opens it (address, TLS, password); commands go past the library.
+
+This takes three parts of the library that are not public: the base of its parsers, and the two streams of a connection.
+So its minor version is fixed, a test fails for one that has them no more, and `tests/bench/ab` measures what they save
+(docs/benchmarks.md).
+"""
 
 import asyncio
 from typing import Any, Final, cast
@@ -38,7 +43,11 @@ class _Reader(BaseParser):
         self._come = self._nothing()
 
     def on_connect(self, connection: AbstractConnection) -> None:
-        self.reader, self.writer, self._come = connection._reader, connection._writer, self._nothing()  # noqa: SLF001
+        reader, writer = getattr(connection, "_reader", None), getattr(connection, "_writer", None)
+        if not isinstance(reader, asyncio.StreamReader) or not isinstance(writer, asyncio.StreamWriter):
+            # No OSError and none of the library's errors: those mean that Redis is away, and are tried again.
+            raise TypeError("this redis-py keeps the streams of a connection elsewhere: install the pinned version")
+        self.reader, self.writer, self._come = reader, writer, self._nothing()
 
     def on_disconnect(self) -> None:
         self.reader = self.writer = None
