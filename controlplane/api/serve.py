@@ -12,9 +12,9 @@ from controlplane.api.opened import opened_cluster, opened_documents, opened_gat
 from controlplane.api.ready import create_ready_app
 from controlplane.clock import Clock, SystemClock
 from controlplane.cluster.sidecar import GrpcSidecars
-from controlplane.images import ImageOptions, PrivateRegistry
+from controlplane.images import ImageOptions, PrivateRegistry, StoreLimit
 from controlplane.lifecycle import Dependencies, Options, Sandboxes, SigningKey
-from controlplane.settings import PREFIX, ImageSettings, SettingError, Settings
+from controlplane.settings import PREFIX, ImageSettings, KubernetesSettings, SettingError, Settings
 from controlplane.telemetry import Metrics
 
 # Most concurrent connections to the readiness endpoint. Each sidecar pushes once, so more connections than this are not
@@ -58,6 +58,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             settings.idle_timeout_ms,
             images=_image_options(settings.images),
             commit_bytes=settings.images.commit_bytes,
+            node_images=_node_images(settings),
         )
         # Opened before the listeners, so closed after them: pushes and calls in progress still need the service.
         service = await stack.enter_async_context(Sandboxes.running(deps, options))
@@ -71,6 +72,12 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
         await stack.enter_async_context(serving_routes(service.board, service.activity, settings.routes))
         await stack.enter_async_context(serving_http(app, settings.api))
         yield service
+
+
+def _node_images(settings: Settings) -> StoreLimit:
+    backend = settings.backend
+    agents = backend.node_agents if isinstance(backend, KubernetesSettings) else None
+    return StoreLimit() if agents is None else agents.images
 
 
 def _image_options(images: ImageSettings) -> ImageOptions:

@@ -129,6 +129,8 @@ class NodeImage:
         size_bytes: what it takes on the node; what images share is counted in each of them.
         lazy: whether it is pulled lazily; None: the node does not tell.
         last_used_ms: when a sandbox last ran from it (Unix ms); None: not known.
+        brought_ms: when it came there for sandboxes alone (Unix ms); None: somebody else may need it, or not known.
+        containers: how many exist of it.
     """
 
     node: str
@@ -137,6 +139,22 @@ class NodeImage:
     size_bytes: int
     lazy: bool | None = None
     last_used_ms: int | None = None
+    brought_ms: int | None = None
+    containers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStore:
+    """What a node has of images, and on what file system.
+
+    Attributes:
+        images: also those that only the platform needs.
+        disk_bytes: the size of the file system; None: not known.
+    """
+
+    node: str
+    images: Sequence[NodeImage]
+    disk_bytes: int | None
 
 
 PrefetchState = Literal["pulling", "here", "failed"]
@@ -276,6 +294,21 @@ class Cluster(Protocol):
 
         Raises:
             Problem: unsupported: this cluster cannot tell; the detail ``value`` names the setting that offers it.
+        """
+        ...
+
+    async def node_stores(self) -> Sequence[NodeStore]:
+        """The images of each node that can remove some; none where nothing is ever removed. Cost: two calls a node.
+
+        A node that does not answer is left out.
+        """
+        ...
+
+    async def remove_image(self, image: NodeImage) -> bool:
+        """Removes from its node an image that was brought there for sandboxes; False: it was gone.
+
+        Raises:
+            Problem: conflict: a container uses it, or somebody else has brought it; upstream_timeout.
         """
         ...
 

@@ -4,7 +4,7 @@ The rules are those of the OCI distribution and image specifications, and of Doc
 names). No clock, no client: ``controlplane.registry`` asks registries, ``lifecycle.images`` decides what follows.
 """
 
-from controlplane.images.budget import Budget, Removal, RemovalPlan, StoredImage, plan_removal
+from controlplane.images.budget import Budget, Removal, RemovalPlan, StoredImage, StoreLimit, plan_removal
 from controlplane.images.challenge import Challenge, challenges
 from controlplane.images.commits import folder, is_foreign, own_reference, target
 from controlplane.images.copies import Converted, Copied, Copying, Found
@@ -51,6 +51,7 @@ __all__ = [
     "Removal",
     "RemovalPlan",
     "Rewrites",
+    "StoreLimit",
     "StoredImage",
     "challenges",
     "checked_config",

@@ -3,6 +3,7 @@
 The same plan holds for a node, the private registry and what owners have committed: only what is listed differs.
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +11,9 @@ from typing import Final
 
 # Of the budget, in percent: what is left after a removal, so that the next image does not need another one.
 LOW_WATER_PERCENT: Final = 80
-# What was used or brought within this time is about to be used: a copy that has ended and whose pod is not made yet.
-YOUNG_MS: Final = 600_000
+# What was used or brought within this time is about to be used: by a pod that is not made yet, or the next window of a
+# run whose images are pulled ahead. A guess.
+YOUNG_MS: Final = 1_800_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,48 @@ class Budget:
     def of(cls, limit_bytes: int) -> "Budget":
         """With the usual low-water mark."""
         return cls(limit_bytes, limit_bytes * LOW_WATER_PERCENT // 100)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLimit:
+    """The most that a store of images may have: so many bytes, or a share of its file system.
+
+    Attributes:
+        size_bytes: 0: ``percent`` says it.
+        percent: of the file system; 0 too: no limit.
+    """
+
+    size_bytes: int = 0
+    percent: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> "StoreLimit":
+        """Reads ``60%``, ``200Gi``, a number of bytes, or 0 for no limit.
+
+        Raises:
+            ValueError: it is none of these; the message is the rule.
+        """
+        found = _LIMIT.fullmatch(text.strip())
+        if found is None or (found["unit"] == "%" and not 1 <= int(found["number"]) <= MAX_PERCENT):
+            raise ValueError(f"must be 1% to {MAX_PERCENT}% of the file system, bytes such as 200Gi, or 0 for no limit")
+        number = int(found["number"])
+        return cls(percent=number) if found["unit"] == "%" else cls(number * _UNITS[found["unit"]])
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a limit at all."""
+        return bool(self.size_bytes or self.percent)
+
+    def budget(self, disk_bytes: int | None) -> Budget | None:
+        """The budget on a file system of this size (None: not known); None: there is no limit."""
+        if self.size_bytes:
+            return Budget.of(self.size_bytes)
+        return Budget.of(disk_bytes * self.percent // 100) if self.percent and disk_bytes else None
+
+
+MAX_PERCENT: Final = 95
+_LIMIT: Final = re.compile(r"(?P<number>[0-9]{1,15})(?P<unit>%|Mi|Gi|Ti|)")
+_UNITS: Final = {"": 1, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from controlplane.clock import Clock
 from controlplane.cluster import Cluster, Gateways, Sidecars
 from controlplane.cluster.documents import Documents
-from controlplane.images import ImageOptions, Keyrings, Mirror, Registry
+from controlplane.images import ImageOptions, Keyrings, Mirror, Registry, StoreLimit
 from controlplane.lifecycle.tokens import SigningKey
 from controlplane.store import Store
 from controlplane.telemetry import Metrics
@@ -22,6 +22,7 @@ class Options:
         images: how images' names are resolved.
         idle_timeout_ms: the idle timeout of sandboxes whose spec has none; 0 = they have none.
         commit_bytes: the most bytes of committed images for an owner whose quota does not say it; 0 = no limit.
+        node_images: the most that sandboxes' images may take on each node.
     """
 
     starts_in_flight: int = 4
@@ -29,6 +30,7 @@ class Options:
     probe_every_ms: int = 0
     idle_timeout_ms: int = 0
     commit_bytes: int = 0
+    node_images: StoreLimit = field(default_factory=StoreLimit)
     images: ImageOptions = field(default_factory=ImageOptions)
 
 

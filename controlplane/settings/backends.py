@@ -1,10 +1,11 @@
 """Settings that only one backend needs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
+from controlplane.images import StoreLimit
 from controlplane.settings import rules
 from controlplane.settings.reader import Reader
 
@@ -34,6 +35,7 @@ KUBERNETES_ONLY: Final = (
     "NODE_AGENTS",
     "NODE_AGENTS_NAME",
     "NODE_AGENTS_TLS",
+    "NODE_IMAGES",
 )
 
 
@@ -45,20 +47,30 @@ class NodeAgentSettings:
         namespace, service: the headless Service whose endpoints they are.
         name: in their certificate.
         tls: the folder of ``ca.crt``, and of this client's ``tls.crt`` and ``tls.key``.
+        images: the most that sandboxes' images may take on each node.
     """
 
     namespace: str
     service: str
     name: str
     tls: Path
+    images: StoreLimit = field(default_factory=StoreLimit)
 
     @classmethod
     def read(cls, read: Reader) -> Self | None:
         """Reads them; None: this installation has no node agents."""
         if (at := read.optional("NODE_AGENTS", rules.namespaced)) is None:
-            read.refuse(("NODE_AGENTS_NAME", "NODE_AGENTS_TLS"), "it is about node agents, and NODE_AGENTS names none")
+            read.refuse(
+                ("NODE_AGENTS_NAME", "NODE_AGENTS_TLS", "NODE_IMAGES"),
+                "it is about node agents, and NODE_AGENTS names none",
+            )
             return None
-        return cls(*at, name=read("NODE_AGENTS_NAME", rules.word), tls=read("NODE_AGENTS_TLS", rules.certificates))
+        return cls(
+            *at,
+            name=read("NODE_AGENTS_NAME", rules.word),
+            tls=read("NODE_AGENTS_TLS", rules.certificates),
+            images=read("NODE_IMAGES", StoreLimit.parse, "0"),
+        )
 
 
 @dataclass(frozen=True, slots=True)

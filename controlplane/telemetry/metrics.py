@@ -33,6 +33,10 @@ ImageCopied = Literal["there", "copied", "refused", "failed", "away"]
 # What became of conversions: a sandbox has started from it, or none does; the image is at fault, or it failed; or too
 # many waited.
 ImageConverted = Literal["offered", "not_started", "refused", "failed", "dropped"]
+# Where images are kept.
+ImageStore = Literal["node", "registry", "commit"]
+# What became of an image that was to be removed: it was, it was gone, something uses it, or the removal failed.
+ImageRemoved = Literal["removed", "gone", "in_use", "failed"]
 
 POOLED: Final = ("wanted", "ready", "starting", "outdated")
 
@@ -107,6 +111,12 @@ class Metrics:
             ["outcome"],
             registry=registry,
         )
+        self._image_removals = Counter(
+            "rollbox_image_removals",
+            "Images that were to be removed: from nodes to keep a budget, or by owners (commit), by what became of it.",
+            ["store", "outcome"],
+            registry=registry,
+        )
         self._ends = Counter("rollbox_sandbox_ends", "Sandboxes that ended, by cause.", ["cause"], registry=registry)
         self._answers = Counter("rollbox_api_answers", "Answers of the API.", ["status"], registry=registry)
         self._pushes = Counter("rollbox_readiness_pushes", "Readiness pushes.", ["outcome"], registry=registry)
@@ -178,6 +188,15 @@ class Metrics:
     def committed(self, outcome: Code | Literal["ok"]) -> None:
         """Counts a commit."""
         self._commits.labels(outcome).inc()
+
+    def image_removed(self, store: ImageStore, outcome: ImageRemoved) -> None:
+        """Counts an image that was to be removed."""
+        self._image_removals.labels(store, outcome).inc()
+
+    def image_store(self, store: ImageStore, size_bytes: int, limit_bytes: int) -> None:
+        """Records what a store of images has, and what it may have (0: no limit)."""
+        self._image_bytes.labels(store).set(size_bytes)
+        self._image_limit.labels(store).set(limit_bytes)
 
     def ended(self, cause: Code) -> None:
         """Counts an ended sandbox."""
@@ -258,6 +277,15 @@ class Metrics:
             ["what"],
             registry=registry,
         )
+        self._image_bytes = Gauge(
+            "rollbox_image_store_bytes",
+            "What images for sandboxes take in each store, as the replica that cleans it up has seen it last.",
+            ["store"],
+            registry=registry,
+        )
+        self._image_limit = Gauge(
+            "rollbox_image_store_limit_bytes", "What they may take there; 0: no limit.", ["store"], registry=registry
+        )
         self._notes = Gauge("rollbox_annotations_behind", "Sandboxes with unwritten annotations.", registry=registry)
 
     def _known_labels(self) -> None:
@@ -274,5 +302,8 @@ class Metrics:
             self._image_copies.labels(copied)
         for converted in get_args(ImageConverted):
             self._image_conversions.labels(converted)
+        for store in get_args(ImageStore):
+            for removed in get_args(ImageRemoved):
+                self._image_removals.labels(store, removed)
         for outcome in get_args(PushOutcome):
             self._pushes.labels(outcome)

@@ -78,7 +78,7 @@ class ImageList(_message.Message):
     def __init__(self, images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ...) -> None: ...
 
 class Image(_message.Message):
-    __slots__ = ("names", "digests", "id", "size_bytes", "pinned", "lazy", "last_used_ms", "containers")
+    __slots__ = ("names", "digests", "id", "size_bytes", "pinned", "lazy", "last_used_ms", "containers", "brought_ms")
     NAMES_FIELD_NUMBER: _ClassVar[int]
     DIGESTS_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +87,7 @@ class Image(_message.Message):
     LAZY_FIELD_NUMBER: _ClassVar[int]
     LAST_USED_MS_FIELD_NUMBER: _ClassVar[int]
     CONTAINERS_FIELD_NUMBER: _ClassVar[int]
+    BROUGHT_MS_FIELD_NUMBER: _ClassVar[int]
     names: _containers.RepeatedScalarFieldContainer[str]
     digests: _containers.RepeatedScalarFieldContainer[str]
     id: str
@@ -95,7 +96,8 @@ class Image(_message.Message):
     lazy: bool
     last_used_ms: int
     containers: int
-    def __init__(self, names: _Optional[_Iterable[str]] = ..., digests: _Optional[_Iterable[str]] = ..., id: _Optional[str] = ..., size_bytes: _Optional[int] = ..., pinned: _Optional[bool] = ..., lazy: _Optional[bool] = ..., last_used_ms: _Optional[int] = ..., containers: _Optional[int] = ...) -> None: ...
+    brought_ms: int
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., digests: _Optional[_Iterable[str]] = ..., id: _Optional[str] = ..., size_bytes: _Optional[int] = ..., pinned: _Optional[bool] = ..., lazy: _Optional[bool] = ..., last_used_ms: _Optional[int] = ..., containers: _Optional[int] = ..., brought_ms: _Optional[int] = ...) -> None: ...
 
 class Credentials(_message.Message):
     __slots__ = ("username", "password", "identity_token")
@@ -138,10 +140,12 @@ class PrefetchProgress(_message.Message):
     def __init__(self, state: _Optional[_Union[PrefetchProgress.State, str]] = ..., done_bytes: _Optional[int] = ..., total_bytes: _Optional[int] = ...) -> None: ...
 
 class RemoveImageRequest(_message.Message):
-    __slots__ = ("image",)
+    __slots__ = ("image", "brought")
     IMAGE_FIELD_NUMBER: _ClassVar[int]
+    BROUGHT_FIELD_NUMBER: _ClassVar[int]
     image: str
-    def __init__(self, image: _Optional[str] = ...) -> None: ...
+    brought: bool
+    def __init__(self, image: _Optional[str] = ..., brought: _Optional[bool] = ...) -> None: ...
 
 class ImageRemoved(_message.Message):
     __slots__ = ("removed",)

@@ -87,7 +87,7 @@ class NodeServicer:
 
     def RemoveImage(self, request, context):
         """Removes an image with all its names. A conflict while a container uses it, and for one that the runtime keeps
-        (`pinned`); success if there is none.
+        (`pinned`); success if there is none. With `brought`, also a conflict for one that somebody else has brought.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

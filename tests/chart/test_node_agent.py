@@ -119,6 +119,7 @@ def test_each_side_has_a_certificate_for_its_name_alone(manifests: list[Manifest
         told = environment(spec["containers"][0])
         assert told["ROLLBOX_CONTROLPLANE_NODE_AGENTS"] == "rollbox/rollbox-node"
         assert told["ROLLBOX_CONTROLPLANE_NODE_AGENTS_NAME"] == names["server"]
+        assert told["ROLLBOX_CONTROLPLANE_NODE_IMAGES"] == "60%"
         mounted = {one["name"]: one["mountPath"] for one in spec["containers"][0]["volumeMounts"]}
         assert mounted["node-agents"] == told["ROLLBOX_CONTROLPLANE_NODE_AGENTS_TLS"]
         (secret,) = [one["secret"]["secretName"] for one in spec["volumes"] if one["name"] == "node-agents"]

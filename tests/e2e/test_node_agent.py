@@ -9,25 +9,35 @@ import json
 import os
 import signal
 import tarfile
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes.node_agents import NodeAgents
+from controlplane.cluster import NodeImage, NodeStore
+from controlplane.cluster.engine.documents import FileDocuments
+from controlplane.cluster.kubernetes.node_agents import NodeAgents, NodeImages
 from controlplane.cluster.kubernetes.node_agents.addresses import Addresses
 from controlplane.errors import Problem
-from controlplane.images import Credentials
+from controlplane.images import Credentials, Keyring, StoreLimit
+from controlplane.lifecycle.record.recovering_store import RecoveringStore
+from controlplane.lifecycle.service.cleanup import NodeCleanup
 from controlplane.settings import NodeAgentSettings
+from controlplane.store import MemoryStore
+from controlplane.telemetry import Metrics
 from controlplane.wire import node_pb2
 from rollbox import Client, Sandbox
 from tests.cluster.layout import CONTAINERD_SOCKET, PAUSE_IMAGE
 from tests.cluster.layout import STATE as CLUSTER
+from tests.support.fake_cluster import FakeCluster
 from tests.support.faults import signal_kernel
 from tests.support.images import IMAGE, REGISTRY
 from tests.support.installed import Installed, kubectl, objects, own_cluster
 from tests.support.odd_registry import PASSWORD, USER, odd_registry
+from tests.support.virtual_time import VirtualClock
 from tests.support.waiting import until
 
 pytestmark = [
@@ -134,8 +144,7 @@ async def _podman(*words: str, stdin: bytes | None = None) -> str:
     return out.decode().strip()
 
 
-@pytest.fixture
-async def fresh_image(tmp_path: Path) -> str:
+async def made_image(folder: Path) -> str:
     """An image that no node has seen, by its digest."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as archive:
@@ -145,10 +154,16 @@ async def fresh_image(tmp_path: Path) -> str:
     name = f"{REGISTRY}/prefetched:{os.urandom(6).hex()}"
     await _podman("import", "--quiet", "-", name, stdin=layer.getvalue())
     try:
-        await _podman("push", "--quiet", "--tls-verify=false", "--digestfile", str(tmp_path / "digest"), name)
+        await _podman("push", "--quiet", "--tls-verify=false", "--digestfile", str(folder / "digest"), name)
     finally:
         await _podman("rmi", name)
-    return f"{name.rpartition(':')[0]}@{(tmp_path / 'digest').read_text()}"
+    return f"{name.rpartition(':')[0]}@{(folder / 'digest').read_text()}"
+
+
+@pytest.fixture
+async def fresh_image(tmp_path: Path) -> str:
+    """One of those."""
+    return await made_image(tmp_path)
 
 
 async def test_an_image_is_pulled_ahead_and_removed_again(agents: NodeAgents, node: str, fresh_image: str) -> None:
@@ -161,6 +176,97 @@ async def test_an_image_is_pulled_ahead_and_removed_again(agents: NodeAgents, no
     assert await agents.remove(node, fresh_image)
     assert fresh_image not in await listed(agents, node)
     assert not await agents.remove(node, fresh_image)
+
+
+async def test_what_came_for_sandboxes_alone_is_known(
+    stack: Installed, client: Client, agents: NodeAgents, node: str, tmp_path: Path
+) -> None:
+    began_ms = round(time.time() * 1000) - 1
+    ahead, started = await made_image(tmp_path), await made_image(tmp_path)
+    assert await _pulled(agents, node, ahead) is None
+    sandbox = await client.create(started)
+
+    async def known() -> bool:
+        there = await listed(agents, node)
+        return all(there[name].brought_ms >= began_ms for name in (ahead, started))
+
+    # The agent hears of the container in the moment after.
+    await until(known)
+    with pytest.raises(Problem) as refused:
+        await agents.remove(node, started, brought=True)
+    assert refused.value.code == "conflict"
+    await sandbox.delete(wait=True)
+    # What the kubelet has pulled for a pod that is no sandbox's.
+    (name,) = [one["image"] for one in (await pod(stack))["spec"]["containers"]]
+    there = await listed(agents, node)
+    assert not there[name].HasField("brought_ms")
+    with pytest.raises(Problem, match="by somebody else|used by") as refused:
+        await agents.remove(node, name, brought=True)
+    assert refused.value.code == "conflict"
+    for one in (ahead, started):
+        assert await agents.remove(node, one, brought=True)
+
+
+class OneNode(FakeCluster):
+    """The real node, of which only some images are told: others' tests use the rest."""
+
+    def __init__(self, images: NodeImages, node: str, told: set[str]) -> None:
+        super().__init__()
+        self._real, self._node, self._told = images, node, told
+
+    async def node_stores(self) -> Sequence[NodeStore]:
+        stores = await self._real.stores([self._node], PAUSE_IMAGE)
+        assert all(one.disk_bytes for one in stores)
+        return [replace(found, images=[one for one in found.images if self._told & {*one.names}]) for found in stores]
+
+    async def remove_image(self, image: NodeImage) -> bool:
+        return await self._real.remove(image)
+
+
+async def test_a_clean_up_removes_what_is_too_much_and_nothing_that_is_used(
+    client: Client, agents: NodeAgents, node: str, tmp_path: Path
+) -> None:
+    idle, used = await made_image(tmp_path), await made_image(tmp_path)
+    assert await _pulled(agents, node, idle) is None
+    async with await client.create(used):
+        images = NodeImages(agents, no_keys)
+        cluster, clock = OneNode(images, node, {idle, used}), VirtualClock()
+        # Nothing that came lately would go.
+        clock.now_ms = lambda: round(time.time() * 1000) + 3_600_000  # type: ignore[method-assign]
+        store = RecoveringStore(MemoryStore(clock))
+        limit = StoreLimit(FILE_BYTES)
+        clean = NodeCleanup(
+            cluster, store, FileDocuments(), Unchanged(), limit, private=None, clock=clock, metrics=Metrics()
+        )
+
+        async def cleaned() -> bool:
+            await clean.turn()
+            return idle not in await listed(agents, node)
+
+        # A node that does not answer at the moment is looked at again.
+        await until(cleaned)
+        assert used in await listed(agents, node)
+    await until(lambda: gone(agents, node, used))
+
+
+class Unchanged:
+    """Names as they are."""
+
+    def pulled(self, name: str) -> str:
+        return name
+
+
+async def no_keys() -> Keyring:
+    return Keyring()
+
+
+async def gone(agents: NodeAgents, node: str, image: str) -> bool:
+    """Whether an image could be removed: its containers are removed in the moments after their sandbox."""
+    try:
+        await agents.remove(node, image, brought=True)
+    except Problem:
+        return False
+    return True
 
 
 async def _pulled(agents: NodeAgents, node: str, image: str, credentials: Credentials | None = None) -> Problem | None:

@@ -17,6 +17,7 @@ from controlplane.cluster import (
     Health,
     ImageState,
     NodeImage,
+    NodeStore,
     Observed,
     Placement,
     PrefetchProgress,
@@ -77,7 +78,9 @@ class FakeCluster:
     changed_bytes: dict[str, int] = field(default_factory=dict)  # by sandbox; the others have changed 1 KiB
     committed: dict[str, str] = field(default_factory=dict)  # digests of what was committed, by name
     kept: dict[str, CommittedImage] = field(default_factory=dict)  # by digest
-    unremovable: set[str] = field(default_factory=set)  # digests
+    unremovable: set[str] = field(default_factory=set)  # digests, and names of images on nodes
+    stores: dict[str, dict[str, NodeImage]] = field(default_factory=dict)  # by node and name
+    disk_bytes: int | None = 1000
     prefetched: list[str] = field(default_factory=list)
     fetched_whole: set[str] = field(default_factory=set)  # digests of images that n1 was to mount lazily
     lazy_images: str = ""  # beginning of the names of images that are mounted lazily
@@ -134,6 +137,16 @@ class FakeCluster:
         there = {**self.digests, **self.committed}
         whole = [NodeImage("n1", (), digest, 1024, lazy=False) for digest in sorted(self.fetched_whole)]
         return [*(NodeImage("n1", (name,), digest, 1024) for name, digest in sorted(there.items())), *whole]
+
+    async def node_stores(self) -> Sequence[NodeStore]:
+        await asyncio.sleep(0.01)
+        return [NodeStore(node, list(images.values()), self.disk_bytes) for node, images in self.stores.items()]
+
+    async def remove_image(self, image: NodeImage) -> bool:
+        await asyncio.sleep(0.01)
+        if image.names[0] in self.unremovable:
+            raise Problem("conflict", f"{image.names[0]} is used by 1 containers")
+        return self.stores[image.node].pop(image.names[0], None) is not None
 
     def check_prefetch(self) -> None:
         """See ``Cluster.check_prefetch``."""

@@ -40,6 +40,7 @@ from controlplane.cluster.protocol import (
     Description,
     ImageState,
     NodeImage,
+    NodeStore,
     Observed,
     Placement,
     PrefetchProgress,
@@ -163,6 +164,14 @@ class EngineCluster:
     async def images(self) -> Sequence[NodeImage]:
         """See ``Cluster.images``."""
         return await self._images.all()
+
+    async def node_stores(self) -> Sequence[NodeStore]:
+        """See ``Cluster.node_stores``: an engine's images are those of its machine's users, too."""
+        return ()
+
+    async def remove_image(self, image: NodeImage) -> bool:
+        """See ``Cluster.remove_image``: none is."""
+        raise Problem("conflict", f"{image.names[0]} may be needed by another user of this machine's engine")
 
     def check_prefetch(self) -> None:
         """See ``Cluster.check_prefetch``: an engine does."""

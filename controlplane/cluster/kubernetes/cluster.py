@@ -40,6 +40,7 @@ from controlplane.cluster.protocol import (
     Description,
     ImageState,
     NodeImage,
+    NodeStore,
     Observed,
     Placement,
     PrefetchProgress,
@@ -239,6 +240,18 @@ class KubernetesCluster:
         if self._images is None:
             raise _without_agents("the images of nodes are not known")
         return await self._images.all(self._ready_nodes())
+
+    async def node_stores(self) -> Sequence[NodeStore]:
+        """See ``Cluster.node_stores``; without what every sandbox needs."""
+        if self._images is None:
+            return ()
+        return await self._images.stores(self._ready_nodes(), self._defaults.sidecar_image)
+
+    async def remove_image(self, image: NodeImage) -> bool:
+        """See ``Cluster.remove_image``."""
+        if self._images is None:
+            raise _without_agents(f"{image.names[0]} cannot be removed from {image.node}")
+        return await self._images.remove(image)
 
     def check_prefetch(self) -> None:
         """See ``Cluster.check_prefetch``."""

@@ -117,9 +117,9 @@ class ReplicaLoops:
         """Probes the health of running sandboxes, at one replica at a time."""
         await self._in_turn("prober", every_ms / 1000, self._work.probe)
 
-    async def report(self, every_s: float, work: Callable[[], Awaitable[None]]) -> None:
-        """Writes the use of quotas beside their declarations, at one replica at a time."""
-        await self._in_turn("quota use", every_s, work)
+    async def periodic(self, name: str, every_s: float, work: Callable[[], Awaitable[None]]) -> None:
+        """Does some work that is not ``Work``'s, at one replica at a time; ``name`` is that of its lease."""
+        await self._in_turn(name, every_s, work)
 
     async def go(self) -> None:
         """Gives this replica's lease back, so that others take its starts over at once."""

@@ -15,6 +15,7 @@ from controlplane.lifecycle.pools.declared import declared
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.service.owner_calls import LIVE
 from controlplane.model import GROUP, Sandbox
+from controlplane.telemetry import Metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +57,25 @@ class CommittedImages:
         store: has the sandboxes that run from them.
         documents: has the pools that start from them.
         quotas: says how many bytes an owner may have.
+        metrics: counts removals.
         limit_bytes: for owners whose quota does not say it; 0: no limit.
     """
 
     def __init__(
-        self, cluster: Cluster, store: RecoveringStore, documents: Documents, quotas: Quotas, limit_bytes: int
+        self,
+        cluster: Cluster,
+        store: RecoveringStore,
+        documents: Documents,
+        quotas: Quotas,
+        *,
+        metrics: Metrics,
+        limit_bytes: int,
     ) -> None:
         self._cluster = cluster
         self._store = store
         self._documents = documents
         self._quotas = quotas
+        self._metrics = metrics
         self._limit_bytes = limit_bytes
         self._writers: defaultdict[str, _Writers] = defaultdict(_Writers)
 
@@ -86,6 +96,7 @@ class CommittedImages:
 
         Where there is less than that, it waits for the owner's commits at this replica to end, and then gets what there
         is. Those at other replicas are not waited for: together they may go over the limit by what they write at once.
+        Where the cluster cannot tell what an owner has, there is no limit.
 
         Raises:
             Problem: quota_exceeded: nothing is left.
@@ -98,6 +109,7 @@ class CommittedImages:
         granted = 0
         try:
             granted = await self._granted(owner, writers, max_bytes)
+            writers.bytes += granted
             yield granted
         finally:
             writers.bytes -= granted
@@ -128,6 +140,16 @@ class CommittedImages:
             Problem: invalid_argument; permission_denied: it is another owner's; conflict: a sandbox, a pool or another
                 image needs it; unsupported: none are made here.
         """
+        try:
+            image = await self._removed(owner, name)
+        except Problem as problem:
+            if problem.code == "conflict":
+                self._metrics.image_removed("commit", "in_use")
+            raise
+        self._metrics.image_removed("commit", "gone" if image is None else "removed")
+        return image
+
+    async def _removed(self, owner: str, name: str) -> CommittedImage | None:
         use = await self.use(owner)
         wanted = _own(self._cluster.commits, owner, name)
         image = next((one for one in use.images if _means(wanted, one)), None)
@@ -144,7 +166,12 @@ class CommittedImages:
     async def _granted(self, owner: str, writers: _Writers, max_bytes: int) -> int:
         while True:
             ended = writers.ended
-            use = await self.use(owner)
+            try:
+                use = await self.use(owner)
+            except Problem as problem:
+                if problem.code != "unsupported":
+                    raise
+                return max_bytes
             if writers.ended != ended:
                 continue  # what has ended may be in neither number
             left = use.limit_bytes - use.used_bytes - writers.bytes
@@ -154,8 +181,7 @@ class CommittedImages:
                 continue
             if left <= 0:
                 raise self.exceeded(owner, use, "no image was made")
-            writers.bytes += (granted := min(left, max_bytes))
-            return granted
+            return min(left, max_bytes)
 
     def _limit(self, owner: str) -> int:
         quota = self._quotas.of(owner)

@@ -42,6 +42,7 @@ from controlplane.lifecycle.replicas.recovery import Recovery
 from controlplane.lifecycle.replicas.upkeep import Upkeep
 from controlplane.lifecycle.routes import RouteBoard
 from controlplane.lifecycle.service.boots import Boots
+from controlplane.lifecycle.service.cleanup import LOOK_EVERY_S, NodeCleanup
 from controlplane.lifecycle.service.commits import SandboxCommits
 from controlplane.lifecycle.service.committed import CommittedImages
 from controlplane.lifecycle.service.creates import Creates
@@ -160,7 +161,24 @@ class Core:
             images=self.images,
             ownership=self.ownership,
         )
-        self.committed = CommittedImages(deps.cluster, store, deps.documents, self.quotas, options.commit_bytes)
+        self.committed = CommittedImages(
+            deps.cluster,
+            store,
+            deps.documents,
+            self.quotas,
+            metrics=deps.metrics,
+            limit_bytes=options.commit_bytes,
+        )
+        self._cleanup = NodeCleanup(
+            deps.cluster,
+            store,
+            deps.documents,
+            self.images,
+            options.node_images,
+            private=options.images.private,
+            clock=deps.clock,
+            metrics=deps.metrics,
+        )
         self.commits = SandboxCommits(
             deps.cluster,
             self.committed,
@@ -233,7 +251,9 @@ class Core:
         await self._upkeep.reread()
         self._run("quotas", self.quotas.run())
         self._run("create queue", self.create_queue.run())
-        self._run("quota use", self.replicas.report(REPORT_EVERY_S, self._report))
+        self._run("quota use", self.replicas.periodic("quota use", REPORT_EVERY_S, self._report))
+        if self._options.node_images.limited:
+            self._run("node images", self.replicas.periodic("node images", LOOK_EVERY_S, self._cleanup.turn))
         self._run("deaths", self._follow_deaths())
         self._run("placements", self._follow_placements())
         self._run("annotations", self.annotations.run())

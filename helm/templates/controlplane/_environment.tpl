@@ -35,6 +35,7 @@
 - {name: ROLLBOX_CONTROLPLANE_NODE_AGENTS, value: {{ .Release.Namespace }}/{{ include "rollbox.name" (list . "node") }}}
 - {name: ROLLBOX_CONTROLPLANE_NODE_AGENTS_NAME, value: {{ include "rollbox.nodeServer" . }}}
 - {name: ROLLBOX_CONTROLPLANE_NODE_AGENTS_TLS, value: /etc/rollbox/node-agents}
+- {name: ROLLBOX_CONTROLPLANE_NODE_IMAGES, value: {{ .Values.nodeAgent.imageBudget | quote }}}
 {{- end }}
 {{- end }}
 

@@ -58,7 +58,8 @@ func Serve(ctx context.Context, settings *Settings, listener net.Listener, log *
 	}
 	defer func() { err = errors.Join(err, runtime.Close()) }()
 	use := images.NewUse()
-	offered := newService(settings, runtime, use, log)
+	brought := images.NewBrought(runtime, settings.Namespace, log)
+	offered := newService(settings, runtime, use, brought, log)
 	server := grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(configuration)),
 		grpc.ConnectionTimeout(shakesIn),
@@ -74,7 +75,7 @@ func Serve(ctx context.Context, settings *Settings, listener net.Listener, log *
 	defer stop()
 	var owned sync.WaitGroup
 	defer owned.Wait()
-	owned.Go(func() { use.Follow(following, runtime, log) })
+	owned.Go(func() { use.Follow(following, runtime, brought, log) })
 	owned.Go(func() {
 		<-following.Done()
 		end(server, offered.puller, settings.Grace, log)

@@ -36,12 +36,14 @@ type service struct {
 	log      *slog.Logger
 }
 
-func newService(settings *Settings, runtime *containerd.Runtime, use *images.Use, log *slog.Logger) *service {
+func newService(
+	settings *Settings, runtime *containerd.Runtime, use *images.Use, brought *images.Brought, log *slog.Logger,
+) *service {
 	return &service{
 		settings: settings,
 		runtime:  runtime,
-		store:    images.NewStore(runtime, settings.Handlers, use),
-		puller:   images.NewPuller(runtime, use, settings.Pulls),
+		store:    images.NewStore(runtime, settings.Handlers, use, brought),
+		puller:   images.NewPuller(runtime, use, brought, settings.Pulls),
 		killer:   kernel.NewKiller(runtime, settings.Namespace, settings.Handlers, log),
 		log:      log,
 	}
@@ -154,7 +156,7 @@ func (s *service) RemoveImage(ctx context.Context, request *wire.RemoveImageRequ
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	removed, err := s.store.Remove(ctx, name)
+	removed, err := s.store.Remove(ctx, name, request.GetBrought())
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	containers "github.com/containerd/containerd/api/services/containers/v1"
 	content "github.com/containerd/containerd/api/services/content/v1"
 	events "github.com/containerd/containerd/api/services/events/v1"
+	images "github.com/containerd/containerd/api/services/images/v1"
 	snapshots "github.com/containerd/containerd/api/services/snapshots/v1"
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
 	"google.golang.org/grpc"
@@ -27,16 +28,18 @@ const namespace = "k8s.io"
 // Lists of a node with thousands of images pass gRPC's own limit.
 const maxMessageBytes = 64 << 20
 
-// Runtime has the services of one containerd. All of them are safe for concurrent use.
+// Runtime has the services of one containerd. All of them are safe for concurrent use. Records are containerd's own of
+// names of images.
 type Runtime struct {
 	Images     cri.ImageServiceClient
 	Containers cri.RuntimeServiceClient
 	Content    content.ContentClient
 	Snapshots  snapshots.SnapshotsClient
 	Events     events.EventsClient
-	// Of containerd itself: containers without a pod.
+	// Of containerd itself: containers, also those without a pod.
 	Defined    containers.ContainersClient
 	Tasks      tasks.TasksClient
+	Records    images.ImagesClient
 	connection *grpc.ClientConn
 }
 
@@ -59,6 +62,7 @@ func Open(socket string) (*Runtime, error) {
 		Events:     events.NewEventsClient(connection),
 		Defined:    containers.NewContainersClient(connection),
 		Tasks:      tasks.NewTasksClient(connection),
+		Records:    images.NewImagesClient(connection),
 		connection: connection,
 	}, nil
 }

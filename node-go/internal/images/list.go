@@ -15,15 +15,16 @@ import (
 type Store struct {
 	runtime *containerd.Runtime
 	use     *Use
+	brought *Brought
 	lazy    *laziness
 }
 
 // NewStore returns the images of a containerd; sandboxes start from them by some runtime handlers.
-func NewStore(runtime *containerd.Runtime, handlers []string, use *Use) *Store {
-	return &Store{runtime: runtime, use: use, lazy: newLaziness(runtime, handlers)}
+func NewStore(runtime *containerd.Runtime, handlers []string, use *Use, brought *Brought) *Store {
+	return &Store{runtime: runtime, use: use, brought: brought, lazy: newLaziness(runtime, handlers)}
 }
 
-// List returns all images. Cost: two calls and three for each handler; and one more for each new image where there is one
+// List returns all images. Cost: three calls and three for each handler; and one more for each new image where there is one
 // that is lazy.
 func (s *Store) List(ctx context.Context) ([]*wire.Image, error) {
 	there, err := s.runtime.Images.ListImages(ctx, &cri.ListImagesRequest{})
@@ -38,14 +39,18 @@ func (s *Store) List(ctx context.Context) ([]*wire.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+	marked, err := s.brought.all(ctx)
+	if err != nil {
+		return nil, err
+	}
 	found := make([]*wire.Image, 0, len(there.GetImages()))
 	for _, one := range there.GetImages() {
-		found = append(found, s.told(one, used.of(one), lazy))
+		found = append(found, s.told(one, used.of(one), lazy, when(marked, one)))
 	}
 	return found, nil
 }
 
-func (s *Store) told(one *cri.Image, used use, lazy map[string]bool) *wire.Image {
+func (s *Store) told(one *cri.Image, used use, lazy map[string]bool, brought int64) *wire.Image {
 	told := &wire.Image{
 		Names:      one.GetRepoTags(),
 		Digests:    one.GetRepoDigests(),
@@ -57,13 +62,16 @@ func (s *Store) told(one *cri.Image, used use, lazy map[string]bool) *wire.Image
 	if last := max(used.lastMs, s.use.last(one)); last > 0 {
 		told.LastUsedMs = &last
 	}
+	if brought > 0 {
+		told.BroughtMs = &brought
+	}
 	is := lazy[one.GetId()]
 	told.Lazy = &is
 	return told
 }
 
-// Remove removes an image with all its names; false: there was none.
-func (s *Store) Remove(ctx context.Context, name string) (bool, error) {
+// Remove removes an image with all its names; false: there was none. With `brought` only one that rollbox has brought.
+func (s *Store) Remove(ctx context.Context, name string, brought bool) (bool, error) {
 	image := &cri.ImageSpec{Image: name}
 	found, err := s.runtime.Images.ImageStatus(ctx, &cri.ImageStatusRequest{Image: image})
 	if err != nil {
@@ -79,6 +87,15 @@ func (s *Store) Remove(ctx context.Context, name string) (bool, error) {
 	used, err := s.containers(ctx)
 	if err != nil {
 		return false, err
+	}
+	if brought {
+		marked, err := s.brought.all(ctx)
+		if err != nil {
+			return false, err
+		}
+		if when(marked, one) == 0 {
+			return false, problem.New(problem.Conflict, "%s was brought to the node by somebody else", name).With("image", name)
+		}
 	}
 	if count := used.of(one).containers; count > 0 {
 		return false, problem.New(problem.Conflict, "%s is used by %d containers", name, count).With("image", name)

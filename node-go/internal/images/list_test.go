@@ -35,6 +35,12 @@ func opened(t *testing.T, played *played.Containerd) *containerd.Runtime {
 	return runtime
 }
 
+var silent = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+func store(runtime *containerd.Runtime, handlers []string, use *Use) *Store {
+	return NewStore(runtime, handlers, use, NewBrought(runtime, "sandboxes", silent))
+}
+
 func node() *played.Containerd {
 	return &played.Containerd{
 		Images: []*cri.Image{
@@ -54,7 +60,7 @@ func node() *played.Containerd {
 }
 
 func TestImagesAreListedWithWhatUsesThem(t *testing.T) {
-	list, err := NewStore(opened(t, node()), []string{"kata"}, NewUse()).List(context.Background())
+	list, err := store(opened(t, node()), []string{"kata"}, NewUse()).List(context.Background())
 	if err != nil || len(list) != 3 {
 		t.Fatalf("%v, %v", list, err)
 	}
@@ -77,7 +83,7 @@ func TestAnImageIsLazyWhenOneOfItsLayersIs(t *testing.T) {
 	chain := chainOf([]string{"sha256:1", "sha256:2"})
 	played := node()
 	played.Remote = chain[1:]
-	list, err := NewStore(opened(t, played), []string{"kata", "runsc"}, NewUse()).List(context.Background())
+	list, err := store(opened(t, played), []string{"kata", "runsc"}, NewUse()).List(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +93,7 @@ func TestAnImageIsLazyWhenOneOfItsLayersIs(t *testing.T) {
 }
 
 func TestANodeNeedNotHaveAllHandlers(t *testing.T) {
-	list, err := NewStore(opened(t, node()), []string{"kata", "absent"}, NewUse()).List(context.Background())
+	list, err := store(opened(t, node()), []string{"kata", "absent"}, NewUse()).List(context.Background())
 	if err != nil || len(list) != 3 || list[0].GetLazy() {
 		t.Errorf("%v, %v", list, err)
 	}
@@ -95,7 +101,7 @@ func TestANodeNeedNotHaveAllHandlers(t *testing.T) {
 
 func TestOnlyWhatNothingUsesIsRemoved(t *testing.T) {
 	played := node()
-	store := NewStore(opened(t, played), []string{"runsc"}, NewUse())
+	storing := store(opened(t, played), []string{"runsc"}, NewUse())
 	for _, c := range []struct {
 		name    string
 		removed bool
@@ -107,7 +113,7 @@ func TestOnlyWhatNothingUsesIsRemoved(t *testing.T) {
 		{python, false, problem.Conflict},
 		{"pause:1", false, problem.Conflict},
 	} {
-		removed, err := store.Remove(context.Background(), c.name)
+		removed, err := storing.Remove(context.Background(), c.name, false)
 		if removed != c.removed || (err == nil) != (c.code == "") || err != nil && problem.From(err).Code != c.code {
 			t.Errorf("%s: %v, %v", c.name, removed, err)
 		}
@@ -124,7 +130,7 @@ func TestAContainerThatIsGoneIsRemembered(t *testing.T) {
 	use.now = func() time.Time { return time.UnixMilli(77_000) }
 	ctx, cancel := context.WithCancel(context.Background())
 	var following sync.WaitGroup
-	following.Go(func() { use.Follow(ctx, runtime, slog.New(slog.NewTextHandler(io.Discard, nil))) })
+	following.Go(func() { use.Follow(ctx, runtime, NewBrought(runtime, "sandboxes", silent), silent) })
 	defer following.Wait()
 	defer cancel()
 	made, err := anypb.New(&apievents.ContainerCreate{ID: "c", Image: "hub/swe:1"})
@@ -138,7 +144,7 @@ func TestAContainerThatIsGoneIsRemembered(t *testing.T) {
 		played.Events <- &types.Envelope{Topic: "/containers/create", Event: made}
 	}
 	played.Events <- &types.Envelope{Topic: "/containers/create", Event: made}
-	list, err := NewStore(runtime, []string{"runsc"}, use).List(context.Background())
+	list, err := store(runtime, []string{"runsc"}, use).List(context.Background())
 	if err != nil || list[1].GetLastUsedMs() != 77_000 {
 		t.Errorf("%v, %v", list, err)
 	}

@@ -26,6 +26,7 @@ const (
 type Puller struct {
 	runtime *containerd.Runtime
 	use     *Use
+	brought *Brought
 	places  chan struct{}
 	running sync.WaitGroup
 	mutex   sync.Mutex
@@ -57,8 +58,8 @@ type pull struct {
 }
 
 // NewPuller returns a puller that has `atOnce` places.
-func NewPuller(runtime *containerd.Runtime, use *Use, atOnce int) *Puller {
-	return &Puller{runtime: runtime, use: use, places: make(chan struct{}, atOnce), pulls: map[key]*pull{}}
+func NewPuller(runtime *containerd.Runtime, use *Use, brought *Brought, atOnce int) *Puller {
+	return &Puller{runtime: runtime, use: use, brought: brought, places: make(chan struct{}, atOnce), pulls: map[key]*pull{}}
 }
 
 // Pull pulls an image and returns when it is here. It tells progress at the beginning and whenever there is some; an
@@ -160,6 +161,7 @@ func (p *Puller) placed(ctx context.Context, one *pull) error {
 	var measuring sync.WaitGroup
 	measure := newMeter(p.runtime.Content, one.wanted.Image)
 	measuring.Go(func() { one.measure(measured, measure) })
+	began := time.Now()
 	pulled, err := p.runtime.Images.PullImage(ctx, &cri.PullImageRequest{
 		Image:         &cri.ImageSpec{Image: one.wanted.Image},
 		Auth:          one.wanted.Auth,
@@ -176,6 +178,10 @@ func (p *Puller) placed(ctx context.Context, one *pull) error {
 	done, total := measure.count(ctx)
 	one.see(Progress{Pulling: true, Done: done, Total: total})
 	p.use.record(pulled.GetImageRef())
+	if err := p.brought.since(ctx, pulled.GetImageRef(), began); err != nil {
+		// It is here; only it stays for good unless the kubelet removes it.
+		p.brought.log.Warn("an image is not known to be brought by us", "image", one.wanted.Image, "error", err)
+	}
 	return nil
 }
 

@@ -39,7 +39,8 @@ func held() (c *played.Containerd, begun chan string, let chan struct{}) {
 
 func puller(t *testing.T, played *played.Containerd, atOnce int) *Puller {
 	t.Helper()
-	made := NewPuller(opened(t, played), NewUse(), atOnce)
+	runtime := opened(t, played)
+	made := NewPuller(runtime, NewUse(), NewBrought(runtime, "sandboxes", silent), atOnce)
 	t.Cleanup(func() { made.End(); made.Wait() })
 	return made
 }

@@ -26,11 +26,12 @@ type Use struct {
 // NewUse returns an empty record.
 func NewUse() *Use { return &Use{now: time.Now, seen: map[string]int64{}} }
 
-// Follow records every container that is made, until the context ends. It hears of those between two of its
-// connections only as long as they exist.
-func (u *Use) Follow(ctx context.Context, runtime *containerd.Runtime, log *slog.Logger) {
+// Follow records every container that is made, and has it judged who has brought its image, until the context ends. It
+// hears of those between two of its connections only as long as they exist.
+func (u *Use) Follow(ctx context.Context, runtime *containerd.Runtime, brought *Brought, log *slog.Logger) {
 	for ctx.Err() == nil {
-		if err := u.follow(ctx, runtime); ctx.Err() == nil {
+		brought.forget()
+		if err := u.follow(ctx, runtime, brought); ctx.Err() == nil {
 			log.Warn("containerd's events broke off", "error", err)
 		}
 		select {
@@ -40,9 +41,12 @@ func (u *Use) Follow(ctx context.Context, runtime *containerd.Runtime, log *slog
 	}
 }
 
-func (u *Use) follow(ctx context.Context, runtime *containerd.Runtime) error {
+func (u *Use) follow(ctx context.Context, runtime *containerd.Runtime, brought *Brought) error {
 	stream, err := runtime.Events.Subscribe(ctx, &events.SubscribeRequest{
-		Filters: []string{`topic=="/containers/create",namespace=="k8s.io"`},
+		Filters: []string{
+			`topic=="/containers/create",namespace=="k8s.io"`,
+			`topic=="/images/delete",namespace=="k8s.io"`,
+		},
 	})
 	if err != nil {
 		return err
@@ -55,6 +59,10 @@ func (u *Use) follow(ctx context.Context, runtime *containerd.Runtime) error {
 		var made apievents.ContainerCreate
 		if event.GetEvent().MessageIs(&made) && event.GetEvent().UnmarshalTo(&made) == nil {
 			u.record(made.GetImage())
+			brought.used(ctx, made.GetID(), made.GetImage())
+		}
+		if event.GetTopic() == "/images/delete" {
+			brought.forget()
 		}
 	}
 }

@@ -9,8 +9,10 @@ import (
 	"sync"
 	"testing"
 
+	containers "github.com/containerd/containerd/api/services/containers/v1"
 	content "github.com/containerd/containerd/api/services/content/v1"
 	events "github.com/containerd/containerd/api/services/events/v1"
+	images "github.com/containerd/containerd/api/services/images/v1"
 	snapshots "github.com/containerd/containerd/api/services/snapshots/v1"
 	"github.com/containerd/containerd/api/types"
 	"google.golang.org/grpc"
@@ -42,6 +44,8 @@ type Containerd struct {
 	Handlers   []string
 	Pods       []*cri.PodSandbox
 	Looking    func(pod string) *cri.PodSandboxStatusResponse
+	Records    map[string]*images.Image
+	Made       map[string]*containers.Container
 }
 
 // Start serves it on a socket until the test ends, and returns the socket's path.
@@ -58,6 +62,8 @@ func (c *Containerd) Start(t *testing.T) string {
 	content.RegisterContentServer(server, &blobs{played: c})
 	snapshots.RegisterSnapshotsServer(server, &remote{played: c})
 	events.RegisterEventsServer(server, c)
+	images.RegisterImagesServer(server, &records{played: c})
+	containers.RegisterContainersServer(server, &made{played: c})
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(listener) })
 	t.Cleanup(func() { server.Stop(); serving.Wait() })

@@ -426,15 +426,18 @@ func (x *ImageList) GetImages() []*Image {
 }
 
 type Image struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`                                      // with a tag, as pulled
-	Digests       []string               `protobuf:"bytes,2,rep,name=digests,proto3" json:"digests,omitempty"`                                  // name@sha256:...
-	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`                                            // digest of its configuration
-	SizeBytes     uint64                 `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`            // as the runtime counts it: compressed content
-	Pinned        bool                   `protobuf:"varint,5,opt,name=pinned,proto3" json:"pinned,omitempty"`                                   // the runtime never removes it
-	Lazy          *bool                  `protobuf:"varint,6,opt,name=lazy,proto3,oneof" json:"lazy,omitempty"`                                 // whether its content is fetched as it is read; absent: not known
-	LastUsedMs    *int64                 `protobuf:"varint,7,opt,name=last_used_ms,json=lastUsedMs,proto3,oneof" json:"last_used_ms,omitempty"` // Unix time; as far as this agent has seen since it started, and of containers that exist
-	Containers    uint32                 `protobuf:"varint,8,opt,name=containers,proto3" json:"containers,omitempty"`                           // that exist of it now
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Names      []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`                                      // with a tag, as pulled
+	Digests    []string               `protobuf:"bytes,2,rep,name=digests,proto3" json:"digests,omitempty"`                                  // name@sha256:...
+	Id         string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`                                            // digest of its configuration
+	SizeBytes  uint64                 `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`            // as the runtime counts it: compressed content
+	Pinned     bool                   `protobuf:"varint,5,opt,name=pinned,proto3" json:"pinned,omitempty"`                                   // the runtime never removes it
+	Lazy       *bool                  `protobuf:"varint,6,opt,name=lazy,proto3,oneof" json:"lazy,omitempty"`                                 // whether its content is fetched as it is read; absent: not known
+	LastUsedMs *int64                 `protobuf:"varint,7,opt,name=last_used_ms,json=lastUsedMs,proto3,oneof" json:"last_used_ms,omitempty"` // Unix time; as far as this agent has seen since it started, and of containers that exist
+	Containers uint32                 `protobuf:"varint,8,opt,name=containers,proto3" json:"containers,omitempty"`                           // that exist of it now
+	// When the youngest of its names came here, if all came by Prefetch or for sandboxes' pods; absent: somebody else has
+	// brought one, and may need it.
+	BroughtMs     *int64 `protobuf:"varint,9,opt,name=brought_ms,json=broughtMs,proto3,oneof" json:"brought_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -521,6 +524,13 @@ func (x *Image) GetLastUsedMs() int64 {
 func (x *Image) GetContainers() uint32 {
 	if x != nil {
 		return x.Containers
+	}
+	return 0
+}
+
+func (x *Image) GetBroughtMs() int64 {
+	if x != nil && x.BroughtMs != nil {
+		return *x.BroughtMs
 	}
 	return 0
 }
@@ -707,7 +717,8 @@ func (x *PrefetchProgress) GetTotalBytes() uint64 {
 
 type RemoveImageRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Image         string                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"` // a name, a name@digest or an id
+	Image         string                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`      // a name, a name@digest or an id
+	Brought       bool                   `protobuf:"varint,2,opt,name=brought,proto3" json:"brought,omitempty"` // only if it was brought by rollbox (Image.brought_ms)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -747,6 +758,13 @@ func (x *RemoveImageRequest) GetImage() string {
 		return x.Image
 	}
 	return ""
+}
+
+func (x *RemoveImageRequest) GetBrought() bool {
+	if x != nil {
+		return x.Brought
+	}
+	return false
 }
 
 type ImageRemoved struct {
@@ -916,7 +934,7 @@ const file_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x13\n" +
 	"\x11ListImagesRequest\";\n" +
 	"\tImageList\x12.\n" +
-	"\x06images\x18\x01 \x03(\v2\x16.rollbox.node.v1.ImageR\x06images\"\xf8\x01\n" +
+	"\x06images\x18\x01 \x03(\v2\x16.rollbox.node.v1.ImageR\x06images\"\xab\x02\n" +
 	"\x05Image\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\x12\x18\n" +
 	"\adigests\x18\x02 \x03(\tR\adigests\x12\x0e\n" +
@@ -929,9 +947,12 @@ const file_node_proto_rawDesc = "" +
 	"lastUsedMs\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"containers\x18\b \x01(\rR\n" +
-	"containersB\a\n" +
+	"containers\x12\"\n" +
+	"\n" +
+	"brought_ms\x18\t \x01(\x03H\x02R\tbroughtMs\x88\x01\x01B\a\n" +
 	"\x05_lazyB\x0f\n" +
-	"\r_last_used_ms\"l\n" +
+	"\r_last_used_msB\r\n" +
+	"\v_brought_ms\"l\n" +
 	"\vCredentials\x12\x1a\n" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x1a\n" +
 	"\bpassword\x18\x02 \x01(\tR\bpassword\x12%\n" +
@@ -951,9 +972,10 @@ const file_node_proto_rawDesc = "" +
 	"\aWAITING\x10\x01\x12\v\n" +
 	"\aPULLING\x10\x02\x12\b\n" +
 	"\x04HERE\x10\x03B\x0e\n" +
-	"\f_total_bytes\"*\n" +
+	"\f_total_bytes\"D\n" +
 	"\x12RemoveImageRequest\x12\x14\n" +
-	"\x05image\x18\x01 \x01(\tR\x05image\"(\n" +
+	"\x05image\x18\x01 \x01(\tR\x05image\x12\x18\n" +
+	"\abrought\x18\x02 \x01(\bR\abrought\"(\n" +
 	"\fImageRemoved\x12\x18\n" +
 	"\aremoved\x18\x01 \x01(\bR\aremoved\",\n" +
 	"\vKillRequest\x12\x1d\n" +

@@ -43,7 +43,7 @@ type NodeClient interface {
 	// Pulls an image as a sandbox's start would, and tells progress until it is here. Equal calls join; a bounded number pulls at once and the others wait. A pull ends when the last of its callers has gone.
 	Prefetch(ctx context.Context, in *PrefetchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PrefetchProgress], error)
 	// Removes an image with all its names. A conflict while a container uses it, and for one that the runtime keeps
-	// (`pinned`); success if there is none.
+	// (`pinned`); success if there is none. With `brought`, also a conflict for one that somebody else has brought.
 	RemoveImage(ctx context.Context, in *RemoveImageRequest, opts ...grpc.CallOption) (*ImageRemoved, error)
 	// Ends the gVisor kernel of one sandbox with SIGKILL, past shim and kubelet: for a kernel that answers nobody any more.
 	// Only pods in the sandboxes' namespace, only a process whose command line says that it is this pod's kernel.
@@ -128,7 +128,7 @@ type NodeServer interface {
 	// Pulls an image as a sandbox's start would, and tells progress until it is here. Equal calls join; a bounded number pulls at once and the others wait. A pull ends when the last of its callers has gone.
 	Prefetch(*PrefetchRequest, grpc.ServerStreamingServer[PrefetchProgress]) error
 	// Removes an image with all its names. A conflict while a container uses it, and for one that the runtime keeps
-	// (`pinned`); success if there is none.
+	// (`pinned`); success if there is none. With `brought`, also a conflict for one that somebody else has brought.
 	RemoveImage(context.Context, *RemoveImageRequest) (*ImageRemoved, error)
 	// Ends the gVisor kernel of one sandbox with SIGKILL, past shim and kubelet: for a kernel that answers nobody any more.
 	// Only pods in the sandboxes' namespace, only a process whose command line says that it is this pod's kernel.

@@ -26,6 +26,7 @@ from controlplane.cluster.protocol import (
     Description,
     ImageState,
     NodeImage,
+    NodeStore,
     Observed,
     Placement,
     PrefetchProgress,
@@ -103,6 +104,12 @@ class PlayedCluster:
 
     async def images(self) -> Sequence[NodeImage]:
         return []
+
+    async def node_stores(self) -> Sequence[NodeStore]:
+        return ()
+
+    async def remove_image(self, image: NodeImage) -> bool:
+        raise Problem("unsupported", f"no node has {image.names}", value="a real cluster")
 
     def check_prefetch(self) -> None:
         """See ``Cluster.check_prefetch``."""

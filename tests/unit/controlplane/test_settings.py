@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.images import parse
+from controlplane.images import StoreLimit, parse
 from controlplane.settings import (
     EngineSettings,
     ImageSettings,
@@ -133,6 +133,11 @@ def test_node_agents_are_all_of_their_settings_or_none(on_kubernetes: dict[str, 
         (tmp_path / name).touch()
     told = {"NODE_AGENTS": "rollbox/rollbox-node", "NODE_AGENTS_NAME": "node.rollbox", "NODE_AGENTS_TLS": str(tmp_path)}
     assert backend(**told).node_agents == NodeAgentSettings("rollbox", "rollbox-node", "node.rollbox", tmp_path)
+    limited = backend(**told | {"NODE_IMAGES": "60%"}).node_agents
+    assert limited is not None
+    assert limited.images == StoreLimit(percent=60)
+    with pytest.raises(SettingError, match=r"NODE_IMAGES is '100%': must be 1% to 95% of the file system"):
+        backend(**told | {"NODE_IMAGES": "100%"})
     for bad in ("rollbox-node", "Rollbox/node", "/node", "rollbox/"):
         with pytest.raises(SettingError, match=r"NODE_AGENTS is .* must be NAMESPACE/NAME"):
             backend(**told | {"NODE_AGENTS": bad})

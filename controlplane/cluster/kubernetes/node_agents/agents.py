@@ -80,6 +80,17 @@ class NodeAgents:
             found = await stub.ListImages(node_pb2.ListImagesRequest(), timeout=CALL_TIMEOUT_S)
         return tuple(found.images)
 
+    async def disk_bytes(self, node: str) -> int | None:
+        """The size of the file system that a node's images are on; None: the agent does not see it.
+
+        Raises:
+            Problem: upstream_timeout: its agent, or its container runtime, does not answer.
+        """
+        stub = await self._stub(node)
+        with _called(node):
+            told = await stub.Describe(node_pb2.DescribeRequest(), timeout=CALL_TIMEOUT_S)
+        return int(told.images_size_bytes) if told.HasField("images_size_bytes") else None
+
     async def prefetch(
         self, node: str, image: str, credentials: Credentials | None, handler: str
     ) -> AsyncGenerator[node_pb2.PrefetchProgress, None]:
@@ -106,15 +117,22 @@ class NodeAgents:
         finally:
             call.cancel()
 
-    async def remove(self, node: str, image: str) -> bool:
+    async def remove(self, node: str, image: str, *, brought: bool = False) -> bool:
         """Removes an image from a node; False: it was not there.
 
+        Args:
+            node: its name.
+            image: a name of it.
+            brought: only if it came to the node for sandboxes alone.
+
         Raises:
-            Problem: conflict: it is in use, or the node's runtime keeps it.
+            Problem: conflict: it is in use, the node's runtime keeps it, or it is somebody else's.
         """
         stub = await self._stub(node)
         with _called(node):
-            answer = await stub.RemoveImage(node_pb2.RemoveImageRequest(image=image), timeout=CALL_TIMEOUT_S)
+            answer = await stub.RemoveImage(
+                node_pb2.RemoveImageRequest(image=image, brought=brought), timeout=CALL_TIMEOUT_S
+            )
         return bool(answer.removed)
 
     async def kill(self, node: str, sandbox_id: str) -> Sequence[int]:

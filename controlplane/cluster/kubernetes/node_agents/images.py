@@ -8,9 +8,9 @@ from typing import Final
 import structlog
 
 from controlplane.cluster.kubernetes.node_agents.agents import NodeAgents
-from controlplane.cluster.protocol import NodeImage, PrefetchProgress
+from controlplane.cluster.protocol import NodeImage, NodeStore, PrefetchProgress
 from controlplane.errors import Problem
-from controlplane.images import Credentials, Keyring, parse
+from controlplane.images import Credentials, Keyring, Reference, parse
 from controlplane.wire import node_pb2
 
 # Nodes that are asked at the same time.
@@ -55,6 +55,32 @@ class NodeImages:
         if problems and len(problems) == len(answers):
             raise problems[0]
         return [image for one in answers if not isinstance(one, Problem) for image in one]
+
+    async def stores(self, nodes: Iterable[str], kept: str) -> Sequence[NodeStore]:
+        """See ``Cluster.node_stores``; a node that does not answer is logged and left out.
+
+        Args:
+            nodes: their names.
+            kept: the name of an image that is never told: each sandbox needs it.
+        """
+        turns = asyncio.Semaphore(ASKED_AT_ONCE)
+        needed = parse(kept)
+
+        async def of(node: str) -> NodeStore | None:
+            async with turns:
+                try:
+                    found = [_image(node, one) for one in await self._agents.images(node) if not one.pinned]
+                    disk_bytes = await self._agents.disk_bytes(node)
+                except Problem as problem:
+                    self._log.warning("node not looked at", node=node, code=problem.code, detail=problem.detail)
+                    return None
+            return NodeStore(node, [one for one in found if not _has(one, needed)], disk_bytes)
+
+        return [one for one in await asyncio.gather(*(of(node) for node in nodes)) if one is not None]
+
+    async def remove(self, image: NodeImage) -> bool:
+        """See ``Cluster.remove_image``."""
+        return await self._agents.remove(image.node, image.names[0], brought=True)
 
     async def prefetch(self, name: str, nodes: Sequence[str], handler: str) -> AsyncGenerator[PrefetchProgress, None]:
         """See ``Cluster.prefetch``."""
@@ -122,7 +148,16 @@ def _image(node: str, one: node_pb2.Image) -> NodeImage:
         size_bytes=one.size_bytes,
         lazy=one.lazy if one.HasField("lazy") else None,
         last_used_ms=one.last_used_ms if one.HasField("last_used_ms") else None,
+        brought_ms=one.brought_ms if one.HasField("brought_ms") else None,
+        containers=one.containers,
     )
+
+
+def _has(image: NodeImage, needed: Reference) -> bool:
+    known = [parse(name) for name in image.names]
+    if needed.digest:
+        return image.digest == needed.digest
+    return any((one.name, one.tag) == (needed.name, needed.tag) for one in known)
 
 
 def _progress(node: str, one: node_pb2.PrefetchProgress) -> PrefetchProgress:

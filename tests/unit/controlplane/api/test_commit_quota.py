@@ -1,13 +1,17 @@
 """What an owner may commit, and how that is removed again."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from controlplane.cluster import CommittedImage
+from controlplane.errors import Problem
 from controlplane.lifecycle import Options
 from controlplane.model import GROUP
 from tests.support.asgi import Answer
+from tests.support.fake_cluster import FakeCluster
 from tests.support.world import OTHER_KEY, OWNER, World, world
 
 COMMITS = "localhost/rollbox/commits"
@@ -98,6 +102,17 @@ async def test_an_owners_quota_holds_in_place_of_the_installations() -> None:
             told = await plane.api("PATCH", f"/v1/quotas/{OWNER}", body={"commit_bytes": limit})
             assert told.json["limits"]["commit_bytes"] == limit
             assert (await commit(plane, await sandbox(plane, 11_000), "a")).status == status
+
+
+async def test_a_cluster_that_cannot_tell_what_it_has_commits_without_a_limit() -> None:
+    class Silent(FakeCluster):
+        async def committed_images(self, folder: str) -> Sequence[CommittedImage]:
+            raise Problem("unsupported", f"what is below {folder} is not known", value="something")
+
+    async with world(Silent(), options=Options(commit_bytes=LIMIT)) as plane:
+        assert (await commit(plane, await sandbox(plane, LIMIT + 1), "a")).status == 200
+        answer = await plane.api("GET", "/v1/images/commits")
+        assert (answer.status, answer.code) == (422, "unsupported")
 
 
 async def test_without_a_limit_nothing_is_counted() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from controlplane.images import Budget, StoredImage, plan_removal
 
 NOW = 10_000_000
-OLD = NOW - 1_000_000
+OLD = NOW - 3_000_000
 BUDGET = Budget(100, 80)
 
 
@@ -63,7 +63,7 @@ ENTRIES = st.lists(
         StoredImage,
         digest=st.integers(0, 10_000).map(str),
         parts=st.sets(st.sampled_from(sorted(SIZES)), min_size=1).map(lambda names: {one: SIZES[one] for one in names}),
-        last_used_ms=st.integers(NOW - 2_000_000, NOW),
+        last_used_ms=st.integers(NOW - 4_000_000, NOW),
         named_by=st.sampled_from([(), ("sandbox sb-1",)]),
     ),
     unique_by=lambda one: one.digest,

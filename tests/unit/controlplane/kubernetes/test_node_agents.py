@@ -58,6 +58,7 @@ class Played(NodeAgents):
         self._images = images or {}
         self._pulls = pulls or {}
         self.left: list[str] = []
+        self.removed: list[tuple[str, str, bool]] = []
         self.credentials: list[Credentials | None] = []
 
     async def images(self, node: str) -> Sequence[node_pb2.Image]:
@@ -65,6 +66,13 @@ class Played(NodeAgents):
         if isinstance(answer, Problem):
             raise answer
         return answer
+
+    async def disk_bytes(self, node: str) -> int | None:
+        return {"n1": 1000}.get(node)
+
+    async def remove(self, node: str, image: str, *, brought: bool = False) -> bool:
+        self.removed.append((node, image, brought))
+        return True
 
     async def prefetch(
         self, node: str, image: str, credentials: Credentials | None, handler: str
@@ -105,6 +113,21 @@ async def test_images_are_told_as_the_nodes_have_them() -> None:
         ("n3", ("hub/b@sha256:d2",), "sha256:d2"),
     ]
     assert [(one.size_bytes, one.lazy, one.last_used_ms) for one in found] == [(7, True, 9), (0, None, None)]
+
+
+async def test_what_a_clean_up_is_told_and_what_it_may_remove() -> None:
+    ours = node_pb2.Image(names=["hub/a:1"], digests=["hub/a@sha256:d1"], size_bytes=7, brought_ms=3, containers=2)
+    other = node_pb2.Image(names=["hub/b:1"], size_bytes=5)
+    sidecar = node_pb2.Image(names=["hub/sidecar:1"], digests=["hub/sidecar@sha256:d3"], brought_ms=3)
+    pause = node_pb2.Image(names=["pause"], pinned=True)
+    agents = Played({"n1": [ours, other, sidecar, pause], "n2": AWAY, "n3": []})
+    first, last = await images_of(agents).stores(["n1", "n2", "n3"], "hub/sidecar:1")
+    assert (first.node, first.disk_bytes, last.node, last.disk_bytes) == ("n1", 1000, "n3", None)
+    told = [(one.names[0], one.brought_ms, one.containers) for one in first.images]
+    assert told == [("hub/a:1", 3, 2), ("hub/b:1", None, 0)]
+    assert await images_of(agents).remove(first.images[0])
+    # Only what came for sandboxes alone, whatever was told before.
+    assert agents.removed == [("n1", "hub/a:1", True)]
 
 
 async def test_no_answer_at_all_is_a_problem_and_no_node_is_none() -> None:
