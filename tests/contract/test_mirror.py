@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -408,6 +409,45 @@ async def test_a_private_registry_that_fails_is_named(meddle: Meddle, binary: Pa
             problem = await real.refused("team/app:1")
             assert problem.code == "image_pull_failed"
             assert f"the private registry {private}" in problem.detail
+
+
+@contextmanager
+def volume(folder: Path, size_bytes: int) -> Iterator[Path]:
+    """A file system of its own, in memory; a file that fills it."""
+    folder.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(folder)], check=True)
+    try:
+        yield folder / "ballast"
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(file: Path) -> None:
+    free = os.statvfs(file.parent)
+    file.write_bytes(bytes(free.f_bavail * free.f_frsize))
+    assert os.statvfs(file.parent).f_bavail == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small file system is mounted")
+async def test_a_private_registry_whose_volume_is_full_is_named_and_goes_on_with_more_room(
+    binary: Path, tmp_path: Path
+) -> None:
+    with (
+        registry(tmp_path / "upstream", account=False) as upstream,
+        registry(tmp_path / "private") as private,
+        volume(tmp_path / "private" / "storage", 8 << 20) as ballast,
+    ):
+        async with place(binary, tmp_path, upstream, private) as real:
+            await real.upstream.image("team/app", "1")
+            fill(ballast)
+            began_s = time.monotonic()
+            problem = await real.refused("team/app:1")
+            print(f"volume full: {problem.code} after {time.monotonic() - began_s:.1f} s")
+            assert problem.code == "image_pull_failed"
+            assert f"the private registry {private}" in problem.detail
+            # Nothing of it counts as copied.
+            ballast.unlink()
+            await real.created("team/app:1")
 
 
 async def test_a_mirror_that_is_away_is_waited_for_as_long_as_the_start_may_take(real: Place) -> None:
