@@ -41,7 +41,7 @@ class SandboxBody(BaseModel):
         image_digest: what it was started from; empty: not resolved, its node understood the name by itself.
         image_ran: what its node runs, where that is another digest: the copy in the private registry.
         image_stale: whether the digest is what the name meant last, since its registry did not answer.
-        image_pulled: whole before it starts (full), or file by file while it runs (lazy); empty: not known (yet).
+        image_pulled: chosen: whole before it starts (full), or file by file while it runs (lazy); empty: not yet.
         image_pulled_why: why whole, where the nodes could have pulled it lazily.
         source: ready from a pool (warm), or started for its owner (cold).
         cold_reason: why cold, where pools of its image exist.

@@ -457,9 +457,12 @@ class Sidecars(Protocol):
         ...
 
     async def tried(self, address: str, token: str, argv: Sequence[str]) -> str:
-        """Runs a command in the sandbox that reads its image; why that failed, empty: it did not.
+        """Runs a command in the sandbox that reads its image; why its exit code says that it failed, empty: it did not.
 
         An image without the command passes: that it has none was read in it.
+
+        Raises:
+            Problem: it was not run, or killed, which says nothing about the image.
         """
         ...
 

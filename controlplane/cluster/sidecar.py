@@ -7,7 +7,7 @@ from google.protobuf.message import Message
 from grpc import aio
 
 from controlplane.cluster.protocol import Health
-from controlplane.errors import TABLE, Problem
+from controlplane.errors import Problem
 from controlplane.errors.rpc import from_rpc
 from controlplane.model import SandboxSpec
 from controlplane.wire import agent_pb2
@@ -18,6 +18,8 @@ T = TypeVar("T", bound=Message)
 CALL_TIMEOUT_S: Final = 10.0
 # What a command reads of an image that is mounted lazily may have to come from a registry first.
 TRIED_WITHIN_MS: Final = 60_000
+# Shells say so that they could not read or find a program.
+NOT_RUN: Final = frozenset({126, 127})
 _CHANNEL_OPTIONS: Final = (
     # The default :authority of a Unix socket is its path, which HTTP/2 servers refuse; a plain name suits both kinds.
     ("grpc.default_authority", "sidecar"),
@@ -52,13 +54,12 @@ class GrpcSidecars:
         except Problem as problem:
             if problem.details.get("reason") == "command_not_found":
                 return ""
-            if TABLE[problem.code].fault == "caller":
-                return f"{problem.code}: {problem.detail}"
-            raise
-        if (result.end, result.exit_code) == (agent_pb2.EXITED, 0):
-            return ""
+            raise Problem("image_pull_failed", f"{argv[0]} was not started: {problem.detail}") from problem
         said = result.stderr.data[-200:].decode(errors="replace").strip()
-        return f"{argv[0]} ended with {agent_pb2.End.Name(result.end)} {result.exit_code}: {said}"
+        if result.end != agent_pb2.EXITED or result.exit_code in NOT_RUN:
+            detail = f"{argv[0]} ended with {agent_pb2.End.Name(result.end)} {result.exit_code}: {said}"
+            raise Problem("image_pull_failed", detail)
+        return "" if result.exit_code == 0 else f"{argv[0]} exited with {result.exit_code}: {said}"
 
 
 async def _asked(

@@ -116,7 +116,7 @@ class Sandbox:
         image_digest: of the image that it is started with; empty: not known, its node understands the name by itself.
         image_ran: digest of the copy that its node runs in place of ``image_digest``; empty: there is none.
         image_stale: the image's registry did not answer: the digest is what the name meant when it was copied.
-        image_pulled: how its node gets the image: whole before it starts, or while it runs; empty: not known (yet).
+        image_pulled: how its node was to get the image: whole before it starts, or while it runs; empty: not known.
         image_pulled_why: why whole, where lazily was possible.
         abandoned_at_ms: since when no caller wants it; None: some caller does, or it is unknown.
         settings_digest: digest of the late settings that a gateway binds; its tokens promise them. Empty: none.

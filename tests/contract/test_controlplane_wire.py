@@ -134,8 +134,11 @@ class Sidecar(agent_pb2_grpc.AgentServicer):
             await abort(context, Problem("sandbox_unreachable", "it does not answer"))
         if program == "/bin/true":
             return agent_pb2.ExecResult(end=agent_pb2.EXITED)
-        said = agent_pb2.Output(data=b"input/output error\n")
-        return agent_pb2.ExecResult(end=agent_pb2.EXITED, exit_code=1, stderr=said)
+        said = agent_pb2.Output(data=b"it failed\n")
+        if program == "/bin/killed":
+            return agent_pb2.ExecResult(end=agent_pb2.DEADLINE, signal=9)
+        exit_code = 126 if program == "/bin/126" else 1
+        return agent_pb2.ExecResult(end=agent_pb2.EXITED, exit_code=exit_code, stderr=said)
 
     async def Health(  # noqa: N802
         self, request: agent_pb2.HealthRequest, context: "aio.ServicerContext[object, object]"
@@ -179,10 +182,12 @@ async def test_a_command_that_is_tried_passes_by_its_end_and_where_the_image_has
 
         assert await tried("/bin/true") == ""
         assert await tried("/not/there") == ""
-        assert await tried("/bin/false") == "/bin/false ended with EXITED 1: input/output error"
-        assert (await tried("/bin/unreadable")).startswith("invalid_argument: ")
-        with pytest.raises(Problem, match="sandbox_unreachable"):
-            await tried("/bin/late")
+        assert await tried("/bin/false") == "/bin/false exited with 1: it failed"
+        # Nothing of this says that the image cannot be started from.
+        for program in ("/bin/unreadable", "/bin/late", "/bin/killed", "/bin/126"):
+            with pytest.raises(Problem) as caught:
+                await tried(program)
+            assert (caught.value.code, caught.value.entry.fault) == ("image_pull_failed", "platform")
 
 
 async def test_a_sidecars_problem_arrives_whole(tmp_path: Path) -> None:

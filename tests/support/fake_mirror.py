@@ -91,7 +91,8 @@ class FakeMirror:
     async def judge(self, repository: str, source: str, architectures: Collection[str], tried: Converted) -> None:
         assert set(architectures) == {"amd64"}
         assert self.lazy[repository, source].digest == tried.digest
-        self.lazy[repository, source] = tried
+        if not self.lazy[repository, source].booted:
+            self.lazy[repository, source] = tried
 
     def _note(self, repository: str, source: Reference, found: Found) -> None:
         if source.tag:

@@ -14,7 +14,8 @@ no digest; ``required`` refuses it. In both an image that is certain not to run 
 ``ownership`` says whose an image is, and ``inventory`` which ones the nodes have.
 """
 
-from controlplane.lifecycle.images.conversions import Conversion, Conversions
+from controlplane.lifecycle.images.conversion_queue import Conversion
+from controlplane.lifecycle.images.conversions import Conversions
 from controlplane.lifecycle.images.copies import Copies, Copy
 from controlplane.lifecycle.images.inventory import ConversionProgress, ImageProgress, Inventory
 from controlplane.lifecycle.images.lazily import LazyStarts

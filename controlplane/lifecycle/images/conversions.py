@@ -1,7 +1,7 @@
 """``Conversions``: images that are converted, one after the other, behind the starts that would have used them."""
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -10,19 +10,20 @@ import structlog
 from controlplane.clock import Clock
 from controlplane.errors import Problem
 from controlplane.images import Converted, Mirror, PrivateRegistry, Reference
-from controlplane.lifecycle.images.copies import Copies, Copy
+from controlplane.lifecycle.images.conversion_queue import Conversion, ConversionQueue, key_of
+from controlplane.lifecycle.images.copies import Copies
 from controlplane.lifecycle.images.forms import Known
 from controlplane.telemetry import Metrics
 
-# Images that wait; one more is not converted now, and a later start asks again.
-MOST_WAITING: Final = 256
 # Of one image, with the sandbox that is started from it.
 WITHIN_S: Final = 3_600.0
 # How long an answer of the mirror holds.
 KNOWN_MS: Final = 60_000
-# How long it is not tried again: what the image is at fault for, and all else.
+# How long it is not tried again: what the image is at fault for, and all else, which doubles with each failure.
 REFUSED_MS: Final = 3_600_000
 FAILED_MS: Final = 120_000
+# So often a command has to fail in sandboxes before nothing is started from a converted copy any more.
+TRIALS: Final = 3
 MOST_KNOWN: Final = 32_768
 # A start waits so long to hear whether there is a converted copy.
 ASKED_WITHIN_S: Final = 2.0
@@ -30,56 +31,6 @@ ASKED_WITHIN_S: Final = 2.0
 # Starts a sandbox from a converted copy, by its name. Returns why a command in it failed; empty: it did not. What says
 # nothing about the image is raised as a ``Problem``.
 Boot = Callable[[str], Awaitable[str]]
-
-
-class Conversion:
-    """An image that is to be converted, as those who wait for it see it.
-
-    Attributes:
-        ahead: how many are converted before it, of one that a start waits for.
-        copy: how far it is, once it has its turn.
-        booting: whether a sandbox is being started from it.
-    """
-
-    def __init__(self, source: Reference) -> None:
-        self.source = source
-        self.ahead = 0
-        self.copy: Copy | None = None
-        self.booting = False
-        self.over: asyncio.Future[Converted | Problem] = asyncio.get_running_loop().create_future()
-
-    async def soon(self, within_s: float) -> bool:
-        """Waits a moment; whether it is over."""
-        return bool((await asyncio.wait({self.over}, timeout=within_s))[0])
-
-    async def digest(self) -> str:
-        """Waits until it is over; the digest of the converted copy, from which a sandbox has started.
-
-        Raises:
-            Problem: why there is none.
-        """
-        await asyncio.wait({self.over})
-        answer = self.over.result()
-        if isinstance(answer, Problem):
-            # A new one for each: an exception collects the tracebacks of all that raise it.
-            raise Problem(answer.code, answer.detail, retry_after_ms=answer.retry_after_ms, **answer.details)
-        return answer.digest
-
-    def overdue(self) -> Problem:
-        """The failure of a start whose deadline has passed while it waited for this."""
-        detail = f"pull lazy: {self.source} was not converted in time: {self.progress}"
-        if self.copy is not None and self.copy.trouble is not None:
-            return Problem(self.copy.trouble.code, f"{detail}: {self.copy.trouble.detail}")
-        return Problem("start_timeout", detail)
-
-    @property
-    def progress(self) -> str:
-        """How far it is, for people."""
-        if self.booting:
-            return "a sandbox is started from it, to see whether it can"
-        if self.copy is not None:
-            return str(self.copy.progress)
-        return f"waiting, {self.ahead} are converted before it"
 
 
 class Conversions:
@@ -101,16 +52,15 @@ class Conversions:
         self._copies = copies
         self._clock = clock
         self._metrics = metrics
-        self._awaited: OrderedDict[str, Conversion] = OrderedDict()
-        self._behind: OrderedDict[str, Conversion] = OrderedDict()
-        self._now: Conversion | None = None
-        self._more = asyncio.Event()
+        self._queue = ConversionQueue()
+        self._trials: Counter[str] = Counter()
+        self._failures: Counter[str] = Counter()
         self._known: OrderedDict[str, tuple[Known, int]] = OrderedDict()
         self._log = structlog.get_logger("images")
 
     async def known(self, source: Reference) -> Known:
         """What is known of an image's converted copy. Cost: nothing within a minute; else the mirror's."""
-        key = _key(source)
+        key = key_of(source)
         known, until_ms = self._known.get(key, (None, 0))
         if known is not None and self._clock.now_ms() < until_ms:
             return known
@@ -123,48 +73,36 @@ class Conversions:
             return Known("unknown", why=f"the mirror did not answer within {ASKED_WITHIN_S:.0f} s")
         return self._keep(key, _judged(found), KNOWN_MS)
 
-    def awaited(self, source: Reference) -> Conversion:
-        """The conversion of an image, begun unless it is under way; a start waits for it.
+    def awaited(self, source: Reference, *, again: bool = False) -> Conversion:
+        """The conversion of an image, begun unless it is under way; somebody waits for it.
 
         Args:
             source: with a digest; its plain copy is there.
+            again: that no sandbox started from it before is no answer.
+
+        Raises:
+            Problem: capacity_unavailable: too many are waited for.
         """
-        key = _key(source)
-        if self._now is not None and _key(self._now.source) == key:
-            return self._now
-        if key not in self._awaited:
-            self._awaited[key] = self._behind.pop(key) if key in self._behind else Conversion(source)
-        self._queued()
-        return self._awaited[key]
+        conversion = self._queue.awaited(source)
+        conversion.again = conversion.again or again
+        return conversion
 
     def behind(self, source: Reference) -> None:
-        """Has an image converted for later starts, after those that a start waits for, and unless too many wait."""
-        key = _key(source)
-        if (self._now is not None and _key(self._now.source) == key) or key in self._awaited or key in self._behind:
-            return
-        if len(self._behind) >= MOST_WAITING:
+        """Has an image converted for later starts, unless too many wait."""
+        if not self._queue.behind(source):
             self._metrics.image_converted("dropped")
-            return
-        self._behind[key] = Conversion(source)
-        self._queued()
+
+    def broke(self, source: Reference, why: str) -> None:
+        """Takes in that a start from the converted copy has failed for its image: the next ones get the plain copy."""
+        self._failed(key_of(source), why)
 
     async def run(self, boot: Boot) -> None:
         """Converts what is wanted, one image at a time, until it is cancelled."""
         try:
             while True:
-                await self._more.wait()
-                if not (queue := self._awaited or self._behind):
-                    self._more.clear()
-                    continue
-                _, self._now = queue.popitem(last=False)
-                self._queued()
-                await self._convert(self._now, boot)
-                self._now = None
+                await self._convert(await self._queue.take(), boot)
         finally:
-            stopping = Problem("draining", "this control plane is stopping", retry_after_ms=1000)
-            for one in (*([self._now] if self._now else ()), *self._awaited.values(), *self._behind.values()):
-                if not one.over.done():
-                    one.over.set_result(stopping)
+            self._queue.close(Problem("draining", "this control plane is stopping", retry_after_ms=1000))
 
     async def _convert(self, conversion: Conversion, boot: Boot) -> None:
         try:
@@ -187,51 +125,62 @@ class Conversions:
             conversion.copy = copy
             made = Converted(await copy.digest())
         found = await self._found(source)
-        if found is not None and found.digest == made.digest and found.booted is not None:
+        if found is not None and found.digest == made.digest and (found.booted or self._final(conversion, found)):
             return found
         conversion.booting = True
-        why = await boot(self._private.copy(source, made.digest, "estargz"))
+        if why := await boot(self._private.copy(source, made.digest, "estargz")):
+            key = f"{key_of(source)} {made.digest}"
+            self._trials[key] += 1
+            if len(self._trials) > MOST_KNOWN:
+                self._trials.clear()
+            if self._trials[key] < TRIALS:
+                raise Problem("image_pull_failed", f"trial {self._trials[key]} of {TRIALS}: {why}")
+            del self._trials[key]
         made = Converted(made.digest, not why, why)
         repository = self._private.repository(source, "estargz")
         await self._mirror.judge(repository, source.digest, self._copies.architectures(), made)
         return made
 
+    def _final(self, conversion: Conversion, found: Converted) -> bool:
+        """Whether it is known that no sandbox starts from it, and nobody asks to try again."""
+        return found.booted is False and not conversion.again
+
     def _settle(self, conversion: Conversion, outcome: Converted | Problem) -> None:
-        key = _key(conversion.source)
+        key = key_of(conversion.source)
         if isinstance(outcome, Problem):
-            refused = outcome.entry.fault == "caller"
-            self._metrics.image_converted("refused" if refused else "failed")
-            self._keep(key, Known("failed", why=outcome.detail), REFUSED_MS if refused else FAILED_MS)
+            self._metrics.image_converted("refused" if outcome.entry.fault == "caller" else "failed")
             self._log.warning("image not converted", image=str(conversion.source), detail=outcome.detail)
+            if outcome.entry.fault == "caller":
+                self._keep(key, Known("failed", why=outcome.detail, refused=True), REFUSED_MS)
+            else:
+                self._failed(key, outcome.detail)
         else:
             self._metrics.image_converted("offered" if outcome.booted else "not_started")
-            self._keep(key, _judged(outcome), KNOWN_MS)
+            self._failures.pop(key, None)
+            known = self._keep(key, _judged(outcome), KNOWN_MS)
             if not outcome.booted:
                 self._log.warning("no sandbox starts from it", image=str(conversion.source), detail=outcome.why)
-                outcome = Problem(
-                    "unsupported", f"pull lazy: {_judged(outcome).why}; pull it auto or full", option="pull"
-                )
-        conversion.over.set_result(outcome)
+                outcome = Problem("unsupported", f"pull lazy: {known.why}; pull it auto or full", option="pull")
+        if not conversion.over.done():
+            conversion.over.set_result(outcome)
+
+    def _failed(self, key: str, why: str) -> None:
+        """Nothing that the image is at fault for: starts get the plain copy for a while, longer each time."""
+        self._failures[key] += 1
+        for_ms = min(REFUSED_MS, FAILED_MS << (self._failures[key] - 1))
+        self._keep(key, Known("failed", why=why), for_ms)
 
     async def _found(self, source: Reference) -> Converted | None:
         repository = self._private.repository(source, "estargz")
         return await self._mirror.converted(repository, source.digest, self._copies.architectures())
 
-    def _queued(self) -> None:
-        for ahead, one in enumerate(self._awaited.values(), start=int(self._now is not None)):
-            one.ahead = ahead
-        self._more.set()
-
     def _keep(self, key: str, known: Known, for_ms: int) -> Known:
         self._known[key] = (known, self._clock.now_ms() + for_ms)
         self._known.move_to_end(key)
         if len(self._known) > MOST_KNOWN:
-            self._known.popitem(last=False)
+            oldest, _ = self._known.popitem(last=False)
+            self._failures.pop(oldest, None)
         return known
-
-
-def _key(source: Reference) -> str:
-    return f"{source.name}@{source.digest}"
 
 
 def _judged(found: Converted | None) -> Known:
@@ -239,4 +188,4 @@ def _judged(found: Converted | None) -> Known:
         return Known("absent")
     if found.booted:
         return Known("offered", found.digest)
-    return Known("failed", why=f"no sandbox starts from its converted copy: {found.why}")
+    return Known("failed", why=f"no sandbox starts from its converted copy: {found.why}", refused=True)

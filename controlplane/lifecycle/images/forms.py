@@ -24,11 +24,13 @@ class Known:
             cannot be made, or none starts from it; ``unknown``: nobody says.
         digest: of one that is offered.
         why: of one that failed, or that nobody says anything of.
+        refused: it failed for good, for what is in the image; else it may be tried again.
     """
 
     state: Literal["offered", "absent", "failed", "unknown"]
     digest: str = ""
     why: str = ""
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +78,13 @@ def _at_once(known: Known) -> Choice:
     if known.state == "absent":
         return Choice("plain", convert=True, reason="converting", why=_CONVERTING)
     if known.state == "failed":
-        return Choice("plain", reason="failed", why=f"it has no converted copy: {known.why}")
+        return Choice("plain", reason="failed", why=f"it has no converted copy that works: {known.why}")
     return Choice("plain", reason="unknown", why=f"nobody says whether it was converted: {known.why}")
 
 
 def _awaited(known: Known) -> Choice:
-    if known.state == "failed":
+    if known.refused:
         detail = f"pull lazy: the image is not to be had in a form that is mounted lazily: {known.why}"
         raise Problem("unsupported", f"{detail}; pull it auto or full", option="pull")
-    # A mirror that is away may be back before the start has to be over.
+    # What has failed for the platform, or is away, may be whole again before the start has to be over.
     return Choice("estargz")

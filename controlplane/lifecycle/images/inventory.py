@@ -10,7 +10,7 @@ import structlog
 
 from controlplane.cluster import Cluster, NodeImage, PrefetchProgress
 from controlplane.errors import Problem
-from controlplane.lifecycle.images.conversions import Conversion
+from controlplane.lifecycle.images.conversion_queue import Conversion
 from controlplane.lifecycle.images.lazily import LazyStarts
 from controlplane.lifecycle.images.ownership import Ownership
 from controlplane.lifecycle.images.pins import Images, Pin

@@ -5,7 +5,8 @@ from typing import Protocol
 
 from controlplane.errors import Problem
 from controlplane.images import PrivateRegistry, parse
-from controlplane.lifecycle.images.conversions import Conversion, Conversions
+from controlplane.lifecycle.images.conversion_queue import Conversion
+from controlplane.lifecycle.images.conversions import Conversions
 from controlplane.lifecycle.images.forms import Choice, FullReason, Known, choose
 from controlplane.lifecycle.images.pins import Pin
 from controlplane.model import SandboxSpec
@@ -92,7 +93,12 @@ class LazyStarts:
         known = await self._conversions.known(parse(pin.source))
         if known.state == "offered":
             return self._pinned(pin, Choice("estargz", known.digest))
-        return self._conversions.awaited(parse(pin.source))
+        return self._conversions.awaited(parse(pin.source), again=True)
+
+    def broke(self, pin: Pin, why: str) -> None:
+        """Takes in that a start has failed for its image: if that is a converted copy, the next get the plain one."""
+        if self._conversions is not None and pin.source and pin.pulled == "lazy":
+            self._conversions.broke(parse(pin.source), f"a start from it failed: {why}")
 
     def pinned(self, pin: Pin, digest: str) -> Pin:
         """The converted copy of an image, which has this digest."""

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from controlplane.errors import TABLE, Problem
+from controlplane.errors import Problem
 from controlplane.lifecycle.admission.admissions import Admissions
 from controlplane.lifecycle.admission.candidates import candidate
 from controlplane.lifecycle.admission.queue.verdict import TOTAL_KNOB
@@ -69,14 +69,10 @@ class Boots:
 
     async def _tried(self, sandbox: Sandbox) -> str:
         if sandbox.end is not None:
-            raise Problem(sandbox.end.cause, f"no sandbox started from it: {sandbox.end.detail}")
+            # Never the caller's fault: what is started from is of the platform.
+            raise Problem("image_pull_failed", f"no sandbox started from it: {sandbox.end.detail}")
         token = self._deps.key.token(sandbox).text
-        try:
-            why = await self._deps.sidecars.tried(sandbox.address or "", token, COMMAND)
-        except Problem as problem:
-            if TABLE[problem.code].fault != "caller":
-                raise
-            return problem.detail
+        why = await self._deps.sidecars.tried(sandbox.address or "", token, COMMAND)
         await self._check_mounted(sandbox)
         return why
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from controlplane.cluster import Boot
-from controlplane.errors import Problem
+from controlplane.errors import Code, Problem
 from controlplane.lifecycle.dependencies import Dependencies
 from controlplane.lifecycle.images import Conversion, Copy, Images, LazyStarts, Pin
 from controlplane.lifecycle.record.changes import image_waited_for
@@ -21,6 +21,8 @@ from controlplane.model.states import Change, Event
 
 # The phases that only the replica which calls the cluster can time; another replica may accept the push.
 _OURS: Final = ("copy", "convert", "pull", "start")
+# Ends of starts that say something about the image.
+_OF_IMAGES: Final = frozenset({"image_not_found", "image_pull_failed"})
 # A copy that takes longer is told in the timeline; one that is there costs one request.
 NOTED_AFTER_S: Final = 0.25
 
@@ -159,11 +161,21 @@ class Starter:
         with self._readiness.awaited(sandbox.id, phases) as started:
             boot = Boot(self._key.readiness(sandbox).text, self._key.public_text, dump_record(sandbox), avoid)
             spec = sandbox.spec.model_copy(update={"image": pin.name})
-            answer = await self._cluster.start(sandbox.id, spec, boot)
+            try:
+                answer = await self._cluster.start(sandbox.id, spec, boot)
+            except Problem as problem:
+                self._judge(pin, problem.code, problem.detail)
+                raise
             phases.lap("start")
             phases.timings_ms.update(answer.timings_ms)
             started.set_result(answer)
             settled = await asyncio.shield(over)
+            if settled.end is not None:
+                self._judge(pin, settled.end.cause, settled.end.detail)
             if "start" not in settled.timings_ms:
                 for phase in set(_OURS) & phases.timings_ms.keys():
                     self._metrics.phase(phase, phases.timings_ms[phase])
+
+    def _judge(self, pin: Pin, code: Code, why: str) -> None:
+        if code in _OF_IMAGES:
+            self._lazily.broke(pin, why)

@@ -96,7 +96,7 @@ func newCopier(settings mirror.Settings, metrics *mirror.Metrics) (*mirror.Copie
 		CopiesAtOnce:    settings.Copies,
 		LayersAtOnce:    settings.Layers,
 		MaxImageBytes:   settings.MaxImageBytes,
-		Forms:           map[wire.ImageForm]mirror.Converter{wire.ImageForm_ESTARGZ: mirror.ESTARGZ(settings.Memory / 2)},
+		Forms:           map[wire.ImageForm]mirror.Converter{wire.ImageForm_ESTARGZ: mirror.ESTARGZ(settings.Memory/2, settings.Scratch)},
 		Folder:          settings.Folder,
 		Metrics:         metrics,
 	}), nil

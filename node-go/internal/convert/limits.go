@@ -35,6 +35,13 @@ func LimitsFor(memory int64) Limits {
 	}
 }
 
+// Within returns limits that hold for a folder with so much room: the finished layers, which are no larger than what is in
+// them but for a little, and twice the largest one.
+func (l Limits) Within(room int64) Limits {
+	l.LayerBytes, l.ImageBytes = min(l.LayerBytes, room/5), min(l.ImageBytes, room/5*2)
+	return l
+}
+
 // DefaultLimits hold for a process with 2 GiB of memory.
 var DefaultLimits = LimitsFor(2 << 30)
 

@@ -21,7 +21,7 @@ func lazily(t *testing.T) (*wire.CopyRequest, *Copier, *server, *server) {
 	t.Helper()
 	upstream, private := serve(t), serve(t)
 	copier := copierFor(upstream, private, time.Minute)
-	copier.Forms = map[wire.ImageForm]Converter{wire.ImageForm_ESTARGZ: ESTARGZ(1 << 30)}
+	copier.Forms = map[wire.ImageForm]Converter{wire.ImageForm_ESTARGZ: ESTARGZ(1<<30, 1<<30)}
 	copier.Folder = t.TempDir()
 	return lazyWish(""), copier, upstream, private
 }
@@ -114,8 +114,16 @@ func TestWhetherAConvertedCopyBootsIsKept(t *testing.T) {
 		boots bool
 		why   string
 		boot  wire.FindReply_Boot
-	}{{false, "it has no init", wire.FindReply_FAILED}, {true, "", wire.FindReply_BOOTED}} {
+	}{
+		{false, "it has no init", wire.FindReply_FAILED},
+		{true, "", wire.FindReply_BOOTED},
+		// One that has not started from what others have.
+		{false, "an input/output error", wire.FindReply_BOOTED},
+	} {
 		judge.Boots, judge.Why = step.boots, step.why
+		if step.boot == wire.FindReply_BOOTED {
+			step.why = ""
+		}
 		if _, err := copier.Judge(t.Context(), judge); err != nil {
 			t.Fatal(err)
 		}

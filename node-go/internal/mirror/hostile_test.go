@@ -218,7 +218,7 @@ func TestAMalformedRequestIsRefused(t *testing.T) {
 	if got := refused(t, copier, asked); got.Code != "unsupported" {
 		t.Error(got)
 	}
-	copier.Forms = map[wire.ImageForm]Converter{wire.ImageForm_ESTARGZ: ESTARGZ(1 << 30)}
+	copier.Forms = map[wire.ImageForm]Converter{wire.ImageForm_ESTARGZ: ESTARGZ(1<<30, 1<<30)}
 	for title, change := range map[string]func(*wire.CopyRequest){
 		"what is converted elsewhere":     func(r *wire.CopyRequest) { r.Target = "mirror/a" },
 		"through nothing":                 func(r *wire.CopyRequest) { r.Through = "" },

@@ -28,6 +28,8 @@ type Settings struct {
 	Folder          string
 	// Memory is what the process may take. A conversion gets half of it; images that need more are not converted.
 	Memory int64
+	// Scratch is the room in Folder; images that need more are not converted.
+	Scratch int64
 }
 
 // SettingError names a variable, its value, and the rule that it breaks.
@@ -55,6 +57,7 @@ func ReadSettings(lookup func(string) (string, bool)) (Settings, error) {
 		Stall:           time.Duration(read.count("STALL_MS", "30000", 100, 600_000)) * time.Millisecond,
 		Folder:          read.checked("FOLDER", os.TempDir(), folder),
 		Memory:          read.count("MEMORY_BYTES", "1073741824", 64<<20, 1<<44),
+		Scratch:         read.count("SCRATCH_BYTES", "17179869184", 1<<20, 1<<50),
 	}
 	return settings, read.err
 }

@@ -38,6 +38,10 @@ func (c *Copier) Judge(ctx context.Context, asked *wire.JudgeRequest) (*wire.Jud
 	if err != nil {
 		return nil, fromRegistry(err, c.Registry)
 	}
+	if known, err := c.verdictOn(ctx, target, wish); err != nil || (known.digest == entry.Digest && known.boot == wire.FindReply_BOOTED) {
+		// What sandboxes have started from is not judged otherwise by one that has not.
+		return &wire.JudgeReply{}, err
+	}
 	said := map[string]string{bootKey: bootOK}
 	if !asked.GetBoots() {
 		said = map[string]string{bootKey: bootFails, bootWhy: asked.GetWhy()[:min(mostWhy, len(asked.GetWhy()))]}
@@ -63,28 +67,43 @@ func (c *Copier) foundConverted(ctx context.Context, target *endpoint, asked *wi
 	if err != nil {
 		return nil, err
 	}
+	known, err := c.verdictOn(ctx, target, wish)
+	if err != nil {
+		return nil, err
+	}
+	if known.digest.String() == reply.GetDigest() {
+		reply.Boot, reply.Why = known.boot, known.why
+	}
+	return reply, nil
+}
+
+type verdict struct {
+	digest v1.Hash // of what was tried; of nothing where there is no verdict
+	boot   wire.FindReply_Boot
+	why    string
+}
+
+func (c *Copier) verdictOn(ctx context.Context, target *endpoint, wish request) (verdict, error) {
 	note, err := target.puller.Get(ctx, wish.target.Tag(wish.verdict()))
 	if absent(err) {
-		return reply, nil
+		return verdict{}, nil
 	}
 	if err != nil {
-		return nil, fromRegistry(err, c.Registry)
+		return verdict{}, fromRegistry(err, c.Registry)
 	}
 	index, err := note.ImageIndex()
 	if err != nil {
-		return nil, fromRegistry(err, c.Registry)
+		return verdict{}, fromRegistry(err, c.Registry)
 	}
 	read, err := index.IndexManifest()
 	if err != nil || len(read.Manifests) != 1 || note.MediaType != types.OCIImageIndex {
-		return nil, fromRegistry(errors.Join(err, errors.New("what it has under the tag is no verdict")), c.Registry)
+		return verdict{}, fromRegistry(errors.Join(err, errors.New("what it has under the tag is no verdict")), c.Registry)
 	}
-	if read.Manifests[0].Digest.String() == reply.GetDigest() {
-		reply.Boot, reply.Why = wire.FindReply_FAILED, read.Annotations[bootWhy]
-		if read.Annotations[bootKey] == bootOK {
-			reply.Boot = wire.FindReply_BOOTED
-		}
+	found := verdict{read.Manifests[0].Digest, wire.FindReply_FAILED, read.Annotations[bootWhy]}
+	if read.Annotations[bootKey] == bootOK {
+		found.boot = wire.FindReply_BOOTED
 	}
-	return reply, nil
+	return found, nil
 }
 
 func convertedFrom(registry, asked, source string, architectures []string) (request, error) {

@@ -47,7 +47,7 @@ class SandboxRecord:
     `image` is the name that was given, `image_digest` what it was resolved to; empty if it was not.
     `image_ran` is the digest of the copy that runs, where there is a private registry; `image_stale` says that the
     image's own registry did not answer, so that the digest is what the name meant when it was copied.
-    `image_pulled` says how its node gets the image: "full" before it starts, "lazy" while it runs; empty: not known.
+    `image_pulled` says how its node was to get the image: "full" before it starts, "lazy" while it runs; "": not known.
     `image_pulled_why` says why "full", where the nodes could have pulled it lazily.
     """
 

@@ -9,7 +9,8 @@ from controlplane.lifecycle.images.forms import Choice, Known, choose
 from controlplane.model.spec import Pull
 
 OFFERED, ABSENT = Known("offered", digest="sha256:1"), Known("absent")
-FAILED, UNKNOWN = Known("failed", why="it is broken"), Known("unknown", why="it is away")
+FAILED, UNKNOWN = Known("failed", why="a disk was full"), Known("unknown", why="it is away")
+REFUSED = Known("failed", why="it is broken", refused=True)
 
 
 @pytest.mark.parametrize(
@@ -22,10 +23,12 @@ FAILED, UNKNOWN = Known("failed", why="it is broken"), Known("unknown", why="it 
         ("auto", True, OFFERED, ("estargz", "", False)),
         ("auto", True, ABSENT, ("plain", "converting", True)),
         ("auto", True, FAILED, ("plain", "failed", False)),
+        ("auto", True, REFUSED, ("plain", "failed", False)),
         ("auto", True, UNKNOWN, ("plain", "unknown", False)),
         ("lazy", True, OFFERED, ("estargz", "", False)),
         # It waits.
         ("lazy", True, ABSENT, ("estargz", "", False)),
+        ("lazy", True, FAILED, ("estargz", "", False)),
         ("lazy", True, UNKNOWN, ("estargz", "", False)),
     ],
 )
@@ -37,7 +40,7 @@ def test_the_table(pull: Pull, able: bool, known: Known, gets: tuple[str, str, b
 
 @pytest.mark.parametrize(
     ("able", "known", "words"),
-    [(False, OFFERED, "its nodes"), (False, FAILED, "its nodes"), (True, FAILED, "it is broken")],
+    [(False, OFFERED, "its nodes"), (False, REFUSED, "its nodes"), (True, REFUSED, "it is broken")],
 )
 def test_lazy_that_cannot_be_had_is_refused(able: bool, known: Known, words: str) -> None:
     with pytest.raises(Problem, match=words) as caught:
@@ -45,7 +48,7 @@ def test_lazy_that_cannot_be_had_is_refused(able: bool, known: Known, words: str
     assert (caught.value.code, caught.value.details["option"]) == ("unsupported", "pull")
 
 
-_KNOWN = st.sampled_from([OFFERED, ABSENT, FAILED, UNKNOWN])
+_KNOWN = st.sampled_from([OFFERED, ABSENT, FAILED, REFUSED, UNKNOWN])
 
 
 def _chosen(pull: Pull, known: Known, *, able: bool) -> Choice | None:

@@ -9,7 +9,8 @@ import pytest
 from controlplane.errors import Problem
 from controlplane.images import Converted, ImageOptions, PrivateRegistry
 from controlplane.lifecycle import Options
-from controlplane.lifecycle.images.conversions import FAILED_MS, MOST_WAITING
+from controlplane.lifecycle.images.conversion_queue import MOST_WAITING
+from controlplane.lifecycle.images.conversions import FAILED_MS, TRIALS
 from controlplane.lifecycle.service.boots import OWNER as BOOTS
 from controlplane.model import Sandbox, SandboxSpec, State
 from controlplane.model.spec import Pull
@@ -173,10 +174,15 @@ async def test_a_failure_of_the_platform_is_tried_again() -> None:
         assert (await created(running))[1] == LAZY
 
 
-async def test_what_no_sandbox_starts_from_is_not_offered_and_stays_so() -> None:
-    mirror, sidecars = FakeMirror(), FakeSidecars(fails="/bin/sh ended with EXITED 1: input/output error")
+async def test_what_no_sandbox_starts_from_is_not_offered_after_some_trials_and_stays_so() -> None:
+    mirror, sidecars = FakeMirror(), FakeSidecars(fails="/bin/sh exited with 1")
     async with plane(mirror, sidecars=sidecars) as running:
-        with pytest.raises(Problem, match="input/output error") as caught:
+        for trial in range(1, TRIALS):
+            with pytest.raises(Problem, match=f"trial {trial} of {TRIALS}: /bin/sh exited with 1") as caught:
+                await created(running, "lazy")
+            assert caught.value.code == "image_pull_failed"
+            assert mirror.lazy[KEY].booted is None
+        with pytest.raises(Problem, match="/bin/sh exited with 1") as caught:
             await created(running, "lazy")
         assert caught.value.code == "unsupported"
     assert mirror.lazy[KEY] == Converted(CONVERTED, booted=False, why=sidecars.fails)
@@ -184,8 +190,53 @@ async def test_what_no_sandbox_starts_from_is_not_offered_and_stays_so() -> None
     async with plane(mirror) as running:
         sandbox, image = await created(running)
         assert image == PLAIN
-        assert "input/output error" in sandbox.image_pulled_why
+        assert "/bin/sh exited with 1" in sandbox.image_pulled_why
         assert len(mirror.conversions) == 1
+        # Whoever asks for it by name has it tried again.
+        answer = await running.api("POST", "/v1/images/convert", body={"image": "python:3"})
+        assert b'"offered"' in answer.body
+        assert (await created(running))[1] == LAZY
+
+
+async def test_lazy_right_after_a_failure_of_the_platform_tries_again() -> None:
+    mirror = FakeMirror(refusal=Problem("capacity_unavailable", "the mirror's disk is full"))
+    async with plane(mirror) as running:
+        with pytest.raises(Problem, match="disk is full") as caught:
+            await created(running, "lazy")
+        assert caught.value.code == "capacity_unavailable"
+        mirror.refusal = None
+        assert (await created(running, "lazy"))[1] == LAZY
+
+
+async def test_a_converted_copy_that_stops_working_is_not_started_from_for_a_while() -> None:
+    mirror = FakeMirror()
+    mirror.lazy[KEY] = Converted(CONVERTED, booted=True)
+    async with plane(mirror) as running:
+        assert (await created(running))[1] == LAZY
+        running.cluster.next_error = Problem("image_pull_failed", "a layer is gone")
+        with pytest.raises(Problem, match="a layer is gone"):
+            await created(running)
+        sandbox, image = await created(running)
+        assert image == PLAIN
+        assert "a start from it failed: a layer is gone" in sandbox.image_pulled_why
+        assert sample(running, "rollbox_image_pulls_total", how="full", reason="failed") == 1
+        await asyncio.sleep(FAILED_MS / 1000 + 60)
+        assert (await created(running))[1] == LAZY
+
+
+async def test_those_that_nobody_waits_for_get_a_turn_too_and_what_nobody_waits_for_any_more_is_one_of_them() -> None:
+    mirror = FakeMirror(converts_s=20)
+    async with plane(mirror) as running:
+        await created(running, image="busy:1")
+        await created(running, image="behind:1")
+        with pytest.raises(Problem, match="not converted in time"):
+            await created(running, "lazy", "impatient:1", timeout_ms=5_000)
+        waiting = [asyncio.create_task(created(running, "lazy", f"lazy{n}:1", timeout_ms=600_000)) for n in range(8)]
+        await asyncio.gather(*waiting)
+        order = [one.partition("@")[0].rpartition("/")[2] for one in mirror.conversions]
+        assert order[1].startswith("lazy")
+        assert order.index("behind") < len(order) - 1
+        assert "impatient" not in order[:2]
 
 
 async def test_a_sandbox_that_does_not_start_says_nothing_about_the_image() -> None:
