@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -75,18 +74,16 @@ async def test_a_library_that_has_them_no_more_is_refused_in_so_many_words(
 
     async def elsewhere(self: UnixDomainSocketConnection) -> None:
         await connected(self)  # type: ignore[no-untyped-call]
-        assert self._writer is not None
-        opened.append(self._writer)
+        taken[name] = getattr(self, name)
         setattr(self, name, None)
 
-    opened: list[asyncio.StreamWriter] = []
+    taken: dict[str, object] = {}
     monkeypatch.setattr(UnixDomainSocketConnection, "_connect", elsewhere)
     line = Line(url, 60)
     with pytest.raises(TypeError, match="this redis-py keeps the streams of a connection elsewhere"):
         await line.exchange(command("PING"), 1)
-    for stream in opened:
-        stream.close()
-        await stream.wait_closed()
+    setattr(line._connection, name, taken[name])
+    await line._connection.disconnect()
 
 
 def test_both_kinds_of_connection_have_the_same_base() -> None:
