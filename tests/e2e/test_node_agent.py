@@ -183,7 +183,8 @@ async def test_what_came_for_sandboxes_alone_is_known(
 ) -> None:
     began_ms = round(time.time() * 1000) - 1
     ahead, started = await made_image(tmp_path), await made_image(tmp_path)
-    assert await _pulled(agents, node, ahead) is None
+    why = await _pulled(agents, node, ahead)
+    assert why is None, why
     sandbox = await client.create(started)
 
     async def known() -> bool:
@@ -227,7 +228,8 @@ async def test_a_clean_up_removes_what_is_too_much_and_nothing_that_is_used(
     client: Client, agents: NodeAgents, node: str, tmp_path: Path
 ) -> None:
     idle, used = await made_image(tmp_path), await made_image(tmp_path)
-    assert await _pulled(agents, node, idle) is None
+    why = await _pulled(agents, node, idle)
+    assert why is None, why
     async with await client.create(used):
         images = NodeImages(agents, no_keys)
         cluster, clock = OneNode(images, node, {idle, used}), VirtualClock()

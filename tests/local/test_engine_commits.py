@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tarfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from controlplane.cluster.engine import EngineCluster
-from controlplane.cluster.engine.commit import COMMITS
+from controlplane.cluster.engine.commit import COMMITS, commits, room
 from controlplane.embedded.binaries import required
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec
@@ -175,3 +176,39 @@ async def test_images_are_told_with_their_bytes_and_removed(cluster: EngineClust
     await cluster.remove_committed(told[base.digest])
     await cluster.remove_committed(told[base.digest])
     assert await cluster.digest(f"{place}/{name}:base") == ""
+
+
+async def test_a_disk_that_is_full_leaves_no_image_and_the_sandbox_as_it_was(
+    cluster: EngineCluster, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    await ran("mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(small))
+    monkeypatch.setattr(commits, "LARGE_FILES", str(small))
+    await cluster.start("sb-commit11", SandboxSpec(image=IMAGE), GOOD_BOOT)
+    try:
+        await target("sb-commit11", "head -c 3000000 /dev/urandom > /large")
+        for keep_free, words in (
+            (room.KEEP_FREE_BYTES, "bytes free, of which"),
+            (-(1 << 40), "No space left on device"),
+        ):
+            # What should stay free refuses it; without that, the disk itself does.
+            monkeypatch.setattr(room, "KEEP_FREE_BYTES", keep_free)
+            with pytest.raises(Problem, match=words) as full:
+                await cluster.commit("sb-commit11", f"{COMMITS}/alice/{name}:1", LIMIT)
+            assert full.value.code == "capacity_unavailable"
+            assert await cluster.digest(f"{COMMITS}/alice/{name}:1") == ""
+            assert list(small.iterdir()) == []
+        # It goes on, and is committed where there is room.
+        monkeypatch.undo()
+        await target("sb-commit11", "true")
+        made = await cluster.commit("sb-commit11", f"{COMMITS}/alice/{name}:1", LIMIT)
+        assert made.size_bytes > 3_000_000
+    finally:
+        await cluster.stop("sb-commit11")
+        await ran("umount", str(small))
+
+
+async def ran(*command: str) -> None:
+    process = await asyncio.create_subprocess_exec(*command)
+    assert await process.wait() == 0, command
