@@ -34,7 +34,7 @@ ImageCopied = Literal["there", "copied", "refused", "failed", "away"]
 # many waited.
 ImageConverted = Literal["offered", "not_started", "refused", "failed", "dropped"]
 # Where images are kept.
-ImageStore = Literal["node", "registry", "commit"]
+ImageStore = Literal["node", "commit"]
 # What became of an image that was to be removed: it was, it was gone, something uses it, or the removal failed.
 ImageRemoved = Literal["removed", "gone", "in_use", "failed"]
 
