@@ -19,6 +19,8 @@ EVERY_S: Final = 10.0
 ASKED_AT_ONCE: Final = 32
 # A proven node is tainted at the second look that finds trouble: a part that is started anew is no trouble.
 LOOKS: Final = 2
+# A patch names the version that it is for: after a conflict the next look makes another, and no retry helps.
+PATCH_WITHIN_S: Final = 3.0
 NO_AGENT: Final = "no agent of this node has answered yet"
 
 Node = Mapping[str, Any]
@@ -46,7 +48,7 @@ class Proofs:
         self._client = client
         self._agents = agents
         self._notices = notices
-        self._selector = ",".join(f"{key}={value}" for key, value in selector.items())
+        self._selector = selector
         self._lifted = lifted
         self._troubled: dict[str, int] = {}
         self._log = structlog.get_logger("proofs")
@@ -56,30 +58,36 @@ class Proofs:
         while True:
             try:
                 await self.once()
-            except* Problem as problems:
-                self._log.warning("nodes not looked at, retrying later", detail=str(problems.exceptions[0]))
+            except Problem as problem:
+                self._log.warning("nodes not looked at, retrying later", code=problem.code, detail=problem.detail)
             await asyncio.sleep(EVERY_S)
 
     async def once(self) -> None:
         """Looks once.
 
         Raises:
-            Problem: the API server does not answer; alone, or in a group.
+            Problem: the API server does not list the nodes.
         """
-        query = {"labelSelector": self._selector} if self._selector else {}
-        nodes = (await self._client.list("/api/v1/nodes", query)).items
+        # All of them: one that is not for sandboxes any more loses its taint.
+        nodes = (await self._client.list("/api/v1/nodes", {})).items
         turns = asyncio.Semaphore(ASKED_AT_ONCE)
 
         async def look(node: Node) -> None:
             async with turns:
-                await self._look(node)
+                try:
+                    await self._look(node)
+                except Problem as problem:
+                    # The others do not wait for this one.
+                    name = node["metadata"]["name"]
+                    self._log.warning("node not marked", node=name, code=problem.code, detail=problem.detail)
 
         async with asyncio.TaskGroup() as group:
             for node in nodes:
                 group.create_task(look(node))
 
     async def _look(self, node: Node) -> None:
-        if self._lifted:
+        labels = node["metadata"].get("labels") or {}
+        if self._lifted or any(labels.get(key) != value for key, value in self._selector.items()):
             await self._write(node, unmarked(node), "")
             return
         proof = await self._proof(node)
@@ -114,10 +122,10 @@ class Proofs:
             return
         name = str(node["metadata"]["name"])
         try:
-            await self._client.patch(f"/api/v1/nodes/{name}", dict(patch))
+            await self._client.patch(f"/api/v1/nodes/{name}", dict(patch), within_s=PATCH_WITHIN_S)
         except Refused as refused:
-            # Somebody else has changed it: the next look sees how.
-            if refused.refusal.status != HTTPStatus.CONFLICT:
+            # Somebody else has changed it: the next look sees how. Or it has gone.
+            if refused.refusal.status not in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
                 raise
             return
         now_tainted = any(one["key"] == TAINT for one in patch["spec"]["taints"] or ())

@@ -223,7 +223,7 @@ def test_the_installer_trusts_the_images_that_starts_are_lazy_with() -> None:
 def test_nodes_are_proven_by_their_agents_and_platform_pods_run_on_others_too() -> None:
     manifests = render(*INSTALLER, *LAZY, "sandboxes.nodeSelector.a=b")
     spec = agent(manifests)
-    assert environment(spec["containers"][0])["ROLLBOX_NODE_INSTALLED"] == "/run/rollbox/installed"
+    assert environment(spec["containers"][0])["ROLLBOX_NODE_INSTALLED"] == "/run/rollbox/installed/state"
     operator = named(manifests, "Deployment", "rollbox-operator")["spec"]["template"]["spec"]
     told = environment(operator["containers"][0])
     assert told["ROLLBOX_CONTROLPLANE_NODE_PROOF"] == "required"

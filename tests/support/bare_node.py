@@ -133,7 +133,7 @@ class BareNode:
         ctr = (program("containerd", "ctr"), "-a", f"{self.run}/containerd.sock")
         told = await asyncio.create_subprocess_exec(
             *ctr, "run", "--rm", *shim, *options, *sandbox, str(root), f"t{os.urandom(4).hex()}", *command,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
         out, _ = await asyncio.wait_for(told.communicate(), 60)
         # Of a sandbox that ends by itself the shim may come too late to know its status.

@@ -28,7 +28,11 @@ func (s *service) installed(told *wire.Health) {
 	if s.settings.Installed == "" {
 		return
 	}
-	found, err := (&apply.Store{Folder: s.settings.Installed}).Status()
+	store := &apply.Store{Folder: s.settings.Installed}
+	found, err := store.Status()
+	if store.Unfinished() || found != nil && found.State == apply.Installing {
+		told.Troubles = append(told.Troubles, "the installer is at work, or was stopped in the middle")
+	}
 	switch {
 	case err != nil:
 		told.Troubles = append(told.Troubles, fmt.Sprintf("what the installer has done cannot be read: %v", err))
@@ -36,7 +40,7 @@ func (s *service) installed(told *wire.Health) {
 		told.Troubles = append(told.Troubles, "the installer has not finished yet")
 	default:
 		told.Installer, told.InstallerDetail, told.Programs = string(found.State), found.Detail, found.Versions
-		if len(found.Versions) == 0 {
+		if len(found.Versions) == 0 && found.State != apply.Installing {
 			told.Troubles = append(told.Troubles, fmt.Sprintf("the installer has %s: %s", found.State, found.Detail))
 		}
 	}

@@ -44,6 +44,7 @@ func TestWhatTheInstallerHasDoneIsTold(t *testing.T) {
 	}{
 		{nil, "has not finished yet"},
 		{&apply.Status{State: apply.Refused, Detail: "no"}, "refused: no"},
+		{&apply.Status{State: apply.Installing, Versions: map[string]string{"runsc": "1"}}, "at work"},
 		{&apply.Status{State: apply.Installed, Versions: map[string]string{"runsc": "1"}}, ""},
 		// An upgrade that was refused or undone leaves a node that works.
 		{&apply.Status{State: apply.Refused, Detail: "no", Versions: map[string]string{"runsc": "1"}}, ""},

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -69,13 +69,16 @@ func newInstaller(settings *Settings, runtime *containerd.Runtime, log *slog.Log
 	here := &node.Node{Runtime: runtime, Keeper: kept, Kept: settings.Keeper, Sockets: sockets, Main: settings.Config, Wanted: &settings.Wanted}
 	return &installer{settings, here, &apply.Applier{
 		Store: &apply.Store{Folder: filepath.Join(settings.Wanted.Folder, "state")}, Keeper: kept, Payload: settings.Payload,
-		Sockets: sockets, Verify: here.Verify, Log: log,
+		Sockets: sockets, Live: here.Live, Verify: here.Verify, Log: log,
 	}, log}
 }
 
 func (i *installer) once(ctx context.Context, work Work, out io.Writer) error {
 	if work.DryRun {
-		steps, _, err := i.plan(ctx, work)
+		steps, err := i.plan(ctx, work)
+		if err != nil && len(steps) == 0 {
+			return err
+		}
 		return errors.Join(err, show(out, steps, work.JSON))
 	}
 	free, err := lock(filepath.Dir(i.settings.Config))
@@ -84,77 +87,114 @@ func (i *installer) once(ctx context.Context, work Work, out io.Writer) error {
 	}
 	defer free()
 	if _, err := i.applier.Recover(ctx); err != nil {
-		return fmt.Errorf("an install that was not finished cannot be undone: %w", err)
+		return fmt.Errorf("an install that was not finished cannot be undone yet: %w", err)
 	}
-	steps, facts, err := i.plan(ctx, work)
+	steps, err := i.plan(ctx, work)
 	if refused := (*plan.Refusal)(nil); errors.As(err, &refused) {
-		return errors.Join(err, i.tell(facts, &apply.Status{State: apply.Refused, Code: refused.Code, Detail: refused.Detail}))
+		return errors.Join(err, i.tell(&apply.Status{State: apply.Refused, Code: refused.Code, Detail: refused.Detail}))
 	}
 	if err != nil {
 		return err
 	}
 	if work.Stay && i.hasFailed(steps) {
-		return fmt.Errorf("the same plan %s has failed before: it waits for a change, or for a run by hand", steps.Digest())
+		return fmt.Errorf("the same plan %s has failed before: it waits for an hour, for a change, or for `%s/bin/rollbox-node install` by hand with these settings", steps.Digest(), i.settings.Wanted.Folder)
 	}
-	return i.do(ctx, work, steps, facts, out)
+	return i.do(ctx, work, steps, out)
 }
 
-func (i *installer) do(ctx context.Context, work Work, steps plan.Plan, facts *plan.Facts, out io.Writer) error {
+func (i *installer) do(ctx context.Context, work Work, steps plan.Plan, out io.Writer) error {
 	if len(steps) > 0 || !work.Stay {
 		if err := show(out, steps, work.JSON); err != nil {
 			return err
 		}
 	}
 	if len(steps) > 0 {
+		if err := i.quiet(ctx, work); err != nil {
+			return err
+		}
 		if err := i.applier.Apply(ctx, steps); err != nil {
 			failed := &apply.Status{State: apply.Failed, Detail: err.Error()}
 			if ctx.Err() == nil {
 				// One that was told to end has not failed by itself.
-				failed.Plan = steps.Digest()
+				failed.Plan, failed.FailedAt = steps.Digest(), time.Now().UTC()
 			}
-			return errors.Join(err, i.tell(facts, failed))
+			return errors.Join(err, i.tell(failed))
 		}
 	}
 	if work.Uninstall {
 		return i.applier.Store.Forget()
 	}
-	return i.tell(facts, &apply.Status{State: apply.Installed})
+	return i.tell(&apply.Status{State: apply.Installed})
 }
 
-func (i *installer) plan(ctx context.Context, work Work) (plan.Plan, *plan.Facts, error) {
+// quiet keeps sandboxes from a node that is about to be changed: its agent says so, the operator sets the taint, and what
+// has begun to start until then is seen. One that is run by hand does not wait.
+func (i *installer) quiet(ctx context.Context, work Work) error {
+	before, err := i.applier.Store.Status()
+	if err != nil {
+		return err
+	}
+	if err := i.tell(&apply.Status{State: apply.Installing}); err != nil {
+		return err
+	}
+	if work.Stay && before != nil && len(before.Versions) > 0 {
+		select {
+		case <-ctx.Done():
+		case <-time.After(i.settings.Quiet):
+		}
+	}
+	live, err := i.node.Live(ctx)
+	if err == nil {
+		err = plan.CheckLive(live)
+	}
+	if refused := (*plan.Refusal)(nil); errors.As(err, &refused) {
+		return errors.Join(err, i.tell(&apply.Status{State: apply.Refused, Code: refused.Code, Detail: refused.Detail}))
+	}
+	return err
+}
+
+func (i *installer) plan(ctx context.Context, work Work) (plan.Plan, error) {
 	record, err := i.applier.Store.Record()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	facts, err := i.node.Facts(ctx, record)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if work.Uninstall {
-		steps, err := plan.Undo(facts)
-		return steps, facts, err
+		return plan.Undo(facts)
 	}
-	steps, err := plan.Make(facts, &i.settings.Wanted)
-	return steps, facts, err
+	return plan.Make(facts, &i.settings.Wanted)
 }
 
 func (i *installer) hasFailed(steps plan.Plan) bool {
 	before, err := i.applier.Store.Status()
-	if err != nil || before == nil || before.State != apply.Failed || len(steps) == 0 {
+	if err != nil || before == nil || len(steps) == 0 {
 		return false
 	}
-	return before.Plan == steps.Digest() && time.Since(before.At) < triesAgainAfter
+	return before.Plan == steps.Digest() && time.Since(before.FailedAt) < triesAgainAfter
 }
 
-// tell writes a status that says something new.
-func (i *installer) tell(facts *plan.Facts, status *apply.Status) error {
-	if status.State == apply.Installed || len(facts.Record.Files) > 0 {
-		status.Versions = apply.VersionsOf(i.settings.Wanted.Payload)
-		status.Lazy = i.settings.Wanted.Lazy != nil
-	}
+// tell writes a status that says something new. Of anything but an install what the node has is what it had.
+func (i *installer) tell(status *apply.Status) error {
 	before, err := i.applier.Store.Status()
-	if err == nil && before != nil && status.State != apply.Failed && before.State == status.State && before.Detail == status.Detail && maps.Equal(before.Versions, status.Versions) && before.Lazy == status.Lazy {
-		return nil
+	if err != nil {
+		return err
+	}
+	if status.State == apply.Installed {
+		status.Versions, status.Lazy = apply.VersionsOf(i.settings.Wanted.Payload), i.settings.Wanted.Lazy != nil
+	} else if before != nil {
+		status.Versions, status.Lazy = before.Versions, before.Lazy
+		if status.Plan == "" {
+			status.Plan, status.FailedAt = before.Plan, before.FailedAt
+		}
+	}
+	if before != nil {
+		status.At = before.At
+		if reflect.DeepEqual(before, status) {
+			return nil
+		}
 	}
 	status.At = time.Now().UTC()
 	return i.applier.Store.Tell(status)

@@ -30,6 +30,8 @@ type Settings struct {
 	Payload string
 	// Every is how long the installer waits between two looks.
 	Every time.Duration
+	// Quiet is how long one that stays waits before it changes a node that had sandboxes, so that no new ones come.
+	Quiet time.Duration
 	// Starts is how long a service may take until it answers.
 	Starts time.Duration
 	// Level is that of the log.
@@ -68,6 +70,7 @@ func Read(environ func(string) string) (*Settings, error) {
 		Sockets:    read.path("SNAPSHOTTER_RUN", "/run/rollbox-snapshotter"),
 		Payload:    read.path("PAYLOAD", "/payload"),
 		Every:      time.Duration(read.number("EVERY_SECONDS", 60, 1, 86400)) * time.Second,
+		Quiet:      time.Duration(read.number("QUIET_SECONDS", 45, 0, 600)) * time.Second,
 		Starts:     time.Duration(read.number("STARTS_SECONDS", 60, 1, 600)) * time.Second,
 		Level:      read.level("LOG"),
 	}

@@ -4,8 +4,10 @@ package played
 
 import (
 	"context"
+	"maps"
 	"net"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -14,7 +16,9 @@ import (
 	events "github.com/containerd/containerd/api/services/events/v1"
 	images "github.com/containerd/containerd/api/services/images/v1"
 	snapshots "github.com/containerd/containerd/api/services/snapshots/v1"
+	tasks "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types"
+	"github.com/containerd/containerd/api/types/task"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -42,6 +46,7 @@ type Containerd struct {
 	Pulled     []*cri.PullImageRequest
 	Removed    []string
 	Handlers   []string
+	Tasks      []*task.Process
 	Pods       []*cri.PodSandbox
 	Looking    func(pod string) *cri.PodSandboxStatusResponse
 	Records    map[string]*images.Image
@@ -64,6 +69,7 @@ func (c *Containerd) Start(t *testing.T) string {
 	events.RegisterEventsServer(server, c)
 	images.RegisterImagesServer(server, &records{played: c})
 	containers.RegisterContainersServer(server, &made{played: c})
+	tasks.RegisterTasksServer(server, &running{played: c})
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(listener) })
 	t.Cleanup(func() { server.Stop(); serving.Wait() })
@@ -211,4 +217,20 @@ func (c *Containerd) Subscribe(_ *events.SubscribeRequest, stream events.Events_
 			return nil
 		}
 	}
+}
+
+func (m *made) List(context.Context, *containers.ListContainersRequest) (*containers.ListContainersResponse, error) {
+	m.played.Mutex.Lock()
+	defer m.played.Mutex.Unlock()
+	return &containers.ListContainersResponse{Containers: slices.Collect(maps.Values(m.played.Made))}, nil
+}
+
+// running is what runs of its containers.
+type running struct {
+	tasks.UnimplementedTasksServer
+	played *Containerd
+}
+
+func (r *running) List(context.Context, *tasks.ListTasksRequest) (*tasks.ListTasksResponse, error) {
+	return &tasks.ListTasksResponse{Tasks: r.played.Tasks}, nil
 }

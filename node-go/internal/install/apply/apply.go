@@ -26,6 +26,8 @@ type Applier struct {
 	Payload string
 	// Sockets are those of the services, by name.
 	Sockets map[string]string
+	// Live returns what runs in gVisor: looked at again before every service that is changed.
+	Live func(ctx context.Context) ([]string, error)
 	// Verify returns what is wrong after a plan was done; nil: nothing.
 	Verify func(ctx context.Context, target string) error
 	Log    *slog.Logger
@@ -55,6 +57,9 @@ func (a *Applier) Recover(ctx context.Context) (bool, error) {
 	found, err := a.Store.open()
 	if err != nil || found == nil {
 		return false, err
+	}
+	if err := a.none(ctx); err != nil {
+		return true, err
 	}
 	a.Log.Warn("an install was not finished: it is undone", "services", found.Services)
 	return true, a.undo(ctx, found)
@@ -99,6 +104,9 @@ func (a *Applier) do(ctx context.Context, begun *journal, step plan.Step) error 
 	}
 	switch step.Do {
 	case plan.Write:
+		if err := begun.unchanged(step.Target); err != nil {
+			return err
+		}
 		return a.write(step)
 	case plan.Restore:
 		return files.Copy(a.Store.original(step.Target), step.Target, plan.File{Mode: step.Mode, Digest: step.Digest})
@@ -108,6 +116,9 @@ func (a *Applier) do(ctx context.Context, begun *journal, step plan.Step) error 
 		return nil
 	case plan.Verify:
 		return a.Verify(ctx, step.Target)
+	}
+	if err := a.none(ctx); err != nil {
+		return err
 	}
 	if err := begun.touch(step.Target); err != nil {
 		return err
@@ -121,6 +132,15 @@ func (a *Applier) do(ctx context.Context, begun *journal, step plan.Step) error 
 	default:
 		return a.Keeper.Restart(ctx, service)
 	}
+}
+
+// none is a refusal where anything runs in gVisor.
+func (a *Applier) none(ctx context.Context) error {
+	live, err := a.Live(ctx)
+	if err != nil {
+		return err
+	}
+	return plan.CheckLive(live)
 }
 
 func (a *Applier) write(step plan.Step) error {

@@ -30,6 +30,8 @@ type node struct {
 	said    []string
 	// fails is the call of the keeper, or the verification, that does.
 	fails string
+	// live are pods that run in gVisor.
+	live []string
 }
 
 func newNode(t *testing.T) *node {
@@ -43,6 +45,7 @@ func newNode(t *testing.T) *node {
 	}
 	n.Applier = &Applier{
 		Store: &Store{filepath.Join(n.wanted.Folder, "state")}, Keeper: n, Payload: filepath.Join(root, "payload"),
+		Live:   func(context.Context) ([]string, error) { return n.live, nil },
 		Verify: func(context.Context, string) error { return n.say("verify") }, Log: slog.New(slog.DiscardHandler),
 	}
 	for _, name := range []string{plan.Runsc, plan.Shim, plan.Snapshotter, plan.Checker} {
@@ -314,5 +317,66 @@ func TestASharedFileKeepsItsOwnersAndTheChangesOfOthers(t *testing.T) {
 	}
 	if again, err := plan.Undo(n.facts(t)); len(again) > 0 || err != nil {
 		t.Errorf("%v, %v", again, err)
+	}
+}
+
+func TestAFileThatSomebodyChangesMeanwhileIsNotOverwritten(t *testing.T) {
+	const theirs = first + "state = '/theirs'\n"
+	n := newNode(t)
+	steps := n.steps(t)
+	write(t, n.main(), theirs, 0o640)
+	if err := n.Apply(t.Context(), steps); err == nil || !strings.Contains(err.Error(), "somebody else") {
+		t.Errorf("%v", err)
+	}
+	if text, _ := os.ReadFile(n.main()); string(text) != theirs {
+		t.Errorf("it is %q", text)
+	}
+}
+
+func TestAnUndoKeepsWhatSomebodyHasChangedMeanwhile(t *testing.T) {
+	n := newNode(t)
+	n.Verify = func(context.Context, string) error {
+		text, err := os.ReadFile(n.main())
+		write(t, n.main(), string(text)+"state = '/theirs'\n", 0o640)
+		return errors.Join(err, errors.New("it does not work"))
+	}
+	if err := n.install(t); err == nil {
+		t.Fatal("it has not failed")
+	}
+	if text, _ := os.ReadFile(n.main()); string(text) != first+"state = '/theirs'\n" {
+		t.Errorf("it is %q", text)
+	}
+}
+
+func TestNothingIsUndoneUnderSandboxes(t *testing.T) {
+	n := newNode(t)
+	steps := n.steps(t)
+	begun, err := n.Store.begin(steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.do(t.Context(), begun, steps[0]); err != nil {
+		t.Fatal(err)
+	}
+	n.live = []string{"sandboxes/sb-1"}
+	var refused *plan.Refusal
+	if _, err := n.Recover(t.Context()); !errors.As(err, &refused) || refused.Code != plan.LiveSandboxes || !n.Store.Unfinished() {
+		t.Errorf("%v", err)
+	}
+	n.live = nil
+	if _, err := n.Recover(t.Context()); err != nil || n.Store.Unfinished() {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestASandboxThatStartsMeanwhileEndsAnInstallBeforeAServiceIsChanged(t *testing.T) {
+	n := newNode(t)
+	before, steps := n.tree(t), n.steps(t)
+	n.live = []string{"sandboxes/sb-1"}
+	if err := n.Apply(t.Context(), steps); err == nil {
+		t.Fatal("it has not failed")
+	}
+	if after := n.tree(t); after != before || len(n.said) > 0 {
+		t.Errorf("it was\n%sand is\n%s, after %v", before, after, n.said)
 	}
 }

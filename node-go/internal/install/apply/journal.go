@@ -3,14 +3,17 @@
 package apply
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 
+	"rollbox.dev/node/internal/install/config"
 	"rollbox.dev/node/internal/install/files"
 	"rollbox.dev/node/internal/install/plan"
 )
@@ -32,6 +35,10 @@ type entry struct {
 	Path   string     `json:"path"`
 	Before *plan.File `json:"before,omitempty"`
 	Backup string     `json:"backup,omitempty"`
+	// After is the digest that the run gives it; empty: it removes it. Whose file has another is somebody else's.
+	After string `json:"after,omitempty"`
+	// Import is what is taken out of a file that somebody has changed meanwhile.
+	Import string `json:"import,omitempty"`
 }
 
 // Store is the installer's folder of what it has done: record, journal and what files were.
@@ -93,7 +100,28 @@ func (s *Store) begin(steps plan.Plan) (*journal, error) {
 		}
 		made.Entries = append(made.Entries, kept)
 	}
+	for i := range made.Entries {
+		if err := made.Entries[i].expect(steps); err != nil {
+			return nil, err
+		}
+	}
 	return made, made.save()
+}
+
+func (e *entry) expect(steps plan.Plan) error {
+	for _, step := range steps {
+		if step.Target != e.Path {
+			continue
+		}
+		e.After = step.Digest
+		if step.Shared {
+			e.Import = plan.AdditionPath(e.Path)
+		}
+		if step.Do == plan.Write && (e.Before == nil) != (step.From == "") || e.Before != nil && step.From != "" && e.Before.Digest != step.From {
+			return fmt.Errorf("%s was changed by somebody else since the plan was made", e.Path)
+		}
+	}
+	return nil
 }
 
 func targets(steps plan.Plan) (paths []string) {
@@ -111,7 +139,7 @@ func (s *Store) keep(path string, number int) (entry, error) {
 		return entry{Path: path}, err
 	}
 	backup := filepath.Join(s.undoFolder(), fmt.Sprint(number))
-	return entry{path, before, backup}, files.Copy(path, backup, *before)
+	return entry{Path: path, Before: before, Backup: backup}, files.Copy(path, backup, *before)
 }
 
 func (j *journal) save() error { return files.Put(j.store.journalFile(), j) }
@@ -135,22 +163,40 @@ func (s *Store) open() (*journal, error) {
 	return found, nil
 }
 
-// restore puts every file back.
+// restore puts every file back that is as the run has left it.
 func (j *journal) restore() error {
 	var failed []error
 	for _, one := range slices.Backward(j.Entries) {
-		failed = append(failed, files.Leftover(one.Path))
-		is, err := files.Look(one.Path)
-		switch {
-		case err != nil:
-		case one.Before == nil:
-			err = files.Remove(one.Path)
-		case is == nil || *is != *one.Before:
-			err = files.Copy(one.Backup, one.Path, *one.Before)
-		}
-		failed = append(failed, err)
+		failed = append(failed, files.Leftover(one.Path), j.restoreOne(one))
 	}
 	return errors.Join(failed...)
+}
+
+func (j *journal) restoreOne(one entry) error {
+	is, err := files.Look(one.Path)
+	if err != nil {
+		return err
+	}
+	if one.Import != "" && is != nil && is.Digest != one.After && (one.Before == nil || is.Digest != one.Before.Digest) {
+		return takeOut(one, is.Mode)
+	}
+	switch {
+	case one.Before == nil:
+		return files.Remove(one.Path)
+	case is == nil || *is != *one.Before:
+		return files.Copy(one.Backup, one.Path, *one.Before)
+	}
+	return nil
+}
+
+// takeOut leaves the changes of others in a shared file.
+func takeOut(one entry, mode fs.FileMode) error {
+	text, err := os.ReadFile(one.Path)
+	if err != nil {
+		return err
+	}
+	without := config.WithoutImport(text, one.Import)
+	return files.Write(one.Path, mode, plan.Digest(without), bytes.NewReader(without))
 }
 
 // end forgets the run.

@@ -14,9 +14,10 @@ type State string
 
 // The states.
 const (
-	Installed State = "installed"
-	Refused   State = "refused"
-	Failed    State = "failed"
+	Installed  State = "installed"
+	Installing State = "installing" // or taking away: sandboxes must not start
+	Refused    State = "refused"
+	Failed     State = "failed"
 )
 
 // Status is what the installer tells others, above all the agent of its node.
@@ -24,11 +25,12 @@ type Status struct {
 	State  State  `json:"state"`
 	Code   string `json:"code,omitempty"`
 	Detail string `json:"detail,omitempty"`
-	// Plan is the digest of the plan that failed.
-	Plan string `json:"plan,omitempty"`
+	// Plan is the digest of the last plan that failed, at FailedAt.
+	Plan     string    `json:"plan,omitempty"`
+	FailedAt time.Time `json:"failed_at,omitzero"`
 	// Versions are those of the programs, by name.
 	Versions map[string]string `json:"versions,omitempty"`
-	// Lazy tells whether lazy pulling was installed, and Mounts on which socket its second process answers.
+	// Lazy tells whether lazy pulling was installed.
 	Lazy bool      `json:"lazy,omitempty"`
 	At   time.Time `json:"at"`
 }
@@ -64,4 +66,10 @@ func (s *Store) Forget() error {
 	}
 	leave([]string{s.Folder})
 	return nil
+}
+
+// Unfinished tells whether a run has not ended, in which nothing is certain.
+func (s *Store) Unfinished() bool {
+	_, err := os.Stat(s.journalFile())
+	return err == nil
 }

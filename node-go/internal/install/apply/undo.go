@@ -3,8 +3,10 @@ package apply
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
+	"rollbox.dev/node/internal/install/files"
 	"rollbox.dev/node/internal/install/plan"
 )
 
@@ -66,4 +68,17 @@ func without(list []string, one string) []string {
 
 func sortDeepest(folders []string) {
 	slices.SortFunc(folders, func(a, b string) int { return len(b) - len(a) })
+}
+
+// unchanged is an error where somebody has changed a file since the plan was made.
+func (j *journal) unchanged(path string) error {
+	is, err := files.Look(path)
+	if err != nil {
+		return err
+	}
+	before := j.before(path).Before
+	if (is == nil) != (before == nil) || is != nil && *is != *before {
+		return fmt.Errorf("%s was changed meanwhile by somebody else", path)
+	}
+	return nil
 }

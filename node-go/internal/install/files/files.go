@@ -94,6 +94,10 @@ func keepOwner(made *os.File, path string) error {
 		return err
 	}
 	owner := about.Sys().(*syscall.Stat_t)
+	if int(owner.Uid) == os.Geteuid() && int(owner.Gid) == os.Getegid() {
+		// Which needs no capability.
+		return nil
+	}
 	return made.Chown(int(owner.Uid), int(owner.Gid))
 }
 

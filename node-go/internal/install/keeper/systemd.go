@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -51,14 +52,9 @@ func (s *Systemd) Provide(ctx context.Context, service Service) error {
 // Withdraw stops the unit and disables it; its file may go then.
 func (s *Systemd) Withdraw(ctx context.Context, service Service) error {
 	return s.with(ctx, func(systemd *dbus.Conn) error {
-		running, err := s.running(ctx, systemd, service)
-		if err != nil {
+		// Whatever its state: one that is about to be started again runs a moment later.
+		if err := job(ctx, "stop", s.unit(service), systemd.StopUnitContext); err != nil && !isMissing(err) {
 			return err
-		}
-		if running {
-			if err := job(ctx, "stop", s.unit(service), systemd.StopUnitContext); err != nil {
-				return err
-			}
 		}
 		if _, err := systemd.DisableUnitFilesContext(ctx, []string{s.unit(service)}, false); err != nil {
 			return fmt.Errorf("disable %s: %w", s.unit(service), err)
@@ -100,6 +96,11 @@ func (s *Systemd) restart(ctx context.Context, systemd *dbus.Conn, service Servi
 		case <-time.After(look):
 		}
 	}
+}
+
+func isMissing(err error) bool {
+	var told bus.Error
+	return errors.As(err, &told) && told.Name == "org.freedesktop.systemd1.NoSuchUnit"
 }
 
 // job waits until systemd has done one.

@@ -22,7 +22,9 @@ type systemd struct {
 	active string
 	result string
 	jobs   int
-	signal []net.Conn
+	// missing: there are no units.
+	missing bool
+	signal  []net.Conn
 }
 
 func playSystemd(t *testing.T, active, result string) (*systemd, *Systemd) {
@@ -90,7 +92,13 @@ func (s *systemd) messages(connection net.Conn, from *bufio.Reader) {
 		}
 		s.mutex.Lock()
 		body, after := s.answer(message)
-		s.send(connection, reply(message, body))
+		answer := reply(message, body)
+		if member, _ := message.Headers[bus.FieldMember].Value().(string); s.missing && strings.HasSuffix(member, "Unit") {
+			answer, after = reply(message, nil), nil
+			answer.Type = bus.TypeError
+			answer.Headers[bus.FieldErrorName] = bus.MakeVariant("org.freedesktop.systemd1.NoSuchUnit")
+		}
+		s.send(connection, answer)
 		for _, one := range after {
 			for _, to := range s.signal {
 				s.send(to, one)
@@ -177,14 +185,18 @@ func TestSystemdIsToldWhatToDo(t *testing.T) {
 	}
 }
 
-func TestAUnitThatDoesNotRunIsNotStopped(t *testing.T) {
+func TestAUnitThatIsNotThereIsWithdrawn(t *testing.T) {
 	played, kept := playSystemd(t, "inactive", "done")
+	played.missing = true
 	service := listening(t, "snapshotter")
 	if running, err := kept.Running(t.Context(), service); running || err != nil {
 		t.Errorf("%v, %v", running, err)
 	}
-	if err := kept.Withdraw(t.Context(), service); err != nil || len(played.told) != 1 {
-		t.Errorf("%v, %q", err, played.told)
+	if err := kept.Withdraw(t.Context(), service); err != nil {
+		t.Error(err)
+	}
+	if err := kept.Restart(t.Context(), service); err == nil {
+		t.Error("it was started anew")
 	}
 }
 

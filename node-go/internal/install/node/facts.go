@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	containers "github.com/containerd/containerd/api/services/containers/v1"
+	tasks "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types/task"
 	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -144,22 +147,38 @@ func (n *Node) offered(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// live are the pods of any runtime that runs gVisor, whoever has put it there.
-func (n *Node) live(ctx context.Context, facts *plan.Facts) error {
-	handlers := n.Wanted.Handlers()
-	if settings, err := config.Read(facts.Files); err == nil {
-		handlers = append(handlers, settings.Handlers()...)
-	}
-	ready := &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}}
-	pods, err := n.Runtime.Containers.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: ready})
+// live are the pods of which anything runs in gVisor, whatever containerd's settings say now, and whether or not
+// Kubernetes still wants them: their kernels need the programs that are there.
+func (n *Node) live(ctx context.Context, facts *plan.Facts) (err error) {
+	facts.Live, err = n.Live(ctx)
+	return err
+}
+
+// Live is what of Facts may change at any moment.
+func (n *Node) Live(ctx context.Context) (names []string, err error) {
+	known, err := n.Runtime.Defined.List(ctx, &containers.ListContainersRequest{})
 	if err != nil {
-		return containerd.Failed("list the pods", err)
+		return nil, containerd.Failed("list the containers", err)
 	}
-	for _, pod := range pods.GetItems() {
-		if slices.Contains(handlers, pod.GetRuntimeHandler()) {
-			facts.Live = append(facts.Live, pod.GetMetadata().GetNamespace()+"/"+pod.GetMetadata().GetName())
+	found, err := n.Runtime.Tasks.List(ctx, &tasks.ListTasksRequest{})
+	if err != nil {
+		return nil, containerd.Failed("list what runs", err)
+	}
+	states := map[string]task.Status{}
+	for _, one := range found.GetTasks() {
+		states[one.GetID()] = one.GetStatus()
+	}
+	for _, one := range known.GetContainers() {
+		state, there := states[one.GetID()]
+		if !there || state == task.Status_STOPPED || !strings.Contains(one.GetRuntime().GetName(), "runsc") {
+			continue
 		}
+		name := one.GetID()
+		if pod := one.GetLabels()["io.kubernetes.pod.name"]; pod != "" {
+			name = one.GetLabels()["io.kubernetes.pod.namespace"] + "/" + pod
+		}
+		names = append(names, name)
 	}
-	slices.Sort(facts.Live)
-	return nil
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }

@@ -7,7 +7,8 @@ import (
 	"reflect"
 	"testing"
 
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	containers "github.com/containerd/containerd/api/services/containers/v1"
+	"github.com/containerd/containerd/api/types/task"
 
 	"rollbox.dev/node/internal/containerd"
 	"rollbox.dev/node/internal/install/keeper"
@@ -67,15 +68,28 @@ func TestSettingsAreReadInContainerdsOrder(t *testing.T) {
 	}
 }
 
-func TestPodsOfEveryRuntimeOfGVisorAreSeen(t *testing.T) {
-	pod := func(name, handler string) *cri.PodSandbox {
-		return &cri.PodSandbox{Metadata: &cri.PodSandboxMetadata{Name: name, Namespace: "sandboxes"}, RuntimeHandler: handler}
+func TestEverythingThatRunsInGVisorIsLive(t *testing.T) {
+	container := func(pod, runtime string) *containers.Container {
+		labels := map[string]string{"io.kubernetes.pod.namespace": "sandboxes", "io.kubernetes.pod.name": pod}
+		return &containers.Container{ID: pod, Runtime: &containers.Container_Runtime{Name: runtime}, Labels: labels}
 	}
-	runtime := &played.Containerd{Pods: []*cri.PodSandbox{pod("b", "old"), pod("a", "runsc"), pod("c", ""), pod("d", "kata")}}
-	n, _ := at(t, runtime, map[string]string{
-		"config.toml": "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.old]\nruntime_type = 'io.containerd.runsc.v1'\n",
-	})
-	if live := facts(t, n).Live; !reflect.DeepEqual(live, []string{"sandboxes/a", "sandboxes/b"}) {
+	// None of these runtimes is in the settings: a handler may have gone, and a pod be on its way out.
+	made := map[string]*containers.Container{}
+	for _, one := range []*containers.Container{
+		container("runs", "io.containerd.runsc.v1"), container("hangs", "/opt/rollbox/bin/containerd-shim-runsc-v1"),
+		container("ended", "io.containerd.runsc.v1"), container("none", "io.containerd.runsc.v1"), container("other", "io.containerd.runc.v2"),
+	} {
+		made[one.GetID()] = one
+	}
+	runtime := &played.Containerd{
+		Made: made,
+		Tasks: []*task.Process{
+			{ID: "runs", Status: task.Status_RUNNING}, {ID: "hangs", Status: task.Status_UNKNOWN}, {ID: "ended", Status: task.Status_STOPPED},
+			{ID: "other", Status: task.Status_RUNNING},
+		},
+	}
+	n, _ := at(t, runtime, map[string]string{"config.toml": "version = 3\n"})
+	if live := facts(t, n).Live; !reflect.DeepEqual(live, []string{"sandboxes/hangs", "sandboxes/runs"}) {
 		t.Errorf("%v", live)
 	}
 }

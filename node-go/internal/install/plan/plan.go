@@ -34,6 +34,8 @@ type Step struct {
 	// Of a file that is written.
 	Mode   fs.FileMode `json:"mode,omitempty"`
 	Digest string      `json:"digest,omitempty"`
+	// From is the digest of the content that is replaced; empty: nothing is there.
+	From string `json:"from,omitempty"`
 	// Program is the part of the payload that it is; empty: it is Text.
 	Program string `json:"program,omitempty"`
 	Text    []byte `json:"-"`
@@ -73,7 +75,7 @@ func Make(facts *Facts, wanted *Wanted) (Plan, error) {
 	if len(made) == 0 {
 		return nil, nil
 	}
-	return append(made, Step{Do: Verify, Target: wanted.Handler, Why: "a command runs in gVisor, and containerd offers the runtime"}), checkLive(facts)
+	return append(made, Step{Do: Verify, Target: wanted.Handler, Why: "a command runs in gVisor, and containerd offers the runtime"}), CheckLive(facts.Live)
 }
 
 func writes(facts *Facts, wanted *Wanted, settings *config.Settings) (Plan, error) {
@@ -83,6 +85,10 @@ func writes(facts *Facts, wanted *Wanted, settings *config.Settings) (Plan, erro
 		return nil, refuse(ConfigUnread, "%v", err)
 	}
 	file := AdditionPath(facts.Main)
+	_, ours := facts.Record.Files[file]
+	if is, there := facts.Present[file]; there && !ours && is.Digest != Digest(added) {
+		return nil, refuse(HandlerTaken, "%s is there and this installer (%s) has not written it: another one has, or somebody; uninstall it with that one, or remove it", file, wanted.Folder)
+	}
 	files[file] = text(0o644, string(added))
 	if !config.Covers(facts.Main, settings.Imports, file) {
 		first, err := withImport(facts, file)
@@ -103,7 +109,10 @@ func writes(facts *Facts, wanted *Wanted, settings *config.Settings) (Plan, erro
 			why = "it differs"
 		}
 		shared := path == facts.Main
-		made = append(made, Step{Write, path, why, want.mode, want.digest, want.program, want.text, shared, false})
+		made = append(made, Step{
+			Do: Write, Target: path, Why: why, Mode: want.mode, Digest: want.digest, From: is.Digest, Program: want.program,
+			Text: want.text, Shared: shared,
+		})
 	}
 	return made, nil
 }

@@ -207,6 +207,7 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 		ConfigUnread:           func(n *node, _ *Wanted) { n.put(main, 0o644, "version = ", "") },
 		ConfigUnread + " ":     func(n *node, _ *Wanted) { n.facts.Unseen = []string{"/elsewhere/a.toml"} },
 		HandlerTaken:           func(n *node, _ *Wanted) { n.put(main, 0o644, other, "") },
+		HandlerTaken + " ":     func(n *node, _ *Wanted) { n.put(AdditionPath(main), 0o644, "version = 3\n", "") },
 		LiveSandboxes:          func(n *node, _ *Wanted) { n.facts.Live = []string{"sandboxes/sb-1"} },
 	} {
 		n, want := bare("version = 3\n"), wanted()

@@ -33,7 +33,7 @@ func Undo(facts *Facts) (Plan, error) {
 		return nil, nil
 	}
 	made = append(made, Step{Do: Restart, Target: Containerd, Why: "its settings are what they were"})
-	return append(made, Step{Do: Verify, Target: Containerd, Why: "containerd answers"}), checkLive(facts)
+	return append(made, Step{Do: Verify, Target: Containerd, Why: "containerd answers"}), CheckLive(facts.Live)
 }
 
 // outdated takes away what an earlier install has written and this one has no use for.
@@ -67,7 +67,10 @@ func leave(facts *Facts, paths []string) (made Plan) {
 		case path == facts.Main && there && is.Digest != owned.Written:
 			without := config.WithoutImport(facts.Files[0].Text, AdditionPath(facts.Main))
 			if digest := Digest(without); digest != is.Digest {
-				made = append(made, Step{Write, path, "the import is taken out", is.Mode, digest, "", without, true, true})
+				made = append(made, Step{
+					Do: Write, Target: path, Why: "the import is taken out", Mode: is.Mode, Digest: digest, From: is.Digest, Text: without,
+					Shared: true, Undoes: true,
+				})
 				continue
 			}
 			made = append(made, Step{Do: Forget, Target: path, Why: "somebody else has changed it"})

@@ -70,12 +70,12 @@ func checkTaken(settings *config.Settings, wanted *Wanted) error {
 	return nil
 }
 
-// checkLive: what is written replaces programs that run, and containerd is started anew.
-func checkLive(facts *Facts) error {
+// CheckLive refuses where anything runs in gVisor: what is written replaces its programs, and containerd is started anew.
+func CheckLive(live []string) error {
 	const most = 5
-	if len(facts.Live) == 0 {
+	if len(live) == 0 {
 		return nil
 	}
-	shown := facts.Live[:min(len(facts.Live), most)]
-	return refuse(LiveSandboxes, "%d pods run in gVisor on this node (%s): drain it first (kubectl drain NODE --ignore-daemonsets), or wait until they have ended", len(facts.Live), strings.Join(shown, ", "))
+	shown := live[:min(len(live), most)]
+	return refuse(LiveSandboxes, "%d pods run in gVisor on this node (%s): drain it first (kubectl drain NODE --ignore-daemonsets), or wait until they have ended", len(live), strings.Join(shown, ", "))
 }

@@ -26,26 +26,28 @@ class Api:
     """One node, its agent, and the Events about it."""
 
     def __init__(self, answer: node_pb2.Description | Problem) -> None:
-        self.node: dict[str, Any] = {"metadata": {"name": "node-1"}, "spec": {}}
+        self.node: dict[str, Any] = {"metadata": {"name": "node-1", "labels": {"role": "sandboxes"}}, "spec": {}}
         self.answer = answer
         self.events: list[str] = []
+        self.others: list[dict[str, Any]] = []
         self.queries: list[Mapping[str, str]] = []
 
     async def list(self, path: str, query: Mapping[str, str]) -> Any:
         assert path == "/api/v1/nodes"
         self.queries.append(query)
-        return SimpleNamespace(items=[self.node])
+        return SimpleNamespace(items=[*self.others, self.node])
 
-    async def patch(self, path: str, body: Mapping[str, Any]) -> None:
-        assert path == "/api/v1/nodes/node-1"
+    async def patch(self, path: str, body: Mapping[str, Any], *, within_s: float) -> None:
+        assert within_s < 10
+        if path != "/api/v1/nodes/node-1":
+            raise AWAY
         notes = {key: value for key, value in body["metadata"]["annotations"].items() if value is not None}
         self.node = {
-            "metadata": {"name": "node-1", "annotations": notes},
+            "metadata": {**self.node["metadata"], "annotations": notes},
             "spec": {"taints": body["spec"]["taints"] or []},
         }
 
     async def describe(self, node: str) -> node_pb2.Description:
-        assert node == "node-1"
         if isinstance(self.answer, Problem):
             raise self.answer
         return self.answer
@@ -71,7 +73,6 @@ async def test_a_node_is_tainted_until_it_is_proven() -> None:
     await proofs.once()
     assert not tainted(api.node)
     assert Proof.of(api.node) == Proof(installer="installed", programs={"runsc": "1"})
-    assert api.queries[0] == {"labelSelector": "role=sandboxes"}
 
 
 @pytest.mark.parametrize("unknown", [AWAY, OLD])
@@ -113,3 +114,19 @@ async def test_everything_is_lifted_when_the_installer_goes() -> None:
     assert not tainted(api.node)
     assert ANNOTATION not in api.node["metadata"]["annotations"]
     assert TAINT not in str(api.node)
+
+
+async def test_a_node_that_is_not_for_sandboxes_any_more_loses_its_taint() -> None:
+    api = Api(told("nothing works"))
+    await api.proofs().once()
+    assert tainted(api.node)
+    api.node["metadata"]["labels"] = {}
+    await api.proofs().once()
+    assert not tainted(api.node)
+
+
+async def test_a_node_that_cannot_be_marked_holds_up_no_other() -> None:
+    api = Api(told())
+    api.others = [{"metadata": {"name": f"node-{n}", "labels": {"role": "sandboxes"}}, "spec": {}} for n in (2, 3)]
+    await api.proofs().once()
+    assert Proof.of(api.node) is not None
