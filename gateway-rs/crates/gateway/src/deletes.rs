@@ -15,9 +15,10 @@ use resolve::{Directory, Found};
 use serde::Deserialize;
 use wire::{Code, Problem};
 
+use crate::drain;
 use crate::forward::{self, Forwarder};
 use crate::http::Failure;
-use crate::http::body::Held;
+use crate::http::body::{BrokenOff, Held, SILENCE, Timed};
 
 /// How long an answer is held back for the ends. The route feed brings them within milliseconds; a feed that is lost
 /// reconnects and brings them then, and the ends are on record whatever the feed does.
@@ -94,7 +95,11 @@ pub(crate) async fn delete_many(
     if !head.status.is_success() || !is_small {
         return Ok(deletes.forwarder.answered(head, Body::new(Held::new(body, call))));
     }
-    let body = body.collect().await.map_err(|e| broken(&e))?.to_bytes();
+    let body = tokio::select! {
+        biased;
+        body = Timed::new(Body::new(body), SILENCE).collect() => body.map_err(|e| broken(&e))?.to_bytes(),
+        () = deletes.forwarder.drain().expired() => return Err(drain::refused().into()),
+    };
     deletes.heard_of(named(&body)).await;
     Ok(deletes.forwarder.answered(head, Body::new(Held::new(Full::new(body), call))))
 }
@@ -106,7 +111,7 @@ fn named(body: &Bytes) -> Vec<&str> {
     deleted
 }
 
-fn broken(error: &hyper::Error) -> Problem {
+fn broken(error: &BrokenOff) -> Problem {
     let detail = format!("the control plane's answer to the delete broke off: {error}");
     Problem::new(Code::UpstreamTimeout, detail)
 }

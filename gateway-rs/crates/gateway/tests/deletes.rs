@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 use support::clock::Stopped;
 use support::creates::{Creates, problem};
 use support::{Answer, Rig, Started};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixListener;
 
 /// A small part of the wait for an end.
 const STEP: Duration = Duration::from_millis(100);
@@ -115,4 +117,25 @@ async fn a_delete_of_many_that_fails_or_cannot_be_read_is_answered_at_once() {
             assert_eq!((answer.status.as_u16(), answer.json()), (status, body.clone()), "{path}");
         }
     }
+}
+
+/// Answers one request with the head of an answer and the first byte of its body, and nothing more.
+async fn stops_sending(listener: UnixListener) {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let _ = stream.read(&mut [0; 4096]).await.unwrap();
+    let begun = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
+    stream.write_all(begun).await.unwrap();
+    std::future::pending().await
+}
+
+#[tokio::test]
+async fn an_answer_that_stops_coming_is_given_up() {
+    let rig = Rig::new().without_controlplane().sandbox("sb-1");
+    let controlplane = tokio::spawn(stops_sending(UnixListener::bind(rig.socket("api")).unwrap()));
+    let rig = rig.start().await;
+    let clock = Stopped::now().await;
+    let (answer, waited) = clock.until(STEP, delete(&rig, "/v1/groups/g")).await;
+    assert_eq!(answer.code(), "upstream_timeout");
+    assert!(waited < Duration::from_secs(20), "{waited:?}");
+    controlplane.abort();
 }

@@ -6,13 +6,13 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-/// A client's body on its way to the control plane or a sandbox; fails when the client falls silent, so that the
-/// client cannot hold the connection there for ever.
+/// A body of a client, or of the control plane, that is waited for; fails when its sender falls silent, so that the
+/// sender cannot hold the call, and with it the shutdown, for ever.
 pub(crate) struct Timed {
     body: axum::body::Body,
     limit: Duration,
     silence: Pin<Box<Sleep>>,
-    /// Whether the timer `silence` runs: only while the client is waited for, not while the receiver is slow.
+    /// Whether the timer `silence` runs: only while the sender is waited for, not while the receiver is slow.
     waiting: bool,
 }
 
