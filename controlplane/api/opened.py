@@ -13,7 +13,14 @@ from controlplane.cluster.engine import EngineCluster
 from controlplane.cluster.engine.documents import FILE, FileDocuments
 from controlplane.images import Keyring, Keyrings, PrivateRegistry, Reference
 from controlplane.registry import MirrorClient, Registries
-from controlplane.settings import PREFIX, EngineSettings, KubernetesSettings, SettingError, Settings
+from controlplane.settings import (
+    PREFIX,
+    EngineSettings,
+    KubernetesSettings,
+    RegistrySettings,
+    SettingError,
+    Settings,
+)
 from controlplane.store import Journal, JournaledStore, MemoryStore, RedisStore, Store
 from controlplane.telemetry import Metrics
 
@@ -32,9 +39,7 @@ async def opened_cluster(settings: Settings, metrics: Metrics) -> AsyncIterator[
         Problem: it does not answer, or cannot run sandboxes.
     """
     if isinstance(settings.backend, KubernetesSettings):
-        registry = settings.images.registry
-        converted = PrivateRegistry(registry.host).converted if registry is not None else ""
-        async with _kubernetes(settings.backend, metrics, converted) as cluster:
+        async with _kubernetes(settings.backend, settings.images.registry, metrics) as cluster:
             yield cluster
         return
     engine = settings.backend
@@ -50,10 +55,13 @@ async def opened_cluster(settings: Settings, metrics: Metrics) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def _kubernetes(settings: KubernetesSettings, metrics: Metrics, converted: str) -> AsyncIterator[Cluster]:
+async def _kubernetes(
+    settings: KubernetesSettings, registry: RegistrySettings | None, metrics: Metrics
+) -> AsyncIterator[Cluster]:
     # Imported here, so that an installation on an engine needs no Kubernetes client.
     from controlplane.cluster.kubernetes import KubernetesCluster  # noqa: PLC0415
 
+    converted = PrivateRegistry(registry.host).converted if registry is not None else ""
     async with KubernetesCluster.open(
         namespace=settings.namespace,
         installation=settings.installation,
@@ -72,6 +80,7 @@ async def _kubernetes(settings: KubernetesSettings, metrics: Metrics, converted:
         lazy_images=settings.lazy_images,
         converted_images=converted,
         node_agents=settings.node_agents,
+        registry=registry,
         forged=metrics.forged_address,
     ) as cluster:
         yield cluster

@@ -5,7 +5,7 @@ parses and validates values; ``reader`` looks variables up and reports bad ones.
 """
 
 from controlplane.settings.backends import EngineSettings, KubernetesSettings, NodeAgentSettings
-from controlplane.settings.images import ImageSettings, RegistrySettings
+from controlplane.settings.images import ImageSettings, PushSettings, RegistrySettings
 from controlplane.settings.operator import OperatorSettings
 from controlplane.settings.reader import EXIT_CONFIG, PREFIX, SettingError
 from controlplane.settings.rules import MAX_SOCKET_PATH_BYTES, Listen, socket_path
@@ -21,6 +21,7 @@ __all__ = [
     "Listen",
     "NodeAgentSettings",
     "OperatorSettings",
+    "PushSettings",
     "RegistrySettings",
     "SettingError",
     "Settings",

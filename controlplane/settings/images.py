@@ -15,6 +15,42 @@ MAX_COMMIT_BYTES: Final = 1 << 50
 
 
 @dataclass(frozen=True, slots=True)
+class PushSettings:
+    """How images that are made of sandboxes are put into the private registry.
+
+    Attributes:
+        address: host and port that takes pushes.
+        account_file: has ``USER:PASSWORD`` of an account that may push.
+        authority_file: the authority of the registry's certificate; None: one that systems trust.
+        commits: host and port where agents put images, each with a token; None: at ``address``, with the account.
+        tokens: the folder of ``tls.key``, which signs the tokens, and ``tls.crt``, by which the registry knows it.
+    """
+
+    address: str
+    account_file: Path
+    authority_file: Path | None
+    commits: str | None = None
+    tokens: Path | None = None
+
+    @classmethod
+    def read(cls, read: Reader) -> Self | None:
+        """Reads them; None: no images are made of sandboxes."""
+        if not read.has("REGISTRY_PUSH"):
+            read.refuse(
+                ("REGISTRY_ACCOUNT_FILE", "REGISTRY_CA", "REGISTRY_COMMITS", "REGISTRY_TOKENS"),
+                "it needs REGISTRY_PUSH, the address that it is for",
+            )
+            return None
+        return cls(
+            address=read("REGISTRY_PUSH", rules.registry),
+            account_file=read("REGISTRY_ACCOUNT_FILE", rules.file),
+            authority_file=read.optional("REGISTRY_CA", rules.file),
+            commits=(commits := read.optional("REGISTRY_COMMITS", rules.registry)),
+            tokens=read("REGISTRY_TOKENS", rules.absolute_path) if commits else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class RegistrySettings:
     """The private registry that images are copied into before nodes pull them.
 
@@ -23,19 +59,22 @@ class RegistrySettings:
         mirror: host and port of the mirror that copies.
         mirror_name: the name in its certificate.
         tls_folder: ``ca.crt``, ``tls.crt`` and ``tls.key``, by which the mirror knows this control plane.
+        push: None: no images are made of sandboxes.
     """
 
     host: str
     mirror: str
     mirror_name: str
     tls_folder: Path
+    push: PushSettings | None = None
 
     @classmethod
     def read(cls, read: Reader) -> Self | None:
         """Reads them; None: there is none."""
         if not read.has("REGISTRY"):
             read.refuse(
-                ("MIRROR", "MIRROR_NAME", "MIRROR_TLS_FOLDER"), "it needs REGISTRY, the registry that the mirror fills"
+                ("MIRROR", "MIRROR_NAME", "MIRROR_TLS_FOLDER", "REGISTRY_PUSH"),
+                "it needs REGISTRY, the registry that images are in",
             )
             return None
         return cls(
@@ -43,6 +82,7 @@ class RegistrySettings:
             mirror=read("MIRROR", rules.host_and_port),
             mirror_name=read("MIRROR_NAME", rules.domain),
             tls_folder=read("MIRROR_TLS_FOLDER", rules.tls_folder),
+            push=PushSettings.read(read),
         )
 
 

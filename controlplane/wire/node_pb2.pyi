@@ -164,3 +164,62 @@ class Killed(_message.Message):
     PIDS_FIELD_NUMBER: _ClassVar[int]
     pids: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, pids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Registry(_message.Message):
+    __slots__ = ("address", "credentials", "authority", "connect")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CREDENTIALS_FIELD_NUMBER: _ClassVar[int]
+    AUTHORITY_FIELD_NUMBER: _ClassVar[int]
+    CONNECT_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    credentials: Credentials
+    authority: str
+    connect: str
+    def __init__(self, address: _Optional[str] = ..., credentials: _Optional[_Union[Credentials, _Mapping]] = ..., authority: _Optional[str] = ..., connect: _Optional[str] = ...) -> None: ...
+
+class CommitRequest(_message.Message):
+    __slots__ = ("sandbox_id", "container", "registry", "base", "target", "max_bytes", "still_ms")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    CONTAINER_FIELD_NUMBER: _ClassVar[int]
+    REGISTRY_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STILL_MS_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    container: str
+    registry: Registry
+    base: str
+    target: str
+    max_bytes: int
+    still_ms: int
+    def __init__(self, sandbox_id: _Optional[str] = ..., container: _Optional[str] = ..., registry: _Optional[_Union[Registry, _Mapping]] = ..., base: _Optional[str] = ..., target: _Optional[str] = ..., max_bytes: _Optional[int] = ..., still_ms: _Optional[int] = ...) -> None: ...
+
+class CommitProgress(_message.Message):
+    __slots__ = ("reading", "committed")
+    class Reading(_message.Message):
+        __slots__ = ("done_bytes", "total_bytes")
+        DONE_BYTES_FIELD_NUMBER: _ClassVar[int]
+        TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+        done_bytes: int
+        total_bytes: int
+        def __init__(self, done_bytes: _Optional[int] = ..., total_bytes: _Optional[int] = ...) -> None: ...
+    READING_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    reading: CommitProgress.Reading
+    committed: Committed
+    def __init__(self, reading: _Optional[_Union[CommitProgress.Reading, _Mapping]] = ..., committed: _Optional[_Union[Committed, _Mapping]] = ...) -> None: ...
+
+class Committed(_message.Message):
+    __slots__ = ("digest", "size_bytes", "skipped", "skipped_more", "still_us")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_MORE_FIELD_NUMBER: _ClassVar[int]
+    STILL_US_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    size_bytes: int
+    skipped: _containers.RepeatedScalarFieldContainer[str]
+    skipped_more: int
+    still_us: int
+    def __init__(self, digest: _Optional[str] = ..., size_bytes: _Optional[int] = ..., skipped: _Optional[_Iterable[str]] = ..., skipped_more: _Optional[int] = ..., still_us: _Optional[int] = ...) -> None: ...

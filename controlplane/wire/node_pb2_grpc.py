@@ -59,6 +59,11 @@ class NodeStub:
                 request_serializer=node__pb2.KillRequest.SerializeToString,
                 response_deserializer=node__pb2.Killed.FromString,
                 _registered_method=True)
+        self.Commit = channel.unary_stream(
+                '/rollbox.node.v1.Node/Commit',
+                request_serializer=node__pb2.CommitRequest.SerializeToString,
+                response_deserializer=node__pb2.CommitProgress.FromString,
+                _registered_method=True)
 
 
 class NodeServicer:
@@ -101,6 +106,15 @@ class NodeServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Commit(self, request, context):
+        """Makes an image of a running sandbox: its own image, and a layer of what its file system has beyond that, put into a
+        registry. Its processes stand still while the layer is read, and go on whatever becomes of the call. The name is
+        given last: a call that fails or is cut leaves none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodeServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -128,6 +142,11 @@ def add_NodeServicer_to_server(servicer, server):
                     servicer.Kill,
                     request_deserializer=node__pb2.KillRequest.FromString,
                     response_serializer=node__pb2.Killed.SerializeToString,
+            ),
+            'Commit': grpc.unary_stream_rpc_method_handler(
+                    servicer.Commit,
+                    request_deserializer=node__pb2.CommitRequest.FromString,
+                    response_serializer=node__pb2.CommitProgress.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -265,6 +284,33 @@ class Node:
             '/rollbox.node.v1.Node/Kill',
             node__pb2.KillRequest.SerializeToString,
             node__pb2.Killed.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Commit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/rollbox.node.v1.Node/Commit',
+            node__pb2.CommitRequest.SerializeToString,
+            node__pb2.CommitProgress.FromString,
             options,
             channel_credentials,
             insecure,

@@ -262,3 +262,49 @@ def test_only_an_installer_lets_the_operator_change_nodes() -> None:
 def test_what_an_installer_cannot_be_told_is_refused(settings: tuple[str, ...], words: str) -> None:
     with pytest.raises(ChartError, match=words):
         render(*settings)
+
+
+REGISTRY = ("registry.enabled=true", "registry.addresses[0]=10.1.2.3")
+PUSH = "rollbox-registry.rollbox.svc.cluster.local:5444"
+
+
+def test_with_a_private_registry_it_makes_images_of_sandboxes() -> None:
+    manifests = render(ON, *REGISTRY)
+    spec = agent(manifests)
+    paths = {one["name"]: one["hostPath"]["path"] for one in spec["volumes"] if "hostPath" in one}
+    assert paths["runsc"] == "/run/containerd/runsc/k8s.io"
+    (container,) = spec["containers"]
+    assert all(one["readOnly"] for one in container["volumeMounts"])
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["KILL"]}
+    assert environment(container)["ROLLBOX_NODE_RUNSC"] == "/run/rollbox/runsc"
+    # Its only way out, and a token comes with each call.
+    policy = named(manifests, "NetworkPolicy", "rollbox-node")["spec"]
+    assert policy["egress"] == [{"ports": [{"port": 5445, "protocol": "TCP"}]}]
+    assert not [one for one in spec["volumes"] if "registry" in str(one)]
+    (plane,) = named(manifests, "Deployment", "rollbox-controlplane")["spec"]["template"]["spec"]["containers"]
+    told = environment(plane)
+    assert told["ROLLBOX_CONTROLPLANE_REGISTRY_PUSH"] == PUSH
+    assert told["ROLLBOX_CONTROLPLANE_REGISTRY_ACCOUNT_FILE"] == "/etc/rollbox/registry/account"
+    assert told["ROLLBOX_CONTROLPLANE_REGISTRY_COMMITS"] == PUSH.replace("5444", "5445")
+    (operator,) = named(manifests, "Deployment", "rollbox-operator")["spec"]["template"]["spec"]["containers"]
+    assert not [name for name in environment(operator) if "REGISTRY" in name]
+    registry = named(manifests, "StatefulSet", "rollbox-registry")["spec"]["template"]["spec"]["containers"]
+    assert [one["name"] for one in registry] == ["commits", "read", "write"]
+    assert "token" in base64.b64decode(named(manifests, "Secret", "rollbox-registry")["data"]["commits.yaml"]).decode()
+    # What signs tokens is the control plane's alone.
+    assert "commits.key" not in named(manifests, "Secret", "rollbox-registry")["data"]
+
+
+def test_without_both_it_has_neither_kernels_nor_a_way_out(manifests: list[Manifest]) -> None:
+    assert "ROLLBOX_NODE_RUNSC" not in environment(agent(manifests)["containers"][0])
+    assert named(manifests, "NetworkPolicy", "rollbox-node")["spec"]["egress"] == []
+    alone = render(*REGISTRY)
+    (plane,) = named(alone, "Deployment", "rollbox-controlplane")["spec"]["template"]["spec"]["containers"]
+    assert "ROLLBOX_CONTROLPLANE_REGISTRY_PUSH" not in environment(plane)
+
+
+@pytest.mark.parametrize(("host", "port"), [("r.example.com:5000", 5000), ("r.example.com", 443)])
+def test_an_external_registry_is_reached_at_its_own_port(host: str, port: int) -> None:
+    external = (f"registry.external.host={host}", "registry.external.existingSecret=account")
+    policy = named(render(ON, "registry.enabled=true", *external), "NetworkPolicy", "rollbox-node")["spec"]
+    assert policy["egress"] == [{"ports": [{"port": port, "protocol": "TCP"}]}]

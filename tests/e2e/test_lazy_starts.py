@@ -17,9 +17,10 @@ from tests.cluster import processes
 from tests.cluster.layout import ETC, LAZY_PORT, LAZY_REGISTRY, LAZY_RELEASE, REGISTRY
 from tests.cluster.settings import trusted
 from tests.e2e.test_lazy import counted, pushed
-from tests.e2e.test_private_registry import images, told, upstream
+from tests.e2e.test_private_registry import images
 from tests.support.faults import node_part
 from tests.support.installed import BESIDE_ANOTHER, Installed, installed, kubectl, node_address, objects, own_cluster
+from tests.support.private_registry import told, upstream
 from tests.support.stack import free_port
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(900)]

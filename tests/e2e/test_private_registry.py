@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rollbox import Client, Sandbox
 from rollbox.errors import ImageNotFound
-from tests.cluster import layout
 from tests.cluster.settings import trusted
 from tests.support.images import IMAGE, REGISTRY
 from tests.support.installed import (
@@ -28,7 +25,7 @@ from tests.support.installed import (
     node_address,
     own_cluster,
 )
-from tests.support.registry import HTPASSWD, registry_server
+from tests.support.private_registry import told, upstream, values
 from tests.support.stack import free_port
 
 RELEASE = "rollbox-registry"
@@ -45,49 +42,22 @@ class Place:
     folder: Path
 
 
-@contextmanager
-def upstream(folder: Path, address: str, port: int, *, account: bool) -> Iterator[None]:
-    """The cluster's images at an address that only the mirror and the control plane ask."""
-    folder.mkdir(exist_ok=True)
-    (folder / "htpasswd").write_text(HTPASSWD)
-    more: dict[str, Any] = {"storage": {"filesystem": {"rootdirectory": str(layout.CACHE / "registry")}}}
-    more["storage"]["maintenance"] = {"readonly": {"enabled": True}}
-    if account:
-        more["auth"] = {"htpasswd": {"realm": "r", "path": str(folder / "htpasswd")}}
-    with registry_server(folder, f"{address}:{port}", **more):
-        yield
-
-
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
     if not own_cluster():
         pytest.skip("a given cluster's nodes are not told of another registry by a test")
     address = await node_address()
     pull, push, other = (free_port(address) for _ in range(3))
-    values = (
+    chosen = (
         *BESIDE_ANOTHER,
-        "registry.enabled=true",
-        f"registry.addresses[0]={address}",
-        f"registry.port={pull}",
-        f"registry.pushPort={push}",
-        "registry.persistence.enabled=false",
-        "registry.persistence.size=10Gi",
-        f"sandboxes.images.plainHttpRegistries[0]={address}:{other}",
-        *(f"registry{part}.resources.requests.cpu=5m" for part in ("", ".mirror")),
+        *values(address, pull, push, other),
         f"sandboxes.ownerPullSecrets.{OWNERS[0]}[0]=private",
     )
     repository, _, tag = IMAGE.removeprefix(f"{REGISTRY.partition('/')[0]}/").rpartition(":")
-    async with installed(RELEASE, *values) as stack:
+    async with installed(RELEASE, *chosen) as stack:
         await _credentials(stack, f"{address}:{other}/nothing-else")
         with trusted(*await told(stack)):
             yield Place(stack, f"{address}:{other}/{repository}:{tag}", other, tmp_path / "upstream")
-
-
-async def told(stack: Installed) -> tuple[str, str, str]:
-    """What the release tells nodes of its registry."""
-    name = f"{stack.release}-registry-nodes"
-    told = json.loads(await kubectl("get", "configmap", name, "-n", stack.namespace, "-o", "json"))["data"]
-    return told["host"], told["hosts.toml"], told["ca.crt"]
 
 
 async def _credentials(stack: Installed, place: str) -> None:

@@ -37,7 +37,7 @@ touch /repo/.wh.file
 """
 LOOK = """
 cd /repo
-stat -c '%n %a %u:%g %h %F' file same link pipe inner
+stat -c '%n %a %u:%g %h %F' file same link pipe; stat -c '%n %a %u:%g %F' inner
 cat file 'a name with spaces and ünïcode'; readlink link
 ls -d /usr/share/doc 2>&1; ls /usr/share/zoneinfo; tail -n 1 /etc/passwd; ls -A /repo; echo "[$SECRET]" "$PWD"
 """
@@ -53,7 +53,9 @@ async def test_an_image_has_what_the_sandbox_has_changed_and_nothing_else(client
             assert f"/{name}:v1@sha256:" in image
             assert image.endswith(image.digest)
             assert image.size_bytes > 0
-            assert {one.partition(":")[0] for one in image.skipped} >= {"/repo/socket", "/repo/.wh.file"}
+            told = {one.partition(":")[0] for one in image.skipped}
+            # gVisor does not list sockets.
+            assert told >= ({"/repo/.wh.file"} if ON_CLUSTER else {"/repo/socket", "/repo/.wh.file"})
             # It goes on as if nothing had been.
             assert (await sandbox.exec("cat /repo/file; echo $SECRET")).stdout == "content\ns3cret\n"
         async with await client.create(image) as again:
@@ -64,7 +66,7 @@ async def test_an_image_has_what_the_sandbox_has_changed_and_nothing_else(client
             "same 4711 0:0 2 regular file",
             "link 777 0:0 1 symbolic link",
             "pipe 644 0:0 1 fifo",
-            "inner 755 1234:4321 2 directory",
+            "inner 755 1234:4321 directory",
             "content",
             "x/etc/passwd",
             "ls: cannot access '/usr/share/doc': No such file or directory",
@@ -209,7 +211,6 @@ async def test_two_commits_of_one_sandbox_do_not_meet(client: Client) -> None:
         assert any(isinstance(one, CommittedImage) for one in both)
 
 
-@pytest.mark.skipif(ON_CLUSTER, reason="an image that was never committed is asked for at the registry there")
 async def test_what_was_never_committed_is_not_found(client: Client) -> None:
     async with repository() as name, await client.create(IMAGE) as sandbox:
         image = await commit(sandbox, name)
@@ -228,10 +229,12 @@ async def test_the_command_line_commits_lists_and_pulls(stack: Product, client: 
         assert set(told) == {"image", "digest", "size_bytes", "skipped"}
         status, _, err = await rollbox(stack, "commit", sandbox.id, "UPPER")
         assert (status, "code: invalid_argument" in err) == (2, True)
-        listed = await answer(stack, "image", "list")
-        assert f"{name}:cli" in str(listed)
+        if not ON_CLUSTER:
+            # Nodes have what they have pulled, by its digest.
+            assert f"{name}:cli" in str(await answer(stack, "image", "list"))
         status, out, _ = await rollbox(stack, "image", "list")
         assert out.decode().splitlines()[0].split() == ["node", "image", "digest", "size", "pulled", "last", "used"]
         status, out, err = await rollbox(stack, "image", "prefetch", IMAGE, told["image"])
         assert (status, err) == (0, "")
         assert out.decode().count("here on") == 2
+        assert told["digest"] in str(await answer(stack, "image", "list"))

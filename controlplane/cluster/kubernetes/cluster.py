@@ -15,7 +15,7 @@ from controlplane.cluster.kubernetes.client import Json, KubernetesClient, NotAs
 from controlplane.cluster.kubernetes.deaths import death
 from controlplane.cluster.kubernetes.lazy import LazyImages
 from controlplane.cluster.kubernetes.lost_nodes import Nodes
-from controlplane.cluster.kubernetes.node_agents import NodeAgents, NodeImages
+from controlplane.cluster.kubernetes.node_agents import NodeParts, node_parts
 from controlplane.cluster.kubernetes.nodes import Fleet
 from controlplane.cluster.kubernetes.pods import Events, Pods
 from controlplane.cluster.kubernetes.podspec import (
@@ -27,7 +27,6 @@ from controlplane.cluster.kubernetes.podspec import (
     pod,
     selector,
 )
-from controlplane.cluster.kubernetes.pull_secrets import PullSecrets
 from controlplane.cluster.kubernetes.ready_address import ReadyAddress
 from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.cluster.kubernetes.removal import Removal
@@ -48,9 +47,8 @@ from controlplane.cluster.protocol import (
     Started,
 )
 from controlplane.errors import Problem
-from controlplane.images import Keyring
 from controlplane.model import SandboxSpec, Usage, load_record
-from controlplane.settings import NodeAgentSettings
+from controlplane.settings import NodeAgentSettings, RegistrySettings
 
 # A stop makes two calls, of which ``removal`` limits the concurrency, and then only waits for a kubelet.
 MAX_STOPS: Final = 4096
@@ -74,7 +72,7 @@ class KubernetesCluster:
         required: str,
         per_node: int,
         forged: Callable[[], None],
-        images: NodeImages | None = None,
+        parts: NodeParts | None = None,
     ) -> None:
         self._client = client
         self._defaults = defaults
@@ -82,7 +80,8 @@ class KubernetesCluster:
         self._what = what
         self._required = required
         self._per_node = per_node
-        self._images = images
+        parts = parts or NodeParts()
+        self._images, self._commits = parts.images, parts.commits
         self._clock: Clock = SystemClock()
         self._ready = ReadyAddress(defaults.ready_url)
         self._nodes = Nodes(self._lost)
@@ -113,6 +112,7 @@ class KubernetesCluster:
         lazy_images: Sequence[str] = (),
         converted_images: str = "",
         node_agents: NodeAgentSettings | None = None,
+        registry: RegistrySettings | None = None,
         forged: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[Self]:
         """Opens a cluster; its watches run while the block does.
@@ -135,6 +135,7 @@ class KubernetesCluster:
             lazy_images: beginnings of the names of images that nodes mount lazily.
             converted_images: beginning of the names of copies that the mirror converts; empty: it converts none.
             node_agents: None: what nodes have of images is not known, and nothing is pulled ahead.
+            registry: the private registry; with node agents, images of sandboxes are put into it.
             forged: called for each sandbox whose pod has another address than its readiness push named.
 
         Raises:
@@ -157,7 +158,7 @@ class KubernetesCluster:
         )
         async with (
             KubernetesClient.connect(kubeconfig) as client,
-            _node_images(client, node_agents, namespace, image_pull_secrets) as images,
+            node_parts(client, node_agents, registry, namespace, image_pull_secrets) as parts,
         ):
             runtime = await isolation.runtime(client, runtime_class)
             version = str((await client.get("/version")).get("gitVersion") or "")
@@ -176,7 +177,7 @@ class KubernetesCluster:
                 required=required_kernel,
                 per_node=starts_per_node,
                 forged=forged,
-                images=images,
+                parts=parts,
             )
             async with cluster._watching():
                 yield cluster
@@ -267,24 +268,31 @@ class KubernetesCluster:
 
     @property
     def commits(self) -> str:
-        """See ``Cluster.commits``."""
-        return ""
+        """See ``Cluster.commits``: a folder of the private registry."""
+        return "" if self._commits is None else self._commits.place
 
     async def commit(self, sandbox_id: str, target: str, max_bytes: int) -> Committed:
-        """See ``Cluster.commit``."""
-        raise _without_agents(f"{sandbox_id} cannot be made an image")
+        """See ``Cluster.commit``; the agent of the sandbox's node does it."""
+        if self._commits is None:
+            raise _without_commits(f"{sandbox_id} cannot be made an image")
+        node = self._pods.node_of(sandbox_id)
+        return await self._commits.commit(f"{self._path}/{sandbox_id}", node, target, max_bytes)
 
     def lazily(self, spec: SandboxSpec) -> bool:
         """See ``Cluster.lazily``."""
         return self._lazily(spec) is not None
 
     async def committed_images(self, folder: str) -> Sequence[CommittedImage]:
-        """See ``Cluster.committed_images``."""
-        raise _without_agents(f"there are no images below {folder or 'a folder of yours'}")
+        """See ``Cluster.committed_images``; the private registry says it."""
+        if self._commits is None:
+            raise _without_commits(f"there are no images below {folder or 'a folder of yours'}")
+        return await self._commits.kept.list(folder)
 
     async def remove_committed(self, image: CommittedImage) -> None:
-        """See ``Cluster.remove_committed``."""
-        raise _without_agents(f"{image.name} cannot be removed")
+        """See ``Cluster.remove_committed``; what nodes have pulled of it stays until they need the room."""
+        if self._commits is None:
+            raise _without_commits(f"{image.name} cannot be removed")
+        await self._commits.kept.remove(image)
 
     def architectures(self) -> frozenset[str]:
         """See ``Cluster.architectures``."""
@@ -394,20 +402,10 @@ class KubernetesCluster:
         )
 
 
-@asynccontextmanager
-async def _node_images(
-    client: KubernetesClient, settings: NodeAgentSettings | None, namespace: str, pull_secrets: Sequence[str]
-) -> AsyncIterator[NodeImages | None]:
-    if settings is None:
-        yield None
-        return
-    secrets = PullSecrets(client, namespace, pull_secrets, {}, SystemClock())
-
-    async def of_all_pods() -> Keyring:
-        return await secrets.of("")
-
-    async with NodeAgents.open(client, settings) as agents:
-        yield NodeImages(agents, of_all_pods)
+def _without_commits(what: str) -> Problem:
+    needs = "node agents and a private registry (nodeAgent.enabled and registry.enabled in the chart's values)"
+    detail = f"{what}: making images of sandboxes takes {needs}"
+    return Problem("unsupported", detail, value="nodeAgent.enabled and registry.enabled")
 
 
 def _without_agents(what: str) -> Problem:

@@ -66,6 +66,17 @@
 - {name: ROLLBOX_CONTROLPLANE_MIRROR, value: {{ printf "%s.%s.svc.%s:8085" (include "rollbox.name" (list . "mirror")) .Release.Namespace .Values.clusterDomain | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_MIRROR_NAME, value: {{ include "rollbox.mirrorServer" . }}}
 - {name: ROLLBOX_CONTROLPLANE_MIRROR_TLS_FOLDER, value: /etc/rollbox/mirror}
+{{- if include "rollbox.commits" . }}
+- {name: ROLLBOX_CONTROLPLANE_REGISTRY_PUSH, value: {{ include "rollbox.registryPush" . | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_REGISTRY_ACCOUNT_FILE, value: /etc/rollbox/registry/account}
+{{- if include "rollbox.ownRegistry" . }}
+- {name: ROLLBOX_CONTROLPLANE_REGISTRY_COMMITS, value: {{ include "rollbox.registryCommits" . | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_REGISTRY_TOKENS, value: /etc/rollbox/commits}
+{{- end }}
+{{- if or (include "rollbox.ownRegistry" .) .Values.registry.external.ownAuthority }}
+- {name: ROLLBOX_CONTROLPLANE_REGISTRY_CA, value: /etc/rollbox/registry/ca.crt}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- with .Values.sandboxes.ownerPullSecrets }}
 {{- if not (include "rollbox.registry" $) }}{{ fail "sandboxes.ownerPullSecrets needs registry.enabled: nodes have no credentials of one owner alone, and start what they have for anybody" }}{{ end }}
@@ -97,6 +108,12 @@
 {{- if include "rollbox.registry" . }}
 - {name: mirror, mountPath: /etc/rollbox/mirror, readOnly: true}
 {{- end }}
+{{- if include "rollbox.commits" . }}
+- {name: registry, mountPath: /etc/rollbox/registry, readOnly: true}
+{{- if include "rollbox.ownRegistry" . }}
+- {name: commits, mountPath: /etc/rollbox/commits, readOnly: true}
+{{- end }}
+{{- end }}
 - {name: api-keys, mountPath: /etc/rollbox/api-keys, readOnly: true}
 - {name: signing, mountPath: /etc/rollbox/signing, readOnly: true}
 {{ include "rollbox.operatorMounts" . }}
@@ -105,6 +122,12 @@
 {{- define "rollbox.controlplaneVolumes" -}}
 {{- if include "rollbox.registry" . }}
 - {name: mirror, secret: {secretName: {{ include "rollbox.name" (list . "mirror") }}-client, defaultMode: 0440}}
+{{- end }}
+{{- if include "rollbox.commits" . }}
+- {name: registry, secret: {secretName: {{ include "rollbox.registryAccount" . }}, defaultMode: 0440}}
+{{- if include "rollbox.ownRegistry" . }}
+- {name: commits, secret: {secretName: {{ include "rollbox.name" (list . "registry") }}-commits, defaultMode: 0440}}
+{{- end }}
 {{- end }}
 - {name: api-keys, secret: {secretName: {{ include "rollbox.apiKeysSecret" . }}, items: [{key: keys, path: keys}]}}
 - {name: signing, secret: {secretName: {{ include "rollbox.signingSecret" . }}, items: [{key: tls.key, path: tls.key}]}}

@@ -3,6 +3,11 @@
 {{- if dig "enabled" false (.Values.nodeAgent | default dict) }}true{{ end }}
 {{- end }}
 
+{{- /* Not empty where agents make images of sandboxes. */}}
+{{- define "rollbox.commits" -}}
+{{- if and (include "rollbox.nodeAgents" .) (include "rollbox.registry" .) (dig "runsc" "root" "" .Values.nodeAgent) }}true{{ end }}
+{{- end }}
+
 {{- /* The runtime handlers of sandboxes, that of most of them first. */}}
 {{- define "rollbox.nodeHandlers" -}}
 {{- $handlers := list .Values.runtimeClass.handler }}

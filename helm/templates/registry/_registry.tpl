@@ -22,6 +22,11 @@
 {{- with .Values.registry.external.host }}{{ . }}{{ else }}{{ include "rollbox.registryService" . }}:{{ .Values.registry.pushPort }}{{ end }}
 {{- end }}
 
+{{- /* Where agents put images of sandboxes. */}}
+{{- define "rollbox.registryCommits" -}}
+{{- with .Values.registry.external.host }}{{ . }}{{ else }}{{ include "rollbox.registryService" . }}:{{ .Values.registry.commitPort }}{{ end }}
+{{- end }}
+
 {{- define "rollbox.registryAccount" -}}
 {{- if include "rollbox.ownRegistry" . }}{{ include "rollbox.name" (list . "registry") }}-push{{ else }}{{ .Values.registry.external.existingSecret }}{{ end }}
 {{- end }}
@@ -70,6 +75,13 @@ that no pod has: nodes trust the authority, and the registry's certificate is si
 {{- $_ := set $found $side (dict "certificate" $signed.Cert "key" $signed.Key "stamp" $stamp) }}
 {{- end }}
 {{- end }}
+{{- /* What says who may make which image of a sandbox: a key of its own, since the authority signs for others too. */}}
+{{- if and (get $kept "commits.crt") (get $kept "commits.key") }}
+{{- $_ := set $found "commits" (dict "certificate" (get $kept "commits.crt" | b64dec) "key" (get $kept "commits.key" | b64dec)) }}
+{{- else }}
+{{- $signs := genSelfSignedCertWithKey (printf "rollbox commits of %s" .Release.Name) nil nil 3650 (genPrivateKey "ecdsa") }}
+{{- $_ := set $found "commits" (dict "certificate" $signs.Cert "key" $signs.Key) }}
+{{- end }}
 {{- $htpasswd := get $kept "htpasswd" | b64dec }}
 {{- if not (and $htpasswd (get $kept "push")) }}
 {{- $htpasswd = printf "%s\n" (htpasswd "push" $found.push) }}
@@ -87,10 +99,13 @@ that no pod has: nodes trust the authority, and the registry's certificate is si
 
 {{- /*
 The registry's configuration. Two processes serve one store: nodes get a port on which nothing can be changed, with an
-account of its own, since Distribution's accounts have no rights of their own. Argument: (list . "read" | "write").
+account of its own, since Distribution's accounts have no rights of their own. A third one takes what is made of
+sandboxes: a node's agent gets a token for each, which is good for that one repository. Argument: (list . "read" | "write" |
+"commits").
 */}}
 {{- define "rollbox.registryConfig" -}}
-{{- $top := index . 0 }}{{ $reads := eq (index . 1) "read" -}}
+{{- $top := index . 0 }}{{ $reads := eq (index . 1) "read" }}{{ $commits := eq (index . 1) "commits" }}
+{{- $registry := $top.Values.registry -}}
 version: 0.1
 log: {level: warn, accesslog: {disabled: true}}
 storage:
@@ -98,11 +113,15 @@ storage:
   delete: {enabled: {{ not $reads }}}
   maintenance:
     readonly: {enabled: {{ $reads }}}
-    uploadpurging: {enabled: {{ not $reads }}, age: 24h, interval: 1h, dryrun: false}
+    uploadpurging: {enabled: {{ not $reads }}, age: 6h, interval: 1h, dryrun: false}
 auth:
+  {{- if $commits }}
+  token: {realm: "https://{{ include "rollbox.registryCommits" $top }}/", service: rollbox-commits, issuer: rollbox-controlplane, rootcertbundle: /etc/rollbox/commits.crt}
+  {{- else }}
   htpasswd: {realm: rollbox, path: /etc/rollbox/{{ $reads | ternary "readers" "htpasswd" }}}
+  {{- end }}
 http:
-  addr: ":{{ $reads | ternary $top.Values.registry.port $top.Values.registry.pushPort }}"
+  addr: ":{{ $commits | ternary $registry.commitPort ($reads | ternary $registry.port $registry.pushPort) }}"
   secret: {{ (include "rollbox.registrySecrets" $top | fromYaml).http }}
   tls: {certificate: /etc/rollbox/tls.crt, key: /etc/rollbox/tls.key}
 health:

@@ -31,6 +31,8 @@ const (
 	// A client of ours asks no more often.
 	askedEvery = 20 * time.Second
 	shakesIn   = 10 * time.Second
+	// Of the pod's grace period, behind that of calls.
+	goesOnIn = 3 * time.Second
 )
 
 // Run serves until the context ends, and then lets calls go on for the grace period.
@@ -76,9 +78,12 @@ func Serve(ctx context.Context, settings *Settings, listener net.Listener, log *
 	var owned sync.WaitGroup
 	defer owned.Wait()
 	owned.Go(func() { use.Follow(following, runtime, brought, log) })
+	if settings.Runsc != "" {
+		owned.Go(func() { offered.commits.LetGo(following) })
+	}
 	owned.Go(func() {
 		<-following.Done()
-		end(server, offered.puller, settings.Grace, log)
+		end(server, offered, settings.Grace)
 	})
 	log.Info("node agent started", "node", settings.Node, "address", listener.Addr().String())
 	err = server.Serve(listener)
@@ -86,13 +91,17 @@ func Serve(ctx context.Context, settings *Settings, listener net.Listener, log *
 	return err
 }
 
-// end takes no new calls, waits for those under way and cuts off what is left after the grace period.
-func end(server *grpc.Server, puller *images.Puller, grace time.Duration, log *slog.Logger) {
-	log.Info("node agent ends")
+// end takes no new calls, waits for those under way and cuts off what is left after the grace period. Sandboxes that stand
+// still for a commit go on before it returns.
+func end(server *grpc.Server, offered *service, grace time.Duration) {
+	offered.log.Info("node agent ends")
 	// A pull takes as long as it takes, and the next agent's goes on where it stood.
-	puller.End()
+	offered.puller.End()
 	cut := time.AfterFunc(grace, server.Stop)
 	defer cut.Stop()
 	server.GracefulStop()
-	puller.Wait()
+	offered.puller.Wait()
+	going, cancel := context.WithTimeout(context.Background(), goesOnIn)
+	defer cancel()
+	offered.kernels.Wait(going)
 }

@@ -11,11 +11,14 @@ import (
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"rollbox.dev/node/internal/commit"
 	"rollbox.dev/node/internal/containerd"
 	"rollbox.dev/node/internal/images"
 	"rollbox.dev/node/internal/install/plan"
 	"rollbox.dev/node/internal/kernel"
+	"rollbox.dev/node/internal/pods"
 	"rollbox.dev/node/internal/problem"
+	"rollbox.dev/node/internal/runsc"
 	"rollbox.dev/node/internal/wire"
 )
 
@@ -33,18 +36,24 @@ type service struct {
 	store    *images.Store
 	puller   *images.Puller
 	killer   *kernel.Killer
+	kernels  *runsc.Kernels
+	commits  *commit.Commits
 	log      *slog.Logger
 }
 
 func newService(
 	settings *Settings, runtime *containerd.Runtime, use *images.Use, brought *images.Brought, log *slog.Logger,
 ) *service {
+	found := &pods.Finder{Runtime: runtime, Namespace: settings.Namespace, Handlers: settings.Handlers}
+	kernels := runsc.New(settings.Runsc, log)
 	return &service{
 		settings: settings,
 		runtime:  runtime,
 		store:    images.NewStore(runtime, settings.Handlers, use, brought),
 		puller:   images.NewPuller(runtime, use, brought, settings.Pulls),
-		killer:   kernel.NewKiller(runtime, settings.Namespace, settings.Handlers, log),
+		killer:   kernel.NewKiller(runtime, found, log),
+		kernels:  kernels,
+		commits:  commit.New(found, kernels, log),
 		log:      log,
 	}
 }

@@ -34,6 +34,8 @@ type Settings struct {
 	Installed string
 	// Mounts is the socket of the process that serves lazily mounted files; empty: it is not looked at.
 	Mounts string
+	// Runsc is the folder of the control sockets of this node's gVisor kernels; empty: no images are made of sandboxes.
+	Runsc string
 	// Pulls is how many images are pulled at once.
 	Pulls int
 	// Grace is how long calls may go on when the agent is told to end.
@@ -74,6 +76,7 @@ func Read(environ func(string) string) (*Settings, error) {
 		Images:     read.path("IMAGES", ""),
 		Installed:  read.path("INSTALLED", ""),
 		Mounts:     read.path("MOUNTS", ""),
+		Runsc:      read.path("RUNSC", ""),
 		Pulls:      read.number("PULLS", 2, 1, 64),
 		Grace:      time.Duration(read.number("GRACE_SECONDS", 10, 1, 600)) * time.Second,
 		Level:      read.level("LOG"),

@@ -6,21 +6,17 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"regexp"
-	"slices"
-	"strings"
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"rollbox.dev/node/internal/containerd"
+	"rollbox.dev/node/internal/pods"
 	"rollbox.dev/node/internal/problem"
 	"rollbox.dev/node/internal/process"
 )
 
 const (
-	podName      = "io.kubernetes.pod.name"
-	podNamespace = "io.kubernetes.pod.namespace"
 	// How long a killed process may take to end; the kernel has to take its memory back.
 	endsWithin = 10 * time.Second
 	// The runtime hears of a kernel's end a moment later.
@@ -28,34 +24,28 @@ const (
 	lookEvery = 500 * time.Millisecond
 )
 
-var sandboxID = regexp.MustCompile(`^sb-[a-z0-9]{1,60}$`)
-
 // Killer ends the kernels of the sandboxes in one namespace.
 type Killer struct {
 	runtime   *containerd.Runtime
-	namespace string
-	handlers  []string
+	pods      *pods.Finder
 	log       *slog.Logger
 	lookEvery time.Duration
 }
 
-// NewKiller returns one for the pods of a namespace that have one of some runtime handlers; it touches no others.
-func NewKiller(runtime *containerd.Runtime, namespace string, handlers []string, log *slog.Logger) *Killer {
-	return &Killer{runtime: runtime, namespace: namespace, handlers: handlers, log: log, lookEvery: lookEvery}
+// NewKiller returns one for the pods that are found; it touches no others.
+func NewKiller(runtime *containerd.Runtime, found *pods.Finder, log *slog.Logger) *Killer {
+	return &Killer{runtime: runtime, pods: found, log: log, lookEvery: lookEvery}
 }
 
 // Kill ends the kernel of a sandbox and returns its process ids once they are gone; none if nothing of it runs. A kernel
 // that the runtime says runs and that is not found is a failure.
 func (k *Killer) Kill(ctx context.Context, sandbox string) ([]uint32, error) {
-	if !sandboxID.MatchString(sandbox) {
-		return nil, problem.New(problem.InvalidArgument, "%q is no sandbox's id", sandbox)
-	}
-	pods, err := k.pods(ctx, sandbox)
+	found, err := k.pods.Find(ctx, sandbox)
 	if err != nil {
 		return nil, err
 	}
 	var killed []uint32
-	for _, pod := range pods {
+	for _, pod := range found {
 		pid, err := k.ended(ctx, pod)
 		if err != nil {
 			return nil, err
@@ -65,39 +55,6 @@ func (k *Killer) Kill(ctx context.Context, sandbox string) ([]uint32, error) {
 		}
 	}
 	return killed, nil
-}
-
-// pods returns the sandbox's pod as the runtime knows it, with each attempt to start it.
-func (k *Killer) pods(ctx context.Context, sandbox string) ([]*cri.PodSandbox, error) {
-	labels := map[string]string{podName: sandbox, podNamespace: k.namespace}
-	listed, err := k.runtime.Containers.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{
-		Filter: &cri.PodSandboxFilter{LabelSelector: labels},
-	})
-	if err != nil {
-		return nil, containerd.Failed("look for the pod "+sandbox, err)
-	}
-	return k.chosen(sandbox, listed.GetItems())
-}
-
-// chosen checks what the runtime has found, since a filter that it does not understand would select everything.
-func (k *Killer) chosen(sandbox string, pods []*cri.PodSandbox) ([]*cri.PodSandbox, error) {
-	var found []*cri.PodSandbox
-	for _, pod := range pods {
-		about := pod.GetMetadata()
-		if about.GetName() != sandbox || about.GetNamespace() != k.namespace {
-			continue
-		}
-		if !slices.Contains(k.handlers, pod.GetRuntimeHandler()) {
-			detail := "the pod %s runs under %q, and only kernels under %s are ended"
-			words := strings.Join(k.handlers, ", ")
-			return nil, problem.New(problem.Unsupported, detail, sandbox, pod.GetRuntimeHandler(), words)
-		}
-		found = append(found, pod)
-	}
-	if len(found) == 0 {
-		return nil, problem.New(problem.SandboxNotFound, "this node has no pod %s in %s", sandbox, k.namespace)
-	}
-	return found, nil
 }
 
 // ended returns the process that was killed for a pod; 0: nothing of its kernel runs.

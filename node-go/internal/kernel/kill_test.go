@@ -15,6 +15,7 @@ import (
 
 	"rollbox.dev/node/internal/containerd"
 	"rollbox.dev/node/internal/played"
+	"rollbox.dev/node/internal/pods"
 	"rollbox.dev/node/internal/problem"
 	"rollbox.dev/node/internal/process"
 )
@@ -22,7 +23,8 @@ import (
 const pod = "5f2c9d0e"
 
 func killer() *Killer {
-	return NewKiller(nil, "rollbox-sandboxes", []string{"runsc-lazy", "runsc"}, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	found := &pods.Finder{Namespace: "rollbox-sandboxes", Handlers: []string{"runsc-lazy", "runsc"}}
+	return NewKiller(nil, found, slog.New(slog.NewTextHandler(io.Discard, nil)))
 }
 
 func one(name, namespace, handler string) *cri.PodSandbox {
@@ -124,7 +126,8 @@ func playing(t *testing.T, said ...*cri.PodSandboxStatusResponse) *Killer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = runtime.Close() })
-	k := NewKiller(runtime, "rollbox-sandboxes", []string{"runsc"}, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	found := &pods.Finder{Runtime: runtime, Namespace: "rollbox-sandboxes", Handlers: []string{"runsc"}}
+	k := NewKiller(runtime, found, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	k.lookEvery = 0
 	return k
 }
@@ -186,7 +189,7 @@ func TestOnlyPodsOfTheNamespaceAndTheHandlerAreChosen(t *testing.T) {
 		{[]*cri.PodSandbox{one("sb-1", "rollbox-sandboxes", "")}, problem.Unsupported},
 		{[]*cri.PodSandbox{one("sb-2", "kube-system", ""), one("sb-1", "rollbox-sandboxes", "runsc")}, ""},
 	} {
-		chosen, err := killer().chosen("sb-1", c.pods)
+		chosen, err := killer().pods.Chosen("sb-1", c.pods)
 		if c.want == "" {
 			if err != nil || len(chosen) != 1 || chosen[0].GetMetadata().GetName() != "sb-1" {
 				t.Errorf("chosen %v, %v", chosen, err)

@@ -51,6 +51,7 @@ type Containerd struct {
 	Looking    func(pod string) *cri.PodSandboxStatusResponse
 	Records    map[string]*images.Image
 	Made       map[string]*containers.Container
+	Told       map[string]string // of a container, what is said in detail
 }
 
 // Start serves it on a socket until the test ends, and returns the socket's path.
@@ -128,6 +129,10 @@ func (c *Containerd) ListPodSandbox(context.Context, *cri.ListPodSandboxRequest)
 
 func (c *Containerd) PodSandboxStatus(_ context.Context, r *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
 	return c.Looking(r.GetPodSandboxId()), nil
+}
+
+func (c *Containerd) ContainerStatus(_ context.Context, r *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+	return &cri.ContainerStatusResponse{Info: map[string]string{"info": c.Told[r.GetContainerId()]}}, nil
 }
 
 func (c *Containerd) RemoveImage(_ context.Context, r *cri.RemoveImageRequest) (*cri.RemoveImageResponse, error) {

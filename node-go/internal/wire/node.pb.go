@@ -899,6 +899,378 @@ func (x *Killed) GetPids() []uint32 {
 	return nil
 }
 
+// The registry that both images are in, for this call.
+type Registry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`         // host:port that takes pushes
+	Credentials   *Credentials           `protobuf:"bytes,2,opt,name=credentials,proto3" json:"credentials,omitempty"` // of an account that may push; or, as identity_token, a token of the registry
+	Authority     string                 `protobuf:"bytes,3,opt,name=authority,proto3" json:"authority,omitempty"`     // PEM of the authority of its certificate; empty: those of public ones
+	Connect       string                 `protobuf:"bytes,4,opt,name=connect,proto3" json:"connect,omitempty"`         // ADDRESS:PORT where it is, since an agent resolves no names
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Registry) Reset() {
+	*x = Registry{}
+	mi := &file_node_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Registry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Registry) ProtoMessage() {}
+
+func (x *Registry) ProtoReflect() protoreflect.Message {
+	mi := &file_node_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Registry.ProtoReflect.Descriptor instead.
+func (*Registry) Descriptor() ([]byte, []int) {
+	return file_node_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Registry) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Registry) GetCredentials() *Credentials {
+	if x != nil {
+		return x.Credentials
+	}
+	return nil
+}
+
+func (x *Registry) GetAuthority() string {
+	if x != nil {
+		return x.Authority
+	}
+	return ""
+}
+
+func (x *Registry) GetConnect() string {
+	if x != nil {
+		return x.Connect
+	}
+	return ""
+}
+
+type CommitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Container     string                 `protobuf:"bytes,2,opt,name=container,proto3" json:"container,omitempty"` // the name of its container with the user's files
+	Registry      *Registry              `protobuf:"bytes,3,opt,name=registry,proto3" json:"registry,omitempty"`
+	Base          string                 `protobuf:"bytes,4,opt,name=base,proto3" json:"base,omitempty"`                          // REPOSITORY@sha256:..., without a host: what the container was started from
+	Target        string                 `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`                      // REPOSITORY:TAG, without a host
+	MaxBytes      uint64                 `protobuf:"varint,6,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"` // of the layer, uncompressed
+	StillMs       uint32                 `protobuf:"varint,7,opt,name=still_ms,json=stillMs,proto3" json:"still_ms,omitempty"`    // the most that its processes may stand still
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommitRequest) Reset() {
+	*x = CommitRequest{}
+	mi := &file_node_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommitRequest) ProtoMessage() {}
+
+func (x *CommitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_node_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
+func (*CommitRequest) Descriptor() ([]byte, []int) {
+	return file_node_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *CommitRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *CommitRequest) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *CommitRequest) GetRegistry() *Registry {
+	if x != nil {
+		return x.Registry
+	}
+	return nil
+}
+
+func (x *CommitRequest) GetBase() string {
+	if x != nil {
+		return x.Base
+	}
+	return ""
+}
+
+func (x *CommitRequest) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *CommitRequest) GetMaxBytes() uint64 {
+	if x != nil {
+		return x.MaxBytes
+	}
+	return 0
+}
+
+func (x *CommitRequest) GetStillMs() uint32 {
+	if x != nil {
+		return x.StillMs
+	}
+	return 0
+}
+
+type CommitProgress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Is:
+	//
+	//	*CommitProgress_Reading_
+	//	*CommitProgress_Committed
+	Is            isCommitProgress_Is `protobuf_oneof:"is"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommitProgress) Reset() {
+	*x = CommitProgress{}
+	mi := &file_node_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommitProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommitProgress) ProtoMessage() {}
+
+func (x *CommitProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_node_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommitProgress.ProtoReflect.Descriptor instead.
+func (*CommitProgress) Descriptor() ([]byte, []int) {
+	return file_node_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *CommitProgress) GetIs() isCommitProgress_Is {
+	if x != nil {
+		return x.Is
+	}
+	return nil
+}
+
+func (x *CommitProgress) GetReading() *CommitProgress_Reading {
+	if x != nil {
+		if x, ok := x.Is.(*CommitProgress_Reading_); ok {
+			return x.Reading
+		}
+	}
+	return nil
+}
+
+func (x *CommitProgress) GetCommitted() *Committed {
+	if x != nil {
+		if x, ok := x.Is.(*CommitProgress_Committed); ok {
+			return x.Committed
+		}
+	}
+	return nil
+}
+
+type isCommitProgress_Is interface {
+	isCommitProgress_Is()
+}
+
+type CommitProgress_Reading_ struct {
+	Reading *CommitProgress_Reading `protobuf:"bytes,1,opt,name=reading,proto3,oneof"`
+}
+
+type CommitProgress_Committed struct {
+	Committed *Committed `protobuf:"bytes,2,opt,name=committed,proto3,oneof"` // the last message
+}
+
+func (*CommitProgress_Reading_) isCommitProgress_Is() {}
+
+func (*CommitProgress_Committed) isCommitProgress_Is() {}
+
+type Committed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Digest        string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`                               // of the image's manifest
+	SizeBytes     uint64                 `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`       // of the layer as the registry has it
+	Skipped       []string               `protobuf:"bytes,3,rep,name=skipped,proto3" json:"skipped,omitempty"`                             // what is not in it, each with the reason: the first of them
+	SkippedMore   uint64                 `protobuf:"varint,4,opt,name=skipped_more,json=skippedMore,proto3" json:"skipped_more,omitempty"` // how many further ones
+	StillUs       uint64                 `protobuf:"varint,5,opt,name=still_us,json=stillUs,proto3" json:"still_us,omitempty"`             // for how long the processes stood still
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Committed) Reset() {
+	*x = Committed{}
+	mi := &file_node_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Committed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Committed) ProtoMessage() {}
+
+func (x *Committed) ProtoReflect() protoreflect.Message {
+	mi := &file_node_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Committed.ProtoReflect.Descriptor instead.
+func (*Committed) Descriptor() ([]byte, []int) {
+	return file_node_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Committed) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *Committed) GetSizeBytes() uint64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *Committed) GetSkipped() []string {
+	if x != nil {
+		return x.Skipped
+	}
+	return nil
+}
+
+func (x *Committed) GetSkippedMore() uint64 {
+	if x != nil {
+		return x.SkippedMore
+	}
+	return 0
+}
+
+func (x *Committed) GetStillUs() uint64 {
+	if x != nil {
+		return x.StillUs
+	}
+	return 0
+}
+
+// Of the layer, uncompressed.
+type CommitProgress_Reading struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	DoneBytes     uint64                 `protobuf:"varint,1,opt,name=done_bytes,json=doneBytes,proto3" json:"done_bytes,omitempty"`
+	TotalBytes    uint64                 `protobuf:"varint,2,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommitProgress_Reading) Reset() {
+	*x = CommitProgress_Reading{}
+	mi := &file_node_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommitProgress_Reading) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommitProgress_Reading) ProtoMessage() {}
+
+func (x *CommitProgress_Reading) ProtoReflect() protoreflect.Message {
+	mi := &file_node_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommitProgress_Reading.ProtoReflect.Descriptor instead.
+func (*CommitProgress_Reading) Descriptor() ([]byte, []int) {
+	return file_node_proto_rawDescGZIP(), []int{16, 0}
+}
+
+func (x *CommitProgress_Reading) GetDoneBytes() uint64 {
+	if x != nil {
+		return x.DoneBytes
+	}
+	return 0
+}
+
+func (x *CommitProgress_Reading) GetTotalBytes() uint64 {
+	if x != nil {
+		return x.TotalBytes
+	}
+	return 0
+}
+
 var File_node_proto protoreflect.FileDescriptor
 
 const file_node_proto_rawDesc = "" +
@@ -982,14 +1354,45 @@ const file_node_proto_rawDesc = "" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\x1c\n" +
 	"\x06Killed\x12\x12\n" +
-	"\x04pids\x18\x01 \x03(\rR\x04pids2\x85\x03\n" +
+	"\x04pids\x18\x01 \x03(\rR\x04pids\"\x9c\x01\n" +
+	"\bRegistry\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12>\n" +
+	"\vcredentials\x18\x02 \x01(\v2\x1c.rollbox.node.v1.CredentialsR\vcredentials\x12\x1c\n" +
+	"\tauthority\x18\x03 \x01(\tR\tauthority\x12\x18\n" +
+	"\aconnect\x18\x04 \x01(\tR\aconnect\"\xe7\x01\n" +
+	"\rCommitRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1c\n" +
+	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x125\n" +
+	"\bregistry\x18\x03 \x01(\v2\x19.rollbox.node.v1.RegistryR\bregistry\x12\x12\n" +
+	"\x04base\x18\x04 \x01(\tR\x04base\x12\x16\n" +
+	"\x06target\x18\x05 \x01(\tR\x06target\x12\x1b\n" +
+	"\tmax_bytes\x18\x06 \x01(\x04R\bmaxBytes\x12\x19\n" +
+	"\bstill_ms\x18\a \x01(\rR\astillMs\"\xe2\x01\n" +
+	"\x0eCommitProgress\x12C\n" +
+	"\areading\x18\x01 \x01(\v2'.rollbox.node.v1.CommitProgress.ReadingH\x00R\areading\x12:\n" +
+	"\tcommitted\x18\x02 \x01(\v2\x1a.rollbox.node.v1.CommittedH\x00R\tcommitted\x1aI\n" +
+	"\aReading\x12\x1d\n" +
+	"\n" +
+	"done_bytes\x18\x01 \x01(\x04R\tdoneBytes\x12\x1f\n" +
+	"\vtotal_bytes\x18\x02 \x01(\x04R\n" +
+	"totalBytesB\x04\n" +
+	"\x02is\"\x9a\x01\n" +
+	"\tCommitted\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x02 \x01(\x04R\tsizeBytes\x12\x18\n" +
+	"\askipped\x18\x03 \x03(\tR\askipped\x12!\n" +
+	"\fskipped_more\x18\x04 \x01(\x04R\vskippedMore\x12\x19\n" +
+	"\bstill_us\x18\x05 \x01(\x04R\astillUs2\xd2\x03\n" +
 	"\x04Node\x12J\n" +
 	"\bDescribe\x12 .rollbox.node.v1.DescribeRequest\x1a\x1c.rollbox.node.v1.Description\x12L\n" +
 	"\n" +
 	"ListImages\x12\".rollbox.node.v1.ListImagesRequest\x1a\x1a.rollbox.node.v1.ImageList\x12Q\n" +
 	"\bPrefetch\x12 .rollbox.node.v1.PrefetchRequest\x1a!.rollbox.node.v1.PrefetchProgress0\x01\x12Q\n" +
 	"\vRemoveImage\x12#.rollbox.node.v1.RemoveImageRequest\x1a\x1d.rollbox.node.v1.ImageRemoved\x12=\n" +
-	"\x04Kill\x12\x1c.rollbox.node.v1.KillRequest\x1a\x17.rollbox.node.v1.KilledB Z\x1erollbox.dev/node/internal/wireb\x06proto3"
+	"\x04Kill\x12\x1c.rollbox.node.v1.KillRequest\x1a\x17.rollbox.node.v1.Killed\x12K\n" +
+	"\x06Commit\x12\x1e.rollbox.node.v1.CommitRequest\x1a\x1f.rollbox.node.v1.CommitProgress0\x01B Z\x1erollbox.dev/node/internal/wireb\x06proto3"
 
 var (
 	file_node_proto_rawDescOnce sync.Once
@@ -1004,48 +1407,59 @@ func file_node_proto_rawDescGZIP() []byte {
 }
 
 var file_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_node_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_node_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_node_proto_goTypes = []any{
-	(PrefetchProgress_State)(0), // 0: rollbox.node.v1.PrefetchProgress.State
-	(*Problem)(nil),             // 1: rollbox.node.v1.Problem
-	(*DescribeRequest)(nil),     // 2: rollbox.node.v1.DescribeRequest
-	(*Description)(nil),         // 3: rollbox.node.v1.Description
-	(*Health)(nil),              // 4: rollbox.node.v1.Health
-	(*ListImagesRequest)(nil),   // 5: rollbox.node.v1.ListImagesRequest
-	(*ImageList)(nil),           // 6: rollbox.node.v1.ImageList
-	(*Image)(nil),               // 7: rollbox.node.v1.Image
-	(*Credentials)(nil),         // 8: rollbox.node.v1.Credentials
-	(*PrefetchRequest)(nil),     // 9: rollbox.node.v1.PrefetchRequest
-	(*PrefetchProgress)(nil),    // 10: rollbox.node.v1.PrefetchProgress
-	(*RemoveImageRequest)(nil),  // 11: rollbox.node.v1.RemoveImageRequest
-	(*ImageRemoved)(nil),        // 12: rollbox.node.v1.ImageRemoved
-	(*KillRequest)(nil),         // 13: rollbox.node.v1.KillRequest
-	(*Killed)(nil),              // 14: rollbox.node.v1.Killed
-	nil,                         // 15: rollbox.node.v1.Problem.DetailsEntry
-	nil,                         // 16: rollbox.node.v1.Health.ProgramsEntry
+	(PrefetchProgress_State)(0),    // 0: rollbox.node.v1.PrefetchProgress.State
+	(*Problem)(nil),                // 1: rollbox.node.v1.Problem
+	(*DescribeRequest)(nil),        // 2: rollbox.node.v1.DescribeRequest
+	(*Description)(nil),            // 3: rollbox.node.v1.Description
+	(*Health)(nil),                 // 4: rollbox.node.v1.Health
+	(*ListImagesRequest)(nil),      // 5: rollbox.node.v1.ListImagesRequest
+	(*ImageList)(nil),              // 6: rollbox.node.v1.ImageList
+	(*Image)(nil),                  // 7: rollbox.node.v1.Image
+	(*Credentials)(nil),            // 8: rollbox.node.v1.Credentials
+	(*PrefetchRequest)(nil),        // 9: rollbox.node.v1.PrefetchRequest
+	(*PrefetchProgress)(nil),       // 10: rollbox.node.v1.PrefetchProgress
+	(*RemoveImageRequest)(nil),     // 11: rollbox.node.v1.RemoveImageRequest
+	(*ImageRemoved)(nil),           // 12: rollbox.node.v1.ImageRemoved
+	(*KillRequest)(nil),            // 13: rollbox.node.v1.KillRequest
+	(*Killed)(nil),                 // 14: rollbox.node.v1.Killed
+	(*Registry)(nil),               // 15: rollbox.node.v1.Registry
+	(*CommitRequest)(nil),          // 16: rollbox.node.v1.CommitRequest
+	(*CommitProgress)(nil),         // 17: rollbox.node.v1.CommitProgress
+	(*Committed)(nil),              // 18: rollbox.node.v1.Committed
+	nil,                            // 19: rollbox.node.v1.Problem.DetailsEntry
+	nil,                            // 20: rollbox.node.v1.Health.ProgramsEntry
+	(*CommitProgress_Reading)(nil), // 21: rollbox.node.v1.CommitProgress.Reading
 }
 var file_node_proto_depIdxs = []int32{
-	15, // 0: rollbox.node.v1.Problem.details:type_name -> rollbox.node.v1.Problem.DetailsEntry
+	19, // 0: rollbox.node.v1.Problem.details:type_name -> rollbox.node.v1.Problem.DetailsEntry
 	4,  // 1: rollbox.node.v1.Description.health:type_name -> rollbox.node.v1.Health
-	16, // 2: rollbox.node.v1.Health.programs:type_name -> rollbox.node.v1.Health.ProgramsEntry
+	20, // 2: rollbox.node.v1.Health.programs:type_name -> rollbox.node.v1.Health.ProgramsEntry
 	7,  // 3: rollbox.node.v1.ImageList.images:type_name -> rollbox.node.v1.Image
 	8,  // 4: rollbox.node.v1.PrefetchRequest.credentials:type_name -> rollbox.node.v1.Credentials
 	0,  // 5: rollbox.node.v1.PrefetchProgress.state:type_name -> rollbox.node.v1.PrefetchProgress.State
-	2,  // 6: rollbox.node.v1.Node.Describe:input_type -> rollbox.node.v1.DescribeRequest
-	5,  // 7: rollbox.node.v1.Node.ListImages:input_type -> rollbox.node.v1.ListImagesRequest
-	9,  // 8: rollbox.node.v1.Node.Prefetch:input_type -> rollbox.node.v1.PrefetchRequest
-	11, // 9: rollbox.node.v1.Node.RemoveImage:input_type -> rollbox.node.v1.RemoveImageRequest
-	13, // 10: rollbox.node.v1.Node.Kill:input_type -> rollbox.node.v1.KillRequest
-	3,  // 11: rollbox.node.v1.Node.Describe:output_type -> rollbox.node.v1.Description
-	6,  // 12: rollbox.node.v1.Node.ListImages:output_type -> rollbox.node.v1.ImageList
-	10, // 13: rollbox.node.v1.Node.Prefetch:output_type -> rollbox.node.v1.PrefetchProgress
-	12, // 14: rollbox.node.v1.Node.RemoveImage:output_type -> rollbox.node.v1.ImageRemoved
-	14, // 15: rollbox.node.v1.Node.Kill:output_type -> rollbox.node.v1.Killed
-	11, // [11:16] is the sub-list for method output_type
-	6,  // [6:11] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	8,  // 6: rollbox.node.v1.Registry.credentials:type_name -> rollbox.node.v1.Credentials
+	15, // 7: rollbox.node.v1.CommitRequest.registry:type_name -> rollbox.node.v1.Registry
+	21, // 8: rollbox.node.v1.CommitProgress.reading:type_name -> rollbox.node.v1.CommitProgress.Reading
+	18, // 9: rollbox.node.v1.CommitProgress.committed:type_name -> rollbox.node.v1.Committed
+	2,  // 10: rollbox.node.v1.Node.Describe:input_type -> rollbox.node.v1.DescribeRequest
+	5,  // 11: rollbox.node.v1.Node.ListImages:input_type -> rollbox.node.v1.ListImagesRequest
+	9,  // 12: rollbox.node.v1.Node.Prefetch:input_type -> rollbox.node.v1.PrefetchRequest
+	11, // 13: rollbox.node.v1.Node.RemoveImage:input_type -> rollbox.node.v1.RemoveImageRequest
+	13, // 14: rollbox.node.v1.Node.Kill:input_type -> rollbox.node.v1.KillRequest
+	16, // 15: rollbox.node.v1.Node.Commit:input_type -> rollbox.node.v1.CommitRequest
+	3,  // 16: rollbox.node.v1.Node.Describe:output_type -> rollbox.node.v1.Description
+	6,  // 17: rollbox.node.v1.Node.ListImages:output_type -> rollbox.node.v1.ImageList
+	10, // 18: rollbox.node.v1.Node.Prefetch:output_type -> rollbox.node.v1.PrefetchProgress
+	12, // 19: rollbox.node.v1.Node.RemoveImage:output_type -> rollbox.node.v1.ImageRemoved
+	14, // 20: rollbox.node.v1.Node.Kill:output_type -> rollbox.node.v1.Killed
+	17, // 21: rollbox.node.v1.Node.Commit:output_type -> rollbox.node.v1.CommitProgress
+	16, // [16:22] is the sub-list for method output_type
+	10, // [10:16] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_node_proto_init() }
@@ -1056,13 +1470,17 @@ func file_node_proto_init() {
 	file_node_proto_msgTypes[2].OneofWrappers = []any{}
 	file_node_proto_msgTypes[6].OneofWrappers = []any{}
 	file_node_proto_msgTypes[9].OneofWrappers = []any{}
+	file_node_proto_msgTypes[16].OneofWrappers = []any{
+		(*CommitProgress_Reading_)(nil),
+		(*CommitProgress_Committed)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_node_proto_rawDesc), len(file_node_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,7 @@ const (
 	Node_Prefetch_FullMethodName    = "/rollbox.node.v1.Node/Prefetch"
 	Node_RemoveImage_FullMethodName = "/rollbox.node.v1.Node/RemoveImage"
 	Node_Kill_FullMethodName        = "/rollbox.node.v1.Node/Kill"
+	Node_Commit_FullMethodName      = "/rollbox.node.v1.Node/Commit"
 )
 
 // NodeClient is the client API for Node service.
@@ -48,6 +49,10 @@ type NodeClient interface {
 	// Ends the gVisor kernel of one sandbox with SIGKILL, past shim and kubelet: for a kernel that answers nobody any more.
 	// Only pods in the sandboxes' namespace, only a process whose command line says that it is this pod's kernel.
 	Kill(ctx context.Context, in *KillRequest, opts ...grpc.CallOption) (*Killed, error)
+	// Makes an image of a running sandbox: its own image, and a layer of what its file system has beyond that, put into a
+	// registry. Its processes stand still while the layer is read, and go on whatever becomes of the call. The name is
+	// given last: a call that fails or is cut leaves none.
+	Commit(ctx context.Context, in *CommitRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CommitProgress], error)
 }
 
 type nodeClient struct {
@@ -117,6 +122,25 @@ func (c *nodeClient) Kill(ctx context.Context, in *KillRequest, opts ...grpc.Cal
 	return out, nil
 }
 
+func (c *nodeClient) Commit(ctx context.Context, in *CommitRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CommitProgress], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Node_ServiceDesc.Streams[1], Node_Commit_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[CommitRequest, CommitProgress]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Node_CommitClient = grpc.ServerStreamingClient[CommitProgress]
+
 // NodeServer is the server API for Node service.
 // All implementations must embed UnimplementedNodeServer
 // for forward compatibility.
@@ -133,6 +157,10 @@ type NodeServer interface {
 	// Ends the gVisor kernel of one sandbox with SIGKILL, past shim and kubelet: for a kernel that answers nobody any more.
 	// Only pods in the sandboxes' namespace, only a process whose command line says that it is this pod's kernel.
 	Kill(context.Context, *KillRequest) (*Killed, error)
+	// Makes an image of a running sandbox: its own image, and a layer of what its file system has beyond that, put into a
+	// registry. Its processes stand still while the layer is read, and go on whatever becomes of the call. The name is
+	// given last: a call that fails or is cut leaves none.
+	Commit(*CommitRequest, grpc.ServerStreamingServer[CommitProgress]) error
 	mustEmbedUnimplementedNodeServer()
 }
 
@@ -157,6 +185,9 @@ func (UnimplementedNodeServer) RemoveImage(context.Context, *RemoveImageRequest)
 }
 func (UnimplementedNodeServer) Kill(context.Context, *KillRequest) (*Killed, error) {
 	return nil, status.Error(codes.Unimplemented, "method Kill not implemented")
+}
+func (UnimplementedNodeServer) Commit(*CommitRequest, grpc.ServerStreamingServer[CommitProgress]) error {
+	return status.Error(codes.Unimplemented, "method Commit not implemented")
 }
 func (UnimplementedNodeServer) mustEmbedUnimplementedNodeServer() {}
 func (UnimplementedNodeServer) testEmbeddedByValue()              {}
@@ -262,6 +293,17 @@ func _Node_Kill_Handler(srv interface{}, ctx context.Context, dec func(interface
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Node_Commit_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(CommitRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(NodeServer).Commit(m, &grpc.GenericServerStream[CommitRequest, CommitProgress]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Node_CommitServer = grpc.ServerStreamingServer[CommitProgress]
+
 // Node_ServiceDesc is the grpc.ServiceDesc for Node service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -290,6 +332,11 @@ var Node_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Prefetch",
 			Handler:       _Node_Prefetch_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Commit",
+			Handler:       _Node_Commit_Handler,
 			ServerStreams: true,
 		},
 	},

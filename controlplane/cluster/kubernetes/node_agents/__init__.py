@@ -2,5 +2,6 @@
 
 from controlplane.cluster.kubernetes.node_agents.agents import NodeAgents
 from controlplane.cluster.kubernetes.node_agents.images import NodeImages
+from controlplane.cluster.kubernetes.node_agents.parts import NodeParts, node_parts
 
-__all__ = ["NodeAgents", "NodeImages"]
+__all__ = ["NodeAgents", "NodeImages", "NodeParts", "node_parts"]

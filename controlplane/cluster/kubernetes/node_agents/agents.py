@@ -22,6 +22,8 @@ from controlplane.wire import node_pb2, node_pb2_grpc
 CALL_TIMEOUT_S: Final = 30.0
 # A pull takes as long as the image's registry takes. One that stands still is ended by containerd itself.
 PULL_TIMEOUT_S: Final = 3600.0
+# Of a commit: it waits for others on its node, and its caller has a deadline of its own.
+COMMIT_TIMEOUT_S: Final = 3600.0
 _LIST_BYTES: Final = 64 << 20
 
 
@@ -145,6 +147,21 @@ class NodeAgents:
         with _called(node):
             answer = await stub.Kill(node_pb2.KillRequest(sandbox_id=sandbox_id), timeout=CALL_TIMEOUT_S)
         return tuple(answer.pids)
+
+    async def commit(self, node: str, request: node_pb2.CommitRequest) -> AsyncGenerator[node_pb2.CommitProgress, None]:
+        """Makes an image of a sandbox of a node; the last progress says which.
+
+        Raises:
+            Problem: those of ``Cluster.commit``; upstream_timeout: the agent has gone, or the registry is away.
+        """
+        stub = await self._stub(node)
+        call = stub.Commit(request, timeout=COMMIT_TIMEOUT_S)
+        try:
+            with _called(node):
+                async for progress in call:
+                    yield progress
+        finally:
+            call.cancel()
 
     async def close(self) -> None:
         """Ends all calls."""

@@ -1,0 +1,130 @@
+"""``NodeCommits``: images that the agents of nodes make of sandboxes, in the private registry."""
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from contextlib import aclosing
+from http import HTTPStatus
+from typing import Final
+
+from controlplane.cluster.kubernetes.client import Json, KubernetesClient
+from controlplane.cluster.kubernetes.node_agents.agents import NodeAgents
+from controlplane.cluster.kubernetes.node_agents.kept import KeptImages
+from controlplane.cluster.kubernetes.node_agents.tokens import minted
+from controlplane.cluster.kubernetes.podspec import TARGET
+from controlplane.cluster.kubernetes.refusals import Refused
+from controlplane.cluster.protocol import Committed
+from controlplane.errors import Problem
+from controlplane.images import PrivateRegistry, Reference, parse
+from controlplane.settings import PushSettings
+from controlplane.wire import node_pb2
+
+# A sandbox that stands still for a minute is taken for one that hangs.
+STILL_MS: Final = 45_000
+
+
+class NodeCommits:
+    """Has sandboxes committed by the agents of their nodes.
+
+    Args:
+        client: reads what a sandbox was started from.
+        agents: of the nodes.
+        registry: the private registry, by the name that images have.
+        push: where, and as who, images are put into it.
+
+    Attributes:
+        kept: what was made.
+    """
+
+    def __init__(
+        self, client: KubernetesClient, agents: NodeAgents, registry: PrivateRegistry, push: PushSettings
+    ) -> None:
+        self._client = client
+        self._agents = agents
+        self._registry = registry
+        self._push = push
+        self.kept = KeptImages(registry, push)
+
+    @property
+    def place(self) -> str:
+        """See ``Cluster.commits``."""
+        return self._registry.commits
+
+    async def commit(self, pod: str, node: str, target: str, max_bytes: int) -> Committed:
+        """See ``Cluster.commit``.
+
+        Args:
+            pod: the path of the sandbox's pod at the API server.
+            node: the pod's; empty: not known.
+            target: the name of the image.
+            max_bytes: of the layer.
+        """
+        sandbox_id = pod.rpartition("/")[2]
+        if not node:
+            raise Problem("sandbox_lost", f"{sandbox_id} cannot be made an image: it is on no node")
+        base = self._own(sandbox_id, await self._image(pod))
+        reference = parse(target)
+        request = node_pb2.CommitRequest(
+            sandbox_id=sandbox_id,
+            container=TARGET,
+            registry=await _registry(self._push, base.repository, reference.repository),
+            base=f"{base.repository}@{base.digest}",
+            target=f"{reference.repository}:{reference.tag}",
+            max_bytes=max_bytes,
+            still_ms=STILL_MS,
+        )
+        async with aclosing(self._agents.commit(node, request)) as told:
+            async for one in told:
+                if one.HasField("committed"):
+                    made = one.committed
+                    return Committed(target, made.digest, made.size_bytes, _skipped(made))
+        raise Problem("internal", f"the agent of node {node} did not say what it has made of {sandbox_id}")
+
+    async def _image(self, pod: str) -> str:
+        try:
+            found: Json = await self._client.get(pod)
+        except Refused as refused:
+            if refused.refusal.status != HTTPStatus.NOT_FOUND:
+                raise
+            detail = f"{pod.rpartition('/')[2]} cannot be made an image: {refused.detail}"
+            raise Problem("sandbox_lost", detail) from refused
+        return next(str(one["image"]) for one in found["spec"]["containers"] if one["name"] == TARGET)
+
+    def _own(self, sandbox_id: str, image: str) -> Reference:
+        """The name of an image of the private registry."""
+        reference = parse(image)
+        if not self._registry.holds(reference) or not reference.digest:
+            detail = f"{sandbox_id} was started from {image}, not from the private registry {self._registry.host}"
+            raise Problem("unsupported", detail, value="a sandbox that was created since there is a private registry")
+        return reference
+
+
+async def _registry(push: PushSettings, base: str, target: str) -> node_pb2.Registry:
+    """The registry for one call: agents keep no credentials, and resolve no names."""
+    # Read each time: the Secrets may have been renewed.
+    authority = await asyncio.to_thread(push.authority_file.read_text) if push.authority_file else ""
+    if push.commits is not None and push.tokens is not None:
+        rights = {base: ("pull",)} | {target: ("pull", "push", "delete")}
+        token = await asyncio.to_thread(minted, push.tokens, rights)
+        address, credentials = push.commits, node_pb2.Credentials(identity_token=token)
+    else:
+        account = await asyncio.to_thread(push.account_file.read_text)
+        username, _, password = account.strip().partition(":")
+        address, credentials = push.address, node_pb2.Credentials(username=username, password=password)
+    connect = await _resolved(address)
+    return node_pb2.Registry(address=address, credentials=credentials, authority=authority, connect=connect)
+
+
+async def _resolved(address: str) -> str:
+    host, _, port = address.rpartition(":") if ":" in address else (address, "", "443")
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise Problem("upstream_timeout", f"the private registry {address} has no address: {error}") from error
+    ip, number = str(found[0][4][0]), int(found[0][4][1])
+    return f"[{ip}]:{number}" if ":" in ip else f"{ip}:{number}"
+
+
+def _skipped(made: node_pb2.Committed) -> Sequence[str]:
+    more = [f"and {made.skipped_more} more"] if made.skipped_more else []
+    return (*made.skipped, *more)

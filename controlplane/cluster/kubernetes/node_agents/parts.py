@@ -1,0 +1,57 @@
+"""What a cluster does by the agents of its nodes."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from controlplane.clock import SystemClock
+from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.node_agents.agents import NodeAgents
+from controlplane.cluster.kubernetes.node_agents.commits import NodeCommits
+from controlplane.cluster.kubernetes.node_agents.images import NodeImages
+from controlplane.cluster.kubernetes.pull_secrets import PullSecrets
+from controlplane.images import Keyring, PrivateRegistry
+from controlplane.settings import NodeAgentSettings, RegistrySettings
+
+
+@dataclass(frozen=True, slots=True)
+class NodeParts:
+    """None: it is not offered."""
+
+    images: NodeImages | None = None
+    commits: NodeCommits | None = None
+
+
+@asynccontextmanager
+async def node_parts(
+    client: KubernetesClient,
+    settings: NodeAgentSettings | None,
+    registry: RegistrySettings | None,
+    namespace: str,
+    pull_secrets: Sequence[str],
+) -> AsyncIterator[NodeParts]:
+    """Follows where the agents are while the block runs.
+
+    Args:
+        client: of the cluster.
+        settings: None: there are no agents, so that nothing is offered.
+        registry: the private registry; None, or one that takes no pushes: no images are made of sandboxes.
+        namespace: that of the pull secrets.
+        pull_secrets: those that all sandboxes have.
+
+    Raises:
+        Problem: internal, if the API server does not answer or refuses.
+    """
+    if settings is None:
+        yield NodeParts()
+        return
+    secrets = PullSecrets(client, namespace, pull_secrets, {}, SystemClock())
+
+    async def of_all_pods() -> Keyring:
+        return await secrets.of("")
+
+    async with NodeAgents.open(client, settings) as agents:
+        commits = None
+        if registry is not None and registry.push is not None:
+            commits = NodeCommits(client, agents, PrivateRegistry(registry.host), registry.push)
+        yield NodeParts(NodeImages(agents, of_all_pods), commits)

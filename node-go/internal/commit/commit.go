@@ -1,0 +1,222 @@
+// Package commit makes images of running sandboxes.
+package commit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"syscall"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/stream"
+	"golang.org/x/sync/semaphore"
+
+	"rollbox.dev/node/internal/layer"
+	"rollbox.dev/node/internal/pods"
+	"rollbox.dev/node/internal/problem"
+	"rollbox.dev/node/internal/runsc"
+	"rollbox.dev/node/internal/wire"
+)
+
+// Reading is bounded by the node's disks and processors, which sandboxes need too.
+const mostAtOnce = 2
+
+// Commits makes the images of one node.
+type Commits struct {
+	pods    *pods.Finder
+	kernels *runsc.Kernels
+	log     *slog.Logger
+	places  *semaphore.Weighted
+	first   chan struct{}
+
+	mu       sync.Mutex
+	underWay map[string]bool
+}
+
+// New returns commits of the sandboxes that are found. None begins before LetGo has returned.
+func New(found *pods.Finder, kernels *runsc.Kernels, log *slog.Logger) *Commits {
+	return &Commits{
+		pods: found, kernels: kernels, log: log, places: semaphore.NewWeighted(mostAtOnce),
+		first: make(chan struct{}), underWay: map[string]bool{},
+	}
+}
+
+// Progress is how far a commit is with its layer.
+type Progress struct{ Done, Total int64 }
+
+// Commit does what a request says, which is checked, and tells how far it is until it returns.
+func (c *Commits) Commit(ctx context.Context, asked *wire.CommitRequest, told func(Progress)) (*wire.Committed, error) {
+	end, err := c.begin(asked.GetSandboxId())
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	select {
+	case <-c.first:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if err := c.places.Acquire(ctx, 1); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	defer c.places.Release(1)
+	container, err := c.pods.Container(ctx, asked.GetSandboxId(), asked.GetContainer())
+	if err != nil {
+		return nil, err
+	}
+	registry, err := open(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	defer registry.idle()
+	base, err := registry.from(ctx)
+	if err != nil {
+		return nil, err
+	}
+	one := &reading{asked: asked, container: container, kernel: c.kernels.Of(container.Pod), registry: registry, told: told}
+	if err := one.run(ctx, base); err != nil {
+		return nil, err
+	}
+	digest, err := registry.name(ctx, base, one.layer)
+	if err != nil {
+		return nil, err
+	}
+	size, err := one.layer.Size()
+	return &wire.Committed{
+		Digest: digest, SizeBytes: uint64(size), Skipped: one.report.Skipped, SkippedMore: one.report.More,
+		StillUs: uint64(one.still.Microseconds()),
+	}, err
+}
+
+// begin refuses a second commit of one sandbox.
+func (c *Commits) begin(sandbox string) (func(), error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.underWay[sandbox] {
+		return nil, problem.New(problem.Conflict, "%s is being committed already", sandbox).With("sandbox_id", sandbox)
+	}
+	c.underWay[sandbox] = true
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.underWay, sandbox)
+	}, nil
+}
+
+// reading is the part of a commit while which a sandbox stands still.
+type reading struct {
+	asked     *wire.CommitRequest
+	container *pods.Container
+	kernel    *runsc.Kernel
+	registry  *registry
+	told      func(Progress)
+
+	layer  *stream.Layer
+	report *layer.Report
+	still  time.Duration
+}
+
+var errLate = errors.New("it stood still for too long")
+
+func (r *reading) run(ctx context.Context, base v1.Image) error {
+	limit := time.Duration(r.asked.GetStillMs()) * time.Millisecond
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errLate)
+	defer cancel()
+	began := time.Now()
+	err := r.kernel.Still(ctx, func(ctx context.Context) error {
+		began = time.Now()
+		return r.read(ctx, base)
+	})
+	r.still = time.Since(began)
+	if err != nil && errors.Is(context.Cause(ctx), errLate) {
+		return r.refused(problem.PayloadTooLarge, "it would stand still for more than %s: it has changed too much, or the private registry is slow", limit)
+	}
+	return r.judge(err)
+}
+
+// read sends the layer as it is made: no node has room for it twice.
+func (r *reading) read(ctx context.Context, base v1.Image) error {
+	found, err := r.kernel.List(ctx, r.asked.GetContainer())
+	if err != nil {
+		return err
+	}
+	content, err := r.kernel.Reader(ctx, r.container.ID)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	from, into := io.Pipe()
+	var failed error
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		counted := &counter{to: into, progress: Progress{Total: total(found)}, told: r.told}
+		r.report, failed = layer.Write(ctx, counted, found, r.container.Mounts, int64(r.asked.GetMaxBytes()), content)
+		_ = into.CloseWithError(cmp.Or(failed, io.EOF))
+	})
+	r.layer, err = r.registry.send(ctx, base, from)
+	_ = from.CloseWithError(errClosed)
+	writing.Wait()
+	if failed != nil && (err == nil || !errors.Is(failed, errClosed)) {
+		return failed
+	}
+	return r.registry.failed(err)
+}
+
+// errClosed is what the writer hears when the registry takes no more.
+var errClosed = errors.New("the registry takes no more")
+
+func total(found []layer.Entry) (bytes int64) {
+	for at := range found {
+		bytes += found[at].Size
+	}
+	return bytes
+}
+
+// judge returns the problem that a failure of the kernel, or of its file system, is.
+func (r *reading) judge(err error) error {
+	var known *problem.Problem
+	var large *layer.TooLargeError
+	var refused *runsc.RefusedError
+	switch {
+	case err == nil, errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.As(err, &large):
+		return r.refused(problem.PayloadTooLarge, "%w", err)
+	case errors.Is(err, layer.ErrTooMany):
+		return r.refused(problem.PayloadTooLarge, "it has changed more than %d files", layer.MaxEntries)
+	case errors.Is(err, runsc.ErrStill):
+		return r.refused(problem.Conflict, "%w", err)
+	case errors.Is(err, runsc.ErrUnknown), errors.Is(err, layer.ErrForm):
+		return r.refused(problem.Unsupported, "%w", err).With("value", "the version of runsc that rollbox is tested with")
+	case errors.As(err, &refused) && refused.Words == "no checkpointable filesystems":
+		return r.refused(problem.Unsupported, "its kernel keeps its files in memory, and not in a file of their own").With("value", "overlay2 = root:self, which is runsc's default")
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, io.EOF),
+		errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return r.refused(problem.SandboxLost, "its kernel has ended, or cannot be reached: %w", err)
+	}
+	return r.refused(problem.Internal, "%w", err)
+}
+
+func (r *reading) refused(code problem.Code, format string, values ...any) *problem.Problem {
+	id := r.asked.GetSandboxId()
+	return problem.New(code, "no image of "+id+" was made: %w", fmt.Errorf(format, values...)).With("sandbox_id", id)
+}
+
+// counter tells what passes.
+type counter struct {
+	to       io.Writer
+	progress Progress
+	told     func(Progress)
+}
+
+func (c *counter) Write(data []byte) (int, error) {
+	n, err := c.to.Write(data)
+	c.progress.Done += int64(n)
+	c.told(c.progress)
+	return n, err
+}

@@ -1,0 +1,235 @@
+package commit
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"regexp"
+	"runtime"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/google/go-containerregistry/pkg/v1/stream"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"golang.org/x/sync/errgroup"
+
+	"rollbox.dev/node/internal/problem"
+	"rollbox.dev/node/internal/wire"
+)
+
+const (
+	// Overlay file systems take no more.
+	maxLayers = 127
+	// Of one commit.
+	layersAtOnce = 3
+	dialsIn      = 5 * time.Second
+	answersIn    = time.Minute
+	// Of an image that got no name.
+	removesIn = 10 * time.Second
+)
+
+// The library takes more for a name than registries do, ../ among it.
+var repositoryName = regexp.MustCompile(`^[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*$`)
+
+// retries are of what breaks off and can be sent again.
+var retries = remote.Backoff{Duration: 300 * time.Millisecond, Factor: 3, Jitter: 0.2, Steps: 3}
+
+// registry is that of one commit.
+type registry struct {
+	address string
+	puller  *remote.Puller
+	pusher  *remote.Pusher
+	once    *remote.Pusher // of what can be read only once
+	uploads *uploads
+	idle    func()
+	base    name.Digest
+	target  name.Tag
+}
+
+func open(ctx context.Context, asked *wire.CommitRequest) (*registry, error) {
+	at := asked.GetRegistry()
+	base, err := name.NewDigest(at.GetAddress()+"/"+asked.GetBase(), name.StrictValidation)
+	if err != nil {
+		return nil, problem.New(problem.InvalidArgument, "base: %w", err)
+	}
+	target, err := name.NewTag(at.GetAddress()+"/"+asked.GetTarget(), name.StrictValidation)
+	if err != nil {
+		return nil, problem.New(problem.InvalidArgument, "target: %w", err)
+	}
+	for _, one := range []name.Repository{base.Context(), target.Context()} {
+		if !repositoryName.MatchString(one.RepositoryStr()) {
+			return nil, problem.New(problem.InvalidArgument, "%.200q is not the name of a repository", one.RepositoryStr())
+		}
+	}
+	if base.RegistryStr() != at.GetAddress() || target.RegistryStr() != at.GetAddress() {
+		return nil, problem.New(problem.InvalidArgument, "registry: %.200q is no address of a registry", at.GetAddress())
+	}
+	if _, err := netip.ParseAddrPort(at.GetConnect()); err != nil {
+		return nil, problem.New(problem.InvalidArgument, "registry: connect: %w", err)
+	}
+	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12}
+	if authority := at.GetAuthority(); authority != "" {
+		tlsConfig.RootCAs = x509.NewCertPool()
+		if !tlsConfig.RootCAs.AppendCertsFromPEM([]byte(authority)) {
+			return nil, problem.New(problem.InvalidArgument, "registry: its authority has no certificate")
+		}
+	}
+	dialer := net.Dialer{Timeout: dialsIn}
+	round := &http.Transport{
+		// Names are resolved by the control plane: this process reaches no name server.
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, network, at.GetConnect())
+		},
+		TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: layersAtOnce + 1,
+		TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: answersIn,
+	}
+	options := []remote.Option{
+		remote.WithContext(ctx), remote.WithTransport(secure{round}), remote.WithUserAgent("rollbox-node"),
+		remote.WithRetryBackoff(retries),
+		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}),
+		remote.WithAuth(authn.FromConfig(authn.AuthConfig{
+			Username: at.GetCredentials().GetUsername(), Password: at.GetCredentials().GetPassword(),
+			RegistryToken: at.GetCredentials().GetIdentityToken(),
+		})),
+	}
+	puller, err := remote.NewPuller(options...)
+	if err != nil {
+		return nil, err
+	}
+	pusher, err := remote.NewPusher(options...)
+	if err != nil {
+		return nil, err
+	}
+	begun := &uploads{next: secure{round}}
+	once, err := remote.NewPusher(append(options, remote.WithTransport(begun), remote.WithRetryBackoff(remote.Backoff{Steps: 1}), remote.WithRetryStatusCodes())...)
+	return &registry{at.GetAddress(), puller, pusher, once, begun, round.CloseIdleConnections, base, target}, err
+}
+
+// secure asks nothing without TLS: the library tries that with private addresses that refuse TLS, with the credentials.
+type secure struct{ next http.RoundTripper }
+
+func (s secure) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.URL.Scheme != "https" {
+		return nil, errors.New("it does not take TLS")
+	}
+	return s.next.RoundTrip(request)
+}
+
+// from returns the image that a sandbox was started from, and has its layers in the repository of the commit.
+func (r *registry) from(ctx context.Context) (v1.Image, error) {
+	got, err := r.puller.Get(ctx, r.base)
+	if err != nil {
+		return nil, r.failed(err)
+	}
+	image, err := got.Image()
+	if err != nil {
+		return nil, r.failed(err)
+	}
+	layers, err := image.Layers()
+	if err != nil {
+		return nil, r.failed(err)
+	}
+	if len(layers) >= maxLayers {
+		detail := "its image has %d layers already, and nodes take %d at most"
+		return nil, problem.New(problem.Unsupported, detail, len(layers), maxLayers).With("value", fmt.Sprintf("an image of fewer than %d layers", maxLayers))
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(layersAtOnce)
+	for _, one := range layers {
+		// In the same registry, so nothing of it passes here.
+		group.Go(func() error { return r.pusher.Upload(ctx, r.target.Context(), one) })
+	}
+	return image, r.failed(group.Wait())
+}
+
+// send puts a layer into the registry as it is read.
+func (r *registry) send(ctx context.Context, base v1.Image, from io.ReadCloser) (*stream.Layer, error) {
+	kind, err := base.MediaType()
+	if err != nil {
+		return nil, r.failed(err)
+	}
+	of := types.DockerLayer
+	if kind == types.OCIManifestSchema1 {
+		of = types.OCILayer
+	}
+	made := stream.NewLayer(from, stream.WithMediaType(of))
+	if err := r.once.Upload(ctx, r.target.Context(), made); err != nil {
+		r.uploads.cancel(ctx)
+		return nil, err
+	}
+	return made, nil
+}
+
+// name gives the image its name: until then, nothing of it is offered.
+func (r *registry) name(ctx context.Context, base v1.Image, made *stream.Layer) (digest string, err error) {
+	now := v1.Time{Time: time.Now().UTC()}
+	image, err := mutate.Append(base, mutate.Addendum{Layer: made, History: v1.History{Created: now, CreatedBy: "rollbox commit"}})
+	if err != nil {
+		return "", err
+	}
+	if image, err = mutate.CreatedAt(image, now); err != nil {
+		return "", err
+	}
+	if kind, err := image.MediaType(); err == nil && kind == types.OCIManifestSchema1 {
+		of := map[string]string{"org.opencontainers.image.base.digest": r.base.DigestStr()}
+		image = mutate.Annotations(image, of).(v1.Image)
+	}
+	hash, err := image.Digest()
+	if err != nil {
+		return "", err
+	}
+	// A tag of its own first, which no later commit takes: an image without any tag would be listed by no registry.
+	err = r.pusher.Push(ctx, r.target.Tag("id-"+hash.Hex), image)
+	if err == nil {
+		err = r.pusher.Put(ctx, r.target, image)
+	}
+	if err != nil {
+		return "", r.withdrawn(ctx, hash, r.failed(err))
+	}
+	return hash.String(), nil
+}
+
+// withdrawn removes an image whose naming has failed: the registry may have it all the same.
+func (r *registry) withdrawn(ctx context.Context, hash v1.Hash, why error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removesIn)
+	defer cancel()
+	err := r.pusher.Delete(ctx, r.target.Digest(hash.String()))
+	var answered *transport.Error
+	if err == nil || errors.As(err, &answered) && answered.StatusCode == http.StatusNotFound {
+		return why
+	}
+	found := problem.From(why)
+	return problem.New(found.Code, "%s; whether the image %s@%s is there is not known: %w", found.Detail, r.target.RepositoryStr(), hash, err)
+}
+
+// failed returns the problem that a failure of the registry is.
+func (r *registry) failed(err error) error {
+	var known *problem.Problem
+	var answered *transport.Error
+	switch {
+	case err == nil, errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case !errors.As(err, &answered):
+		return problem.New(problem.UpstreamTimeout, "the private registry %s was not reached, or broke off: %w", r.address, err)
+	}
+	switch answered.StatusCode {
+	case http.StatusNotFound:
+		return problem.New(problem.ImageNotFound, "the private registry does not have the image that the sandbox was started from any more (%s)", r.base.DigestStr())
+	case http.StatusInsufficientStorage, http.StatusRequestEntityTooLarge:
+		return problem.New(problem.CapacityUnavailable, "the private registry %s has no room: %w", r.address, err)
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return problem.New(problem.Internal, "the private registry %s does not take the account of this release: %w", r.address, err)
+	}
+	return problem.New(problem.UpstreamTimeout, "the private registry %s: %w", r.address, err)
+}

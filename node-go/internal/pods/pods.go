@@ -1,0 +1,134 @@
+// Package pods finds the pods of sandboxes on this node, and no others.
+package pods
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"rollbox.dev/node/internal/containerd"
+	"rollbox.dev/node/internal/problem"
+)
+
+const (
+	podName       = "io.kubernetes.pod.name"
+	podNamespace  = "io.kubernetes.pod.namespace"
+	containerName = "io.kubernetes.container.name"
+)
+
+var sandboxID = regexp.MustCompile(`^sb-[a-z0-9]{1,60}$`)
+
+// Finder finds the pods of one namespace that have one of some runtime handlers.
+type Finder struct {
+	Runtime   *containerd.Runtime
+	Namespace string
+	Handlers  []string
+}
+
+// Find returns the sandbox's pod as the runtime knows it, with each attempt to start it.
+func (f *Finder) Find(ctx context.Context, sandbox string) ([]*cri.PodSandbox, error) {
+	if !sandboxID.MatchString(sandbox) {
+		return nil, problem.New(problem.InvalidArgument, "%.100q is no sandbox's id", sandbox)
+	}
+	labels := map[string]string{podName: sandbox, podNamespace: f.Namespace}
+	listed, err := f.Runtime.Containers.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{
+		Filter: &cri.PodSandboxFilter{LabelSelector: labels},
+	})
+	if err != nil {
+		return nil, containerd.Failed("look for the pod "+sandbox, err)
+	}
+	return f.Chosen(sandbox, listed.GetItems())
+}
+
+// Chosen checks what the runtime has found, since a filter that it does not understand would select everything.
+func (f *Finder) Chosen(sandbox string, pods []*cri.PodSandbox) ([]*cri.PodSandbox, error) {
+	var found []*cri.PodSandbox
+	for _, pod := range pods {
+		about := pod.GetMetadata()
+		if about.GetName() != sandbox || about.GetNamespace() != f.Namespace {
+			continue
+		}
+		if !slices.Contains(f.Handlers, pod.GetRuntimeHandler()) {
+			detail := "the pod %s runs under %q, and only sandboxes under %s are worked on"
+			words := strings.Join(f.Handlers, ", ")
+			return nil, problem.New(problem.Unsupported, detail, sandbox, pod.GetRuntimeHandler(), words)
+		}
+		found = append(found, pod)
+	}
+	if len(found) == 0 {
+		return nil, problem.New(problem.SandboxNotFound, "this node has no pod %s in %s", sandbox, f.Namespace)
+	}
+	return found, nil
+}
+
+// Running returns all pods of sandboxes that run.
+func (f *Finder) Running(ctx context.Context) ([]*cri.PodSandbox, error) {
+	listed, err := f.Runtime.Containers.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{
+		Filter: &cri.PodSandboxFilter{LabelSelector: map[string]string{podNamespace: f.Namespace}},
+	})
+	if err != nil {
+		return nil, containerd.Failed("look for the pods of sandboxes", err)
+	}
+	return slices.DeleteFunc(listed.GetItems(), func(pod *cri.PodSandbox) bool {
+		about := pod.GetMetadata()
+		return about.GetNamespace() != f.Namespace || !sandboxID.MatchString(about.GetName()) ||
+			!slices.Contains(f.Handlers, pod.GetRuntimeHandler()) || pod.GetState() != cri.PodSandboxState_SANDBOX_READY
+	}), nil
+}
+
+// Container is one that runs.
+type Container struct {
+	Pod, ID string
+	// Mounts are the paths in it at which something is mounted.
+	Mounts []string
+}
+
+// Container returns the running container of a sandbox that has a name.
+func (f *Finder) Container(ctx context.Context, sandbox, name string) (*Container, error) {
+	found, err := f.Find(ctx, sandbox)
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range found {
+		listed, err := f.Runtime.Containers.ListContainers(ctx, &cri.ListContainersRequest{
+			Filter: &cri.ContainerFilter{PodSandboxId: pod.GetId(), LabelSelector: map[string]string{containerName: name}},
+		})
+		if err != nil {
+			return nil, containerd.Failed("look for the container "+name+" of "+sandbox, err)
+		}
+		for _, one := range listed.GetContainers() {
+			is := one.GetPodSandboxId() == pod.GetId() && one.GetLabels()[containerName] == name
+			if is && one.GetState() == cri.ContainerState_CONTAINER_RUNNING {
+				mounts, err := f.mounts(ctx, one.GetId())
+				return &Container{pod.GetId(), one.GetId(), mounts}, err
+			}
+		}
+	}
+	return nil, problem.New(problem.SandboxLost, "%s has no container %s that runs", sandbox, name)
+}
+
+func (f *Finder) mounts(ctx context.Context, container string) ([]string, error) {
+	status, err := f.Runtime.Containers.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: container, Verbose: true})
+	if err != nil {
+		return nil, containerd.Failed("look at the container "+container, err)
+	}
+	var read struct {
+		Spec *struct {
+			Mounts []struct {
+				Destination string `json:"destination"`
+			} `json:"mounts"`
+		} `json:"runtimeSpec"`
+	}
+	if err := json.Unmarshal([]byte(status.GetInfo()["info"]), &read); err != nil || read.Spec == nil {
+		return nil, problem.New(problem.Unsupported, "the runtime does not tell what is mounted in a container, as containerd does")
+	}
+	var found []string
+	for _, one := range read.Spec.Mounts {
+		found = append(found, strings.TrimSuffix(one.Destination, "/"))
+	}
+	return found, nil
+}

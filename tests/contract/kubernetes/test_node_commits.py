@@ -1,0 +1,113 @@
+"""What an agent is asked for a commit: where the image goes, as whom, and from what."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.node_agents.agents import NodeAgents
+from controlplane.cluster.kubernetes.node_agents.commits import NodeCommits
+from controlplane.cluster.kubernetes.refusals import Refusal, Refused
+from controlplane.cluster.protocol import Committed
+from controlplane.errors import Problem
+from controlplane.images import PrivateRegistry
+from controlplane.settings import PushSettings
+from controlplane.wire import node_pb2
+
+DIGEST = f"sha256:{'1' * 64}"
+POD = "/api/v1/namespaces/s/pods/sb-1"
+TARGET = "127.0.0.1:5443/commits/alice/repo:v1"
+
+
+class Api:
+    """An API server with one pod."""
+
+    def __init__(self, image: str) -> None:
+        self.image = image
+        self.refusal: Refused | None = None
+
+    async def get(self, path: str) -> dict[str, Any]:
+        assert path == POD
+        if self.refusal is not None:
+            raise self.refusal
+        return {"spec": {"containers": [{"name": "sidecar", "image": "s"}, {"name": "target", "image": self.image}]}}
+
+
+class Agents:
+    """Agents that say what they are told to say."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, node_pb2.CommitRequest]] = []
+        self.made: node_pb2.Committed | None = node_pb2.Committed(digest=DIGEST, size_bytes=7, skipped=["/a: a device"])
+
+    async def commit(self, node: str, request: node_pb2.CommitRequest) -> AsyncGenerator[node_pb2.CommitProgress, None]:
+        self.asked.append((node, request))
+        yield node_pb2.CommitProgress(reading=node_pb2.CommitProgress.Reading(done_bytes=1))
+        if self.made is not None:
+            yield node_pb2.CommitProgress(committed=self.made)
+
+
+@pytest.fixture
+def push(tmp_path: Path) -> PushSettings:
+    (tmp_path / "account").write_text("push:pass:word\n")
+    (tmp_path / "ca.crt").write_text("PEM")
+    return PushSettings("127.0.0.1:5444", tmp_path / "account", tmp_path / "ca.crt")
+
+
+@pytest.fixture
+def agents() -> Agents:
+    return Agents()
+
+
+def commits(api: Api, agents: Agents, push: PushSettings) -> NodeCommits:
+    registry = PrivateRegistry("127.0.0.1:5443")
+    return NodeCommits(cast("KubernetesClient", api), cast("NodeAgents", agents), registry, push)
+
+
+@pytest.mark.parametrize("base", ["mirror/docker.io/library/python", "estargz/r/python", "commits/alice/first"])
+async def test_the_agent_is_told_the_registry_for_this_call(agents: Agents, push: PushSettings, base: str) -> None:
+    offered = commits(Api(f"127.0.0.1:5443/{base}@{DIGEST}"), agents, push)
+    assert offered.place == "127.0.0.1:5443/commits"
+    made = await offered.commit(POD, "n1", TARGET, 1000)
+    assert made == Committed(TARGET, DIGEST, 7, ("/a: a device",))
+    ((node, asked),) = agents.asked
+    assert (node, asked.sandbox_id, asked.container, asked.max_bytes) == ("n1", "sb-1", "target", 1000)
+    assert (asked.base, asked.target) == (f"{base}@{DIGEST}", "commits/alice/repo:v1")
+    told = asked.registry
+    assert (told.address, told.connect, told.authority) == ("127.0.0.1:5444", "127.0.0.1:5444", "PEM")
+    assert (told.credentials.username, told.credentials.password) == ("push", "pass:word")
+
+
+async def test_further_ones_that_are_skipped_are_counted(agents: Agents, push: PushSettings) -> None:
+    agents.made = node_pb2.Committed(digest=DIGEST, skipped=["/a: a device"], skipped_more=3)
+    made = await commits(Api(f"127.0.0.1:5443/mirror/p@{DIGEST}"), agents, push).commit(POD, "n1", TARGET, 1)
+    assert list(made.skipped) == ["/a: a device", "and 3 more"]
+
+
+@pytest.mark.parametrize("image", [f"docker.io/library/python@{DIGEST}", "127.0.0.1:5443/mirror/python:1"])
+async def test_what_is_not_of_the_registry_is_refused(agents: Agents, push: PushSettings, image: str) -> None:
+    with pytest.raises(Problem) as refused:
+        await commits(Api(image), agents, push).commit(POD, "n1", TARGET, 1)
+    assert (refused.value.code, agents.asked) == ("unsupported", [])
+    assert refused.value.details["value"]
+
+
+async def test_one_that_is_gone_is_lost(agents: Agents, push: PushSettings) -> None:
+    api = Api(f"127.0.0.1:5443/mirror/p@{DIGEST}")
+    for node, status in (("", 0), ("n1", 404)):
+        api.refusal = Refused(Refusal(status, "NotFound", "pods not found"), "read a pod") if status else None
+        with pytest.raises(Problem) as refused:
+            await commits(api, agents, push).commit(POD, node, TARGET, 1)
+        assert refused.value.code == "sandbox_lost"
+    api.refusal = Refused(Refusal(500, "Internal", "no"), "read a pod")
+    with pytest.raises(Refused):
+        await commits(api, agents, push).commit(POD, "n1", TARGET, 1)
+
+
+async def test_an_agent_that_says_nothing_has_failed(agents: Agents, push: PushSettings) -> None:
+    agents.made = None
+    with pytest.raises(Problem) as failed:
+        await commits(Api(f"127.0.0.1:5443/mirror/p@{DIGEST}"), agents, push).commit(POD, "n1", TARGET, 1)
+    assert failed.value.code == "internal"
