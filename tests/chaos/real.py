@@ -23,7 +23,7 @@ from tests.chaos.played import kept, owner_of
 from tests.chaos.processes import Processes
 from tests.chaos.storm import Blow, Storm
 from tests.cluster import leftovers
-from tests.support.faults import kill, node_part, ready, signal_kernel
+from tests.support.faults import end_hung_shim, kill, node_part, ready, signal_kernel
 from tests.support.images import IMAGE
 from tests.support.installed import Installed, objects
 
@@ -173,7 +173,7 @@ class RealStorm(Storm):
         try:
             await asyncio.sleep(self._draw.uniform(*AWAY_S))
         finally:
-            await node_part("start", name)
+            await _started(name)
 
     async def _network(self) -> None:
         links = some((link for link in leftovers.links() if link.startswith(POD_LINKS)), self._draw)
@@ -232,6 +232,16 @@ class RealStorm(Storm):
         await asyncio.gather(*(kill(self._ground.first, name, everyone=True) for name in ("gateway", "redis")))
         for name in ("gateway", "redis"):
             await ready(self._ground.first, name)
+
+
+async def _started(name: str) -> None:
+    """Start a part of the node again."""
+    try:
+        await node_part("start", name)
+    except AssertionError:
+        if name != "containerd" or not await end_hung_shim():
+            raise
+        await node_part("start", name)
 
 
 async def _set_links(links: Sequence[str], state: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 
+from tests.cluster.layout import LOGS
 from tests.support.installed import Installed, kubectl, objects
 from tests.support.waiting import until
 
@@ -50,6 +51,25 @@ async def node_part_of(*words: str) -> None:
     )
     _, err = await process.communicate()
     assert process.returncode == 0, err.decode()
+
+
+async def end_hung_shim() -> bool:
+    """Kill the shim that containerd waits for while it starts; return whether there was one.
+
+    containerd asks a shim that serves nothing any more to end, and waits for it without a limit. One of gVisor may
+    hang, since it tells events to a containerd that does not answer yet. An operator would end it, too.
+    """
+    _, _, shim = (
+        (LOGS / "containerd.log").read_text(errors="replace").rpartition('msg="cleaning leaked shim process" id=')
+    )
+    return await _kill_found(f"containerd-shim.*{shim.split()[0]}") if shim else False
+
+
+async def _kill_found(pattern: str) -> bool:
+    found = await asyncio.create_subprocess_exec("pgrep", "-f", pattern, stdout=asyncio.subprocess.PIPE)
+    out, _ = await found.communicate()
+    pids = out.decode().split()
+    return bool(pids) and await (await asyncio.create_subprocess_exec("kill", "-9", *pids)).wait() == 0
 
 
 async def signal_kernel(sandbox_id: str, number: signal.Signals) -> None:
