@@ -11,8 +11,8 @@ from typing import Final
 
 # Of the budget, in percent: what is left after a removal, so that the next image does not need another one.
 LOW_WATER_PERCENT: Final = 80
-# What was used or brought within this time is about to be used: by a pod that is not made yet, or the next window of a
-# run whose images are pulled ahead. A guess.
+# What was used or pulled within this time is kept: a pod that does not exist yet, or the next window of a run whose
+# images are prefetched, may need it. An estimate; no measurement stands behind half an hour.
 YOUNG_MS: Final = 1_800_000
 
 

@@ -79,7 +79,7 @@ class PullSecrets:
         return self._unread or any(ring.find(reference) is not None for ring in self._own)
 
     async def _fresh(self) -> None:
-        """Waits for the first reading; for a later one a moment, and only who has begun it."""
+        """Waits for the first reading; for a later one a moment, and only in the call that has begun it."""
         if self._clock.now_ms() < self._until_ms:
             return
         reading, begun = self._reading, self._reading is None

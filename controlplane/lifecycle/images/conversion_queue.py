@@ -15,7 +15,7 @@ TURNS: Final = 4
 
 
 class Conversion:
-    """An image that is to be converted, as those who wait for it see it.
+    """An image that is to be converted, as the starts that wait for it see it.
 
     Attributes:
         ahead: how many are converted before it, of one that a start waits for.
@@ -60,7 +60,7 @@ class Conversion:
             self.waiting -= 1
 
     def overdue(self) -> Problem:
-        """The failure of a start whose deadline has passed while it waited for this."""
+        """The error of a start whose deadline has passed while it waited for this conversion."""
         detail = f"pull lazy: {self.source} was not converted in time: {self.progress}"
         if self.copy is not None and self.copy.trouble is not None:
             return Problem(self.copy.trouble.code, f"{detail}: {self.copy.trouble.detail}")
@@ -126,7 +126,7 @@ class ConversionQueue:
         return True
 
     async def take(self) -> Conversion:
-        """The next one, whose turn it has then; waits for one."""
+        """Wait for the next conversion, remove it from the queue and return it."""
         self.now = None
         while True:
             self._demote()
@@ -140,7 +140,7 @@ class ConversionQueue:
             await self.more.wait()
 
     def close(self, why: Problem) -> None:
-        """Answers all who wait."""
+        """Answers every start that waits."""
         for one in (*([self.now] if self.now else ()), *self._awaited.values(), *self._behind.values()):
             if not one.over.done():
                 one.over.set_result(why)

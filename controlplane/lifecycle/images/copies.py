@@ -65,7 +65,7 @@ class Copy:
         return answer
 
     def overdue(self) -> Problem:
-        """The failure of a start whose deadline has passed while it waited for this."""
+        """The error of a start whose deadline has passed while it waited for this copy."""
         if self.trouble is not None:
             return Problem(self.trouble.code, f"{self.source} was not copied in time: {self.trouble.detail}")
         return Problem("start_timeout", f"{self.source} was not copied into the registry in time: {self.progress}")

@@ -122,7 +122,7 @@ class Inventory:
     async def convert(self, owner: str, name: str) -> AsyncGenerator[ConversionProgress, None]:
         """Has an image converted, ahead of those that no one waits for; the last progress is ``offered``.
 
-        Who leaves it closes it; the conversion goes on.
+        A caller that stops early closes the stream; the conversion goes on.
 
         Args:
             owner: has the right to the image.

@@ -22,7 +22,7 @@ class LazyMachines(Protocol):
 
 
 class LazyStarts:
-    """Chooses what a start gets of an image whose plain copy is there.
+    """Chooses whether a start gets the plain or the converted copy of an image that has been copied.
 
     Args:
         machines: mount images lazily, or do not.

@@ -48,7 +48,7 @@ class Names(Protocol):
 
 
 class Needed:
-    """What sandboxes and pools name: digests, and names of those whose digest is not known.
+    """The images that sandboxes and pools need: their digests, and the names of those whose digest is not known.
 
     A node knows what was pulled by a digest by no tag. So where only a tag is known, all that the node has of its
     repository without a tag may be meant, also as copies in the private registry.

@@ -220,7 +220,7 @@ def _means(reference: Reference, image: CommittedImage) -> bool:
 def _runs(sandbox: Sandbox, image: CommittedImage) -> bool:
     if image.digest in (sandbox.image_digest, sandbox.image_ran):
         return True
-    # One that is not resolved yet, or whose digest was never known.
+    # The digest of its image is not resolved yet, or was never known: then its name decides.
     return not sandbox.image_digest and _means(parse(sandbox.spec.image), image)
 
 

@@ -64,7 +64,7 @@ func checkCommit(asked *wire.CommitRequest) error {
 	return nil
 }
 
-// teller sends progress now and then. A caller who has gone is noticed by the call's context.
+// teller sends progress now and then. A caller that has gone is noticed by the call's context.
 type teller struct {
 	stream grpc.ServerStreamingServer[wire.CommitProgress]
 	mu     sync.Mutex

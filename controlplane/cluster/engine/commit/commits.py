@@ -106,7 +106,7 @@ class Commits:
             self._under_way.discard(sandbox_id)
 
     def _held(self, sandbox_id: str) -> bool:
-        """Whether it is held still here; who lets it go on late must not do so in the middle of the next commit."""
+        """Whether it is held still here; a late resume must not fall into the next commit."""
         return sandbox_id in self._under_way or sandbox_id in self._standing
 
     async def _running(self, sandbox_id: str) -> Inspection:

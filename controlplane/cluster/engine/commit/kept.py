@@ -44,7 +44,7 @@ class KeptImages:
             return
         names = [one for one in seen.get("RepoTags") or () if parse(one).name == image.name]
         await self._check_unused(image)
-        # The one that says whose it is goes last: an image without it would be nobody's.
+        # The kept name says which owner the image belongs to and is removed last: no quota counts an image without it.
         names.sort(key=is_kept)
         for position, name in enumerate(names):
             try:

@@ -18,7 +18,15 @@ _NONE: Final = "<none>:<none>"
 
 
 def kept_name(target: str, size_bytes: int) -> str:
-    """The name that stays with an image whose own layer has so many bytes; ``{id}`` is for the digits of its digest."""
+    """The name that an image keeps when a later commit takes its other name.
+
+    Args:
+        target: the name that the commit was given.
+        size_bytes: of the image's own layer, which the name tells.
+
+    Returns:
+        A name in which ``{id}`` is to be replaced by the digits of the image's digest.
+    """
     return f"{parse(target).name}:{KEPT_TAG}{size_bytes}"
 
 

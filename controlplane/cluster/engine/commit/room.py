@@ -102,6 +102,6 @@ def _room(folder: str, count: int, taken: int) -> Room:
 
 
 def free_bytes(folder: str) -> int:
-    """What is free on a folder's file system for those who are not root."""
+    """What is free on a folder's file system for users other than root."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize

@@ -30,7 +30,7 @@ class NodeCommits:
         client: reads what a sandbox was started from.
         agents: of the nodes.
         registry: the private registry, by the name that images have.
-        push: where, and as who, images are put into it.
+        push: the address and the account with which images are put into it.
 
     Attributes:
         kept: what was made.

@@ -44,7 +44,7 @@ class KeptImages:
 
     Args:
         registry: by the name that images have.
-        push: where, and as who, images may be removed.
+        push: the address and the account with which images are removed.
     """
 
     def __init__(self, registry: PrivateRegistry, push: PushSettings) -> None:

@@ -56,7 +56,7 @@ func (p *Processes) end(ctx context.Context, service Service) error {
 		return err
 	}
 	defer held.Close()
-	// The number may be another's since it was asked for; who listens now is held.
+	// The pid may belong to another process by now; the process that listens now is held.
 	if again, err := containerd.Listener(ctx, service.Socket); err != nil || again != pid {
 		return nil
 	}
