@@ -206,9 +206,9 @@ class SandboxSpec(Template):
 
         The lease is left out because a client that restarts and repeats a create with its key has another lease.
         """
-        canonical = self.model_copy(
-            update={name: dict(sorted(getattr(self, name).items())) for name in ("env", "labels", "node_selector")}
-        )
+        maps = {name: getattr(self, name) for name in ("env", "labels", "node_selector")}
+        unsorted = {name: dict(sorted(items.items())) for name, items in maps.items() if len(items) > 1}
+        canonical = self.model_copy(update=unsorted) if unsorted else self
         unasked = {"idle_timeout_ms"} if self.idle_timeout_ms is None else set()
         text = canonical.model_dump_json(exclude={"lease", *unasked}) + self.settings_digest
         return hashlib.sha256(text.encode()).hexdigest()

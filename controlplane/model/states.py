@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from controlplane.errors import TABLE
 from controlplane.model.sandbox import EndCause, Pulled, Sandbox, State
+from controlplane.model.timeline import with_entry
 
 
 class Event(StrEnum):
@@ -94,11 +95,18 @@ def claim_fields(wish: Sandbox, at_ms: int) -> dict[str, Any]:
     return {**bound, "state": TRANSITIONS[State.WARM, Event.CLAIM], "claimed_at_ms": at_ms, "claim_id": wish.id}
 
 
-def apply(sandbox: Sandbox, event: Event, change: Change = NO_CHANGE) -> Sandbox:
+def apply(sandbox: Sandbox, event: Event, change: Change = NO_CHANGE, at_ms: int | None = None) -> Sandbox:
     """The record after ``event``; the same object when the event changes nothing in its state.
 
     A failed start whose code says "later" gives its idempotency key back: the same key may try again. So does one
     that was abandoned: no client ever had it.
+
+    Args:
+        sandbox: as it is.
+        event: what has happened.
+        change: what it does to the record besides the state.
+        at_ms: when (Unix time), for the timeline; None: it gets no entry. A claim never has one: the store makes it in
+            one step with the whole change.
 
     Raises:
         ValueError: a claim without the record of its create.
@@ -116,12 +124,15 @@ def apply(sandbox: Sandbox, event: Event, change: Change = NO_CHANGE) -> Sandbox
     try_again = change.end is not None and (
         change.end.cause == "create_abandoned" or (never_ready and TABLE[change.end.cause].retry == "later")
     )
+    end = change.end or sandbox.end
+    word = end.cause if end is not None and event is not Event.CONFIRM else event
     return replace(
         sandbox,
         state=state,
+        timeline=sandbox.timeline if at_ms is None else with_entry(sandbox.timeline, at_ms, state, word),
         version=sandbox.version + 1,
         idempotency_key=None if try_again else sandbox.idempotency_key,
-        end=change.end or sandbox.end,
+        end=end,
         ready_at_ms=change.ready_at_ms or sandbox.ready_at_ms,
         address=change.address or sandbox.address,
         kernel=change.kernel or sandbox.kernel,

@@ -15,7 +15,7 @@ from controlplane.clock import Clock
 from controlplane.errors import Problem
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.retry import retried_while_away
-from controlplane.lifecycle.record.timeline import noted, word_of
+from controlplane.lifecycle.record.timeline import noted
 from controlplane.lifecycle.record.transition import Transition
 from controlplane.lifecycle.record.unpersisted import UnpersistedFacts
 from controlplane.model import UP, EndCause, Limits, Sandbox, State
@@ -222,8 +222,7 @@ class Ledger:
         return self._facts.outweighs(sandbox)
 
     def _applied(self, before: Sandbox, event: Event, change: Change) -> Sandbox:
-        after = apply(before, event, change)
-        return after if after is before else noted(after, self._clock.now_ms(), word_of(after, event))
+        return apply(before, event, change, self._clock.now_ms())
 
     async def _store_change(
         self,

@@ -1,4 +1,4 @@
-"""The timeline in a sandbox's record: a bounded list of what happened to it, and its text for people. Pure."""
+"""Entries of a timeline that are no events of the table of states, and its text for people. Pure."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -6,11 +6,7 @@ from typing import Final
 from controlplane.errors import TABLE, Problem
 from controlplane.model import Moment, Sandbox, State
 from controlplane.model.states import Event
-
-# About 1 KiB of a record. A sandbox has seven states; the other entries are repeated calls of its owner.
-MOST_MOMENTS: Final = 32
-# The first entries are never dropped: an owner may ask at the end why the start was slow.
-FIRST_KEPT: Final = 8
+from controlplane.model.timeline import with_entry
 
 WORDS: Final = {
     "request": "asked for",
@@ -49,19 +45,7 @@ class TimelineLine:
 
 def noted(sandbox: Sandbox, at_ms: int, word: str) -> Sandbox:
     """The record with one more entry; an entry like the last one replaces it."""
-    kept = sandbox.timeline
-    if kept and (kept[-1].state, kept[-1].word) == (sandbox.state, word):
-        kept = kept[:-1]
-    if len(kept) >= MOST_MOMENTS:
-        kept = kept[:FIRST_KEPT] + kept[FIRST_KEPT - MOST_MOMENTS + 1 :]
-    return replace(sandbox, timeline=(*kept, Moment(at_ms, sandbox.state, word)))
-
-
-def word_of(sandbox: Sandbox, event: Event) -> str:
-    """The word of an event's entry: the event itself, or of an end its cause."""
-    if sandbox.end is not None and event is not Event.CONFIRM:
-        return sandbox.end.cause
-    return Event.WARM if sandbox.state is State.WARM else event
+    return replace(sandbox, timeline=with_entry(sandbox.timeline, at_ms, sandbox.state, word))
 
 
 def extended_at_ms(sandbox: Sandbox) -> int | None:

@@ -1,13 +1,13 @@
 """What follows from a change of a record, and the form in which the ledger publishes it. Pure."""
 
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import StrEnum, auto
 from typing import Self
 
 from controlplane.model import UP, Sandbox, State
 
 
-class Effect(Enum):
+class Effect(StrEnum):  # a plain ``Enum`` hashes in Python, and each transition is looked at for a dozen effects
     """What follows from a transition. The part that is responsible subscribes to the ledger; repeating one is safe."""
 
     FREE = auto()  # its quota can be used by others

@@ -5,9 +5,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from controlplane.lifecycle.record.timeline import FIRST_KEPT, MOST_MOMENTS, noted, story, summary
+from controlplane.lifecycle.record.timeline import noted, story, summary
 from controlplane.model import EndCause, Lease, Moment, Sandbox, SandboxSpec, State, dump_tombstone, load_tombstone
 from controlplane.model.states import Event
+from controlplane.model.timeline import FIRST_KEPT, MOST_MOMENTS
 from controlplane.store import Journal, JournaledStore
 from controlplane.store.rows import dump, load
 from tests.support.virtual_time import EPOCH_MS, VirtualClock
