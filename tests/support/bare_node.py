@@ -10,11 +10,12 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.cluster.toolchain import SYSTEM_PATH, program
 from tests.support.installed import ROOT
@@ -66,6 +67,7 @@ class BareNode:
     told: dict[str, str] = field(default_factory=dict)
     refuses: Path | None = None
     pids: dict[str, int] = field(default_factory=dict)
+    keeping: asyncio.Task[None] | None = None
 
     @property
     def config(self) -> Path:
@@ -127,17 +129,25 @@ class BareNode:
         root = self.folder / "rootfs"
         (root / "bin").mkdir(parents=True, exist_ok=True)
         shutil.copy("/bin/busybox", root / "bin/busybox")
+        out, _ = await self._ctr_run("default", ("--rootfs", str(root)), command)
+        return out
+
+    async def runs(self, image: str, snapshotter: str, *command: str) -> tuple[str, str]:
+        """Output and errors of a command in gVisor, in a container of an image that was pulled for pods."""
+        return await self._ctr_run("k8s.io", ("--snapshotter", snapshotter, image), command)
+
+    async def _ctr_run(self, namespace: str, what: tuple[str, ...], command: tuple[str, ...]) -> tuple[str, str]:
         shim = ("--runtime", str(self.opt / "bin/containerd-shim-runsc-v1"))
-        options = ("--runtime-config-path", str(self.opt / "etc/runsc.toml"), "--rootfs")
-        sandbox = ("--annotation", "io.kubernetes.cri.container-type=sandbox")
-        ctr = (program("containerd", "ctr"), "-a", f"{self.run}/containerd.sock")
+        options = ("--runtime-config-path", str(self.opt / "etc/runsc.toml"))
+        sandbox = ("--annotation", "io.kubernetes.cri.container-type=sandbox", "--fifo-dir", f"{self.run}/fifo")
+        ctr = (program("containerd", "ctr"), "-a", f"{self.run}/containerd.sock", "-n", namespace)
         told = await asyncio.create_subprocess_exec(
-            *ctr, "run", "--rm", *shim, *options, *sandbox, str(root), f"t{os.urandom(4).hex()}", *command,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+            *ctr, "run", "--rm", *shim, *options, *sandbox, *what, f"t{os.urandom(4).hex()}", *command,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
-        out, _ = await asyncio.wait_for(told.communicate(), 60)
+        out, err = await asyncio.wait_for(told.communicate(), 90)
         # Of a sandbox that ends by itself the shim may come too late to know its status.
-        return out.decode()
+        return out.decode(), err.decode()
 
     def _services(self) -> dict[str, tuple[tuple[str, ...], dict[str, str]]]:
         """What is kept running, as far as it is there."""
@@ -179,6 +189,43 @@ class BareNode:
                         await process.wait()
             await asyncio.sleep(0.2)
 
+    async def boot(self) -> None:
+        """Starts what it keeps running."""
+        self.keeping = asyncio.create_task(self.keep())
+        await until(self.answers, 30)
+
+    async def stop(self) -> None:
+        """Ends what is kept running."""
+        if self.keeping is not None:
+            self.keeping.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.keeping
+
+    async def reboot(self) -> None:
+        """What a machine that loses its power leaves: disks, and neither processes, mounts nor sockets.
+
+        File systems that are mounted as limits stay, as disks do.
+        """
+        await self.stop()
+        while pids := self._processes():
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(0.1)
+        unmount(str(self.run), str(self.folder / "containerd"), str(self.folder / "snapshots"))
+        for path in self.run.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        await self.boot()
+
+    def _processes(self) -> list[int]:
+        """Those that name its folder of sockets: shims, and gVisor's kernels and gofers."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and f"{self.run}/".encode() in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+        return found
+
     async def answers(self) -> bool:
         """Whether its containerd does."""
         await asyncio.sleep(0.1)
@@ -190,25 +237,37 @@ class BareNode:
 
 
 @contextlib.asynccontextmanager
-async def bare_node(folder: Path, programs: Path, version: int = 3) -> AsyncIterator[BareNode]:
-    """A node while the block runs."""
-    node = _made(folder, programs, version)
-    keeping = asyncio.create_task(node.keep())
+async def bare_node(
+    folder: Path, programs: Path, version: int = 3, limits: Mapping[str, str] | None = None
+) -> AsyncIterator[BareNode]:
+    """A node while the block runs; `limits` are folders of it that have a file system of this size each."""
+    node = made(BareNode, folder, programs, version)
+    for name, size in (limits or {}).items():
+        (folder / name).mkdir()
+        await ran("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder / name))
     try:
-        await until(node.answers, 30)
+        await node.boot()
         yield node
     finally:
-        keeping.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await keeping
-        _unmount(str(node.run), str(folder))
+        await node.stop()
+        unmount(str(node.run), str(folder))
         shutil.rmtree(node.run, ignore_errors=True)
 
 
-def _made(folder: Path, programs: Path, version: int) -> BareNode:
+async def ran(*command: str) -> None:
+    """Runs a command that has to succeed."""
+    process = await asyncio.create_subprocess_exec(*command)
+    assert await process.wait() == 0, command
+
+
+Node = TypeVar("Node", bound=BareNode)
+
+
+def made(kind: type[Node], folder: Path, programs: Path, version: int) -> Node:
+    """The files of a node on which nothing runs yet."""
     run = Path(f"/run/rb-{os.urandom(3).hex()}")
     run.mkdir(mode=0o700)
-    node = BareNode(folder, run, Path(shutil.copytree(programs, folder / "payload")))
+    node = kind(folder, run, Path(shutil.copytree(programs, folder / "payload")))
     for one in (node.config.parent, node.opt):
         one.mkdir()
     node.config.write_text(SETTINGS.format(version=version, root=folder / "containerd", run=run))
@@ -216,8 +275,8 @@ def _made(folder: Path, programs: Path, version: int) -> BareNode:
     return node
 
 
-def _unmount(*folders: str) -> None:
-    """What gVisor and the snapshotter have mounted there, the deepest first."""
+def unmount(*folders: str) -> None:
+    """Takes away what gVisor and the snapshotter have mounted there, the deepest first."""
     points = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
     for point in sorted((one for one in points if one.startswith(tuple(f"{top}/" for top in folders))), key=len):
         subprocess.run(["umount", "--lazy", point], check=False, capture_output=True)

@@ -145,6 +145,8 @@ class KubernetesClient:
     async def patch(self, path: str, body: Json | Changes, kind: str = MERGE, *, within_s: float = WITHIN_S) -> Json:
         """Patches an object; the patch must be idempotent, since it may be retried.
 
+        One that names the version that it is for is not sent again after a conflict.
+
         Args:
             path: of the object, from the root of the API server.
             body: the patch: an object for a merge, a list for a JSON patch.
@@ -245,7 +247,8 @@ class KubernetesClient:
                 disowned = method == "POST" and _unauthorized(problem)
                 if disowned:
                     disowned_until_s = min(disowned_until_s, loop.time() + DISOWNED_S)
-                passing = _passing(problem) or (disowned and loop.time() + wait_s < disowned_until_s)
+                passing = _passing(problem) and not _outdated(problem, request)
+                passing = passing or (disowned and loop.time() + wait_s < disowned_until_s)
                 if not passing or loop.time() + wait_s + LEAST_S >= deadline_s:
                     raise
                 self._log.debug("retrying", what=request.what, detail=problem.detail, wait_s=round(wait_s, 2))
@@ -334,6 +337,12 @@ def _passing(problem: Problem) -> bool:
     if isinstance(problem, Refused):
         return problem.refusal.passing
     return problem.__cause__ is not None and not is_certificate(problem.__cause__)
+
+
+def _outdated(problem: Problem, request: "_Request") -> bool:
+    conflict = isinstance(problem, Refused) and problem.refusal.status == HTTPStatus.CONFLICT
+    names = isinstance(request.body, dict) and request.body.get("metadata", {}).get("resourceVersion") is not None
+    return conflict and names
 
 
 def _asked_for(problem: Problem) -> float:

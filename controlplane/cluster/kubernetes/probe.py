@@ -19,7 +19,10 @@ GVISOR: Final = "Install gVisor on the nodes (its runsc and containerd shim) and
 ACCESS: Final = "Give a kubeconfig that works: --kubeconfig, or KUBECONFIG."
 # Most names in one line of the report.
 MOST_NAMED: Final = 5
-PROVE: Final = "docs/node-agent.md says what the installer refuses; its pod on the node logs what it does."
+PROVE: Final = (
+    "docs/node-agent.md says what the installer refuses; its pod on the node logs what it does, and "
+    "`/payload/rollbox-node again` in that pod has it try at once."
+)
 MAKE_ROOM: Final = "Make a node ready that has the runtime of the RuntimeClass, or add one."
 
 

@@ -1,15 +1,22 @@
-"""The teardown hook, before an uninstall: stops the control plane and ends all sandboxes of the installation."""
+"""The teardown hook, before an uninstall: stops the control plane, frees nodes, and ends all sandboxes."""
 
+import http.client
+import time
 from typing import Final
 from urllib.parse import quote
 
-from .api import Json, call, gone, run, wait
+from .api import ApiError, HookError, Json, call, gone, run, wait
 
 # A node can delete few sandboxes at the same time; more at once only slow it down.
 ENDING_AT_ONCE: Final = 16
 # So many of the sandboxes that do not end are named.
 NAMED: Final = 5
 FINALIZER: Final = "rollbox.dev/tombstone"
+# What the operator gives nodes where the chart's installer is enabled.
+TAINT: Final = "rollbox.dev/unproven"
+ANNOTATION: Final = "rollbox.dev/node"
+# Nodes are freed within this time, or left: an uninstall does not fail for them.
+FREED_WITHIN_S: Final = 60.0
 
 
 def teardown(settings: Json) -> str:
@@ -24,9 +31,10 @@ def teardown(settings: Json) -> str:
         gone("PATCH", f"{deployments}/{name}/scale", {"spec": {"replicas": 0}})
     makers = f"/api/v1/namespaces/{settings['namespace']}/pods?labelSelector={quote(settings['makers'])}"
     wait(seconds, lambda: not call("GET", makers)["items"], lambda: "the control plane does not stop")
+    freed = free(settings) if settings["nodes"] else ""
     namespace = f"/api/v1/namespaces/{settings['sandboxNamespace']}"
     if gone("GET", namespace):
-        return "the sandboxes' namespace is not there"
+        return f"the sandboxes' namespace is not there{freed}"
     pods = f"{namespace}/pods"
     selected = f"{pods}?labelSelector={quote(settings['sandboxes'])}"
     count = len(call("GET", selected)["items"])
@@ -35,7 +43,54 @@ def teardown(settings: Json) -> str:
         lambda: none_left(pods, selected),
         lambda: left(settings["sandboxNamespace"], call("GET", selected)["items"]),
     )
-    return f"{count} sandboxes ended"
+    return f"{count} sandboxes ended{freed}"
+
+
+def free(settings: Json) -> str:
+    """Takes from all nodes what the operator gave them; how that went, in words. Never fails, and ends in its time."""
+    deadline = time.monotonic() + FREED_WITHIN_S
+    try:
+        # Until then it would give it again.
+        operator = f"/api/v1/namespaces/{settings['namespace']}/pods?labelSelector={quote(settings['operator'])}"
+        wait(FREED_WITHIN_S / 2, lambda: not call("GET", operator)["items"], lambda: "the operator does not stop")
+        nodes = [one for one in call("GET", "/api/v1/nodes")["items"] if marked(one)]
+    except (HookError, ApiError, OSError) as error:
+        return f"; taints of nodes are left ({error}): {lifts()}"
+    left = [one["metadata"]["name"] for one in nodes if time.monotonic() > deadline or not unmark(one)]
+    if left:
+        return f"; {len(left)} nodes keep their taint ({', '.join(left[:NAMED])}): {lifts()}"
+    return f"; {len(nodes)} nodes freed of {TAINT} and {ANNOTATION}"
+
+
+def lifts() -> str:
+    """The command that does it by hand."""
+    return f"`kubectl taint nodes --all {TAINT}-`"
+
+
+def marked(node: Json) -> bool:
+    """Whether a node has anything of the operator's."""
+    taints = node["spec"].get("taints") or []
+    return ANNOTATION in (node["metadata"].get("annotations") or {}) or any(one["key"] == TAINT for one in taints)
+
+
+def unmark(node: Json) -> bool:
+    """Frees one node; whether it is free. Its list of taints is replaced as a whole: if nobody else has written."""
+    path = f"/api/v1/nodes/{node['metadata']['name']}"
+    try:
+        for _ in range(5):
+            taints = [one for one in node["spec"].get("taints") or [] if one["key"] != TAINT]
+            about = {"resourceVersion": node["metadata"].get("resourceVersion"), "annotations": {ANNOTATION: None}}
+            try:
+                gone("PATCH", path, {"metadata": about, "spec": {"taints": taints or None}})
+            except ApiError as error:
+                if error.status != http.client.CONFLICT:
+                    raise
+                node = call("GET", path)
+            else:
+                return True
+    except (ApiError, OSError):
+        pass
+    return False
 
 
 def left(namespace: str, items: list[Json]) -> str:

@@ -3,6 +3,7 @@
 //	rollbox-node agent                                  serves contract/node.proto to the control plane
 //	rollbox-node install [--dry-run] [--json] [--stay]    puts gVisor, and lazy pulling where it is wanted, on the node
 //	rollbox-node uninstall [--dry-run] [--json] [--stay]  leaves the node as it was before the first install
+//	rollbox-node again                                  has an installer that stays try at once what has failed
 //	rollbox-node in-gvisor                              exits with 0 in gVisor: what an install runs there, in
 //	rollbox-node hold                                   a container of this, which does nothing
 //
@@ -17,6 +18,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -49,10 +51,10 @@ func run(arguments []string) int {
 		// Longer than any check, should nobody end it.
 		time.Sleep(5 * time.Minute)
 		return 0
-	case len(arguments) > 0 && (arguments[0] == "install" || arguments[0] == "uninstall"):
+	case len(arguments) > 0 && slices.Contains([]string{"install", "uninstall", "again"}, arguments[0]):
 		return status(change(ctx, arguments))
 	}
-	fmt.Fprintln(os.Stderr, "rollbox-node: what it is to do is needed: agent, install or uninstall")
+	fmt.Fprintln(os.Stderr, "rollbox-node: what it is to do is needed: agent, install, uninstall or again")
 	return exitConfig
 }
 

@@ -2,14 +2,12 @@ package install
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,11 +19,7 @@ import (
 	"rollbox.dev/node/internal/install/plan"
 )
 
-const (
-	endsIn = 30 * time.Second
-	// A plan that has failed means that containerd was started anew twice: it is not tried again all the time.
-	triesAgainAfter = time.Hour
-)
+const endsIn = 30 * time.Second
 
 type installer struct {
 	settings *Settings
@@ -44,19 +38,16 @@ func Run(ctx context.Context, settings *Settings, work Work, out io.Writer, log 
 	}
 	defer func() { err = errors.Join(err, runtime.Close()) }()
 	made := newInstaller(settings, runtime, log)
-	if !work.Stay {
-		return made.once(ctx, work, out)
+	switch {
+	case work.Again:
+		return made.applier.Store.Ask()
+	case work.DryRun:
+		return made.foresee(ctx, work, out)
+	case work.Stay:
+		made.stay(ctx, work, out)
+		return nil
 	}
-	for ctx.Err() == nil {
-		if err := made.once(ctx, work, out); err != nil && ctx.Err() == nil {
-			log.Warn("not done", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(settings.Every):
-		}
-	}
-	return nil
+	return made.once(ctx, work, out)
 }
 
 func newInstaller(settings *Settings, runtime *containerd.Runtime, log *slog.Logger) *installer {
@@ -73,52 +64,55 @@ func newInstaller(settings *Settings, runtime *containerd.Runtime, log *slog.Log
 	}, log}
 }
 
+// once looks, does what is to be done, and tells how that has ended.
 func (i *installer) once(ctx context.Context, work Work, out io.Writer) error {
-	if work.DryRun {
-		steps, err := i.plan(ctx, work)
-		if err != nil && len(steps) == 0 {
-			return err
-		}
-		return errors.Join(err, show(out, steps, work.JSON))
-	}
 	free, err := lock(filepath.Dir(i.settings.Config))
 	if err != nil {
+		// The one that holds it tells.
 		return err
 	}
 	defer free()
+	if err := i.change(ctx, work, out); err != nil {
+		return errors.Join(err, i.tellOf(ctx, err))
+	}
+	return nil
+}
+
+func (i *installer) change(ctx context.Context, work Work, out io.Writer) error {
+	asked, err := i.applier.Store.Heed()
+	if err != nil {
+		return err
+	}
+	if asked {
+		i.log.Info("somebody has asked for another try")
+	}
 	if _, err := i.applier.Recover(ctx); err != nil {
 		return fmt.Errorf("an install that was not finished cannot be undone yet: %w", err)
 	}
 	steps, err := i.plan(ctx, work)
-	if refused := (*plan.Refusal)(nil); errors.As(err, &refused) {
-		return errors.Join(err, i.tell(&apply.Status{State: apply.Refused, Code: refused.Code, Detail: refused.Detail}))
-	}
 	if err != nil {
 		return err
 	}
-	if work.Stay && i.hasFailed(steps) {
-		return fmt.Errorf("the same plan %s has failed before: it waits for an hour, for a change, or for `%s/bin/rollbox-node install` by hand with these settings", steps.Digest(), i.settings.Wanted.Folder)
+	if until := i.heldBack(steps); work.Stay && time.Now().Before(until) {
+		return &waitsError{steps.Digest(), until, filepath.Join(i.settings.Payload, plan.Checker)}
 	}
 	return i.do(ctx, work, steps, out)
 }
 
 func (i *installer) do(ctx context.Context, work Work, steps plan.Plan, out io.Writer) error {
 	if len(steps) > 0 || !work.Stay {
-		if err := show(out, steps, work.JSON); err != nil {
+		if err := show(out, shown{Plan: steps}, work.JSON); err != nil {
 			return err
 		}
 	}
 	if len(steps) > 0 {
+		// Asked now: the undo of a first install leaves no status.
+		failures := i.failures(steps.Digest())
 		if err := i.quiet(ctx, work); err != nil {
 			return err
 		}
 		if err := i.applier.Apply(ctx, steps); err != nil {
-			failed := &apply.Status{State: apply.Failed, Detail: err.Error()}
-			if ctx.Err() == nil {
-				// One that was told to end has not failed by itself.
-				failed.Plan, failed.FailedAt = steps.Digest(), time.Now().UTC()
-			}
-			return errors.Join(err, i.tell(failed))
+			return &planError{steps.Digest(), failures + 1, err}
 		}
 	}
 	if work.Uninstall {
@@ -144,13 +138,10 @@ func (i *installer) quiet(ctx context.Context, work Work) error {
 		}
 	}
 	live, err := i.node.Live(ctx)
-	if err == nil {
-		err = plan.CheckLive(live)
+	if err != nil {
+		return err
 	}
-	if refused := (*plan.Refusal)(nil); errors.As(err, &refused) {
-		return errors.Join(err, i.tell(&apply.Status{State: apply.Refused, Code: refused.Code, Detail: refused.Detail}))
-	}
-	return err
+	return plan.CheckLive(live)
 }
 
 func (i *installer) plan(ctx context.Context, work Work) (plan.Plan, error) {
@@ -166,48 +157,6 @@ func (i *installer) plan(ctx context.Context, work Work) (plan.Plan, error) {
 		return plan.Undo(facts)
 	}
 	return plan.Make(facts, &i.settings.Wanted)
-}
-
-func (i *installer) hasFailed(steps plan.Plan) bool {
-	before, err := i.applier.Store.Status()
-	if err != nil || before == nil || len(steps) == 0 {
-		return false
-	}
-	return before.Plan == steps.Digest() && time.Since(before.FailedAt) < triesAgainAfter
-}
-
-// tell writes a status that says something new. Of anything but an install what the node has is what it had.
-func (i *installer) tell(status *apply.Status) error {
-	before, err := i.applier.Store.Status()
-	if err != nil {
-		return err
-	}
-	if status.State == apply.Installed {
-		status.Versions, status.Lazy = apply.VersionsOf(i.settings.Wanted.Payload), i.settings.Wanted.Lazy != nil
-	} else if before != nil {
-		status.Versions, status.Lazy = before.Versions, before.Lazy
-		if status.Plan == "" {
-			status.Plan, status.FailedAt = before.Plan, before.FailedAt
-		}
-	}
-	if before != nil {
-		status.At = before.At
-		if reflect.DeepEqual(before, status) {
-			return nil
-		}
-	}
-	status.At = time.Now().UTC()
-	return i.applier.Store.Tell(status)
-}
-
-func show(out io.Writer, steps plan.Plan, asJSON bool) (err error) {
-	if !asJSON {
-		_, err = io.WriteString(out, steps.Table())
-		return err
-	}
-	written := json.NewEncoder(out)
-	written.SetIndent("", "  ")
-	return written.Encode(map[string]any{"plan": steps.Digest(), "steps": append(plan.Plan{}, steps...)})
 }
 
 // lock keeps out other installers of this node, in whatever pod.

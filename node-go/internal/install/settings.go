@@ -32,6 +32,9 @@ type Settings struct {
 	Every time.Duration
 	// Quiet is how long one that stays waits before it changes a node that had sandboxes, so that no new ones come.
 	Quiet time.Duration
+	// Retry is how long one that stays waits before it tries a plan again that has failed; twice as long after each failure
+	// more, up to an hour.
+	Retry time.Duration
 	// Starts is how long a service may take until it answers.
 	Starts time.Duration
 	// Level is that of the log.
@@ -71,6 +74,7 @@ func Read(environ func(string) string) (*Settings, error) {
 		Payload:    read.path("PAYLOAD", "/payload"),
 		Every:      time.Duration(read.number("EVERY_SECONDS", 60, 1, 86400)) * time.Second,
 		Quiet:      time.Duration(read.number("QUIET_SECONDS", 45, 0, 600)) * time.Second,
+		Retry:      time.Duration(read.number("RETRY_SECONDS", 30, 1, 3600)) * time.Second,
 		Starts:     time.Duration(read.number("STARTS_SECONDS", 60, 1, 600)) * time.Second,
 		Level:      read.level("LOG"),
 	}

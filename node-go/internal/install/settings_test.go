@@ -54,7 +54,7 @@ func TestBadSettingsAreNamed(t *testing.T) {
 	folder := payload(t, whole())
 	for _, one := range []struct{ name, value string }{
 		{"CONTAINERD", "run/containerd.sock"}, {"CONFIG", "/etc/../x"}, {"KEEPER", "runit"}, {"UNIT", "containerd"},
-		{"FOLDER", "/opt/roll box"}, {"FOLDER", "/opt/\"x"}, {"UNITS", "units"}, {"HANDLER", "runsc\"]"}, {"EVERY_SECONDS", "0"}, {"QUIET_SECONDS", "-1"}, {"STARTS_SECONDS", "0"},
+		{"FOLDER", "/opt/roll box"}, {"FOLDER", "/opt/\"x"}, {"UNITS", "units"}, {"HANDLER", "runsc\"]"}, {"EVERY_SECONDS", "0"}, {"QUIET_SECONDS", "-1"}, {"STARTS_SECONDS", "0"}, {"RETRY_SECONDS", "0"},
 		{"LOG", "loud"}, {"LAZY_IMAGES", "a.example/x"}, {"LAZY_IMAGES", ""}, {"LAZY_HANDLER", "runsc"},
 	} {
 		values := map[string]string{"LAZY_HANDLER": "runsc-lazy", "LAZY_IMAGES": "a/"}

@@ -237,5 +237,7 @@ type running struct {
 }
 
 func (r *running) List(context.Context, *tasks.ListTasksRequest) (*tasks.ListTasksResponse, error) {
+	r.played.Mutex.Lock()
+	defer r.played.Mutex.Unlock()
 	return &tasks.ListTasksResponse{Tasks: r.played.Tasks}, nil
 }

@@ -102,3 +102,32 @@ def test_clocks_are_compared() -> None:
     assert skew_s("Thu, 01 Jan 1970 00:01:40 GMT", 400_000) == 300
     assert skew_s(None, 400_000) == 0
     assert skew_s("yesterday", 400_000) == 0
+
+
+@pytest.mark.parametrize(("version", "attempts"), [({"resourceVersion": "1"}, {1}), ({}, set(range(2, 1_000)))])
+async def test_a_patch_of_a_version_that_is_outdated_is_not_sent_again(
+    tmp_path: Path, version: dict[str, str], attempts: set[int]
+) -> None:
+    asked: list[str] = []
+
+    async def conflict(request: web.Request) -> web.Response:
+        asked.append(request.method)
+        return web.json_response({"kind": "Status", "reason": "Conflict", "message": "changed"}, status=409)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", conflict)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    (tmp_path / "kubeconfig").write_text(
+        "{apiVersion: v1, kind: Config, current-context: c, users: [{name: u, user: {token: t}}],"
+        "contexts: [{name: c, context: {cluster: c, user: u}}], clusters: [{name: c, cluster: "
+        f"{{server: 'http://127.0.0.1:{runner.addresses[0][1]}'}}}}]}}"
+    )
+    try:
+        async with KubernetesClient.connect(tmp_path / "kubeconfig") as client:
+            with pytest.raises(Problem, match="changed"):
+                await client.patch("/api/v1/nodes/n1", {"metadata": version}, within_s=1)
+    finally:
+        await runner.cleanup()
+    assert len(asked) in attempts

@@ -52,8 +52,10 @@ func (e *FailedError) Error() string {
 
 func (e *FailedError) Unwrap() error { return e.cause }
 
-// Recover undoes a run that was not finished; false: there is none.
+// Recover undoes a run that was not finished, within undoesIn; false: there is none.
 func (a *Applier) Recover(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, undoesIn)
+	defer cancel()
 	found, err := a.Store.open()
 	if err != nil || found == nil {
 		return false, err

@@ -47,6 +47,7 @@ type Store struct{ Folder string }
 func (s *Store) recordFile() string  { return filepath.Join(s.Folder, "record.json") }
 func (s *Store) journalFile() string { return filepath.Join(s.Folder, "journal.json") }
 func (s *Store) statusFile() string  { return filepath.Join(s.Folder, "status.json") }
+func (s *Store) askedFile() string   { return filepath.Join(s.Folder, "asked.json") }
 func (s *Store) undoFolder() string  { return filepath.Join(s.Folder, "undo") }
 func (s *Store) originals() string   { return filepath.Join(s.Folder, "originals") }
 func (s *Store) original(path string) string {

@@ -25,8 +25,9 @@ type Status struct {
 	State  State  `json:"state"`
 	Code   string `json:"code,omitempty"`
 	Detail string `json:"detail,omitempty"`
-	// Plan is the digest of the last plan that failed, at FailedAt.
+	// Plan is the digest of the last plan that failed, Failures how often in a row, FailedAt when it did last.
 	Plan     string    `json:"plan,omitempty"`
+	Failures int       `json:"failures,omitempty"`
 	FailedAt time.Time `json:"failed_at,omitzero"`
 	// Versions are those of the programs, by name.
 	Versions map[string]string `json:"versions,omitempty"`
@@ -60,7 +61,9 @@ func VersionsOf(payload map[string]plan.Program) map[string]string {
 // Forget removes the status, and the folder if nothing else is in it.
 func (s *Store) Forget() error {
 	// A run that was stopped before its journal was written has left these.
-	err := errors.Join(os.RemoveAll(s.undoFolder()), files.Leftover(s.journalFile()), files.Remove(s.statusFile()))
+	err := errors.Join(
+		os.RemoveAll(s.undoFolder()), files.Leftover(s.journalFile()), files.Remove(s.statusFile()), files.Remove(s.askedFile()),
+	)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"context"
+	"crypto/rand"
 	"net"
 	"os"
 	"os/exec"
@@ -14,8 +15,12 @@ import (
 	"rollbox.dev/node/internal/containerd"
 )
 
-// This program is the service too: it listens on the socket that the variable names, until it is ended.
-const listensOn = "ROLLBOX_TEST_LISTENS_ON"
+// This program is the service too: it listens on the socket that the one variable names, until it is ended. Who connects
+// is told a word that no other process says, and what the other variable has.
+const (
+	listensOn = "ROLLBOX_TEST_LISTENS_ON"
+	saysToo   = "ROLLBOX_TEST_SAYS"
+)
 
 func TestMain(m *testing.M) {
 	socket := os.Getenv(listensOn)
@@ -27,11 +32,13 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		os.Exit(1)
 	}
+	me := rand.Text()
 	for {
 		connection, err := listener.Accept()
 		if err != nil {
 			os.Exit(1)
 		}
+		_, _ = connection.Write([]byte(me + os.Getenv(saysToo)))
 		_ = connection.Close()
 	}
 }

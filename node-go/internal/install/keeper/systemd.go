@@ -14,6 +14,9 @@ import (
 	"rollbox.dev/node/internal/containerd"
 )
 
+// jobsIn is how long systemd may take for one job: as long as its defaults give a service to stop and to start.
+const jobsIn = 3 * time.Minute
+
 // Systemd are units of systemd, which is spoken to over the node's message bus.
 type Systemd struct {
 	// Bus is the socket of the message bus.
@@ -63,7 +66,7 @@ func (s *Systemd) Withdraw(ctx context.Context, service Service) error {
 	})
 }
 
-// Running tells whether the unit is active.
+// Running tells whether the unit is active, and is started whenever the node is.
 func (s *Systemd) Running(ctx context.Context, service Service) (found bool, err error) {
 	err = s.with(ctx, func(systemd *dbus.Conn) error {
 		found, err = s.running(ctx, systemd, service)
@@ -73,11 +76,21 @@ func (s *Systemd) Running(ctx context.Context, service Service) (found bool, err
 }
 
 func (s *Systemd) running(ctx context.Context, systemd *dbus.Conn, service Service) (bool, error) {
-	state, err := systemd.GetUnitPropertyContext(ctx, s.unit(service), "ActiveState")
+	active, err := s.property(ctx, systemd, service, "ActiveState")
 	if err != nil {
-		return false, fmt.Errorf("ask for %s: %w", s.unit(service), err)
+		return false, err
 	}
-	return state.Value.Value() == "active", nil
+	enabled, err := s.property(ctx, systemd, service, "UnitFileState")
+	return active == "active" && enabled == "enabled", err
+}
+
+func (s *Systemd) property(ctx context.Context, systemd *dbus.Conn, service Service, name string) (string, error) {
+	found, err := systemd.GetUnitPropertyContext(ctx, s.unit(service), name)
+	if err != nil {
+		return "", fmt.Errorf("ask for %s: %w", s.unit(service), err)
+	}
+	value, _ := found.Value.Value().(string)
+	return value, nil
 }
 
 func (s *Systemd) restart(ctx context.Context, systemd *dbus.Conn, service Service) error {
@@ -92,10 +105,21 @@ func (s *Systemd) restart(ctx context.Context, systemd *dbus.Conn, service Servi
 		}
 		select {
 		case <-starting.Done():
-			return fmt.Errorf("%s does not answer on %s within %v", s.unit(service), service.Socket, s.StartsIn)
+			return fmt.Errorf("%s does not answer on %s within %v: %s", s.unit(service), service.Socket, s.StartsIn, s.state(ctx, systemd, service))
 		case <-time.After(look):
 		}
 	}
+}
+
+// state is what systemd says of a unit, in words.
+func (s *Systemd) state(ctx context.Context, systemd *dbus.Conn, service Service) string {
+	ctx, cancel := context.WithTimeout(ctx, s.StartsIn)
+	defer cancel()
+	properties, err := systemd.GetAllPropertiesContext(ctx, s.unit(service))
+	if err != nil {
+		return fmt.Sprintf("systemd does not say why: %v", err)
+	}
+	return fmt.Sprintf("systemd says %v (%v), result %v, exit status %v", properties["ActiveState"], properties["SubState"], properties["Result"], properties["ExecMainStatus"])
 }
 
 func isMissing(err error) bool {
@@ -105,6 +129,8 @@ func isMissing(err error) bool {
 
 // job waits until systemd has done one.
 func job(ctx context.Context, verb, unit string, begin func(context.Context, string, string, chan<- string) (int, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, jobsIn)
+	defer cancel()
 	done := make(chan string, 1)
 	if _, err := begin(ctx, unit, "replace", done); err != nil {
 		return fmt.Errorf("%s %s: %w", verb, unit, err)

@@ -130,7 +130,12 @@ func (s *systemd) answer(message *bus.Message) (body []any, after []*bus.Message
 	case "AddMatch", "Subscribe":
 		return nil, nil
 	case "Get":
+		if message.Body[1] == "UnitFileState" {
+			return []any{bus.MakeVariant("enabled")}, nil
+		}
 		return []any{bus.MakeVariant(s.active)}, nil
+	case "GetAll":
+		return []any{map[string]bus.Variant{"ActiveState": bus.MakeVariant(s.active)}}, nil
 	}
 	s.told = append(s.told, strings.TrimSpace(fmt.Sprint(member, " ", message.Body)))
 	switch member {

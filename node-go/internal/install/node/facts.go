@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	containers "github.com/containerd/containerd/api/services/containers/v1"
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
@@ -24,6 +25,9 @@ import (
 	"rollbox.dev/node/internal/install/plan"
 )
 
+// looksIn is how long containerd and the keeper may take to answer all that is asked of them.
+const looksIn = time.Minute
+
 // Node is this node.
 type Node struct {
 	Runtime *containerd.Runtime
@@ -36,8 +40,10 @@ type Node struct {
 	Wanted *plan.Wanted
 }
 
-// Facts looks at everything that a plan depends on.
+// Facts looks at everything that a plan depends on, within looksIn.
 func (n *Node) Facts(ctx context.Context, record plan.Record) (*plan.Facts, error) {
+	ctx, cancel := context.WithTimeout(ctx, looksIn)
+	defer cancel()
 	facts := &plan.Facts{Main: n.Main, Keeper: n.Kept, Record: record, Running: map[string]bool{}}
 	return facts, errors.Join(n.versions(ctx, facts), n.settings(facts), n.present(facts), n.services(ctx, facts), n.handlers(ctx, facts), n.live(ctx, facts))
 }
@@ -154,8 +160,10 @@ func (n *Node) live(ctx context.Context, facts *plan.Facts) (err error) {
 	return err
 }
 
-// Live is what of Facts may change at any moment.
+// Live is what of Facts may change at any moment, within looksIn.
 func (n *Node) Live(ctx context.Context) (names []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, looksIn)
+	defer cancel()
 	known, err := n.Runtime.Defined.List(ctx, &containers.ListContainersRequest{})
 	if err != nil {
 		return nil, containerd.Failed("list the containers", err)

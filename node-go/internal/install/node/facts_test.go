@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	containers "github.com/containerd/containerd/api/services/containers/v1"
+	"github.com/containerd/containerd/api/types"
 	"github.com/containerd/containerd/api/types/task"
 
 	"rollbox.dev/node/internal/containerd"
@@ -101,5 +102,30 @@ func TestAFileThatIsALinkIsNotReplaced(t *testing.T) {
 	}
 	if _, err := n.Facts(t.Context(), plan.Record{}); err == nil {
 		t.Error("it is taken")
+	}
+}
+
+func TestTheEndOfTheLastPodInGVisorIsHeardOf(t *testing.T) {
+	runtime := &played.Containerd{
+		Made:   map[string]*containers.Container{"runs": {ID: "runs", Runtime: &containers.Container_Runtime{Name: "io.containerd.runsc.v1"}}},
+		Tasks:  []*task.Process{{ID: "runs", Status: task.Status_RUNNING}},
+		Events: make(chan *types.Envelope),
+	}
+	n, _ := at(t, runtime, map[string]string{"config.toml": "version = 3\n"})
+	drained := make(chan error, 1)
+	go func() { drained <- n.Drained(t.Context()) }()
+	// Another task: it goes on.
+	runtime.Events <- &types.Envelope{Topic: "/tasks/exit"}
+	select {
+	case err := <-drained:
+		t.Fatalf("while a pod runs: %v", err)
+	default:
+	}
+	runtime.Mutex.Lock()
+	runtime.Tasks = nil
+	runtime.Mutex.Unlock()
+	runtime.Events <- &types.Envelope{Topic: "/tasks/exit"}
+	if err := <-drained; err != nil {
+		t.Error(err)
 	}
 }

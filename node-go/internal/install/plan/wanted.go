@@ -140,11 +140,13 @@ func (l *Lazy) environment() string {
 	return "ROLLBOX_SNAPSHOTTER_" + strings.Join(lines, "\nROLLBOX_SNAPSHOTTER_") + "\n"
 }
 
-// unit lives as long as the node: sandboxes read their files through the one that serves the mounts.
+// unit lives as long as the node: sandboxes read their files through the one that serves the mounts. systemd would give it
+// up, by default, after five ends within ten seconds.
 func (w *Wanted) unit(verb, does string) string {
 	return fmt.Sprintf(`[Unit]
 Description=rollbox snapshotter: %s
 Before=containerd.service
+StartLimitIntervalSec=0
 
 [Service]
 EnvironmentFile=%s

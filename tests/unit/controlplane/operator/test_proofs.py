@@ -8,17 +8,19 @@ import pytest
 
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.proof import ANNOTATION, TAINT, Proof, tainted
+from controlplane.cluster.kubernetes.refusals import Refusal, Refused
 from controlplane.errors import Problem
 from controlplane.operator.notices import Notices
-from controlplane.operator.proofs import LOOKS, NO_AGENT, Proofs
+from controlplane.operator.proofs import LOOKS, NO_AGENT, PATCHES, Proofs
 from controlplane.wire import node_pb2
 
 AWAY = Problem("upstream_timeout", "no agent")
 OLD = node_pb2.Description(node="node-1")
 
 
-def told(*troubles: str) -> node_pb2.Description:
-    health = node_pb2.Health(troubles=troubles, installer="installed", programs={"runsc": "1"})
+def told(*troubles: str, installer: str = "installed", detail: str = "") -> node_pb2.Description:
+    programs = {"runsc": "1"}
+    health = node_pb2.Health(troubles=troubles, installer=installer, installer_detail=detail, programs=programs)
     return node_pb2.Description(node="node-1", health=health)
 
 
@@ -31,6 +33,8 @@ class Api:
         self.events: list[str] = []
         self.others: list[dict[str, Any]] = []
         self.queries: list[Mapping[str, str]] = []
+        self.conflicts = 0
+        self.gets = 0
 
     async def list(self, path: str, query: Mapping[str, str]) -> Any:
         assert path == "/api/v1/nodes"
@@ -41,11 +45,21 @@ class Api:
         assert within_s < 10
         if path != "/api/v1/nodes/node-1":
             raise AWAY
+        if self.conflicts:
+            self.conflicts -= 1
+            self.node["metadata"]["resourceVersion"] = str(self.conflicts)
+            raise Refused(Refusal.of(409, b"", None), "patch node")
+        assert body["metadata"]["resourceVersion"] == self.node["metadata"].get("resourceVersion")
         notes = {key: value for key, value in body["metadata"]["annotations"].items() if value is not None}
         self.node = {
             "metadata": {**self.node["metadata"], "annotations": notes},
             "spec": {"taints": body["spec"]["taints"] or []},
         }
+
+    async def get(self, path: str, *, within_s: float) -> dict[str, Any]:
+        assert (path, within_s < 10) == ("/api/v1/nodes/node-1", True)
+        self.gets += 1
+        return self.node
 
     async def describe(self, node: str) -> node_pb2.Description:
         if isinstance(self.answer, Problem):
@@ -130,3 +144,31 @@ async def test_a_node_that_cannot_be_marked_holds_up_no_other() -> None:
     api.others = [{"metadata": {"name": f"node-{n}", "labels": {"role": "sandboxes"}}, "spec": {}} for n in (2, 3)]
     await api.proofs().once()
     assert Proof.of(api.node) is not None
+
+
+async def test_a_node_that_others_write_to_is_marked_in_the_same_look() -> None:
+    api = Api(told())
+    api.conflicts = PATCHES - 1
+    await api.proofs().once()
+    assert Proof.of(api.node) is not None
+    assert api.gets == PATCHES - 1
+
+
+async def test_a_node_that_changes_all_the_time_waits_for_the_next_look_and_is_told_then() -> None:
+    api = Api(told(installer="failed", detail="no room"))
+    api.conflicts = PATCHES
+    proofs = api.proofs()
+    await proofs.once()
+    assert (Proof.of(api.node), api.events) == (None, [])
+    await proofs.once()
+    assert api.events == ["node-1 NodeInstallFailed: installer: no room"]
+
+
+async def test_what_the_installer_could_not_do_is_an_event_once_though_the_node_takes_sandboxes() -> None:
+    api = Api(told())
+    proofs = api.proofs()
+    for state, detail in [("installed", ""), *[("failed", "no room")] * 3, ("refused", "drain"), ("installed", "")]:
+        api.answer = told(installer=state, detail=detail)
+        await proofs.once()
+        assert not tainted(api.node)
+    assert api.events == ["node-1 NodeInstallFailed: installer: no room", "node-1 NodeInstallRefused: installer: drain"]
