@@ -22,6 +22,7 @@ from controlplane.model.spec import Closed, ImageName
 MEDIA_TYPE: Final = "application/x-ndjson"
 # Of one call; a run with more images asks for its next ones while the ones before are used.
 MOST_PREFETCHED: Final = 1024
+MOST_NODES: Final = 100_000
 DEFAULT_COMMIT_BYTES: Final = 4 << 30
 MAX_COMMIT_BYTES: Final = 64 << 30
 DEFAULT_COMMIT_MS: Final = 120_000
@@ -66,9 +67,14 @@ class NodeImageList(BaseModel):
 
 
 class PrefetchRequest(Closed):
-    """Which images are to be on the nodes."""
+    """Which images are to be on the nodes.
+
+    Attributes:
+        nodes: on how many each is to be, with those that have it already; null: on all. Creates prefer the same ones.
+    """
 
     images: list[ImageName] = Field(min_length=1, max_length=MOST_PREFETCHED)
+    nodes: int | None = Field(default=None, ge=1, le=MOST_NODES)
 
 
 class PrefetchLine(BaseModel):
@@ -241,7 +247,7 @@ async def find(service: Service, owner: Owner, app: App) -> NodeImageList:
 )
 async def prefetch(wish: PrefetchRequest, service: Service, owner: Owner) -> StreamingResponse:
     """Pulls what creates of these names would start from; ends with a summary. A caller that leaves ends its wait."""
-    told = service.inventory.prefetch(owner, wish.images)
+    told = service.inventory.prefetch(owner, wish.images, wish.nodes)
     # What cannot be begun at all is an answer with a status of its own.
     first = await anext(told, None)
     return StreamingResponse(_lines(first, told), media_type=MEDIA_TYPE)

@@ -21,12 +21,14 @@ class Boot:
         token_public_key: the key with which the sidecar verifies tokens; base64url, 32 raw bytes.
         record: a text of the control plane's; stored with the sandbox and returned by ``list``.
         avoid: nodes at their limit of concurrent starts; other nodes are preferred.
+        layers: of its image, with their bytes, so that nodes that have some can be preferred; empty: not known.
     """
 
     ready_token: str
     token_public_key: str
     record: str
     avoid: Sequence[str] = ()
+    layers: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,14 +322,16 @@ class Cluster(Protocol):
         """
         ...
 
-    def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
-        """Pulls an image to every node that sandboxes may run on; ends when each is done, or has failed.
+    def prefetch(self, name: str, nodes: int | None = None) -> AsyncGenerator[PrefetchProgress, None]:
+        """Pulls an image to nodes that sandboxes may run on; ends when each is done, or has failed.
 
         Equal calls join one pull on each node, and a node pulls a bounded number at once. A caller that leaves early
         closes the generator; a pull may go on.
 
         Args:
             name: what ``start`` would be given.
+            nodes: on how many it is to be: those that have it count, then those that have to pull least; starts prefer
+                the same ones. None: on all.
 
         Raises:
             Problem: before the first progress: unsupported, image_not_found; failures of a node are progress.

@@ -19,6 +19,7 @@ from controlplane.images.manifest import (
     digest_of,
     entries_for,
     is_index,
+    layers_of,
 )
 from controlplane.images.options import ImageOptions, Keyrings, Mirror, Mode, Registry
 from controlplane.images.private import Form, PrivateRegistry
@@ -61,6 +62,7 @@ __all__ = [
     "folder",
     "is_foreign",
     "is_index",
+    "layers_of",
     "own_reference",
     "parse",
     "plan_removal",

@@ -6,6 +6,7 @@ Schema 2". Every refusal is ``unsupported`` with the option ``image``.
 
 import hashlib
 import json
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -101,6 +102,12 @@ def checked_manifest(image: str, media_type: str, body: bytes) -> str:
             raise _refusal(image, f"it has a layer that its registry does not hold ({kind[:100]})")
         _digest(image, layer.get("digest"))
     return _digest(image, config.get("digest"))
+
+
+def layers_of(body: bytes) -> Mapping[str, int]:
+    """The layers of a manifest that was checked, with the bytes that it says of each."""
+    sizes = ((str(one["digest"]), one.get("size")) for one in json.loads(body)["layers"])
+    return {sys.intern(digest): size if isinstance(size, int) and size > 0 else 0 for digest, size in sizes}
 
 
 def checked_config(image: str, body: bytes, architectures: Collection[str]) -> None:

@@ -1,6 +1,6 @@
 """How images are resolved, and what a registry is asked; see ``lifecycle.images``."""
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -40,8 +40,10 @@ class Registry(Protocol):
         """
         ...
 
-    async def check(self, reference: Reference, digest: str, architectures: Collection[str], owner: str = "") -> None:
-        """Checks that machines of these architectures can run the image.
+    async def check(
+        self, reference: Reference, digest: str, architectures: Collection[str], owner: str = ""
+    ) -> Mapping[str, int]:
+        """Checks that machines of these architectures can run the image; its layers for them, with their bytes.
 
         Args:
             reference: the image.

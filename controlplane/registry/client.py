@@ -3,7 +3,7 @@
 Source: OCI distribution specification 1.1, "Pulling manifests" and "Pulling blobs".
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -24,6 +24,7 @@ from controlplane.images import (
     digest_of,
     entries_for,
     is_index,
+    layers_of,
 )
 from controlplane.images.manifest import SCHEMA_1
 from controlplane.registry.authorization import Authorizations
@@ -78,7 +79,9 @@ class Registries:
         # The specification leaves the header to the registry.
         return digest_of((await self._get(reference, owner, path, MAX_MANIFEST_BYTES)).body)
 
-    async def check(self, reference: Reference, digest: str, architectures: Collection[str], owner: str = "") -> None:
+    async def check(
+        self, reference: Reference, digest: str, architectures: Collection[str], owner: str = ""
+    ) -> Mapping[str, int]:
         """See ``Registry.check``. Cost: two or three requests.
 
         Raises:
@@ -87,13 +90,17 @@ class Registries:
         """
         name, (kind, body) = str(reference), await self._manifest(reference, owner, digest)
         if is_index(kind, body):
+            layers: dict[str, int] = {}
             for entry in entries_for(name, body, architectures):
                 if not entry.nested:
-                    checked_manifest(name, *await self._manifest(reference, owner, entry.digest))
-            return
+                    kind, text = await self._manifest(reference, owner, entry.digest)
+                    checked_manifest(name, kind, text)
+                    layers.update(layers_of(text))
+            return layers
         config = checked_manifest(name, kind, body)
         blob = await self._get(reference, owner, f"blobs/{config}", MAX_CONFIG_BYTES)
         checked_config(name, _verified(reference, config, blob.body), architectures)
+        return layers_of(body)
 
     async def _manifest(self, reference: Reference, owner: str, digest: str) -> tuple[str, bytes]:
         try:

@@ -68,17 +68,25 @@ class Health(_message.Message):
     def __init__(self, troubles: _Optional[_Iterable[str]] = ..., installer: _Optional[str] = ..., installer_detail: _Optional[str] = ..., programs: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ListImagesRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("layers", "known")
+    LAYERS_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    layers: bool
+    known: str
+    def __init__(self, layers: _Optional[bool] = ..., known: _Optional[str] = ...) -> None: ...
 
 class ImageList(_message.Message):
-    __slots__ = ("images",)
+    __slots__ = ("images", "version", "unchanged")
     IMAGES_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    UNCHANGED_FIELD_NUMBER: _ClassVar[int]
     images: _containers.RepeatedCompositeFieldContainer[Image]
-    def __init__(self, images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ...) -> None: ...
+    version: str
+    unchanged: bool
+    def __init__(self, images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., version: _Optional[str] = ..., unchanged: _Optional[bool] = ...) -> None: ...
 
 class Image(_message.Message):
-    __slots__ = ("names", "digests", "id", "size_bytes", "pinned", "lazy", "last_used_ms", "containers", "brought_ms")
+    __slots__ = ("names", "digests", "id", "size_bytes", "pinned", "lazy", "last_used_ms", "containers", "brought_ms", "layers")
     NAMES_FIELD_NUMBER: _ClassVar[int]
     DIGESTS_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
@@ -88,6 +96,7 @@ class Image(_message.Message):
     LAST_USED_MS_FIELD_NUMBER: _ClassVar[int]
     CONTAINERS_FIELD_NUMBER: _ClassVar[int]
     BROUGHT_MS_FIELD_NUMBER: _ClassVar[int]
+    LAYERS_FIELD_NUMBER: _ClassVar[int]
     names: _containers.RepeatedScalarFieldContainer[str]
     digests: _containers.RepeatedScalarFieldContainer[str]
     id: str
@@ -97,7 +106,16 @@ class Image(_message.Message):
     last_used_ms: int
     containers: int
     brought_ms: int
-    def __init__(self, names: _Optional[_Iterable[str]] = ..., digests: _Optional[_Iterable[str]] = ..., id: _Optional[str] = ..., size_bytes: _Optional[int] = ..., pinned: _Optional[bool] = ..., lazy: _Optional[bool] = ..., last_used_ms: _Optional[int] = ..., containers: _Optional[int] = ..., brought_ms: _Optional[int] = ...) -> None: ...
+    layers: _containers.RepeatedCompositeFieldContainer[Layer]
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., digests: _Optional[_Iterable[str]] = ..., id: _Optional[str] = ..., size_bytes: _Optional[int] = ..., pinned: _Optional[bool] = ..., lazy: _Optional[bool] = ..., last_used_ms: _Optional[int] = ..., containers: _Optional[int] = ..., brought_ms: _Optional[int] = ..., layers: _Optional[_Iterable[_Union[Layer, _Mapping]]] = ...) -> None: ...
+
+class Layer(_message.Message):
+    __slots__ = ("digest", "size_bytes")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    size_bytes: int
+    def __init__(self, digest: _Optional[str] = ..., size_bytes: _Optional[int] = ...) -> None: ...
 
 class Credentials(_message.Message):
     __slots__ = ("username", "password", "identity_token")

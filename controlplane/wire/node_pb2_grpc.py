@@ -77,7 +77,7 @@ class NodeServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListImages(self, request, context):
-        """All images of the node, as its container runtime tells them.
+        """All images of the node, as its container runtime tells them; nothing but that they are the same, to a caller that knows them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -91,8 +91,15 @@ async def test_an_index_is_checked_for_the_architectures_of_the_nodes(
     pushed = await pusher.index("many", "1", entries)
     reference = image(address, "many:1")
     assert await registries.digest(reference) == pushed
-    for architectures in ({"amd64"}, {"arm64", "s390x"}, set[str]()):
-        await registries.check(reference, pushed, architectures)
+    layers: list[set[str]] = []
+    for architectures in ({"amd64"}, {"arm64", "s390x"}, {"amd64", "arm64"}, set[str]()):
+        found = await registries.check(reference, pushed, architectures)
+        assert all(size > 0 for size in found.values())
+        layers.append({*found})
+    # Those of the manifests that nodes would choose.
+    assert layers[0]
+    assert layers[2] == layers[0] | layers[1]
+    assert not layers[3]
     with pytest.raises(Problem, match="it has amd64, arm64 for Linux, and the nodes are s390x") as caught:
         await registries.check(reference, pushed, {"s390x"})
     assert caught.value.code == "unsupported"

@@ -151,13 +151,15 @@ class FakeCluster:
     def check_prefetch(self) -> None:
         """See ``Cluster.check_prefetch``."""
 
-    async def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
+    async def prefetch(self, name: str, nodes: int | None = None) -> AsyncGenerator[PrefetchProgress, None]:
         if name in self.missing_images:
             raise Problem("image_not_found", f"{name}: manifest unknown", image=name)
         self.prefetched.append(name)
         yield PrefetchProgress("n1", "pulling", 512, 1024)
         await asyncio.sleep(self.start_s)
         yield PrefetchProgress("n1", "here", 1024, 1024)
+        if nodes == 1:
+            return
         failure = self.unpulled.get(name)
         yield PrefetchProgress("n2", "here" if failure is None else "failed", failure=failure)
 

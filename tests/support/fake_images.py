@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections import Counter
@@ -21,10 +22,14 @@ class FakeImages:
         missing: images that no registry has.
         breaks: after so many lines each of the next answers to a prefetch breaks off.
         prefetched, converted: what was asked for, each call.
+        nodes: on how many nodes, each prefetch.
+        stuck: images of which a prefetch never ends.
         commits: how often each idempotency key has come, and the body of each call.
     """
 
     missing: set[str] = field(default_factory=set)
+    nodes: list[int | None] = field(default_factory=list)
+    stuck: set[str] = field(default_factory=set)
     breaks: list[int] = field(default_factory=list)
     prefetched: list[list[str]] = field(default_factory=list)
     converted: list[str] = field(default_factory=list)
@@ -86,8 +91,12 @@ class FakeImages:
 
     async def prefetch(self, request: web.Request) -> web.StreamResponse:
         """The progress of all of them."""
-        images = (await request.json())["images"]
+        body = await request.json()
+        images = body["images"]
         self.prefetched.append(images)
+        self.nodes.append(body.get("nodes"))
+        if self.stuck & {*images}:
+            await asyncio.Event().wait()
         left = self.breaks.pop(0) if self.breaks else None
         answer = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await answer.prepare(request)

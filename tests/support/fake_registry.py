@@ -1,7 +1,7 @@
 """Registries in memory: tags that move, answers that take time, and failures; passes `RegistrySuite`."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from controlplane.errors import Problem
@@ -24,6 +24,7 @@ class FakeRegistry:
     pause_s: float | None = None
     refused: str = ""
     asked: list[str] = field(default_factory=list)
+    layers: dict[str, int] = field(default_factory=dict)
     # Who may have it; None: everybody.
     allowed: set[str] | None = None
 
@@ -37,8 +38,11 @@ class FakeRegistry:
             raise RegistryProblem("denied", reference.registry, f"it does not give {reference} to {owner}")
         return digest(content)
 
-    async def check(self, reference: Reference, digest: str, architectures: Collection[str], owner: str = "") -> None:
+    async def check(
+        self, reference: Reference, digest: str, architectures: Collection[str], owner: str = ""
+    ) -> Mapping[str, int]:
         assert digest.startswith("sha256:")
         assert set(architectures) == {"amd64"}
         if self.refused:
             raise Problem("unsupported", f"image {reference} cannot run here: {self.refused}", option="image")
+        return self.layers

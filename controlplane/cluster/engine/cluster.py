@@ -176,8 +176,9 @@ class EngineCluster:
     def check_prefetch(self) -> None:
         """See ``Cluster.check_prefetch``: an engine does."""
 
-    def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
-        """See ``Cluster.prefetch``."""
+    def prefetch(self, name: str, nodes: int | None = None) -> AsyncGenerator[PrefetchProgress, None]:
+        """See ``Cluster.prefetch``; there is one machine, so any number of nodes is that one."""
+        del nodes
         return self._images.prefetch(name)
 
     @property

@@ -15,8 +15,9 @@ from controlplane.cluster.kubernetes.client import Json, KubernetesClient, NotAs
 from controlplane.cluster.kubernetes.deaths import death
 from controlplane.cluster.kubernetes.lazy import LazyImages
 from controlplane.cluster.kubernetes.lost_nodes import Nodes
+from controlplane.cluster.kubernetes.near_nodes import NearNodes
 from controlplane.cluster.kubernetes.node_agents import NodeParts, node_parts
-from controlplane.cluster.kubernetes.nodes import Fleet
+from controlplane.cluster.kubernetes.nodes import Fleet, Node
 from controlplane.cluster.kubernetes.pods import Events, Pods
 from controlplane.cluster.kubernetes.podspec import (
     ANNOTATION_RECORD,
@@ -83,6 +84,7 @@ class KubernetesCluster:
         parts = parts or NodeParts()
         self._images, self._commits = parts.images, parts.commits
         self._clock: Clock = SystemClock()
+        self._near = NearNodes(parts.agents, self._eligible, self._clock)
         self._ready = ReadyAddress(defaults.ready_url)
         self._nodes = Nodes(self._lost)
         self._pods = Pods(self._clock, self._nodes.trouble, forged)
@@ -259,12 +261,13 @@ class KubernetesCluster:
         if self._images is None:
             raise _without_agents("no image can be pulled before a sandbox needs it")
 
-    def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
+    def prefetch(self, name: str, nodes: int | None = None) -> AsyncGenerator[PrefetchProgress, None]:
         """See ``Cluster.prefetch``; credentials are those of the sandboxes' pull secrets, as for their pods."""
         if self._images is None:
             raise _without_agents(f"{name} cannot be pulled before a sandbox needs it")
         lazily = self._lazily(SandboxSpec(image=name))
-        return self._images.prefetch(name, self._ready_nodes(), lazily.handler if lazily else self._fleet.handler)
+        handler = lazily.handler if lazily else self._fleet.handler
+        return self._near.noted(name, self._images.prefetch(name, self._near.chosen(name, nodes), handler))
 
     @property
     def commits(self) -> str:
@@ -303,7 +306,9 @@ class KubernetesCluster:
         defaults = replace(self._defaults, ready_url=await self._ready.url())
         record = load_record(boot.record)
         start_by_ms = self._clock.now_ms() + spec.start_timeout_ms if record is None else record.start_by_ms
-        manifest = pod(sandbox_id, spec, boot, defaults, start_by_ms, lazily=self._lazily(spec))
+        lazily = self._lazily(spec)
+        near = self._near.wishes(sandbox_id, spec, boot.layers, lazily=lazily is not None)
+        manifest = pod(sandbox_id, spec, boot, defaults, start_by_ms, lazily=lazily, near=near)
         # Retried until the create's deadline: an API server that is down may be back before that.
         within_s = max(0.0, start_by_ms - self._clock.now_ms()) / 1000
         try:
@@ -318,7 +323,7 @@ class KubernetesCluster:
         return Started(None)
 
     def _lazily(self, spec: SandboxSpec) -> LazyImages | None:
-        return lazy.chosen(self._defaults.lazy, spec, self._fleet.eligible(self._nodes.all))
+        return lazy.chosen(self._defaults.lazy, spec, self._eligible())
 
     async def stop(self, sandbox_id: str) -> None:
         """See ``Cluster.stop``. Cost: two calls to the API server."""
@@ -347,8 +352,11 @@ class KubernetesCluster:
         """See ``Cluster.watch``."""
         return self._pods.deaths()
 
+    def _eligible(self) -> Sequence[Node]:
+        return self._fleet.eligible(self._nodes.all)
+
     def _ready_nodes(self) -> Sequence[str]:
-        return [one.name for one in self._fleet.eligible(self._nodes.all) if one.ready == "True"]
+        return [one.name for one in self._eligible() if one.ready == "True"]
 
     def _lost(self, node: str) -> None:
         self._pods.lost(node)
@@ -361,6 +369,7 @@ class KubernetesCluster:
         isolation.check_nodes(self._fleet, self._nodes.all)
         async with asyncio.TaskGroup() as group:
             loops = [group.create_task(one.run(), name="kubernetes watch") for one in reflectors]
+            loops.append(group.create_task(self._near.run(), name="images of nodes"))
             try:
                 yield
             finally:
@@ -378,7 +387,7 @@ class KubernetesCluster:
 
         return (
             Reflector(self._client, "/api/v1/nodes", {}, self._nodes),
-            Reflector(self._client, self._path, self._mine, self._pods),
+            Reflector(self._client, self._path, self._mine, self._near.beside(self._pods)),
             Reflector(self._client, events, told("FailedCreatePodSandBox"), Events(self._pods.no_sandbox)),
             Reflector(self._client, events, told("Evicted"), Events(self._pods.evicted)),
         )

@@ -93,6 +93,7 @@ def pod(
     start_by_ms: int,
     *,
     lazily: LazyImages | None = None,
+    near: Sequence[tuple[str, int]] = (),
 ) -> Json:
     """The manifest of one sandbox.
 
@@ -103,6 +104,7 @@ def pod(
         defaults: what all sandboxes of the installation have in common.
         start_by_ms: the start's deadline (Unix time), for every replica that watches the pod.
         lazily: how its node mounts the image lazily; None: the node fetches it whole.
+        near: nodes that it prefers for its image, with weights from 1 to 100.
     """
     shard = shard_of(sandbox_id, defaults.dns_shards)
     return {
@@ -137,7 +139,7 @@ def pod(
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [_sidecar(sandbox_id, spec, boot, defaults), _target(spec, defaults, lazily)],
             "volumes": [{"name": "rollbox", "emptyDir": {"medium": "Memory", "sizeLimit": str(SHARED_BYTES)}}],
-            **_placement(spec, defaults, boot.avoid),
+            **_placement(spec, defaults, boot.avoid, near),
         },
     }
 
@@ -196,23 +198,26 @@ def _target(spec: SandboxSpec, defaults: PodDefaults, lazily: LazyImages | None)
     }
 
 
-def _placement(spec: SandboxSpec, defaults: PodDefaults, avoid: Sequence[str]) -> Json:
+def _placement(spec: SandboxSpec, defaults: PodDefaults, avoid: Sequence[str], near: Sequence[tuple[str, int]]) -> Json:
     """The fields for the scheduler; empty ones are left out, since they would override the cluster's defaults."""
     wishes: Json = {
         "priorityClassName": defaults.priority_class,
         "nodeSelector": {**spec.node_selector, **(defaults.node_selector or {})},
-        "affinity": _away_from(avoid[:MOST_AVOIDED]),
+        "affinity": _affinity(avoid[:MOST_AVOIDED], near),
         "tolerations": [dict(one) for one in defaults.tolerations],
         "imagePullSecrets": [{"name": name} for name in defaults.image_pull_secrets],
     }
     return {name: wish for name, wish in wishes.items() if wish}
 
 
-def _away_from(nodes: Sequence[str]) -> Json:
-    """A preferred affinity: a required one would keep a pod off the only node with room for as long as it exists."""
-    if not nodes:
-        return {}
+def _affinity(avoid: Sequence[str], near: Sequence[tuple[str, int]]) -> Json:
+    """Preferences only: what is required would keep a pod off the only node with room for as long as it exists."""
     # Selected by the field, since no label is guaranteed to be the node's name; a field requirement takes one value.
-    others = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
-    wish = {"weight": 100, "preference": {"matchFields": others}}
-    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}
+    wishes: list[Json] = []
+    if avoid:
+        others = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in avoid]
+        wishes.append({"weight": 100, "preference": {"matchFields": others}})
+    for node, weight in near:
+        named = [{"key": "metadata.name", "operator": "In", "values": [node]}]
+        wishes.append({"weight": weight, "preference": {"matchFields": named}})
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wishes}} if wishes else {}

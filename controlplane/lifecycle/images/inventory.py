@@ -94,11 +94,18 @@ class Inventory:
         seen = found if everything else [one for one in (self._seen(owner, one) for one in found) if one.names]
         return sorted(seen, key=lambda one: (one.node, *sorted(one.names)))
 
-    async def prefetch(self, owner: str, names: Sequence[str]) -> AsyncGenerator[ImageProgress, None]:
+    async def prefetch(
+        self, owner: str, names: Sequence[str], nodes: int | None = None
+    ) -> AsyncGenerator[ImageProgress, None]:
         """Pulls images to the nodes; the progress of all of them, as it comes.
 
         Pulls what starts would get: names are resolved as theirs are. Who leaves it closes it, which ends what it waits
         for.
+
+        Args:
+            owner: who asks.
+            names: the images.
+            nodes: on how many each is to be; None: on all.
 
         Raises:
             Problem: permission_denied, unsupported: before the first progress; whatever fails later is progress.
@@ -107,7 +114,7 @@ class Inventory:
             self._ownership.check(owner, name)
         self._cluster.check_prefetch()
         told: asyncio.Queue[ImageProgress | None] = asyncio.Queue(MOST_UNREAD)
-        work = asyncio.create_task(self._all(owner, tuple(dict.fromkeys(names)), told), name="prefetch")
+        work = asyncio.create_task(self._all(owner, tuple(dict.fromkeys(names)), nodes, told), name="prefetch")
         try:
             last = ImageProgress(names[0], PrefetchProgress("", "pulling"))
             while (progress := await _within(TELL_EVERY_S, told, last)) is not None:
@@ -151,21 +158,28 @@ class Inventory:
     def _seen(self, owner: str, image: NodeImage) -> NodeImage:
         return replace(image, names=[name for name in image.names if self._ownership.may_see(owner, name)])
 
-    async def _all(self, owner: str, names: Sequence[str], told: asyncio.Queue[ImageProgress | None]) -> None:
+    async def _all(
+        self, owner: str, names: Sequence[str], nodes: int | None, told: asyncio.Queue[ImageProgress | None]
+    ) -> None:
         places = asyncio.Semaphore(AT_ONCE)
         async with asyncio.TaskGroup() as group:
             for name in names:
-                group.create_task(self._one(owner, name, told, places), name=f"prefetch {name}")
+                group.create_task(self._one(owner, name, nodes, told, places), name=f"prefetch {name}")
         # Only here: where this is broken off nobody reads any more, and a full queue would never take it.
         await told.put(None)
 
     async def _one(
-        self, owner: str, name: str, told: asyncio.Queue[ImageProgress | None], places: asyncio.Semaphore
+        self,
+        owner: str,
+        name: str,
+        nodes: int | None,
+        told: asyncio.Queue[ImageProgress | None],
+        places: asyncio.Semaphore,
     ) -> None:
         async with places:
             try:
                 pin = await self._named(owner, name)
-                async with aclosing(self._cluster.prefetch(pin.name)) as progresses:
+                async with aclosing(self._cluster.prefetch(pin.name, nodes)) as progresses:
                     async for progress in progresses:
                         self._count(progress)
                         await told.put(ImageProgress(name, progress))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -163,6 +163,12 @@ class Images:
             return pin
         name = self._mirrored.copy_of(pin.name, digest, "estargz" if pin.pulled == "lazy" else "plain")
         return replace(pin, name=name, ran=digest, source=pin.name)
+
+    def layers(self, pin: Pin) -> Mapping[str, int]:
+        """The layers that nodes pull of it, with their bytes; empty: not known, as of a converted copy."""
+        if self._resolver is None or (pin.ran and pin.pulled == "lazy"):
+            return {}
+        return self._resolver.layers(pin.digest)
 
     def pulled(self, name: str) -> str:
         """The name under which an image is pulled: as the user wrote it where no rule rewrites it."""

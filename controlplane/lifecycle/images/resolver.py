@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import structlog
@@ -57,12 +57,17 @@ class Resolver:
         self._answers: OrderedDict[_Name, tuple[_Answer, int]] = OrderedDict()
         self._asking: dict[_Name, asyncio.Task[_Answer]] = {}
         self._away: OrderedDict[str, tuple[RegistryProblem, int]] = OrderedDict()
+        self._layers: OrderedDict[str, Mapping[str, int]] = OrderedDict()
         self._log = structlog.get_logger("images")
 
     def close(self) -> None:
         """Breaks off all questions."""
         for task in self._asking.values():
             task.cancel()
+
+    def layers(self, digest: str) -> Mapping[str, int]:
+        """The layers of an image that was resolved lately, with their bytes; empty: not known."""
+        return self._layers.get(digest, {})
 
     async def resolve(self, reference: Reference, owner: str = "") -> str:
         """The digest that is meant, as this owner is told; of an image that can run here.
@@ -113,7 +118,7 @@ class Resolver:
         kept_ms = TAG_MS
         try:
             answer = reference.digest or await self._registry.digest(reference, owner)
-            await self._registry.check(reference, answer, self._architectures(), owner)
+            self._note(answer, await self._registry.check(reference, answer, self._architectures(), owner))
         except RegistryProblem as problem:
             if problem.outcome in ("away", "limited"):
                 self._put_off(problem, AWAY_MS if problem.pause_s is None else max(1000, round(problem.pause_s * 1000)))
@@ -134,6 +139,12 @@ class Resolver:
         self._answers.move_to_end(name)
         if len(self._answers) > MOST_KEPT:
             self._answers.popitem(last=False)
+
+    def _note(self, digest: str, layers: Mapping[str, int]) -> None:
+        self._layers[digest] = layers
+        self._layers.move_to_end(digest)
+        if len(self._layers) > MOST_KEPT:
+            self._layers.popitem(last=False)
 
     def _put_off(self, problem: RegistryProblem, pause_ms: int) -> None:
         if problem.registry not in self._away:

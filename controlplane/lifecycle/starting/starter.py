@@ -159,7 +159,8 @@ class Starter:
                 return
         # Registered before the cluster is called: the push may arrive before the cluster's answer.
         with self._readiness.awaited(sandbox.id, phases) as started:
-            boot = Boot(self._key.readiness(sandbox).text, self._key.public_text, dump_record(sandbox), avoid)
+            token, layers = self._key.readiness(sandbox).text, self._images.layers(pin)
+            boot = Boot(token, self._key.public_text, dump_record(sandbox), avoid, layers)
             spec = sandbox.spec.model_copy(update={"image": pin.name})
             try:
                 answer = await self._cluster.start(sandbox.id, spec, boot)

@@ -91,12 +91,12 @@ func room(folder string) (free, size *uint64) {
 	return &available, &all
 }
 
-func (s *service) ListImages(ctx context.Context, _ *wire.ListImagesRequest) (*wire.ImageList, error) {
-	found, err := s.store.List(ctx)
-	if err != nil {
-		return nil, err
+func (s *service) ListImages(ctx context.Context, request *wire.ListImagesRequest) (*wire.ImageList, error) {
+	known := request.GetKnown()
+	if len(known) > maxNameBytes {
+		return nil, problem.New(problem.InvalidArgument, "known has %d bytes, more than a version has", len(known))
 	}
-	return &wire.ImageList{Images: found}, nil
+	return s.store.Tell(ctx, known, request.GetLayers())
 }
 
 func (s *service) Prefetch(request *wire.PrefetchRequest, stream grpc.ServerStreamingServer[wire.PrefetchProgress]) error {

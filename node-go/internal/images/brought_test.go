@@ -41,7 +41,7 @@ func brought(after map[string]int64) *played.Containerd {
 
 func told(t *testing.T, storing *Store) *int64 {
 	t.Helper()
-	list, err := storing.List(context.Background())
+	list, err := storing.List(context.Background(), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,25 +17,53 @@ type Store struct {
 	use     *Use
 	brought *Brought
 	lazy    *laziness
+	layers  *layering
 }
 
 // NewStore returns the images of a containerd; sandboxes start from them by some runtime handlers.
 func NewStore(runtime *containerd.Runtime, handlers []string, use *Use, brought *Brought) *Store {
-	return &Store{runtime: runtime, use: use, brought: brought, lazy: newLaziness(runtime, handlers)}
+	return &Store{
+		runtime: runtime, use: use, brought: brought,
+		lazy: newLaziness(runtime, handlers), layers: newLayering(runtime.Content),
+	}
 }
 
-// List returns all images. Cost: three calls and three for each handler; and one more for each new image where there is one
-// that is lazy.
-func (s *Store) List(ctx context.Context) ([]*wire.Image, error) {
+// Tell returns all images; to a caller that knows this version of the list only that. Cost: see List.
+func (s *Store) Tell(ctx context.Context, known string, layers bool) (*wire.ImageList, error) {
+	found, err := s.List(ctx, layers)
+	if err != nil {
+		return nil, err
+	}
+	now := version(found)
+	if now == known {
+		return &wire.ImageList{Version: now, Unchanged: true}, nil
+	}
+	return &wire.ImageList{Version: now, Images: found}, nil
+}
+
+// List returns all images, with their layers where these are asked for. Cost: three calls and three for each handler; and
+// for each new image one more where there is one that is lazy, and two to four for its layers.
+func (s *Store) List(ctx context.Context, layers bool) ([]*wire.Image, error) {
 	there, err := s.runtime.Images.ListImages(ctx, &cri.ListImagesRequest{})
 	if err != nil {
 		return nil, containerd.Failed("list images", err)
 	}
+	found, err := s.withUse(ctx, there.GetImages())
+	if err != nil || !layers {
+		return found, err
+	}
+	for i, one := range there.GetImages() {
+		found[i].Layers = s.layers.of(ctx, one)
+	}
+	return found, nil
+}
+
+func (s *Store) withUse(ctx context.Context, there []*cri.Image) ([]*wire.Image, error) {
 	used, err := s.containers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	lazy, err := s.lazy.of(ctx, there.GetImages())
+	lazy, err := s.lazy.of(ctx, there)
 	if err != nil {
 		return nil, err
 	}
@@ -43,8 +71,8 @@ func (s *Store) List(ctx context.Context) ([]*wire.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := make([]*wire.Image, 0, len(there.GetImages()))
-	for _, one := range there.GetImages() {
+	found := make([]*wire.Image, 0, len(there))
+	for _, one := range there {
 		found = append(found, s.told(one, used.of(one), lazy, when(marked, one)))
 	}
 	return found, nil

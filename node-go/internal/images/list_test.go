@@ -60,7 +60,7 @@ func node() *played.Containerd {
 }
 
 func TestImagesAreListedWithWhatUsesThem(t *testing.T) {
-	list, err := store(opened(t, node()), []string{"kata"}, NewUse()).List(context.Background())
+	list, err := store(opened(t, node()), []string{"kata"}, NewUse()).List(context.Background(), false)
 	if err != nil || len(list) != 3 {
 		t.Fatalf("%v, %v", list, err)
 	}
@@ -83,7 +83,7 @@ func TestAnImageIsLazyWhenOneOfItsLayersIs(t *testing.T) {
 	chain := chainOf([]string{"sha256:1", "sha256:2"})
 	played := node()
 	played.Remote = chain[1:]
-	list, err := store(opened(t, played), []string{"kata", "runsc"}, NewUse()).List(context.Background())
+	list, err := store(opened(t, played), []string{"kata", "runsc"}, NewUse()).List(context.Background(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestAnImageIsLazyWhenOneOfItsLayersIs(t *testing.T) {
 }
 
 func TestANodeNeedNotHaveAllHandlers(t *testing.T) {
-	list, err := store(opened(t, node()), []string{"kata", "absent"}, NewUse()).List(context.Background())
+	list, err := store(opened(t, node()), []string{"kata", "absent"}, NewUse()).List(context.Background(), false)
 	if err != nil || len(list) != 3 || list[0].GetLazy() {
 		t.Errorf("%v, %v", list, err)
 	}
@@ -144,7 +144,7 @@ func TestAContainerThatIsGoneIsRemembered(t *testing.T) {
 		played.Events <- &types.Envelope{Topic: "/containers/create", Event: made}
 	}
 	played.Events <- &types.Envelope{Topic: "/containers/create", Event: made}
-	list, err := store(runtime, []string{"runsc"}, use).List(context.Background())
+	list, err := store(runtime, []string{"runsc"}, use).List(context.Background(), false)
 	if err != nil || list[1].GetLastUsedMs() != 77_000 {
 		t.Errorf("%v, %v", list, err)
 	}

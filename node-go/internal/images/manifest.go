@@ -36,6 +36,24 @@ var errNotHere = errors.New("its manifest is not here yet")
 
 // partsOf returns what an image for this machine consists of, from what is in containerd's store of content.
 func partsOf(ctx context.Context, store content.ContentClient, digest string) ([]blob, error) {
+	found, err := manifestOf(ctx, store, digest)
+	if err != nil {
+		return nil, err
+	}
+	return distinct(append(found.Layers, found.Config)), nil
+}
+
+// layersIn returns the layers of an image for this machine, as partsOf.
+func layersIn(ctx context.Context, store content.ContentClient, digest string) ([]blob, error) {
+	found, err := manifestOf(ctx, store, digest)
+	if err != nil {
+		return nil, err
+	}
+	return distinct(found.Layers), nil
+}
+
+// manifestOf reads the manifest of an image for this machine.
+func manifestOf(ctx context.Context, store content.ContentClient, digest string) (*manifest, error) {
 	// An index names manifests; one more step would be an index of indexes.
 	for range 2 {
 		text, err := read(ctx, store, digest)
@@ -47,7 +65,7 @@ func partsOf(ctx context.Context, store content.ContentClient, digest string) ([
 			return nil, fmt.Errorf("%s: %w", digest, err)
 		}
 		if len(found.Manifests) == 0 {
-			return distinct(append(found.Layers, found.Config)), nil
+			return &found, nil
 		}
 		if digest, err = found.forThisMachine(); err != nil {
 			return nil, err

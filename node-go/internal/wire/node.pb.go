@@ -76,7 +76,7 @@ func (x PrefetchProgress_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PrefetchProgress_State.Descriptor instead.
 func (PrefetchProgress_State) EnumDescriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{9, 0}
+	return file_node_proto_rawDescGZIP(), []int{10, 0}
 }
 
 // Sent in the details of every failed gRPC status; the same as in agent.proto.
@@ -347,6 +347,8 @@ func (x *Health) GetPrograms() map[string]string {
 
 type ListImagesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Layers        bool                   `protobuf:"varint,1,opt,name=layers,proto3" json:"layers,omitempty"` // tell Image.layers too
+	Known         string                 `protobuf:"bytes,2,opt,name=known,proto3" json:"known,omitempty"`    // ImageList.version of an answer that the caller has; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -381,9 +383,26 @@ func (*ListImagesRequest) Descriptor() ([]byte, []int) {
 	return file_node_proto_rawDescGZIP(), []int{4}
 }
 
+func (x *ListImagesRequest) GetLayers() bool {
+	if x != nil {
+		return x.Layers
+	}
+	return false
+}
+
+func (x *ListImagesRequest) GetKnown() string {
+	if x != nil {
+		return x.Known
+	}
+	return ""
+}
+
 type ImageList struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Images        []*Image               `protobuf:"bytes,1,rep,name=images,proto3" json:"images,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Images []*Image               `protobuf:"bytes,1,rep,name=images,proto3" json:"images,omitempty"`
+	// Equal for lists of which all but last_used_ms, containers and brought_ms is equal.
+	Version       string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Unchanged     bool   `protobuf:"varint,3,opt,name=unchanged,proto3" json:"unchanged,omitempty"` // it still has the version that the caller knows: the images are left out
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -425,6 +444,20 @@ func (x *ImageList) GetImages() []*Image {
 	return nil
 }
 
+func (x *ImageList) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ImageList) GetUnchanged() bool {
+	if x != nil {
+		return x.Unchanged
+	}
+	return false
+}
+
 type Image struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Names      []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`                                      // with a tag, as pulled
@@ -437,7 +470,9 @@ type Image struct {
 	Containers uint32                 `protobuf:"varint,8,opt,name=containers,proto3" json:"containers,omitempty"`                           // that exist of it now
 	// When the youngest of its names came here, if all came by Prefetch or for sandboxes' pods; absent: somebody else has
 	// brought one, and may need it.
-	BroughtMs     *int64 `protobuf:"varint,9,opt,name=brought_ms,json=broughtMs,proto3,oneof" json:"brought_ms,omitempty"`
+	BroughtMs *int64 `protobuf:"varint,9,opt,name=brought_ms,json=broughtMs,proto3,oneof" json:"brought_ms,omitempty"`
+	// What it consists of, as its manifest says; none: not asked for, or its manifest is not here.
+	Layers        []*Layer `protobuf:"bytes,10,rep,name=layers,proto3" json:"layers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -535,6 +570,65 @@ func (x *Image) GetBroughtMs() int64 {
 	return 0
 }
 
+func (x *Image) GetLayers() []*Layer {
+	if x != nil {
+		return x.Layers
+	}
+	return nil
+}
+
+type Layer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Digest        string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"` // of its compressed content
+	SizeBytes     uint64                 `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Layer) Reset() {
+	*x = Layer{}
+	mi := &file_node_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Layer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Layer) ProtoMessage() {}
+
+func (x *Layer) ProtoReflect() protoreflect.Message {
+	mi := &file_node_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Layer.ProtoReflect.Descriptor instead.
+func (*Layer) Descriptor() ([]byte, []int) {
+	return file_node_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Layer) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *Layer) GetSizeBytes() uint64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
 type Credentials struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Username      string                 `protobuf:"bytes,1,opt,name=username,proto3" json:"username,omitempty"`
@@ -546,7 +640,7 @@ type Credentials struct {
 
 func (x *Credentials) Reset() {
 	*x = Credentials{}
-	mi := &file_node_proto_msgTypes[7]
+	mi := &file_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -558,7 +652,7 @@ func (x *Credentials) String() string {
 func (*Credentials) ProtoMessage() {}
 
 func (x *Credentials) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[7]
+	mi := &file_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -571,7 +665,7 @@ func (x *Credentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credentials.ProtoReflect.Descriptor instead.
 func (*Credentials) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{7}
+	return file_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Credentials) GetUsername() string {
@@ -606,7 +700,7 @@ type PrefetchRequest struct {
 
 func (x *PrefetchRequest) Reset() {
 	*x = PrefetchRequest{}
-	mi := &file_node_proto_msgTypes[8]
+	mi := &file_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -618,7 +712,7 @@ func (x *PrefetchRequest) String() string {
 func (*PrefetchRequest) ProtoMessage() {}
 
 func (x *PrefetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[8]
+	mi := &file_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -631,7 +725,7 @@ func (x *PrefetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrefetchRequest.ProtoReflect.Descriptor instead.
 func (*PrefetchRequest) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{8}
+	return file_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PrefetchRequest) GetImage() string {
@@ -666,7 +760,7 @@ type PrefetchProgress struct {
 
 func (x *PrefetchProgress) Reset() {
 	*x = PrefetchProgress{}
-	mi := &file_node_proto_msgTypes[9]
+	mi := &file_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -678,7 +772,7 @@ func (x *PrefetchProgress) String() string {
 func (*PrefetchProgress) ProtoMessage() {}
 
 func (x *PrefetchProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[9]
+	mi := &file_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -691,7 +785,7 @@ func (x *PrefetchProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrefetchProgress.ProtoReflect.Descriptor instead.
 func (*PrefetchProgress) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{9}
+	return file_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PrefetchProgress) GetState() PrefetchProgress_State {
@@ -725,7 +819,7 @@ type RemoveImageRequest struct {
 
 func (x *RemoveImageRequest) Reset() {
 	*x = RemoveImageRequest{}
-	mi := &file_node_proto_msgTypes[10]
+	mi := &file_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -737,7 +831,7 @@ func (x *RemoveImageRequest) String() string {
 func (*RemoveImageRequest) ProtoMessage() {}
 
 func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[10]
+	mi := &file_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -750,7 +844,7 @@ func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageRequest.ProtoReflect.Descriptor instead.
 func (*RemoveImageRequest) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{10}
+	return file_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RemoveImageRequest) GetImage() string {
@@ -776,7 +870,7 @@ type ImageRemoved struct {
 
 func (x *ImageRemoved) Reset() {
 	*x = ImageRemoved{}
-	mi := &file_node_proto_msgTypes[11]
+	mi := &file_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +882,7 @@ func (x *ImageRemoved) String() string {
 func (*ImageRemoved) ProtoMessage() {}
 
 func (x *ImageRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[11]
+	mi := &file_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +895,7 @@ func (x *ImageRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageRemoved.ProtoReflect.Descriptor instead.
 func (*ImageRemoved) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{11}
+	return file_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ImageRemoved) GetRemoved() bool {
@@ -820,7 +914,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_node_proto_msgTypes[12]
+	mi := &file_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -832,7 +926,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[12]
+	mi := &file_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -845,7 +939,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{12}
+	return file_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *KillRequest) GetSandboxId() string {
@@ -864,7 +958,7 @@ type Killed struct {
 
 func (x *Killed) Reset() {
 	*x = Killed{}
-	mi := &file_node_proto_msgTypes[13]
+	mi := &file_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -876,7 +970,7 @@ func (x *Killed) String() string {
 func (*Killed) ProtoMessage() {}
 
 func (x *Killed) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[13]
+	mi := &file_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -889,7 +983,7 @@ func (x *Killed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Killed.ProtoReflect.Descriptor instead.
 func (*Killed) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{13}
+	return file_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Killed) GetPids() []uint32 {
@@ -912,7 +1006,7 @@ type Registry struct {
 
 func (x *Registry) Reset() {
 	*x = Registry{}
-	mi := &file_node_proto_msgTypes[14]
+	mi := &file_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -924,7 +1018,7 @@ func (x *Registry) String() string {
 func (*Registry) ProtoMessage() {}
 
 func (x *Registry) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[14]
+	mi := &file_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -937,7 +1031,7 @@ func (x *Registry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Registry.ProtoReflect.Descriptor instead.
 func (*Registry) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{14}
+	return file_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Registry) GetAddress() string {
@@ -983,7 +1077,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_node_proto_msgTypes[15]
+	mi := &file_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1089,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[15]
+	mi := &file_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1102,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{15}
+	return file_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CommitRequest) GetSandboxId() string {
@@ -1073,7 +1167,7 @@ type CommitProgress struct {
 
 func (x *CommitProgress) Reset() {
 	*x = CommitProgress{}
-	mi := &file_node_proto_msgTypes[16]
+	mi := &file_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1085,7 +1179,7 @@ func (x *CommitProgress) String() string {
 func (*CommitProgress) ProtoMessage() {}
 
 func (x *CommitProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[16]
+	mi := &file_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1098,7 +1192,7 @@ func (x *CommitProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitProgress.ProtoReflect.Descriptor instead.
 func (*CommitProgress) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{16}
+	return file_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CommitProgress) GetIs() isCommitProgress_Is {
@@ -1155,7 +1249,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_node_proto_msgTypes[17]
+	mi := &file_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1167,7 +1261,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[17]
+	mi := &file_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1180,7 +1274,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{17}
+	return file_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Committed) GetDigest() string {
@@ -1229,7 +1323,7 @@ type CommitProgress_Reading struct {
 
 func (x *CommitProgress_Reading) Reset() {
 	*x = CommitProgress_Reading{}
-	mi := &file_node_proto_msgTypes[20]
+	mi := &file_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1241,7 +1335,7 @@ func (x *CommitProgress_Reading) String() string {
 func (*CommitProgress_Reading) ProtoMessage() {}
 
 func (x *CommitProgress_Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[20]
+	mi := &file_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1254,7 +1348,7 @@ func (x *CommitProgress_Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitProgress_Reading.ProtoReflect.Descriptor instead.
 func (*CommitProgress_Reading) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{16, 0}
+	return file_node_proto_rawDescGZIP(), []int{17, 0}
 }
 
 func (x *CommitProgress_Reading) GetDoneBytes() uint64 {
@@ -1303,10 +1397,14 @@ const file_node_proto_rawDesc = "" +
 	"\bprograms\x18\x04 \x03(\v2%.rollbox.node.v1.Health.ProgramsEntryR\bprograms\x1a;\n" +
 	"\rProgramsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x13\n" +
-	"\x11ListImagesRequest\";\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"A\n" +
+	"\x11ListImagesRequest\x12\x16\n" +
+	"\x06layers\x18\x01 \x01(\bR\x06layers\x12\x14\n" +
+	"\x05known\x18\x02 \x01(\tR\x05known\"s\n" +
 	"\tImageList\x12.\n" +
-	"\x06images\x18\x01 \x03(\v2\x16.rollbox.node.v1.ImageR\x06images\"\xab\x02\n" +
+	"\x06images\x18\x01 \x03(\v2\x16.rollbox.node.v1.ImageR\x06images\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1c\n" +
+	"\tunchanged\x18\x03 \x01(\bR\tunchanged\"\xdb\x02\n" +
 	"\x05Image\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\x12\x18\n" +
 	"\adigests\x18\x02 \x03(\tR\adigests\x12\x0e\n" +
@@ -1321,10 +1419,16 @@ const file_node_proto_rawDesc = "" +
 	"containers\x18\b \x01(\rR\n" +
 	"containers\x12\"\n" +
 	"\n" +
-	"brought_ms\x18\t \x01(\x03H\x02R\tbroughtMs\x88\x01\x01B\a\n" +
+	"brought_ms\x18\t \x01(\x03H\x02R\tbroughtMs\x88\x01\x01\x12.\n" +
+	"\x06layers\x18\n" +
+	" \x03(\v2\x16.rollbox.node.v1.LayerR\x06layersB\a\n" +
 	"\x05_lazyB\x0f\n" +
 	"\r_last_used_msB\r\n" +
-	"\v_brought_ms\"l\n" +
+	"\v_brought_ms\">\n" +
+	"\x05Layer\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x02 \x01(\x04R\tsizeBytes\"l\n" +
 	"\vCredentials\x12\x1a\n" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x1a\n" +
 	"\bpassword\x18\x02 \x01(\tR\bpassword\x12%\n" +
@@ -1407,7 +1511,7 @@ func file_node_proto_rawDescGZIP() []byte {
 }
 
 var file_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_node_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_node_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_node_proto_goTypes = []any{
 	(PrefetchProgress_State)(0),    // 0: rollbox.node.v1.PrefetchProgress.State
 	(*Problem)(nil),                // 1: rollbox.node.v1.Problem
@@ -1417,49 +1521,51 @@ var file_node_proto_goTypes = []any{
 	(*ListImagesRequest)(nil),      // 5: rollbox.node.v1.ListImagesRequest
 	(*ImageList)(nil),              // 6: rollbox.node.v1.ImageList
 	(*Image)(nil),                  // 7: rollbox.node.v1.Image
-	(*Credentials)(nil),            // 8: rollbox.node.v1.Credentials
-	(*PrefetchRequest)(nil),        // 9: rollbox.node.v1.PrefetchRequest
-	(*PrefetchProgress)(nil),       // 10: rollbox.node.v1.PrefetchProgress
-	(*RemoveImageRequest)(nil),     // 11: rollbox.node.v1.RemoveImageRequest
-	(*ImageRemoved)(nil),           // 12: rollbox.node.v1.ImageRemoved
-	(*KillRequest)(nil),            // 13: rollbox.node.v1.KillRequest
-	(*Killed)(nil),                 // 14: rollbox.node.v1.Killed
-	(*Registry)(nil),               // 15: rollbox.node.v1.Registry
-	(*CommitRequest)(nil),          // 16: rollbox.node.v1.CommitRequest
-	(*CommitProgress)(nil),         // 17: rollbox.node.v1.CommitProgress
-	(*Committed)(nil),              // 18: rollbox.node.v1.Committed
-	nil,                            // 19: rollbox.node.v1.Problem.DetailsEntry
-	nil,                            // 20: rollbox.node.v1.Health.ProgramsEntry
-	(*CommitProgress_Reading)(nil), // 21: rollbox.node.v1.CommitProgress.Reading
+	(*Layer)(nil),                  // 8: rollbox.node.v1.Layer
+	(*Credentials)(nil),            // 9: rollbox.node.v1.Credentials
+	(*PrefetchRequest)(nil),        // 10: rollbox.node.v1.PrefetchRequest
+	(*PrefetchProgress)(nil),       // 11: rollbox.node.v1.PrefetchProgress
+	(*RemoveImageRequest)(nil),     // 12: rollbox.node.v1.RemoveImageRequest
+	(*ImageRemoved)(nil),           // 13: rollbox.node.v1.ImageRemoved
+	(*KillRequest)(nil),            // 14: rollbox.node.v1.KillRequest
+	(*Killed)(nil),                 // 15: rollbox.node.v1.Killed
+	(*Registry)(nil),               // 16: rollbox.node.v1.Registry
+	(*CommitRequest)(nil),          // 17: rollbox.node.v1.CommitRequest
+	(*CommitProgress)(nil),         // 18: rollbox.node.v1.CommitProgress
+	(*Committed)(nil),              // 19: rollbox.node.v1.Committed
+	nil,                            // 20: rollbox.node.v1.Problem.DetailsEntry
+	nil,                            // 21: rollbox.node.v1.Health.ProgramsEntry
+	(*CommitProgress_Reading)(nil), // 22: rollbox.node.v1.CommitProgress.Reading
 }
 var file_node_proto_depIdxs = []int32{
-	19, // 0: rollbox.node.v1.Problem.details:type_name -> rollbox.node.v1.Problem.DetailsEntry
+	20, // 0: rollbox.node.v1.Problem.details:type_name -> rollbox.node.v1.Problem.DetailsEntry
 	4,  // 1: rollbox.node.v1.Description.health:type_name -> rollbox.node.v1.Health
-	20, // 2: rollbox.node.v1.Health.programs:type_name -> rollbox.node.v1.Health.ProgramsEntry
+	21, // 2: rollbox.node.v1.Health.programs:type_name -> rollbox.node.v1.Health.ProgramsEntry
 	7,  // 3: rollbox.node.v1.ImageList.images:type_name -> rollbox.node.v1.Image
-	8,  // 4: rollbox.node.v1.PrefetchRequest.credentials:type_name -> rollbox.node.v1.Credentials
-	0,  // 5: rollbox.node.v1.PrefetchProgress.state:type_name -> rollbox.node.v1.PrefetchProgress.State
-	8,  // 6: rollbox.node.v1.Registry.credentials:type_name -> rollbox.node.v1.Credentials
-	15, // 7: rollbox.node.v1.CommitRequest.registry:type_name -> rollbox.node.v1.Registry
-	21, // 8: rollbox.node.v1.CommitProgress.reading:type_name -> rollbox.node.v1.CommitProgress.Reading
-	18, // 9: rollbox.node.v1.CommitProgress.committed:type_name -> rollbox.node.v1.Committed
-	2,  // 10: rollbox.node.v1.Node.Describe:input_type -> rollbox.node.v1.DescribeRequest
-	5,  // 11: rollbox.node.v1.Node.ListImages:input_type -> rollbox.node.v1.ListImagesRequest
-	9,  // 12: rollbox.node.v1.Node.Prefetch:input_type -> rollbox.node.v1.PrefetchRequest
-	11, // 13: rollbox.node.v1.Node.RemoveImage:input_type -> rollbox.node.v1.RemoveImageRequest
-	13, // 14: rollbox.node.v1.Node.Kill:input_type -> rollbox.node.v1.KillRequest
-	16, // 15: rollbox.node.v1.Node.Commit:input_type -> rollbox.node.v1.CommitRequest
-	3,  // 16: rollbox.node.v1.Node.Describe:output_type -> rollbox.node.v1.Description
-	6,  // 17: rollbox.node.v1.Node.ListImages:output_type -> rollbox.node.v1.ImageList
-	10, // 18: rollbox.node.v1.Node.Prefetch:output_type -> rollbox.node.v1.PrefetchProgress
-	12, // 19: rollbox.node.v1.Node.RemoveImage:output_type -> rollbox.node.v1.ImageRemoved
-	14, // 20: rollbox.node.v1.Node.Kill:output_type -> rollbox.node.v1.Killed
-	17, // 21: rollbox.node.v1.Node.Commit:output_type -> rollbox.node.v1.CommitProgress
-	16, // [16:22] is the sub-list for method output_type
-	10, // [10:16] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	8,  // 4: rollbox.node.v1.Image.layers:type_name -> rollbox.node.v1.Layer
+	9,  // 5: rollbox.node.v1.PrefetchRequest.credentials:type_name -> rollbox.node.v1.Credentials
+	0,  // 6: rollbox.node.v1.PrefetchProgress.state:type_name -> rollbox.node.v1.PrefetchProgress.State
+	9,  // 7: rollbox.node.v1.Registry.credentials:type_name -> rollbox.node.v1.Credentials
+	16, // 8: rollbox.node.v1.CommitRequest.registry:type_name -> rollbox.node.v1.Registry
+	22, // 9: rollbox.node.v1.CommitProgress.reading:type_name -> rollbox.node.v1.CommitProgress.Reading
+	19, // 10: rollbox.node.v1.CommitProgress.committed:type_name -> rollbox.node.v1.Committed
+	2,  // 11: rollbox.node.v1.Node.Describe:input_type -> rollbox.node.v1.DescribeRequest
+	5,  // 12: rollbox.node.v1.Node.ListImages:input_type -> rollbox.node.v1.ListImagesRequest
+	10, // 13: rollbox.node.v1.Node.Prefetch:input_type -> rollbox.node.v1.PrefetchRequest
+	12, // 14: rollbox.node.v1.Node.RemoveImage:input_type -> rollbox.node.v1.RemoveImageRequest
+	14, // 15: rollbox.node.v1.Node.Kill:input_type -> rollbox.node.v1.KillRequest
+	17, // 16: rollbox.node.v1.Node.Commit:input_type -> rollbox.node.v1.CommitRequest
+	3,  // 17: rollbox.node.v1.Node.Describe:output_type -> rollbox.node.v1.Description
+	6,  // 18: rollbox.node.v1.Node.ListImages:output_type -> rollbox.node.v1.ImageList
+	11, // 19: rollbox.node.v1.Node.Prefetch:output_type -> rollbox.node.v1.PrefetchProgress
+	13, // 20: rollbox.node.v1.Node.RemoveImage:output_type -> rollbox.node.v1.ImageRemoved
+	15, // 21: rollbox.node.v1.Node.Kill:output_type -> rollbox.node.v1.Killed
+	18, // 22: rollbox.node.v1.Node.Commit:output_type -> rollbox.node.v1.CommitProgress
+	17, // [17:23] is the sub-list for method output_type
+	11, // [11:17] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_node_proto_init() }
@@ -1469,8 +1575,8 @@ func file_node_proto_init() {
 	}
 	file_node_proto_msgTypes[2].OneofWrappers = []any{}
 	file_node_proto_msgTypes[6].OneofWrappers = []any{}
-	file_node_proto_msgTypes[9].OneofWrappers = []any{}
-	file_node_proto_msgTypes[16].OneofWrappers = []any{
+	file_node_proto_msgTypes[10].OneofWrappers = []any{}
+	file_node_proto_msgTypes[17].OneofWrappers = []any{
 		(*CommitProgress_Reading_)(nil),
 		(*CommitProgress_Committed)(nil),
 	}
@@ -1480,7 +1586,7 @@ func file_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_node_proto_rawDesc), len(file_node_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -39,7 +39,7 @@ const (
 type NodeClient interface {
 	// What this node is.
 	Describe(ctx context.Context, in *DescribeRequest, opts ...grpc.CallOption) (*Description, error)
-	// All images of the node, as its container runtime tells them.
+	// All images of the node, as its container runtime tells them; nothing but that they are the same, to a caller that knows them.
 	ListImages(ctx context.Context, in *ListImagesRequest, opts ...grpc.CallOption) (*ImageList, error)
 	// Pulls an image as a sandbox's start would, and tells progress until it is here. Equal calls join; a bounded number pulls at once and the others wait. A pull ends when the last of its callers has gone.
 	Prefetch(ctx context.Context, in *PrefetchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PrefetchProgress], error)
@@ -147,7 +147,7 @@ type Node_CommitClient = grpc.ServerStreamingClient[CommitProgress]
 type NodeServer interface {
 	// What this node is.
 	Describe(context.Context, *DescribeRequest) (*Description, error)
-	// All images of the node, as its container runtime tells them.
+	// All images of the node, as its container runtime tells them; nothing but that they are the same, to a caller that knows them.
 	ListImages(context.Context, *ListImagesRequest) (*ImageList, error)
 	// Pulls an image as a sandbox's start would, and tells progress until it is here. Equal calls join; a bounded number pulls at once and the others wait. A pull ends when the last of its callers has gone.
 	Prefetch(*PrefetchRequest, grpc.ServerStreamingServer[PrefetchProgress]) error

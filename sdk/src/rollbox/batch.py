@@ -63,6 +63,7 @@ class Batch(Generic[Sample, Value]):
         *,
         in_flight: int,
         image: Callable[[Sample], str | None] | None = None,
+        image_nodes: int | None = 1,
         client: GatewayOwner | None = None,
     ) -> None:
         """Check the arguments; no rollout starts yet.
@@ -73,16 +74,20 @@ class Batch(Generic[Sample, Value]):
                 bug of the program: it cancels all rollouts, and the `async with` raises it in an ExceptionGroup.
             in_flight: how many run at a time.
             image: the image that a sample's rollout starts from, None for none. With it `in_flight` samples are taken
-                ahead of their turn, and their images pulled to the nodes meanwhile; what fails is left to the create.
+                ahead of their turn, and their images pulled meanwhile; what fails is left to the create.
+            image_nodes: on how many nodes each of these images is to be before its rollouts begin, which then prefer
+                these nodes; None is all nodes, for a few images that all samples have.
             client: the client for that; None is the shared one of this event loop.
 
         Raises:
-            InvalidArgument: `in_flight` is not at least 1.
+            InvalidArgument: `in_flight` or `image_nodes` is not at least 1.
         """
+        if image_nodes is not None:
+            count("image_nodes", image_nodes)
         self._samples: Iterator[Sample] = iter(samples)
         self._ahead = None
         if image is not None:
-            self._samples = self._ahead = ImagesAhead(self._samples, image, in_flight, client)
+            self._samples = self._ahead = ImagesAhead(self._samples, image, in_flight, image_nodes, client)
         self._rollout = rollout
         self._in_flight = count("in_flight", in_flight)
         self._pulling: asyncio.Task[None] | None = None

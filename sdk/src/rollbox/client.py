@@ -211,18 +211,20 @@ class Client:
         removed: bool = (await self.gateway.call_api("DELETE", "images", "commits", *str(name).split("/")))["removed"]
         return removed
 
-    def prefetch(self, images: str | Iterable[str]) -> Prefetch:
+    def prefetch(self, images: str | Iterable[str], *, nodes: int | None = None) -> Prefetch:
         """Pull images to the nodes before sandboxes need them: await it for its report, or iterate it for its progress.
 
         A failure of an image on a node is in the report; only what concerns all of them is raised.
 
         Args:
             images: their names, as for `Sandbox.create`.
+            nodes: on how many nodes each is to be, with those that have it already; None is all. Creates of these
+                images prefer the nodes that have them.
 
         Raises:
             InvalidArgument, Unsupported, PermissionDenied: on `await` or iteration, before anything is pulled.
         """
-        return Prefetch(self.gateway, images)
+        return Prefetch(self.gateway, images, nodes)
 
     def convert(self, image: str) -> Conversion:
         """Convert an image, so that nodes mount it while they fetch it: await its end, or iterate it for its progress.

@@ -12,6 +12,7 @@ from rollbox._problem import SandboxError
 from rollbox.errors import StreamInterrupted
 from rollbox.gateway import Gateway
 from rollbox.image import PrefetchProgress, PrefetchReport
+from rollbox.request import count
 from rollbox.retry import Resumption
 from rollbox.transport import error_from_problem
 
@@ -33,10 +34,11 @@ class Prefetch:
     what a node has begun it may finish.
     """
 
-    def __init__(self, gateway: Gateway, images: str | Iterable[str]) -> None:
+    def __init__(self, gateway: Gateway, images: str | Iterable[str], nodes: int | None = None) -> None:
         """Use `Client.prefetch` instead."""
         self._gateway = gateway
         self._images = image.names(images)
+        self._wish = {} if nodes is None else {"nodes": count("nodes", nodes)}
         self.report = PrefetchReport()
         """What is final so far."""
 
@@ -59,7 +61,10 @@ class Prefetch:
                         yield progress
 
     async def _of(self, images: Iterable[str]) -> AsyncGenerator[PrefetchProgress, None]:
-        resumption, body = Resumption(self._gateway.retries, _AWAY_S), json.dumps({"images": list(images)}).encode()
+        resumption, body = (
+            Resumption(self._gateway.retries, _AWAY_S),
+            json.dumps({"images": list(images), **self._wish}).encode(),
+        )
 
         async def source() -> AsyncIterator[bytes]:
             yield body

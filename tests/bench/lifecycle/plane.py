@@ -114,7 +114,7 @@ class PlayedCluster:
     def check_prefetch(self) -> None:
         """See ``Cluster.check_prefetch``."""
 
-    async def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
+    async def prefetch(self, name: str, nodes: int | None = None) -> AsyncGenerator[PrefetchProgress, None]:
         yield PrefetchProgress("played", "here")
 
     async def commit(self, sandbox_id: str, target: str, max_bytes: int) -> Committed:

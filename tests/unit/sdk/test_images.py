@@ -134,6 +134,59 @@ async def test_a_batch_pulls_what_its_next_samples_need(client: Client, fake: Fa
     assert sorted(asked) == [f"image:{number}" for number in range(5)]
 
 
+async def test_a_pull_ahead_that_does_not_end_holds_up_no_others(client: Client, fake: FakeGateway) -> None:
+    fake.images.stuck |= {"image:1", "image:2"}
+
+    async def rollout(sample: int) -> int:
+        async def asked_for_the_next() -> bool:
+            await client.info()
+            return f"image:{min(sample + 1, 9)}" in {one for call in fake.images.prefetched for one in call}
+
+        await until(asked_for_the_next)
+        return sample
+
+    samples = Batch(range(10), rollout, in_flight=1, image="image:{}".format, image_nodes=3, client=client)
+    async with samples as batch:
+        assert [outcome.value async for outcome in batch] == list(range(10))
+    assert {*fake.images.nodes} == {3}
+
+
+async def test_no_more_than_four_calls_pull_ahead(client: Client, fake: FakeGateway) -> None:
+    fake.images.stuck |= {f"image:{number}" for number in range(20)}
+
+    async def rollout(_: int) -> None:
+        await client.info()
+
+    async with Batch(range(20), rollout, in_flight=1, image="image:{}".format, client=client) as batch:
+        assert len([one async for one in batch]) == 20
+    assert len(fake.images.prefetched) <= 4
+
+
+async def test_pulls_ahead_go_to_one_node_unless_more_are_asked_for(client: Client, fake: FakeGateway) -> None:
+    async def rollout(_: int) -> None:
+        async def asked_for() -> bool:
+            await client.info()
+            return bool(fake.images.nodes)
+
+        await until(asked_for)
+
+    for nodes, sent in ((1, 1), (None, None)):
+        fake.images.nodes.clear()
+        async with Batch([1], rollout, in_flight=1, image=lambda _: "a:1", image_nodes=nodes, client=client) as batch:
+            assert [one.error async for one in batch] == [None]
+        assert fake.images.nodes == [sent]
+    with pytest.raises(InvalidArgument, match="image_nodes"):
+        Batch([1], rollout, in_flight=1, image_nodes=0)
+
+
+async def test_a_prefetch_says_on_how_many_nodes(client: Client, fake: FakeGateway) -> None:
+    await client.prefetch("a:1", nodes=2)
+    await client.prefetch("a:1")
+    assert fake.images.nodes == [2, None]
+    with pytest.raises(InvalidArgument, match="nodes"):
+        client.prefetch("a:1", nodes=0)
+
+
 @pytest.mark.parametrize("fault", ["unsupported", "permission_denied"])
 async def test_a_batch_goes_on_where_nothing_is_pulled_ahead(client: Client, fake: FakeGateway, fault: str) -> None:
     fake.fail("prefetch", Fault(fault))

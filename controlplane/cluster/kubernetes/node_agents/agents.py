@@ -82,6 +82,18 @@ class NodeAgents:
             found = await stub.ListImages(node_pb2.ListImagesRequest(), timeout=CALL_TIMEOUT_S)
         return tuple(found.images)
 
+    async def images_since(self, node: str, known: str) -> node_pb2.ImageList:
+        """What images a node has, with their layers; only that they are the same, where this version of them is known.
+
+        Raises:
+            Problem: upstream_timeout: its agent, or its container runtime, does not answer.
+        """
+        stub = await self._stub(node)
+        with _called(node):
+            request = node_pb2.ListImagesRequest(layers=True, known=known)
+            found: node_pb2.ImageList = await stub.ListImages(request, timeout=CALL_TIMEOUT_S)
+        return found
+
     async def disk_bytes(self, node: str) -> int | None:
         """The size of the file system that a node's images are on; None: the agent does not see it.
 

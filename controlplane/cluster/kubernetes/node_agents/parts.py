@@ -18,6 +18,7 @@ from controlplane.settings import NodeAgentSettings, RegistrySettings
 class NodeParts:
     """None: it is not offered."""
 
+    agents: NodeAgents | None = None
     images: NodeImages | None = None
     commits: NodeCommits | None = None
 
@@ -54,4 +55,4 @@ async def node_parts(
         commits = None
         if registry is not None and registry.push is not None:
             commits = NodeCommits(client, agents, PrivateRegistry(registry.host), registry.push)
-        yield NodeParts(NodeImages(agents, of_all_pods), commits)
+        yield NodeParts(agents, NodeImages(agents, of_all_pods), commits)

@@ -40,13 +40,19 @@ def list_(*, json: Json = False) -> None:
 
 @app.command()
 def prefetch(
-    images: Annotated[list[str], typer.Argument(metavar="IMAGE...", help="Names of images.")], *, json: Json = False
+    images: Annotated[list[str], typer.Argument(metavar="IMAGE...", help="Names of images.")],
+    *,
+    nodes: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="On how many nodes each is to be; creates prefer these (all)."),
+    ] = None,
+    json: Json = False,
 ) -> None:
     """Pull images to the nodes; with --json a line for each step. When all are done, a failure is the exit code."""
     import json as encoder
 
     async def call(client: Client) -> PrefetchReport:
-        pulling = client.prefetch(images)
+        pulling = client.prefetch(images, nodes=nodes)
         with _bars() as bars:
             async for progress in pulling:
                 if json:
@@ -57,8 +63,8 @@ def prefetch(
 
     report = output.run(call, what="pulling images", as_json=json, quiet=True)
     if not json:
-        for image, nodes in report.here.items():
-            typer.echo(f"{image}  here on {', '.join(sorted(nodes))}")
+        for image, there in report.here.items():
+            typer.echo(f"{image}  here on {', '.join(sorted(there))}")
         for (image, node), error in report.failed.items():
             output.message(f"{image}  failed{f' on {node}' if node else ''}: {error.code}: {error.detail}")
     for error in report.failed.values():

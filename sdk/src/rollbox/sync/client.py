@@ -100,12 +100,16 @@ class Client:
         return run(self.inner.remove_image(name))
 
     def prefetch(
-        self, images: str | Iterable[str], *, progress: Callable[[PrefetchProgress], None] | None = None
+        self,
+        images: str | Iterable[str],
+        *,
+        nodes: int | None = None,
+        progress: Callable[[PrefetchProgress], None] | None = None,
     ) -> PrefetchReport:
         """As `await rollbox.Client.prefetch`; `progress` is called in the background thread."""
 
         async def reported() -> PrefetchReport:
-            pulling = self.inner.prefetch(images)
+            pulling = self.inner.prefetch(images, nodes=nodes)
             async for one in pulling:
                 if progress is not None:
                     progress(one)

@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.errors import Problem
-from controlplane.images import ACCEPTED, MAX_LAYERS, checked_config, checked_manifest, digest_of, entries_for, is_index
+from controlplane.images import (
+    ACCEPTED,
+    MAX_LAYERS,
+    checked_config,
+    checked_manifest,
+    digest_of,
+    entries_for,
+    is_index,
+    layers_of,
+)
 
 OCI_INDEX, DOCKER_LIST, OCI_MANIFEST, DOCKER_MANIFEST = ACCEPTED
 D = digest_of(b"x")
@@ -41,7 +50,14 @@ def refused(act: Callable[[], object]) -> str:
 @pytest.mark.parametrize("media_type", [OCI_MANIFEST, DOCKER_MANIFEST])
 @pytest.mark.parametrize("layers", [1, MAX_LAYERS])
 def test_a_sound_manifest_names_its_configuration(media_type: str, layers: int) -> None:
-    assert checked_manifest("a", media_type, manifest(layers=[LAYER] * layers)) == digest_of(b"config")
+    text = manifest(layers=[LAYER] * layers)
+    assert checked_manifest("a", media_type, text) == digest_of(b"config")
+    assert layers_of(text) == {D: 1}
+
+
+@pytest.mark.parametrize("size", [None, "7", -1, 0])
+def test_a_layer_of_an_odd_size_counts_for_nothing(size: object) -> None:
+    assert layers_of(manifest(layers=[{**LAYER, "size": size}])) == {D: 0}
 
 
 @pytest.mark.parametrize(

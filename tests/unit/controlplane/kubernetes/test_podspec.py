@@ -102,6 +102,21 @@ def test_labels_are_labels_whatever_the_spec_says(spec: SandboxSpec, sandbox_id:
     assert made["spec"]["hostname"] == sandbox_id
 
 
+def test_nodes_are_preferred_or_avoided_and_never_required() -> None:
+    avoiding = Boot("token", "key", "record", avoid=("full",))
+    made = pod("sb-1", SandboxSpec(image="a"), avoiding, DEFAULTS, 1, near=[("n1", 100), ("n2", 50)])["spec"]
+    (kind, wishes), *more = made["affinity"]["nodeAffinity"].items()
+    assert (kind, more) == ("preferredDuringSchedulingIgnoredDuringExecution", [])
+    fields = [(one["weight"], one["preference"]["matchFields"]) for one in wishes]
+    assert fields == [
+        (100, [{"key": "metadata.name", "operator": "NotIn", "values": ["full"]}]),
+        (100, [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]),
+        (50, [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]),
+    ]
+    assert made["nodeSelector"] == DEFAULTS.node_selector
+    assert "affinity" not in pod("sb-1", SandboxSpec(image="a"), BOOT, DEFAULTS, 1)["spec"]
+
+
 def test_where_commands_count_for_the_sidecar_it_carries_their_limits() -> None:
     spec = SandboxSpec(image="a", memory_bytes=Range(request=1 << 30, limit=1 << 30))
     defaults = PodDefaults("boxes", "r", "s", "http://1.2.3.4:1", "runc", 16, commands_in_sidecar=True)

@@ -67,6 +67,17 @@ async def test_a_start_is_given_the_digest_and_the_record_has_both() -> None:
         assert ran(running, "registry") == 1
 
 
+async def test_a_start_is_given_the_layers_that_the_registry_has_told() -> None:
+    layers = {"sha256:base": 800, "sha256:own": 200}
+    async with plane(FakeRegistry(layers=layers)) as running:
+        for _ in range(2):
+            sandbox, _ = await created(running)
+            assert running.cluster.held[sandbox.id].boot.layers == layers
+    async with plane(FakeRegistry(outcome="away", layers=layers)) as running:
+        sandbox, _ = await created(running)
+        assert running.cluster.held[sandbox.id].boot.layers == {}
+
+
 async def test_a_digest_that_the_user_named_stays() -> None:
     named = f"python@{digest('mine')}"
     for here in ({}, {named: digest("an id of the engine's")}):
@@ -120,9 +131,10 @@ async def test_what_a_registry_does_not_say_runs_by_its_name(code: str) -> None:
 
 async def test_a_failure_that_nobody_foresaw_ends_one_start_alone() -> None:
     class Broken(FakeRegistry):
-        async def check(self, *asked: Any) -> None:
+        async def check(self, *asked: Any) -> Mapping[str, int]:
             if len(self.asked) == 1:
                 raise RuntimeError("a bug")
+            return {}
 
     async with plane(Broken()) as running:
         with pytest.raises(Problem, match="failed to resolve") as caught:
